@@ -25,13 +25,28 @@ def rank_two(run):
     run["rank"].loc[{"layer": 4, "depth": 4}] = 2
 
 
+def rank_two_beyond_the_plane(run):
+    run["beyond_rank"].loc[{"beyond_layer": 3, "beyond_depth": 4}] = 2
+
+
+def faster_beyond_the_plane(run):
+    run.beyond_descent_best.values[0, 1] *= 1.01
+
+
 def no_direction(run):
     run.residual.values[0, 0] = 1e-6
 
 
 @pytest.mark.parametrize(
     ("spoil", "claim"),
-    [(faster, "none-faster"), (slower, "plateau"), (rank_two, "rank-one"), (no_direction, "escape-directions")],
+    [
+        (faster, "none-faster"),
+        (slower, "plateau"),
+        (rank_two, "rank-one"),
+        (rank_two_beyond_the_plane, "beyond-plane"),
+        (faster_beyond_the_plane, "beyond-plane-none-faster"),
+        (no_direction, "escape-directions"),
+    ],
 )
 def test_a_spoilt_run_is_refuted(run, outcomes, spoil, claim):
     spoil(run)

@@ -77,7 +77,7 @@ def test_runs_that_never_escape_decide_nothing(run, outcomes):
     ("field", "value"),
     [
         ("teachers", 0),
-        ("digits", -1),
+        ("images", -1),
         ("seed", -1),
         ("strengths", (1.0,)),
         ("strengths", (1.0, 0.0)),

@@ -51,7 +51,7 @@ def test_a_wrong_run_refutes(run, outcomes, spoil, claim):
     assert outcomes(ENTRY, run)[claim] == "refuted"
 
 
-@pytest.mark.parametrize(("task", "claim"), [("equal", "equal"), ("digits", "digits")])
+@pytest.mark.parametrize(("task", "claim"), [("equal", "equal"), ("images", "digits")])
 def test_claims_are_about_their_own_task(run, outcomes, task, claim):
     run["task"] = ("network", [task] * run.sizes["network"])
     verdicts = outcomes(ENTRY, run)
@@ -76,7 +76,7 @@ def test_students_that_do_not_fit_do_not_count(run, outcomes):
         ("deviations", (0.1, 0.0)),
         ("teachers", 0),
         ("equal", -1),
-        ("digits", -1),
+        ("images", -1),
         ("seed", -1),
         ("strengths", (1.0,)),
         ("steps", 0),

@@ -1,30 +1,38 @@
-"""Theorem 3.1's claims: only its content at a practical depth is refuted; spoilt runs are refuted."""
+"""Theorem 3.1's claims hold, and spoilt runs are refuted."""
 
+import numpy as np
 import pytest
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.deep_relu.theorem_3_1 import leading_vectors
 from saddlescope.reproduction import find_entry
 
 NAME = "deep-relu/theorem-3-1"
 ENTRY = find_entry(NAME)
 
 
-def test_only_the_content_is_refuted_at_the_quick_size(run, outcomes):
-    verdicts = outcomes(ENTRY, run)
-    assert verdicts.pop("printed-content") == "refuted"
-    assert set(verdicts.values()) == {"reproduced"}
+def test_all_claims_hold_at_the_quick_size(run, outcomes):
+    assert set(outcomes(ENTRY, run).values()) == {"reproduced"}
 
 
 def other_formula(run):
     run.first_layer.values[:] *= 0.9
 
 
+def content_early(run):
+    run.first_layer.values[np.argmax(run.excess.values)] = 300.0
+
+
+def two_neurons(run):
+    run.excess.values[-1] = 1e-6
+
+
 def exceeds(run):
     run.activations.values[-1, 3] = 0.9
 
 
-def exceeds_in_the_weights(run):
-    run.weights.values[-1, 3] = 0.9
+def exceeds_in_the_first_weights(run):
+    run.weights.values[-1, 0] = 0.9
 
 
 def spends_too_much(run):
@@ -35,15 +43,26 @@ def no_content(run):
     run.budget.values[:] *= 2
 
 
+def negative_entry(run):
+    run.least_entry.values[3] = -1e-3
+
+
+def no_singular_vector(run):
+    run.vector_error.values[3] = 1e-3
+
+
 @pytest.mark.parametrize(
     ("spoil", "claim"),
     [
         (other_formula, "first-layer"),
+        (content_early, "several-neurons"),
+        (two_neurons, "one-neuron"),
         (exceeds, "holds"),
-        (exceeds_in_the_weights, "holds"),
-        (exceeds_in_the_weights, "printed-layer"),
+        (exceeds_in_the_first_weights, "holds"),
         (spends_too_much, "budget"),
         (no_content, "content"),
+        (negative_entry, "lemma-a-6"),
+        (no_singular_vector, "lemma-a-6"),
     ],
 )
 def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claim):
@@ -51,12 +70,26 @@ def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claim):
     assert outcomes(ENTRY, run)[claim] == "refuted"
 
 
-def test_weights_are_bounded_one_layer_later_than_printed(run, outcomes):
-    """The first layer's weights have no bound in the corrected theorem, and one in the printed."""
-    run.weights.values[-1, 0] = 0.9
-    verdicts = outcomes(ENTRY, run)
-    assert verdicts["holds"] == "reproduced"
-    assert verdicts["printed-layer"] == "refuted"
+def test_the_data_have_optima_of_several_neurons_and_relus_that_cut(run):
+    assert int((run.excess > 1e-6).sum()) >= 3
+    cut = run.relu.where((run.bound < 1) & (run.ratio < 2)) > 0
+    assert int(cut.any("layer").sum()) >= 2
+
+
+def test_optima_of_several_neurons_do_not_count_as_known_beyond_depth_three(run, outcomes):
+    run.weights.values[np.argmax(run.excess.values), 0] = 0.9  # its bound is far above 1
+    assert outcomes(ENTRY, run)["holds"] == "reproduced"
+
+
+def test_vectors_of_matrices_of_both_signs_may_be_negative():
+    """And those of non-negative ones are singular vectors, where the largest singular value is repeated, too."""
+    rng = np.random.default_rng(0)
+    signed = [leading_vectors(rng.normal(size=(4, 3))) for _ in range(20)]
+    assert sum(min(u.min(), v.min()) < -1e-3 for u, v in signed) >= 15
+    for A in (np.eye(3), np.diag([2.0, 2.0, 1.0]), np.zeros((2, 3))):
+        u, v = leading_vectors(A)
+        np.testing.assert_allclose(A @ u, np.linalg.norm(A, 2) * v, atol=1e-14)
+        assert min(u.min(), v.min()) > -1e-14
 
 
 def test_bounds_without_content_leave_it_undecided(run, outcomes):

@@ -11,20 +11,22 @@ In pilots on other seeds about one in four skipped the plateau of rank one, and 
     plateau  a stage of `saddlescope.measure.find_plateaus`; the first one follows the escape from the origin
 """
 
-from functools import partial
-
+import numpy as np
 import xarray as xr
 
 from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.plateau_statistics import (
     ACCURACY_METRIC,
     STAIRCASE_METRICS,
-    ends_early,
+    judge_ended_early,
+    judge_first_plateaus,
     rank_path,
+    rank_path_share,
     select_first_plateau,
+    select_seeds,
     singular_value_ratios,
 )
-from saddlescope.papers.deep_relu.shared.training import TrainingSetup, image_loss, train_on_images
+from saddlescope.papers.deep_relu.shared.training import TrainingSetup, image_loss, train_seeds
 from saddlescope.papers.deep_relu.shared.training_figures import layer_panels, loss_panel, stage_table
 from saddlescope.plot import Figure
 from saddlescope.reproduction.claim import Claims, Estimate
@@ -37,7 +39,7 @@ class Params(EntryParams):
     """Parameters; the paper has this experiment on MNIST alone (Figure 1)."""
 
     seeds: tuple[int, ...] = param(
-        (0, 1, 2, 3, 4), "seeds of the initial weights and minibatches", ge=0, order="distinct"
+        tuple(range(200, 209)), "seeds of the initial weights and minibatches", ge=0, order="distinct"
     )
     depth: int = param(6, "number of layers L", ge=4)
     width: int = param(100, "width of the hidden layers", ge=1)
@@ -45,32 +47,26 @@ class Params(EntryParams):
     rate: float = param(10.0, "factor of the learning rate, which is factor |theta|^(2 - L)", gt=0)
     batch: int = param(32, "samples in a minibatch", ge=1)
     steps: int = param(200_000, "steps of stochastic gradient descent", ge=1, scale="log")
-    marks: int = param(64, "stored spectra per doubling of the step", ge=1)
+    marks: int = param(32, "stored spectra per doubling of the step", ge=1)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Train seed by seed."""
     loss = image_loss("digits", context)
-    seeds = []
-    for seed, step in context.steps(params.seeds):
-        setup = TrainingSetup(
-            depth=params.depth, width=params.width, deviation=params.deviation, rate=params.rate, batch=params.batch,
-            steps=params.steps, seed=seed,
-        )  # fmt: skip
-        checkpoint, report = context.scratch / f"seed-{seed}.npz", step.note(f"seed {seed}")
-        options = {"checkpoint": checkpoint, "per_doubling": params.marks, "report": report}
-        seeds.append(step.cached(f"seed-{seed}", partial(train_on_images, loss, setup, **options)))
+    setup = TrainingSetup(
+        depth=params.depth, width=params.width, deviation=params.deviation, rate=params.rate, batch=params.batch,
+        steps=params.steps, seed=0,
+    )  # fmt: skip
+    together = train_seeds(loss, setup, params.seeds, context, per_doubling=params.marks)
     context.report(1.0, "done")
-    together = xr.concat(seeds, dim="seed", join="outer", combine_attrs="drop_conflicts")
-    return together.assign_coords(seed=list(params.seeds)).assign_attrs(width=params.width, deviation=params.deviation)
+    return together.assign_attrs(width=params.width, deviation=params.deviation)
 
 
 # The bounds. This project's bar, set before any run: for every seed a plateau at rank 1 in the deeper layers, then rank
-# 2, and at least 99 % accuracy. Of a pilot on the seeds 100, 101 and 102 the first two have both plateaus (escapes
-# at steps 40,143 and 42,281, s_2 / s_1 of up to 0.16 in the deeper layers on the first one); the third goes to rank 2
-# at step 54,140 without a plateau at rank 1 that could be distinguished from its drop. So there is a second,
-# weaker claim beside the bar: most seeds. All three have accuracy 1. The quick run has one seed, which ends before its
-# second escape, and weights too large for the bar on s_2 / s_1.
+# 2, and at least 99 % accuracy. Of a pilot on the seeds 100, 101 and 102 at width 100 the first two have both plateaus
+# (s_2 / s_1 of up to 0.16 in the deeper layers on the first one); the third goes to rank 2 at step 54,140 without a
+# plateau at rank 1 that could be distinguished from its drop. So there is a second, weaker claim beside the bar: most
+# seeds. All three have accuracy 1.
 claims = Claims()
 
 
@@ -78,36 +74,32 @@ def _deeper(run: xr.Dataset) -> slice:
     return slice(3, run.sizes["layer"] - 1)
 
 
-def _incomplete(run: xr.Dataset) -> Estimate | None:
-    """Return an undecided estimate where a seed ends before its second escape, else None."""
-    early = [str(seed) for seed in run.seed.values if ends_early(run.sel(seed=seed), _deeper(run))]
-    if early:
-        return Estimate.unresolved(f"Seeds that ended before a rank of 2: {', '.join(early)}; take more steps.")
-    return None
+@claims.add(
+    "ranks",
+    "On digits, most deep ReLU networks have deeper-layer ranks 0, 1, 2 on successive loss plateaus",
+    quantity="share of seeds with common ranks 0, 1, 2 of layers 3 to L - 1 on the first loss plateaus, at depth L",
+    kind="stand-in",
+    source="Section 3.3 on MNIST: one dominant singular value after the first escape, a second one later; most is over "
+        "half", low=0.5, sizes=("default", "paper"), evidence="sample", over="seeds", needs=("accuracy",),
+    why="Equal ranks of all deeper layers, one more on each plateau, are the path that Figure 1 shows for one network",
+    doubt="Images of 64 pixels are easier than those of the paper, and the rank comes from the finder's gap rule",
+)  # fmt: skip
+def _paths(run: xr.Dataset) -> Estimate:
+    return judge_ended_early(run, _deeper(run)) or rank_path_share(run, _deeper(run))
 
 
 @claims.add(
-    "ranks",
-    "On digits, at least half of deep ReLU networks have deeper-layer ranks 0, 1, 2 on successive loss plateaus",
-    quantity="share of seeds with common ranks 0, 1, 2 of layers 3 to L - 1 on the first loss plateaus, at depth L",
-    kind="stand-in",
-    source="Section 3.3 on MNIST: one dominant singular value after the first escape, a second one later; at least "
-        "half of the seeds, as in two of three of a pilot on other seeds", low=0.5, sizes=("default", "paper"),
-)  # fmt: skip
-def _paths(run: xr.Dataset) -> Estimate:
-    if early := _incomplete(run):
-        return early
-    paths = {int(seed): rank_path(run.sel(seed=seed), _deeper(run)) for seed in run.seed.values}
-    remark = "; ".join(f"seed {seed}: {'-'.join(map(str, ranks))}" for seed, ranks in paths.items())
-    return Estimate(sum(ranks[:3] == [0, 1, 2] for ranks in paths.values()) / len(paths), remark=remark)
-
-
-claims.add(
     "ranks-every-seed",
     "On digits, every deep ReLU network has deeper-layer ranks 0, 1, 2 on successive loss plateaus",
-    quantity="share of seeds with common ranks 0, 1, 2 of layers 3 to L - 1 on the first loss plateaus, at depth L",
-    kind="own", source="Section 3.3; this project's bar, set before any run", low=1.0, sizes=("default", "paper"),
-)(_paths)  # fmt: skip
+    quantity="number of seeds without common ranks 0, 1, 2 of layers 3 to L - 1 on the first loss plateaus, at depth L",
+    kind="own", source="Section 3.3; this project's bar, set before any run", high=0.0, sizes=("default", "paper"),
+    evidence="cases", over="seeds", needs=("accuracy",),
+    why="If every small start goes from saddle to saddle, a single network that skips a rank is a counterexample",
+    doubt="A skipped plateau may only be too short to be seen at this initial scale",
+)  # fmt: skip
+def _other_paths(run: xr.Dataset) -> Estimate:
+    other = [rank_path(one, _deeper(run))[:3] != [0, 1, 2] for one in select_seeds(run)]
+    return judge_ended_early(run, _deeper(run)) or Estimate.number(other)
 
 
 @claims.add(
@@ -116,18 +108,20 @@ claims.add(
     quantity="largest ratio of second to first singular value in layers 3 to L - 1 of depth-L digits networks, "
         "over seeds with that plateau", kind="stand-in",
     source="Section 3.3 on MNIST, no number; a pilot on other seeds had up to 0.16, and 0.3 leaves room", high=0.3,
-    sizes=("default", "paper"),
+    sizes=("default", "paper"), evidence="cases", over="seeds",
+    why="A layer of rank one by the finder's rule should also have a small second singular value",
+    doubt="The extreme grows with the number of seeds, and 0.3 is a bar that we chose",
 )  # fmt: skip
 def _first_ratio(run: xr.Dataset) -> Estimate:
-    first = run.stage_layer_rank.isel(stage=1).sel(layer=_deeper(run))
-    seeds = run.seed.values[(first == 1).all("layer").values]
-    if not len(seeds):
+    layers = _deeper(run)
+    worst = [
+        float(singular_value_ratios(select_first_plateau(one), 2).sel(layer=layers).max())
+        for one in select_seeds(run)
+        if (one.stage_layer_rank.isel(stage=1).sel(layer=layers) == 1).all()
+    ]
+    if not worst:
         return Estimate.unresolved("No seed has a plateau at rank 1.")
-    worst = max(
-        float(singular_value_ratios(select_first_plateau(run.sel(seed=seed)), 2).sel(layer=_deeper(run)).max())
-        for seed in seeds
-    )
-    return Estimate(worst, remark=f"{len(seeds)} of {run.sizes['seed']} seeds")
+    return Estimate.largest(worst, f"{len(worst)} of {run.sizes['seed']} seeds, median {np.median(worst):.2f}")
 
 
 @claims.add(
@@ -135,25 +129,29 @@ def _first_ratio(run: xr.Dataset) -> Estimate:
     "For every seed, the deep ReLU network classifies at least 99 % of training digits correctly after training",
     quantity="smallest share of training digits classified correctly at the last step, over seeds", kind="own",
     source="this project's bar; 1.000 in a pilot on other seeds", low=0.99, sizes=("default", "paper"),
+    evidence="cases", over="seeds",
+    why="The ranks are those of learning only if the network learns its images in the end",
+    doubt="A network at 98 % could show the same path, so that the bar may be too strict",
 )  # fmt: skip
 def _accuracy(run: xr.Dataset) -> Estimate:
-    return _incomplete(run) or Estimate(float(run.accuracy.isel(step=-1).min()), remark="the worst seed")
+    return judge_ended_early(run, _deeper(run)) or Estimate.smallest(run.accuracy.isel(step=-1).values)
 
 
 @claims.add(
     "escape",
     "The slowest of several deep ReLU networks on digits escapes from the origin within twice the steps of the "
         "fastest",
-    quantity="latest over earliest training step of the escape from the origin, over networks with different seeds",
+    quantity="latest over earliest training step of the escape from the origin: the largest ratio over pairs of seeds",
     kind="own",
     source="Section 2.1: the escape is a deterministic flow from a random start; 1.35 in a pilot on other seeds",
-    low=1.0, high=2.0, sizes=("default", "paper"),
+    low=1.0, high=2.0, sizes=("default", "paper"), evidence="cases", over="seeds",
+    why="Starts of one scale differ only in direction, so similar times mean that the direction hardly matters",
+    doubt="The ratio grows with the number of seeds, and other scales or widths were not tried",
 )  # fmt: skip
 def _first_escape(run: xr.Dataset) -> Estimate:
-    starts = run.stage_start.isel(stage=1)
-    if bool(starts.isnull().any()):
-        return Estimate.unresolved("A seed did not escape from the origin; take more steps.")
-    return Estimate(float(starts.max() / starts.min()), remark=", ".join(f"{start:.0f}" for start in starts.values))
+    starts = run.stage_start.isel(stage=1).values
+    remark = f"steps {np.min(starts):.0f} to {np.max(starts):.0f}"
+    return judge_first_plateaus(run) or Estimate(float(starts.max() / starts.min()), remark=remark, n=len(starts))
 
 
 def figures(run: xr.Dataset) -> list[Figure]:

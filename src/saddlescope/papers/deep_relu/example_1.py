@@ -117,7 +117,10 @@ claims.add(
     quantity="certified largest escape speed from the origin of depth-3 ReLU networks of any width, midpoint of "
         "its lower and upper bounds", kind="own",
     source="Example 1, footnote 2, which leaves it open; held to this project's 1e-8", low=0.5 - 1e-8,
-    high=0.5 + 1e-8,
+    high=0.5 + 1e-8, evidence="identity", over="data sets",
+    why="No network is faster than the upper bound and one attains the lower, so their middle is the optimum to within "
+        "half the gap",
+    doubt="Both bounds are from one program; the lower is a network's speed, the upper rests on its dual formula",
 )(partial(_middle_of_bounds, lower="lower", upper="upper"))  # fmt: skip
 
 
@@ -126,9 +129,12 @@ claims.add(
     "For points on a circle, certified bounds on the largest escape speed of depth-3 ReLU networks agree to 1e-8",
     quantity="largest difference of the upper and lower bounds on the largest escape speed, over circles of 4 to "
         "16 points", kind="own", source="this project's bar: 1e-8 for N up to 16", high=1e-8,
+    evidence="cases", over="data sets",
+    why="The gap of the bounds is the largest error that the optimum can have, on every circle",
+    doubt="An upper bound that is wrong and too low by chance would make the gap small as well",
 )  # fmt: skip
 def _largest_gap(run: xr.Dataset) -> Estimate:
-    return Estimate(float((run.upper - run.lower).max()), remark=f"N = {', '.join(map(str, run.samples.values))}")
+    return Estimate.largest(run.upper - run.lower, f"N = {', '.join(map(str, run.samples.values))}")
 
 
 claims.add(
@@ -136,7 +142,9 @@ claims.add(
     "The paper's example network for 8 points on a circle, as printed (W₃ = 1), has escape speed 1/2",
     quantity="escape speed -Tr[GᵀY] from the origin of the weights printed in equation 2, with loss gradients G "
         "and network outputs Y", kind="printed", source="Example 1, equation 2 as printed; Tr[GᵀY] is +1/2 there",
-    low=0.5 - 1e-9, high=0.5 + 1e-9,
+    low=0.5 - 1e-9, high=0.5 + 1e-9, evidence="identity", over="data sets",
+    why="The printed matrices, data and gradients are put into the paper's own definition of the speed",
+    doubt="It is a sign: a reader who takes G for its negative finds the printed speed",
 )(lambda run: Estimate(float(run.printed_speed), ROUNDING))  # fmt: skip
 
 claims.add(
@@ -144,7 +152,9 @@ claims.add(
     "The paper's example network for 8 points on a circle, with W₃ corrected to -1, has escape speed 1/2",
     quantity="escape speed -Tr[GᵀY] from the origin of the corrected weights of equation 2, with loss gradients G "
         "and network outputs Y", kind="own", source="Example 1, corrected: the speed is -Tr[GᵀY]", low=0.5 - 1e-9,
-    high=0.5 + 1e-9,
+    high=0.5 + 1e-9, evidence="identity", over="data sets",
+    why="With the sign of the last matrix turned, the same sum has the value that the paper states",
+    doubt="Turning the sign of G or of the labels would be another correction, with the same value",
 )(lambda run: Estimate(float(run.corrected_speed), ROUNDING))  # fmt: skip
 
 claims.add(
@@ -152,7 +162,9 @@ claims.add(
     "For 8 points on a circle, the largest escape speed of networks with rank-one weight matrices is √2 - 1",
     quantity="largest escape speed from the origin of ReLU networks with rank-one weight matrices, midpoint of its "
         "lower and upper bounds", kind="printed", source="Example 1; exact, at any depth", low=2**0.5 - 1 - 1e-9,
-    high=2**0.5 - 1 + 1e-9,
+    high=2**0.5 - 1 + 1e-9, evidence="identity", over="data sets",
+    why="The closed form maximises over all directions arc by arc, so the bounds enclose the best rank-one network",
+    doubt="That mixtures of two opposite neurons are no faster is this project's proof; the paper's own step is wrong",
 )(partial(_middle_of_bounds, lower="rank_one", upper="rank_one_upper"))  # fmt: skip
 
 
@@ -167,14 +179,19 @@ claims.add(
         "rank two",
     quantity="rank of the first weight matrix of the depth-3 network with the certified largest escape speed from "
         "the origin", kind="printed", source="Section 4: the optimal escape direction is rank two in the first layer",
-    low=2.0, high=2.0,
+    low=2.0, high=2.0, evidence="identity", over="data sets", needs=("optimum",),
+    why="The network attains the certified optimum, so its first matrix is that of an optimal escape direction",
+    doubt="Optima are not unique; rank one is excluded by the best rank-one speed, a rank above two by the plane",
 )(partial(_layer_rank, name="ranks", layer=1))  # fmt: skip
 
 claims.add(
     "printed-second-layer",
     "The second weight matrix of the paper's example network for 8 points on a circle has rank two",
     quantity="rank of the second weight matrix of the depth-3 network printed in equation 2", kind="printed",
-    source="Section 1.3: 'The first two weight matrices are rank 2'", low=2.0, high=2.0,
+    source="Section 1.3: 'The first two weight matrices are rank 2'", low=2.0, high=2.0, evidence="identity",
+    over="data sets",
+    why="The matrix is printed in equation 2, and its rank is a matter of counting: it has one row",
+    doubt="The introduction may mean another optimum of the example, in which the second matrix has more rows",
 )(partial(_layer_rank, name="printed_ranks", layer=2))  # fmt: skip
 
 claims.add(
@@ -184,6 +201,9 @@ claims.add(
     quantity="rank of the second weight matrix of the depth-3 network with the certified largest escape speed from "
         "the origin", kind="own",
     source="corrected: the ranks are 2, 1, 1, since one neuron of the second layer is active", low=1.0, high=1.0,
+    evidence="identity", over="data sets", needs=("optimum",),
+    why="An optimum whose second matrix has rank one shows that rank two is not needed there",
+    doubt="The certificate's network has one neuron there by construction, and other optima could have rank two",
 )(partial(_layer_rank, name="ranks", layer=2))  # fmt: skip
 
 
@@ -192,11 +212,14 @@ claims.add(
     "The largest escape speed of rank-one networks on N circle points is tan(π/N) if 4 divides N, else 0",
     quantity="largest absolute deviation of a bound on the largest escape speed of rank-one networks from the "
         "formula, over N", kind="own", source="exact (a geometric series); the paper has N = 8", high=1e-9,
+    evidence="cases", over="data sets",
+    why="Both bounds are compared with the formula, so that an error of either on some circle counts",
+    doubt="Formula and bounds were derived by the same people from the same symmetry; N ends at 16",
 )  # fmt: skip
 def _rank_one_error(run: xr.Dataset) -> Estimate:
     exact = [rank_one_optimum(int(n)) for n in run.samples.values]
-    away = max(abs(run.rank_one.values - exact).max(), abs(run.rank_one_upper.values - exact).max())
-    return Estimate(float(away), ROUNDING)
+    away = np.maximum(abs(run.rank_one.values - exact), abs(run.rank_one_upper.values - exact))
+    return Estimate(float(away.max()), ROUNDING, n=away.size)
 
 
 @claims.add(
@@ -205,12 +228,15 @@ def _rank_one_error(run: xr.Dataset) -> Estimate:
     quantity="largest absolute deviation of a certified bound on the largest escape speed from the formula, over N "
         "divisible by 4", kind="own",
     source="seen in certified values of a trial run; neither proven nor in the paper", high=1e-8,
+    evidence="cases", over="data sets",
+    why="The formula has no free constant, so certified values on several circles can contradict it",
+    doubt="It was read off trial values for these N, which are compared with it again; no circle of the run is new",
 )  # fmt: skip
 def _closed_form_error(run: xr.Dataset) -> Estimate:
     multiples = run.isel(samples=run.samples.values % 4 == 0)
     exact = [depth_three_optimum(int(n)) for n in multiples.samples.values]
-    away = max(abs(multiples.lower.values - exact).max(), abs(multiples.upper.values - exact).max())
-    return Estimate(float(away), ROUNDING, remark=f"N = {', '.join(map(str, multiples.samples.values))}")
+    away = np.maximum(abs(multiples.lower.values - exact), abs(multiples.upper.values - exact))
+    return Estimate(float(away.max()), ROUNDING, f"N = {', '.join(map(str, multiples.samples.values))}", away.size)
 
 
 def figures(run: xr.Dataset) -> list[Figure]:

@@ -3,7 +3,8 @@
 Gradient flow on the localised loss is simulated from known escape directions and compared with the growth law,
 corrected and as printed; then from random weights, compared with the paper's formulas for the norm and the time; then,
 on the loss itself, from initial norms down to 1e-300; last, digits are learned by SGD with the paper's learning rate
-from several initial standard deviations.
+from several initial standard deviations. Weak balance, |row i of W_l| = |column i of W_(l+1)| for each neuron i, is
+tested along gradient flow on the localised loss, as the conservation of the difference.
 
     L      depth; X inputs, all positive; G gradients of the cost at output 0
     theta  weights; u = theta / |theta|
@@ -19,17 +20,20 @@ rate s* L^(1-L/2), so a given norm is reached later by log(1/scale) over that ra
 """
 
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import xarray as xr
 
+from saddlescope._shared.progress import Report
 from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.training import TrainingSetup, image_loss, train_on_images
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table, lines
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.grid import cached_rows
 from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
@@ -59,12 +63,14 @@ class Params(EntryParams):
     samples: int = param(20, "samples in the data set of the flows", ge=1)
     seed: int = param(0, "seed of the data and the initial weights", ge=0)
     interval: float = param(0.25, "time s between two records", gt=0)
+    balance_starts: int = param(6, "random weights of each sign pattern whose balance is followed", ge=2)
     deviations: tuple[float, ...] = param(
         (0.03, 0.01, 0.003, 0.001), "standard deviations of the initial weights on digits", gt=0, order="decreasing",
         least=2, scale="log",
     )  # fmt: skip
     digits_depth: int = param(6, "number of layers L on digits", ge=3)
     digits_width: int = param(50, "width of the hidden layers on digits", ge=1)
+    digits_seeds: tuple[int, ...] = param((1, 2, 3, 4), "seeds of the weights and minibatches on digits", ge=0)
     steps: int = param(25_000, "SGD steps on digits, at learning rate 10 |theta|^(2-L) and batch 32", ge=1, scale="log")
     marks: int = param(64, "recorded steps per doubling of the step", ge=1)
 
@@ -78,12 +84,11 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         flows = [
             growth.cached("growth", partial(_grow_along_directions, params, growth)),
             paths.cached("paths", partial(_follow_random_weights, params, paths)),
+            paths.cached("balance", partial(_follow_balance, params)),
         ]
-    trained: list[xr.Dataset] = []
-    for (n, deviation), step in digits.steps(enumerate(params.deviations)):
-        trained.append(step.cached(f"digits-{n}", partial(_train_on_digits, params, n, step)))
-        step.report(1.0, f"deviation {deviation:g}")
-    return xr.merge([*flows, xr.concat(trained, dim="deviation")], combine_attrs="drop_conflicts")
+    axes = {"seed": params.digits_seeds, "deviation": params.deviations}
+    trained = cached_rows(axes, partial(_train_on_digits, params, digits), digits, name="digits")
+    return xr.merge([*flows, trained], combine_attrs="drop_conflicts")
 
 
 def _positive_data_loss(params: Params) -> "tuple[np.ndarray, LayeredLoss]":
@@ -193,27 +198,57 @@ def _follow_random_weights(params: Params, context: RunContext) -> xr.Dataset:
     )
 
 
-def _train_on_digits(params: Params, number: int, context: RunContext) -> xr.Dataset:
-    """Train on digits by SGD from one initial standard deviation."""
-    deviation = params.deviations[number]
+def _follow_balance(params: Params) -> xr.Dataset:
+    """Follow random weights on the localised loss until |theta| has tripled; return how much balances change."""
+    import jax.numpy as jnp
+
+    from saddlescope.flow import escape_flow
+    from saddlescope.models.deep import layered_weights
+
+    depth, (_, loss) = params.path_depth, _positive_data_loss(params)
+    found = np.zeros((2, 2, params.balance_starts))
+    for k in range(params.balance_starts):
+        start = layered_weights((4, *(depth - 1) * (params.width,), 2), seed=params.seed + 1 + k)
+        for n, weights in enumerate((start, tuple(jnp.abs(weight) for weight in start))):
+            flow = escape_flow(
+                loss.output, loss.cost_of, weights, degree=depth, log_norm=0.0, stop=float(np.log(3)), until=1e4,
+                record=np.linspace(0, 100, 401), localised=True, tolerance=1e-7,
+            )  # fmt: skip
+            norms = np.exp(flow.log_norms)
+            layers = [norms[:, None, None] * np.asarray(path) for path in flow.directions]
+            for out, into in pairwise(layers):
+                gram = np.einsum("tki,tkj->tij", into, into) - np.einsum("tik,tjk->tij", out, out)
+                change = abs(gram - gram[0]) / norms[-1] ** 2
+                weak = change.diagonal(axis1=1, axis2=2)
+                found[:, n, k] = np.maximum(found[:, n, k], (weak.max(), change.max()))
+    names = {name: (("signs", "start"), value) for name, value in zip(("weak", "strong"), found, strict=True)}
+    return xr.Dataset(names, {"signs": ["mixed", "non-negative"]})
+
+
+def _train_on_digits(
+    params: Params, context: RunContext, number: int, cell: tuple[int, float], report: Report
+) -> xr.Dataset:
+    """Train on digits by SGD from one seed and initial standard deviation."""
+    seed, deviation = cell
+    report(0.0, f"seed {seed}, deviation {deviation:g}")
     setup = TrainingSetup(
         depth=params.digits_depth, width=params.digits_width, deviation=deviation, rate=10.0, batch=32,
-        steps=params.steps, seed=params.seed,
+        steps=params.steps, seed=seed,
     )  # fmt: skip
     found = train_on_images(
         image_loss("digits", context), setup, checkpoint=context.scratch / f"digits-{number}.npz",
-        per_doubling=params.marks, report=context.note(f"deviation {deviation:g}"),
+        per_doubling=params.marks, report=report,
     )  # fmt: skip
     fallen = np.flatnonzero(found.loss.values < FALLEN)
     k = int(fallen[0]) if len(fallen) else 0
     return (
-        found[["loss", "norm"]]
-        .rename(loss="digits_loss", norm="digits_norm")
+        found[["loss"]]
+        .rename(loss="digits_loss")
         .assign(
             escape_step=float(found.step[k]) if k else np.nan,
             escape_interval=float(found.step[k] - found.step[k - 1]) if k else np.nan,
         )
-        .assign_coords(deviation=deviation)
+        .drop_attrs()
     )
 
 
@@ -225,26 +260,36 @@ claims = Claims()
 
 def _largest(run: xr.Dataset, *, name: str) -> Estimate:
     values = run[name]
-    return Estimate(float(values.max()), remark=f"worst at depth {int(run.depth.values[int(values.values.argmax())])}")
+    remark = f"worst at depth {int(run.depth.values[int(values.values.argmax())])}"
+    return Estimate(float(values.max()), remark=remark, n=values.size)
 
 
 claims.add(
     "definition",
     "The starting weights ρ are escape directions: the localised loss has gradient -s ρ with escape speed s",
     quantity="largest absolute entry of the localised loss gradient at ρ plus s ρ, over depths", kind="own",
-    source="Definition 2.1; up to rounding", high=1e-12,
+    source="Definition 2.1; up to rounding", high=1e-12, evidence="identity", over="depths",
+    why="The other claims start from these weights, and speak about escape directions only if the definition's "
+        "equation holds there",
+    doubt="The directions are one neuron per layer on positive data, the simplest kind, without kinks",
 )(partial(_largest, name="definition_error"))  # fmt: skip
 
 claims.add(
     "direction", "Gradient flow from an escape direction of the localised loss keeps the normalised weights constant",
     quantity="largest change of an entry of the normalised weights θ/|θ| along the flow, over depths", kind="printed",
-    source="Proposition 2.2; this project's bar for the solver", high=1e-9,
+    source="Proposition 2.2; this project's bar for the solver", high=1e-9, evidence="identity", over="depths",
+    needs=("definition",),
+    why="A flow that leaves the ray through ρ changes some entry of θ/|θ|, and the solver integrates all of them",
+    doubt="Where weights of other neurons are 0 they stay 0, so instabilities of the direction cannot show",
 )(partial(_largest, name="direction_error"))  # fmt: skip
 
 claims.add(
     "growth", "At depth L, weights θ along an escape direction of speed s grow by d|θ|/dt = s·L^(1-L/2)·|θ|^(L-1)",
     quantity="largest relative error of the predicted weight norm |θ| along gradient flow, over times and depths",
-    kind="own", source="Proposition 2.2, corrected; this project's bar", high=1e-9,
+    kind="own", source="Proposition 2.2, corrected; this project's bar", high=1e-9, evidence="identity", over="depths",
+    needs=("definition",),
+    why="The solution of this equation is compared with the norm that a solver finds without it, at 51 times",
+    doubt="The norm grows threefold only, on one data set, and the equation follows in two lines from homogeneity",
 )(partial(_largest, name="corrected_error"))  # fmt: skip
 
 claims.add(
@@ -252,17 +297,22 @@ claims.add(
     "At depth L, weights θ along an escape direction of speed s grow by d|θ|/dt = L·s·|θ|^(L-1) to 1 %",
     quantity="largest relative error of the predicted weight norm |θ| along gradient flow, over times and depths",
     kind="printed", source="Proposition 2.2 as printed, with L s for s L^(1-L/2); correct would be below 1 %",
-    high=0.01,
+    high=0.01, evidence="identity", over="depths", needs=("definition",),
+    why="The printed norm, at the printed radius √L and with the same s, meets the same flow as the corrected one",
+    doubt="With L₀ at the unit sphere for -s the printed law is right: the error is one of normalisation",
 )(partial(_largest, name="printed_error"))  # fmt: skip
 
 
 @claims.add(
     "escape-time", "Along an escape direction, the time from norm r₀√L to r√L is (r₀^(2-L) - r^(2-L)) / ((L-2) s)",
     quantity="largest relative error of the predicted time of weight growth at depth L and escape speed s, over "
-        "depths", kind="own", source="Section 2.2, corrected; this project's bar", high=1e-9,
+        "depths", kind="own", source="Section 2.2, corrected; this project's bar", high=1e-9, evidence="identity",
+    over="depths", needs=("definition",),
+    why="The flow's own clock gives the time in which the norm has grown threefold, for comparison with the formula",
+    doubt="It is the growth law solved for the time, so it can hardly fail where that law holds",
 )  # fmt: skip
 def _escape_time_error(run: xr.Dataset) -> Estimate:
-    return Estimate(float(abs(run.corrected_time / run.measured_time - 1).max()))
+    return Estimate.largest(abs(run.corrected_time / run.measured_time - 1))
 
 
 @claims.add(
@@ -270,12 +320,15 @@ def _escape_time_error(run: xr.Dataset) -> Estimate:
     "Along an escape direction, the time from norm r₀ to r is (r₀^(2-L) + r^(2-L)) / (L(L-2)s) to 1 %",
     quantity="predicted over measured time of weight growth at depth L and escape speed s, at the depth farthest "
         "from 1", kind="printed", source="Section 2.2 as printed; correct would be within 1 %", low=0.99, high=1.01,
+    evidence="identity", over="depths", needs=("definition",),
+    why="A formula for the time is right where its quotient with the time of the flow is 1 at every depth",
+    doubt="The paper writes ≈, and for r far above r₀ the wrong sign matters little: the factor of the norm matters",
 )  # fmt: skip
 def _printed_escape_time_ratio(run: xr.Dataset) -> Estimate:
     ratio = run.printed_time / run.measured_time
     k = int(abs(ratio - 1).values.argmax())
     remark = ", ".join(f"{float(r):.3g} at L = {int(d)}" for d, r in zip(run.depth, ratio, strict=True))
-    return Estimate(float(ratio[k]), remark=remark)
+    return Estimate(float(ratio[k]), remark=remark, n=ratio.size)
 
 
 def _ratio(run: xr.Dataset, *, name: str, to: str) -> Estimate:
@@ -286,18 +339,20 @@ _LAWS: tuple[tuple[str, str, Literal["own", "printed"], str, float], ...] = (
     ("corrected", "", "own", "Section 2.1 with the factor L in the exponent; 1e-4 for quadrature at kinks", 1e-4),
     ("printed", "-printed", "printed", "Section 2.1 as printed; correct would be within 1 %", 0.01),
 )
-for _name, _says, _quantity, _total in (
+for _name, _says, _quantity, _total, _why in (
     (
         "norm",
         "log |θ|",
         "predicted to measured gain of log |θ| over the rescaled time s, ds = |θ|^(L-2) dt, at depth L",
         "gained",
+        "The integral of the localised loss along the recorded path is the formula's exponent, the gain its left side",
     ),
     (
         "time",
         "flow time",
         "predicted to measured flow time t over the rescaled time s, ds = |θ|^(L-2) dt, at depth L",
         "spent",
+        "The formula's double integral along the path is compared with the time t that the solver carries along",
     ),
 ):
     for _law, _suffix, _kind, _source, _error in _LAWS:
@@ -310,6 +365,12 @@ for _name, _says, _quantity, _total in (
             source=_source,
             low=1 - _error,
             high=1 + _error,
+            evidence="identity",
+            over="paths",
+            why=_why,
+            doubt="One path of one network at depth 4; a missing factor L shows at any depth and on any path"
+            if _suffix
+            else "One path of one network at depth 4, and the same solver gives both the path and what is compared",
         )(partial(_ratio, name=f"{_total}_{_law}", to=_total))
 
 
@@ -319,12 +380,15 @@ for _name, _says, _quantity, _total in (
     quantity="spread of the alignment times s, ds = |θ|^(L-2) dt, over initial weight norms, in intervals between "
         "two records", kind="reading",
     source="Section 2.2: 'the time s_1 of convergence to an escape direction is independent of alpha'", high=1.0,
+    evidence="identity", over="initial norms",
+    why="The flows start from one direction at norms from 1e-6 to 1e-300, so only the scale can move the time",
+    doubt="One random direction, one threshold for being aligned, and times are resolved to a quarter of a unit in 20",
 )  # fmt: skip
 def _alignment_spread(run: xr.Dataset) -> Estimate:
     if bool(run.aligned_time.isnull().any()):
         return Estimate.unresolved("At one of the scales the norm was reached before the direction had aligned.")
     spread = float(run.aligned_time.max() - run.aligned_time.min()) / run.attrs["interval"]
-    return Estimate(spread, remark=f"at s = {float(run.aligned_time.min()):.4g}")
+    return Estimate(spread, remark=f"at s = {float(run.aligned_time.min()):.4g}", n=run.aligned_time.size)
 
 
 @claims.add(
@@ -333,40 +397,79 @@ def _alignment_spread(run: xr.Dataset) -> Estimate:
     quantity="largest relative error of that delay in rescaled time (escape rate: growth rate of log |θ|), over "
         "initial norms", kind="own",
     source="follows from Section 2.1; 1e-3 for the rate, which the escape itself changes a little", high=1e-3,
+    evidence="identity", over="initial norms", needs=("alignment",),
+    why="After alignment log |θ| grows at a constant rate, so the delay and the rate are measured apart and compared",
+    doubt="One random direction, whose flow aligns before its escape; elsewhere the rate may change on the way",
 )  # fmt: skip
 def _delay_error(run: xr.Dataset) -> Estimate:
     delay = run.radius_time.values[1:] - run.radius_time.values[0]
     predicted = np.log(10) * (run.scale.values[0] - run.scale.values[1:]) / run.path_rate.values[-1]
-    return Estimate(float(np.max(np.abs(delay / predicted - 1))), remark=f"delays up to s = {delay[-1]:.4g}")
+    return Estimate.largest(np.abs(delay / predicted - 1), f"delays up to s = {delay[-1]:.4g}")
 
 
-@claims.add(
-    "norm-independence",
-    "The rescaled time at which the weights reach a given norm does not depend on the initial scale",
-    quantity="spread of the times s, ds = |θ|^(L-2) dt, to weight norm 0.1, over initial norms, in intervals "
-        "between two records", kind="own",
-    source="no statement of the paper, but a likely misreading of Section 2.1; one interval", high=1.0,
-)  # fmt: skip
-def _radius_time_spread(run: xr.Dataset) -> Estimate:
-    return Estimate(float(run.radius_time.max() - run.radius_time.min()) / run.attrs["interval"])
+def _balance(run: xr.Dataset, *, name: str, signs: str, least: bool = False) -> Estimate:
+    values = run[name].sel(signs=signs).values
+    return Estimate.smallest(values) if least else Estimate.largest(values)
+
+
+_CHANGE = "change of a neuron's squared weights out minus in, over the final squared weight norm"
+
+claims.add(
+    "weak-balance",
+    "Gradient flow of a ReLU network conserves each neuron's difference of squared outgoing and incoming weight norms",
+    quantity=f"largest {_CHANGE}, over neurons, times and random weights", kind="reading",
+    source="Section 5, weak balancedness, which holds if the difference vanishes at the start; 1e-5 for the solver",
+    high=1e-5, evidence="identity", over="random weights",
+    why="diag(WᵀW) = diag(WWᵀ) holds along a flow from 0 exactly if the difference of the two diagonals never changes",
+    doubt="One loss with positive data at depth 4, and the solver's tolerance limits what can be seen",
+)(partial(_balance, name="weak", signs="mixed"))  # fmt: skip
+
+claims.add(
+    "strong-balance",
+    "Where no hidden preactivation is negative, gradient flow conserves the full difference of neighbouring Gram "
+        "matrices",
+    quantity="largest change of an entry of WᵀW - WWᵀ of neighbouring layers over the final squared weight norm, over "
+        "non-negative weights", kind="reading",
+    source="Section 5: 'the stronger balancedness applies' where Z >= 0; 1e-5 for the solver", high=1e-5,
+    evidence="identity", over="random weights",
+    why="Non-negative weights on positive data keep every preactivation non-negative, which is the paper's condition",
+    doubt="All layers meet the condition together, and then the network is linear, where the statement is well known",
+)(partial(_balance, name="strong", signs="non-negative"))  # fmt: skip
+
+claims.add(
+    "only-weak",
+    "From weights of both signs, gradient flow of a ReLU network changes the full difference of neighbouring Gram "
+        "matrices",
+    quantity="smallest, over random weights, of the largest change of an entry of WᵀW - WWᵀ over the final squared "
+        "weight norm", kind="reading",
+    source="Section 5: 'ReLU networks only satisfy weak balancedness in general'; 1e-3 is this project's bar", low=1e-3,
+    evidence="cases", over="random weights",
+    why="Only is refuted by a flow that conserves the whole matrix, and 1e-3 is far above the solver's error",
+    doubt="Random weights with a width of 8 show the general case, not how far from balance an escape direction ends",
+)(partial(_balance, name="strong", signs="mixed", least=True))  # fmt: skip
 
 
 @claims.add(
     "digits",
-    "SGD on digits with learning rate proportional to |θ|^(2-L) escapes at the same step from every small initial "
-    "weight deviation",
-    quantity="spread of the first step with loss below 2.2, over initial weight deviations, in intervals between "
-    "two stored steps",
-    kind="own",
-    source="suggested by Section 2.1 and Appendix B; one interval, since the delay is a few steps per decade here",
-    high=1.0,
-    sizes=("default", "paper"),  # the deviations of the quick run are not small
-)
+    "SGD on digits with learning rate proportional to |θ|^(2-L) escapes at nearly the same step from every small "
+        "initial deviation",
+    quantity="mean over seeds of the spread, over initial weight deviations, of the first step with loss below 2.2, "
+        "over that step", kind="own",
+    source="suggested by Section 2.1 and Appendix B: a delay of a few steps per decade in 20,000; 5 % is this "
+        "project's bar", high=0.05, sizes=("default", "paper"), evidence="sample", over="seeds",
+    why="With this learning rate a step is a fixed amount of the rescaled time s, in which alignment does not depend "
+        "on the scale",
+    doubt="Weights of all deviations are one draw times a factor and see the same minibatches, so noise cancels",
+)  # fmt: skip
 def _escape_step_spread(run: xr.Dataset) -> Estimate:
     if bool(run.escape_step.isnull().any()):
         return Estimate.unresolved("From one of the deviations the loss did not fall; take more steps.")
-    spread = float((run.escape_step.max() - run.escape_step.min()) / run.escape_interval.max())
-    return Estimate(spread, remark=", ".join(f"step {float(step):.0f}" for step in run.escape_step))
+    step = run.escape_step.mean("deviation")
+    spread = (run.escape_step.max("deviation") - run.escape_step.min("deviation")) / step
+    resolved = float((run.escape_interval.max("deviation") / step).max())
+    mean = Estimate.mean(spread.values)
+    remark = f"steps near {', '.join(f'{float(one):.0f}' for one in step)}; stored every {100 * resolved:.1f} %"
+    return Estimate(mean.value, mean.uncertainty + resolved, remark, mean.n)
 
 
 _CURVES: tuple[tuple[str, str, Literal["points", "solid", "dashed"]], ...] = (
@@ -400,7 +503,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
     escapes = run.assign_coords(scale=-run.scale)
     reached = lines(escapes.radius_time, x="scale", label="norm 0.1 reached", grouped=True, color=5, style="points")
     aligned = lines(escapes.aligned_time, x="scale", label="aligned", grouped=True, color=6, style="points")
-    digits = run.digits_loss.assign_coords(step=run.step / 1000)
+    digits = run.digits_loss.isel(seed=0).assign_coords(step=run.step / 1000)
     losses = lines(digits, x="step", hue="deviation", label="deviation {:g}", grouped=True)
     distance, norms = Axis("|u − u*|", scale="log"), Axis("log10(1 / |θ(0)|)")
     return [
@@ -431,7 +534,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
             name="digits",
             title="Loss on digits from several initial deviations",
             caption="Digits, learned by SGD with the learning rate 10 |θ|^(2-L) from several deviations of one draw of "
-            "weights: the loss of all images against the step.",
+            "weights, the first seed: the loss of all images against the step.",
             panels=(Panel(x=Axis("step / 1000"), y=Axis("loss"), marks=losses),),
         ),
     ]  # fmt: skip
@@ -441,6 +544,9 @@ entry = Entry(
     "deep-relu/proposition-2-2",
     "Proposition 2.2: growth of weights along an escape direction, and the time at which they leave the origin",
     citation=CITATION, source="Section 2", params=Params,
-    quick=dict(depths=(4,), deviations=(0.1, 0.02), digits_width=16, digits_depth=4, steps=1000, marks=16),
+    quick=dict(
+        depths=(4,), balance_starts=2, digits_seeds=(1,), deviations=(0.1, 0.02), digits_width=16, digits_depth=4,
+        steps=1000, marks=16,
+    ),
     paper=dict(digits_width=100, steps=80_000), run=run, claims=claims, figures=figures,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Networks trained from saddle to saddle on digits and on teachers, with measurements of every layer.
+"""Networks trained from saddle to saddle on images and on teachers, with measurements of every layer.
 
 The bulk of a layer is its singular values up to 1.5 times its largest initial one.
 
@@ -16,6 +16,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.training import (
+    Data,
     TrainingSetup,
     image_loss,
     staircase_dataset,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 STAGES = 8  # stored stages
 
 TOP = 4  # stored singular values of each layer
+
+MEASURED = 2000  # samples, at most, on which the loss and the activations are measured
 
 INPUTS, OUTPUTS = 8, 6  # dimensions of the teachers
 
@@ -56,11 +59,11 @@ class NetworkJob(NamedTuple):
     setup: TrainingSetup
 
 
-def digits_jobs(seeds: Iterable[int], *, width: int, steps: int, context: RunContext) -> list[NetworkJob]:
-    """Return one network per seed on digits: the paper's network with narrower hidden layers."""
+def image_jobs(name: Data, seeds: Iterable[int], *, width: int, steps: int, context: RunContext) -> list[NetworkJob]:
+    """Return one network per seed on images: the paper's network with narrower hidden layers."""
     make = partial(TrainingSetup, depth=6, width=width, deviation=0.01, rate=10.0, steps=steps, batch=32)
-    loss = partial(image_loss, "digits", context)
-    return [NetworkJob(f"digits, seed {seed}", loss, make(seed=seed)) for seed in seeds]
+    loss = partial(image_loss, name, context)
+    return [NetworkJob(f"{name}, seed {seed}", loss, make(seed=seed)) for seed in seeds]
 
 
 def teacher_loss(kind: str, strengths: tuple[float, ...], *, samples: int, seed: int) -> "LayeredLoss":
@@ -148,6 +151,8 @@ def _observe(loss: Any, weights: Any) -> dict[str, Any]:
 
     from saddlescope.models.deep import preactivations
 
+    if loss.samples > MEASURED:
+        loss = loss.batch(jnp.arange(MEASURED))
     *hidden, outputs = preactivations(weights, loss.inputs)
     tails, taken = [], []
     for Z in (layer.T for layer in hidden):

@@ -7,6 +7,7 @@ s_i are the singular values of a layer's weights, descending. Stages are plateau
 import numpy as np
 import xarray as xr
 
+from saddlescope.reproduction.claim import Estimate
 from saddlescope.reproduction.metric import Metric
 
 
@@ -34,6 +35,34 @@ def rank_path(run: xr.Dataset, layers: slice) -> list[int]:
 def ends_early(run: xr.Dataset, layers: slice) -> bool:
     """Return True if the run ends at the origin or on a plateau at rank 1, before a second escape."""
     return rank_path(run, layers) in ([0], [0, 1])
+
+
+def select_seeds(run: xr.Dataset) -> list[xr.Dataset]:
+    """Return the run of each seed."""
+    return [run.isel(seed=k) for k in range(run.sizes["seed"])]
+
+
+def judge_ended_early(run: xr.Dataset, layers: slice) -> Estimate | None:
+    """Return an undecided estimate if a seed ends before its second escape, else None."""
+    early = [str(int(one.seed)) for one in select_seeds(run) if ends_early(one, layers)]
+    if early:
+        return Estimate.unresolved(f"Seeds that ended before their second escape: {', '.join(early)}; take more steps.")
+    return None
+
+
+def judge_first_plateaus(run: xr.Dataset) -> Estimate | None:
+    """Return an undecided estimate if a seed has no plateau after the origin, else None."""
+    early = [str(int(one.seed)) for one in select_seeds(run) if np.isnan(float(one.stage_start.isel(stage=1)))]
+    if early:
+        return Estimate.unresolved(f"Seeds without a plateau after the origin: {', '.join(early)}; take more steps.")
+    return None
+
+
+def rank_path_share(run: xr.Dataset, layers: slice) -> Estimate:
+    """Return the share of seeds whose first plateaus have the ranks 0, 1, 2 in these layers."""
+    paths = {int(one.seed): rank_path(one, layers) for one in select_seeds(run)}
+    remark = "; ".join(f"seed {seed}: {'-'.join(map(str, ranks))}" for seed, ranks in paths.items())
+    return Estimate.share(sum(ranks[:3] == [0, 1, 2] for ranks in paths.values()), len(paths), remark)
 
 
 def describe_stages(run: xr.Dataset) -> str:

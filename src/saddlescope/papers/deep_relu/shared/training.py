@@ -1,13 +1,15 @@
 """ReLU networks trained from small weights in float32, on images as in appendix B, and the stages found."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
 
+from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope.reproduction.context import RunContext
 
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from saddlescope.models.deep import LayeredLoss
 
 Data = Literal["mnist", "mnist-small", "digits"]
+
+DATASET = "training images: digits, which are embedded, or those of the paper, mnist, from the data folder"
+"""Description of the parameter `dataset`."""
 
 TOP = 10  # stored singular values of each layer: as many as the paper shows
 
@@ -49,17 +54,21 @@ class TrainingSetup:
 def image_loss(name: Data, context: RunContext) -> "LayeredLoss":
     """Return the cross-entropy on the training images, standardised by the data set's statistics, in float32.
 
-    If the run has no data folder, the embedded digits replace the data set.
-
     Raises:
-        InputError: the data folder lacks the data set, or its files are damaged.
+        InputError: there is no data folder for a data set that is not embedded, it lacks the data set, or its files are
+            damaged.
     """
     import jax.numpy as jnp
 
     from saddlescope.models.deep import LayeredLoss, cross_entropy
-    from saddlescope.train.data import load
+    from saddlescope.train.data import EMBEDDED, load
 
-    data = load(name if context.data is not None else "digits", context.data)
+    if name not in EMBEDDED and context.data is None:
+        raise InputError(
+            f"dataset {name!r} needs the folder of its official files: give --data or set SADDLESCOPE_DATA, or take "
+            "dataset=digits, which is embedded."
+        )
+    data = load(name, context.data)
     pixels = data.train_images.astype(np.float32) / data.white
     inputs = (pixels - data.mean[:, None, None].astype(np.float32)) / data.deviation[:, None, None].astype(np.float32)
     targets = np.eye(data.classes, dtype=np.float32)[data.train_labels]
@@ -130,6 +139,28 @@ def train_on_images(
         coords={"step": run.steps, "value": np.arange(1, TOP + 1)},
         attrs={"status": str(run.status), "samples": loss.samples, "inputs": loss.inputs.shape[1]},
     ).merge(staircase_dataset(staircase, layers=setup.depth, most=STAGES))
+
+
+def train_seeds(
+    loss: "LayeredLoss",
+    setup: TrainingSetup,
+    seeds: tuple[int, ...],
+    context: RunContext,
+    *,
+    per_doubling: int,
+    name: str = "network",
+) -> xr.Dataset:
+    """Train one network per seed, as `train_on_images` does, over `seed`; a killed run resumes at its network."""
+    found = []
+    for seed, step in context.steps(seeds):
+        part = f"{name}-{seed}"
+        train = partial(
+            train_on_images, loss, replace(setup, seed=seed), checkpoint=context.scratch / f"{part}.npz",
+            per_doubling=per_doubling, report=step.note(f"{name}, seed {seed}"),
+        )  # fmt: skip
+        found.append(step.cached(part, train))
+    together = xr.concat(found, dim="seed", join="outer", combine_attrs="drop_conflicts")
+    return together.assign_coords(seed=list(seeds))
 
 
 def _observe(loss: "LayeredLoss", weights: Any) -> dict[str, Any]:

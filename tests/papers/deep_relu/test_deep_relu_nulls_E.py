@@ -1,0 +1,108 @@
+"""Statistics of escape speeds, ranks and widths that detect an effect find none where there is none."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy.special import expit
+
+from null_runs import assert_detects
+
+WIDTHS, DEPTHS, UNEQUAL = np.array([3, 4, 6, 8, 12, 16, 24, 32]), [3, 4, 6], [4, 8, 16, 32]
+CUBE = expit(-7 + 3 * np.log(WIDTHS))
+FIGURE_2 = np.array([0, 0, 0.025, 0.3, 0.7, 0.95, 0.995])  # shares of success at widths 1, 2, 4, ..., 64
+
+
+def ratios_over_bound(rng, middle):
+    """Ratios of 40 data sets over their bound, spread over two decades about the middle as those of a run are."""
+    bound = 10 ** rng.normal(-4, 0.3, (2, 2, 40))
+    ratio = bound * middle * 10 ** rng.normal(0, 0.7, bound.shape)
+    dims = ("log10_distance", "kind", "case")
+    return xr.Dataset(
+        {"ratio": ((*dims, "name"), ratio[..., None]), "bound": (dims, bound)},
+        {"log10_distance": [-5.0, -4.0], "kind": ["v ≥ 0", "v of both signs"]},
+    )
+
+
+def test_a_ratio_of_ten_bounds_is_not_beyond_ten():
+    assert_detects(
+        "deep-relu/proposition-3-3", "sign-needed",
+        null=partial(ratios_over_bound, middle=10.0), effect=partial(ratios_over_bound, middle=100.0),
+    )  # fmt: skip
+
+
+def gains(rng, middle):
+    return xr.Dataset({"gain": (("kind", "case"), middle + 0.1 * rng.normal(size=(1, 250)))}, {"kind": ["random"]})
+
+
+def test_gains_about_zero_are_no_gain():
+    assert_detects(
+        "deep-relu/proposition-3-2", "gain", null=partial(gains, middle=0.0), effect=partial(gains, middle=0.1)
+    )
+
+
+def searches(rng, shares, wide=(0.05, 0.05, 0.05)):
+    """Searches of Figure 2 that succeed with these shares: on 8 points by width, and on 16 at widths 16, 64, 256."""
+    speed = np.where(rng.random((2, 7, 600)) < np.array(shares)[:, None], 0.5, 0.4)
+    late = np.where(rng.random((3, 192)) < np.array(wide)[:, None], 0.5, 0.4)
+    return xr.Dataset(
+        {
+            "speed": (("circle", "width", "start"), speed),
+            "wide_speed": (("wide", "wide_start"), late),
+            "rank_one": ("circle", [0.414, 0.414]),
+            "optimum": ("circle", [0.5, 0.5]),
+        },
+        {"circle": [8, 16], "width": 2 ** np.arange(7), "wide": [16, 64, 256]},
+    )
+
+
+def test_a_share_that_stays_level_once_does_not_rise():
+    level = FIGURE_2.copy()
+    level[4] = level[3]
+    effect = partial(searches, shares=FIGURE_2)
+    assert_detects("deep-relu/figure-2", "rises", null=partial(searches, shares=level), effect=effect)
+
+
+def test_equal_shares_of_wide_networks_are_no_gain():
+    assert_detects(
+        "deep-relu/figure-2", "conjecture-1-harder",
+        null=partial(searches, shares=FIGURE_2), effect=partial(searches, shares=FIGURE_2, wide=(0.05, 0.1, 0.2)),
+    )  # fmt: skip
+
+
+def descents(rng, faster=(CUBE, CUBE), optimal=0.5, powers=(1.0, 1.0)):
+    """512 descents per network, faster with these shares at depth 3 and deeper, some of those optimal.
+
+    At unequal widths the odds of a faster descent grow with these powers.
+    """
+    shares = np.stack([faster[0], faster[1], faster[1]])
+    u = rng.random((3, len(WIDTHS), 512))
+    speed = np.where(u < (optimal * shares)[..., None], 0.5, np.where(u < shares[..., None], 0.45, 0.4))
+    odds = np.array([[-4 + powers[0] * np.log(a) + powers[1] * np.log(b) for b in UNEQUAL] for a in UNEQUAL])
+    oblong = np.where(rng.random((4, 4, 512)) < expit(odds)[..., None], 0.45, 0.4)
+    return xr.Dataset(
+        {"speed": (("depth", "width", "start"), speed), "unequal_speed": (("first", "second", "start"), oblong)},
+        {"depth": DEPTHS, "width": WIDTHS, "first": UNEQUAL, "second": UNEQUAL},
+    )
+
+
+SQUARE, LOTTERY = expit(-4.7 + 2 * np.log(WIDTHS)), 1 - 0.95**WIDTHS
+SUDDEN = np.where(WIDTHS < 12, 0.02, np.where(WIDTHS < 20, 0.9, 0.55))
+
+
+@pytest.mark.parametrize(
+    ("claim", "null", "effect"),
+    [
+        ("cube", {"faster": (SQUARE, SQUARE)}, {}),
+        ("no-depth", {"faster": (CUBE, SQUARE)}, {}),
+        ("law", {"faster": (SUDDEN, SUDDEN)}, {}),
+        ("no-lottery", {"faster": (LOTTERY, LOTTERY)}, {}),
+        ("first-layer", {}, {"powers": (1.7, 0.9)}),
+        ("depth-faster", {}, {"faster": (CUBE, 0.9 * CUBE)}),
+        ("depth-optimal", {"faster": (CUBE, 0.5 * CUBE)}, {"faster": (CUBE, 0.3 * CUBE), "optimal": 0.95}),
+        ("conjecture-1-deep", {"faster": (CUBE, 0 * CUBE + 0.9)}, {}),
+    ],
+)
+def test_laws_of_escape_are_not_found_where_they_do_not_hold(claim, null, effect):
+    assert_detects("deep-relu/escape-width", claim, null=partial(descents, **null), effect=partial(descents, **effect))
