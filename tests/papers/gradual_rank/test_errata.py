@@ -50,3 +50,11 @@ def test_most_eigenvalues_of_a_product_are_not_real():
         nonzero = np.linalg.eigvals(W_Q.T @ W_K)  # those of W_K W_Q^T that are not 0
         real.append(np.mean(abs(nonzero.imag) < 1e-9 * abs(nonzero).max()))
     assert 0.05 < np.mean(real) < 0.1
+
+
+def test_no_constant_is_a_lipschitz_constant_on_the_ball_of_that_radius():
+    """Lemma D.7 as printed, for L = (u v - 2)² / 2: the Hessian's norm on B(0, K) is above K for every K."""
+    radii = np.geomspace(1e-3, 1e3, 601)
+    at_origin = np.full_like(radii, 2.0)
+    on_diagonal = abs(1.5 * radii**2 - 2)  # at u = v = K / sqrt 2, along (1, 1)
+    assert (np.maximum(at_origin, on_diagonal) > 1.1 * radii).all()

@@ -9,7 +9,13 @@ from scipy.integrate import solve_ivp
 from saddlescope._shared.errors import InputError
 from saddlescope.models import attention_teacher_task
 from saddlescope.papers.gradual_rank.figure_10 import conserved, remaining
-from saddlescope.papers.gradual_rank.shared.noisy_training import add_noise, beta_of, displacement, state_at
+from saddlescope.papers.gradual_rank.shared.noisy_training import (
+    add_noise,
+    beta_of,
+    displacement,
+    sgd_after,
+    state_at,
+)
 from saddlescope.reproduction import RunContext, find_entry
 
 NAME = "gradual-rank/figure-10"
@@ -23,7 +29,7 @@ def run(quick_run):
 
 def test_beta_returns_and_the_weights_do_not(run, outcomes):
     found = outcomes(ENTRY, run)
-    assert found.pop("weights-return") == "refuted"
+    assert found.pop("weights-return") == found.pop("sgd-weights-return") == "refuted"
     assert set(found.values()) == {"reproduced"}
 
 
@@ -88,6 +94,42 @@ def test_conserved_finds_the_weights_of_the_flow(run):
     np.testing.assert_allclose(conserved(run).values, expected.values, rtol=1e-9, atol=1e-12)
 
 
+def test_sgd_starts_where_the_flow_does_and_stays_near_it(run):
+    for noise, flow in (("with", run.noisy), ("without", run.weights)):
+        sgd = run.sgd.sel(noise=noise)
+        for order in run.order:
+            np.testing.assert_allclose(sgd.sel(order=order).isel(sgd_step=0), flow.isel(step=0), rtol=1e-9, atol=1e-30)
+        end = beta_of(flow).isel(step=-1) - beta_of(sgd).isel(sgd_step=-1)
+        assert float(abs(end).max()) < 0.05
+    assert float(abs(run.sgd.isel(order=0) - run.sgd.isel(order=1)).max()) > 1e-4  # other minibatches
+
+
+def test_both_trainings_by_sgd_see_the_same_minibatches(run):
+    params, start = ENTRY.configure("quick"), state_at(run, 1)
+    network = attention_teacher_task(params.seed, samples=params.samples, tokens=params.tokens, dim=params.dim).network
+    with jax.enable_x64(True):
+        made = sgd_after(network, (start, start), np.array([0.0, 5.0]), rate=0.5, batch=20, orders=(3,)).sgd
+    np.testing.assert_array_equal(made.sel(noise="with"), made.sel(noise="without"))
+    assert float(abs(made.isel(sgd_step=1) - made.isel(sgd_step=0)).max()) > 0
+
+
+def test_without_sgd_its_claims_are_not_tested(run, outcomes):
+    found = outcomes(ENTRY, run.isel(order=[]))
+    assert {name for name, outcome in found.items() if outcome == "not tested"} == SGD
+
+
+SGD = {"sgd-beta-returns", "sgd-beta-stays", "sgd-weights-return"}
+
+
+def sgd_stays_away(run):
+    run.sgd.values[:, :, 0] = run.sgd.values[:, :, 1] + 0.1
+
+
+def sgd_comes_back_and_leaves(run):
+    run.sgd.values[:, :, 0, 1:] = run.sgd.values[:, :, 1, 1:]
+    run.sgd.values[1, 1, 0, -1] += 1.0
+
+
 def stays_away(run):
     run.noisy.values[:] = run.noisy.values[:, :1]
 
@@ -117,6 +159,8 @@ def another_rest(run):
         (weights_come_back, {"weights-conserve"}, {"beta-returns", "beta-stays", "weights-return"}),
         (a_flat_minimum, {"strict-minima"}, {"beta-returns"}),
         (another_rest, {"same-rest"}, {"beta-returns"}),
+        (sgd_stays_away, SGD, {"beta-returns"}),
+        (sgd_comes_back_and_leaves, {"sgd-beta-stays"}, {"sgd-beta-returns", "sgd-weights-return"}),
     ],
 )
 def test_claims_can_fail_and_hold(run, outcomes, spoil, refuted, reproduced):

@@ -18,7 +18,13 @@ def run(quick_run):
 
 
 def test_the_end_and_the_path_are_kept_and_the_time_is_not(run, outcomes):
-    assert outcomes(ENTRY, run) == {"endpoint": "reproduced", "tracks": "refuted", "same-path": "reproduced"}
+    assert outcomes(ENTRY, run) == {
+        "endpoint": "reproduced",
+        "tracks": "refuted",
+        "same-path": "reproduced",
+        "sgd-endpoint": "reproduced",
+        "sgd-tracks": "refuted",
+    }
 
 
 def test_noise_comes_in_the_first_epoch_in_which_the_weight_is_not_negligible(run):
@@ -64,12 +70,22 @@ def another_path(run):
     run.noisy.values[1, :, 0, other] += bump / run.noisy.values[1, :, 1, other]
 
 
+def sgd_as_without_noise(run):
+    run.sgd.values[:, :, 0] = run.sgd.values[:, :, 1]
+
+
+def sgd_at_another_end(run):
+    run.sgd.values[1, 1, 0] *= 1.1
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
         (shifted_in_time, {"endpoint": "reproduced", "tracks": "refuted", "same-path": "reproduced"}),
         (as_without_noise, {"endpoint": "reproduced", "tracks": "reproduced", "same-path": "reproduced"}),
         (another_end, {"endpoint": "refuted", "tracks": "refuted"}),
+        (sgd_as_without_noise, {"sgd-endpoint": "reproduced", "sgd-tracks": "reproduced", "tracks": "refuted"}),
+        (sgd_at_another_end, {"sgd-endpoint": "refuted", "endpoint": "reproduced"}),
         (another_path, {"endpoint": "reproduced", "tracks": "refuted", "same-path": "refuted"}),
     ],
 )
@@ -90,6 +106,11 @@ def test_what_does_not_happen_is_undecided(run, outcomes):
     run.noisy.values[0] = run.noisy.values[0, :1]
     assert outcomes(ENTRY, run)["same-path"] == "undecided"
     assert outcomes(ENTRY, run)["endpoint"] == "refuted"
+
+
+def test_without_sgd_its_claims_are_not_tested(run, outcomes):
+    found = outcomes(ENTRY, run.isel(order=[]))
+    assert {name for name, outcome in found.items() if outcome == "not tested"} == {"sgd-endpoint", "sgd-tracks"}
 
 
 def test_a_killed_run_resumes_to_the_same_result(run, tmp_path):

@@ -52,6 +52,10 @@ def weights_stop_converging(run):
     run.plateau_beta.values[-1] += 1.0
 
 
+def one_leaves(run):
+    run.predicted_left.values[2] = 1
+
+
 def no_plateau(run):
     run.loss.values[list(run.scale.values).index(-2)] = np.exp(-run.time.values / 50)
 
@@ -67,6 +71,7 @@ def no_plateau(run):
         (loss_stops_converging, "loss-converges"),
         (weights_stop_converging, "weights-converge"),
         (no_plateau, "one-percent"),
+        (one_leaves, "nobody-leaves"),
     ],
 )
 def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claim):

@@ -12,14 +12,24 @@ HEADS = find_entry("gradual-rank/figure-20")
 MATRICES = find_entry("gradual-rank/full-matrices")
 
 
+def learned(run, ratio=0.7):
+    """End at this share of the loss of a guess by frequencies, a little apart from seed to seed."""
+    run.test_loss.values[:, -1] = ratio * run.attrs["guess_loss"] * (1 + 0.001 * np.arange(run.sizes["seed"]))
+    return run
+
+
 @pytest.fixture
 def heads(quick_run):
-    return quick_run(HEADS.name).run.copy(deep=True)
+    return learned(quick_run(HEADS.name).run.copy(deep=True))
 
 
 @pytest.fixture
 def matrices(quick_run):
-    return quick_run(MATRICES.name).run.copy(deep=True)
+    return learned(quick_run(MATRICES.name).run.copy(deep=True))
+
+
+def tilted(run):
+    return 1 + 0.001 * (run.seed - run.seed[0])
 
 
 def path(run, early, late):
@@ -30,7 +40,7 @@ def path(run, early, late):
 
 
 @pytest.mark.parametrize("product", ["KQ", "VO"])
-@pytest.mark.parametrize(("late", "outcome"), [(1.4, "reproduced"), (1.1, "refuted")])
+@pytest.mark.parametrize(("late", "outcome"), [(1.4, "seen"), (1.1, "not seen")])
 def test_a_rise_is_since_a_tenth_of_the_training(heads, outcomes, product, late, outcome):
     heads.stable_rank.loc[{"product": product}] = path(heads, 1.25, late)[..., None, None]
     found = outcomes(HEADS, heads)
@@ -49,24 +59,29 @@ def test_one_large_head_is_not_most_heads(heads, inside):
 @pytest.mark.parametrize("product", ["KQ", "VO"])
 def test_what_is_wide_for_one_record_is_not_small_throughout(heads, outcomes, product):
     initial = initial_stable_rank(heads).sel(product=product)
+    initial = initial * tilted(heads)
     heads.stable_rank.loc[{"product": product}] = 0.4 * initial
-    assert {outcomes(HEADS, heads)[f"{name}-{product}"] for name in ("low", "throughout")} == {"reproduced"}
+    assert {outcomes(HEADS, heads)[f"{name}-{product}"] for name in ("low", "throughout")} == {"seen"}
     heads.stable_rank.loc[{"product": product, "step": heads.step[0]}] = 0.9 * initial
     found = outcomes(HEADS, heads)
-    assert (found[f"low-{product}"], found[f"throughout-{product}"]) == ("reproduced", "refuted")
+    assert (found[f"low-{product}"], found[f"throughout-{product}"]) == ("seen", "not seen")
     heads.stable_rank.loc[{"product": product, "step": heads.step[-1]}] = 0.9 * initial
-    assert outcomes(HEADS, heads)[f"low-{product}"] == "refuted"
+    assert outcomes(HEADS, heads)[f"low-{product}"] == "not seen"
 
 
 def test_a_pretrained_model_is_not_taken_for_one_from_scratch(heads, outcomes):
     assert outcomes(HEADS, heads)["from-scratch"] == "reproduced"
-    heads.test_loss.values[:, 0] = 3.3
-    assert outcomes(HEADS, heads)["from-scratch"] == "refuted"
+    heads.test_loss.values[:, 0] = 3.3 * tilted(heads)
+    found = outcomes(HEADS, heads)
+    assert found.pop("from-scratch") == "refuted"
+    assert set(found.values()) == {"not tested"}
 
 
 def test_a_model_that_knows_frequencies_alone_has_not_learnt(heads, outcomes):
-    heads.test_loss.values[:, -1] = heads.attrs["guess_loss"]
-    assert outcomes(HEADS, heads)["learned"] == "refuted"
+    found = outcomes(HEADS, learned(heads, 1.0))
+    assert found.pop("learned") == "refuted"
+    assert found.pop("from-scratch") == "reproduced"
+    assert set(found.values()) == {"not tested"}
 
 
 def test_the_guess_by_frequency():
@@ -75,10 +90,10 @@ def test_the_guess_by_frequency():
 
 
 def test_one_seed_decides_nothing(heads, outcomes):
-    assert set(outcomes(HEADS, heads.isel(seed=[0])).values()) == {"undecided"}
+    assert set(outcomes(HEADS, heads.isel(seed=[0])).values()) == {"undecided", "not tested"}
 
 
-def test_a_killed_run_goes_on_after_the_seeds_that_are_done(heads, tmp_path, types_unchecked):
+def test_a_killed_run_goes_on_after_the_seeds_that_are_done(quick_run, tmp_path, types_unchecked):
     """A finished seed is read from the disk, and is the same to the last bit."""
 
     def kill(fraction, note):
@@ -93,7 +108,7 @@ def test_a_killed_run_goes_on_after_the_seeds_that_are_done(heads, tmp_path, typ
             HEADS.configure("quick"), RunContext(scratch=tmp_path, report=lambda *each: reports.append(each))
         )
     assert all(note.startswith("seed 1") for _, note in reports)
-    assert again.identical(heads)
+    assert again.identical(quick_run(HEADS.name).run)
 
 
 @pytest.mark.parametrize(("name", "kinds"), [("attention", [0, 1]), ("MLP", [2, 3])])

@@ -15,6 +15,11 @@ def run(quick_run):
     return quick_run(NAME).run.copy(deep=True)
 
 
+def tilt(run):
+    """A factor for each seed: seeds that agree to the last bit show no spread, and decide nothing."""
+    return 1 + 0.01 * (run.seed - run.seed[0])
+
+
 def rising(run, product, by):
     """Every head's stable rank goes from 1 to 1 + by over the run, a little differently for each seed."""
     ramp = np.linspace(0, by, run.sizes["step"])[None, :, None, None]
@@ -25,28 +30,31 @@ def rising(run, product, by):
 
 @pytest.mark.parametrize("product", ["KQ", "VO"])
 def test_the_rise_has_a_sign(run, outcomes, product):
-    assert outcomes(ENTRY, rising(run, product, 0.5))[f"rise-{product}"] == "reproduced"
-    assert outcomes(ENTRY, rising(run, product, -0.5))[f"rise-{product}"] == "refuted"
+    assert outcomes(ENTRY, rising(run, product, 0.5))[f"rise-{product}"] == "seen"
+    assert outcomes(ENTRY, rising(run, product, -0.5))[f"rise-{product}"] == "not seen"
 
 
 @pytest.mark.parametrize("product", ["KQ", "VO"])
 def test_an_update_as_wide_as_the_initial_product_is_not_low_rank(run, outcomes, product):
-    run.stable_rank.loc[{"product": product}] = run.initial_stable_rank.sel(product=product)
-    assert outcomes(ENTRY, run)[f"low-{product}"] == "refuted"
+    run.stable_rank.loc[{"product": product}] = run.initial_stable_rank.sel(product=product) * tilt(run)
+    assert outcomes(ENTRY, run)[f"low-{product}"] == "not seen"
 
 
 def test_a_flat_spectrum_is_not_low_rank(run, outcomes):
-    run.energy_rank.values[:] = run.initial_energy_rank.values
-    assert outcomes(ENTRY, run)["spectrum-KQ"] == "refuted"
+    run["energy_rank"] = run.initial_energy_rank * tilt(run)
+    assert outcomes(ENTRY, run)["spectrum-KQ"] == "not seen"
 
 
 def test_a_network_that_did_not_learn_is_seen(run, outcomes):
     run.train_loss.values[:] = 2.3
-    assert outcomes(ENTRY, run)["learned"] == "refuted"
+    run.train_loss.loc[{"epoch": run.epoch[-1]}] = 2.3 * tilt(run)
+    found = outcomes(ENTRY, run)
+    assert found.pop("learned") == "refuted"
+    assert set(found.values()) == {"not tested"}
 
 
 def test_one_seed_decides_nothing(run, outcomes):
-    assert set(outcomes(ENTRY, run.isel(seed=[0])).values()) == {"undecided"}
+    assert set(outcomes(ENTRY, run.isel(seed=[0])).values()) == {"undecided", "not tested"}
 
 
 def test_official_data_without_a_folder_is_one_sentence(tmp_path):

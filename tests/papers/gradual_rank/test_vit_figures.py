@@ -16,15 +16,17 @@ TINY = {"images": "100", "seeds": "0", "depth": "1", "epochs": "2", "batch": "20
 
 @pytest.fixture
 def run(quick_run):
-    return quick_run("gradual-rank/figure-4").run.copy(deep=True)
+    """Six seeds: three times the two of the quick run."""
+    run = quick_run("gradual-rank/figure-4").run
+    return xr.concat([run] * 3, dim="seed").assign_coords(seed=range(6)).copy(deep=True)
 
 
 def ramps(run, product, by, part=1.0):
     """The stable rank of this part of the heads of both layers goes up by `by`, of the others down."""
     ramp = np.linspace(0, 1, run.sizes["step"])[None, :, None, None]
     sign = np.where(np.arange(run.sizes["head"]) < part * run.sizes["head"], by, -by)
-    tilt = 1 + 0.01 * np.arange(run.sizes["seed"])[:, None, None, None]
-    run.stable_rank.loc[{"product": product}] = 3 + ramp * tilt * sign * np.ones((1, 1, run.sizes["layer"], 1))
+    noise = np.random.default_rng(0).normal(0, 0.02, [run.sizes[d] for d in ("seed", "step", "layer", "head")])
+    run.stable_rank.loc[{"product": product}] = 3 + ramp * sign + noise
     return run
 
 
@@ -32,9 +34,9 @@ def ramps(run, product, by, part=1.0):
 @pytest.mark.parametrize("product", ["KQ", "VO"])
 def test_ranks_that_rise_and_that_fall_are_distinguished(run, outcomes, name, product):
     rising = outcomes(FIGURES[name], ramps(run, product, 0.5))
-    assert (rising[f"rise-{product}"], rising[f"heads-rise-{product}"]) == ("reproduced", "reproduced")
+    assert (rising[f"rise-{product}"], rising[f"heads-rise-{product}"]) == ("seen", "seen")
     falling = outcomes(FIGURES[name], ramps(run, product, -0.5))
-    assert (falling[f"rise-{product}"], falling[f"heads-rise-{product}"]) == ("refuted", "refuted")
+    assert (falling[f"rise-{product}"], falling[f"heads-rise-{product}"]) == ("not seen", "not seen")
 
 
 def test_one_head_that_rises_much_does_not_make_half(run, outcomes):
@@ -42,8 +44,8 @@ def test_one_head_that_rises_much_does_not_make_half(run, outcomes):
     run.stable_rank.loc[{"product": "KQ", "head": 0, "layer": 1}] = 3 + np.linspace(0, 9, run.sizes["step"])
     run.stable_rank.loc[{"product": "KQ", "seed": 0}] += np.linspace(0, 0.01, run.sizes["step"])[:, None, None]
     found = outcomes(FIGURES["figure-12"], run)
-    assert found["rise-KQ"] == "reproduced"
-    assert found["heads-rise-KQ"] == "refuted"
+    assert found["rise-KQ"] == "seen"
+    assert found["heads-rise-KQ"] == "not seen"
 
 
 def spectra(run, first, last):
@@ -52,36 +54,43 @@ def spectra(run, first, last):
     index = np.arange(run.sizes["index"])
     run.update_spectrum.values[:, :half] = np.where(index < first, 1.0, 0.0)
     run.update_spectrum.values[:, half:] = np.where(index < last, 1.0, 0.0)
+    run.update_spectrum.values[0] = np.where(index < first + 1, 1.0, 0.0)
+    run.update_spectrum.values[0, half:] = np.where(index < last + 1, 1.0, 0.0)
+    run.update_spectrum.values[1, half:] = np.where(index < last + 1, 1.0, 0.0)
     run.initial_energy_rank.values[:] = 16
     return run
 
 
 def test_widening_and_narrow_spectra(run, outcomes):
-    assert set(outcomes(FIGURES["figure-1"], spectra(run, 1, 4)).values()) == {"reproduced"}
-    assert {k: v for k, v in outcomes(FIGURES["figure-1"], spectra(run, 12, 4)).items() if v == "refuted"} == {
-        f"{claim}-{product}": "refuted" for claim in ("narrow", "widens") for product in ("KQ", "VO")
+    assert set(outcomes(FIGURES["figure-1"], spectra(run, 1, 4)).values()) == {"reproduced", "seen"}
+    assert {k: v for k, v in outcomes(FIGURES["figure-1"], spectra(run, 12, 4)).items() if v != "reproduced"} == {
+        f"{claim}-{product}": "not seen" for claim in ("narrow", "widens") for product in ("KQ", "VO")
     }
 
 
 def scaled(run, power):
     """Final stable ranks 2 s^power at scales s of 1 and 0.1, a little different for each seed."""
-    tilt = 1 + 0.01 * np.arange(run.sizes["seed"])[:, None, None, None, None]
-    at = [run.assign(stable_rank=run.stable_rank * 0 + 2 * tilt * s**power) for s in (1.0, 0.1)]
+    tilt = 1 + 0.01 * run.seed
+    at = [run.assign(stable_rank=run.stable_rank * 0 + 2 * tilt * s ** (power * tilt)) for s in (1.0, 0.1)]
     return xr.concat(at, dim="scale").assign_coords(scale=[1.0, 0.1])
 
 
 def test_the_rank_falls_or_rises_with_the_scale(run, outcomes):
-    run["train_loss"] = run.train_loss * 0 + np.linspace(2, 0.1, run.sizes["epoch"])
-    assert set(outcomes(FIGURES["figure-6"], scaled(run, 0.3)).values()) == {"reproduced"}
+    loss = run.train_loss * 0 + np.linspace(2, 0.1, run.sizes["epoch"])
+    run["train_loss"] = loss.where(run.epoch < run.epoch[-1], loss * (1 + 0.01 * run.seed))
+    assert set(outcomes(FIGURES["figure-6"], scaled(run, 0.3)).values()) == {"reproduced", "seen"}
     found = outcomes(FIGURES["figure-6"], scaled(run, -0.3))
     assert {claim for claim, outcome in found.items() if outcome == "reproduced"} == {"learned"}
-    assert set(found.values()) == {"reproduced", "refuted"}
+    assert set(found.values()) == {"reproduced", "refuted", "not seen"}
 
 
 def test_a_network_that_did_not_learn_at_one_scale_is_seen(run, outcomes):
     together = scaled(run, 0.3)
     together.train_loss.loc[{"scale": 0.1}] = 2.3
-    assert outcomes(FIGURES["figure-6"], together)["learned"] == "refuted"
+    together.train_loss.loc[{"scale": 0.1, "epoch": together.epoch[-1]}] = 2.3 * (1 + 0.01 * together.seed)
+    found = outcomes(FIGURES["figure-6"], together)
+    assert found.pop("learned") == "refuted"
+    assert set(found.values()) == {"not tested"}
 
 
 def test_the_scale_is_a_factor_on_the_same_draws(quick_run):

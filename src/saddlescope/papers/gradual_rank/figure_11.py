@@ -27,7 +27,6 @@ from saddlescope._shared.progress import Report
 from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared import noisy_training
 from saddlescope.papers.gradual_rank.shared.diagonal_entries import coordinate_name
-from saddlescope.papers.gradual_rank.shared.head_task import HeadParams
 from saddlescope.papers.gradual_rank.shared.stage_times import resolved_stages
 from saddlescope.plot import Axis, Figure, Panel, Table
 from saddlescope.reproduction.claim import Claims, Estimate
@@ -36,7 +35,7 @@ from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.parameters import param
 
 
-class Params(HeadParams):
+class Params(noisy_training.SGDParams):
     """The toy task of appendix A at the smallest of the paper's scales."""
 
     log10_scale: float = param(-32.0, "log10 of the initial scale", lt=0)
@@ -105,10 +104,13 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     def disturb(undisturbed: xr.Dataset, moment: int) -> xr.Dataset:
         before, seed = noisy_training.state_at(undisturbed, moment), (params.noise_seed, moment)
         after = noisy_training.add_noise(before, noise=params.noise, threshold=params.threshold, seed=seed)
-        weights = noisy_training.weights_after(
-            task.network, after, undisturbed.since.sel(moment=moment).values, params.tolerance
+        since = undisturbed.since.sel(moment=moment).values
+        weights = noisy_training.weights_after(task.network, after, since, params.tolerance)
+        orders = noisy_training.sgd_orders(params, params.log10_scale)
+        sgd = noisy_training.sgd_after(
+            task.network, (after, before), since[::5], rate=params.rate, batch=params.batch, orders=orders
         )
-        return xr.Dataset({"noisy": (("step", "factor", "coordinate"), weights)})
+        return sgd.assign(noisy=(("step", "factor", "coordinate"), weights))
 
     with jax.enable_x64(True):
         task = params.task()
@@ -143,6 +145,7 @@ class Transition:
     beta: np.ndarray  # products without noise, shape (steps, coordinates)
     noisy: np.ndarray  # products after noise, of the same shape
     growth: float  # e-folds by which the noise enlarges the entering weight
+    sgd: np.ndarray  # products by SGD with and without noise, shape (orders, 2, times, coordinates)
 
     def endpoint(self, noisy: bool = True) -> float:
         """Return the least distance to θ^k, largest entry of beta, in units of the size."""
@@ -196,6 +199,7 @@ def transitions(run: xr.Dataset) -> tuple[Transition, ...]:
                 beta=noisy_training.beta_of(here.weights).values,
                 noisy=noisy_training.beta_of(here.noisy).values,
                 growth=float(noisy - without),
+                sgd=noisy_training.beta_of(here.sgd).values,
             )
         )
     return tuple(found)
@@ -213,13 +217,14 @@ claims = Claims()
     quantity="closest approach of the weight products to the predicted next plateau, relative to the transition's "
         "largest change, largest over transitions",
     kind="reading", source="Assumption 4.5 and Appendix A: 'tend to the limiting endpoint'; at most 5 %", high=0.05,
+    evidence="cases", over="transitions",
+    why="Assumption 4.5 is about where the dynamics from a perturbed start end: at θ^k, which Algorithm 1 computes",
+    doubt="Noise on one instance at one size of 0.01, where the assumption asks for a whole neighbourhood",
 )  # fmt: skip
 def _endpoint_distance(run: xr.Dataset) -> Estimate:
     found = transitions(run)
     without = max(one.endpoint(noisy=False) for one in found)
-    return Estimate(
-        max(one.endpoint() for one in found), remark=f"{len(found)} transitions; without noise {without:.2g}"
-    )
+    return Estimate.largest([one.endpoint() for one in found], f"{len(found)} transitions; without noise {without:.2g}")
 
 
 @claims.add(
@@ -229,9 +234,12 @@ def _endpoint_distance(run: xr.Dataset) -> Estimate:
     quantity="largest distance of a product from noise-free training at the same time, relative to the transition's "
         "largest change, over transitions",
     kind="reading", source="Figure 11, caption, as printed: 'track the original dynamics'; at most 10 %", high=0.1,
+    evidence="cases", over="transitions",
+    why="A training that tracks another is near it at equal times, as curves over the same epochs are seen to be",
+    doubt="The caption may mean the course and not the time, and any noise on a weight of 1e-5 shifts the time",
 )  # fmt: skip
 def _tracking_distance(run: xr.Dataset) -> Estimate:
-    return Estimate(max(one.farthest() for one in transitions(run)))
+    return Estimate.largest([one.farthest() for one in transitions(run)])
 
 
 @claims.add(
@@ -240,7 +248,10 @@ def _tracking_distance(run: xr.Dataset) -> Estimate:
     quantity="largest difference of a product, at 10 % to 90 % of the newest product's rise, relative to the "
         "transition's largest change", kind="reading",
     source="Figure 3 (b): 'same nonlinear evolution', compared at equal progress instead of equal time; at most 10 %",
-    high=0.1,
+    high=0.1, evidence="cases", over="transitions",
+    why="Progress in place of time takes out the shift, so that only another evolution is left to differ",
+    doubt="Where plateaus are unresolved several coordinates enter together, outside the assumption, and the bar of "
+        "10 % is ours",
 )  # fmt: skip
 def _path_distance(run: xr.Dataset) -> Estimate:
     apart, after_a_plateau = [], []
@@ -253,11 +264,43 @@ def _path_distance(run: xr.Dataset) -> Estimate:
         apart.append(float(abs(noisy[1] - without[1]).max() / one.size))
         if one.stage == 1 or bool(run.resolved.sel(stage=one.stage - 1)):
             after_a_plateau.append(apart[-1])
-    if not after_a_plateau:
-        return Estimate(max(apart), remark="no transition follows a resolved plateau")
-    return Estimate(
-        max(apart), remark=f"{max(after_a_plateau):.2g} for the {len(after_a_plateau)} that follow a resolved plateau"
-    )
+    remark = "no transition follows a resolved plateau"
+    if after_a_plateau:
+        remark = f"{max(after_a_plateau):.2g} for the {len(after_a_plateau)} that follow a resolved plateau"
+    return Estimate.largest(apart, remark)
+
+
+@claims.add(
+    "sgd-endpoint",
+    "After noise at its beginning, SGD still takes an attention head's transition to Algorithm 1's endpoint within 5 %",
+    quantity="closest approach of SGD's weight products to the predicted next plateau, relative to the transition's "
+        "largest change, largest over transitions and orders of minibatches",
+    kind="reading", source="Figure 11, made with SGD: 'tend to the limiting endpoint'; at most 5 %", high=0.05,
+    evidence="cases", over="transitions",
+    why="The paper's own training is SGD, and the endpoint is predicted from the loss alone, without any training",
+    doubt="Learning rate 0.5 and batches of 100 are ours, and the noise of larger steps could end further away",
+)  # fmt: skip
+def _sgd_endpoint(run: xr.Dataset) -> Estimate:
+    if not run.sizes["order"]:
+        return Estimate.not_tested(noisy_training.UNTRAINED)
+    ends = [abs(one.sgd - one.goal).max(axis=-1).min(axis=-1).max(axis=0) / one.size for one in transitions(run)]
+    return Estimate.largest([end[0] for end in ends], f"without noise {max(end[1] for end in ends):.2g}")
+
+
+@claims.add(
+    "sgd-tracks",
+    "After noise at a transition's beginning, SGD of an attention head stays within 10 % of the noise-free SGD",
+    quantity="largest distance of a product from the noise-free SGD in the same order of minibatches, relative to the "
+        "transition's largest change, over transitions and orders",
+    kind="reading", source="Figure 11, caption, as printed, made with SGD: 'track the original dynamics'; at most 10 %",
+    high=0.1, evidence="cases", over="transitions",
+    why="Tracking means nearness at the same epoch, and equal minibatches leave the added noise as the only difference",
+    doubt="The figure may mean tracking up to a shift in time, which same-path tests on the flow, and 10 % is ours",
+)  # fmt: skip
+def _sgd_tracking(run: xr.Dataset) -> Estimate:
+    if not run.sizes["order"]:
+        return Estimate.not_tested(noisy_training.UNTRAINED)
+    return Estimate.largest([abs(one.sgd[:, 0] - one.sgd[:, 1]).max() / one.size for one in transitions(run)])
 
 
 MOST = 7  # largest number of coordinates in a panel: those that move most, by a hundredth of the size or more
@@ -335,6 +378,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "gradual-rank/figure-11", "Figures 3 (b) and 11: noise at the beginning of a stage does not change its end",
     citation=CITATION, source="Assumption 4.5", params=Params,
-    quick=dict(log10_scale=-128.0, transitions=3, samples=100, tokens=5, dim=8, until=150.0, tolerance=1e-4), run=run,
-    claims=claims, figures=figures,
+    quick=dict(log10_scale=-128.0, transitions=3, samples=100, tokens=5, dim=8, until=150.0, tolerance=1e-4,
+        batch=20, orders=(0, 1)), run=run, claims=claims, figures=figures,
 )  # fmt: skip

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 FIRST = 5  # stages of the diagonal head on which a claim is made: at its scale later ones overlap
 
+BLURRED = 6  # instances with a teacher of full rank
+
 
 class Params(EntryParams):
     """The first version gives Gaussian tokens of 50 dimensions and a teacher, but no scale, rank or learning rate."""
@@ -46,7 +48,7 @@ class Params(EntryParams):
     )
     log10_diagonal: float = param(-8.0, "log10 of the initial scale of diagonal weights", gt=-1e4, lt=0)
     log10_blurred: float = param(-4.0, "log10 of the initial scale with a teacher of full rank", gt=-1e4, lt=0)
-    seed: int = param(1, "seed of the data, the teachers and the initial weights", ge=0)
+    seed: int = param(2, "seed of the data, the teachers and the initial weights", ge=0)
     samples: int = param(200, "sequences in the data set", ge=1)
     tokens: int = param(5, "tokens in a sequence", ge=1)
     dim: int = param(8, "dimension of a token and of the head", ge=1)
@@ -144,14 +146,16 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         )
 
     def blurred() -> xr.Dataset:
-        task = full_attention_teacher_task(params.seed, **sizes)
-        report = last.note("teacher of full rank")
-        trajectory = follow(task, params.log10_blurred, params.tolerance, time, report)
+        flows = []
+        for seed, step in last.steps(range(params.seed, params.seed + BLURRED)):
+            task = full_attention_teacher_task(seed, **sizes)
+            report = step.note("teacher of full rank")
+            flows.append(follow(task, params.log10_blurred, params.tolerance, time, report))
         return xr.Dataset(
             {
-                "blurred_loss": ("time", trajectory.losses),
-                "blurred_values": (("time", "product", "index"), trajectory.singular_values),
-                "blurred_in_transit": _in_transit(trajectory),
+                "blurred_loss": ("time", flows[0].losses),
+                "blurred_values": (("time", "product", "index"), flows[0].singular_values),
+                "blurred_in_transit": ("draw", [_in_transit(flow) for flow in flows]),
             }
         )
 
@@ -253,6 +257,9 @@ claims = Claims()
     "end", "For an attention head with full weight matrices, the predicted learning stages end at zero loss",
     quantity="loss at the last predicted stage, relative to the initial loss", kind="own",
     source="The teacher is the one global minimum; 1e-12 for sums of squares of rounding errors", high=1e-12,
+    evidence="identity", over="stages",
+    why="The teacher is a product of the student's form with zero loss, so a complete prediction ends at it",
+    doubt="One teacher of low rank; that the prediction ends at zero loss says nothing on the path",
 )  # fmt: skip
 def _remaining_loss(run: xr.Dataset) -> Estimate:
     if run.attrs["theory_status"] != "converged":
@@ -265,12 +272,16 @@ def _remaining_loss(run: xr.Dataset) -> Estimate:
     quantity="share of singular values of full-matrix attention products at their predicted place in the order of "
         "rising",
     kind="own", source="Prediction of this project; Figure 2 (d), (e) of version 1: 'learned incrementally'", low=1.0,
+    evidence="cases", over="stages",
+    why="The rule predicts which product gains its next direction at each stage, and rising times order them without "
+        "it",
+    doubt="Six stages of one instance at α = 1e-128 are few for a rule that is not proved",
 )  # fmt: skip
 def _learning_order(run: xr.Dataset) -> Estimate:
     times = run.found_time.isel(scale=-1).values
     if np.isnan(times).any():
         return Estimate.unresolved(_TOO_SHORT)
-    return Estimate(float(np.mean(np.argsort(times) == np.arange(len(times)))))
+    return Estimate(float(np.mean(np.argsort(times) == np.arange(len(times)))), n=len(times))
 
 
 @claims.add(
@@ -281,6 +292,9 @@ def _learning_order(run: xr.Dataset) -> Estimate:
         "log(1/α), over its stage number", kind="own",
     source="Prediction of this project; its limit neglects O(1) e-folds per stage, of which 3 are allowed",
     high=_ALLOWED, unit="e-folds",
+    evidence="cases", over="stages",
+    why="Each stage adds errors of O(1) e-folds that the limit leaves out, so errors are counted in e-folds per stage",
+    doubt="Three e-folds per stage is generous: at α = 1e-128 it allows an error of 1 % a stage",
 )  # fmt: skip
 def _stage_time_error(run: xr.Dataset) -> Estimate:
     last = run.isel(scale=-1)
@@ -289,7 +303,9 @@ def _stage_time_error(run: xr.Dataset) -> Estimate:
     log = -float(last.scale) * np.log(10)
     unit = log / (last.predicted_time * last.stage)  # relative error in e-folds out of log(1/α), a stage
     return Estimate(
-        float((abs(last.found_time - last.predicted_time) * unit).max()), float((last.found_error * unit).max())
+        float((abs(last.found_time - last.predicted_time) * unit).max()),
+        float((last.found_error * unit).max()),
+        n=last.sizes["stage"],
     )
 
 
@@ -302,7 +318,10 @@ def _stage_time_error(run: xr.Dataset) -> Estimate:
     source="Prediction of this project; the product is O(1), so such a law changes it by much less than 1",
     high=0.5,
     unit="e-folds / σ",
-    sizes=("quick", "default"),  # the paper size has one scale
+    evidence="cases",
+    over="separated stages",
+    why="An error C/log(1/α) multiplied by log(1/α) is the same at both scales, up to terms that vanish faster",
+    doubt="Two scales cannot distinguish a law from a coincidence, and the change found is close to the bar",
 )
 def _constant_change(run: xr.Dataset) -> Estimate:
     if run.sizes["scale"] < 2:
@@ -320,7 +339,7 @@ def _constant_change(run: xr.Dataset) -> Estimate:
     remark = (
         f"{separated.sum()} of {len(separated)} stages are separated; over all stages the value is {change.max():.2g}"
     )
-    return Estimate(float(change[separated].max()), float(error[separated].max()), remark)
+    return Estimate(float(change[separated].max()), float(error[separated].max()), remark, int(separated.sum()))
 
 
 @claims.add(
@@ -330,6 +349,10 @@ def _constant_change(run: xr.Dataset) -> Estimate:
     quantity="share of these plateaus of a full-matrix attention head in whose middle both numerical ranks equal the "
         "predicted ones", kind="own",
     source="Prediction of this project; Figure 2 (d), (e) of version 1: 'progressively-increasing rank'", low=1.0,
+    evidence="cases", over="resolved plateaus",
+    why="The number of singular values above a threshold in the middle of a plateau is the rank that the rule "
+        "predicts",
+    doubt="The threshold of 1 % and the selection of long plateaus are this project's, on one instance",
 )  # fmt: skip
 def _plateau_ranks(run: xr.Dataset) -> Estimate:
     last = run.isel(scale=-1)
@@ -337,19 +360,23 @@ def _plateau_ranks(run: xr.Dataset) -> Estimate:
     largest = last.predicted_values.max(("stage", "index"))
     ranks = (last.plateau_values > run.attrs["level"] * largest).sum("index")
     right = (ranks == last.predicted_ranks).all("product").values
-    return Estimate(float(np.mean(right[resolved])), remark=f"{resolved.sum()} of {len(resolved)} plateaus resolved")
+    remark = f"{resolved.sum()} of {len(resolved)} plateaus resolved"
+    return Estimate(float(np.mean(right[resolved])), remark=remark, n=int(resolved.sum()))
 
 
 @claims.add(
     "one-by-one",
-    "From the smallest initial scale, singular values of W_K W_Qᵀ and W_V W_Oᵀ rise mostly one at a time",
+    "From every initial scale of the run, singular values of W_K W_Qᵀ and W_V W_Oᵀ rise mostly one at a time",
     quantity="mean number of singular values of full-matrix attention products that rise at once, from 5 % to 50 % "
-        "of their end", kind="stand-in",
+        "of their end, largest over scales", kind="stand-in",
     source="Figure 2 (d), (e) of version 1; 1 is one at a time; pairwise overlap of half of the values gives 1.5",
     high=1.5,
+    evidence="cases", over="initial scales",
+    why="Values that rise one after the other have rising times that do not overlap, a mean number of one",
+    doubt="The scales share one instance of dimension 8, smaller than the paper's 50, which gives no initial scale",
 )  # fmt: skip
 def _average_overlap(run: xr.Dataset) -> Estimate:
-    return Estimate(float(run.in_transit.isel(scale=-1)))
+    return Estimate.largest(run.in_transit)
 
 
 @claims.add(
@@ -358,9 +385,12 @@ def _average_overlap(run: xr.Dataset) -> Estimate:
         "together",
     quantity="mean number of singular values of full-matrix attention products that rise at once, from 5 % to 50 % "
         "of their end", kind="own", source="Stages overlap at O(1/log(1/α)); 1.5 as in the claim one-by-one", low=1.5,
+    evidence="sample", over="instances", sizes=("default", "paper"),
+    why="Stages that are closer than their own durations rise together, which the mean number of rising values counts",
+    doubt="The bar of 1.5 was set beside one instance of another seed that had 1.53, and six instances are few",
 )  # fmt: skip
 def _blurred_overlap(run: xr.Dataset) -> Estimate:
-    return Estimate(float(run.blurred_in_transit))
+    return Estimate.mean(run.blurred_in_transit)
 
 
 @claims.add(
@@ -368,9 +398,12 @@ def _blurred_overlap(run: xr.Dataset) -> Estimate:
     quantity="largest change over time of an entry of these two matrices, in units of the squared initial scale, "
         "over initial scales", kind="own",
     source="Lemma 4.2 (equation 5) for matrices; the bar is for rounding errors of the solver", high=1e-10,
+    evidence="cases", over="initial scales",
+    why="Lemma 4.2 for matrices is an equation at all times, so its largest violation along the flow tests it",
+    doubt="The solver works in coordinates close to the conserved quantities, which may preserve them by construction",
 )  # fmt: skip
 def _conservation_drift(run: xr.Dataset) -> Estimate:
-    return Estimate(float(run.conserved.max()))
+    return Estimate.largest(run.conserved)
 
 
 @claims.add(
@@ -379,6 +412,9 @@ def _conservation_drift(run: xr.Dataset) -> Estimate:
     quantity=f"largest relative error of the first {FIRST} stage times, times log(1/α) with initial scale α, over "
         "the number of the stage", kind="reading",
     source="Theorem 4.5 of version 1; 3 e-folds per stage, as for full weights", high=_ALLOWED, unit="e-folds",
+    evidence="cases", over="first five stages",
+    why="The same allowance of e-folds per stage is applied to diagonal weights, for which the theory is proved",
+    doubt="At α = 1e-8 a stage may be late by 16 % per stage, and one instance is judged",
 )  # fmt: skip
 def _diagonal_time_error(run: xr.Dataset) -> Estimate:
     first = run.isel(diagonal_stage=slice(FIRST))
@@ -386,7 +422,7 @@ def _diagonal_time_error(run: xr.Dataset) -> Estimate:
         return Estimate.unresolved(_TOO_SHORT)
     log = -run.attrs["log10_diagonal"] * np.log(10)
     error = abs(first.diagonal_found_time / first.diagonal_predicted_time - 1) * log / first.diagonal_stage
-    return Estimate(float(error.max()))
+    return Estimate.largest(error)
 
 
 metrics = (
@@ -499,6 +535,6 @@ entry = Entry(
     "Figure 2 of the first version: diagonal and full weights learn one direction at a time", citation=CITATION,
     source="Section 5 of version 1", params=Params,
     quick=dict(log10_scales=(-32.0, -128.0), log10_blurred=-1.0, points=120, tolerance=1e-3, samples=40, tokens=4,
-        dim=3, rank=2), paper=dict(log10_scales=(-8.0,), samples=1000, tokens=10, dim=50, rank=4), run=run,
+        dim=3, rank=2), paper=dict(log10_scales=(-8.0, -16.0, -32.0), samples=1000, tokens=10, dim=50, rank=4), run=run,
     claims=claims, figures=figures, metrics=metrics,
 )  # fmt: skip

@@ -100,7 +100,9 @@ for _clock, _over in CLOCKS.items():
         quantity="share of heads' updates of W_K W_Qᵀ or W_V W_Oᵀ with a jump of a singular value between plateaus, "
             "mean over seeds", kind="own",
         source="Theorem 4.1 is about small scales only; half: reading of this project, after pilots with other seeds",
-        high=0.5,
+        high=0.5, sizes=LONG, evidence="sample", over="seeds", needs=("learned",),
+        why="Without it, steps at small scales could be what this detector finds in any training",
+        doubt="A detector that misses small steps makes ramps of them, and its contrast and lead are settings of ours",
     )(partial(_at_scale, clock=_clock, scale=0))  # fmt: skip
     claims.add(
         f"stairs-{_clock}",
@@ -109,6 +111,10 @@ for _clock, _over in CLOCKS.items():
         quantity="share of heads' updates of W_K W_Qᵀ or W_V W_Oᵀ with a jump of a singular value between "
             "plateaus, mean over seeds", kind="own",
         source="Theorem 4.1; half: reading of this project, after pilots with other seeds", low=0.5, sizes=LONG,
+        evidence="sample", over="seeds", needs=("learned",),
+        why="Towards vanishing scales the theorem's ranks rise by jumps between plateaus, in every head that learns",
+        doubt="The theorem is about diagonal weights and gradient flow, and one step in a training makes a head "
+            "stepwise here",
     )(partial(_at_scale, clock=_clock, scale=-1))  # fmt: skip
     claims.add(
         f"falls-{_clock}",
@@ -116,6 +122,9 @@ for _clock, _over in CLOCKS.items():
         quantity="slope of the share of heads' updates with a jump of a singular value between plateaus over log₁₀ "
             "of the initial scale, mean over seeds", kind="own",
         source="Theorem 4.1: steps in the limit of vanishing scale", high=0.0, sizes=LONG,
+        evidence="sample", over="seeds", needs=("learned",),
+        why="If steps belong to the limit of small scales, more heads have them the smaller the scale",
+        doubt="Three scales make a slope, and a small scale also delays learning past the warm-up of the rate",
     )(partial(_slope, clock=_clock))  # fmt: skip
 
 
@@ -126,7 +135,9 @@ for _clock, _over in CLOCKS.items():
     quantity="mean distance in log time of two heads' first jumps of a singular value, same layer over different "
         "layers, mean over seeds", kind="own",
     source="heads of one layer tie in the diagonal model (entry tied-heads); below 1: reading of this project",
-    high=1.0, sizes=LONG,
+    high=1.0, sizes=LONG, evidence="sample", over="seeds", needs=("learned", "stairs-steps"),
+    why="Heads that tie pass their steps at one time, so that two of one layer are closer than two of different layers",
+    doubt="Layers learn at different times for other reasons too, such as their depth, without any tie within them",
 )  # fmt: skip
 def _together(run: xr.Dataset) -> Estimate:
     ratios = []

@@ -16,6 +16,7 @@ that is necessary.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from math import log
@@ -52,7 +53,7 @@ class Params(EntryParams):
         ge=-300.0,
     )
     seeds: int = param(12, "number of seeds at each dimension", ge=1)
-    seed: int = param(0, "first seed of the tasks and the initial weights", ge=0)
+    seed: int = param(300, "first seed of the tasks and the initial weights", ge=0)
     samples: int = param(100, "number of sequences in a data set", ge=1)
     tokens: int = param(5, "number of tokens in a sequence", ge=1)
     level: float = param(0.01, "|β_i| above which coordinate i counts as learned", ge=1e-6, le=0.1, scale="log")
@@ -224,11 +225,24 @@ def _late(run: xr.Dataset, at: float = _LATE) -> xr.Dataset:
 
 
 def _ratio(over: xr.DataArray, under: xr.DataArray) -> Estimate:
-    """Return the ratio of two numbers of plateaus, summed over scales: its mean over dimensions and seeds."""
-    top, bottom = over.sum("scale").values.ravel(), under.sum("scale").values.ravel()
+    """Return the ratio of two numbers of plateaus, summed over all but the instances: its mean over these.
+
+    An instance is one task: a dimension and a seed. Plateaus and scales of one instance are not independent.
+    """
+    top, bottom = (
+        number.sum([dim for dim in number.dims if dim not in ("dim", "seed")]).values.ravel().astype(np.float64)
+        for number in (over, under)
+    )
     some = bottom > 0
-    remark = f"{int(top.sum())} against {int(bottom.sum())}"
-    return Estimate.mean((top[some] / bottom[some]).astype(np.float64), remark)
+    remark = f"{int(top.sum())} against {int(bottom.sum())} plateaus"
+    return Estimate.mean(top[some] / bottom[some], remark)
+
+
+def _share(hits: xr.DataArray, of: xr.DataArray) -> Estimate:
+    """Return the mean share over tasks, with the wider of the intervals over tasks and over plateaus (Wilson's)."""
+    over_tasks, total = _ratio(hits, of), float(of.sum())
+    over_plateaus = Estimate.share(float(hits.sum()), total).uncertainty
+    return replace(over_tasks, uncertainty=max(over_tasks.uncertainty, over_plateaus))
 
 
 # The bounds: the e-folds that a plateau needs are of order one by the theory, no more is known; the rest from pilots on
@@ -241,8 +255,7 @@ _PILOT = "the bounds are from a pilot on other seeds"
 
 def _sufficient_share(run: xr.Dataset, *, visible: bool = False) -> Estimate:
     meant = (run.efolds >= _enough(run)) & ((run.least > run.attrs["level"]) if visible else True)
-    hits = int((meant & (run.found == 1)).sum())
-    return Estimate.share(hits, int(meant.sum()), f"{hits} of {int(meant.sum())} plateaus")
+    return _share(meant & (run.found == 1), meant)
 
 
 claims.add(
@@ -253,6 +266,11 @@ claims.add(
         "detection level, over all initial scales",
     kind="own", source="Theorem 4.1 and near_ties; 3 % for corrections of order 1 that near_ties does not include",
     low=0.97, sizes=("default", "paper"),
+    evidence="sample", over="tasks (a dimension and a seed)",
+    why="A plateau that outlasts log(1/level) e-folds has its next entry below the level in its middle, so the flow "
+        "should show nearly all",
+    doubt="The detection level counts entries of the teacher that are smaller than itself as missed, and the bar of "
+        "97 % is this project's",
 )(_sufficient_share)  # fmt: skip
 
 
@@ -264,6 +282,11 @@ claims.add(
         "predicted entries exceed the detection level", kind="own",
     source="Theorem 4.1 and near_ties; added after small entries of the teacher counted as missed; the same bound",
     low=0.97, sizes=("default", "paper"),
+    evidence="sample", over="tasks (a dimension and a seed)",
+    why="Leaving out plateaus with entries too small to be detected leaves only the separation to decide whether the "
+        "flow shows one",
+    doubt="The restriction to visible entries was added after the unrestricted share had failed, though it is judged "
+        "on new seeds",
 )(partial(_sufficient_share, visible=True))  # fmt: skip
 
 
@@ -279,6 +302,11 @@ claims.add(
     quantity="ratio of plateaus found in the flow to those so separated, at initial scales up to 1e-4, mean over "
         "dimensions and seeds",
     kind="own", source="Figure 2's criterion; a bar set before the pilot", low=0.9, high=1.1,
+    sizes=("default", "paper"), evidence="sample", over="tasks (a dimension and a seed)",
+    why="If log(1/level) e-folds were also necessary, as many plateaus would be found as are so separated, a ratio of "
+        "one",
+    doubt="A ratio near one may also come from errors of both kinds that cancel, and most plateaus of a task are "
+        "correlated",
 )(_found_over_predicted)  # fmt: skip
 
 
@@ -288,6 +316,11 @@ claims.add(
     quantity="ratio of plateaus found in the flow to those so separated, at initial scales up to 1e-4, mean over "
         "dimensions and seeds", kind="own", source=f"One e-fold of correction on either side of a plateau; {_PILOT}",
     low=0.9, high=1.1, sizes=("default", "paper"),
+    evidence="sample", over="tasks (a dimension and a seed)",
+    why="The criterion that is both necessary and sufficient predicts the number itself, and two e-folds are the size "
+        "of the theory's corrections",
+    doubt="Two e-folds were chosen on a pilot of the same family of tasks, so that other teachers may need another "
+        "number",
 )(partial(_found_over_predicted, efolds=_FEW))  # fmt: skip
 
 
@@ -298,12 +331,16 @@ claims.add(
     quantity="share of Algorithm 1's plateaus shown if separated by two e-folds of growth and absent if not, at "
         "initial scales up to 1e-4", kind="own", source="near_ties; the bar allows for chance close to two e-folds",
     low=0.8, sizes=("default", "paper"),
+    evidence="sample", over="tasks (a dimension and a seed)",
+    why="Numbers can agree although the wrong plateaus are found; a share of right predictions per plateau excludes "
+        "that",
+    doubt="Where nearly all plateaus are found at small scales, a prediction that calls all of them found is right as "
+        "well",
 )  # fmt: skip
 def _classified_share(run: xr.Dataset) -> Estimate:
     late = _late(run)
     known = late.efolds.notnull()
-    right = int((((late.efolds >= _FEW) == (late.found == 1)) & known).sum())
-    return Estimate.share(right, int(known.sum()), f"{right} of {int(known.sum())} plateaus")
+    return _share(((late.efolds >= _FEW) == (late.found == 1)) & known, known)
 
 
 @claims.add(
@@ -313,6 +350,11 @@ def _classified_share(run: xr.Dataset) -> Estimate:
     quantity="ratio of the theory-free count to that at Algorithm 1's times, two smallest initial scales together, "
         "mean over dimensions and seeds",
     kind="own", source=f"Theorem 4.1; {_PILOT}", low=0.9, high=1.1, sizes=("default", "paper"),
+    evidence="sample", over="tasks (a dimension and a seed)",
+    why="A count that uses no predicted time shows that the plateaus found are not an effect of looking at the "
+        "predicted times only",
+    doubt="The count has thresholds of its own, 2 % of change and half a span, and misses plateaus that a leaving "
+        "coordinate ends",
 )  # fmt: skip
 def _held_over_found(run: xr.Dataset) -> Estimate:
     smallest = run.isel(scale=slice(-2, None))
@@ -326,8 +368,14 @@ def _held_over_found(run: xr.Dataset) -> Estimate:
     quantity="fitted power of log(1/α), α the initial scale, in the number of Algorithm 1's plateaus not found, from "
         "α = 1e-8 down", kind="own", source=f"This project's question; {_PILOT}, which gave -0.73", low=-1.0,
     high=-0.5, sizes=("default", "paper"),
+    evidence="sample", over="seeds",
+    why="The slope in logarithms of the number lacking against log(1/α) is the power of a power law, pooled over "
+        "dimensions",
+    doubt="Four scales within a factor of eight of log(1/α) cannot distinguish a power law from a slow crossover",
 )  # fmt: skip
 def _unresolved_power(run: xr.Dataset) -> Estimate:
+    from scipy.stats import t
+
     late = _late(run, -7.9)
     if late.sizes["scale"] < 2 or run.sizes["seed"] < 2:
         return Estimate.unresolved("The power needs two scales of at most 1e-8, and two seeds; add them.")
@@ -341,8 +389,9 @@ def _unresolved_power(run: xr.Dataset) -> Estimate:
 
     # The jackknife over seeds: the sum over all but one.
     slopes = np.array([slope(lost.sum(0) - one) for one in lost])
-    error = 1.96 * (len(lost) - 1) ** 0.5 * float(slopes.std())
-    return Estimate(slope(lost.sum(0)), error, f"{lost.sum(0).astype(int).tolist()} of {int(run.plateaus.sum())}")
+    error = float(t.ppf(0.975, len(lost) - 1)) * (len(lost) - 1) ** 0.5 * float(slopes.std())
+    remark = f"{lost.sum(0).astype(int).tolist()} of {int(run.plateaus.sum())}"
+    return Estimate(slope(lost.sum(0)), error, remark, len(lost))
 
 
 claims.add(
@@ -351,6 +400,11 @@ claims.add(
         "from α = 1e-8 down",
     kind="own", source="A density of plateau lengths that is finite at 0; a bar set before the pilot", low=-1.15,
     high=-0.85, sizes=("default", "paper"),
+    evidence="sample", over="seeds",
+    why="If plateau lengths have a finite density at zero, the number shorter than a length of order 1/log(1/α) is "
+        "proportional to it",
+    doubt="The entries of small magnitude, which no scale makes visible, add a constant that makes the measured power "
+        "weaker",
 )(_unresolved_power)  # fmt: skip
 
 
@@ -362,14 +416,19 @@ claims.add(
         "over seeds",
     kind="own", source="This project's question: more stage times in one range; the bound is no difference", low=0.0,
     sizes=("default", "paper"),
+    evidence="sample", over="seeds",
+    why="More coordinates share one range of times, so at a fixed scale the gaps between them shrink and fewer "
+        "plateaus survive",
+    doubt="Teacher entries are redrawn with the dimension, so that data and dimension change together between the "
+        "compared shares",
 )  # fmt: skip
 def _dimension_effect(run: xr.Dataset) -> Estimate:
     if run.sizes["dim"] < 2 or -8.0 not in run.scale.values:
         return Estimate.unresolved("The comparison needs two dimensions, and -8 among log10_scales; add them.")
-    shares = found(run).sel(scale=-8.0) / run.plateaus
-    low, high = (Estimate.mean(shares.isel(dim=k).values) for k in (0, -1))
-    remark = f"{low.value:.2f} at dimension {int(run.dim[0])}, {high.value:.2f} at {int(run.dim[-1])}"
-    return Estimate(low.value - high.value, (low.uncertainty**2 + high.uncertainty**2) ** 0.5, remark)
+    shares = (found(run).sel(scale=-8.0) / run.plateaus).transpose("dim", "seed").values
+    low, high = shares[0].mean(), shares[-1].mean()
+    remark = f"{low:.2f} at dimension {int(run.dim[0])}, {high:.2f} at {int(run.dim[-1])}"
+    return Estimate.mean(shares[0] - shares[-1], remark)
 
 
 def _last_found(run: xr.Dataset) -> float:

@@ -1,7 +1,8 @@
 """Theorem 4.1: how fast the flow approaches its stages as the initial scale vanishes.
 
-The attention head of Figure 2 is followed from initial scales down to 1e-4096, far below the range of floating-point
-numbers, and each stage time is compared with Algorithm 1. The theorem promises convergence and no rate; the rate is
+Attention heads like that of Figure 2, from several seeds, are followed from initial scales down to 1e-4096, far below
+the range of floating-point numbers, and each stage time is compared with Algorithm 1. The theorem promises convergence
+and no rate; the rate is
 
     t_k(α) = T_k + C_k / log(1/α)
 
@@ -20,6 +21,7 @@ changes every later C_k. Stages that follow each other so closely at a given α 
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from math import log
 
@@ -28,13 +30,12 @@ import xarray as xr
 
 from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared import stage_times
-from saddlescope.papers.gradual_rank.shared.head_task import HeadParams
 from saddlescope.plot import Axis, Figure, Heat, Line, Mark, Panel, Table, lines
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.metric import Metric
-from saddlescope.reproduction.parameters import param
+from saddlescope.reproduction.parameters import EntryParams, param
 
 SEPARATED_AT = -64.0  # log10 of the largest scale at which well-separated stages are separated
 COARSER = 10.0  # tolerance of the second run, whose differences are the uncertainties, in units of the first run's
@@ -42,22 +43,38 @@ NEAR = 0.05  # a plateau is reached if every product of weights is that close to
 CONSTANT = 0.005  # largest relative variation of a constant C_k
 
 
-class Params(HeadParams):
-    """The toy task of appendix A, as in Figure 2, at more scales and to an earlier time."""
+class Params(EntryParams):
+    """The toy task of appendix A on several instances, smaller but for the paper size."""
 
+    seeds: tuple[int, ...] = param(
+        tuple(range(11, 19)), "seeds of the data, the teacher and the initial weights", ge=0, order="distinct"
+    )
+    samples: int = param(100, "sequences in the data set", ge=1)
+    tokens: int = param(5, "tokens in a sequence", ge=1)
+    dim: int = param(8, "dimension of a token", ge=1)
     log10_scales: tuple[float, ...] = param(
-        (-1.0, -2.0, -4.0, -8.0, -16.0, -32.0, -64.0, -256.0, -1024.0, -4096.0), "log10 of the initial scales",
+        (-2.0, -8.0, -32.0, -64.0, -1024.0, -4096.0), "log10 of the initial scales",
         lt=0, order="decreasing", least=2,
     )  # fmt: skip
-    stages: int = param(74, "number of first stages judged; the simulation ends where the next is predicted", ge=1)
+    stages: int = param(12, "number of first stages judged; the simulation ends where the next is predicted", ge=1)
     tolerance: float = param(1e-7, "relative tolerance of the stage times", ge=1e-10, le=1e-3, scale="log")
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """Run Algorithm 1, then the flow from each scale at two tolerances; finished parts are cached."""
+    """Run Algorithm 1 and the flows on each instance; finished parts are cached."""
     import jax
 
+    parts = []
+    with jax.enable_x64(True):
+        for seed, step in context.steps(params.seeds):
+            parts.append(step.cached(f"seed{seed}", partial(_instance, params, seed, step)))
+    return xr.concat(parts, "seed", join="outer", combine_attrs="drop").assign_coords(seed=list(params.seeds))
+
+
+def _instance(params: Params, seed: int, context: RunContext) -> xr.Dataset:
+    """Run Algorithm 1, then the flow from each scale at two tolerances."""
     from saddlescope.flow import DiagonalInit, gradient_flow
+    from saddlescope.models import attention_teacher_task
     from saddlescope.theory import incremental_learning
 
     algorithm, flow = context.split(0.1, 0.9)
@@ -83,8 +100,8 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
             stage_times.predicted_stages(learned, until=until)
             .assign(
                 predicted_constant=("stage", learned.corrections[1:]),
-                separated=("stage", np.logical_and.accumulate(separated)),
-                resolved=(("scale", "stage"), np.stack(resolved)),
+                separated=("stage", np.logical_and.accumulate(separated).astype(float)),
+                resolved=(("scale", "stage"), np.stack(resolved).astype(float)),
             )
             .assign_attrs(until=until)
         )
@@ -116,11 +133,11 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
             }
         )
 
-    with jax.enable_x64(True):
-        task = params.task()
-        theory = algorithm.cached("theory", predict)
-        flows = stage_times.run_over_scales(params.log10_scales, simulate, flow)
-    return xr.merge([theory, flows], combine_attrs="drop").assign_attrs(theory.attrs)
+    task = attention_teacher_task(seed, samples=params.samples, tokens=params.tokens, dim=params.dim)
+    theory = predict()
+    flows = [simulate(scale, step) for scale, step in flow.steps(params.log10_scales)]
+    together = xr.concat(flows, "scale", combine_attrs="drop").assign_coords(scale=list(params.log10_scales))
+    return xr.merge([theory, together], combine_attrs="drop")
 
 
 def _relative_errors(run: xr.Dataset, times: xr.DataArray) -> np.ndarray:
@@ -143,31 +160,44 @@ def _reached_plateaus(run: xr.Dataset) -> xr.DataArray:
     return (run.beta_distance <= NEAR).mean("stage")
 
 
+def instances(run: xr.Dataset) -> list[xr.Dataset]:
+    """Return the instances, one per seed, each with its own stages only."""
+    each = (run.isel(seed=k) for k in range(run.sizes["seed"]))
+    return [one.isel(stage=one.predicted_time.notnull().values) for one in each]
+
+
 def _stage_time_estimate(
     largest: float,
     smallest: float,
     compute: Callable[[xr.Dataset, xr.DataArray], float],
+    over: Callable[[list[float]], Estimate],
     run: xr.Dataset,
     *,
     only: str = "",
 ) -> Estimate:
-    """Return the estimate of a statistic of stage times at the scales from the largest to the smallest, as log10.
+    """Return the estimate, over instances, of a statistic of stage times at scales from one to another, as log10.
 
-    It is over all stages, or over those for which the variable `only` holds. Its uncertainty is its change at a ten
-    times larger tolerance of the flow.
+    It is over all stages of an instance, or over those for which the variable `only` holds. Its uncertainty is at least
+    its largest change at a ten times larger tolerance of the flow.
     """
     scales = run.scale.values
     if not {largest, smallest} <= set(scales.tolist()):
         return Estimate.unresolved(f"It needs α = 1e{largest:g} and 1e{smallest:g}; add them to `log10_scales`.")
-    judged = run.isel(scale=(scales <= largest) & (scales >= smallest))
-    if only:
-        judged = judged.isel(stage=run[only].values.astype(bool))
-    if not judged.sizes["stage"]:
+    values, changes, stages = [], [], 0
+    for one in instances(run.isel(scale=(scales <= largest) & (scales >= smallest))):
+        judged = one.isel(stage=one[only].values.astype(bool)) if only else one
+        if not judged.sizes["stage"]:
+            continue
+        if judged.found_time.isnull().any() or judged.coarse_time.isnull().any():
+            return Estimate.unresolved("A simulation ended before the last of the judged stages.")
+        value, coarse = compute(judged, judged.found_time), compute(judged, judged.coarse_time)
+        values.append(value)
+        changes.append(abs(value - coarse))
+        stages += judged.sizes["stage"]
+    if not values:
         return Estimate.unresolved(f"No stage is {only}.")
-    if judged.found_time.isnull().any() or judged.coarse_time.isnull().any():
-        return Estimate.unresolved("The simulation ended before the last of the judged stages.")
-    value, coarse = compute(judged, judged.found_time), compute(judged, judged.coarse_time)
-    return Estimate(value, abs(value - coarse), f"{judged.sizes['stage']} stages")
+    found, numerical = over(values), max(changes)
+    return replace(found, uncertainty=max(found.uncertainty, numerical), remark=f"{stages} stages")
 
 
 def _median_error(run: xr.Dataset, times: xr.DataArray) -> float:
@@ -205,88 +235,100 @@ def _correction_gain(run: xr.Dataset, times: xr.DataArray) -> float:
     return _median_error(run, times) / float(left.isel(scale=-1).median())
 
 
-_BAR = "Theorem 4.1 has no rate; the bar is from trial runs of the default instance"
-
-# The bounds. Theorem 4.1 has no rate. The bars of stage times were set from trial runs of this instance (seed 1, full
-# size) before the entry was written; 1 / log(1/α) and its constancy follow from the scaling of every O(1) delay.
+# The bounds. Theorem 4.1 has no rate. Its proof delays each stage by O(1) e-folds out of log(1/α): the bars of
+# stage times are twice what a pilot on seeds 101 to 103 had, and for extrapolated ones ten times; 1 / log(1/α) and its
+# constancy follow from the scaling of every O(1) delay.
 claims = Claims()
+
+_PILOT = "Theorem 4.1 has no rate; the bar is from a pilot on seeds 101 to 103"
 
 claims.add(
     "median-error",
-    "From initial scale 1e-32, half of an attention head's stage times are within 0.36 % of Algorithm 1's",
-    quantity="median relative difference of the half-learning times of diagonal entries from Algorithm 1's",
-    kind="reading",
-    source=_BAR,
-    high=0.0036,
-    sizes=("default", "paper"),  # the bar is of that instance
-)(partial(_stage_time_estimate, -32.0, -32.0, _median_error))
+    "From initial scale 1e-32, half of an attention head's stage times are within 2 % of Algorithm 1's",
+    quantity="median over stages of the relative difference of half-learning times of diagonal entries from Algorithm "
+        "1's, mean over seeds",
+    kind="reading", source=_PILOT, high=0.02, sizes=("default", "paper"),
+    evidence="sample", over="seeds",
+    why="The theorem's limit says that this error vanishes; its typical size at one small scale says how near the "
+        "limit is",
+    doubt="The bar is twice a pilot's mean, so it says that instances are alike, and not that the theorem holds",
+)(partial(_stage_time_estimate, -32.0, -32.0, _median_error, Estimate.mean))  # fmt: skip
 
 claims.add(
     "largest-error",
-    "From initial scale 1e-32, an attention head's judged stage times are all within 3.5 % of Algorithm 1's",
-    quantity="largest relative difference of the half-learning times of diagonal entries from Algorithm 1's",
-    kind="reading",
-    source=_BAR,
-    high=0.035,
-    sizes=("default", "paper"),  # the bar is of that instance
-)(partial(_stage_time_estimate, -32.0, -32.0, _largest_error))
+    "From initial scale 1e-32, attention heads' judged stage times are all within 9 % of Algorithm 1's",
+    quantity="largest relative difference of the half-learning times of diagonal entries from Algorithm 1's, over "
+        "stages and seeds",
+    kind="reading", source=_PILOT, high=0.09, sizes=("default", "paper"),
+    evidence="cases", over="seeds",
+    why="The limit holds for every stage, so that the worst stage of all instances must be near its predicted time "
+        "too",
+    doubt="The bar comes from a pilot, and more instances can only make the largest error larger",
+)(partial(_stage_time_estimate, -32.0, -32.0, _largest_error, Estimate.largest))  # fmt: skip
 
 claims.add(
     "order",
-    "From initial scale 1e-4096, an attention head learns its first diagonal entries in the order that "
-        "Algorithm 1 predicts",
-    quantity="share of the learned diagonal entries of W_K W_Qᵀ and W_V W_Oᵀ before the first one out of order",
-    kind="printed", source="Theorem 4.1", low=1.0,
-)(partial(_stage_time_estimate, -4096.0, -4096.0, _share_in_order))  # fmt: skip
+    "From initial scale 1e-4096, attention heads learn their first diagonal entries in the order that Algorithm 1 "
+        "predicts",
+    quantity="share of the learned diagonal entries of W_K W_Qᵀ and W_V W_Oᵀ before the first one out of order, "
+        "smallest over seeds",
+    kind="reading", source="Theorem 4.1, a limit; 1e-4096 is this project's choice", low=1.0,
+    evidence="cases", over="seeds",
+    why="The theorem fixes the coordinate that enters in each stage, and at this scale even short plateaus are "
+        "resolved",
+    doubt="Heads of dimension 8 with twelve stages; two stages closer than 1e-4 of their time would still be out of "
+        "order",
+)(partial(_stage_time_estimate, -4096.0, -4096.0, _share_in_order, Estimate.smallest))  # fmt: skip
 
 claims.add(
-    "rate", "For an attention head, the median error of Algorithm 1's stage times is proportional to 1 / log(1/α)",
-    quantity="fitted power of log(1/α), α the initial scale, in the median relative error over stages, from α = "
-        "1e-32 to 1e-4096",
+    "rate", "For attention heads, the median error of Algorithm 1's stage times is proportional to 1 / log(1/α)",
+    quantity="fitted power of log(1/α), α the initial scale, in the median relative error over stages, from 1e-32 to "
+        "1e-4096, mean over seeds",
     kind="own", source="O(1) of time out of log(1/α); the theorem has no rate. 10 % for stages that overlap at 1e-32",
     low=-1.1, high=-0.9,
-)(partial(_stage_time_estimate, -32.0, -4096.0, _error_power))  # fmt: skip
+    evidence="sample", over="seeds",
+    why="Delays of O(1) in unrescaled time are errors proportional to 1/log(1/α), a power of −1 by any fit",
+    doubt="Four scales are fitted, and the theorem states no rate that the power could contradict",
+)(partial(_stage_time_estimate, -32.0, -4096.0, _error_power, Estimate.mean))  # fmt: skip
 
 claims.add(
     "constants",
     "The error of well-separated attention stage times, multiplied by log(1/α), does not depend on the initial scale "
         "α",
-    quantity="largest relative variation over stages of (measured − predicted time) · log(1/α), from α = 1e-64 to "
-        "1e-1024", kind="own",
+    quantity="largest relative variation over stages and seeds of (measured − predicted time) · log(1/α), from α = "
+        "1e-64 to 1e-1024", kind="own",
     source="The trace of a transition at the next is below 0.5 % after log(200) = 5.3 e-folds", high=CONSTANT,
-)(partial(_stage_time_estimate, -64.0, -1024.0, _constant_variation, only="separated"))  # fmt: skip
+    evidence="cases", over="seeds",
+    why="If an error is C/log(1/α) exactly, its product with log(1/α) varies only by the traces of earlier "
+        "transitions",
+    doubt="Only well-separated stages are judged, chosen by the theory, and a few of them per instance",
+)(partial(_stage_time_estimate, -64.0, -1024.0, _constant_variation, Estimate.largest, only="separated"))  # fmt: skip
 
 claims.add(
     "extrapolation",
-    "An attention head's stage times extrapolated to vanishing initial scale from 1e-1024 and 1e-4096 agree with "
-    "Algorithm 1's",
-    quantity="median relative difference of the extrapolated stage times from Algorithm 1's",
-    kind="own",
-    source=_BAR,
-    high=1e-6,
-    sizes=("default", "paper"),  # the bar is of that instance
-)(partial(_stage_time_estimate, -1024.0, -4096.0, _extrapolation_error))
+    "Attention heads' stage times extrapolated to vanishing initial scale from 1e-1024 and 1e-4096 agree with "
+        "Algorithm 1's",
+    quantity="median over stages of the relative difference of extrapolated stage times from Algorithm 1's, largest "
+        "over seeds",
+    kind="own", source=_PILOT, high=1e-6, sizes=("default", "paper"),
+    evidence="cases", over="seeds",
+    why="Eliminating the 1/log(1/α) term from two runs leaves the limit itself, to compare with the algorithm "
+        "without theory of delays",
+    doubt="The median over stages hides those that still overlap at 1e-1024, and the bar is from a pilot",
+)(partial(_stage_time_estimate, -1024.0, -4096.0, _extrapolation_error, Estimate.largest))  # fmt: skip
 
 claims.add(
     "correction",
     "From initial scale 1e-32, predicted delays make the error of Algorithm 1's stage times at least five times "
         "smaller",
     quantity="ratio of the median stage-time errors of an attention head without and with the delays predicted from "
-        "its initial weights", kind="own",
+        "its initial weights, smallest over seeds", kind="own",
     source="The theory neglects terms exponentially small for separated stages; the bar is older than its delays C_k",
     low=5.0,
-)(partial(_stage_time_estimate, -32.0, -32.0, _correction_gain))  # fmt: skip
-
-
-@claims.add(
-    "plateaus-rise",
-    "The share of predicted attention plateaus that gradient flow reaches never falls as the initial scale falls",
-    quantity="smallest change of the share of plateaus with all weight products within 0.05 of the prediction, "
-        "between successive initial scales", kind="reading", source="Theorem 4.1; 0.05 is this project's", low=0.0,
-)  # fmt: skip
-def _smallest_rise(run: xr.Dataset) -> Estimate:
-    reached = _reached_plateaus(run)
-    return Estimate(float(reached.diff("scale").min()), remark=f"{float(reached[0]):.0%} to {float(reached[-1]):.0%}")
+    evidence="cases", over="seeds",
+    why="Delays predicted from the initial weights alone explain the errors only if subtracting them leaves much less",
+    doubt="Stages that overlap at 1e-32 have errors of another kind, and a median leaves them out",
+)(partial(_stage_time_estimate, -32.0, -32.0, _correction_gain, Estimate.smallest))  # fmt: skip
 
 
 @claims.add(
@@ -295,24 +337,33 @@ def _smallest_rise(run: xr.Dataset) -> Estimate:
         "Algorithm 1's",
     quantity="largest absolute difference of a product of weights in the middle of such a plateau from the predicted "
         "one", kind="reading", source="Theorem 4.1; 0.05 after half of 2 log(20) = 6 e-folds", high=NEAR,
+    evidence="cases", over="resolved plateaus of all seeds",
+    why="Between two transitions the weights must be near the saddle that the algorithm predicts, for every plateau "
+        "that is long enough",
+    doubt="The length that a plateau needs comes from the theory, and the distance 0.05 is this project's",
 )  # fmt: skip
 def _distance_on_resolved(run: xr.Dataset) -> Estimate:
     last = run.isel(scale=-1)
-    seen = last.resolved.astype(bool)
-    if not seen.any():
+    distances = last.beta_distance.values[(last.resolved == 1).values]
+    if not distances.size:
         return Estimate.unresolved("No plateau lasts long enough at the smallest scale; take a smaller one.")
-    return Estimate(float(last.beta_distance.where(seen).max()), remark=f"{int(seen.sum())} plateaus resolved")
+    return Estimate.largest(distances, f"{distances.size} plateaus resolved")
 
 
 @claims.add(
     "weights-converge",
-    "Each smaller initial scale brings an attention head's weights in the middle of plateaus closer to Algorithm 1's",
+    "Each smaller initial scale brings attention heads' weights in the middle of plateaus closer to Algorithm 1's",
     quantity="largest ratio, from one initial scale to the next smaller, of the median over plateaus of the largest "
-        "weight error", kind="reading", source="Theorem 4.1; distance: largest difference of a weight", high=1.0,
+        "weight error, over seeds", kind="reading", source="Theorem 4.1; distance: largest difference of a weight",
+    high=1.0,
+    evidence="cases", over="seeds",
+    why="The theorem is a statement on weights between two stage times, and convergence means that each smaller "
+        "scale is closer",
+    doubt="A median over plateaus and a few scales show a trend, while the limit is beyond any run",
 )  # fmt: skip
 def _ratio_of_distances(run: xr.Dataset) -> Estimate:
-    distance = run.theta_distance.median("stage").values
-    return Estimate(float((distance[1:] / distance[:-1]).max()))
+    distance = run.theta_distance.median("stage").transpose("seed", "scale").values
+    return Estimate.largest((distance[:, 1:] / distance[:, :-1]).max(1))
 
 
 metrics = (
@@ -328,8 +379,9 @@ SHOWN = 13  # stages whose C_k are drawn
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw errors against alpha with their law, and the plateaus that each scale resolves."""
-    return [_convergence(run), _resolution(run)]
+    """Draw the first instance: errors against alpha with their law, and the plateaus that each scale resolves."""
+    first = instances(run)[0]
+    return [_convergence(first), _resolution(first)]
 
 
 def _convergence(run: xr.Dataset) -> Figure:
@@ -419,6 +471,7 @@ def _resolution(run: xr.Dataset) -> Figure:
 entry = Entry(
     "gradual-rank/theorem-4-1", "Theorem 4.1: how fast the flow approaches its stages as the initial scale vanishes",
     citation=CITATION, source="Theorem 4.1", params=Params,
-    quick=dict(log10_scales=(-32.0, -64.0, -1024.0, -4096.0), samples=20, tokens=4, dim=4, stages=3, tolerance=1e-6),
-    run=run, claims=claims, figures=figures, metrics=metrics,
+    quick=dict(seeds=(11, 12), log10_scales=(-32.0, -64.0, -1024.0, -4096.0), samples=20, tokens=4, dim=4, stages=3,
+        tolerance=1e-6), paper=dict(seeds=(11, 12, 13), samples=1000, tokens=10, dim=50, stages=74), run=run,
+    claims=claims, figures=figures, metrics=metrics,
 )  # fmt: skip

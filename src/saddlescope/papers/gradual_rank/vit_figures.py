@@ -47,7 +47,7 @@ class ScaledTraining(Training):
     """A small ViT on the digits embedded in scikit-learn: real images, minutes on two cores."""
 
     seeds: tuple[int, ...] = param(
-        (0, 1, 2), "seeds of the training runs: initial weights and order of the images", ge=0, order="distinct"
+        (5, 6, 7, 8), "seeds of the training runs: initial weights and order of the images", ge=0, order="distinct"
     )  # few, since the demo waits for them
     initial_scale: float = param(
         1.0,
@@ -80,6 +80,9 @@ class SGDPairsTraining(PairsTraining):
 class DeepTraining(Training):
     """A narrow ViT of 12 blocks on the embedded digits, for ViT-B/16 on ImageNet."""
 
+    seeds: tuple[int, ...] = param(
+        (5, 6, 7, 8, 9), "seeds of the training runs: initial weights and order of the images", ge=0, order="distinct"
+    )
     depth: int = param(12, "number of transformer blocks", ge=1)
     embedding: int = param(96, "dimension of a token", ge=1)
     heads: int = param(12, "attention heads per block", ge=1)
@@ -90,15 +93,15 @@ class DeepTraining(Training):
 
 
 VIT_B_16 = GPU | {
-    "dataset": "imagenet", "seeds": (0,), "patch": 16, "embedding": 768, "head_width": 64, "mlp": 3072, "epochs": 360,
-    "batch": 4096, "pieces": 8, "learning_rate": 3e-3, "warmup_epochs": 15, "test_every": 5,
+    "dataset": "imagenet", "seeds": (0, 1, 2), "patch": 16, "embedding": 768, "head_width": 64, "mlp": 3072,
+    "epochs": 360, "batch": 4096, "pieces": 8, "learning_rate": 3e-3, "warmup_epochs": 15, "test_every": 5,
 }  # fmt: skip
 """Appendix B.2: ViT-B/16 on ImageNet."""
 
 
 # The bounds. The paper says "gradually increases", "ultimately low-rank when compared to the initial spectrum" and
 # "extremely low-rank" without numbers. Read here as: the mean over heads rises from the end of the first epoch to the
-# last, and half of the heads or more have a rising trend; at most half the initial product's stable rank; at most a
+# last, and so does the trend of the median head; at most half the initial product's stable rank; at most a
 # third of the directions that the initial product needs for 90 % of its energy. Figures 1 and 14 show spectra of
 # updates that fall far faster than that of the initial product at all stages, and later ones that fall slower than
 # earlier ones. Read here as: at every record since the end of the first epoch the update needs at most half the
@@ -114,7 +117,9 @@ def _add_learned(claims: Claims, sizes: tuple[Size, ...] = LONG) -> None:
         "learned",
         "Training the vision transformer at least halves its mean training loss between the first epoch and the last",
         quantity="ratio of the last epoch's mean training loss to the first's, mean over seeds", kind="own",
-        source="check of this project that the networks learn", high=0.5, sizes=sizes,
+        source="check of this project that the networks learn", high=0.5, sizes=sizes, evidence="sample", over="seeds",
+        why="The rank of an update that fits nothing says nothing about learning, so the loss has to fall first",
+        doubt="Half the loss is a low bar, and a training loss says nothing about images that were not trained on",
     )  # fmt: skip
     def learned(run: xr.Dataset) -> Estimate:
         return Estimate.mean((run.train_loss.isel(epoch=-1) / run.train_loss.isel(epoch=0)).values)
@@ -125,17 +130,22 @@ def _rise(run: xr.Dataset, product: str) -> Estimate:
     return Estimate.mean((rank.isel(step=-1) - rank.isel(step=0)).values)
 
 
-def _rising_share(run: xr.Dataset, product: str) -> Estimate:
+def _median_trend(run: xr.Dataset, product: str) -> Estimate:
+    """Return Kendall's τ of the median head: positive where the rank of more than half of the heads trends upwards."""
     rank = _since_first_epoch(run.stable_rank, run, product).transpose("step", "seed", "layer", "head")
     later, earlier = np.triu_indices(rank.sizes["step"], 1)[::-1]
-    agreeing = np.nan_to_num(np.sign(rank.values[later] - rank.values[earlier])).sum(axis=0)
-    return Estimate.mean((agreeing > 0).mean(axis=(1, 2)))
+    trend = np.nan_to_num(np.sign(rank.values[later] - rank.values[earlier])).mean(axis=0)
+    return Estimate.mean(np.median(trend, axis=(1, 2)))
 
 
 def _ratio(run: xr.Dataset, last: xr.DataArray, initial: str, product: str) -> Estimate:
     """Return the mean over heads of a rank of the last update over that of the initial product."""
     heads = ("layer", "head")
     return Estimate.mean((last.sel(product=product).mean(heads) / run[initial].sel(product=product).mean(heads)).values)
+
+
+def _final_ratio(run: xr.Dataset, product: str) -> Estimate:
+    return _ratio(run, run.stable_rank.isel(step=-1), "initial_stable_rank", product)
 
 
 def _growth_claims(
@@ -154,15 +164,24 @@ def _growth_claims(
                 "average over heads",
             quantity="stable rank of the update (change since initialization) at the end minus after the first "
                 "epoch, mean over heads and seeds", kind="stand-in", source=rise, low=0.0, sizes=LONG,
+            evidence="sample", over="seeds", needs=("learned",),
+            why="A rank that increases gradually is higher at the end than after one epoch, when the optimiser's noisy "
+                "first steps are over",
+            doubt="Two records decide, whatever lies between; few heads of high rank can carry the mean; networks "
+                "are narrow and images small",
         )(partial(_rise, product=product))  # fmt: skip
     for product, name in PRODUCTS.items():
         claims.add(
             f"heads-rise-{product}",
             f"In at least half of attention heads, the stable rank of the learned update of {name} trends upwards",
-            quantity="share of heads with positive Kendall's τ between stable rank of the update and step after "
-                "the first epoch, mean over seeds", kind="stand-in",
-            source=f"{rise}; half of the heads: reading of this project", low=0.5, sizes=LONG,
-        )(partial(_rising_share, product=product))  # fmt: skip
+            quantity="Kendall's τ between stable rank of the update and step after the first epoch, median over heads, "
+                "mean over seeds", kind="stand-in",
+            source=f"{rise}; half of the heads: reading of this project", low=0.0, sizes=LONG,
+            evidence="sample", over="seeds", needs=("learned",),
+            why="τ of the median head is positive if the rank of more than half the heads rises between most pairs of "
+                "records",
+            doubt="Records are evenly spaced in the logarithm of the step, so that late training counts little in τ",
+        )(partial(_median_trend, product=product))  # fmt: skip
     for product, name in PRODUCTS.items():
         claims.add(
             f"low-{product}",
@@ -170,11 +189,12 @@ def _growth_claims(
             "product",
             quantity="mean stable rank over heads of the final update (change since initialization) over that of "
             "the initial product, mean over seeds",
-            kind="stand-in",
-            source=low,
-            high=0.5,
-            sizes=LONG,
-        )(lambda run, product=product: _ratio(run, run.stable_rank.isel(step=-1), "initial_stable_rank", product))
+            kind="stand-in", source=low, high=0.5, sizes=LONG, evidence="sample", over="seeds", needs=("learned",),
+            why="Initial products are random matrices of the same shape: an update of random directions has at least "
+                "their stable rank",
+            doubt="Half is a bar of this project, and one dominating direction makes the stable rank low however wide "
+                "the rest is",
+        )(partial(_final_ratio, product=product))  # fmt: skip
     return claims
 
 
@@ -209,6 +229,10 @@ for _product, _name in PRODUCTS.items():
         quantity="number of singular directions with 90 % of a head's energy, update's largest after the first "
             "epoch over initial product's, mean over seeds", kind="stand-in",
         source="Figures 1 and 14; half: reading of this project", high=0.5, sizes=LONG,
+        evidence="sample", over="seeds", needs=("learned",),
+        why="The printed spectra of updates fall faster than the initial one at all stages, so few directions have to "
+            "hold most of the energy, always",
+        doubt="The 90 % and the half are ours, and the first epoch, in which Adam's noise is wide, is left out",
     )(partial(_widest, product=_product))  # fmt: skip
     figure_1_claims.add(
         f"widens-{_product}",
@@ -216,7 +240,11 @@ for _product, _name in PRODUCTS.items():
         quantity="number of singular directions with 90 % of the update's energy, at the end minus after the first "
             "epoch, mean over heads and seeds", kind="stand-in",
         source="Section 1: 'the rank of this difference grows gradually during training; see Figure 1'", low=0.0,
-        sizes=LONG,
+        sizes=LONG, evidence="sample", over="seeds", needs=("learned",),
+        why="If the rank of the update grows, the same share of its energy needs more directions at the end than after "
+            "one epoch",
+        doubt="Small heads have few directions to count, the count ignores the last tenth of the energy, and only two "
+            "records are compared",
     )(partial(_widening, product=_product))  # fmt: skip
 
 figure_4_claims = _growth_claims(
@@ -233,7 +261,10 @@ figure_4_claims = _growth_claims(
     quantity="number of singular directions with 90 % of the energy, mean over heads, final update over initial "
         "product, mean over seeds", kind="stand-in",
     source="Section 5: 'extremely low-rank when compared to the initial spectrum'; a third: reading of this project",
-    high=1 / 3, sizes=LONG,
+    high=1 / 3, sizes=LONG, evidence="sample", over="seeds", needs=("learned",),
+    why="An extremely low-rank update holds nearly all its energy in a few of the directions over which a random "
+        "product spreads its own",
+    doubt="A third is a bar of this project, and heads of 32 columns leave little room between low and full rank",
 )  # fmt: skip
 def _directions_left(run: xr.Dataset) -> Estimate:
     return _ratio(run, run.energy_rank, "initial_energy_rank", "KQ")

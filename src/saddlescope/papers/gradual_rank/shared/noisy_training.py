@@ -5,21 +5,26 @@
     weights     (u, v), the two factors of β = u * v, without noise
     noisy       the same after noise on every weight that is not negligible at that moment
 
+    sgd         weights by SGD from both starts, in `order`, one order of minibatches; `noise` is "with" or "without"
+
 Small weights get no noise, and their logarithms determine their later growth (u - v is 1e-64 at α = 1e-32):
 the runs continue from `LogDiagonalInit`, which stores these to the last digit.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
+from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
+from saddlescope.papers.gradual_rank.shared.head_task import HeadParams
 from saddlescope.papers.gradual_rank.shared.stage_times import predicted_stages
 from saddlescope.plot import Line, corners
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.parameters import param
 
 if TYPE_CHECKING:
     from saddlescope.flow import DiagonalInit, LogDiagonalInit, Trajectory
@@ -27,6 +32,19 @@ if TYPE_CHECKING:
     from saddlescope.theory import IncrementalLearning
 
 _LOGARITHMS = ("log_sum", "log_difference", "sum_sign", "difference_sign")
+UNTRAINED = "No SGD: give `orders`, and an initial scale of 1e-150 or more, which float64 can multiply."
+
+
+class SGDParams(HeadParams):
+    """The toy task of appendix A, trained after noise by gradient flow, and by SGD for as long as in the paper."""
+
+    rate: float = param(0.5, "learning rate of SGD, which the paper does not give", gt=0, scale="log")
+    batch: int = param(100, "samples in a minibatch of SGD, which the paper does not give", ge=1)
+    orders: tuple[int, ...] = param((0, 1, 2), "seeds of the orders of the minibatches of SGD", ge=0, order="distinct")
+
+    def check(self) -> None:
+        if self.batch > self.samples:
+            raise InputError(f"batch must be at most samples={self.samples!r}; got {self.batch!r}.")
 
 
 def run_with_noise(
@@ -124,6 +142,48 @@ def weights_after(loss: "DiagonalNetwork", start: "LogDiagonalInit", since: np.n
     return np.stack(run.parameters(times), axis=1)
 
 
+def sgd_after(
+    loss: "DiagonalNetwork",
+    starts: "tuple[LogDiagonalInit, LogDiagonalInit]",
+    since: np.ndarray,
+    *,
+    rate: float,
+    batch: int,
+    orders: Sequence[int],
+) -> xr.Dataset:
+    """Train by SGD from the weights with and without noise, in the same order of the minibatches.
+
+    Args:
+        loss: of the head on all samples.
+        starts: with noise, without.
+        since: times at which weights are stored, 0 first; a step lasts `rate`.
+        rate: learning rate.
+        batch: samples in a minibatch.
+        orders: seeds of the permutations of the samples.
+    """
+    from saddlescope.flow import gradient_descent
+
+    steps = np.rint(since / rate).astype(int)
+    how: dict[str, Any] = {"steps": int(steps[-1]), "learning_rate": rate, "batch": batch, "record": steps}
+    runs = np.zeros((len(orders), len(starts), len(steps), 2, starts[0].log_sum.size))
+    for k, seed in enumerate(orders):
+        for which, start in enumerate(starts):
+            run = gradient_descent(loss, start, seed=seed, **how)
+            runs[k, which] = np.stack(run.parameters(np.minimum(steps * rate / -start.log_scale, run.times[-1])), 1)
+    return xr.Dataset(
+        {
+            "sgd": (("order", "noise", "sgd_step", "factor", "coordinate"), runs),
+            "sgd_since": ("sgd_step", steps * rate, {"units": "t"}),
+        },
+        coords={"order": list(orders), "noise": ["with", "without"]},
+    )
+
+
+def sgd_orders(params: "SGDParams", log10_scale: float) -> tuple[int, ...]:
+    """Return the orders of minibatches; none if the weights are too small for float64, in which SGD computes."""
+    return params.orders if log10_scale >= -150 else ()
+
+
 def beta_of(weights: xr.DataArray) -> xr.DataArray:
     """Return the products of the factors."""
     return weights.prod("factor")
@@ -131,7 +191,15 @@ def beta_of(weights: xr.DataArray) -> xr.DataArray:
 
 def displacement(run: xr.Dataset, of: str) -> xr.DataArray:
     """Return the Euclidean distance of the two trainings over all entries of "beta" or "weights"."""
-    one, other = run.noisy, run.weights
+    return _distance(run.noisy, run.weights, of)
+
+
+def displacement_sgd(run: xr.Dataset, of: str) -> xr.DataArray:
+    """Return the same for the two trainings by SGD, for each order of the minibatches."""
+    return _distance(run.sgd.sel(noise="with"), run.sgd.sel(noise="without"), of).assign_coords(sgd_since=run.sgd_since)
+
+
+def _distance(one: xr.DataArray, other: xr.DataArray, of: str) -> xr.DataArray:
     if of == "beta":
         return ((beta_of(one) - beta_of(other)) ** 2).sum("coordinate") ** 0.5
     return ((one - other) ** 2).sum(("coordinate", "factor")) ** 0.5

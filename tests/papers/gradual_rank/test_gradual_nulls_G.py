@@ -1,0 +1,321 @@
+"""Claims of trained networks hardly ever hold on random runs without the effect, and hold on runs with it."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from null_runs import assert_detects
+from saddlescope.measure import energy_rank, rank_staircases, stable_rank
+from saddlescope.papers.gradual_rank.gradient_descent import TEACHER
+
+PRODUCTS = ["KQ", "VO"]
+HEADS = ("layer", "head")
+STEP = np.unique(np.geomspace(1, 900, 40).astype(int))
+
+
+def entry(name):
+    return f"gradual-rank/{name}"
+
+
+def walks(rng, *, seeds=6, heads=4, drift=0.0):
+    """Stable ranks as random walks in log step: a part that the heads of a network share, and one of each head."""
+    shape = (seeds, len(STEP), 2, heads, 2)
+    walk = rng.normal(0, 0.02, (seeds, len(STEP), 1, 1, 1)) + rng.normal(0, 0.04, shape)
+    rank = 2.5 * np.exp(np.cumsum(walk, axis=1) + drift * np.linspace(0, 1, len(STEP))[:, None, None, None])
+    dims = ("seed", "step", *HEADS, "product")
+    coords = {"step": STEP, "product": PRODUCTS}
+    initial = ((*(dims[:1] + dims[2:]), "index"), np.ones((seeds, 2, heads, 2, 8)))
+    return xr.Dataset({"stable_rank": (dims, 1 + rank), "initial_spectrum": initial}, coords, {"steps_per_epoch": 11})
+
+
+@pytest.mark.parametrize("claim", ["rise-KQ", "rise-VO", "heads-rise-KQ", "heads-rise-VO"])
+@pytest.mark.parametrize("name", ["figure-12", "figure-20"])
+def test_ranks_that_wander_do_not_rise(name, claim):
+    assert_detects(entry(name), claim, null=walks, effect=lambda rng: walks(rng, drift=0.6))
+
+
+@pytest.mark.parametrize("claim", ["rise-attention", "rise-MLP"])
+def test_matrices_whose_ranks_wander_do_not_rise(claim):
+    def of_matrices(run):
+        kinds = ["attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"]
+        rank = run.stable_rank.stack(kind=("head",)).isel(product=0, drop=True).drop_vars(["kind", "head"])
+        return xr.Dataset({"matrix_stable_rank": rank.assign_coords(kind=kinds)})
+
+    assert_detects(
+        entry("full-matrices"), claim, null=lambda rng: of_matrices(walks(rng, seeds=3)),
+        effect=lambda rng: of_matrices(walks(rng, seeds=3, drift=2.0)),
+    )  # fmt: skip
+
+
+def products(rng, *, directions=None, width=24, inner=12):
+    """Spectra of random products and of their updates, by factors that move at random or along a few directions.
+
+    The update of W_K W_Qᵀ is dK Qᵀ + K dQᵀ. Learned steps are of low rank: the same few vectors move all columns.
+    """
+    shape = (4, 2, 3, 2)  # seeds, layers, heads, products
+    key, query = rng.normal(size=(2, *shape, width, inner))
+    if directions is None:
+        moved = 0.1 * rng.normal(size=(2, *shape, width, inner))
+    else:
+        left, right = (rng.normal(size=(2, *shape, n, directions)) for n in (width, inner))
+        moved = 0.1 * left @ np.swapaxes(right, -1, -2)
+    update = moved[0] @ np.swapaxes(query, -1, -2) + key @ np.swapaxes(moved[1], -1, -2)
+    before = np.linalg.svd(key @ np.swapaxes(query, -1, -2), compute_uv=False)
+    after = np.linalg.svd(update, compute_uv=False)
+    dims = ("seed", *HEADS, "product")
+    steps = np.array([11, 900])
+    return xr.Dataset(
+        {
+            "initial_spectrum": ((*dims, "index"), before),
+            "initial_stable_rank": (dims, stable_rank(before)),
+            "initial_energy_rank": (dims, energy_rank(before, fraction=0.9)),
+            "energy_rank": (dims, energy_rank(after, fraction=0.9)),
+            "stable_rank": (("step", *dims), np.stack([stable_rank(after)] * 2)),
+            "update_spectrum": (("step", *dims, "index"), np.stack([after] * 2)),
+        },
+        {"step": steps, "product": PRODUCTS},
+        attrs={"steps_per_epoch": 11},
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "claim"),
+    [("figure-12", "low-KQ"), ("figure-12", "low-VO"), ("figure-4", "spectrum-KQ"), ("figure-1", "narrow-KQ")],
+)
+def test_updates_of_random_directions_are_not_of_low_rank(name, claim):
+    assert_detects(entry(name), claim, null=products, effect=lambda rng: products(rng, directions=1))
+
+
+@pytest.mark.parametrize("claim", ["low-KQ", "throughout-KQ"])
+def test_updates_of_random_directions_are_not_of_low_rank_in_gpt2(claim):
+    assert_detects(entry("figure-20"), claim, null=products, effect=lambda rng: products(rng, directions=1))
+
+
+@pytest.mark.parametrize("claim", ["widens-KQ", "widens-VO"])
+def test_spectra_that_fluctuate_do_not_widen(claim):
+    def made(rng, growth=0.0):
+        shape = (6, len(STEP), 2, 4, 2)
+        length = 3 * np.exp(rng.normal(0, 0.2, shape) + rng.normal(0, 0.1, (6, len(STEP), 1, 1, 1)))
+        length *= np.exp(growth * np.linspace(0, 1, len(STEP)))[:, None, None, None]
+        spectrum = np.exp(-np.arange(24) / length[..., None])
+        dims = ("seed", "step", *HEADS, "product", "index")
+        coords = {"step": STEP, "product": PRODUCTS}
+        return xr.Dataset({"update_spectrum": (dims, spectrum)}, coords, attrs={"steps_per_epoch": 11})
+
+    assert_detects(entry("figure-1"), claim, null=made, effect=lambda rng: made(rng, 0.7))
+
+
+@pytest.mark.parametrize("claim", ["falls-KQ", "falls-VO", "heads-fall-KQ", "heads-fall-VO"])
+def test_ranks_of_any_scale_do_not_fall_with_it(claim):
+    def made(rng, power=0.0):
+        scales, shape = np.array([1.0, 0.3, 0.1]), (3, 6, 1, 3, 4, 2)
+        rank = 3 * scales[:, None, None, None, None, None] ** power
+        rank = rank * np.exp(rng.normal(0, 0.2, shape) + rng.normal(0, 0.1, (3, 6, 1, 1, 1, 1)))
+        dims = ("scale", "seed", "step", *HEADS, "product")
+        return xr.Dataset({"stable_rank": (dims, 1 + rank)}, {"scale": scales, "product": PRODUCTS})
+
+    assert_detects(entry("figure-6"), claim, null=made, effect=lambda rng: made(rng, 0.4))
+
+
+def stepwise(rng, shares):
+    """A share of updates with a step at each of three scales; the heads of a network are alike in part."""
+    share = np.clip(np.array(shares)[:, None] + rng.normal(0, 0.08, (3, 4)), 0, 1)
+    steps = rng.random((2, 3, 4, 3, 4, 2)) < share[None, :, :, None, None, None]
+    dims = ("clock", "scale", "seed", *HEADS, "product")
+    coords = {"clock": ["steps", "rates"], "scale": [1.0, 0.1, 0.03], "product": PRODUCTS}
+    return xr.Dataset({"rank_steps": (dims, steps.astype(int))}, coords)
+
+
+@pytest.mark.parametrize("clock", ["steps", "rates"])
+@pytest.mark.parametrize("claim", ["ramps", "stairs", "falls"])
+def test_half_of_the_heads_at_any_scale_are_no_stairs_of_small_ones(claim, clock):
+    assert_detects(
+        entry("rank-steps"), f"{claim}-{clock}", null=lambda rng: stepwise(rng, [0.5, 0.5, 0.5]),
+        effect=lambda rng: stepwise(rng, [0.05, 0.75, 0.95]),
+    )  # fmt: skip
+
+
+def test_smooth_growth_is_no_staircase():
+    """The detector on singular values that grow one after the other as powers of time, with noise of 3 %."""
+    time = np.unique(np.geomspace(1, 900, 60).astype(int)).astype(float)
+
+    def made(rng, *, abrupt):
+        shape = (4, 3)  # seeds, heads
+        begins = rng.uniform(0.2, 0.4, shape)[..., None] * np.array([1.0, 2.0])
+        if abrupt:
+            values = 1e-3 + 1 / (1 + np.exp(-(time[:, None, None, None] / 900 - begins) / 0.01))
+        else:
+            values = (time[:, None, None, None] / 900) ** rng.uniform(0.7, 1.5, shape)[..., None] * [1.0, 0.6]
+        values = np.sort(values * np.exp(rng.normal(0, 0.03, values.shape)), axis=-1)[..., ::-1]
+        found = rank_staircases(time, values, np.full((len(time), *shape), 1e-6), time_unit="")
+        counts = np.array([len(one.times) for one in found.flat]).reshape(1, 1, *shape, 1, 1)
+        dims = ("clock", "scale", "seed", "head", "layer", "product")
+        return xr.Dataset({"rank_steps": (dims, counts)}, {"clock": ["steps"], "scale": [0.03]})
+
+    rng = np.random.default_rng(0)
+    smooth, stairs = (
+        float((xr.concat([made(rng, abrupt=abrupt) for _ in range(n)], "draw").rank_steps > 0).mean())
+        for abrupt, n in ((False, 20), (True, 5))
+    )
+    assert smooth <= 0.05
+    assert stairs >= 0.9
+
+
+def test_layers_of_shuffled_heads_do_not_step_together():
+    def made(rng, apart=1.0):
+        times = np.exp(5 + rng.normal(0, 0.4, (1, 4, 2, 3, 4)) + apart * np.arange(3)[:, None])
+        times = np.where(rng.random(times.shape) < 0.7, times, np.nan)
+        return xr.Dataset({"first_step": (("scale", "seed", "product", *HEADS), times)}, {"seed": np.arange(4)})
+
+    def shuffled(rng):
+        run = made(rng)
+        for each in run.first_step.values.reshape(8, -1):
+            rng.shuffle(each)
+        return run.assign_coords(layer=[1, 2, 3])
+
+    assert_detects(
+        entry("rank-steps"), "together", null=shuffled, effect=lambda rng: made(rng).assign_coords(layer=[1, 2, 3])
+    )
+
+
+def descents(rng, *, power=1.0, ordered=True, spread=-1.0):
+    """Delays of a power of the learning rate, and stage times of SGD of a spread that is a power of the batch size."""
+    times, rates, batches = (
+        np.array([50.0, 60.0, 75.0, 90.0]),
+        np.array([2.0, 1.0, 0.5, 0.25]),
+        np.array([5, 10, 20, 40]),
+    )
+    delays = rates[:, None] ** power / 100 * np.exp(rng.normal(0, 0.03, (4, 4)))
+    sgd = times + 5 * batches[:, None, None] ** spread * rng.normal(0, 1, (4, 40, 4))
+    if not ordered:
+        sgd = rng.permuted(sgd, axis=-1)
+    return xr.Dataset(
+        {
+            "predicted_time": ("stage", times),
+            "flow_time": (("scale", "stage"), times[None]),
+            "descent_time": (("scale", "rate", "stage"), (times * (1 + delays))[None]),
+            "sgd_time": (("batch", "run", "stage"), sgd),
+            "instance_ratio": ("task", (0.5 if power != 1 else 1.0) * np.exp(rng.normal(0, 0.03, 5))),
+        },
+        {"scale": [-8.0], "rate": rates, "batch": batches},
+    )
+
+
+@pytest.mark.parametrize(
+    ("claim", "without"),
+    [
+        ("descent-power", {"power": 0.5}),
+        ("descent-power", {"power": 0.0}),
+        ("descent-delay", {"power": 0.5}),
+        ("sgd-order", {"ordered": False}),
+        ("sgd-spread", {"spread": -0.5}),
+        ("sgd-spread", {"spread": 0.0}),
+    ],
+)
+def test_other_laws_of_descent_are_not_taken_for_these(claim, without):
+    assert_detects(entry("gradient-descent"), claim, null=lambda rng: descents(rng, **without), effect=descents)
+
+
+@pytest.mark.parametrize("path", ["descent-right", "descent-wrong", "flow-right"])
+def test_ends_anywhere_are_no_return(path):
+    def made(rng, ends=None):
+        point = {"descent-wrong": (0.0, -7 / 12, -25 / 12)}.get(path, TEACHER)
+        end = rng.normal(0, 1, 3) if ends is None else np.array(point) + rng.normal(0, 1e-6, 3)
+        values = np.tile(end, (2, 1, 1)).reshape(2, 1, 3)
+        dims = ("returning_scale", "moment", "place")
+        both = {f"returning_{name}": (dims, values) for name in ("descent", "flow")}
+        return xr.Dataset(both, {"returning_scale": [-2.0, -16.0]})
+
+    assert_detects(entry("gradient-descent"), path, null=made, effect=lambda rng: made(rng, "there"))
+
+
+@pytest.mark.parametrize("budget", ["small", "large"])
+@pytest.mark.parametrize("claim", ["better", "worth-it"])
+def test_schedules_that_gain_nothing_are_not_better(claim, budget):
+    def made(rng, gain=0.0):
+        fall = 0.27 + rng.normal(0, 0.02, (4, 2, 1)) + rng.normal(0, 0.012, (4, 2, 2)) + gain * np.array([0, 1])
+        loss = np.stack([np.full_like(fall, 5.0), 5 - fall], axis=-1)
+        return xr.Dataset({"test_loss": (("seed", "budget", "arm", "test"), loss)}, {"arm": ["constant", "schedule"]})
+
+    assert_detects(entry("lora-schedule"), f"{claim}-{budget}", null=made, effect=lambda rng: made(rng, 0.08))
+
+
+@pytest.mark.parametrize("budget", ["small", "large"])
+def test_schedules_at_random_do_not_agree_with_hindsight(budget):
+    def made(rng, known=False):
+        late = rng.permuted(np.tile([4, 4, 3, 3, 1, 1, 0, 0], (4, 2, 1)), axis=-1)
+        early = late if known else rng.permuted(late, axis=-1)
+        early = np.maximum(early - (rng.random(early.shape) < 0.2), 0)
+        ranks = np.stack([np.full_like(late, 2), early, late], axis=2)
+        tables = {"table": ["constant", "schedule", "hindsight"]}
+        rank = (("seed", "budget", "table", "matrix"), ranks)
+        return xr.Dataset({"rank": rank, "parameters_a_rank": ("matrix", np.full(8, 64))}, tables)
+
+    assert_detects(
+        entry("lora-schedule"), f"early-spectra-{budget}", null=made, effect=lambda rng: made(rng, known=True)
+    )
+
+
+@pytest.mark.parametrize("claim", ["limit-KQ", "limit-VO", "cauchy-KQ", "cauchy-VO"])
+def test_trajectories_without_a_limit_do_not_tend_to_one(claim):
+    def made(rng, factor=1.0):
+        away = (
+            0.5
+            * factor ** np.arange(6)
+            * np.exp(rng.normal(0, 0.1, 6))
+            * np.where(factor < 1, 1, rng.choice([-1, 1], 6))
+        )
+        beta = np.tile(away[:, None, None], (1, 20, 4)) + 1.0
+        return xr.Dataset(
+            {
+                "beta": (("scale", "time", "coordinate"), beta),
+                "predicted_beta": (("stage", "coordinate"), np.ones((1, 4))),
+                "predicted_time": ("stage", [-1.0]),
+            },
+            {"scale": [-1.0, -2.0, -4.0, -8.0, -16.0, -32.0], "time": np.linspace(0, 1, 20)},
+        )
+
+    assert_detects(entry("figure-8"), claim, null=made, effect=lambda rng: made(rng, 0.5))
+
+
+@pytest.mark.parametrize("claim", ["beta-returns", "weights-return", "beta-stays"])
+@pytest.mark.parametrize("training", ["", "sgd-"])
+def test_noise_that_remains_is_no_return(training, claim):
+    def made(rng, decay=0.0):
+        kept = np.exp(np.cumsum(rng.normal(-decay, 0.1, (5, 40, 1, 1)), axis=1))
+        kept[:, 0] = 1.0
+        noise = kept * rng.normal(0, 0.05, (5, 1, 2, 8))
+        without = np.ones((5, 40, 2, 8))
+        dims = ("moment", "step", "factor", "coordinate")
+        both = np.stack([without + noise, without], axis=1)[:, None]  # one order of minibatches
+        coords = {"factor": ["u", "v"], "noise": ["with", "without"]}
+        return xr.Dataset(
+            {
+                "weights": (dims, without),
+                "noisy": (dims, without + noise),
+                "sgd": (("moment", "order", "noise", "sgd_step", "factor", "coordinate"), both),
+                "sgd_since": (("moment", "sgd_step"), np.tile(np.arange(40.0), (5, 1))),
+            },
+            coords,
+        )
+
+    assert_detects(entry("figure-10"), training + claim, null=made, effect=lambda rng: made(rng, 0.3))
+
+
+@pytest.mark.parametrize("claim", ["ratio", "keys"])
+def test_ratios_of_other_weights_are_not_predicted(claim):
+    def made(rng, own=False):
+        predicted = rng.lognormal(0, 1, (5, 2))
+        found = predicted if own else rng.lognormal(0, 1, (5, 2))
+        found = np.stack([found * np.exp(rng.normal(0, 1e-6, (5, 2)))] * 2, axis=1)
+        dims = ("seed", "scale", "head")
+        return xr.Dataset(
+            {
+                "predicted_share": (("seed", "head"), predicted),
+                "found_pair": (dims, found),
+                "key_growth": (dims, found),
+            },
+            {"head": [1, 2]},
+        )
+
+    assert_detects(entry("tied-heads"), claim, null=made, effect=lambda rng: made(rng, own=True))
