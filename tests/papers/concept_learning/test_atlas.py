@@ -67,7 +67,7 @@ def two_with_equal_strengths(run):
 
 
 def wide_as_narrow(run):
-    run.visible[{"factor": 1}] = run.visible[{"factor": 0}]
+    run.visible[:] = np.array([0, 48, 16, 0, 0])
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_wrong_run_refutes(run, outcomes, spoil, claim):
 def test_claims_on_more_of_the_grid(run, outcomes):
     """The slope needs two scales up to 0.01, and the effect of the distance of concepts two ratios above 1."""
     finer = run.assign_coords(scale=[0.001, 0.01], ratio=[1.5, 3.0])
-    finer["time"] = -2 * np.log(finer.scale) + 0 * finer.time
+    finer["time"] = -2 * np.log(finer.scale) * xr.DataArray([0.999, 1.001], dims="concepts") + 0 * finer.time
     finer.visible[{"ratio": 0}] = np.array([0, 64, 0, 0, 0])
     verdicts = outcomes(ENTRY, finer)
     assert (verdicts["logarithmic"], verdicts["apart"]) == ("reproduced", "reproduced")

@@ -1,16 +1,16 @@
-"""The authors' scripts: the two discrete maps against exact flow, the claims, and spoilt runs that refute them."""
+"""The authors' programs: the two discrete maps against exact flow, the claims, and spoilt runs that refute them."""
 
 import numpy as np
 import pytest
 
 from saddlescope.flow import symmetric_flows
-from saddlescope.papers.concept_learning.shared.discrete_maps import euler_runs, printed_runs
+from saddlescope.papers.concept_learning.shared.discrete_maps import gradient_runs, printed_runs
 from saddlescope.reproduction import find_entry
 
 NAME = "concept-learning/authors-scripts"
 ENTRY = find_entry(NAME)
 # Shares of a few dozen starts are not resolved at the quick size.
-BY_SIZE = {"quadruple", "printed-map-uniform", "printed-map-normal"}
+BY_SIZE = {"triple", "quadruple", "learned-A", "gradient-descents", "printed-map-uniform", "printed-map-normal"}
 A = np.array([0.3, 0.9, 1.6])
 STARTS = 0.3 * np.random.default_rng(8).standard_normal((4, 3, 3))
 
@@ -25,7 +25,7 @@ def test_one_printed_step_is_equation_d2():
     np.testing.assert_allclose(runs.times, [0.0, 0.05])  # half the time of gradient flow
 
 
-@pytest.mark.parametrize(("runs", "time"), [(euler_runs, 1.0), (printed_runs, 2.0)])
+@pytest.mark.parametrize(("runs", "time"), [(gradient_runs, 1.0), (printed_runs, 2.0)])
 def test_both_maps_go_to_the_flow_in_first_order(runs, time):
     flow = symmetric_flows(A, STARTS, test_point=np.ones(3), until=1.0, tolerance=1e-11).W[:, -1]
     errors = []
@@ -42,7 +42,7 @@ def test_a_map_that_blows_up_is_seen_to():
     assert bool(unsound.blown_up[0])
     assert bool(unsound.indefinite[0])
     assert np.isnan(unsound.losses(np.ones(3))[0, -1])
-    sound = euler_runs(A, STARTS, step=0.01, steps=200, keep=10)
+    sound = gradient_runs(A, STARTS, step=0.01, steps=200, keep=10)
     assert not np.any(sound.indefinite)
 
 
@@ -72,16 +72,28 @@ def not_learned(run):
     run.learned[:] = 0.6
 
 
-def unsound_euler(run):
-    run.euler_lost[:] = 1
+def unsound_steps(run):
+    run.gradient_lost[:] = 1
 
 
 def other_descents(run):
-    run.euler_same[:] = 0.5
+    run.gradient_same[:] = 0.5
 
 
-def exact_euler(run):
-    run.euler_error[:] = 0.0
+def other_losses(run):
+    run.gradient_error[:] = 0.2
+
+
+def other_programs(run):
+    run.program_descents[1] = 2
+
+
+def more_with_a(run):
+    run.program_descents[2, :, 0] = 4
+
+
+def sound_programs(run):
+    run.program_lost[:] = np.inf
 
 
 def sound_map(run):
@@ -94,9 +106,12 @@ def sound_map(run):
         (no_triples, ["triple", "quadruple", "commonest-A-squared"]),
         (five, ["at-most-concepts"]),
         (not_learned, ["learned-A", "learned-A-squared"]),
-        (unsound_euler, ["euler-sound"]),
-        (other_descents, ["euler-descents"]),
-        (exact_euler, ["euler-error"]),
+        (unsound_steps, ["gradient-sound"]),
+        (other_descents, ["gradient-descents"]),
+        (other_losses, ["gradient-error"]),
+        (other_programs, ["programs-descents"]),
+        (more_with_a, ["programs-descents-A"]),
+        (sound_programs, ["programs-lost"]),
         (sound_map, ["printed-map-uniform", "printed-map-normal"]),
     ],
 )

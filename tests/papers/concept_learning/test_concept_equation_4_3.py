@@ -9,12 +9,16 @@ from saddlescope.theory.concepts import update_terms
 
 NAME = "concept-learning/equation-4-3"
 ENTRY = find_entry(NAME)
-PRINTED = {"printed", "noise-omitted"}
+REFUTED = {"printed"}
+BY_SIZE = {"noise-size"}  # of ten starts
 
 
 def test_corrected_statements_hold_and_printed_ones_do_not(run, outcomes):
-    expected = {claim.name: "refuted" if claim.name in PRINTED else "reproduced" for claim in ENTRY.claims}
-    assert outcomes(ENTRY, run) == expected
+    expected = {claim.name: "refuted" if claim.name in REFUTED else "reproduced" for claim in ENTRY.claims}
+    found = outcomes(ENTRY, run)
+    assert {name: found[name] for name in found if name not in BY_SIZE} == {
+        name: outcome for name, outcome in expected.items() if name not in BY_SIZE
+    }
 
 
 def test_without_noise_the_diagonal_is_logistic_as_the_entry_says():
@@ -56,11 +60,15 @@ def other_closed_form(run):
 
 
 def smaller_with_scale(run):
-    run.bare_time[-1] = run.found_time[-1]
+    run.bare_time[-1] = (run.bare_time + run.found_time)[-1] / 2
+
+
+def lasting_in_parts(run):
+    run.bare_time[:] = 1.1 * run.found_time
 
 
 def no_noise(run):
-    run.noise_share[:] = 0.1
+    run.noise_share[:] *= 0.1
 
 
 def other_stages(run):
@@ -75,6 +83,7 @@ def other_stages(run):
         (other_drift, "log-det"),
         (other_closed_form, "rank-one"),
         (smaller_with_scale, "noise-lasting"),
+        (lasting_in_parts, "noise-omitted"),
         (no_noise, "noise-size"),
         (other_stages, "schur"),
     ],

@@ -47,7 +47,7 @@ def made_of(paths, *, seeds=4, images=4, noise=0.02):
             "class": CLASSES,
             "concept": ["color", "size"],
         },
-        attrs={"first_record": 50},
+        attrs={"first_record": 50, "held_out": 4096},
     )
 
 
@@ -59,8 +59,12 @@ def run():
     return made.merge(predict_trajectories(made, starts=4))
 
 
+OUTCOMES = {"seen": "reproduced", "not seen": "refuted"}  # of stand-ins
+
+
 def judged(run, names):
-    return {claim.name: str(claim.judge(run).outcome) for claim in ENTRY.claims if claim.name in names}
+    found = {claim.name: str(claim.judge(run).outcome) for claim in ENTRY.claims if claim.name in names}
+    return {name: OUTCOMES.get(outcome, outcome) for name, outcome in found.items()}
 
 
 @pytest.fixture
@@ -95,9 +99,10 @@ def other_probabilities(run):
     run["probability"] = 1 - run.probability
 
 
-def steady(run, first, last):
-    """The unseen class goes straight from one place to another on the diagonal."""
-    path = np.linspace(first, last, len(STEPS))[:, None, None]
+def steady(run, first, last, steps=None):
+    """The unseen class goes straight from one place to another on the diagonal, each seed at its own distance."""
+    path = np.interp(np.arange(len(STEPS)) if steps is None else steps, [0, len(STEPS) - 1], [first, last])
+    path = path[:, None, None] + 0.01 * np.arange(run.sizes["seed"])[:, None, None, None]
     run.position.values[..., 3, :, :] = path
     run.raw_position.values[..., 0, :, :] = path
 
@@ -111,8 +116,7 @@ def never(run):
 
 
 def no_slowing(run):
-    values = run.position.values
-    values[:] = 1 + 0.001 * (STEPS[None, None, :, None, None, None] - STEPS[-1])
+    steady(run, 0.2, 0.9, steps=STEPS / STEPS[-1] * (len(STEPS) - 1))
 
 
 def no_return(run):
@@ -173,12 +177,12 @@ def test_predicted_order_and_pace_are_those_of_the_strengths(run):
 
 
 def test_no_rise_is_found_in_noise_of_the_images(run):
-    """A largest rise is above 0 on any noisy curve: read off the other half of the images, it is not."""
+    """A largest rise is above 0 on any noisy curve: read off other images and records, it is not."""
     noisy = made_of([np.stack([np.linspace(0.3, 0.9, len(STEPS))] * 2, axis=1)] * 2, seeds=8, images=8)
     rng = np.random.default_rng(1)
     noisy["position"] = noisy.position + 0.3 * rng.standard_normal(noisy.position.shape)
     measured = rise_by_images(noisy)
-    assert abs(measured.value) < 2 * measured.uncertainty
+    assert measured.value < measured.uncertainty  # the path falls between dip and peak
     assert judged(noisy, ["rise"]) != {"rise": "reproduced"}
 
 

@@ -4,11 +4,22 @@ import numpy as np
 import pytest
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.concept_learning.shared.two_layer_runs import entry_index, loss_changes, phase_mask, push_share
+from saddlescope.flow import symmetric_flows
+from saddlescope.papers.concept_learning.shared.authors_programs import PROGRAMS
+from saddlescope.papers.concept_learning.shared.two_layer_runs import (
+    entry_index,
+    loss_changes,
+    of_authors,
+    phase_mask,
+    push_share,
+)
 from saddlescope.reproduction import find_entry
 
 NAMES = ("concept-learning/figure-8", "concept-learning/figure-9")
-EXACT = ("descents", "falls", "rises", "learned-after-peak", "order", "outside-theorem", "map", "turns", "log-det")
+EXACT = (
+    "authors-descents", "descents", "falls", "rises", "alignment", "learned-after-peak", "order", "outside-theorem",
+    "map", "turns", "log-det",
+)  # fmt: skip
 PRINTED = ("rises-only", "alignment-exact", "major-after-minor")
 
 
@@ -45,8 +56,38 @@ def test_what_suppresses_an_entry_is_the_major_entry_of_its_stronger_concept(qui
     np.testing.assert_allclose(float(run.suppressor_at_top[n]), w22, atol=1e-3)
 
 
+def test_the_authors_run_is_the_flow_with_a_squared_from_their_start(name, quick_run):
+    one, program = of_authors(quick_run(name).run), PROGRAMS["Figure 8" if name == NAMES[0] else "Figure 9"]
+    flow = symmetric_flows(
+        program.strengths**2, program.start[None], test_point=program.test_point, until=50.0, tolerance=1e-10
+    )
+    np.testing.assert_allclose(one.turning_time[1:-1], flow.turning_times[0, 1 : flow.turns[0] + 1], atol=1e-6)
+    np.testing.assert_allclose(one.loss[-1], flow.losses[0, -1], atol=1e-9)
+
+
+def test_the_programs_start_is_that_of_pytorchs_generator():
+    torch = pytest.importorskip("torch")
+    for program, seed in zip(PROGRAMS.values(), (2333, 233333, 233333, 233333), strict=True):
+        d = len(program.mu)
+        drawn = torch.rand(d, d, generator=torch.Generator().manual_seed(seed)).numpy()
+        np.testing.assert_allclose(program.start * program.divisor, drawn, atol=1e-8)
+
+
 def one_descent_less(run):
     run.turning_loss[1:-1] = np.linspace(float(run.turning_loss[0]), 0.0, run.sizes["turn"])[1:-1]
+
+
+def one_descent_less_in_theirs(run):
+    run.authors_turning_loss[1:-1] = np.linspace(1.0, 0.0, run.sizes["authors_turn"])[1:-1]
+
+
+def growth_raises_the_loss(run):
+    rises = np.diff(run.authors_turning_loss.values) > 0
+    run.authors_push[int(np.argmax(rises)), :, 0] = 10.0
+
+
+def shrinking_lowers_the_loss(run):
+    run.authors_push[0, :, 1] = -10.0
 
 
 def other_map(run):
@@ -62,7 +103,7 @@ def artefact(run):
 
 
 def another_order(run):
-    run["order_prefix"] = run.order_prefix - 1
+    run["authors_order_prefix"] = run.authors_order_prefix - 1
 
 
 def separated(run):
@@ -70,13 +111,16 @@ def separated(run):
 
 
 def suppressed_late(run):
-    run.top[entry_index(run, 0, 1)] = 100.0
+    run.authors_top[entry_index(of_authors(run), 0, 1)] = 100.0
 
 
 @pytest.mark.parametrize(
     ("spoil", "claim"),
     [
         (one_descent_less, "descents"),
+        (one_descent_less_in_theirs, "authors-descents"),
+        (growth_raises_the_loss, "rises"),
+        (shrinking_lowers_the_loss, "falls"),
         (other_map, "map"),
         (other_turns, "turns"),
         (artefact, "log-det"),
@@ -91,11 +135,11 @@ def test_a_spoilt_run_refutes_the_claim(quick_run, outcomes, spoil, claim):
     assert outcomes(find_entry(NAMES[0]), run)[claim] == "refuted"
 
 
-def test_a_loss_that_only_falls_leaves_its_rises_undecided(quick_run, outcomes):
+def test_a_loss_that_only_falls_leaves_its_rises_untested(quick_run, outcomes):
     run = quick_run(NAMES[0]).run.copy(deep=True)
-    one_descent_less(run)
+    one_descent_less_in_theirs(run)
     found = outcomes(find_entry(NAMES[0]), run)
-    assert {found[claim] for claim in ("rise", "rises", "alignment")} == {"undecided"}
+    assert {found[claim] for claim in ("rises", "rises-only", "alignment")} == {"not tested"}
 
 
 def test_values_out_of_range_are_refused_at_once():

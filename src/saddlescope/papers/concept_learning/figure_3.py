@@ -4,14 +4,16 @@ Linear networks of four layers with mu = (1, 2) and sigma = (.05, .05) are train
 conventions of `shared.perceptron_training`, for many seeds. Further networks have depths 1 to 5. At d = 2 some networks
 see all samples in each step, have wide hidden layers, or have one layer and a small start.
 
-    descents    of the out-of-distribution loss, counted with a hysteresis of 1 % of its start
-    transient   memorization: the loss falls, rises, and falls again, that is two descents or more
+    descents    of the out-of-distribution loss, counted with a hysteresis of 5 % of its start
+    transient   memorization: the loss falls, rises, and falls again, each visibly, by more than 5 % of its start: two
+                descents or more
     peak        point at which the loss is highest above its lowest value before
     memorizing  the output is nearer to the strongest training cluster than to the test point
 
-At d = 2 the noise of SGD makes ripples of several per cent. Runs without minibatches, and rises above 5 %, separate
-transient memorization from ripples. The paper attributes it to the low dimension of the data. By section 4.1 one layer
-learns monotonically. Equation 4.2 gives this for a small start, but PyTorch's start is not small at d = 2.
+At d = 2 the noise of SGD makes ripples of one or two per cent; runs without minibatches have none. The hidden layers
+have width d: at d = 2 the text has 64, the authors' program 4 (`printed_conventions`). The paper attributes transient
+memorization to the low dimension of the data. By section 4.1 one layer learns monotonically. Equation 4.2 gives this
+for a small start, but PyTorch's start is not small at d = 2.
 """
 
 from dataclasses import replace
@@ -23,7 +25,7 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, train
-from saddlescope.papers.concept_learning.shared.transient_memorization import loss_descents
+from saddlescope.papers.concept_learning.shared.transient_memorization import difference_of_shares, loss_descents
 from saddlescope.plot import Axis, Figure, Line, Panel, Table, lines
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
@@ -39,8 +41,6 @@ WIDE_SGD = "wide hidden layers, minibatches"  # WIDE and WHOLE see all samples i
 
 _SMALL_SCALE = 0.01  # of PyTorch's start
 
-_LARGE = 0.05  # few ripples of SGD rise above this share of the first loss
-
 
 class Params(EntryParams):
     """The paper's training, for many seeds, and depths besides the paper's."""
@@ -53,8 +53,8 @@ class Params(EntryParams):
     depths: tuple[int, ...] = param(
         (1, 2, 3, 4, 5), "compared depths; 1 and the paper's are among them", ge=1, order="increasing"
     )
-    seeds: int = param(64, "networks of every kind", ge=1)
-    seed: int = param(0, "seed of the first network's samples, rotation, start and SGD; the next count up", ge=0)
+    seeds: int = param(128, "networks of every kind", ge=1)
+    seed: int = param(1000, "seed of the first network's samples, rotation, start and SGD; the next count up", ge=0)
     samples: int = param(5000, "samples per cluster", ge=1)
     epochs: int = param(40, "epochs of SGD with batch 128 and learning rate 0.1", ge=1)
     per_doubling: int = param(64, "records for each doubling of the step", ge=1)
@@ -107,15 +107,13 @@ def select_networks(run: xr.Dataset, kind: str, depth: int | None = None) -> xr.
 
 
 def _transient_share(run: xr.Dataset, *, kind: str, depth: int | None = None, none: bool = False) -> Estimate:
-    """Return the share of transient networks; `none` for statements about all networks trained."""
+    """Return the share of transient networks, or with `none` their number, for statements about all networks."""
     if kind not in run.kind:
         return Estimate.unresolved(f"No networks of the kind {kind!r} were trained; repeat the run.")
     one = select_networks(run, kind, depth)
     turns = (one.descents > 1).values
-    large = (one.rise.values[turns] > _LARGE).sum()
-    remark = f"{turns.sum()} of {len(turns)} networks, {large} with a rise above {_LARGE:.0%}"
-    remark = f"{remark}; largest rise {float(one.rise.max()):.2g}"
-    return Estimate(float(turns.mean()), remark=remark) if none else Estimate.share(turns.sum(), len(turns), remark)
+    remark = f"{turns.sum()} of {len(turns)} networks; largest rise {float(one.rise.max()):.2g}"
+    return Estimate.number(turns, remark) if none else Estimate.share(turns.sum(), len(turns), remark)
 
 
 def _transient_networks(run: xr.Dataset) -> xr.Dataset:
@@ -124,35 +122,46 @@ def _transient_networks(run: xr.Dataset) -> xr.Dataset:
     return one.isel(seed=(one.descents > 1).values)
 
 
-_NO_TRANSIENT = Estimate.unresolved("No network in low dimension is transient; train more seeds.")
+_NO_TRANSIENT = Estimate.not_tested("No network in low dimension is transient; train more seeds.")
 
 _FIGURE = "Figure 3, section 3.3"
 
-_TRANSIENT = "whose out-of-distribution loss falls, rises, and falls again"
+_TRANSIENT = "whose out-of-distribution loss falls, rises, and falls again, each by more than 5 % of its start"
 
 claims = Claims()
 
 claims.add(
     "low-dimension",
-    "At least 40 % of deep linear networks in low dimension memorize transiently: out-of-distribution loss falls, "
+    "At least a fifth of deep linear networks in low dimension memorize transiently: out-of-distribution loss falls, "
         "rises, and falls again",
-    quantity=f"share of deep linear networks, trained by minibatch SGD at d = 2, {_TRANSIENT}", kind="reading",
-    source=f"{_FIGURE}; the bound is this project's bar, from trial runs of another implementation", low=0.4,
+    quantity=f"share of deep linear networks, trained by minibatch SGD at d = 2, {_TRANSIENT}", kind="stand-in",
+    source=f"{_FIGURE}; half of the share of seeds 0 to 63, 26 of 64", low=0.2, sizes=("default", "paper"),
+    evidence="sample", over="seeds",
+    why="Two visible descents of the out-of-distribution loss are what Figure 3 shows for its one low-dimensional "
+        "network",
+    doubt="Hidden layers have two units, the text has 64 and the program four; other widths have other shares",
 )(partial(_transient_share, kind=LOW))  # fmt: skip
 
 claims.add(
     "no-noise",
-    "Even under full-batch training, at least 40 % of deep linear networks in low dimension memorize transiently",
+    "Even under full-batch training, at least 15 % of deep linear networks in low dimension memorize transiently",
     quantity=f"share of deep linear networks, trained on all samples in each step at d = 2, {_TRANSIENT}",
-    kind="reading", source="section 4.2, which explains it by gradient flow; the bound is that of SGD", low=0.4,
+    kind="stand-in", low=0.15,
+    source="section 4.2, which explains it by gradient flow; half of the share of seeds 0 to 63, 20 of 64",
     sizes=("default", "paper"),
+    evidence="sample", over="seeds",
+    why="Without minibatches no noise can make the loss rise, so the share left is due to the descent itself",
+    doubt="Full-batch descent at rate 0.1 is not yet a flow, and there is one data law and one width",
 )(partial(_transient_share, kind=WHOLE))  # fmt: skip
 
 claims.add(
     "high-dimension",
     "The out-of-distribution loss of deep linear networks in high dimension never falls, rises, and falls again",
-    quantity=f"share of deep linear networks, with data dimension far above two, {_TRANSIENT}", kind="printed",
+    quantity=f"number of deep linear networks, with data dimension far above two, {_TRANSIENT}", kind="reading",
     source=f"{_FIGURE}: does not actually exhibit non-monotonic behavior", high=0.0,
+    evidence="cases", over="seeds",
+    why="One network with a second visible descent contradicts a statement on all high-dimensional runs",
+    doubt="Only d = 64 and one data law are tried, and rises of less than 5 % do not count",
 )(partial(_transient_share, kind=HIGH, none=True))  # fmt: skip
 
 
@@ -161,9 +170,12 @@ claims.add(
     "At temporary loss peaks, at least 80 % of deep networks are nearer the strongest training cluster than the "
         "target",
     quantity="share of deep linear networks (d = 2) with a temporary loss rise whose test output at its peak is "
-        "nearer to that cluster", kind="reading",
+        "nearer to that cluster", kind="stand-in",
     source="section 3.3: turns toward the training set cluster with the strongest signal; this project's bar",
     low=0.8, sizes=("default", "paper"),
+    evidence="sample", over="transient networks",
+    why="The output at the peak shows what the network has memorized, and the text names the strongest cluster",
+    doubt="Nearer to that cluster than to the test point does not mean close to the cluster",
 )  # fmt: skip
 def _memorizing(run: xr.Dataset) -> Estimate:
     one = _transient_networks(run)
@@ -179,8 +191,11 @@ def _memorizing(run: xr.Dataset) -> Estimate:
 @claims.add(
     "generalising", "At least 80 % of deep networks with a temporary loss rise generalise by the end of training",
     quantity="share of deep linear networks (d = 2) with a temporary rise whose out-of-distribution loss ends below "
-        "1 % of its start", kind="reading", source="section 3.3: generalizes OOD; the bound is this project's bar",
+        "1 % of its start", kind="stand-in", source="section 3.3: generalizes OOD; the bound is this project's bar",
     low=0.8, sizes=("default", "paper"),
+    evidence="sample", over="transient networks",
+    why="Memorization is transient only if the loss nearly vanishes after its rise",
+    doubt="Networks without a visible rise are left out, and 1 % of the first loss is our bar",
 )  # fmt: skip
 def _generalising(run: xr.Dataset) -> Estimate:
     one = _transient_networks(run)
@@ -194,34 +209,46 @@ def _generalising(run: xr.Dataset) -> Estimate:
     "deeper",
     "In low dimension, linear networks of the largest depth memorize transiently more often than those of two layers",
     quantity=f"share of linear networks, at d = 2, {_TRANSIENT}, at the largest depth minus that at two layers",
-    kind="reading", source="appendix F: models with more layers are easier to have it", low=0.0,
+    kind="stand-in", source="appendix F: models with more layers are easier to have it", low=0.0,
     sizes=("default", "paper"),
+    evidence="sample", over="seeds",
+    why="Depth is all that differs between these networks, so the difference of their shares is its effect",
+    doubt="With two hidden units, more layers also make the narrow path longer; wide layers may differ",
 )  # fmt: skip
 def _depth_difference(run: xr.Dataset) -> Estimate:
     depths = sorted({int(depth) for depth in run.depth.values} - {1})
     if len(depths) < 2:
         return Estimate.unresolved("Only one depth above 1 was trained; set depths=1,2,3,4,5.")
     (few, many), (calm_few, calm_many) = (
-        [float((select_networks(run, kind, depth).descents > 1).mean()) for depth in (depths[0], depths[-1])]
+        [int((select_networks(run, kind, depth).descents > 1).sum()) for depth in (depths[0], depths[-1])]
         for kind in (LOW, WHOLE)
     )
-    error = 1.96 * ((few * (1 - few) + many * (1 - many)) / run.sizes["seed"]) ** 0.5
-    remark = f"{few:.2f} at depth {depths[0]}, {many:.2f} at depth {depths[-1]}"
-    return Estimate(many - few, error, remark=f"{remark}; without minibatches {calm_few:.2f} and {calm_many:.2f}")
+    n = run.sizes["seed"]
+    remark = f"{few} of {n} at depth {depths[0]}, {many} at depth {depths[-1]}"
+    remark = f"{remark}; without minibatches {calm_few} and {calm_many}"
+    return difference_of_shares((many, n), (few, n), remark)
 
 
 claims.add(
-    "one-layer",
-    "From PyTorch's default start, one-layer networks' out-of-distribution loss in low dimension never falls, rises, "
-        "and falls again", quantity=f"share of one-layer linear networks, at d = 2, {_TRANSIENT}", kind="printed",
-    source="section 4.1: monotonic and rather regular; as printed, without a condition on the start", high=0.0,
+    "one-layer-default",
+    "From PyTorch's default start, some one-layer networks' out-of-distribution loss in low dimension falls, rises, "
+        "and falls again", quantity=f"number of one-layer linear networks, at d = 2, {_TRANSIENT}", kind="own",
+    source="not in the paper, whose one-layer networks have d = 64; the start is not small at d = 2: equation 4.2",
+    low=1.0, sizes=("default", "paper"),
+    evidence="cases", over="seeds", needs=("one-layer-small",),
+    why="A single network with two visible descents shows that one layer is not monotone from every start",
+    doubt="Minibatch noise might add to the rises, although small starts with the same noise have none",
 )(partial(_transient_share, kind=LOW, depth=1, none=True))  # fmt: skip
 
 claims.add(
     "one-layer-small",
     "From a hundredth of PyTorch's start, one-layer networks' out-of-distribution loss never falls, rises, and "
-        "falls again", quantity=f"share of one-layer linear networks, at d = 2 from a small start, {_TRANSIENT}",
+        "falls again", quantity=f"number of one-layer linear networks, at d = 2 from a small start, {_TRANSIENT}",
     kind="reading", source="section 4.1, corrected: the noise term of equation 4.2 must be small", high=0.0,
+    evidence="cases", over="seeds",
+    why="Equation 4.2 is monotone where the part of the initial weights is negligible, as a hundredth of the default "
+        "makes it",
+    doubt="At a hundredth of the default any effect of the start is below the visible level",
 )(partial(_transient_share, kind=SMALL, depth=1, none=True))  # fmt: skip
 
 claims.add(
@@ -231,6 +258,9 @@ claims.add(
     quantity=f"share of deep linear networks, with hidden layers much wider than d = 2, {_TRANSIENT}", kind="own",
     source="this project's, against section 3.3, which names the dimension; bound from runs of symmetric networks",
     high=0.1, sizes=("default", "paper"),
+    evidence="sample", over="seeds", needs=("low-dimension",),
+    why="Only the hidden width differs from the networks that memorize, so a small share is the effect of width",
+    doubt="PyTorch's start depends on the width too, so wide layers also begin elsewhere",
 )(partial(_transient_share, kind=WIDE))  # fmt: skip
 
 claims.add(
@@ -240,6 +270,10 @@ claims.add(
     quantity=f"share of deep linear networks, with hidden layers much wider than d = 2, {_TRANSIENT}", kind="own",
     source="the claim `width` as first posed, with ripples of SGD counted as rises; the same bound", high=0.1,
     sizes=("default", "paper"),
+    evidence="sample", over="seeds", needs=("low-dimension",),
+    why="Minibatches are the paper's training; beside full-batch descent the share shows whether their noise undoes "
+        "the effect of width",
+    doubt="With the text's data, which have no cluster at the origin, wide networks memorize far more often",
 )(partial(_transient_share, kind=WIDE_SGD))  # fmt: skip
 
 metrics = (
@@ -331,13 +365,13 @@ def _table(run: xr.Dataset) -> Table:
         rows.append(
             (
                 str(one.kind.item()), int(one.depth), *(int((counts == k).sum()) for k in (0, 1, 2)),
-                int((counts > 2).sum()), int((one.rise.values[counts > 1] > _LARGE).sum()),
-                float(one.rise.median()), float(one.rise.max()), float(left.median()),
+                int((counts > 2).sum()), float(one.rise.median()), float(one.rise.max()),
+                float(left.median()),
             )
         )  # fmt: skip
     columns = (
-        "networks", "depth", "no descent", "one", "two", "more", "transient with a rise above 5 %",
-        "rise over the first loss, median", "largest", "loss left at the end, median",
+        "networks", "depth", "no descent", "one", "two", "more", "rise over the first loss, median", "largest",
+        "loss left at the end, median",
     )  # fmt: skip
     return Table(columns=columns, rows=tuple(rows))
 

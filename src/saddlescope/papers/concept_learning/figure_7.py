@@ -1,7 +1,8 @@
 """Figure 7: order in which a ReLU network learns the points of a cube of concepts.
 
 Two-layer ReLU networks are trained by SGD on four concepts in 64 dimensions, mu = (1, 2, 3, 4), sigma = 1/2, with the
-conventions of `shared.perceptron_training`. Their loss is recorded at all 16 test points.
+conventions of `shared.perceptron_training`: here the authors' program has no cluster at the origin, as printed. The
+loss is recorded at all 16 test points.
 
     point v      in {0, 1}^4, the sum of the cluster means p with v_p = 1; u <= v if u_p <= v_p for every p
     loss(v)      |f(x^(v)) - x^(v)|^2 at one point
@@ -33,13 +34,13 @@ _SHOWN = (1, 2, 3, 5, 7, 10)  # epochs whose graphs are drawn; the paper has 1, 
 
 
 class Params(EntryParams):
-    """The paper's task and training, for eight seeds."""
+    """The paper's task and training, for many seeds."""
 
     mu: tuple[float, ...] = param((1.0, 2.0, 3.0, 4.0), "signal of each concept", gt=0, least=2)
     sigma: float = param(0.5, "printed sigma of every concept, used as a variance", gt=0)
     dim: int = param(64, "dimension of the data and width of the hidden layer")
-    seeds: int = param(8, "number of networks", ge=1)
-    seed: int = param(0, "seed of the first network's samples, rotation, start and SGD; later ones count up", ge=0)
+    seeds: int = param(40, "number of networks", ge=1)
+    seed: int = param(1000, "seed of the first network's samples, rotation, start and SGD; later ones count up", ge=0)
     samples: int = param(5000, "samples of each cluster", ge=1)
     epochs: int = param(40, "epochs of SGD with batch 128 and learning rate 0.1", ge=1)
     marks: int = param(5, "recorded times per epoch", ge=1)
@@ -47,15 +48,15 @@ class Params(EntryParams):
     def check(self) -> None:
         if self.dim < len(self.mu):
             raise InputError(f"dim must be at least {len(self.mu)}, one for each of mu; got {self.dim!r}.")
-        if (len(self.mu) + 1) * self.samples // 128 < self.marks:
+        if len(self.mu) * self.samples // 128 < self.marks:
             raise InputError(f"samples must make an epoch of at least marks={self.marks} steps; got {self.samples!r}.")
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Train all networks at once."""
-    concepts, per_epoch = len(params.mu), (len(params.mu) + 1) * params.samples // 128
+    concepts, per_epoch = len(params.mu), len(params.mu) * params.samples // 128
     training = PerceptronTraining(
-        depth=2, dim=params.dim, relu=True, cube=True, samples=params.samples, epochs=params.epochs,
+        depth=2, dim=params.dim, relu=True, cube=True, origin=False, samples=params.samples, epochs=params.epochs,
         every=per_epoch // params.marks,
     )  # fmt: skip
     task, seeds = (params.mu, (params.sigma,) * concepts), range(params.seed, params.seed + params.seeds)
@@ -74,10 +75,10 @@ def _pairs(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _excess(run: xr.Dataset, relative_to: str = "start") -> np.ndarray:
-    """Return loss(u) - loss(v) over loss(v) or the largest loss at the start, or loss(v) now: (seed, step, pair)."""
+    """Return loss(u) - loss(v) over loss(v) or the largest loss at the start: (seed, step, pair)."""
     u, v = _pairs(run)
     loss = run.loss.values
-    units = {"start": loss[:, :1, v], "largest": loss[:, :1].max(axis=-1, keepdims=True), "now": loss[..., v]}
+    units = {"start": loss[:, :1, v], "largest": loss[:, :1].max(axis=-1, keepdims=True)}
     return (loss[..., u] - loss[..., v]) / units[relative_to]
 
 
@@ -88,19 +89,18 @@ def _learned(run: xr.Dataset) -> np.ndarray:
     return np.append(run.epoch.values, np.inf)[np.where(above.any(axis=1), last, 0)]
 
 
-# The bounds. A pilot on seeds 100 to 103 had .09 of pairs and times violated at tolerance 0, .0045 at 1 %, none at 5 %;
-# no pair learned out of order by more than an epoch; a largest loss of .12 in the end.
-def _violated(run: xr.Dataset, *, tolerance: float, relative_to: str = "start") -> Estimate:
+# The bounds. A pilot on seeds 100 to 103 had excesses of .10 of the loss at the start and .013 of the largest one; no
+# pair learned out of order by more than .8 of an epoch; a largest loss of .09 in the end.
+def _violating(run: xr.Dataset, *, tolerance: float, relative_to: str = "start") -> Estimate:
     excess = _excess(run, relative_to)
     broken = excess > tolerance
-    times = float(broken.any(axis=-1).mean())
-    remark = f"largest excess {float(excess.max()):.3g}; {times:.0%} of the recorded times have a violation"
-    return Estimate(float(broken.mean()), remark=remark)
+    remark = f"of {len(broken)}; {broken.mean():.3g} of pairs and times; largest excess {excess.max():.3g}"
+    return Estimate.number(broken.any(axis=(1, 2)), remark)
 
 
-_SHARE = (
-    "share of violations over networks, recorded times and pairs of test points, one with a subset of the other's "
-    "concepts"
+_NUMBER = (
+    "number of networks with a violation at some recorded time, over pairs of test points, one with a subset of the "
+    "other's concepts"
 )
 
 _BAR = "Equation B.2; the tolerance is this project's bar"
@@ -110,73 +110,72 @@ claims = Claims()
 claims.add(
     "tolerance-5",
     "Adding concepts to a ReLU network's test point never lowers its loss by over 5 % of the initial loss",
-    quantity=_SHARE, kind="reading", source=_BAR, high=0.0,
-)(partial(_violated, tolerance=0.05))  # fmt: skip
+    quantity=_NUMBER, kind="reading", source=_BAR, high=0.0,
+    evidence="cases", over="networks",
+    why="The inequality is to hold for every pair at every time, so a network that visibly breaks it is an exception",
+    doubt="A weak point starts with a small loss, and 5 % of that is little",
+)(partial(_violating, tolerance=0.05))  # fmt: skip
 
 claims.add(
     "tolerance-5-of-largest",
     "Adding concepts to ReLU networks' test points never lowers the loss by over 5 % of the largest initial loss",
-    quantity=_SHARE, kind="reading", source=f"{_BAR}; no violation in a pilot on other seeds, even at 1 %", high=0.0,
-)(partial(_violated, tolerance=0.05, relative_to="largest"))  # fmt: skip
-
-claims.add(
-    "tolerance-1",
-    "Adding concepts to ReLU networks' test points rarely lowers the loss by over 1 % of the initial loss",
-    quantity=_SHARE,
-    kind="reading",
-    source="Equation B.2; the bound is this project's, 0.0045 in a pilot on other seeds",
-    high=0.01,
-    sizes=("default", "paper"),  # the share depends on the number of epochs; the bound is for 40
-)(partial(_violated, tolerance=0.01))
+    quantity=_NUMBER, kind="reading", source=f"{_BAR}; an excess of 1.3 % in a pilot on other seeds", high=0.0,
+    evidence="cases", over="networks",
+    why="The colours of Figure 7 have one scale for all points, and a twentieth of it is about what a reader sees",
+    doubt="The strongest point starts with thirty times the loss of the weakest, so the tolerance is generous",
+)(partial(_violating, tolerance=0.05, relative_to="largest"))  # fmt: skip
 
 claims.add(
     "strictly", "Adding concepts to a ReLU network's test point never lowers its loss at any recorded time",
-    quantity=_SHARE, kind="printed", source="Equation B.2, which the order 'strictly' follows, as printed", high=0.0,
-)(partial(_violated, tolerance=0.0))  # fmt: skip
-
-claims.add(
-    "of-what-is-left",
-    "Adding concepts to a ReLU network's test point never lowers its loss by over 5 % of the current loss",
-    quantity=_SHARE, kind="reading",
-    source="Equation B.2, read as a statement about the whole of training; the tolerance is this project's bar",
-    high=0.0,
-)(partial(_violated, tolerance=0.05, relative_to="now"))  # fmt: skip
+    quantity=_NUMBER, kind="printed", source="Equation B.2, which the order 'strictly' follows, as printed", high=0.0,
+    evidence="cases", over="networks",
+    why="Printed without a tolerance and called strict, the inequality fails with one reversed pair",
+    doubt="Late in training all losses are small, and noise decides their order",
+)(partial(_violating, tolerance=0.0))  # fmt: skip
 
 
 @claims.add(
     "order", "ReLU networks never learn a test point more than an epoch before one with a subset of its concepts",
-    quantity="share of test-point pairs with nested concept sets whose point with more concepts is learned over an "
-        "epoch earlier (loss below 1 for good)", kind="reading",
+    quantity="number of networks with two test points of nested concept sets whose point with more concepts is "
+        "learned (loss below 1 for good) over an epoch earlier", kind="reading",
     source="Appendix B: 'will only be learned after all of its predecessors'; none in a pilot on other seeds",
     high=0.0,
+    evidence="cases", over="networks", needs=("generalising",),
+    why="A point is learned after its predecessors if its loss leaves the range of the colours no earlier than theirs",
+    doubt="The epoch of tolerance is ours, and delays come close to it; the level 1 is that of the picture",
 )  # fmt: skip
 def _out_of_order(run: xr.Dataset) -> Estimate:
     (u, v), learned = _pairs(run), _learned(run)
     if not np.isfinite(learned).all():
         return Estimate.unresolved("Not all points are learned; train for more epochs.")
     late = learned[:, u] - learned[:, v]
-    return Estimate(float((late > 1).mean()), remark=f"the largest delay is {float(late.max()):.2g} epochs")
+    return Estimate.number((late > 1).any(axis=1), f"the largest delay is {float(late.max()):.2g} epochs")
 
 
 @claims.add(
     "last", "At least 90 % of ReLU networks learn the test point that combines all concepts last",
     quantity="share of ReLU networks whose loss falls below 1 for good last, or tied for last, at the test point "
         "of all concepts", kind="reading", source="Figure 7; the share is this project's bar", low=0.9,
+    evidence="sample", over="seeds", needs=("generalising",),
+    why="The point of all concepts comes last in the partial order, so it must be learned last if the order holds",
+    doubt="Its loss also starts highest, so it may pass a fixed level last without any order",
 )  # fmt: skip
 def _last_point(run: xr.Dataset) -> Estimate:
     learned = _learned(run)
-    return Estimate(float((learned[:, -1] >= learned.max(axis=1)).mean()))
+    return Estimate.share(np.sum(learned[:, -1] >= learned.max(axis=1)), len(learned))
 
 
 @claims.add(
     "generalising", "At the end of training, ReLU networks' loss is at most 0.5 at every combination of concepts",
     quantity="largest final squared error of any ReLU network at any test point, one for each combination of "
         "concepts", kind="reading",
-    source="Appendix B; half of the loss at which the paper's colours end, 0.12 in a pilot on other seeds", high=0.5,
+    source="Appendix B; half of the loss at which the paper's colours end, 0.09 in a pilot on other seeds", high=0.5,
+    evidence="cases", over="networks",
+    why="Small losses at all combinations mean that the whole cube is learned, as in the last graph of the figure",
+    doubt="Half of the colour scale is a weak test of generalisation",
 )  # fmt: skip
 def _last(run: xr.Dataset) -> Estimate:
-    remark = f"{run.sizes['seed']} networks, {run.sizes['point']} points each"
-    return Estimate(float(run.loss.isel(step=-1).max()), remark=remark)
+    return Estimate.largest(run.loss.isel(step=-1).max("point"), f"{run.sizes['point']} points each")
 
 
 def figures(run: xr.Dataset) -> list[Figure]:

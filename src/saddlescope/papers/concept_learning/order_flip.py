@@ -59,7 +59,7 @@ class Params(EntryParams):
     )
     runs: int = param(64, "SGD runs at each of 9 values of the sweep", ge=2)
     samples: int = param(5000, "samples per cluster of SGD", ge=64)
-    seed: int = param(0, "seed of the starts, and of the first SGD run; the next count up", ge=0)
+    seed: int = param(3000, "seed of the starts, and of the first SGD run; the next count up", ge=0)
 
     def check(self) -> None:
         if len(self.mu) != 2 or 0.35 * (self.sigma**2 + self.mu[1] ** 2 / 2) <= self.mu[0] ** 2 / 2:
@@ -188,8 +188,8 @@ def _flip_ratios(half: xr.DataArray) -> xr.DataArray:
 
 
 def _theorem_errors(run: xr.Dataset) -> np.ndarray:
-    """Return the distances of the flips of SGD from those by Theorem 4.1."""
-    return abs(_flip_ratios(run.sgd_half) - _flip_ratios(run.theorem_half)).values.ravel()
+    """Return the distances of the flips of SGD from those by Theorem 4.1, (clusters, seed)."""
+    return abs(_flip_ratios(run.sgd_half) - _flip_ratios(run.theorem_half)).transpose("clusters", "seed").values
 
 
 def _resolved_mean(values: np.ndarray) -> Estimate:
@@ -214,13 +214,16 @@ claims = Claims()
         "second moments, smallest initial scale",
     kind="reading", source="Section 4, a_1 = a_2; a twentieth for the starts at a finite scale", low=0.95, high=1.05,
     sizes=("default", "paper"),
+    evidence="sample", over="random starts",
+    why="At equal second moments the theory exchanges the concepts, so the mean flip over starts should be there",
+    doubt="The mean hides a wide spread of single starts, which shrinks only with the logarithm of the scale",
 )  # fmt: skip
 def _two_layer_flip(run: xr.Dataset) -> Estimate:
     expected = float(_diversity(1.0, run.mu, run.sigma, 2) ** 0.5)
     variances = _diversity(_flip_ratios(run.half.isel(scale=-1)).values, run.mu, run.sigma, 2)
     found = _resolved_mean(variances**0.5 / expected)
     remark = f"sigma_1* = {expected:.4f}, found {found.value * expected:.3f}; {found.remark}"
-    return Estimate(found.value, found.uncertainty, remark=remark)
+    return Estimate(found.value, found.uncertainty, remark, found.n)
 
 
 @claims.add(
@@ -231,13 +234,16 @@ def _two_layer_flip(run: xr.Dataset) -> Estimate:
         "smallest initial scale", kind="own",
     source="this project's prediction, log(1/w_11 - 1)/a_1 = log(1/w_22 - 1)/a_2; .0013 in a pilot on another seed",
     high=0.005,
+    evidence="sample", over="random starts",
+    why="If initial entries and strengths set the half-times, the flip of each start follows without a free parameter",
+    doubt="A median says nothing about the worst starts, whose rows are far from orthogonal",
 )  # fmt: skip
 def _single_start_error(run: xr.Dataset) -> Estimate:
     errors = abs(_flip_ratios(run.half) - run.expected).isel(scale=-1).values
     resolved = errors[np.isfinite(errors)]
     if not len(resolved):
         return Estimate.unresolved("No start flips within the sweep; change mu.")
-    return Estimate(float(np.median(resolved)), remark=f"largest {float(resolved.max()):.2g}, {len(resolved)} starts")
+    return Estimate.median(resolved, f"largest {float(resolved.max()):.2g}, {len(resolved)} starts")
 
 
 @claims.add(
@@ -247,12 +253,24 @@ def _single_start_error(run: xr.Dataset) -> Estimate:
         "scales, over that of 1/log(1/scale)", kind="own",
     source="this project's prediction; 1.03 in a pilot on another seed, quartiles of 60 starts are good to a third",
     low=0.67, high=1.5, sizes=("default", "paper"),
+    evidence="sample", over="random starts",
+    why="Starts enter the half-times through logarithms alone, so the spread of flips must shrink as these grow",
+    doubt="Two scales give one ratio, and the power of the logarithm is not fitted",
 )  # fmt: skip
 def _spread_ratio(run: xr.Dataset) -> Estimate:
-    flips, scales = _flip_ratios(run.half), run.scale.values[-2:]
-    widths = np.nanquantile(flips.values[-2:], 0.75, axis=1) - np.nanquantile(flips.values[-2:], 0.25, axis=1)
-    ratio = float(widths[1] / widths[0] / (np.log(scales[0]) / np.log(scales[1])))
-    return Estimate(ratio, remark=f"quartiles {widths[0]:.3f}, then {widths[1]:.3f} apart")
+    flips = _flip_ratios(run.half).transpose("scale", "start").values[-2:]
+    scales = run.scale.values[-2:]
+
+    def fall(of: np.ndarray) -> np.ndarray:  # (..., scale, start)
+        widths = np.nanquantile(of, 0.75, axis=-1) - np.nanquantile(of, 0.25, axis=-1)
+        return np.asarray(np.log(widths[..., 1] / widths[..., 0]))
+
+    again = np.random.default_rng(0).integers(flips.shape[1], size=(2000, flips.shape[1]))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        both = (np.exp(fall(of)) for of in (flips, flips[:, again].swapaxes(0, 1)))
+        ratio, ratios = (found * np.log(scales[1]) / np.log(scales[0]) for found in both)
+    low, high = np.quantile(ratios, (0.025, 0.975))
+    return Estimate(float(ratio), max(float(ratio - low), float(high - ratio)), "bootstrap over starts", flips.shape[1])
 
 
 def _one_layer_flip(run: xr.Dataset, *, clusters: int) -> Estimate:
@@ -271,6 +289,10 @@ claims.add(
         "second moments", quantity=_MEAN_FLIP.format("two"), kind="reading",
     source="Section 3.1, Figure 2 (b), and Theorem 4.1; .15 for the noise of default starts", low=0.85, high=1.15,
     sizes=("default", "paper"),
+    evidence="sample", over="SGD runs",
+    why="With two clusters the strengths are equal at a ratio of one, and starts without preference flip there on "
+        "average",
+    doubt="Single runs flip far from one, and the bounds of 15 % are ours",
 )(partial(_one_layer_flip, clusters=2))  # fmt: skip
 
 claims.add(
@@ -279,6 +301,9 @@ claims.add(
         "second moments", quantity=_MEAN_FLIP.format("three"), kind="reading",
     source="as `one-layer`, for the data of the authors' programs, where sigma_1* = 1.0012", low=0.85, high=1.15,
     sizes=("default", "paper"),
+    evidence="sample", over="SGD runs",
+    why="A cluster at the origin changes both strengths, and the mean flip should move with their equality",
+    doubt="In units of the ratio both data laws predict one, so only the unit differs from the other claim",
 )(partial(_one_layer_flip, clusters=3))  # fmt: skip
 
 
@@ -289,9 +314,12 @@ claims.add(
     quantity="mean over runs of the absolute error of the second-moment ratio at the flip by Theorem 4.1 from the "
         "actual start", kind="own",
     source="Theorem 4.1, which has no minibatches; .005 in a pilot of 16 runs on other seeds", high=0.02,
+    evidence="sample", over="SGD runs",
+    why="Theorem 4.1 from the actual start has no free parameter, so the distance is that of steps and minibatches",
+    doubt="Both flips are interpolated on the same nine ratios, where errors can cancel",
 )  # fmt: skip
 def _theorem_error(run: xr.Dataset) -> Estimate:
-    return _resolved_mean(_theorem_errors(run))
+    return _resolved_mean(_theorem_errors(run).mean(axis=0))  # both data laws of a seed share its start
 
 
 @claims.add(
@@ -299,13 +327,16 @@ def _theorem_error(run: xr.Dataset) -> Estimate:
     "Every one-layer SGD run flips the learning order of two concepts within 0.04 of the gradient-flow prediction",
     quantity="largest absolute error over runs of the second-moment ratio at the flip by Theorem 4.1 from the actual "
         "start", kind="own", source="Theorem 4.1, to which minibatches add noise; .012 in that pilot", high=0.04,
+    evidence="cases", over="SGD runs",
+    why="A run farther off would show that minibatch noise can change the order of learning",
+    doubt="The largest of 128 errors grows with their number, and the bar comes from 16 runs",
 )  # fmt: skip
 def _largest_theorem_error(run: xr.Dataset) -> Estimate:
     errors = _theorem_errors(run)
     resolved = errors[np.isfinite(errors)]
     if not len(resolved):
         return Estimate.unresolved("No run flips within the sweep; change mu.")
-    return Estimate(float(resolved.max()), remark=f"{len(resolved)} runs, {int((resolved > 0.04).sum())} beyond .04")
+    return Estimate.largest(resolved, f"{len(resolved)} runs, {int((resolved > 0.04).sum())} beyond .04")
 
 
 def figures(run: xr.Dataset) -> list[Figure]:

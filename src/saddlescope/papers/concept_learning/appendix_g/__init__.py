@@ -74,21 +74,29 @@ claims = Claims()
 
 _BAR = "0.01 % is this project's bar, for sums of thousands of numbers in single precision"
 
-_TRAINED = ("default", "paper")  # the quick run hardly trains the classifier
+_TRAINED = ("default", "paper")  # the quick run hardly trains the classifier, and samples too little
 
 
 def _term_error(run: xr.Dataset, *, term: str) -> Estimate:
-    return Estimate(float(abs(run.ours / run.by_hand - 1).sel(term=term).max()))
+    return Estimate.largest(abs(run.ours / run.by_hand - 1).sel(term=term))
 
 
-for _term in ("diffusion", "prior", "reconstruction"):
+for _term, _why, _doubt in (
+    ("diffusion",
+     "The definition is a divergence of a Markov chain of 10⁷ steps, of which the model's term is the limit",
+     "Eight images and one set of random weights; a fault that needs trained weights to show would be missed"),
+    ("prior", "It is in closed form on both sides, so that any difference beyond rounding is a mistake",
+     "The term hardly depends on the weights, so that this says little of the network"),
+    ("reconstruction", "The likelihood of pixels is summed again in double precision from its definition",
+     "Both sides take the data noise from the same sentence of the appendix"),
+):  # fmt: skip
     claims.add(
         f"{_term}-term",
         f"The {_term} term of diffusion models' variational bound agrees with an independent computation, to "
             "within 0.01 %",
         quantity=f"largest relative difference of the model's {_term} term from a double-precision computation of "
             "its definition, over circle images", kind="own", source=f"appendix G.2 and Kingma et al. (2021); {_BAR}",
-        high=1e-4,
+        high=1e-4, evidence="identity", over="images", why=_why, doubt=_doubt,
     )(partial(_term_error, term=_term))  # fmt: skip
 
 
@@ -96,10 +104,13 @@ for _term in ("diffusion", "prior", "reconstruction"):
     "gradient",
     "Gradients of a diffusion model's diffusion loss agree with central differences, to within 0.01 % of their norm",
     quantity="largest error of a directional derivative over the gradient's norm, along directions of the weights "
-        "and of the noise schedule", kind="own", source=f"appendix G.2; {_BAR}", high=1e-4,
+        "and of the noise schedule", kind="own", source=f"appendix G.2; {_BAR}", high=1e-4, evidence="identity",
+    over="directions",
+    why="Training follows this gradient, and differences of the definition share no code with its derivative",
+    doubt="A few random directions: a wrong derivative of a few weights would hide among millions",
 )  # fmt: skip
 def _gradient_error(run: xr.Dataset) -> Estimate:
-    return Estimate(float((abs(run.gradient - run.gradient_by_hand) / run.gradient_norm).max()))
+    return Estimate.largest(abs(run.gradient - run.gradient_by_hand) / run.gradient_norm)
 
 
 @claims.add(
@@ -109,62 +120,71 @@ def _gradient_error(run: xr.Dataset) -> Estimate:
     quantity="mean diffusion loss on Gaussian images over their closed-form loss of mutual information between the "
         "first and last noise level", kind="own",
     source="normal law: I(x; z_0) - I(x; z_1) in closed form; 2 % is this project's bar", low=0.98, high=1.02,
+    sizes=_TRAINED, evidence="sample", over="images",
+    why="For the best prediction the loss is an information by a theorem, so that its absolute size can be checked",
+    doubt="Gaussian images of a few pixels are far from circles, and the prediction is exact, not a network's",
 )  # fmt: skip
 def _information_ratio(run: xr.Dataset) -> Estimate:
     ratio, error = run.information_found / run.information, run.information_error / run.information
-    return Estimate(float(ratio), 1.96 * float(error))
+    return Estimate(float(ratio), 1.96 * float(error), n=gaussian_images.MANY)
+
+
+_sampled = partial(
+    claims.add, kind="own", sizes=_TRAINED, evidence="sample", over="samples of the law",
+)  # fmt: skip
 
 
 # With n samples of D numbers the mean squared deviation of a covariance, in units of its own chance, is
 # 1 +- 2 / sqrt(D (D + 1)). The bounds of 5 % at 500 steps and 15 % at the paper's 100 are this project's; the exact law
 # at 100 steps loses 11 % in a pilot with seed 100.
-@claims.add(
+@_sampled(
     "sampler",
     "Ancestral samples of a diffusion model on Gaussian images have the covariance of its Markov chain, up to "
-    "sampling noise",
+        "sampling noise",
     quantity="squared deviation of the sample covariance from the chain's exact covariance over its expected value "
-    "from sampling noise",
-    kind="own",
+        "from sampling noise",
     source="normal law, for which the chain is a linear map; 1 is the expectation, 20 % is this project's bar",
-    low=0.8,
-    high=1.2,
-    sizes=("default", "paper"),  # the quick run has too few directions
-)
+    low=0.8, high=1.2,
+    why="A sampler with a wrong coefficient deviates by more than chance in some direction, and the sum shows it",
+    doubt="A fault below the sampling noise of some thousand images would pass",
+)  # fmt: skip
 def _chain_deviation(run: xr.Dataset) -> Estimate:
     dims = run.sizes["direction"]
     chance = 1.96 * 2 / (dims * (dims + 1)) ** 0.5
-    return Estimate(float(run.covariance_deviation.sel(against="chain")), chance)
+    return Estimate(float(run.covariance_deviation.sel(against="chain")), chance, n=int(run.attrs["law_samples"]))
 
 
-@claims.add(
+@_sampled(
     "mean",
     "Ancestral sampling with the best noise prediction recovers the mean of a Gaussian image distribution, up to "
         "sampling noise",
     quantity="mean squared deviation of the sample mean from the true mean over its expected value from sampling "
-        "noise", kind="own", source="normal law; 1 is the expectation, 50 % is this project's bar", low=0.5, high=1.5,
+        "noise", source="normal law; 1 is the expectation, 50 % is this project's bar", low=0.5, high=1.5,
+    why="In units of its chance every direction and prompt has mean square 1 if the means are right",
+    doubt="Four prompts and one law; the bar of 50 % would let a small bias along many directions pass",
 )  # fmt: skip
 def _mean_deviation(run: xr.Dataset) -> Estimate:
     deviations = run.mean_deviation.values
-    return Estimate(float((deviations**2).mean()), 1.96 * (2 / deviations.size) ** 0.5)
+    error = 1.96 * (2 / deviations.size) ** 0.5
+    return Estimate(float((deviations**2).mean()), error, n=int(run.attrs["law_samples"]))
 
 
-@claims.add(
+@_sampled(
     "covariance",
     "Ancestral sampling with the best noise prediction recovers the variances of Gaussian images, to within 5 %",
     quantity="relative error of a variance beyond sampling noise, root mean square over principal directions of "
-    "the Gaussian distribution",
-    kind="own",
-    source="normal law; 5 % is this project's bar at 500 sampling steps",
-    high=0.05,
-    sizes=("default", "paper"),  # the quick run has 40 sampling steps
-)
+        "the Gaussian distribution",
+    source="normal law; 5 % is this project's bar at 500 sampling steps", high=0.05,
+    why="What is left beyond chance is the error of finitely many steps, the only one with the best prediction",
+    doubt="A root mean square: single directions can be off by more than the mean",
+)  # fmt: skip
 def _covariance_error(run: xr.Dataset) -> Estimate:
     # Per direction, chance has a mean square of (D + 1)/n, and adds 2 (D + 1)^.5 / (n D^.5) to what is beyond it.
     dims, n = run.sizes["direction"], int(run.attrs["law_samples"])
     deviation = float(run.covariance_deviation.sel(against="law"))
     beyond = max((deviation - 1) * (dims + 1) / n, 0.0)
     most = beyond + 1.96 * 2 * (dims + 1) ** 0.5 / (n * dims**0.5)
-    return Estimate(beyond**0.5, most**0.5 - beyond**0.5)
+    return Estimate(beyond**0.5, most**0.5 - beyond**0.5, n=n)
 
 
 @claims.add(
@@ -174,10 +194,12 @@ def _covariance_error(run: xr.Dataset) -> Estimate:
     quantity="largest share of a variance lost over principal directions of Gaussian images, from the exact law of "
         "the samples", kind="own",
     source="appendix G.2: 'we use 100 steps for generation'; 15 % is this project's bar, from the law of another "
-        "seed", high=0.15,
+        "seed", high=0.15, sizes=_TRAINED, evidence="identity", over="directions",
+    why="The chain is linear for this law, so that the variance of its samples follows from its steps without a draw",
+    doubt="How much is lost depends on the variances, here from 1 to 1e-4, and circles are not Gaussian",
 )  # fmt: skip
 def _hundred_step_loss(run: xr.Dataset) -> Estimate:
-    return Estimate(float(run.shortfall.sel(steps=100, schedule="learned").max()))
+    return Estimate.largest(run.shortfall.sel(steps=100, schedule="learned"))
 
 
 def _share_of_images(run: xr.Dataset, *, name: str) -> Estimate:
@@ -191,15 +213,21 @@ claims.add(
     quantity="accuracy on held-out true images of circles, lowest over both concepts and all red-blue differences",
     kind="stand-in",
     source="appendix G.3: '100% accuracy on a held out test set'; one error in a thousand is this project's bar",
-    low=0.999, sizes=_TRAINED,
+    low=0.999, sizes=_TRAINED, evidence="sample", over="held-out images",
+    why="Held-out images are draws from the process, so their share of errors bounds the classifier's own error rate",
+    doubt="One training run for each colour difference, of a much smaller network than the paper's",
 )(partial(_share_of_images, name="accuracy"))  # fmt: skip
 
-claims.add(
+_classified = partial(claims.add, kind="own", sizes=_TRAINED, needs=("classifier",))
+
+_classified(
     "agreement",
     "A classifier and a pixel-based estimator agree on colour and on size of at least 99 % of true circles",
     quantity="share of held-out true images with the same colour or size class by both, lowest over concepts and "
-        "red-blue differences", kind="own",
-    source="both are meant to measure concept space; 99 % is this project's bar", low=0.99, sizes=_TRAINED,
+        "red-blue differences", evidence="sample", over="held-out images",
+    source="both are meant to measure concept space; 99 % is this project's bar", low=0.99,
+    why="Two readings of one coordinate must fall on the same side of its middle, or one measures another thing",
+    doubt="True images are far from the middle; on generated ones in between the two may part",
 )(partial(_share_of_images, name="agreement"))  # fmt: skip
 
 
@@ -208,21 +236,28 @@ def _rise_width(run: xr.Dataset, *, concept: str) -> Estimate:
     for signal in run.signal.values:
         mean = np.maximum.accumulate(run.between.sel(signal=signal, concept=concept).values)
         if not mean[0] < 0.1 < 0.9 < mean[-1]:
-            return Estimate.unresolved("The classifier does not separate the class means; train for more steps.")
+            return Estimate.not_tested("The classifier does not separate the class means; train for more steps.")
         start, stop = (np.interp(level, mean, run.way.values) for level in (0.1, 0.9))
         widths.append(stop - start)
-    return Estimate(float(max(widths)), float(run.way[1] - run.way[0]))
+    return Estimate(float(max(widths)), float(run.way[1] - run.way[0]), n=len(widths))
 
 
-for _name, _concept in (("color", "colour"), ("size", "size")):
-    claims.add(
+for _name, _concept, _why, _doubt in (
+    ("color", "colour",
+     "A coordinate would rise in proportion, from 0.1 to 0.9 over 0.8 of the way; a switch does so at once",
+     "Two trained classifiers; more training or other weight decay can make the switch sharper or softer"),
+    ("size", "size",
+     "Half of the proportional width leaves room for a curve; less means that most of the way reads as 0 or 1",
+     "Images between the classes are without jitter and were never in the classifier's training"),
+):  # fmt: skip
+    _classified(
         f"coordinate-{_name}",
         f"A circle classifier's mean probability rises over at least 40 % of the way between the two {_concept} "
             "classes",
         quantity=f"share of the way between {_concept} class means for a rise of mean probability from 0.1 to 0.9, "
-            "largest over red-blue differences", kind="own",
+            "largest over red-blue differences", evidence="cases", over="classifiers",
         source="appendix G.3 uses it as a coordinate of concept space; half of 0.8 is this project's bar", low=0.4,
-        sizes=_TRAINED,
+        why=_why, doubt=_doubt,
     )(partial(_rise_width, concept=_name))  # fmt: skip
 
 

@@ -27,7 +27,8 @@ SCHEDULES = {"initial": (-5.0, 10.0), "learned": (math.log(DATA_NOISE**2), 10.0)
 
 _STEPS = (10, 20, 50, 100, 200, 500, 1000)  # numbers of sampling steps for which the exact law is computed
 
-_MANY = 200_000  # images for the diffusion term of a normal law
+MANY = 200_000
+"""Images for the diffusion term of a normal law."""
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -174,10 +175,10 @@ def _information(law: GaussianImages, seed: int) -> tuple[float, float]:
     low, high = SCHEDULES["initial"]
     model = VariationalDiffusion(best_predictor(law, low, high), gamma_min=low, gamma_max=high).double()
     rng = np.random.default_rng((seed, 2))
-    draws = rng.normal(size=(_MANY, len(law.variances))) * np.sqrt(law.variances)
-    images = (law.means[0] + draws @ law.basis.T).reshape(_MANY, 3, law.pixels, law.pixels)
-    condition = torch.from_numpy(law.conditions[:1]).expand(_MANY, -1)
+    draws = rng.normal(size=(MANY, len(law.variances))) * np.sqrt(law.variances)
+    images = (law.means[0] + draws @ law.basis.T).reshape(MANY, 3, law.pixels, law.pixels)
+    condition = torch.from_numpy(law.conditions[:1]).expand(MANY, -1)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         term = model.bound(torch.from_numpy(images), condition, generator=generator).diffusion
-    return term.mean().item(), term.std().item() / math.sqrt(_MANY)
+    return term.mean().item(), term.std().item() / math.sqrt(MANY)

@@ -7,13 +7,14 @@
     lead        largest lead of colour over size once one of them is learned, negative where size leads: the bend of C
                 toward the class with the new value of one concept alone
     rise        of the error, from a dip to a later peak. A largest rise is above 0 on any noisy curve, so it is chosen
-                on one curve and read from another: other seeds, or the other half of the images
+                on one curve and read from another: other seeds, or the other half of images and records
 
 Curves are arrays (record, ...) over the steps of the records; NaN where half of the images or more are blank, and
 before the first record at which samples are more than noise.
 """
 
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -163,7 +164,7 @@ def fit_approach(curve: Curve, steps: Curve, law: Law) -> Approach:
     """Fit a curve by least squares, end and gap exactly and the rate on a fine grid."""
     span = steps[-1] - steps[0]
     rates = np.geomspace(1 / span, 30 / span, _RATES) if law == "exponential" else np.geomspace(0.1, 10.0, _RATES)
-    decays = np.stack([_decay(law, rate, steps) for rate in rates])
+    decays = _decay(law, rates[:, None], steps)
     x, y = decays - decays.mean(axis=1, keepdims=True), curve - curve.mean()
     slopes = (x @ y) / np.sum(x**2, axis=1)
     best = int(np.argmin(np.sum((slopes[:, None] * x - y) ** 2, axis=1)))
@@ -190,7 +191,7 @@ def terminal_phase(path: Path, steps: Curve) -> Terminal | None:
     return Terminal(slower, records) if len(curve) >= _FEWEST and np.isfinite(curve).all() else None
 
 
-def _decay(law: str, rate: float, steps: Curve) -> Curve:
+def _decay(law: str, rate: float | np.ndarray, steps: Curve) -> np.ndarray:
     return np.exp(-rate * (steps - steps[0])) if law == "exponential" else (steps / steps[0]) ** -rate
 
 
@@ -219,18 +220,27 @@ def leads(run: xr.Dataset) -> np.ndarray:
     return np.array([[lead(path) for path in signal] for signal in paths(run)])
 
 
-def rises(run: xr.Dataset, start: float = 0.0) -> np.ndarray:
-    """Return the rise of each model's error, (signal, seed), found on half of the images, read from the other half.
+def rises(run: xr.Dataset, start: float = 0.0, read: str = "position") -> np.ndarray:
+    """Return the rise of each model's error, (signal, seed), averaged over four splits.
 
-    Records of steps before `start` are left out.
+    Dip and peak are found on half of the images and every other record; the rise is read from the other images and
+    records, with `read` as their estimate, linearly in the logarithm of steps. So neither noise of the images nor
+    jitter of the weights from record to record counts. Records of steps before `start` are left out.
     """
-    later = step_numbers(run) >= start
-    halves = [np.where(later, error(paths(run, images=half)), np.nan) for half in HALVES]
-    found = np.full(halves[0].shape[:2], np.nan)
-    for at in np.ndindex(found.shape):
-        if all(np.isfinite(half[at]).any() for half in halves):
-            both = zip(halves, halves[::-1], strict=True)
-            found[at] = np.mean([largest_rise(chosen[at]).height(judged[at]) for chosen, judged in both])
+    at, number = np.log(step_numbers(run)), np.arange(run.sizes["step"])
+    chosen = [error(paths(run, images=half)) for half in HALVES]
+    judged = [error(paths(run, read, half)) for half in HALVES[::-1]]
+    found = np.full(chosen[0].shape[:2], np.nan)
+    for model in np.ndindex(found.shape):
+        heights = []
+        for parity, (one, other) in product((0, 1), zip(chosen, judged, strict=True)):
+            later = (step_numbers(run) >= start) & np.isfinite(one[model]) & np.isfinite(other[model])
+            mine, theirs = later & (number % 2 == parity), later & (number % 2 != parity)
+            if mine.sum() > 1 and theirs.any():
+                rise = largest_rise(one[model][mine])
+                seen = np.interp(at[mine], at[theirs], other[model][theirs])
+                heights.append(rise.height(seen))
+        found[model] = np.mean(heights) if heights else np.nan
     return found
 
 

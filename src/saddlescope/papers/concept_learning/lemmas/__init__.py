@@ -227,12 +227,16 @@ claims = Claims()
 
 @claims.add(
     "allowed", "All initial weights chosen to test Lemmas D.1 to D.8 satisfy Assumptions D.1 to D.5 as printed",
-    quantity="share of these initial weights that satisfy all five assumptions, on initial size, step size and "
-        "concept strengths", kind="own", source="Assumptions D.1 to D.5, with K = 20, kappa = 1.11, C = 2", low=1.0,
+    quantity="number of these initial weights that violate one of the five assumptions, on initial size, step size and "
+        "concept strengths", kind="own", source="Assumptions D.1 to D.5, with K = 20, kappa = 1.11, C = 2", high=0.0,
+    evidence="cases", over="starts",
+    why="A lemma is tested only where its hypotheses hold, which is checked for every start by its constants",
+    doubt="Assumptions and starts are computed by the same code of ours, in logarithms",
 )  # fmt: skip
-def _assumptions_hold(run: xr.Dataset) -> Estimate:
+def _not_allowed(run: xr.Dataset) -> Estimate:
     allowed = run.sel(group=["allowed, flow", "allowed, map"])
-    return Estimate(float((allowed.hold / allowed.runs).min()), remark=f"{int(allowed.runs.max())} starts")
+    starts = int(allowed.runs.max())
+    return Estimate(float((allowed.runs - allowed.hold).max()), remark=f"of {starts}", n=starts)
 
 
 Groups = Literal["allowed", "allowed flow", "flow"]
@@ -250,7 +254,7 @@ def _violating_runs(run: xr.Dataset, *, lemma: str, groups: Groups) -> Estimate:
     each = [f"{k} of {n} ({name})" for k, n, name in counted]
     remark = ", ".join(each) if len(each) <= 2 else f"{int(chosen.runs.sum())} runs of {len(each)} kinds"
     remark = f"{remark}; largest excess {float(chosen.largest.max()):.3g}"
-    return Estimate(float(chosen.violations.sum()), remark=remark)
+    return Estimate(float(chosen.violations.sum()), remark=remark, n=int(chosen.runs.sum()))
 
 
 _QUANTITIES: dict[Groups, str] = {
@@ -266,6 +270,8 @@ def _add(
     statement: str,
     source: str = "",
     *,
+    why: str,
+    doubt: str,
     groups: Groups = "allowed",
     kind: Literal["printed", "reading", "own"] = "printed",
 ) -> None:
@@ -273,7 +279,11 @@ def _add(
     place = lemma.partition(",")[0]
     source = source or f"{'' if place.startswith('Corollary') else 'Lemma '}{place} as printed; exact"
     statistic = partial(_violating_runs, lemma=lemma, groups=groups)
-    claims.add(name, statement, quantity=_QUANTITIES[groups], kind=kind, source=source, high=0.0)(statistic)
+    needs = () if groups == "flow" else ("allowed",)
+    claims.add(
+        name, statement, quantity=_QUANTITIES[groups], kind=kind, source=source, high=0.0, evidence="cases",
+        over="runs", why=why, doubt=doubt, needs=needs,
+    )(statistic)  # fmt: skip
 
 
 _UNDER = "Under Assumptions D.1–D.5,"
@@ -282,85 +292,125 @@ _OURS = "proved in saddlescope.theory.concepts; exact"
 _add(
     "corollary-d1", "Corollary D.1",
     f"{_UNDER} every noise term |N_ij| of equation 4.3 is at most 2Pd·max(a)·max|w(0)|², growth constant P",
+    why="The corollary bounds the noise of every entry at all times, so one larger term in an allowed run refutes it",
+    doubt="A factor P in a number of 1e-60; the proofs that use it could be repaired by stronger assumptions",
 )  # fmt: skip
 _add(
     "corollary-d1-corrected", "Corollary D.1, P²",
     f"{_UNDER} every noise term |N_ij| of equation 4.3 is at most 2P²d·max(a)·max|w(0)|², growth constant P",
     "two entries in the initial phase have a product of at most (P beta omega)^2; exact", kind="own",
+    why="With P² it bounds a product of two entries of the initial phase, so no allowed run may exceed it",
+    doubt="The corrected bound is so large that nothing comes near; it is a bound and no description",
 )  # fmt: skip
 _add(
     "d1", "D.1",
     f"{_UNDER} |w_ij(t)| never exceeds |w_ij(0)| exp(2.22(a_i + a_j)t), with concept strengths a_k (Lemma D.1)",
     "Lemma D.1 as printed, in the time t of gradient flow; exact",
+    why="The lemma bounds each entry by its own start at all times, and the excess is the logarithm of their ratio",
+    doubt="Strengths 0.1 and 1 are the only ones, and the bound is never tight in the flow",
 )  # fmt: skip
 _add(
     "d2", "D.2",
     f"{_UNDER} each w_ij initially keeps its sign, stays small and grows at least as exp(2(a_i+a_j)t/1.11) with "
         "strengths a",
     "Lemma D.2 as printed: |w_ij(0)| e^(2 (a_i + a_j) t / kappa) <= |w_ij(t)| <= P beta omega; exact",
+    why="Sign, size and least growth are the parts of the lemma, and the largest of their excesses is counted",
+    doubt="It holds only up to its printed time, a fraction of the run; nearly singular starts are eight",
 )  # fmt: skip
 _add(
     "d3", "D.3",
     f"{_UNDER} each diagonal w_ii initially stays small and grows at least as exp(4a_i·t/1.11) with concept strength "
         "a_i",
+    why="A diagonal entry that grows slower than printed, at one recorded time, is a counterexample",
+    doubt="The counterexamples are nearly singular starts chosen for it, which random ones hardly ever are",
 )  # fmt: skip
 _add(
     "d2-d3-corrected", "growth",
     "Under gradient flow from any initial weights, w_ij follows w_ij(0) exp(2(a_i + a_j)t) within a proven error for "
         "strengths a_k",
     f"corrects Lemmas D.2 and D.3; the error bound is that of initial_growth, {_OURS}", groups="flow", kind="own",
+    why="The bound follows every entry with its error, so a single excess would disprove our proof",
+    doubt="The bound says nothing once its error exceeds its value, and times after that are left out",
 )  # fmt: skip
 _add(
     "d4", "D.4",
     f"{_UNDER} each diagonal w_ii grows beyond its initial phase up to 0.85 at least as exp(0.6a_i·t/1.11), strength "
         "a_i", "Lemma D.4 as printed, with lambda = 0.85: at least as e^(4 a_i (1 - lambda) t / kappa); exact",
+    why="The lemma is about entries between initial phase and lambda, each compared with its least growth there",
+    doubt="One value of lambda, 0.85, that of the proof of D.8; two concepts",
 )  # fmt: skip
-_add("d5-upper", "D.5, upper", f"{_UNDER} no diagonal entry w_ii of W = UUᵀ ever exceeds 1.1 (Lemma D.5)")
+_add(
+    "d5-upper", "D.5, upper", f"{_UNDER} no diagonal entry w_ii of W = UUᵀ ever exceeds 1.1 (Lemma D.5)",
+    why="1 + 2/K is 1.1 at K = 20, and the largest diagonal entry of every run is compared with it at every step",
+    doubt="In the flow entries never exceed 1 by much, so the bound is slack there",
+)  # fmt: skip
 _add(
     "d5-lower-flow", "D.5, lower",
     f"{_UNDER} no diagonal entry w_ii of W = UUᵀ is ever negative in gradient flow (Lemma D.5)",
     "Lemma D.5, taken for gradient flow; exact", groups="allowed flow", kind="reading",
+    why="W of the flow is UUᵀ, and a negative diagonal entry would be a fault of the lemma or of the solver",
+    doubt="True by algebra for W = UUᵀ; the claim is here to show that only the map fails",
 )  # fmt: skip
 _add(
     "d5-lower", "D.5, lower",
     f"{_UNDER} no w_ii is ever negative in gradient flow or the discrete map D.2 of W (Lemma D.5)",
     "Lemma D.5 as printed, of W = U U^T; but map D.2 drops a term, and its W is no such product",
+    why="The lemmas are about the map D.2, and one negative entry in an allowed run of it is a counterexample",
+    doubt="Rounding could matter in nearly singular starts, though excesses exceed it by many powers of ten",
 )  # fmt: skip
 _add(
     "corollary-d2", "Corollary D.2",
     f"{_UNDER} no diagonal entry w_ii changes by more than 0.05 in one step of the discrete map D.2",
+    why="1/K bounds the change of an entry in one step, and the fastest change of every run is compared with it",
+    doubt="One step size, the largest that D.2 allows; smaller steps change less",
 )  # fmt: skip
-_add("d6", "D.6", f"{_UNDER} no diagonal entry w_ii of W falls below 0.9 once it has exceeded 0.9 (Lemma D.6)")
+_add(
+    "d6", "D.6", f"{_UNDER} no diagonal entry w_ii of W falls below 0.9 once it has exceeded 0.9 (Lemma D.6)",
+    why="Once an entry is above 1 − 2/K it must stay there, so the deepest later fall decides",
+    doubt="Only two concepts, whose entries rise nearly monotonically",
+)  # fmt: skip
 _add(
     "d7", "D.7",
     f"{_UNDER} once w_ii > 0.8, |w_ij| for weaker concepts j never exceeds both its value then and min|w(0)|",
     "Lemma D.7 as printed, for concepts j weaker than i; t_0 is when w_ii passes 0.8; exact",
+    why="The lemma bounds minor entries after their suppressor is learned, and the largest later value is compared",
+    doubt="Comparison starts at the first recorded time with w_ii > 0.8, slightly after the lemma's t_0",
 )  # fmt: skip
 _add(
     "d8", "D.8",
     f"{_UNDER} each off-diagonal |w_ij| always stays below P·max|w(0)|, the initial-phase limit with growth constant "
         "P (Lemma D.8)", "Lemma D.8, Assertion D.1 as printed; exact",
+    why="The assertion bounds minor entries for ever, so their largest value over the whole run decides",
+    doubt="The bound P max|w(0)| is near 0.4, sixty powers of ten above the start, and hardly tested",
 )  # fmt: skip
 _add(
     "d8-step", "D.8, step",
     f"{_UNDER} each diagonal w_ii reaches P·max|w(0)| when its exponential upper bound does, with growth constant P",
     "the proof of Lemma D.8 as printed: w_ii(t_0) >= P beta omega; the upper bound is that of Lemma D.1; exact",
+    why="The step equates two times, so it holds only if the entry reaches the level when its bound does",
+    doubt="A step of a proof and not a statement of the paper; the lemma itself survives here",
 )  # fmt: skip
 _add(
     "d8-time", "D.8, t*",
     f"{_UNDER} each diagonal entry w_ii passes 0.8 by the time that Lemma D.8's proof derives from w_ii(0)",
     "the proof of Lemma D.8 as printed; exact",
+    why="The proof gives an explicit time t*, and an entry below 0.8 until then is a counterexample",
+    doubt="Only nearly singular starts of the map violate it, and those have left the model W = UUᵀ",
 )  # fmt: skip
 _add(
     "d8-time-flow", "D.8, t*",
     f"{_UNDER} in gradient flow diagonal w_ii passes 0.8 by the time that Lemma D.8's proof derives from w_ii(0)",
     "the proof of Lemma D.8, taken for gradient flow; exact", groups="allowed flow", kind="reading",
+    why="In the flow the same starts reach 0.8, so that the comparison isolates the map as the cause",
+    doubt="The bound is generous: entries pass 0.8 well before t*",
 )  # fmt: skip
 _add(
     "ceiling", "ceiling",
     "Under gradient flow from any initial weights, |w_ij| never exceeds the geometric mean of logistic bounds on "
         "w_ii and w_jj",
     f"corrects Lemmas D.1 and D.5; the curves L_i, L_j are those of map_ceiling, {_OURS}", groups="flow", kind="own",
+    why="The curves bound every entry from its start, so one excess above the solver's accuracy would disprove them",
+    doubt="Excesses of the order of rounding are allowed for by a slack of 1e-8",
 )  # fmt: skip
 
 

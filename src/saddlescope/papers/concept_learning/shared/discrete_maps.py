@@ -1,6 +1,6 @@
-"""Two discrete maps of the symmetric two-layer model, for many starts at once: Euler's steps in U and equation D.2.
+"""Two discrete maps of the symmetric two-layer model, for many starts at once: gradient steps in U and equation D.2.
 
-Euler's step    U ← U − η g(U), g(U) = (A E + E A) U, E = W − 1, the gradient of equation 4.1. W = U Uᵀ stays positive
+gradient step   U ← U − η g(U), g(U) = (A E + E A) U, E = W − 1, the gradient of equation 4.1. W = U Uᵀ stays positive
                 semidefinite for every step size; n steps are the time t = η n
 equation D.2    W ← W + η [W A + A W − (A W² + W² A + 2 W A W) / 2]: half of the first order of D.1, so that n steps
                 are the time t = η n / 2, without the term η² g gᵀ of a gradient step in U
@@ -45,8 +45,8 @@ class MapRuns:
         return ((self.W @ x - x) ** 2).sum(axis=-1) / 2
 
 
-def euler_runs(a: np.ndarray, starts: np.ndarray, *, step: float, steps: int, keep: int) -> MapRuns:
-    """Take Euler's steps in U from starts (n, d, d'), recorded `keep` times at equal distances besides the start."""
+def gradient_runs(a: np.ndarray, starts: np.ndarray, *, step: float, steps: int, keep: int) -> MapRuns:
+    """Take gradient steps in U from starts (n, d, d'), recorded `keep` times at equal distances besides the start."""
 
     def once(U: np.ndarray) -> np.ndarray:
         E = U @ U.mT - np.eye(len(a))

@@ -1,13 +1,17 @@
 """Training of perceptrons by SGD as in section 3 and appendix F.1.
 
 The paper states 5000 samples per cluster, SGD with batch 128, learning rate 0.1 and 40 epochs, hidden layers of width
-d, and a random rotation of all data. The rest is taken from its learning curves and the authors' programs:
+64, and a random rotation of all data. The rest is that of the authors' program (FFTYYY/ConceptDynamics-code, d6110b2):
 
     loss        mean over batch and dimension, 2/d times equation 2.1: a step advances the time t of gradient flow on
                 equation 4.1 by 0.1 * 2/d
     start       PyTorch's default, weights and biases uniform in +-1/sqrt(fan-in)
     sigma       passed as a variance: the standard deviations are the square roots of the printed numbers
-    origin      one more cluster at the origin, so that a_p = sigma_p + mu_p^2/(s + 1) in the printed numbers
+    origin      one more cluster at the origin, so that a_p = sigma_p + mu_p^2/(s + 1) in the printed numbers; none for
+                the four concepts of Figure 7
+
+The program sees the samples in one order in every epoch and takes the incomplete last batch; here each epoch has an
+order of its own. `printed_conventions` compares the text, the program and equation 2.1.
 
 Outputs are represented by their coordinates R^T f(x^), one per concept; R has the directions of the concepts.
 """
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
     from saddlescope.models import PerceptronWeights, StructuredIdentityTask
 
 PrintedConcepts = tuple[tuple[float, ...], tuple[float, ...]]
-"""mu and sigma as the paper prints them: sigma is used as a variance."""
+"""mu and sigma as the paper prints them; sigma is a variance, or a standard deviation with `deviation`."""
 
 _RELU_SAMPLES = 200  # samples of each cluster for the training loss of ReLU networks
 
@@ -42,6 +46,7 @@ class PerceptronTraining:
         relu: True for ReLU between the layers.
         bias: True for PyTorch's biases.
         origin: True for one more cluster at the origin.
+        deviation: True for the printed sigma as standard deviation, False as variance.
         rotated: True for data rotated at random.
         samples: n, samples per cluster.
         batch: samples in a minibatch.
@@ -60,6 +65,7 @@ class PerceptronTraining:
     relu: bool = False
     bias: bool = True
     origin: bool = True
+    deviation: bool = False
     rotated: bool = True
     samples: int = 5000
     batch: int = 128
@@ -81,9 +87,9 @@ def sim_task(training: PerceptronTraining, concepts: PrintedConcepts, seed: int)
     """Return the task, with another rotation for each seed."""
     from saddlescope.models import StructuredIdentityTask, random_rotation
 
-    mu, variances = concepts
+    mu, printed = concepts
     rotation = random_rotation(training.dim, seed=seed) if training.rotated else None
-    deviations = tuple(variance**0.5 for variance in variances)
+    deviations = printed if training.deviation else tuple(variance**0.5 for variance in printed)
     return StructuredIdentityTask(mu, deviations, training.samples, training.dim, training.origin, rotation)
 
 

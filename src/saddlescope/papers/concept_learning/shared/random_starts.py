@@ -1,7 +1,7 @@
 """Random starts of the symmetric two-layer network on the data of the paper's figures, and their descents.
 
 law     "normal": entries of U(0) normal, of mean 0 and standard deviation scale
-        "uniform": between 0 and scale, as the authors draw them, which makes every entry of W(0) positive
+        "uniform": between 0 and scale, as in the authors' programs, which makes every entry of W(0) positive
 rise    the largest rise of the loss out of distribution between two descents, in units of |x|^2 / 2
 """
 
@@ -12,7 +12,9 @@ import numpy as np
 if TYPE_CHECKING:
     from saddlescope.flow import SymmetricFlows
 
-VISIBLE = 1e-3  # hysteresis, over the first loss, of descents that are visible in a picture
+VISIBLE = 0.01
+"""Hysteresis, over the first loss, of visible descents: about the width of a line in the paper's figures."""
+
 _EXACT = 1e-12  # tolerance at which counts above the number of concepts are repeated
 
 Law = Literal["normal", "uniform"]
@@ -26,7 +28,7 @@ class Signal(NamedTuple):
     sigma: tuple[float, ...]
 
 
-# For Figure 5 the paper has s = 2 alone: its numbers are those of Figure 2
+# For Figure 5 the paper has s = 2 alone. These are the numbers of Figure 2; the authors' program has mu = (1, 1.5)
 FIGURES = {
     "Figure 5": Signal((1.0, 2.0), (0.05, 0.05)),
     "Figure 8": Signal((1.0, 1.5, 2.2), (0.05, 0.05, 0.05)),

@@ -14,7 +14,8 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction.claim import Claim, Estimate, Kind
+from saddlescope.papers.concept_learning.shared.authors_programs import Program
+from saddlescope.reproduction.claim import Claim, Estimate, Evidence, Kind, Statistic
 from saddlescope.reproduction.metric import Metric
 from saddlescope.reproduction.parameters import EntryParams, param
 
@@ -96,6 +97,27 @@ def follow_start(a: np.ndarray, x: np.ndarray, start: np.ndarray, until: float) 
             "phase": ["grows", "shrinks"],
         },
     )
+
+
+_AUTHORS = "authors_"  # prefix of the variables and dimensions of a run of their program
+
+
+def authors_run(program: Program) -> xr.Dataset:
+    """Follow the flow with A² that an authors' program approximates, from its start to its end; names have a prefix."""
+    one = follow_start(program.strengths**2, program.test_point, program.start, program.end)
+    return one.rename({name: _AUTHORS + str(name) for name in (*one.variables, *one.dims)})
+
+
+def of_authors(run: xr.Dataset) -> xr.Dataset:
+    """Return the run of the authors' program among others, as `follow_start` does."""
+    names = [str(name) for name in run.variables if str(name).startswith(_AUTHORS)]
+    one = run[names].drop_vars([name for name in run.coords if name not in names], errors="ignore")
+    return one.rename({name: name.removeprefix(_AUTHORS) for name in map(str, (*one.variables, *one.dims))})
+
+
+def on_authors(statistic: Statistic) -> Statistic:
+    """Return the same statistic of the run of the authors' program."""
+    return lambda run: statistic(of_authors(run))
 
 
 def _integrate_pushes(path: Callable[[np.ndarray], np.ndarray], x: np.ndarray, edges: np.ndarray) -> np.ndarray:
@@ -195,6 +217,10 @@ EXACT_MAP_CLAIM = Claim(
     source="This project's bar",
     high=EXACT_W,
     statistic=partial(stored_error, name="W_error"),
+    evidence=Evidence.IDENTITY,
+    over="entries and times",
+    why="Two integrators of different families make different errors, so their distance bounds the error of either",
+    doubt="Both integrate the same equation in U, and the comparison ends one unit of time after the last turn",
 )
 
 EXACTNESS_CLAIMS = (
@@ -208,6 +234,10 @@ EXACTNESS_CLAIMS = (
         high=1e-6,
         unit="t",
         statistic=partial(stored_error, name="turn_error"),
+        evidence=Evidence.IDENTITY,
+        over="turns of the loss",
+        why="Descents are counted between turns, so a turn that another solver confirms is no artefact of the first",
+        doubt="The other solver is searched for turns only near those found, so a turn missed by both stays unseen",
     ),
     Claim(
         name="log-det",
@@ -217,6 +247,10 @@ EXACTNESS_CLAIMS = (
         source="Jacobi's formula, exact; this project's bar",
         high=EXACT_LAW,
         statistic=partial(stored_error, name="drift"),
+        evidence=Evidence.IDENTITY,
+        over="times",
+        why="The law sums the whole run and is not used to compute it, so any lost part of W breaks it",
+        doubt="One law of one run: errors that leave the determinant alone, such as rotations of U, are not seen",
     ),
 )
 """Claims on the accuracy of every followed run."""

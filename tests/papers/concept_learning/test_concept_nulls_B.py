@@ -1,0 +1,234 @@
+"""Statistics of the entries on perceptrons find no effect in random runs without one, and find it in runs with one."""
+
+import numpy as np
+import pytest
+import xarray as xr
+from tests.null_runs import assert_detects
+
+from saddlescope.papers.concept_learning import figure_3, printed_conventions
+from saddlescope.papers.concept_learning.figures_2_11_12 import DIVERSITY, SIGNAL
+from saddlescope.papers.concept_learning.shared.transient_memorization import difference_of_shares
+
+SEEDS, STEPS = 64, 60
+
+
+def trajectories(rng, rates, seeds):
+    """Return outputs that approach the test point at rates (task, seed, concept), with the noise of minibatches."""
+    time, mu = np.linspace(0, 12, STEPS), np.array([1.0, 2.0])
+    made = 1 - np.exp(-rates[:, :, None] * time[:, None])
+    made += 0.01 * rng.standard_normal(made.shape) * (time > 0)[:, None]
+    tasks = len(rates)
+    panels = [SIGNAL] * (tasks // 2) + [DIVERSITY] * (tasks // 2)
+    output = (("task", "seed", "step", "concept"), made * mu)
+    strength = np.array([[0.4, 1.4], [0.8, 1.4], [2.1, 1.4], [3.0, 1.4]] * 2)
+    return xr.Dataset(
+        {
+            "output": output,
+            "prediction": output,
+            "mu": (("task", "concept"), np.array([mu] * tasks)),
+            "strength": (("task", "concept"), strength),
+        },
+        coords={"time": ("step", time), "concept": [1, 2], "panel": ("task", panels), "seed": np.arange(seeds)},
+    )
+
+
+def any_rates(rng, seeds=SEEDS):
+    """Rates that do not depend on the task, with the spread that random starts give."""
+    return trajectories(rng, np.exp(0.5 * rng.standard_normal((8, seeds, 2))), seeds)
+
+
+def rates_of_strengths(rng, seeds=SEEDS):
+    strength = np.array([[0.4, 1.4], [0.8, 1.4], [2.1, 1.4], [3.0, 1.4]] * 2)[:, None]
+    return trajectories(rng, strength * np.exp(0.05 * rng.standard_normal((8, seeds, 2))), seeds)
+
+
+@pytest.mark.parametrize("claim", ["order-signal", "order-diversity", "shift-signal", "shift-diversity", "late"])
+def test_orders_shifts_and_lateness(claim):
+    assert_detects("concept-learning/figure-2", claim, null=any_rates, effect=rates_of_strengths)
+
+
+def test_slowing_is_not_seen_in_outputs_of_constant_speed():
+    def straight(rng):
+        run = any_rates(rng, 10)
+        along = np.linspace(0, 1, STEPS)[:, None] * np.array([1.0, 2.0])
+        run["output"] = (run.output.dims, along + 0.001 * rng.standard_normal(run.output.shape))
+        return run
+
+    def slowing(rng):
+        run = any_rates(rng, 10)
+        along = (1 - np.exp(-np.linspace(0, 12, STEPS)))[:, None] * np.array([1.0, 2.0])
+        run["output"] = (run.output.dims, along + 0.001 * rng.standard_normal(run.output.shape))
+        return run
+
+    assert_detects("concept-learning/figure-2", "slowing", null=straight, effect=slowing)
+
+
+def transients(rng, share):
+    """Networks of every kind, of which shares are transient; ripples of minibatches make none at the visible level."""
+    kinds = [(figure_3.LOW, depth) for depth in (1, 2, 5)] + [(figure_3.LOW, 4)]
+    kinds += [(kind, depth) for kind in (figure_3.WHOLE, figure_3.HIGH) for depth in (2, 4, 5)]
+    kinds += [(figure_3.WIDE, 4), (figure_3.WIDE_SGD, 4), (figure_3.SMALL, 1)]
+    ripple = np.exp(rng.normal(np.log(0.015), 0.5, (len(kinds), 128)))  # a fiftieth of them above 5 %
+    turns = rng.random(ripple.shape) < np.array([share(*kind) for kind in kinds])[:, None]
+    rise = np.where(turns, 0.2, ripple)
+    return xr.Dataset(
+        {"descents": (("network", "seed"), 1 + (rise > 0.05)), "rise": (("network", "seed"), rise)},
+        coords={"kind": ("network", [kind for kind, _ in kinds]), "depth": ("network", [depth for _, depth in kinds])},
+        attrs={"paper_depth": 4},
+    )
+
+
+@pytest.mark.parametrize(
+    ("claim", "null", "effect"),
+    [
+        ("low-dimension", 0.0, 0.4),
+        ("no-noise", 0.0, 0.3),
+        ("deeper", 0.3, None),
+    ],
+)
+def test_transient_networks_in_low_dimension(claim, null, effect):
+    more = lambda kind, depth: effect if effect else 0.1 * depth  # noqa: E731
+    assert_detects(
+        "concept-learning/figure-3", claim, null=lambda rng: transients(rng, lambda *_: null),
+        effect=lambda rng: transients(rng, more),
+    )  # fmt: skip
+
+
+def flat_networks(rng, shares, seeds=256):
+    """Runs of figure-13 whose kinds are transient with these shares, on either task alike."""
+    turns = rng.random((3, 2, seeds)) < np.array(shares)[:, None, None]
+    steps = np.exp(5 + 0.3 * rng.standard_normal((3, 2, seeds)))
+    kinds = ["three layers, d = 3", "one layer, d = 3", "two layers, d = 64"]
+    dims = ("kind", "task", "seed")
+    return xr.Dataset(
+        {"descents": (dims, 1.0 + turns), "rise": (dims, 0.2 * turns), "learned": (dims, steps)},
+        coords={"kind": kinds, "task": ["small", "large"]},
+    )
+
+
+@pytest.mark.parametrize(
+    ("claim", "null", "effect"),
+    [
+        ("small-signals", (0.02, 0, 0), (0.15, 0, 0)),
+        ("large-signals", (0.02, 0, 0), (0.15, 0, 0)),
+        ("typical", (0.4, 0, 0), (0.7, 0, 0)),
+        ("more-layers", (0.1, 0.1, 0.1), (0.2, 0, 0)),
+        ("fewer-dimensions", (0.1, 0.1, 0.1), (0.2, 0, 0)),
+    ],
+)
+def test_transient_networks_in_three_dimensions(claim, null, effect):
+    assert_detects(
+        "concept-learning/figure-13", claim, null=lambda rng: flat_networks(rng, null),
+        effect=lambda rng: flat_networks(rng, effect),
+    )  # fmt: skip
+
+
+def test_larger_signals_are_not_sooner_at_random():
+    def sooner(rng):
+        run = flat_networks(rng, (0.1, 0, 0))
+        run["learned"] = run.learned * xr.DataArray([3.0, 1.0], dims="task")
+        return run
+
+    null = lambda rng: flat_networks(rng, (0.1, 0, 0))  # noqa: E731
+    assert_detects("concept-learning/figure-13", "sooner", null=null, effect=sooner)
+
+
+def flips(rng, spread, centre=1.0, starts=60):
+    """Half-times of random starts whose order flips at ratios of this spread at each scale."""
+    scales, ratio = np.array([0.01, 1e-4]), np.linspace(0.35, 2.2, 13)
+    at = centre * np.exp(np.array([spread(scale) for scale in scales])[:, None] * rng.standard_normal((2, starts)))
+    near = np.exp(0.001 * rng.standard_normal(at.shape))
+    late = at[..., None] / ratio
+    half = np.stack([late, np.ones_like(late)], axis=-1)
+    return xr.Dataset(
+        {"half": (("scale", "start", "ratio", "concept"), half), "expected": (("scale", "start"), at * near)},
+        coords={"scale": scales, "ratio": ratio, "concept": [1, 2]}, attrs={"mu": [1.0, 2.0], "sigma": 0.05},
+    )  # fmt: skip
+
+
+def test_the_spread_of_flips_narrows():
+    same = lambda rng: flips(rng, lambda scale: 0.12)  # noqa: E731
+    narrower = lambda rng: flips(rng, lambda scale: 0.5 / np.log(1 / scale))  # noqa: E731
+    assert_detects("concept-learning/order-flip", "narrowing", null=same, effect=narrower)
+
+
+def test_flips_elsewhere_are_not_those_predicted():
+    near = lambda rng: flips(rng, lambda scale: 0.5 / np.log(1 / scale))  # noqa: E731
+    elsewhere = lambda rng: flips(rng, lambda scale: 0.2, centre=np.exp(rng.choice([-1, 1]) * 0.25))  # noqa: E731
+    assert_detects("concept-learning/order-flip", "two-layers", null=elsewhere, effect=near)
+
+    def exchanged(rng):
+        run = near(rng)
+        return run.assign(expected=(run.expected.dims, rng.permuted(run.expected.values, axis=1)))
+
+    assert_detects("concept-learning/order-flip", "single-starts", null=exchanged, effect=near)
+
+
+def points_of_the_cube(rng, learned_last):
+    """Losses of forty networks at all points, learned in an order of their numbers of concepts or in any order."""
+    index, epochs = np.arange(16)[:, None] >> np.arange(4) & 1, np.linspace(0, 40, 61)
+    size = np.sum(index * np.array([1.0, 2.0, 3.0, 4.0]) ** 2, axis=1)
+    order = index.sum(axis=1) + 0.0
+    when = np.array([order if learned_last else rng.permutation(order) for _ in range(40)])
+    loss = size * np.exp(-epochs[:, None] / (0.5 + when[:, None]))
+    return xr.Dataset(
+        {"loss": (("seed", "step", "point"), loss), "index": (("point", "concept"), index)},
+        coords={"epoch": ("step", epochs)},
+    )
+
+
+@pytest.mark.parametrize("claim", ["strictly", "tolerance-5", "tolerance-5-of-largest", "order", "last"])
+def test_the_order_of_the_cube(claim):
+    assert_detects(
+        "concept-learning/figure-7", claim, null=lambda rng: points_of_the_cube(rng, False),
+        effect=lambda rng: points_of_the_cube(rng, True),
+    )  # fmt: skip
+
+
+def conventions(rng, **shares):
+    """Runs of `printed-conventions` whose networks are independent, with shares of those in order and so on."""
+    draw = lambda name, tasks: rng.random((3, tasks, 64)) < shares.get(name, 0.0)  # noqa: E731
+    run = {}
+    for figure in printed_conventions._ORDERED:
+        run[f"{figure}-ordered"] = draw("ordered", 3)
+    for figure, tasks in (("figure-3-low", 1), ("figure-3-high", 1), ("figure-13", 2)):
+        run[f"{figure}-descents"] = 1 + draw("transient", tasks)
+        run[f"{figure}-left"] = np.where(draw("learned", tasks), 0.01, 0.5)
+    dims = {name: ("convention", f"{name.rsplit('-', 1)[0]}-task", "seed") for name in run}
+    made = xr.Dataset({name: (dims[name], values) for name, values in run.items()})
+    return made.assign_coords(convention=list(printed_conventions.CONVENTIONS))
+
+
+@pytest.mark.parametrize("convention", printed_conventions.CONVENTIONS)
+@pytest.mark.parametrize(
+    ("claim", "null", "effect"),
+    [
+        ("order-2", {"ordered": 0.5}, {"ordered": 0.95}),
+        ("order-11", {"ordered": 0.5}, {"ordered": 0.95}),
+        ("order-12", {"ordered": 0.5}, {"ordered": 0.95}),
+        ("low", {"transient": 0.02}, {"transient": 0.4}),
+        ("figure-13", {"transient": 0.02}, {"transient": 0.4}),
+        ("learned", {"learned": 0.7}, {"learned": 1.0}),
+    ],
+)
+def test_conventions(convention, claim, null, effect):
+    name = f"{claim}-{convention}"
+    assert_detects(
+        "concept-learning/printed-conventions", name, null=lambda rng: conventions(rng, **null),
+        effect=lambda rng: conventions(rng, **effect),
+    )  # fmt: skip
+
+
+def test_the_difference_of_shares_has_an_interval_at_none_and_all():
+    """Newcombe's method 10, example (a) of Newcombe (1998), table II: 56/70 - 48/80 has the limits .0524 and .3339."""
+    found = difference_of_shares((56, 70), (48, 80), "")
+    assert found.value == pytest.approx(0.2)
+    assert found.uncertainty == pytest.approx(0.2 - 0.0524, abs=2e-4)
+    assert difference_of_shares((10, 10), (0, 10), "").uncertainty > 0.3
+    rng = np.random.default_rng(0)
+    covered = 0
+    for _ in range(400):
+        one, two = rng.binomial(128, 0.13), rng.binomial(128, 0.05)
+        found = difference_of_shares((one, 128), (two, 128), "")
+        covered += abs(found.value - 0.08) <= found.uncertainty
+    assert covered / 400 > 0.93
