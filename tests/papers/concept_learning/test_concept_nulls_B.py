@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import xarray as xr
-from tests.null_runs import assert_detects
 
+from null_runs import assert_detects
 from saddlescope.papers.concept_learning import figure_3, printed_conventions
 from saddlescope.papers.concept_learning.figures_2_11_12 import DIVERSITY, SIGNAL
 from saddlescope.papers.concept_learning.shared.transient_memorization import difference_of_shares

@@ -31,7 +31,7 @@ def off_the_sphere(run):
 
 
 def nothing_gained(run):
-    run.gain.values[:] = 0
+    run.gain.values[:] = np.linspace(0, 1e-9, run.gain.size).reshape(run.gain.shape)
 
 
 def falls_with_depth(run):

@@ -259,10 +259,13 @@ def _single_start_error(run: xr.Dataset) -> Estimate:
 )  # fmt: skip
 def _spread_ratio(run: xr.Dataset) -> Estimate:
     flips = _flip_ratios(run.half).transpose("scale", "start").values[-2:]
+    flips = flips[:, np.isfinite(flips).all(axis=0)]
+    if flips.shape[1] < 10:
+        return Estimate.unresolved("Fewer than ten starts flip within the sweep; change mu.")
     scales = run.scale.values[-2:]
 
     def fall(of: np.ndarray) -> np.ndarray:  # (..., scale, start)
-        widths = np.nanquantile(of, 0.75, axis=-1) - np.nanquantile(of, 0.25, axis=-1)
+        widths = np.subtract(*np.quantile(of, (0.75, 0.25), axis=-1))
         return np.asarray(np.log(widths[..., 1] / widths[..., 0]))
 
     again = np.random.default_rng(0).integers(flips.shape[1], size=(2000, flips.shape[1]))

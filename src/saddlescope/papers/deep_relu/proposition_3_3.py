@@ -97,12 +97,16 @@ def _search_at_distance(params: Params, number: int, cell: tuple[float], report:
         v, G = np.abs(rng.normal(size=params.points)), rng.normal(size=(params.points, params.outputs))
         v[0] = 0.0
         X = _near_rank_one(rng, v, params.dimension, 10.0**log10)
-        tried = escape_directions(
-            X, G, depth=3, widths=(1, 8), num_starts=params.starts, steps=params.steps, seed=params.seed + k
+        one, wide = (  # one neuron per layer has the same speed at any depth, and fewest dead starts at depth 2
+            escape_directions(
+                X, G, depth=depth, widths=width, num_starts=params.starts, steps=params.steps, seed=params.seed + k
+            )
+            for depth, width in ((2, 1), (3, 8))
         )
-        fastest = int(np.argmax(np.where(tried.widths == 8, tried.speeds, -np.inf)))
-        speed, neuron = float(tried.speeds[fastest]), float(tried.speeds[tried.widths == 1].max())
-        rows.append(_measure(tried.direction(fastest), X, G, speed, 10.0**log10).assign(excess=speed / neuron - 1))
+        fastest, neuron = int(np.argmax(wide.speeds)), float(one.speeds.max())
+        speed = float(wide.speeds[fastest])
+        excess = speed / neuron - 1 if neuron > 0 else np.nan  # all starts of one neuron died
+        rows.append(_measure(wide.direction(fastest), X, G, speed, 10.0**log10).assign(excess=excess))
     found = xr.concat(rows, dim="data_set")
     return found.rename({name: f"beyond_{name}" for name in found.data_vars})
 
