@@ -46,7 +46,7 @@ class Params(EntryParams):
     deviation: float = param(0.02, "standard deviation of the initial weights", gt=0, scale="log")
     rate: float = param(10.0, "factor of the learning rate, which is factor |theta|^(2 - L)", gt=0)
     batch: int = param(32, "samples in a minibatch", ge=1)
-    steps: int = param(200_000, "steps of stochastic gradient descent", ge=1, scale="log")
+    steps: int = param(160_000, "steps of stochastic gradient descent", ge=1, scale="log")
     marks: int = param(32, "stored spectra per doubling of the step", ge=1)
 
 

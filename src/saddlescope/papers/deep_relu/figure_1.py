@@ -42,7 +42,7 @@ class Params(EntryParams):
     deviation: float = param(0.02, "standard deviation of the initial weights", gt=0, scale="log")
     rate: float = param(10.0, "factor of the learning rate, which is factor / |theta|^4", gt=0)
     batch: int = param(32, "samples in a minibatch", ge=1)
-    steps: int = param(200_000, "steps of stochastic gradient descent", ge=1, scale="log")
+    steps: int = param(160_000, "steps of stochastic gradient descent", ge=1, scale="log")
     marks: int = param(24, "stored spectra per doubling of the step", ge=1)
     seeds: tuple[int, ...] = param(
         tuple(range(30, 39)), "seeds of the initial weights and minibatches", ge=0, order="distinct"

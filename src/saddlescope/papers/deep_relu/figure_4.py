@@ -56,7 +56,7 @@ class Params(EntryParams):
     steps: int = param(80_000, "steps of stochastic gradient descent at depth 4", ge=1, scale="log")
     deep_deviation: float = param(0.02, "standard deviation of the initial weights at depth 6", gt=0, scale="log")
     deep_rate: float = param(10.0, "factor of the learning rate at depth 6, which is factor / |theta|^4", gt=0)
-    deep_steps: int = param(200_000, "steps of stochastic gradient descent at depth 6", ge=1, scale="log")
+    deep_steps: int = param(160_000, "steps of stochastic gradient descent at depth 6", ge=1, scale="log")
     batch: int = param(32, "samples in a minibatch", ge=1)
     marks: int = param(24, "stored spectra per doubling of the step", ge=1)
     seeds: tuple[int, ...] = param(
