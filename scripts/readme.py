@@ -1,7 +1,7 @@
 """The picture and the tables of the README and of the pages of verdicts: made from stored runs, checked to be current.
 
 --from results    judges the stored default runs; writes docs/verdicts.json and .md, docs/audit.md, docs/figure-2.png,
-                  and the tables of the README and of docs/papers/*.md
+                  and the tables of the README and of docs/papers/*.md; an entry without such a run is not tested
 --check           fails when the README, the pages, docs/verdicts.json and the claims in the source disagree
 """
 
@@ -14,9 +14,9 @@ from tables import all_entries, audit, every_claim, refuted, results
 
 from saddlescope._shared.errors import InputError
 from saddlescope.plot import draw_matplotlib
-from saddlescope.reproduction import entry_names, find_entry
-from saddlescope.reproduction.formatting import finite
-from saddlescope.reproduction.runner import Reproduction, stored_files
+from saddlescope.reproduction import Estimate, entry_names, find_entry
+from saddlescope.reproduction.formatting import finite, record
+from saddlescope.reproduction.runner import Reproduction, json_values, stored_files
 
 ROOT = Path(__file__).resolve().parents[1]
 README, PAPERS = ROOT / "README.md", ROOT / "docs" / "papers"
@@ -29,6 +29,20 @@ def default_runs(results: Path) -> list[Reproduction]:
     """The stored runs at the default size."""
     runs = [Reproduction.open(file) for file in stored_files(results)]
     return [run for run in runs if run.provenance.label == "default"]
+
+
+def every_record(runs: list[Reproduction]) -> list[dict]:
+    """The verdicts on all claims; those of an entry without a run of its present default are not tested."""
+    current = {run.entry.name: run for run in runs if run.provenance.params == json_values(run.entry.configure())}
+    records = []
+    for name in entry_names():
+        if name in current:
+            records += current[name].records()
+        else:
+            absent = Estimate.not_tested("This version's default run was not made.")
+            unmade = (record(claim.verdict(absent)) for claim in find_entry(name).claims)
+            records += [{"entry": name, "size": "default"} | one for one in unmade]
+    return records
 
 
 def draw_picture(runs: list[Reproduction]) -> None:
@@ -86,7 +100,7 @@ def main() -> int:
     if given.results:
         try:
             runs = default_runs(given.results)
-            verdicts = [record for run in runs for record in run.records()]
+            verdicts = every_record(runs)
             draw_picture(runs)
         except InputError as error:
             sys.exit(str(error))

@@ -191,7 +191,7 @@ def _growth_error(run: xr.Dataset) -> Estimate:
 def _slower_entries(run: xr.Dataset) -> Estimate:
     rates = run.rate.values
     wrong = sum(int(np.sum(np.diff(rates, axis=axis) >= 0)) for axis in (-2, -1))
-    return Estimate(wrong, 0.0, f"of {2 * rates[..., 1:].size} pairs of neighbours", run.sizes["start_of"])
+    return Estimate(float(wrong), 0.0, f"of {2 * rates[..., 1:].size} pairs of neighbours", run.sizes["start_of"])
 
 
 # A few starts in 400 are exceptions to the statements below: the dozen starts of the quick size cannot judge them.
@@ -234,7 +234,7 @@ def _out_of_order(run: xr.Dataset) -> Estimate:
     wrong = int(np.sum(earlier & (tops[..., :, None] >= tops[..., None, :])))
     never = int(np.sum(np.isinf(run.suppressed.values)))
     remark = f"{wrong} out of order, {never} never suppressed, of {tops.size}"
-    return Estimate(wrong + never, 0.0, remark, run.sizes["start_of"])
+    return Estimate(float(wrong + never), 0.0, remark, run.sizes["start_of"])
 
 
 def _errors(run: xr.Dataset, *, of: str, scale: int) -> np.ndarray:

@@ -236,6 +236,6 @@ def _losses(run: xr.Dataset) -> Figure:
 entry = Entry(
     "concept-learning/figure-7", "Figure 7: order in which a ReLU network learns the points of a cube of concepts",
     citation=CITATION, source="Appendix B, equation B.2", params=Params,
-    quick=dict(seeds=2, samples=2500, epochs=20, marks=4), paper=dict(seeds=32), run=run, claims=claims,
+    quick=dict(seeds=2, samples=2500, epochs=30, marks=4), paper=dict(seeds=80), run=run, claims=claims,
     figures=figures,
 )  # fmt: skip

@@ -299,7 +299,7 @@ def _exceptions(run: xr.Dataset) -> Estimate:
 def _rising_share(run: xr.Dataset) -> Estimate:
     low, high = (float(run.rising.sel(start_dim=d, size=1.0)) for d in (2, 64))
     starts = int(run.attrs["starts"])
-    return Estimate(round(high * starts), 0.0, f"of {starts}; {low:.3g} of the starts at d = 2", starts)
+    return Estimate(float(round(high * starts)), 0.0, f"of {starts}; {low:.3g} of the starts at d = 2", starts)
 
 
 @claims.add(

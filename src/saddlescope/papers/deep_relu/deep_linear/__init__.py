@@ -353,7 +353,7 @@ entry = Entry(
     "deep-relu/deep-linear",
     "Stages of deep linear networks have exactly known levels and ranks, and are found in runs", citation=CITATION,
     source="Section 5, references 27 and 32", params=Params,
-    quick=dict(depths=(3,), deviations=(0.01,), seeds=(0,), steps=20_000, staircases=10, noises=(0.0, 1e-3)),
+    quick=dict(depths=(3,), deviations=(0.01,), seeds=(0, 1), steps=20_000, staircases=10, noises=(0.0, 1e-3)),
     paper=dict(seeds=tuple(range(20)), staircases=2000), run=run, claims=claims, figures=figures,
     metrics=STAIRCASE_METRICS,
 )  # fmt: skip
