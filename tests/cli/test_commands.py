@@ -77,7 +77,8 @@ def test_list_names_every_entry(saddlescope):
     assert "tiny/staircase" in out
     assert "A tiny paper" in out
     (entry,) = json.loads(saddlescope("list --json")[1])
-    assert entry == {"name": "tiny/staircase"} | tiny.HEADING._asdict()
+    kinds = {"printed": 1, "reading": 1, "own": 1}
+    assert entry == {"name": "tiny/staircase"} | tiny.HEADING._asdict() | {"claims": kinds}
 
 
 def test_show_reports_parameters_claims_and_stored_runs(saddlescope):

@@ -125,7 +125,7 @@ def test_every_claim_is_measured(entry, run):
         open_ = verdict.outcome in (Outcome.UNDECIDED, Outcome.NOT_TESTED)
         assert np.isfinite(verdict.value) or open_
         assert not open_ or verdict.remark or np.isfinite(verdict.uncertainty)
-    assert any(v.outcome not in (Outcome.UNDECIDED, Outcome.NOT_TESTED) for v in entry.judge(run))
+    assert any(np.isfinite(v.value) for v in entry.judge(run))
 
 
 def test_every_claim_says_what_it_rests_on(entry):

@@ -73,6 +73,12 @@ def test_runs_that_never_escape_decide_nothing(run, outcomes):
     assert set(outcomes(ENTRY, run).values()) == {"undecided"}
 
 
+def test_networks_that_stay_at_the_origin_decide_nothing(run, outcomes):
+    """Stages that are found in the noise of a loss that does not fall are no saddles."""
+    run.loss[:] = 2.3 + 1e-6 * run.loss
+    assert set(outcomes(ENTRY, run).values()) == {"undecided"}
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [

@@ -67,6 +67,12 @@ def test_students_that_do_not_fit_do_not_count(run, outcomes):
     assert outcomes(ENTRY, run)["stops"] == "undecided"
 
 
+def test_networks_that_stay_at_the_origin_decide_nothing(run, outcomes):
+    run.loss[:] = 2.3 + 1e-6 * run.loss
+    a_rise_by_two(run)
+    assert outcomes(ENTRY, run)["by-one"] == "undecided"
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [

@@ -38,7 +38,7 @@ def _scaled(layers=slice(None), value=0, factor=1.0, base=1.0):
     ("claim", "null", "effect"),
     [
         ("deeper", _scaled(), _scaled(slice(3, 6), factor=0.4)),
-        ("second", _scaled(), _scaled(value=1, factor=0.2)),
+        ("second", _scaled(), _scaled(value=1, factor=0.1)),
         ("dominant", _scaled(factor=1.6), _scaled(factor=0.5)),
     ],
 )
@@ -176,7 +176,14 @@ def test_ratios_without_a_trend():
 def _students(draw, shuffled):
     ranks = np.tile([0, 1, 2, 3], (12, 1))
     ranks = draw.permuted(ranks, axis=1) if shuffled else ranks
-    return xr.Dataset({"stage_rank": (("network", "stage"), ranks), "task": ("network", ["separated"] * 12)})
+    loss = np.tile([2.0, 0.0], (12, 1))
+    return xr.Dataset(
+        {
+            "stage_rank": (("network", "stage"), ranks),
+            "task": ("network", ["separated"] * 12),
+            "loss": (("network", "mark"), loss),
+        }
+    )
 
 
 def test_ranks_in_random_order():

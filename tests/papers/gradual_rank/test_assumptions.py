@@ -64,11 +64,11 @@ def one_ties(run):
 
 
 def one_leaves(run):
-    run.left.values[0, 5], run.left_gradient.values[0, 5] = 1.0, 0.1
+    run.left.values[:, 5], run.left_gradient.values[:, 5] = 1.0, 0.1  # in both instances: one alone decides nothing
 
 
 def one_leaves_without_a_push(run):
-    run.left.values[0, 5], run.left_gradient.values[0, 5] = 1.0, 0.0
+    run.left.values[:, 5], run.left_gradient.values[:, 5] = 1.0, (0.1, 0.0)
 
 
 def one_is_flat(run):

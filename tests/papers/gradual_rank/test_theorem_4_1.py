@@ -109,7 +109,7 @@ def plateau_off(run):
 
 
 def weights_stop(run):
-    run.theta_distance.values[-1] = 2 * run.theta_distance.values[-2]
+    run.theta_distance.values[-1] = 1.0
 
 
 @pytest.mark.parametrize(

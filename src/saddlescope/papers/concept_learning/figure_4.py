@@ -43,7 +43,7 @@ class Params(two_layer.TwoLayerParams):
         ge=1e-7, le=0.1, least=2, most=2, order="decreasing", scale="log",
     )  # fmt: skip
     starts: int = param(800, "random starts, rescaled to each scale", ge=1)
-    seed: int = param(1000, "seed of all starts", ge=0)
+    seed: int = param(5000, "seed of all starts", ge=0)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -178,43 +178,45 @@ def _growth_error(run: xr.Dataset) -> Estimate:
     return Estimate.largest(errors.max(("place", "other_place")), remark)
 
 
-@claims.add(
-    "faster",
-    "With concepts sorted by decreasing strength, each entry of UUᵀ initially grows faster than those below or to "
-        "its right",
-    quantity="number of neighbouring pairs of entries in the wrong order of initial growth rate, over all "
-        "initializations and scales", kind="printed", source="Section 4.2.1", high=0.0,
-    evidence="cases", over="random starts",
-    why="The mean rate of each entry over the initial phase is compared with its neighbours below and to the right",
-    doubt="At such small starts the rates are a_i + a_j almost exactly, so the order could hardly fail",
-)  # fmt: skip
-def _slower_entries(run: xr.Dataset) -> Estimate:
-    rates = run.rate.values
-    wrong = sum(int(np.sum(np.diff(rates, axis=axis) >= 0)) for axis in (-2, -1))
-    return Estimate(float(wrong), 0.0, f"of {2 * rates[..., 1:].size} pairs of neighbours", run.sizes["start_of"])
-
-
-# A few starts in 400 are exceptions to the statements below: the dozen starts of the quick size cannot judge them.
+# A few starts in 400 are exceptions to the statements from here on: a dozen of the quick size cannot judge them.
 _MANY = ("default", "paper")
 
 
 @claims.add(
+    "faster",
+    "From 99 % of starts, with concepts sorted, each entry of UUᵀ initially grows faster than those below or right",
+    quantity="share of initializations with every neighbouring pair of entries in this order of initial growth "
+        "rate, at both scales", kind="reading", low=0.99, sizes=_MANY,
+    source="Section 4.2.1, for entries of about one size; at most 2 wrong pairs in pilots of 400 and 800 starts",
+    evidence="sample", over="random starts",
+    why="The mean rate of each entry over the initial phase is compared with its neighbours below and to the right",
+    doubt="At such small starts the rates are a_i + a_j almost exactly, so the order could hardly fail",
+)  # fmt: skip
+def _slower_entries(run: xr.Dataset) -> Estimate:
+    rates = run.rate.transpose("start_of", ...).values
+    wrong = sum(np.sum(np.diff(rates, axis=axis) >= 0, axis=(1, 2, 3)) for axis in (-2, -1))
+    remark = f"{np.sum(wrong)} of {2 * rates[..., 1:].size} pairs of neighbours in the wrong order"
+    return Estimate.share(np.sum(wrong == 0), len(rates), remark)
+
+
+@claims.add(
     "suppression",
-    "Each off-diagonal |w_ik| peaks when w_kk of its stronger concept k equals 2(a_i + a_k)/(3a_k + a_i) with "
+    "Nearly each off-diagonal |w_ik| peaks when w_kk of its stronger concept k equals 2(a_i + a_k)/(3a_k + a_i), "
         "strengths a_k",
-    quantity="largest error of the diagonal entry w_kk of UUᵀ at the peak of |w_ik|, over pairs and initializations "
-        "at the smallest scale", kind="own",
-    source="Section 4.2.1: after w_kk is 'significant'; the value follows from equation 4.3 without noise",
-    high=_TURN, sizes=_MANY,
-    evidence="cases", over="random starts",
+    quantity="share of peaks of |w_ik| with the diagonal entry w_kk of UUᵀ within 0.01 of that value, over pairs and "
+        "initializations at the smallest scale", kind="own",
+    source="Section 4.2.1: after w_kk is 'significant'; the value follows from equation 4.3 without noise; 0.998 in "
+        "a pilot of 400 starts",
+    low=0.99, sizes=_MANY,
+    evidence="sample", over="random starts",
     why="At its peak, the growth of a minor entry equals its suppression, which without noise fixes the value of w_kk",
     doubt="The formula neglects the noise term, which is large in the few starts that fail",
 )  # fmt: skip
 def _suppressor_error(run: xr.Dataset) -> Estimate:
     off = abs(run.suppressor - run.suppressor_predicted).isel(scale=-1)
     predicted = ", ".join(f"{value:.3f}" for value in run.suppressor_predicted.values)
-    remark = f"{float((off < _TURN).mean()):.3f} within {_TURN}; predicted w_kk at the peak: {predicted}"
-    return Estimate.largest(off.max("pair"), remark)
+    remark = f"largest error {float(off.max()):.2g}; predicted w_kk at the peak: {predicted}"
+    return Estimate.share((off < _TURN).mean("pair").sum(), off.sizes["start_of"], remark)
 
 
 @claims.add(
@@ -245,12 +247,6 @@ def _errors(run: xr.Dataset, *, of: str, scale: int) -> np.ndarray:
     return abs(one.major_time - one.major_predicted).max("concept").values
 
 
-def _largest_error(run: xr.Dataset, *, of: str, scale: int) -> Estimate:
-    found = _errors(run, of=of, scale=scale)
-    worst = found.reshape(len(found), -1).max(axis=1)
-    return Estimate.largest(worst, f"{found.size} in all; mean {found.mean():.2g}")
-
-
 def _share_within(run: xr.Dataset, *, of: str, scale: int, bar: float) -> Estimate:
     found = _errors(run, of=of, scale=scale)
     right = (found <= bar).reshape(len(found), -1)  # the peaks of a start depend on each other: one trial per start
@@ -265,31 +261,21 @@ for _of, _scale, _bar, _share in (
 ):
     _name = ("larger", "smaller")[_scale]
     if _of == "peaks":
-        _error = "relative error of a predicted peak height of an off-diagonal |w_ik|, over pairs and initializations"
-        _every, _most = "every off-diagonal entry's peak", f"{_share:.0%} of off-diagonal peaks"
+        _most = f"{_share:.0%} of off-diagonal peaks"
         _why = "Schur complements keep what the noise term leaves of the start, which fixes the peak of a minor entry"
-        _doubt = "A peak whose predicted height is nearly zero has an unbounded relative error"
+        _doubt = "Exceptions have no bound: a peak whose predicted height is nearly zero can be many times as high"
         _share_of = f"off-diagonal peaks |w_ik| with a relative error of the predicted height of at most {_bar:.0%}"
     else:
-        _error = "error of a predicted learning time (w_kk = 1/2 for concept k), over concepts and initializations"
-        _every, _most = "when each concept is learned", f"learning times from {_share:.0%} of initializations"
+        _most = f"learning times from {_share:.0%} of initializations"
         _why = "Schur complements keep what the noise term leaves of w_kk(0), which fixes the time of w_kk = 1/2"
-        _doubt = "Starts that are nearly of deficient rank delay a concept most, and more starts include worse ones"
+        _doubt = "One data law; starts that are nearly of deficient rank are off by much more than the bar"
         _share_of = f"initializations with errors of at most {_bar:g} in all predicted times of w_kk = 1/2"
-    claims.add(
-        f"{_of}-{_name}", f"At the {_name} of two initial scales, Schur complements of W(0) = UUᵀ predict {_every}",
-        quantity=f"largest {_error}", kind="own", source="theory.concepts.concept_stages; this project's bar",
-        high=_bar, unit="" if _of == "peaks" else "t", sizes=_MANY,
-        evidence="cases", over="random starts", why=_why, doubt=_doubt,
-    )(partial(_largest_error, of=_of, scale=_scale))  # fmt: skip
     claims.add(
         f"{_of}-{_name}-most",
         f"At the {_name} of two initial scales, Schur complements of W(0) = UUᵀ predict {_most}",
         quantity=f"share of {_share_of}", kind="own",
         source="theory.concepts.concept_stages; shares in a pilot on other seeds: 1 for times, 0.94 and 1 for peaks",
-        low=_share, sizes=_MANY, evidence="sample", over="random starts",
-        why=f"The prediction is for small starts of general position, and the share is how often it holds: {_of}",
-        doubt="One data law, and a bar set after a pilot with the same law and scales",
+        low=_share, sizes=_MANY, evidence="sample", over="random starts", why=_why, doubt=_doubt,
     )(partial(_share_within, of=_of, scale=_scale, bar=_bar))  # fmt: skip
 
 

@@ -178,8 +178,7 @@ def _largest_rank(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "beyond-plane",
-    "Beyond the plane, the fastest escape direction found at every depth has weight matrices of rank one from layer 3 "
-        "on",
+    "Beyond the plane, the fastest escape direction found at every depth has rank one from layer 3 on",
     quantity="number of searches with inputs of dimension 3 to 5 in whose fastest direction a weight matrix from layer "
         "3 on has a rank above one", kind="reading", source="Section 5, hypothesis 2 with L_0 = 3", high=0.0,
     sizes=("default", "paper"), evidence="cases", over="pairs of data set and depth",
@@ -196,7 +195,7 @@ def _ranks_beyond(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "beyond-plane-none-faster",
-    "Beyond the plane, no descent at depth 4 or 5 finds a faster escape from the origin than the searches at depth 3",
+    "Beyond the plane, no descent at depth 4 or 5 finds a faster escape than the searches at depth 3",
     quantity="largest relative excess of the escape speed of a descent at a larger depth over the fastest found at "
         "depth 3, over depths and data sets of input dimension 3 to 5", kind="own",
     source="Section 5, hypothesis 2 with L_0 = 3, exact; this project's bar for rounding", high=1e-9,

@@ -25,6 +25,7 @@ from saddlescope.papers.deep_relu.shared.layer_measurements import (
     NetworkJob,
     TeacherParams,
     image_jobs,
+    leave_origin,
     teacher_loss,
     train_jobs,
 )
@@ -74,10 +75,10 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
 def _passages(run: xr.Dataset) -> list[xr.Dataset]:
     """Return, for each network that reaches the second saddle, its own layers from escape to arrival."""
-    passages = []
+    passages, away = [], leave_origin(run).values
     for n in range(run.sizes["network"]):
         one = run.isel(network=n)
-        if int(one.stages_found) < 2:
+        if int(one.stages_found) < 2 or not away[n]:
             continue
         one = one.sel(layer=slice(1, int(one.depth)))
         high, low = (one.stage_loss.sel(stage=k) for k in (0, 1))

@@ -23,6 +23,7 @@ from saddlescope.papers.deep_relu.shared.layer_measurements import (
     NetworkJob,
     TeacherParams,
     image_jobs,
+    leave_origin,
     teacher_loss,
     train_jobs,
 )
@@ -95,7 +96,7 @@ def _ranks(run: xr.Dataset) -> list[np.ndarray]:
 
 
 def _wrong_rises(run: xr.Dataset, *, task: str) -> Estimate:
-    ranks = _ranks(run.isel(network=(run.task == task).values))
+    ranks = _ranks(run.isel(network=((run.task == task) & leave_origin(run)).values))
     rises = np.concatenate([np.diff(one) for one in ranks]) if ranks else np.zeros(0)
     if len(rises) == 0:
         return Estimate.unresolved(f"No network of the task {task!r} leaves the origin; take more steps.")

@@ -44,7 +44,7 @@ class Params(EntryParams):
         (-32.0, -128.0), "log10 of the initial scales α, decreasing", lt=0, order="decreasing"
     )
     seeds: tuple[int, ...] = param(
-        tuple(range(11, 17)), "seeds of the data, the feedforward weights, the teacher and the initial weights", ge=0,
+        tuple(range(31, 37)), "seeds of the data, the feedforward weights, the teacher and the initial weights", ge=0,
         order="distinct",
     )  # fmt: skip
     samples: int = param(100, "number of sequences in the data set", ge=1)
@@ -250,26 +250,50 @@ def _newcomers(run: xr.Dataset) -> Estimate:
     return Estimate.largest(rises, f"{len(rises)} stages")
 
 
+def _one_head(run: xr.Dataset) -> xr.Dataset:
+    """Return the networks with one head per layer, the only ones that can meet Assumption 4.3."""
+    return run.isel(network=(run.heads == 1).values)
+
+
 @claims.add(
     "support",
-    "On well-separated plateaus of transformers with diagonal weights, exactly the weight products that Algorithm 1 "
+    "On well-separated plateaus of one-head diagonal transformers, exactly the weight products that Algorithm 1 "
         "predicts are learned",
     quantity="largest number of products, on one plateau, learned but not predicted or predicted but not learned, at "
         "the smallest initial scale",
-    kind="reading", source="Theorem 4.1; with two heads per layer, its correction for tied heads", high=0.0,
-    evidence="cases", over="plateaus of all networks",
+    kind="reading", source="Theorem 4.1; learned: |β_i| above `level`", high=0.0,
+    evidence="cases", over="plateaus of all one-head networks",
     why="The theorem's limit fixes the set of nonzero products on each plateau, and flow and algorithm share no "
         "dynamics code",
     doubt="Plateaus that are too short at this scale are left out, by the same theory that predicts them",
 )  # fmt: skip
 def _wrong_coordinates(run: xr.Dataset) -> Estimate:
-    last = run.isel(scale=-1)
+    last = _one_head(run).isel(scale=-1)
     if not bool(last.resolved.any()):
         return Estimate.unresolved("No plateau lasts long enough at the smallest scale; add a smaller one.")
     level = run.attrs["level"]  # a plateau may have coordinates that have entered, but are predicted below it
     wrong = (abs(last.plateau_beta) > level) != (abs(last.predicted_beta.fillna(0)) > level)
     found = wrong.sum("coordinate").values[last.resolved.values.astype(bool)]
     return Estimate.largest(found, f"{found.size} plateaus resolved")
+
+
+@claims.add(
+    "support-tied",
+    "With two diagonal heads per layer, Algorithm 1 with initial weights predicts the learned products of every "
+        "well-separated plateau",
+    quantity="largest number of products, on one plateau of a two-head network, learned but not predicted or "
+        "predicted but not learned", kind="own",
+    source="Assumption 4.3 fails; this project's continuation through ties", high=0.0, sizes=("default", "paper"),
+    evidence="cases", over="plateaus of all two-head networks",
+    why="Beyond the theorem the tied coordinates enter in a ratio set by the initial weights, and each later plateau "
+        "depends on it",
+    doubt="Split off after networks with two heads had failed on six other seeds, where one-head networks had not",
+)  # fmt: skip
+def _wrong_with_ties(run: xr.Dataset) -> Estimate:
+    two = run.isel(network=(run.heads > 1).values)
+    if not two.sizes["network"]:
+        return Estimate.not_tested("No network has two heads per layer.")
+    return _wrong_coordinates(two.assign_coords(heads=two.heads * 0 + 1))
 
 
 def _missed_stages(order: str, run: xr.Dataset) -> Estimate:
@@ -315,7 +339,8 @@ for _order, _times, _label in (
 
 @claims.add(
     "converges",
-    "In every diagonal transformer, a smaller initial scale brings the flow's stage times closer to Algorithm 1's",
+    "In every transformer with one diagonal head per layer, a smaller initial scale brings stage times closer to "
+        "Algorithm 1's",
     quantity="largest ratio over networks of the median relative stage-time error at one initial scale to that at "
         "the next larger scale", kind="reading", source="Theorem 4.1", high=1.0,
     evidence="cases", over="networks",
@@ -325,7 +350,9 @@ for _order, _times, _label in (
 def _convergence_ratio(run: xr.Dataset) -> Estimate:
     if run.sizes["scale"] < 2:
         return Estimate.unresolved("One scale shows no convergence; give two or more.")
-    errors = _errors(run, "limit").median("stage").transpose("network", "scale").values
+    errors = _errors(_one_head(run), "limit").median("stage").transpose("network", "scale").values
+    if not np.isfinite(errors).all():
+        return Estimate.unresolved("In one network most stages are not nearest to their own predicted times.")
     return Estimate.largest((errors[:, 1:] / errors[:, :-1]).max(1))
 
 
@@ -345,7 +372,8 @@ def _correction_gain(run: xr.Dataset) -> Estimate:
     if -32 not in run.scale.values:
         return Estimate.unresolved("The run has no flow from α = 1e-32; add -32 to log10_scales.")
     limit, finite = (_errors(run.sel(scale=-32), order).median("stage") for order in _ORDERS)
-    return Estimate.smallest(limit / finite)
+    found = np.isfinite(finite)  # else most stages are not nearest to their own predicted times: no gain
+    return Estimate.smallest((limit / finite.where(found)).fillna(0.0), f"{int((~found).sum())} networks without")
 
 
 @claims.add(
@@ -490,7 +518,7 @@ def _table(one: xr.Dataset, dim: int) -> Table:
 entry = Entry(
     "gradual-rank/example-3-2", "Example 3.2: transformers with diagonal attention weights learn in stages",
     citation=CITATION, source="Section 3, Theorem 4.1", params=Params,
-    quick=dict(seeds=(11, 12), layers=(1,), heads=(1,), samples=40, tokens=3, dim=3, hidden=3, points=201),
-    paper=dict(seeds=(11, 12, 13), samples=1000, tokens=10, dim=12, hidden=24, stages=100), run=run, claims=claims,
+    quick=dict(seeds=(31, 32), layers=(1,), heads=(1,), samples=40, tokens=3, dim=3, hidden=3, points=201),
+    paper=dict(seeds=(31, 32, 33), samples=1000, tokens=10, dim=12, hidden=24, stages=100), run=run, claims=claims,
     figures=figures, metrics=metrics,
 )  # fmt: skip

@@ -309,10 +309,11 @@ def _remaining(run: xr.Dataset) -> Figure:
         ]
         for order in run.order.values:
             by_sgd = remaining_sgd(run, of).sel(order=order).isel(sgd_step=slice(1, None))
-            late = by_sgd.sgd_since.values > 0
+            since = run.sgd_since.values[1:]
+            late = since > 0
             curves += [
                 Line(
-                    x=here.sgd_since.values[late],
+                    x=since[late],
                     y=here.values[late],
                     group="by SGD",
                     color=k,

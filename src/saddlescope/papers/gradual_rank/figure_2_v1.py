@@ -318,6 +318,7 @@ def _stage_time_error(run: xr.Dataset) -> Estimate:
     source="Prediction of this project; the product is O(1), so such a law changes it by much less than 1",
     high=0.5,
     unit="e-folds / σ",
+    sizes=("default", "paper"),  # the quick size is too coarse for a constant
     evidence="cases",
     over="separated stages",
     why="An error C/log(1/α) multiplied by log(1/α) is the same at both scales, up to terms that vanish faster",
@@ -366,7 +367,7 @@ def _plateau_ranks(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "one-by-one",
-    "From every initial scale of the run, singular values of W_K W_Qᵀ and W_V W_Oᵀ rise mostly one at a time",
+    "From every initial scale, singular values of W_K W_Qᵀ and W_V W_Oᵀ rise mostly one at a time",
     quantity="mean number of singular values of full-matrix attention products that rise at once, from 5 % to 50 % "
         "of their end, largest over scales", kind="stand-in",
     source="Figure 2 (d), (e) of version 1; 1 is one at a time; pairwise overlap of half of the values gives 1.5",

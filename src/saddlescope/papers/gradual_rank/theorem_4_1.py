@@ -40,6 +40,7 @@ from saddlescope.reproduction.parameters import EntryParams, param
 SEPARATED_AT = -64.0  # log10 of the largest scale at which well-separated stages are separated
 COARSER = 10.0  # tolerance of the second run, whose differences are the uncertainties, in units of the first run's
 NEAR = 0.05  # a plateau is reached if every product of weights is that close to β^k in its middle
+FLOOR = 1e-5  # errors below it may be those of the flow
 CONSTANT = 0.005  # largest relative variation of a constant C_k
 
 
@@ -232,7 +233,7 @@ def _extrapolation_error(run: xr.Dataset, times: xr.DataArray) -> float:
 
 def _correction_gain(run: xr.Dataset, times: xr.DataArray) -> float:
     left = abs(times - _corrected_times(run)) / run.predicted_time
-    return _median_error(run, times) / float(left.isel(scale=-1).median())
+    return _median_error(run, times) / max(float(left.isel(scale=-1).median()), FLOOR)
 
 
 # The bounds. Theorem 4.1 has no rate. Its proof delays each stage by O(1) e-folds out of log(1/α): the bars of
@@ -362,7 +363,7 @@ def _distance_on_resolved(run: xr.Dataset) -> Estimate:
     doubt="A median over plateaus and a few scales show a trend, while the limit is beyond any run",
 )  # fmt: skip
 def _ratio_of_distances(run: xr.Dataset) -> Estimate:
-    distance = run.theta_distance.median("stage").transpose("seed", "scale").values
+    distance = np.maximum(run.theta_distance.median("stage"), FLOOR).transpose("seed", "scale").values
     return Estimate.largest((distance[:, 1:] / distance[:, :-1]).max(1))
 
 

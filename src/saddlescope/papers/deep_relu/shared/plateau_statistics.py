@@ -52,7 +52,9 @@ def judge_ended_early(run: xr.Dataset, layers: slice) -> Estimate | None:
 
 def judge_first_plateaus(run: xr.Dataset) -> Estimate | None:
     """Return an undecided estimate if a seed has no plateau after the origin, else None."""
-    early = [str(int(one.seed)) for one in select_seeds(run) if np.isnan(float(one.stage_start.isel(stage=1)))]
+    first = run.isel(stage=1)
+    none = first.stage_start.isnull() | (first.stage_layer_rank <= 0).all("layer")  # at rank 0 it is still the origin
+    early = [str(int(seed)) for seed in run.seed[none.values]]
     if early:
         return Estimate.unresolved(f"Seeds without a plateau after the origin: {', '.join(early)}; take more steps.")
     return None
