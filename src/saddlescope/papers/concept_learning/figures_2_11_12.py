@@ -426,7 +426,7 @@ figure_2 = Entry(
     "concept-learning/figure-2",
     "Figure 2 (a, b): one-layer networks learn the stronger and the more diverse concept first", citation=CITATION,
     source="Figure 2, section 3.1", params=Params,
-    quick=dict(varied_mu=(1.0, 3.0), varied_sigma=(0.05, 2.0), seeds=6, dim=32, samples=2000, every=10),
+    quick=dict(varied_mu=(1.0, 3.0), varied_sigma=(0.05, 2.0), seeds=6, dim=32, samples=2000),
     run=run_one_layer, claims=one_layer_claims, figures=_figures("one-layer networks"), metrics=metrics,
 )  # fmt: skip
 

@@ -414,6 +414,6 @@ entry = Entry(
         widths=(1, 8), circles=(8,), starts=6, steps=1000, drawn=4, improved_width=8, improved_starts=6, wide=(8,),
         wide_starts=6,
     ),
-    paper=dict(widths=(1, 2, 4, 8, 16, 32, 64, 128), starts=1000, wide=(16, 64, 256), wide_starts=500), run=run,
+    paper=dict(widths=(1, 2, 4, 8, 16, 32, 64, 128), starts=1000, wide_starts=500), run=run,
     claims=claims, figures=figures, metrics=metrics,
 )  # fmt: skip

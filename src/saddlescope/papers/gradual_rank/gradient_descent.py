@@ -25,6 +25,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report, silent
 from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared.stage_times import halfway_times, predicted_stages
 from saddlescope.plot import Axis, Figure, Line, Panel, Table, lines
@@ -92,10 +93,8 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     def make_task(seed: int) -> "AttentionTeacherTask":
         return attention_teacher_task(seed, samples=params.samples, tokens=params.tokens, dim=params.dim)
 
-    def predict(task: "AttentionTeacherTask", stages: int) -> xr.Dataset:
-        learned = incremental_learning(
-            task.network, 2 * params.dim, max_stages=stages, report=algorithm.note("Algorithm 1")
-        )
+    def predict(task: "AttentionTeacherTask", stages: int, report: Report) -> xr.Dataset:
+        learned = incremental_learning(task.network, 2 * params.dim, max_stages=stages, report=report)
         until = 1.5 * learned.stages[-1].time
         return predicted_stages(learned, until=until).assign_attrs(until=until)
 
@@ -167,7 +166,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         scale, rate, found = params.log10_scales[-1], params.learning_rates[-1], []
         for seed, step in others.steps(params.instances):
             other = make_task(seed)
-            first = predict(other, 1)
+            first = predict(other, 1, silent)
             delay = descent_times(scale, rate, other, first)[0] - flow_times(scale, other, first)[0]
             found.append(2 * delay / rate)
             step.report(1.0, f"task {seed}")
@@ -206,7 +205,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
     with jax.enable_x64(True):
         task = make_task(params.seed)
-        theory = algorithm.cached("theory", lambda: predict(task, params.stages))
+        theory = algorithm.cached("theory", lambda: predict(task, params.stages, algorithm.note("Algorithm 1")))
         parts = [full.cached("full", full_batch), sgd.cached("minibatches", minibatches)]
         parts.append(others.cached("others", other_tasks))
         parts.append(three.cached("returning", returning))

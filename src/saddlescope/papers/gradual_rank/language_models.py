@@ -334,6 +334,6 @@ figure_20 = Entry(
 
 full_matrices = Entry(
     "gradual-rank/full-matrices", "Low and growing rank of the updates of full attention and MLP matrices in GPT-2",
-    citation=CITATION, source="beyond Section 5", params=GPT2Params, quick=SIZES, paper=PAPER | {"tests": 90}, run=run_matrices,
-    claims=matrix_claims, figures=matrix_figures, metrics=language_metrics,
+    citation=CITATION, source="beyond Section 5", params=GPT2Params, quick=SIZES, paper=PAPER | {"tests": 90},
+    run=run_matrices, claims=matrix_claims, figures=matrix_figures, metrics=language_metrics,
 )  # fmt: skip
