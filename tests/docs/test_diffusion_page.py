@@ -70,4 +70,4 @@ def test_what_the_page_sets_can_be_set():
     params = find_entry("concept-learning/figure-6").configure("paper")
     for name in re.findall(r"--set (\w+)=", PAGE):
         assert hasattr(params, name)
-    assert (params.pixels, params.steps, params.batch, len(params.seeds), len(params.signals)) == (32, 20000, 128, 5, 3)
+    assert (params.pixels, params.steps, params.batch, len(params.seeds), len(params.signals)) == (32, 20000, 128, 8, 3)

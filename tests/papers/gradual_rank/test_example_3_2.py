@@ -35,7 +35,7 @@ def two_enter_at_once(run):
 def one_too_few(run):
     stage = first_resolved(run)
     place = {"stage": stage, "coordinate": int(run.predicted_coordinate.isel(network=0).sel(stage=stage))}
-    run.plateau_beta.isel(network=[0]).loc[place] = 0.0
+    run.plateau_beta.loc[place | {"network": run.network.values[0]}] = 0.0
 
 
 def first_resolved(run):

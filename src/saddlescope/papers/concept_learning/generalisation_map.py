@@ -295,14 +295,14 @@ for _model, _networks, _theory in (
     ("symmetric", "Symmetric networks UUᵀ", _STAGES),
     ("trained", "Networks UV under gradient descent", f"{_STAGES} from (U + V^T) / 2 at half the speed"),
 ):
-    _border, _output, _times, _budget = _WORDS[_model]
+    _words = dict(zip(("border", "output", "times", "budget"), _WORDS[_model], strict=True))
     _add(
         f"border-{_model}",
         f"Away from the border, {_networks[0].lower() + _networks[1:]} stopped early generalize or fail as predicted",
         quantity="share of initializations away from the predicted border that, stopped at 1 % of the initial loss, "
             "generalize (test outputs above half their targets) or fail as predicted", kind="own",
         source=f"derived from equation 4.1, with the weaker concept at one half: its share is 4 done; {_PILOT}",
-        low=0.99, evidence="sample", why=_border[0], doubt=_border[1],
+        low=0.99, evidence="sample", why=_words["border"][0], doubt=_words["border"][1],
     )(partial(_border_share, model=_model))  # fmt: skip
     _add(
         f"output-{_model}",
@@ -310,20 +310,20 @@ for _model, _networks, _theory in (
             "output",
         quantity=f"largest error of the smaller test output relative to its target, {_ERRORS}", kind="own",
         source=f"1 - (done / share)^(1/2), derived from equation 4.1 with one concept left; {_PILOT}", high=0.02,
-        evidence="cases", why=_output[0], doubt=_output[1],
+        evidence="cases", why=_words["output"][0], doubt=_words["output"][1],
     )(partial(_output_error, model=_model))  # fmt: skip
     _add(
         f"times-{_model}", f"{_networks} with small initial weights learn the last concept at the predicted time",
         quantity=f"largest relative error of the last concept's learning time, {_ERRORS}",
         kind="own", source=f"{_theory}; {_PILOT}", high=0.02, evidence="cases",
-        why=_times[0], doubt=_times[1],
+        why=_words["times"][0], doubt=_words["times"][1],
     )(partial(_time_error, model=_model))  # fmt: skip
     _add(
         f"budget-{_model}",
         f"{_networks} generalize within a fixed time exactly if the last concept's predicted time is shorter",
         quantity="share of initializations of any scale that generalize (test outputs above half their targets) or "
             "fail as predicted", kind="own", source=f"{_theory}; {_PILOT}", low=0.99, evidence="sample",
-        why=_budget[0], doubt=_budget[1],
+        why=_words["budget"][0], doubt=_words["budget"][1],
     )(partial(_budget_share, model=_model))  # fmt: skip
 
 _add(

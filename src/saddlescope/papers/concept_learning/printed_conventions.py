@@ -93,7 +93,7 @@ def tasks(figure: str, convention: str) -> tuple[PrintedConcepts, ...]:
     return every[1:] if convention == PROGRAM else every[:1]
 
 
-def network(figure: str, convention: str, **training: int) -> PerceptronTraining:
+def network(figure: str, convention: str, **training: Any) -> PerceptronTraining:
     """Return the networks and the training of a figure in one convention."""
     chosen = PerceptronTraining(**_NETWORKS[figure][0], **training)
     if convention != PROGRAM:
@@ -177,9 +177,11 @@ def _share(run: xr.Dataset, *, convention: str, figures: tuple[str, ...], of: st
     """Return the share of networks that are in order, transient or learned; the tasks of a seed are one trial."""
     names = {"ordered": "ordered", "transient": "descents", "learned": "left"}
     found = [_of(run, figure, names[of], convention) for figure in figures]
-    if any(one is None for one in found):
+    pairs = zip(found, figures, strict=True)
+    trained = [one.transpose(f"{figure}-task", ...) for one, figure in pairs if one is not None]
+    if len(trained) < len(figures):
         return Estimate.not_tested("The networks were not trained; add their figures.")
-    rows = np.concatenate([one.transpose(f"{figure}-task", ...) for one, figure in zip(found, figures, strict=True)])
+    rows = np.concatenate(trained)
     right = {"ordered": rows > 0, "transient": rows > 1, "learned": rows < 0.1}[of]
     by_task = ", ".join(f"{value:.2f}" for value in right.mean(axis=1))
     return Estimate.share(right.mean(axis=0).sum(), right.shape[1], f"by task {by_task}")
@@ -284,7 +286,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
             continue
         marks = []
         for k, convention in enumerate(CONVENTIONS):
-            curves = _of(run, figure, "curve", convention).isel({f"{figure}-task": -1}).transpose("shown", ...)
+            curves = run[f"{figure}-curve"].sel(convention=convention).transpose(f"{figure}-task", "shown", ...)[-1]
             steps = curves[f"{figure}-step"].values
             marks += [Line(x=steps[1:], y=y[1:], group=convention, color=k, opacity=0.7) for y in curves.values]
         y = Axis("loss over its start", range=(0.0, 1.5))

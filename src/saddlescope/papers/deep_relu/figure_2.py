@@ -57,7 +57,7 @@ class Params(EntryParams):
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Search circle by circle and width by width; then apply the convex steps."""
     search, wider, convex = context.split(0.6, 0.2, 0.2)
-    circles = []
+    circles: list[xr.Dataset] = []
     for samples, step in search.steps(params.circles):
         widths = []
         for width, one in step.steps(params.widths):

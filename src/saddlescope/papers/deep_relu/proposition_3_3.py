@@ -229,7 +229,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
     x, y = Axis("distance ε from rank one", scale="log"), Axis("largest over layers", scale="log")
     panels = []
     for kind in run.kind.values:
-        one = run.sel(kind=kind).transpose("log10_distance", "case", "name")
+        one = run.sel(kind=kind).transpose("log10_distance", "case", "name", ...)
         marks = [
             Line(
                 x=np.repeat(eps * 10 ** (0.05 * (color - 1)), one.sizes["case"]),

@@ -71,8 +71,8 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     layers = np.unique(np.rint(np.geomspace(1, 1e6, 121)))
     together = xr.concat(parts, dim="data")
     x = together.constant / np.sqrt(xr.DataArray(layers, dims="l", coords={"l": layers}))
-    lemma = {name: ("matrix", value) for name, value in _singular_vectors(params).items()}
-    return together.assign(curve=(8 * x / (1 - x)).where(x < 1), **lemma)
+    lemma = {name: xr.DataArray(value, dims="matrix") for name, value in _singular_vectors(params).items()}
+    return together.assign({"curve": (8 * x / (1 - x)).where(x < 1), **lemma})
 
 
 def _measure_circles(params: Params) -> xr.Dataset:

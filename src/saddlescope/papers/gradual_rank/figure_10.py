@@ -308,7 +308,7 @@ def _remaining(run: xr.Dataset) -> Figure:
             for k, moment in enumerate(run.moment.values)
         ]
         for order in run.order.values:
-            by_sgd = remaining_sgd(run, of).sel(order=order).isel(sgd_step=slice(1, None))
+            by_sgd = remaining_sgd(run, of).sel(order=order).transpose("moment", "sgd_step")[:, 1:]
             since = run.sgd_since.values[1:]
             late = since > 0
             curves += [

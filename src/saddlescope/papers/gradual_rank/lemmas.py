@@ -56,12 +56,14 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     import jax
 
     heads, rest = context.split(0.8, 0.2)
-    parts, tails = [], []
+    parts: list[xr.Dataset] = []
+    tails: list[xr.Dataset] = []
     with jax.enable_x64(True):
         for seed, step in heads.steps(params.seeds):
             parts.append(step.cached(f"head{seed}", partial(_head, params, seed, step)))
         for seed, step in rest.steps(params.seeds):
             tails.append(step.cached(f"tail{seed}", partial(_tails, seed)))
+            step.report(1.0, f"seed {seed}, exponential tails done")
         made = _made_loss(params.log10_scales[-1])
     together = xr.concat(parts, "seed", join="outer", combine_attrs="drop")
     together = xr.merge([together, xr.concat(tails, "seed"), made], combine_attrs="drop")
