@@ -68,7 +68,9 @@ def test_every_plot_is_drawn(visit, root):
 
 def test_links_lead_to_pages(visit, root):
     page = visit(f"{root}/index.html")
-    assert page.locator(".card img").evaluate_all("all => all.every(i => i.complete && i.naturalWidth > 0)")
+    page.wait_for_function(
+        "[...document.querySelectorAll('.card img')].every(image => image.complete && image.naturalWidth > 0)"
+    )
     page.get_by_role("link", name="A staircase in no time").click()
     page.wait_for_selector("html[data-drawn]", state="attached")
     assert page.url.endswith(RUN)

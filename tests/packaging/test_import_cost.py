@@ -28,9 +28,13 @@ def test_naming_figures_and_entries_loads_nothing():
     assert loaded("import saddlescope.plot, saddlescope.store, saddlescope.reproduction") <= OURS
 
 
-@pytest.mark.parametrize("words", [["list"], ["list", "--json"], ["--help"], ["run", "--help"], ["--version"], ["lst"]])
+@pytest.mark.parametrize("words", [["list"], ["--help"], ["run", "--help"], ["--version"], ["lst"]])
 def test_the_light_commands_load_only_what_a_terminal_needs(words):
     assert loaded(f"from saddlescope.cli import main; main({words!r})") <= TERMINAL
+
+
+def test_counting_claims_by_kind_computes_nothing():
+    assert loaded("from saddlescope.cli import main; main(['list', '--json'])") <= ARRAYS | {"jaxtyping"}
 
 
 def test_showing_an_entry_computes_nothing(tmp_path):

@@ -20,7 +20,7 @@ from saddlescope.reproduction.formatting import (
     tallies,
 )
 
-R, F, U, N = Outcome
+R, S, F, NS, U, N = Outcome
 PLAIN = str.maketrans("−⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "--0123456789")
 sizes = st.floats(1e-30, 1e30) | st.floats(1e-3, 1e3)
 
@@ -90,7 +90,7 @@ def test_a_record_is_json_without_what_json_cannot_report():
     assert reported == {
         **{"claim": "c", "statement": "statement", "quantity": "quantity", "kind": "own", "source": "source"},
         **{"unit": "s", "remark": "why", "outcome": "undecided"},
-        **{"low": None, "high": 1.0, "value": None, "uncertainty": None},
+        **{"low": None, "high": 1.0, "value": None, "uncertainty": None, "n": 1},
     }
     assert finite(-math.inf) is None
     assert finite(2.0) == 2.0
@@ -100,6 +100,8 @@ def test_a_record_is_json_without_what_json_cannot_report():
     ("outcomes", "status"),
     [
         ([R, R], 0),
+        ([R, S], 0),
+        ([R, NS], 3),
         ([], 0),
         ([R, N], 0),
         ([N], 0),

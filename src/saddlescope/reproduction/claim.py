@@ -79,6 +79,8 @@ class Estimate:
     def __post_init__(self) -> None:
         if self.uncertainty < 0:
             raise ValueError(f"uncertainty must be at least 0; got {self.uncertainty!r}.")
+        for name, kind in (("value", float), ("uncertainty", float), ("n", int)):  # NumPy's numbers cannot be stored
+            object.__setattr__(self, name, kind(getattr(self, name)))
 
     @classmethod
     def unresolved(cls, why: str) -> "Estimate":

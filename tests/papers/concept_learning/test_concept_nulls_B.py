@@ -39,7 +39,7 @@ def any_rates(rng, seeds=SEEDS):
 
 def rates_of_strengths(rng, seeds=SEEDS):
     strength = np.array([[0.4, 1.4], [0.8, 1.4], [2.1, 1.4], [3.0, 1.4]] * 2)[:, None]
-    return trajectories(rng, strength * np.exp(0.02 * rng.standard_normal((8, seeds, 2))), seeds)
+    return trajectories(rng, strength * np.exp(0.06 * rng.standard_normal((8, seeds, 2))), seeds)
 
 
 @pytest.mark.parametrize("claim", ["order-signal", "order-diversity", "shift-signal", "shift-diversity", "late"])

@@ -152,7 +152,7 @@ def _networks(gain, limit):
                 "found_time": (axes, predicted * (1 + error)),
                 "held": (("network", "stage"), np.ones((4, 8), bool)),
             },
-            coords={"scale": [-32.0, -128.0], "order": ["limit", "finite"]},
+            coords={"scale": [-32.0, -128.0], "order": ["limit", "finite"], "heads": ("network", np.ones(4, int))},
         )
 
     return draw

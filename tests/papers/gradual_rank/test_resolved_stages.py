@@ -73,10 +73,10 @@ def test_the_power_of_a_made_up_law_is_measured(run, outcomes, power, verdict):
     scales = np.array([-8.0, -16.0, -32.0, -64.0])
     total, seeds = 1000, 3
     lost = np.round(400 * (scales / -8.0) ** power).astype(int)
-    there = (np.arange(total) >= lost[:, None]).astype(float)
+    there = (np.arange(total) >= (lost + np.arange(seeds)[:, None])[..., None]).astype(float)
     made = xr.Dataset(
         {
-            "found": (("dim", "seed", "scale", "plateau"), np.tile(there, (1, seeds, 1, 1))),
+            "found": (("dim", "seed", "scale", "plateau"), there[None]),
             "efolds": (("dim", "seed", "scale", "plateau"), np.full((1, seeds, 4, total), 10.0)),
             "least": (("dim", "seed", "scale", "plateau"), np.ones((1, seeds, 4, total))),
             "held": (("dim", "seed", "scale"), np.zeros((1, seeds, 4))),

@@ -10,6 +10,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.models import attention_teacher_task, diagonal_linear_network
 from saddlescope.theory import AlgorithmStatus, NewtonTransition, OdeTransition, TimedTransition, incremental_learning
 from saddlescope.theory.incremental.loss_oracle import LossOracle
+from saddlescope.theory.incremental.stationary_point import curvature
 
 SPECIFICATION = OdeTransition(
     tolerance=1e-6, speed_tolerance=1e-6
@@ -156,6 +157,29 @@ def test_a_flat_loss_is_not_taken_for_one_that_falls_for_ever(transition):
     assert learned.status == AlgorithmStatus.NO_MINIMUM
     assert "flat" in learned.message
     assert "infinity" not in learned.message
+
+
+def test_a_flat_direction_is_not_taken_for_a_strict_minimum():
+    """H = v v^T is singular: its smallest computed eigenvalue is rounding, of either sign."""
+    rng = np.random.default_rng(0)
+    for v in rng.standard_normal((50, 6)):
+        assert curvature(np.ones(6), np.outer(v, v)) == 0
+    assert curvature(np.ones(2), np.diag([1e-12, 1.0])) == pytest.approx(2e-12)
+
+
+@POLICIES
+@pytest.mark.parametrize("target", [0.9, 0.83, 0.7])
+def test_a_valley_that_becomes_flat_has_no_strict_minimum(transition, target):
+    """Once beta_3 is 1, the loss depends on beta_1 + beta_2 alone."""
+
+    def loss(beta):
+        apart = (beta[0] - 1) ** 2 + (beta[1] - target) ** 2
+        return ((1 - beta[2]) ** 2 * apart + (beta[0] + beta[1] - 1 - target) ** 2 + 0.2 * (1 - beta[2]) ** 2) / 2
+
+    learned = incremental_learning(loss, 3, transition=transition)
+    assert learned.status == AlgorithmStatus.NO_MINIMUM
+    assert [stage.entered for stage in learned.stages] == [(), (0,), (1,)]
+    assert "flat" in learned.message
 
 
 @POLICIES
