@@ -25,7 +25,6 @@ _NEWTON_STEPS = 60  # quadratic convergence needs 6; a step that does not shrink
 _RESTARTS = 2  # recomputations of the Hessian where secants do not make steps shrink
 _SECANT = 1e-6  # relative steps below it do not update the Hessian: their differences of rates are mostly rounding
 _ROUNDING = 1e-12  # relative steps that no longer shrink are rounding if they are at most this
-_FLAT = 1e-15  # an eigenvalue of a matrix with a diagonal of ones is rounding if at most this times its size
 _ROUNDING_AT_MOST = 1e-8  # the same with an exact Hessian, where only rounding can stop them
 
 
@@ -235,14 +234,11 @@ def _newton(
 def curvature(x: Float[np.ndarray, "m"], H: Float[np.ndarray, "m m"]) -> float:
     """Return half the smallest eigenvalue of 4 diag(u) H diag(u), the Hessian of L(u, s u) where u^2 = x.
 
-    It is 0 for an H that rounding cannot tell from a singular one: a flat direction must not pass for a strict minimum.
-    This is judged with a diagonal of ones, since the entries of x may differ by many orders.
+    It is 0 where rounding could have made it: a flat direction must not pass for a strict minimum.
     """
     if not x.size:
         return np.inf
     root = np.sqrt(x)
-    smallest = float(np.linalg.eigvalsh(root[:, None] * H * root)[0])
-    diagonal = np.sqrt(np.maximum(np.diag(H), 0.0))
-    if np.all(diagonal > 0) and abs(np.linalg.eigvalsh(H / diagonal[:, None] / diagonal)[0]) <= _FLAT * x.size:
-        return 0.0
-    return 2.0 * smallest
+    eigenvalues = np.linalg.eigvalsh(root[:, None] * H * root)
+    noise = x.size * np.finfo(float).eps * np.max(np.abs(eigenvalues))
+    return 2.0 * float(eigenvalues[0]) if abs(eigenvalues[0]) > noise else 0.0
