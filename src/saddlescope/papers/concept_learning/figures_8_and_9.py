@@ -326,7 +326,7 @@ def _descents(one: xr.Dataset, name: str, start: str) -> Figure:
 
 figure_8 = Entry(
     "concept-learning/figure-8", "Figure 8: the loss out of distribution descends three times", citation=CITATION,
-    source="Appendix E.1", params=Params, quick=dict(pool=1024, generations=6, least=0.003), run=run,
+    source="Appendix E.1", params=Params, quick=dict(pool=1024, generations=6), run=run,
     claims=triple_claims, figures=figures, metrics=two_layer.METRICS,
 )  # fmt: skip
 
