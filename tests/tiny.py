@@ -61,7 +61,12 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 claims = Claims()
 
 
-@claims.add("falls", "The loss falls", quantity="last over first", kind="printed", source="Theorem 1", high=0.5)
+_WORDS = {"evidence": "identity", "why": "It is the loss itself.", "doubt": "It is one run."}
+
+
+@claims.add(
+    "falls", "The loss falls", quantity="last over first", kind="printed", source="Theorem 1", high=0.5, **_WORDS
+)
 def falls(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.loss[-1, -1] / run.loss[-1, 0]), 0.001)
 
@@ -75,6 +80,7 @@ def falls(run: xr.Dataset) -> Estimate:
     low=5.0,
     high=100.0,
     unit="stages",
+    **_WORDS,
 )
 def stages(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.sizes["stage"]), remark=HOSTILE)
@@ -88,6 +94,7 @@ def stages(run: xr.Dataset) -> Estimate:
     source="Theorem 2",
     low=0.5,
     high=2.0,
+    **_WORDS,
 )
 def unresolved(run: xr.Dataset) -> Estimate:
     return Estimate.unresolved("The run ended too early.")

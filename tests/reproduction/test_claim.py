@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 from saddlescope.reproduction import Claim, Claims, Estimate, Evidence, Kind, Outcome
 from saddlescope.reproduction.claim import judge, outcome
 
-FIELDS = {"name": "c", "statement": "s", "quantity": "q", "kind": Kind.PRINTED, "source": "p"}
+WORDS = {"evidence": "identity", "why": "w", "doubt": "d", "over": "runs"}
+FIELDS = (
+    {"name": "c", "statement": "s", "quantity": "q", "kind": Kind.PRINTED, "source": "p"}
+    | WORDS
+    | {"evidence": Evidence.IDENTITY}
+)
 numbers = st.floats(-1e6, 1e6)
 
 
@@ -77,7 +82,9 @@ def test_a_claim_names_existing_sizes(sizes, types_unchecked):
 def test_claims_are_declared_beside_their_statistics():
     claims = Claims()
 
-    @claims.add("end", "The loss ends at 0", quantity="final loss", kind="own", source="none", high=0.0, unit="nats")
+    @claims.add(
+        "end", "The loss ends at 0", quantity="final loss", kind="own", source="none", high=0.0, unit="nats", **WORDS
+    )
     def final_loss(run):
         return Estimate(float(run))
 
@@ -155,7 +162,7 @@ def test_a_median_has_an_interval_of_its_order():
     ],
 )
 def test_one_run_without_an_interval_decides_nothing_but_identities(evidence, estimate, expected):
-    claim = Claim(**FIELDS, statistic=lambda run: estimate, high=1.0, evidence=Evidence(evidence))
+    claim = Claim(**FIELDS | {"evidence": Evidence(evidence)}, statistic=lambda run: estimate, high=1.0)
     assert claim.judge(xr.Dataset()).outcome is expected
 
 
@@ -167,7 +174,7 @@ def test_a_stand_in_is_seen_or_not_seen():
 
 def _chain(accuracy):
     claims = Claims()
-    common = {"quantity": "q", "kind": "own", "source": "p", "low": 0.9}
+    common = {"quantity": "q", "kind": "own", "source": "p", "low": 0.9} | WORDS
     claims.add("order", "s", **common, needs=("classifier",))(lambda run: Estimate(1.0))
     claims.add("classifier", "s", **common, sizes=("default",))(lambda run: accuracy)
     return claims

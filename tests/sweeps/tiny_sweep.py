@@ -68,14 +68,20 @@ def _break(params: Params) -> None:
 claims = Claims()
 
 
-@claims.add("walks", "The walk leaves its start", quantity="final distance", kind="own", source="nowhere", low=0.05)
+_WORDS = {"evidence": "identity", "why": "It is the walk itself.", "doubt": "It is one walk."}
+
+
+@claims.add(
+    "walks", "The walk leaves its start", quantity="final distance", kind="own", source="nowhere", low=0.05, **_WORDS
+)
 def walks(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.end[0]))
 
 
 @claims.add(
-    "two-scales", "The second walk is shorter", quantity="ratio of lengths", kind="own", source="nowhere", high=0.5
-)
+    "two-scales", "The second walk is shorter", quantity="ratio of lengths", kind="own", source="nowhere", high=0.5,
+    **_WORDS,
+)  # fmt: skip
 def two_scales(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.end[1] / run.end[0]))
 

@@ -201,13 +201,13 @@ class Claim(ReprMixin):
         kind: printed, reading, stand-in or own.
         source: place of the statement in the paper, and origin of the bounds.
         statistic: function from the stored run to its estimate.
+        evidence: identity, cases or sample. A sample without an uncertainty, or one case alone, decides nothing.
+        why: one sentence, why the quantity measures the statement.
+        doubt: one sentence, what would make a sceptic doubt the verdict.
+        over: what the independent cases are, such as "seeds" or "draws of data".
         low, high: the bounds, written before the run; the claim holds when the value is between them.
         unit: unit of value, uncertainty and bounds; empty for pure numbers.
         sizes: sizes of a run at which the claim can be judged; at others it is not tested.
-        evidence: identity, cases or sample. A sample without an uncertainty, or one case alone, decides nothing.
-        over: what the independent cases are, such as "seeds" or "draws of data".
-        why: one sentence, why the quantity measures the statement.
-        doubt: one sentence, what would make a sceptic doubt the verdict.
         needs: names of claims of the same entry without which this one means nothing, such as that a classifier is
             right; where one of them does not hold, this claim is not tested.
     """
@@ -218,17 +218,19 @@ class Claim(ReprMixin):
     kind: Kind
     source: str
     statistic: Statistic
+    evidence: Evidence
+    why: str
+    doubt: str
+    over: str = ""
     low: float = -math.inf
     high: float = math.inf
     unit: str = ""
     sizes: tuple[Size, ...] = ("quick", "default", "paper")
-    evidence: Evidence | None = None
-    over: str = ""
-    why: str = ""
-    doubt: str = ""
     needs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if not (self.why and self.doubt and (self.over or self.evidence == Evidence.IDENTITY)):
+            raise ValueError(f"Claim {self.name!r} must say why and doubt, and over which cases unless an identity.")
         if not self.low <= self.high or (math.isinf(self.low) and math.isinf(self.high)):
             raise ValueError(f"Claim {self.name!r} must have low <= high, one of them finite.")
         if not self.sizes or set(self.sizes) - set(SIZES):
@@ -313,14 +315,14 @@ class Claims(Sequence[Claim]):
         quantity: str,
         kind: Literal["printed", "reading", "stand-in", "own"],
         source: str,
+        evidence: Literal["identity", "cases", "sample"],
+        why: str,
+        doubt: str,
+        over: str = "",
         low: float = -math.inf,
         high: float = math.inf,
         unit: str = "",
         sizes: tuple[Size, ...] = ("quick", "default", "paper"),
-        evidence: Literal["identity", "cases", "sample"] | None = None,
-        over: str = "",
-        why: str = "",
-        doubt: str = "",
         needs: tuple[str, ...] = (),
     ) -> Callable[[S], S]:
         """Return a decorator that adds a claim about the decorated statistic; arguments as in `Claim`."""
@@ -337,7 +339,7 @@ class Claims(Sequence[Claim]):
                 high=high,
                 unit=unit,
                 sizes=sizes,
-                evidence=None if evidence is None else Evidence(evidence),
+                evidence=Evidence(evidence),
                 over=over,
                 why=why,
                 doubt=doubt,

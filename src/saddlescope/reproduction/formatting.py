@@ -85,7 +85,7 @@ def evidence(claim: Claim, n: int) -> str:
     """Return what a verdict rests on, such as "sample of 24 draws"."""
     words = {Evidence.IDENTITY: "identity", Evidence.CASES: "all cases", Evidence.SAMPLE: "sample"}
     cases = f"{n} {claim.over}" if n > 1 else ""
-    return " of ".join(filter(None, (words.get(claim.evidence, "") if claim.evidence else "", cases)))
+    return " of ".join(filter(None, (words[claim.evidence], cases)))
 
 
 def record(verdict: Verdict) -> dict[str, Any]:
