@@ -1,17 +1,24 @@
 """Context of a run: progress callback, scratch folder for cached parts, data folder."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import xarray as xr
 
+from saddlescope._shared.errors import BusyError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 
 T = TypeVar("T")
+
+_WAIT = 1.0  # seconds between two looks at a part that another run makes
+
+_README = b"Parts that runs share, such as trained networks, named by their parameters. Runs make deleted ones again.\n"
 
 
 @dataclass(frozen=True, repr=False)
@@ -23,11 +30,15 @@ class RunContext(ReprMixin):
             runs store their checkpoints here. It is removed once the result is stored.
         report: called with the finished fraction in [0, 1] and a short note such as "epoch 3 of 40".
         data: folder with data sets in their official formats; None: only the embedded data exist.
+        shared: folder of the parts that runs of several entries share; None: the parts stay in the scratch folder.
+        again: make shared parts anew, also those that earlier runs have stored.
     """
 
     scratch: Path
     report: Report = silent
     data: Path | None = None
+    shared: Path | None = None
+    again: bool = False
 
     def split(self, *weights: int | float) -> "tuple[RunContext, ...]":
         """Return one context per part of the run, each reporting 0 to 1 over its share of the progress of this one.
@@ -68,6 +79,39 @@ class RunContext(ReprMixin):
         part = compute()
         store.write(part, self._file(name))
         return part
+
+    def shared_part(
+        self, kind: str, params: Mapping[str, Any], compute: "Callable[[RunContext], xr.Dataset]"
+    ) -> xr.Dataset:
+        """Return a part that runs of several entries share, such as a trained network.
+
+        The first run that needs it makes and stores it; another one that needs it at the same time waits, then reads.
+
+        Args:
+            kind: folder of the part, such as "vision-transformers".
+            params: all that the part depends on, as JSON values.
+            compute: makes the part; its context has a scratch folder that survives a kill, whichever run goes on.
+        """
+        from saddlescope import store
+
+        parts = self.shared or self.scratch / "parts"
+        folder = store.RunFolder(parts, kind, params)
+        own = self.scratch / f"{kind}-{folder.digest}.made"
+        while not folder.file.exists() or (self.again and not own.exists()):
+            with ExitStack() as undo:
+                try:
+                    scratch = undo.enter_context(folder.lock())
+                except BusyError:
+                    self.report(0.0, "waiting for another run that makes the same part")
+                    time.sleep(_WAIT)
+                    continue
+                if not folder.file.exists() or self.again:
+                    part = compute(replace(self, scratch=scratch))
+                    store.write_bytes(_README, parts / store.PARTS)
+                    store.write(part, folder.file)
+                own.touch()
+                folder.clear()
+        return store.read(folder.file)
 
     def _file(self, name: str) -> Path:
         return self.scratch / f"{name}.nc"

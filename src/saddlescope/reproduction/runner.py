@@ -192,7 +192,7 @@ def reproduce(
     with folder.lock() as scratch:
         if any(scratch.iterdir()):
             say(f"Resuming the interrupted run in {scratch}.")
-        run = stamped_run(entry, params, RunContext(scratch, report, data), size, settings)
+        run = stamped_run(entry, params, RunContext(scratch, report, data, Path(out) / "parts", again), size, settings)
         store.write(run, folder.file)
         reproduction = Reproduction.open(folder.file)  # judged as stored, so that `check` agrees
         vars(reproduction)["verdicts"] = entry.judge(reproduction.run, size)  # an error of a claim here is a defect

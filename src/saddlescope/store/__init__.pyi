@@ -1,4 +1,5 @@
 from .netcdf import COPIES as COPIES
+from .netcdf import PARTS as PARTS
 from .netcdf import SWEEPS as SWEEPS
 from .netcdf import find_runs as find_runs
 from .netcdf import read as read

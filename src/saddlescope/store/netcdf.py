@@ -24,6 +24,9 @@ COPIES = ".saddlescope-gallery"
 SWEEPS = ".saddlescope-sweeps"
 """Name of the file that marks a folder of sweeps, whose runs are shown together; `find_runs` skips the folder."""
 
+PARTS = ".saddlescope-parts"
+"""Name of the file that marks a folder of parts that runs share; `find_runs` skips the folder."""
+
 _one_writer = threading.Lock()
 _DENSEST = 1100  # largest ratio of an array's bytes to its deflated bytes
 _SMALL = 2**26  # bytes of arrays that are allowed whatever their ratio
@@ -145,7 +148,7 @@ def _refuse_traps(path: Path, content: bytes) -> None:
 def find_runs(folder: str | os.PathLike[str]) -> tuple[Path, ...]:
     """Return all stored runs below a folder, in the order of their names.
 
-    Hidden files, scratch folders of unfinished runs, sweeps and galleries are skipped.
+    Hidden files, scratch folders of unfinished runs, shared parts, sweeps and galleries are skipped.
 
     Raises:
         InputError: the folder does not exist.
@@ -155,7 +158,7 @@ def find_runs(folder: str | os.PathLike[str]) -> tuple[Path, ...]:
         raise InputError(f"There is no folder {folder}; name the one that was given to --out.")
     found = []
     for here, folders, files in os.walk(folder):
-        if COPIES in files or SWEEPS in files:
+        if {COPIES, SWEEPS, PARTS} & set(files):
             folders.clear()
             continue
         folders[:] = [name for name in folders if not name.startswith(".") and not name.endswith(".partial")]

@@ -45,7 +45,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     parts = []
     for scale, step in context.steps(params.scales):
         step = replace(step, report=step.note(f"scale {scale:g}"))
-        parts.append(train(params, step, initial_scale=scale, name=f"scale-{scale:g}-"))
+        parts.append(train(params, step, initial_scale=scale))
     return xr.concat(parts, dim="scale", combine_attrs="override").assign_coords(scale=list(params.scales))
 
 

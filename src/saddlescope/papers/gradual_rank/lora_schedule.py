@@ -18,6 +18,7 @@ of adapters is the one at which, in a pilot on another seed, the constant rank d
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,7 +31,6 @@ from saddlescope.papers.gradual_rank.shared.gpt2_training import (
     PAPER,
     QUICK,
     GPT2Params,
-    each_seed,
     fresh_model,
     over_seeds,
     read_text,
@@ -98,7 +98,12 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     task = read_text(params.task, context).first(params.task_characters, params.task_test_characters)
     vocabulary = learn_vocabulary(first, params.vocabulary)
     data = [tokenize(text, vocabulary, block=params.block) for text in (first, task)]
-    return each_seed(params, context, partial(_one_seed, params, data)).assign_attrs(
+    runs = []
+    for seed, step in context.steps(params.seeds):
+        step = replace(step, report=step.note(f"seed {seed}"))
+        runs.append(context.cached(f"seed-{seed}", partial(_one_seed, params, data, seed, step)))
+    together = xr.concat(runs, dim="seed", combine_attrs="override").assign_coords(seed=list(params.seeds))
+    return together.assign_attrs(
         text=first.name, text_digest=first.digest(), task=task.name, task_digest=task.digest(), probe=params.probe
     )
 

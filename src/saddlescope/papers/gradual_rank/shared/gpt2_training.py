@@ -1,7 +1,5 @@
 """GPT-2 trained from scratch on text, with spectra recorded by the tracker: the shared part of the language entries."""
 
-from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -9,6 +7,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.gradual_rank.shared.shared_training import train_seeds
 from saddlescope.reproduction.claim import Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.parameters import EntryParams, param
@@ -77,20 +76,15 @@ def read_text(name: str, context: RunContext, characters: int = 0) -> "TextData"
     return text.first(characters, -(-characters // 4)) if characters else text
 
 
-def train(params: GPT2Params, context: RunContext, *, matrices: str | None = None) -> xr.Dataset:
-    """Train one GPT-2 per seed and join their records along the dimension `seed`.
+def train(params: GPT2Params, context: RunContext) -> xr.Dataset:
+    """Train one GPT-2 per seed and join their records along `seed`; entries that need the same training share it.
 
     No weights are loaded anywhere: the models are `fresh_gpt2`, and the first test loss of each is in the record.
 
-    Args:
-        params: of the runs.
-        context: each run stores its checkpoints in the scratch folder.
-        matrices: pattern of single matrices to record besides, as in `RankTracker`.
-
     Returns:
-        The tracker's data set for each seed, with layers numbered from 1; `test_loss` and `train_loss`
-        (seed, test_step) in nats per token; in the attributes the digest of the text and the loss of a guess by token
-        frequencies.
+        The tracker's data set for each seed, of heads and of the matrices of each block, with layers numbered from 1;
+        `test_loss` and `train_loss` (seed, test_step) in nats per token; in the attributes the digest of the text and
+        the loss of a guess by token frequencies.
     """
     from saddlescope.train import Geometric, RankTracker
     from saddlescope.train.data.text import learn_vocabulary, tokenize
@@ -101,13 +95,13 @@ def train(params: GPT2Params, context: RunContext, *, matrices: str | None = Non
     data = tokenize(text, learn_vocabulary(text, params.vocabulary), block=params.block)
 
     def train_one(seed: int, step: RunContext) -> xr.Dataset:
-        tracker = RankTrackerCallback(partial(RankTracker, schedule=Geometric(1.15), matrices=matrices))
+        tracker = RankTrackerCallback(partial(RankTracker, schedule=Geometric(1.15), matrices="transformer.h.*"))
         history = fit_language(
             fresh_model(params, data, seed),
             data,
             training(params, seed, steps=params.epochs * -(-len(data.train) // params.batch)),
             tracker=tracker,
-            checkpoint=context.scratch / f"seed-{seed}",
+            checkpoint=step.scratch / "checkpoint",
             report=step.report,
         )
         return (
@@ -116,21 +110,13 @@ def train(params: GPT2Params, context: RunContext, *, matrices: str | None = Non
             .assign_coords(layer=np.arange(1, params.depth + 1), test_step=history.steps)
         )
 
-    return each_seed(params, context, train_one).assign_attrs(
+    together = train_seeds("gpt2", params, GPT2Params, {"text_digest": text.digest()}, context, train_one)
+    return together.assign_attrs(
         text=text.name,
         text_digest=text.digest(),
         vocabulary=data.vocabulary,
         guess_loss=frequency_loss(data.train, data.test, data.vocabulary),
     )
-
-
-def each_seed(params: GPT2Params, context: RunContext, make: Callable[[int, RunContext], xr.Dataset]) -> xr.Dataset:
-    """Run `make` for each seed, with the context of its part, and join the results; finished seeds are cached."""
-    runs = []
-    for seed, step in context.steps(params.seeds):
-        step = replace(step, report=step.note(f"seed {seed}"))
-        runs.append(context.cached(f"seed-{seed}", partial(make, seed, step)))
-    return xr.concat(runs, dim="seed", combine_attrs="override").assign_coords(seed=list(params.seeds))
 
 
 def fresh_model(params: GPT2Params, data: "TokenizedText", seed: int) -> "GPT2LMHeadModel":

@@ -8,16 +8,22 @@
 Shared by the entries on Figures 1, 4 to 7 and 12 to 19, which differ in data, sizes, optimiser and initial scale.
 """
 
-from typing import Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.gradual_rank.shared.shared_training import train_seeds
 from saddlescope.plot import Axis, Figure, Panel, lines
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.device import prepare_device
 from saddlescope.reproduction.parameters import EntryParams, param, parameters
+
+if TYPE_CHECKING:
+    from saddlescope.train import ViTConfig
+    from saddlescope.train.data.labelled_images import ImageData
 
 Images = Literal["digits", "digit-pairs", "mnist", "cifar10", "cifar100", "imagenet"]
 _DATASET = "image data set; digits and digit-pairs are embedded, the others are in the data folder"
@@ -100,14 +106,13 @@ def changes(params: type[EntryParams], values: dict[str, Any]) -> dict[str, Any]
     return {name: value for name, value in values.items() if value != parameters(params)[name].default}
 
 
-def train(params: Training, context: RunContext, *, initial_scale: float = 1.0, name: str = "") -> xr.Dataset:
-    """Train one ViT per seed; each stores its checkpoint in the scratch folder.
+def train(params: Training, context: RunContext, *, initial_scale: float = 1.0) -> xr.Dataset:
+    """Train one ViT per seed; entries that need the same training share it.
 
     Args:
         params: of the training.
         context: of the run.
         initial_scale: factor on the default initial weights of all layers but the patch embedding.
-        name: prefix of the checkpoints, for a run that trains more than once.
 
     Returns:
         The tracker's records (see `RankTracker.to_xarray`) with layers numbered from 1, one more dimension `seed`, and
@@ -121,11 +126,10 @@ def train(params: Training, context: RunContext, *, initial_scale: float = 1.0, 
     Raises:
         InputError: the device or the data are absent, or training diverges.
     """
-    from saddlescope.measure import energy_rank, stable_rank
-    from saddlescope.train import SGD, Adam, Geometric, RankTracker, TrainConfig, ViT, ViTConfig, fit, load
+    from saddlescope.train import ViTConfig, load
     from saddlescope.train.data import EMBEDDED
 
-    device = prepare_device(params.device)
+    prepare_device(params.device)
     if params.dataset not in EMBEDDED and context.data is None:
         raise InputError(
             f"dataset {params.dataset!r} needs the folder of its official files: give --data or set SADDLESCOPE_DATA, "
@@ -147,43 +151,48 @@ def train(params: Training, context: RunContext, *, initial_scale: float = 1.0, 
         mlp_width=params.mlp,
         initial_scale=initial_scale,
     )
-    heads = ("layer", "head", "product")
-    runs = []
-    for seed, step in context.steps(params.seeds):
-        model = ViT(config, seed=seed).to(device)
-        tracker = RankTracker(model, schedule=Geometric(1.15))
-        history = fit(
-            model,
-            data,
-            TrainConfig(
-                optimizer={"adam": Adam, "sgd": SGD}[params.optimizer](learning_rate=params.learning_rate),
-                epochs=params.epochs,
-                warmup_epochs=params.warmup_epochs,
-                batch=params.batch,
-                pieces=params.pieces,
-                test_every=params.test_every,
-                seed=seed,
-                threads=params.threads,
-                precision=params.precision,
-                compiled=params.compiled,
-            ),
-            checkpoint=context.scratch / f"{name}seed-{seed}.pt",
-            tracker=tracker,
-            report=step.note(f"seed {seed}"),
-        )
-        tracked = tracker.to_xarray()
-        tracked = tracked.assign(
-            initial_stable_rank=(heads, stable_rank(tracked.initial_spectrum.values)),
-            energy_rank=(heads, energy_rank(tracked.update_spectrum.values[-1], fraction=0.9)),
-            initial_energy_rank=(heads, energy_rank(tracked.initial_spectrum.values, fraction=0.9)),
-            train_loss=("epoch", history.train_loss.reshape(-1, history.steps_per_epoch).mean(axis=1)),
-            test_accuracy=("tested", np.asarray(history.test_accuracy[1:])),
-        )
-        runs.append(tracked.assign_coords(tested=history.test_steps[1:] / history.steps_per_epoch))
-    together = xr.concat(runs, dim="seed", combine_attrs="override").assign_coords(
-        seed=list(params.seeds), layer=np.arange(1, params.depth + 1), epoch=np.arange(1, params.epochs + 1)
+    others = {"initial_scale": initial_scale, "data_digest": data.digest()}
+    train_one = partial(_train_one, params, config, data)
+    together = train_seeds("vision-transformers", params, Training, others, context, train_one).assign_coords(
+        layer=np.arange(1, params.depth + 1), epoch=np.arange(1, params.epochs + 1)
     )
     return together.assign_attrs(steps_per_epoch=len(data.train_images) // params.batch, dataset=params.dataset)
+
+
+def _train_one(params: Training, config: "ViTConfig", data: "ImageData", seed: int, context: RunContext) -> xr.Dataset:
+    from saddlescope.measure import energy_rank, stable_rank
+    from saddlescope.train import SGD, Adam, Geometric, RankTracker, TrainConfig, ViT, fit
+
+    model = ViT(config, seed=seed).to(prepare_device(params.device))
+    tracker = RankTracker(model, schedule=Geometric(1.15))
+    history = fit(
+        model,
+        data,
+        TrainConfig(
+            optimizer={"adam": Adam, "sgd": SGD}[params.optimizer](learning_rate=params.learning_rate),
+            epochs=params.epochs,
+            warmup_epochs=params.warmup_epochs,
+            batch=params.batch,
+            pieces=params.pieces,
+            test_every=params.test_every,
+            seed=seed,
+            threads=params.threads,
+            precision=params.precision,
+            compiled=params.compiled,
+        ),
+        checkpoint=context.scratch / "checkpoint.pt",
+        tracker=tracker,
+        report=context.report,
+    )
+    heads = ("layer", "head", "product")
+    tracked = tracker.to_xarray()
+    return tracked.assign(
+        initial_stable_rank=(heads, stable_rank(tracked.initial_spectrum.values)),
+        energy_rank=(heads, energy_rank(tracked.update_spectrum.values[-1], fraction=0.9)),
+        initial_energy_rank=(heads, energy_rank(tracked.initial_spectrum.values, fraction=0.9)),
+        train_loss=("epoch", history.train_loss.reshape(-1, history.steps_per_epoch).mean(axis=1)),
+        test_accuracy=("tested", np.asarray(history.test_accuracy[1:])),
+    ).assign_coords(tested=history.test_steps[1:] / history.steps_per_epoch)
 
 
 def training_figure(run: xr.Dataset) -> Figure:
