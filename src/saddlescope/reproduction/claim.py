@@ -297,7 +297,10 @@ class Claims(Sequence[Claim]):
     """The claims of an entry, in the order in which they are added.
 
     >>> claims = Claims()
-    >>> @claims.add("end", "The loss ends at 0", quantity="final loss", kind="printed", source="Theorem 1", high=1e-6)
+    >>> @claims.add(
+    ...     "end", "The loss ends at 0", quantity="final loss", kind="printed", source="Theorem 1", high=1e-6,
+    ...     evidence="identity", why="The theorem is about the end", doubt="One run is followed",
+    ... )
     ... def final_loss(run: xr.Dataset) -> Estimate:
     ...     return Estimate(float(run.loss[-1]))
     >>> [claim.name for claim in claims]
