@@ -307,20 +307,19 @@ def _remaining(run: xr.Dataset) -> Figure:
             )
             for k, moment in enumerate(run.moment.values)
         ]
+        times = run.sgd_since.transpose("moment", "sgd_step").values[:, 1:]
         for order in run.order.values:
             by_sgd = remaining_sgd(run, of).sel(order=order).transpose("moment", "sgd_step")[:, 1:]
-            since = run.sgd_since.values[1:]
-            late = since > 0
             curves += [
                 Line(
-                    x=since[late],
-                    y=here.values[late],
+                    x=since[since > 0],
+                    y=here.values[since > 0],
                     group="by SGD",
                     color=k,
                     style="dotted",
                     width=0.8,
                 )
-                for k, here in enumerate(by_sgd)
+                for k, (here, since) in enumerate(zip(by_sgd, times, strict=True))
             ]
         return Panel(
             title=title,
