@@ -7,6 +7,8 @@ from tests.null_runs import assert_detects
 
 from saddlescope.reproduction import find_entry
 
+pytestmark = pytest.mark.slow  # 200 draws of each null
+
 STARTS = 200
 
 

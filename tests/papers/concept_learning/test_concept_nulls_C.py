@@ -5,6 +5,8 @@ import pytest
 import xarray as xr
 from tests.null_runs import assert_detects
 
+pytestmark = pytest.mark.slow  # 200 draws of each null
+
 FIGURE_6 = "concept-learning/figure-6"
 STEPS = np.array([55 * 1.15**k for k in range(34)] + [6000.0]).round()
 SEEDS, IMAGES = 8, 4

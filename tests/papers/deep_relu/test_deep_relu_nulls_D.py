@@ -9,6 +9,8 @@ import xarray as xr
 from null_runs import assert_detects
 from saddlescope.measure import find_plateaus
 
+pytestmark = pytest.mark.slow  # 200 draws of each null
+
 SEEDS = 9
 
 

@@ -8,6 +8,8 @@ from null_runs import assert_detects
 from saddlescope.measure import energy_rank, rank_staircases, stable_rank
 from saddlescope.papers.gradual_rank.gradient_descent import TEACHER
 
+pytestmark = pytest.mark.slow  # 200 draws of each null
+
 PRODUCTS = ["KQ", "VO"]
 HEADS = ("layer", "head")
 STEP = np.unique(np.geomspace(1, 900, 40).astype(int))

@@ -6,6 +6,8 @@ import xarray as xr
 
 from null_runs import assert_detects
 
+pytestmark = pytest.mark.slow  # 200 draws of each null
+
 SCALES = np.array([-32.0, -64.0, -1024.0, -4096.0])
 UNIT = -SCALES * np.log(10)
 
