@@ -44,6 +44,13 @@ def test_a_second_run_reads_what_the_first_has_made(tmp_path):
     assert _context(tmp_path, "two").shared_part("walks", PARAMS | {"seed": 2}, second).value == 2
 
 
+def test_a_part_of_another_version_is_made_again(tmp_path, monkeypatch):
+    makers = Maker(1.0), Maker(2.0)
+    for version, maker in zip(("1.0", "1.1"), makers, strict=True):
+        monkeypatch.setattr("importlib.metadata.version", lambda name, version=version: version)
+        assert _context(tmp_path, version).shared_part("walks", PARAMS, maker).value == maker.value
+
+
 def test_shared_parts_are_no_runs_and_leave_no_scratch(tmp_path):
     _context(tmp_path, "one").shared_part("walks", PARAMS, Maker())
     assert store.find_runs(tmp_path) == ()

@@ -31,7 +31,7 @@ class RunContext(ReprMixin):
         report: called with the finished fraction in [0, 1] and a short note such as "epoch 3 of 40".
         data: folder with data sets in their official formats; None: only the embedded data exist.
         shared: folder of the parts that runs of several entries share; None: the parts stay in the scratch folder.
-        again: make shared parts anew, also those that earlier runs have stored.
+        again: make shared parts again, even if an earlier run has stored them.
     """
 
     scratch: Path
@@ -89,13 +89,13 @@ class RunContext(ReprMixin):
 
         Args:
             kind: folder of the part, such as "vision-transformers".
-            params: all that the part depends on, as JSON values.
+            params: all that the part depends on, as JSON values; another version of saddlescope makes its own part.
             compute: makes the part; its context has a scratch folder that survives a kill, whichever run goes on.
         """
-        from saddlescope import store
+        from saddlescope import __version__, store
 
         parts = self.shared or self.scratch / "parts"
-        folder = store.RunFolder(parts, kind, params)
+        folder = store.RunFolder(parts, kind, {**params, "saddlescope": __version__})
         own = self.scratch / f"{kind}-{folder.digest}.made"
         while not folder.file.exists() or (self.again and not own.exists()):
             with ExitStack() as undo:

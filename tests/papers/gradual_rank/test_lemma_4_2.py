@@ -17,9 +17,9 @@ def run(quick_run):
     return quick_run(NAME).run.copy(deep=True)
 
 
-def test_all_claims_hold_at_the_quick_size(run, outcomes):
+def test_all_claims_but_the_fitted_power_hold_at_the_quick_size(run, outcomes):
     found = outcomes(ENTRY, run)
-    assert found.pop("descent-power") == "not tested"
+    assert found.pop("descent-power") == "refuted"  # higher orders of three coarse rates exceed its bar
     assert set(found.values()) == {"reproduced"}
 
 

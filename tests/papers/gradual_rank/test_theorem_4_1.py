@@ -58,8 +58,9 @@ def test_all_claims_hold_for_times_that_follow_the_law(ideal, outcomes):
 
 
 def test_what_does_not_depend_on_the_size_holds_at_the_quick_size(run, outcomes):
-    held = ("order", "correction", "plateaus", "weights-converge")
-    assert {outcomes(ENTRY, run)[claim] for claim in held} == {"reproduced"}
+    found = outcomes(ENTRY, run)
+    assert {found[claim] for claim in ("order", "correction", "plateaus")} == {"reproduced"}
+    assert found["weights-converge"] == "undecided"  # at these scales all weights are as near as the flow resolves
 
 
 def test_the_theory_predicts_the_constants_of_the_flow(run):
@@ -136,6 +137,7 @@ def test_a_run_that_does_not_resolve_a_claim_leaves_it_undecided(ideal, outcomes
     without = outcomes(ENTRY, ideal.isel(scale=[0, 1]).assign_coords(scale=[-8.0, -16.0]))
     assert {without[claim] for claim in times} == {"undecided"}
     assert outcomes(ENTRY, ideal.assign(separated=0 * ideal.separated))["constants"] == "undecided"
+    assert outcomes(ENTRY, ideal.assign(theta_distance=0 * ideal.theta_distance))["weights-converge"] == "undecided"
     assert outcomes(ENTRY, ideal.assign(resolved=ideal.resolved & False))["plateaus"] == "undecided"
     # A difference to the coarser run as large as the distance to the bound decides nothing.
     doubtful = ideal.assign(coarse_time=ideal.coarse_time * (1 + 1e-5))

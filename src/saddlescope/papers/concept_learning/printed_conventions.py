@@ -256,6 +256,15 @@ for _convention, (_place, _doubt) in _WORDS.items():
         doubt=f"A slow network may arrive after 40 epochs. {_doubt}",
     )(partial(_share, convention=_convention, figures=_TRANSIENT[1:], of="learned"))  # fmt: skip
     claims.add(
+        f"learned-low-{_convention}",
+        f"{_place}, at least 90 % of Figure 3's networks at d = 2 generalise",
+        quantity="share of the four-layer linear networks at d = 2 whose loss at the test point ends below a tenth of "
+            "its start", kind="reading", low=0.9, sizes=_LARGE,
+        source="Section 3.3: 'generalizes OOD'; Figure 2 (c); the bounds are ours", evidence="sample", over="seeds",
+        why="The trajectory and the loss of the figure end at the test point, so nearly all networks must get there",
+        doubt=f"The text gives neither mu nor the hidden width at d = 2. {_doubt}",
+    )(partial(_share, convention=_convention, figures=("figure-3-low",), of="learned"))  # fmt: skip
+    claims.add(
         f"cube-{_convention}",
         f"{_place}, adding concepts never lowers Figure 7's losses by over 5 % of the largest",
         quantity="number of ReLU networks that violate equation B.2 by over 5 % of the largest initial loss, over "

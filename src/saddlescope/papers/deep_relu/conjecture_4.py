@@ -96,12 +96,14 @@ def _ranks(run: xr.Dataset) -> list[np.ndarray]:
 
 
 def _wrong_rises(run: xr.Dataset, *, task: str) -> Estimate:
-    ranks = _ranks(run.isel(network=((run.task == task) & leave_origin(run)).values))
+    of_task = run.isel(network=(run.task == task).values)
+    ranks = _ranks(of_task.isel(network=leave_origin(of_task).values))
     rises = np.concatenate([np.diff(one) for one in ranks]) if ranks else np.zeros(0)
     if len(rises) == 0:
         return Estimate.unresolved(f"No network of the task {task!r} leaves the origin; take more steps.")
     sizes = ", ".join(f"{int(np.sum(rises == size))} of {size:+d}" for size in np.unique(rises))
-    return Estimate(float(np.sum(rises != 1)), 0.0, f"{len(ranks)} networks; rises: {sizes}", len(ranks))
+    found = f"{len(ranks)} of {of_task.sizes['network']} networks leave the origin; rises: {sizes}"
+    return Estimate(float(np.sum(rises != 1)), 0.0, found, len(ranks))
 
 
 def _wrong_ends(run: xr.Dataset, *, task: str) -> Estimate:

@@ -269,7 +269,7 @@ def _equation_7_error(run: xr.Dataset) -> Estimate:
         "learning rate",
     quantity="largest distance from 1 of the fitted power of the learning rate in the total fall of log |u² - v²|, "
         "over weight pairs", kind="own", source="A step multiplies u² - v² by 1 - η² g²; 0.05 for higher orders",
-    high=0.05, sizes=("default", "paper"),
+    high=0.05,
     evidence="cases", over="weight pairs",
     why="If each step multiplies u² − v² by 1 − η² g², a time of 1/η steps loses a logarithm in proportion to η",
     doubt="Four rates within a factor of eight, on the path of one instance; other paths have other higher orders",
