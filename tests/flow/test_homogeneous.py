@@ -102,6 +102,7 @@ def test_the_direction_does_not_see_the_scale():
     assert first.rates[-1] > 3 * first.rates[0]
 
 
+@pytest.mark.slow
 def test_the_escape_is_late_by_the_missing_log_norm_over_the_speed():
     """On the loss itself: the time to a radius is that of the alignment plus log(1/scale) / rate, at any scale."""
     loss, start = _random()

@@ -113,6 +113,7 @@ def _cluster(workers):
             process.stdin.close()
 
 
+@pytest.mark.slow
 def test_a_sweep_on_a_cluster(walk, command, tmp_path, begun, undisturbed):
     with _cluster(2) as (cluster, address):
         first = Killed(command, tmp_path, begun, "--scheduler", address, seed=2)

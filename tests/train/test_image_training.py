@@ -169,6 +169,7 @@ def run_program(*arguments: str) -> None:
     subprocess.run([sys.executable, str(program), *arguments], check=True)
 
 
+@pytest.mark.slow
 def test_sigkill_at_any_moment_changes_nothing(tmp_path):
     """Kill some twenty runs: while the checkpoint is half on disk, just before it is renamed, and at random moments."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"

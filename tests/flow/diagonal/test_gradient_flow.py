@@ -281,6 +281,7 @@ def test_the_reported_accuracy_bounds_the_error_and_the_energy_is_balanced():
         assert flow.conserved == 0
 
 
+@pytest.mark.slow
 def test_a_loss_with_and_without_its_own_derivatives_gives_one_flow():
     task = attention_teacher_task(2, samples=40, tokens=3, dim=6)  # 12 columns: two compiled sizes
     start = DiagonalInit(task.u0, task.v0, -8 * LOG10)
@@ -301,6 +302,7 @@ def test_a_loss_with_and_without_its_own_derivatives_gives_one_flow():
     assert bare.evaluations.gradients < 2 * own.evaluations.gradients
 
 
+@pytest.mark.slow
 def test_three_scales_of_a_small_attention_head():
     task = attention_teacher_task(1, samples=60, tokens=4, dim=4)
     for digits in (1, 8, 32):

@@ -179,6 +179,7 @@ def test_one_loss_for_all_is_that_loss_for_each():
     np.testing.assert_allclose(shared.beta, each.beta, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_networks_with_and_without_derivatives_of_their_own():
     tasks = [attention_teacher_task(seed, samples=6, tokens=3, dim=2) for seed in range(2)]
     starts = [DiagonalInit(task.u0, task.v0, -20.0) for task in tasks]

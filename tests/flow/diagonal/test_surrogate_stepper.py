@@ -53,6 +53,7 @@ def test_own_and_automatic_columns_of_the_hessian_are_the_same():
         np.testing.assert_allclose(own, exact[:, jnp.array(columns)], atol=1e-13)
 
 
+@pytest.mark.slow
 def test_each_tolerance_brings_the_error_down_with_it():
     """Down to 1e-8, so neither nodes that crowd together nor rounding errors set a floor."""
     task = attention_teacher_task(2, samples=40, tokens=3, dim=6)

@@ -131,6 +131,7 @@ def full_problem():
     return full_attention_teacher_task(3, samples=40, tokens=4, dim=4, rank=2)
 
 
+@pytest.mark.slow
 def test_full_attention_against_an_explicit_solver():
     task = full_problem()
     log = 3 * np.log(10)
@@ -155,6 +156,7 @@ def test_full_attention_against_an_explicit_solver():
     assert B[-1].max() > 0.3
 
 
+@pytest.mark.slow
 def test_loss_falls_conservation_holds_and_loss_is_the_energy_that_was_lost():
     task = full_problem()
     log = 32 * np.log(10)
@@ -178,6 +180,7 @@ def test_loss_falls_conservation_holds_and_loss_is_the_energy_that_was_lost():
     assert abs(log * np.sum((half[:, None] * weights).ravel() * speed) / lost - 1) < 1e-3
 
 
+@pytest.mark.slow
 def test_cost_does_not_grow_with_log_alpha():
     task = full_problem()
     costs = []

@@ -53,6 +53,7 @@ class _Naive(SelectionLoss):
             return np.log(np.abs(rates)), np.sign(rates)
 
 
+@pytest.mark.slow
 def test_naive_rates_are_not_returned_as_a_success():
     naive = _Naive(LOSS.optimal_scores, DATA.gaps)
     early, true = (

@@ -13,6 +13,7 @@ A_3 = MU_3**2 / 3 + 0.05**2
 A_4 = MU_4**2 / 4 + np.array([0.05, 0.05, 0.05, 0.5]) ** 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("a", "x", "descents", "bar"), [(A_3, MU_3, 3, 0.08), (A_4, MU_4, 4, 0.03)], ids=["triple", "quadruple"]
 )
@@ -27,6 +28,7 @@ def test_rises_that_can_be_seen(a, x, descents, bar):
     np.testing.assert_allclose(counted.rises[0, -1] / (x @ x / 2), found.rise, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_every_rise_and_fall_is_as_large_as_asked():
     settings = {"descents": 3, "test_point": MU_3, "until": 40.0, "num_starts": 2048, "generations": 12}
     found = find_start(A_3, **settings, seed=1, least=0.02)

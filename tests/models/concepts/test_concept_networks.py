@@ -119,6 +119,7 @@ def test_bad_networks():
         SymmetricSampleLoss(jnp.full((2, 2), jnp.inf))
 
 
+@pytest.mark.slow
 def test_no_minimum_of_the_symmetric_network_is_flatter_than_the_bound():
     """Check the Hessian at random minima of three widths: W = I for two, the leading projection for a narrow one."""
     task = StructuredIdentityTask((1.0, 2.0, 1.5), (0.4, 0.3, 0.5), 40, 3)

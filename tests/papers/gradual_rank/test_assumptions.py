@@ -126,6 +126,7 @@ def test_instances_of_different_length_are_judged_together(run, outcomes):
     assert outcomes(ENTRY, together)["noise-robust"] == "not seen"
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_to_the_same_result(run, tmp_path):
     class KilledError(Exception):
         pass

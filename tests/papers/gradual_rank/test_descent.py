@@ -152,6 +152,7 @@ def test_what_did_not_happen_is_undecided(ideal, outcomes):
         assert found[claim] == "undecided", claim
 
 
+@pytest.mark.slow
 def test_a_killed_run_keeps_its_finished_parts(tmp_path):
     class KilledError(Exception):
         pass

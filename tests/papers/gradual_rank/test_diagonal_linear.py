@@ -27,6 +27,7 @@ def test_all_claims_hold_at_the_quick_size(run, outcomes):
     assert set(outcomes(ENTRY, run).values()) == {"reproduced"}
 
 
+@pytest.mark.slow
 def test_many_points_at_once_are_as_one_by_one(run, tmp_path):
     quick = ENTRY.configure("quick")
     other = dataclasses.replace(quick, problems=2, coordinates=14, log10_scale=-512.0)

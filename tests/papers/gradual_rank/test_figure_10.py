@@ -176,6 +176,7 @@ def test_a_run_without_noise_is_undecided(run, outcomes):
     assert {found[name] for name in ("strict-minima", "beta-returns", "weights-return")} == {"undecided"}
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_to_the_same_result(run, tmp_path):
     class KilledError(Exception):
         pass

@@ -113,6 +113,7 @@ def test_without_sgd_its_claims_are_not_tested(run, outcomes):
     assert {name for name, outcome in found.items() if outcome == "not tested"} == {"sgd-endpoint", "sgd-tracks"}
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_to_the_same_result(run, tmp_path):
     class KilledError(Exception):
         pass

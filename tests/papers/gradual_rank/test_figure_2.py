@@ -88,6 +88,7 @@ def test_what_did_not_happen_is_undecided(run, outcomes):
     assert outcomes(ENTRY, run.isel(scale=[0]))["loss-converges"] == "undecided"
 
 
+@pytest.mark.slow
 def test_a_killed_run_keeps_its_finished_parts(run, tmp_path):
     class KilledError(Exception):
         pass

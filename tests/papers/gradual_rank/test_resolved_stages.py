@@ -19,6 +19,7 @@ def run(quick_run):
     return quick_run(NAME).run.copy(deep=True)
 
 
+@pytest.mark.slow
 def test_many_points_at_once_are_as_one_by_one(run, tmp_path):
     quick = ENTRY.configure("quick")
     points = [

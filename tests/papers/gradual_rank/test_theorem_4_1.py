@@ -146,6 +146,7 @@ def test_a_run_that_does_not_resolve_a_claim_leaves_it_undecided(ideal, outcomes
     assert outcomes(ENTRY, ideal)["median-error"] == "undecided"
 
 
+@pytest.mark.slow
 def test_a_killed_run_keeps_its_finished_parts(tmp_path):
     class KilledError(Exception):
         pass

@@ -106,6 +106,7 @@ class Killed(KeyboardInterrupt):
     pass
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_result(tmp_path):
     entry = FIGURES["figure-6"]
     params = entry.configure("quick", TINY | {"seeds": "0,1", "precision": "bf16"})

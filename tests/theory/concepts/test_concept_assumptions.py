@@ -42,6 +42,7 @@ def test_the_largest_start_is_the_largest():
     assert {c.assumption for c in _check(log_P=largest.log_P, log_scale=largest.log_omega + 1e-3).violated} == {"D.4"}
 
 
+@pytest.mark.slow
 def test_no_start_meets_the_corrected_assumptions():
     for ratio in (3.5, 10.0, 1e3):
         for log_omega in -np.geomspace(1.0, 1e5, 25):

@@ -150,6 +150,7 @@ def test_orbits_do_not_depend_on_where_they_begin_and_how_they_are_cut(monkeypat
     assert np.max(np.abs(coarse.corrections - fine.corrections)[1:] * rates) <= 1e-4
 
 
+@pytest.mark.slow
 def test_what_is_left_is_exponentially_small_on_attention():
     """Without corrections the error falls like 1 / log(1/alpha): by 1/4 from 1e-16 to 1e-64. With them it vanishes."""
     task = attention_teacher_task(1, samples=60, tokens=5, dim=3)

@@ -25,6 +25,7 @@ def _losses():
     return network, Full(), lambda beta: network(beta)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", range(3))
 def test_a_block_of_the_hessian_is_the_one_asked_for_whatever_was_asked_before(which):
     network, rng = _losses()[0], np.random.default_rng(0)

@@ -81,6 +81,7 @@ def test_the_flow_of_two_heads_agrees(two_heads, digits, within):
         assert abs(learned.corrections[k] * before.gradient[i]) >= 0.03  # e-folds that the limit is off by
 
 
+@pytest.mark.slow
 def test_three_heads_stay_tied_in_pairs():
     """A key of one head enters: the values of the two others still have equal gradients."""
     loss, size, weights = _heads(1, 2, 3)

@@ -35,6 +35,7 @@ def test_theta_has_the_product_beta(learned):
         assert np.array_equal(np.abs(v), u)
 
 
+@pytest.mark.slow
 def test_curvature_is_the_constant_of_assumption_4_4(task, learned):
     """The largest c with L(u~, s u~) - L(u, s u) >= c |u~ - u|^2 is half the Hessian's smallest eigenvalue in u."""
     for stage in learned.stages[3::4]:

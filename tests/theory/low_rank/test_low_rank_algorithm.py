@@ -96,6 +96,7 @@ def test_keys_and_queries_have_not_grown_before_values(attention):
     assert learned.stages[1].time == pytest.approx(1 / learned.stages[0].rates[1][0])
 
 
+@pytest.mark.slow
 def test_the_flow_of_full_weights_converges_to_it_as_one_over_log_alpha(attention):
     task, learned = attention
     stages = learned.stages[1:4]

@@ -214,6 +214,7 @@ def conventions(rng, **shares):
         ("low", {"transient": 0.02}, {"transient": 0.4}),
         ("figure-13", {"transient": 0.02}, {"transient": 0.4}),
         ("learned", {"learned": 0.7}, {"learned": 1.0}),
+        ("learned-low", {"learned": 0.7}, {"learned": 1.0}),
     ],
 )
 def test_conventions(convention, claim, null, effect):
