@@ -5,8 +5,6 @@ import pytest
 import xarray as xr
 from tests.null_runs import assert_detects
 
-pytestmark = pytest.mark.slow  # 200 draws of each null
-
 FIGURE_6 = "concept-learning/figure-6"
 STEPS = np.array([55 * 1.15**k for k in range(34)] + [6000.0]).round()
 SEEDS, IMAGES = 8, 4
@@ -85,6 +83,7 @@ def exponential(signal, rng):
     return np.stack([1 - 0.5 * np.exp(-(STEPS - 400) / rng.uniform(600, 1200))] * 2, axis=1)
 
 
+@pytest.mark.slow  # 200 draws of a long run
 @pytest.mark.parametrize(
     ("claim", "null", "effect"),
     [
@@ -113,6 +112,7 @@ def at_the_end(signal, rng):
     return np.where(STEPS[:, None] < 400, 0.4, 1.0) * np.ones(2)
 
 
+@pytest.mark.slow  # 200 draws of a long run
 @pytest.mark.parametrize("null", [power_law, at_the_end])
 def test_an_exponential_approach_is_told_from_a_power_law_in_jitter(null):
     assert_detects(

@@ -9,8 +9,6 @@ from saddlescope.papers.concept_learning import figure_3, printed_conventions
 from saddlescope.papers.concept_learning.figures_2_11_12 import DIVERSITY, SIGNAL
 from saddlescope.papers.concept_learning.shared.transient_memorization import difference_of_shares
 
-pytestmark = pytest.mark.slow  # 200 draws of each null
-
 SEEDS, STEPS = 64, 60
 
 
@@ -151,6 +149,7 @@ def flips(rng, spread, centre=1.0, starts=60):
     )  # fmt: skip
 
 
+@pytest.mark.slow  # 200 draws of a long run
 def test_the_spread_of_flips_narrows():
     same = lambda rng: flips(rng, lambda scale: 0.12)  # noqa: E731
     narrower = lambda rng: flips(rng, lambda scale: 0.5 / np.log(1 / scale))  # noqa: E731

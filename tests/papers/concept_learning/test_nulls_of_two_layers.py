@@ -7,8 +7,6 @@ from tests.null_runs import assert_detects
 
 from saddlescope.reproduction import find_entry
 
-pytestmark = pytest.mark.slow  # 200 draws of each null
-
 STARTS = 200
 
 
@@ -26,6 +24,7 @@ def _shares(rng, three, four):
     return run.assign(concepts=("data", [3, 4]))
 
 
+@pytest.mark.slow  # 200 draws of a long run
 def test_frequencies_of_descents():
     same = lambda rng: _shares(rng, (0.3, 0.3), (0.03, 0.03))  # noqa: E731
     more = lambda rng: _shares(rng, (0.24, 0.65), (0.025, 0.34))  # noqa: E731

@@ -9,8 +9,6 @@ import xarray as xr
 from null_runs import assert_detects
 from saddlescope.measure import find_plateaus
 
-pytestmark = pytest.mark.slow  # 200 draws of each null
-
 SEEDS = 9
 
 
@@ -36,6 +34,7 @@ def _scaled(layers=slice(None), value=0, factor=1.0, base=1.0):
     return lambda draw: _ratio_run(draw, scale)
 
 
+@pytest.mark.slow  # 200 draws of a long run
 @pytest.mark.parametrize(
     ("claim", "null", "effect"),
     [
@@ -56,6 +55,7 @@ def _path_run(draw, share, seeds):
     return run.assign(stage_layer_rank=(("seed", "stage", "layer"), ranks))
 
 
+@pytest.mark.slow  # 200 draws of a long run
 @pytest.mark.parametrize(("entry", "claim", "seeds"), [("figure-1", "rise", 9), ("digits", "ranks", 9)])
 def test_ranks_that_half_of_the_networks_have(entry, claim, seeds):
     assert_detects(
@@ -89,6 +89,7 @@ def _counted(drops):
     return run
 
 
+@pytest.mark.slow  # 200 draws of a long run
 def test_saddles_of_a_single_drop():
     assert_detects("deep-relu/figure-1", "saddles", null=_counted(1), effect=_counted(2))
 
@@ -127,6 +128,7 @@ def _depths(draw, longest, rank=None):
     )
 
 
+@pytest.mark.slow  # 200 draws of a long run
 @pytest.mark.parametrize(
     ("claim", "effect"), [("depth", (1, 1, 60)), ("smaller-is-sharper", (1, 60, 1)), ("depth-needed", (1, 1, 1))]
 )
@@ -166,6 +168,7 @@ def _passages(draw, trend):
     )
 
 
+@pytest.mark.slow  # 200 draws of a long run
 def test_ratios_without_a_trend():
     assert_detects(
         "deep-relu/conjecture-3",

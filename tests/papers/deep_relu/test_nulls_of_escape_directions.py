@@ -9,8 +9,6 @@ from scipy.special import expit
 
 from null_runs import assert_detects
 
-pytestmark = pytest.mark.slow  # 200 draws of each null
-
 WIDTHS, DEPTHS, UNEQUAL = np.array([3, 4, 6, 8, 12, 16, 24, 32]), [3, 4, 6], [4, 8, 16, 32]
 CUBE = expit(-7 + 3 * np.log(WIDTHS))
 FIGURE_2 = np.array([0, 0, 0.025, 0.3, 0.7, 0.95, 0.995])  # shares of success at widths 1, 2, 4, ..., 64

@@ -6,8 +6,6 @@ import xarray as xr
 
 from null_runs import assert_detects
 
-pytestmark = pytest.mark.slow  # 200 draws of each null
-
 SCALES = np.array([-32.0, -64.0, -1024.0, -4096.0])
 UNIT = -SCALES * np.log(10)
 
@@ -54,6 +52,7 @@ def _other_constants(rng):
     return _heads(rng).assign(predicted_constant=(("seed", "stage"), 5 * rng.standard_normal((3, 10))))
 
 
+@pytest.mark.slow  # 200 draws of a long run
 @pytest.mark.parametrize(
     ("claim", "null"),
     [
@@ -184,6 +183,7 @@ def _stages(power, drop, plateaus=40):
     return draw
 
 
+@pytest.mark.slow  # 200 draws of a long run
 def test_resolved_stages():
     for claim, power in (("unresolved", -0.75), ("one-over-log", -1.0)):
         assert_detects("gradual-rank/resolved-stages", claim, null=_stages(0.0, 0.0), effect=_stages(power, 0.0, 400))

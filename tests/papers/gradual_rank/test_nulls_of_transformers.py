@@ -8,8 +8,6 @@ from null_runs import assert_detects
 from saddlescope.measure import energy_rank, rank_staircases, stable_rank
 from saddlescope.papers.gradual_rank.gradient_descent import TEACHER
 
-pytestmark = pytest.mark.slow  # 200 draws of each null
-
 PRODUCTS = ["KQ", "VO"]
 HEADS = ("layer", "head")
 STEP = np.unique(np.geomspace(1, 900, 40).astype(int))
@@ -80,6 +78,7 @@ def products(rng, *, directions=None, width=24, inner=12):
     )
 
 
+@pytest.mark.slow  # 200 draws of a long run
 @pytest.mark.parametrize(
     ("name", "claim"),
     [("figure-12", "low-KQ"), ("figure-12", "low-VO"), ("figure-4", "spectrum-KQ"), ("figure-1", "narrow-KQ")],
@@ -88,6 +87,7 @@ def test_updates_of_random_directions_are_not_of_low_rank(name, claim):
     assert_detects(entry(name), claim, null=products, effect=lambda rng: products(rng, directions=1))
 
 
+@pytest.mark.slow  # 200 draws of a long run
 @pytest.mark.parametrize("claim", ["low-KQ", "throughout-KQ"])
 def test_updates_of_random_directions_are_not_of_low_rank_in_gpt2(claim):
     assert_detects(entry("figure-20"), claim, null=products, effect=lambda rng: products(rng, directions=1))

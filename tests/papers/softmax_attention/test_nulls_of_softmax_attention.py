@@ -13,8 +13,6 @@ from saddlescope.papers.softmax_attention.separability import _cover_share
 LATE = np.array([690.7755, 1e3, 1e4, 1e5, 1e6, 1e7])  # ln t
 LOG10_TIMES = np.array([10.0, 20.0, 50.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5])
 
-pytestmark = pytest.mark.slow  # 200 draws of each null
-
 
 def powers(rng, count, times, exponent, spread, noise):
     """Curves c t^a with a of this spread between curves, and a relative noise at each time."""
@@ -29,6 +27,7 @@ def gaussian_flows(rng, variable, exponent, spread, noise):
     return xr.Dataset(data, {"log_time": ("time", LATE)})
 
 
+@pytest.mark.slow  # 200 draws of a long run
 @pytest.mark.parametrize(
     ("claim", "variable", "effect", "null"),
     [
