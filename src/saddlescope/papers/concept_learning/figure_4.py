@@ -196,7 +196,7 @@ def _slower_entries(run: xr.Dataset) -> np.ndarray:
         "rate, at either scale", kind="printed", source="Section 4.2.1", high=0.0, sizes=_MANY,
     evidence="cases", over="random starts",
     why="The statement has no exception, so one start with two neighbours in the other order is a counterexample",
-    doubt="An entry that starts far below its neighbours, or near 0, may be such a start: the text has like sizes",
+    doubt="An entry that starts far below its neighbours, or near 0, may be one: the text assumes similar sizes",
 )  # fmt: skip
 def _starts_with_slower_entries(run: xr.Dataset) -> Estimate:
     wrong = _slower_entries(run)
