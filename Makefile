@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 OUT ?= results
 SITE ?= gallery
+SIZE ?= default
 DATA ?= $(SADDLESCOPE_DATA)
 WITH_DATA = $(if $(DATA),--data "$(DATA)")
 # Their default size takes the embedded digits, so that it runs anywhere.
@@ -32,9 +33,9 @@ demo: .venv/ready ## run the two reproductions of the front door and build their
 	@$(BIN)/saddlescope gallery $(OUT) --site $(SITE)
 	@echo "== Done: open $(SITE)/index.html in a browser"
 
-reproduce: .venv/ready ## run every reproduction at its default size, with DATA=DIR also on the papers' MNIST, and build the gallery
-	@for e in $$($(BIN)/python -c 'from saddlescope.reproduction import entry_names; print(*entry_names())'); do echo "== $$e"; $(BIN)/saddlescope run $$e --out $(OUT) $(WITH_DATA); s=$$?; test $$s -ne 2 -a $$s -le 3 || exit 1; done
-	@test ! -d "$(DATA)/mnist" || for e in $(ON_MNIST); do echo "== $$e on MNIST"; $(BIN)/saddlescope run $$e --set dataset=mnist --out $(OUT) $(WITH_DATA); s=$$?; test $$s -ne 2 -a $$s -le 3 || exit 1; done
+reproduce: .venv/ready ## run every reproduction of size SIZE (default), with DATA=DIR also on the papers' MNIST, and build the gallery
+	@for e in $$($(BIN)/python -c 'import sys; from saddlescope.reproduction import entry_names, find_entry; print(*(e for e in entry_names() if sys.argv[1] in find_entry(e).sizes))' $(SIZE)); do echo "== $$e"; $(BIN)/saddlescope run $$e --size $(SIZE) --out $(OUT) $(WITH_DATA); s=$$?; test $$s -ne 2 -a $$s -le 3 || exit 1; done
+	@test $(SIZE) != default -o ! -d "$(DATA)/mnist" || for e in $(ON_MNIST); do echo "== $$e on MNIST"; $(BIN)/saddlescope run $$e --set dataset=mnist --out $(OUT) $(WITH_DATA); s=$$?; test $$s -ne 2 -a $$s -le 3 || exit 1; done
 	@$(BIN)/saddlescope gallery $(OUT) --site $(SITE)
 
 gallery: .venv/ready ## build the gallery from the stored results

@@ -45,7 +45,7 @@ def test_every_entry(offered, command):
 
 
 def test_sizes(offered):
-    assert offered(f"saddlescope run {FIGURE_2} --size ") == ["quick", "default", "paper"]
+    assert offered(f"saddlescope run {FIGURE_2} --size ") == ["quick", "default", "reduced", "paper"]
     assert offered(f"saddlescope run {FIGURE_2} --size q") == ["quick"]
 
 

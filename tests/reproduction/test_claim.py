@@ -75,7 +75,7 @@ def test_at_other_sizes_a_claim_is_not_tested():
 
 @pytest.mark.parametrize("sizes", [(), ("quik",)])
 def test_a_claim_names_existing_sizes(sizes, types_unchecked):
-    with types_unchecked(), pytest.raises(ValueError, match="one or more of the sizes quick, default, paper"):
+    with types_unchecked(), pytest.raises(ValueError, match="one or more of the sizes quick, default, reduced, paper"):
         Claim(**FIELDS, statistic=lambda run: Estimate(0.0), high=1.0, sizes=sizes)
 
 

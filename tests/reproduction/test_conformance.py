@@ -12,7 +12,7 @@ import xarray as xr
 
 from saddlescope import store
 from saddlescope.plot import draw_matplotlib, draw_plotly
-from saddlescope.reproduction import SIZES, Evidence, Outcome, RunContext, entry_names, find_entry
+from saddlescope.reproduction import Evidence, Outcome, RunContext, entry_names, find_entry
 
 # Everything is run twice by `make test-all` only: it takes minutes.
 ONE_A_PAPER = {
@@ -81,16 +81,19 @@ def test_parameters_are_described(entry):
         assert record.scale == "linear" or min(record.default if record.many else (record.default,)) > 0, name
 
 
-@pytest.mark.parametrize("size", ["quick", "paper"])
+@pytest.mark.parametrize("size", ["quick", "reduced", "paper"])
 def test_sizes_are_differences_from_the_default(entry, size):
     differences, default = getattr(entry, size), entry.configure()
+    if size not in entry.sizes:
+        assert (size, differences) == ("reduced", {})
+        return
     assert set(differences) <= set(entry.parameters)
     assert [name for name, value in differences.items() if getattr(default, name) == value] == []
     assert dataclasses.asdict(entry.configure(size)) == dataclasses.asdict(default) | dict(differences)
 
 
 def test_parameters_survive_the_command_line(entry):
-    for size in SIZES:
+    for size in entry.sizes:
         params = entry.configure(size)
         typed = {name: record.text(getattr(params, name)) for name, record in entry.parameters.items()}
         assert entry.configure("default", typed) == params

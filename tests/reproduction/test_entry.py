@@ -1,5 +1,6 @@
 """Entries: sizes, settings, the catalogue, and entries of your own files."""
 
+import dataclasses
 import pickle
 import subprocess
 import sys
@@ -31,6 +32,22 @@ def test_sizes_are_differences_from_the_default():
     assert ENTRY.configure() == Params()
     assert ENTRY.configure("quick") == Params(scales=(0.5,))
     assert ENTRY.configure("paper") == Params(seed=7)
+
+
+def test_only_some_entries_have_a_reduced_size():
+    assert ENTRY.sizes == ("quick", "default", "paper")
+    with pytest.raises(InputError, match=r"^p/e has no reduced size; take quick or default or paper\.$"):
+        ENTRY.configure("reduced")
+    reduced = dataclasses.replace(ENTRY, reduced={"seed": 3})
+    assert reduced.sizes == ("quick", "default", "reduced", "paper")
+    assert reduced.configure("reduced") == Params(seed=3)
+
+
+def test_the_reduced_size_says_what_is_scaled_down():
+    paper = {"seed": 7, "scales": (0.3,)}
+    reduced = dataclasses.replace(ENTRY, reduced={"seed": 3, "scales": (0.1, 0.2)}, paper=paper)
+    assert reduced.scaling == "scales 0.1,0.2 for 0.3, seed 3 for 7"
+    assert dataclasses.replace(reduced, paper=paper | {"seed": 3}).scaling == "scales 0.1,0.2 for 0.3"
 
 
 def test_settings_change_the_size():

@@ -18,8 +18,8 @@ class InputError(ValueError):
 def unknown(kind: str, given: str, known: Iterable[str]) -> InputError:
     """Return an `InputError` for a name that does not exist, with the nearest names that do.
 
-    >>> str(unknown("size", "quik", ["quick", "default", "paper"]))
-    "There is no size 'quik'; did you mean quick? Known: default, paper, quick."
+    >>> str(unknown("size", "quik", ["quick", "default", "reduced", "paper"]))
+    "There is no size 'quik'; did you mean quick? Known: default, paper, quick, reduced."
     """
     names = sorted(known)
     near = get_close_matches(given, names, n=3, cutoff=0.5)

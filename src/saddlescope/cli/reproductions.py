@@ -23,7 +23,10 @@ EntryName = Annotated[
 ]
 Size = Annotated[
     str,
-    typer.Option(help="quick (seconds), default (minutes) or paper (the paper's own).", autocompletion=complete_size),
+    typer.Option(
+        help="quick (seconds), default (minutes), reduced (hours on the paper's data) or paper.",
+        autocompletion=complete_size,
+    ),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -130,17 +133,17 @@ def check(folder: RunsFolder, entry_file: EntryFile = None, as_json: AsJson = Fa
 def show(
     entry: EntryName, out: OutFolder = Path("results"), entry_file: EntryFile = None, as_json: AsJson = False
 ) -> int:
-    """Show an entry: its parameters in three sizes, its claims with their bounds, and its stored runs."""
+    """Show an entry: its parameters in each size, its claims with their bounds, and its stored runs."""
     from dataclasses import asdict
 
-    from saddlescope.reproduction import SIZES, Reproduction
+    from saddlescope.reproduction import Reproduction
     from saddlescope.reproduction import entry as entries
     from saddlescope.reproduction.formatting import bounds, finite, summary
     from saddlescope.reproduction.parameters import Parameter, schema
 
     load_own(entry_file)
     found = entries.find_entry(entry)
-    sizes = {size: asdict(found.configure(size)) for size in SIZES}
+    sizes = {size: asdict(found.configure(size)) for size in found.sizes}
     files = _runs_of(found.name, out)
     if as_json:
         print_json(
@@ -165,12 +168,12 @@ def show(
     typer.echo(
         "\n".join(part for part in (found.title, "; ".join(filter(None, (found.citation, found.source)))) if part)
     )
-    rows = []
+    rows, differing = [], [size for size in sizes if size != "default"]
     for name, record in found.parameters.items():
-        values = [Parameter.text(sizes[size][name]) for size in SIZES]
-        same = ["" if value == values[1] else value for value in values]
-        rows.append((name, values[1], same[0], same[2], record.words, record.requirement))
-    print_table(("parameter", "default", "quick", "paper", "description", "allowed"), rows)
+        values = {size: Parameter.text(sizes[size][name]) for size in sizes}
+        others = ["" if values[size] == values["default"] else values[size] for size in differing]
+        rows.append((name, values["default"], *others, record.words, record.requirement))
+    print_table(("parameter", "default", *differing, "description", "allowed"), rows)
     claims = [(c.name, c.statement, c.quantity, bounds(c.low, c.high, c.unit), c.kind) for c in found.claims]
     print_table(("claim", "statement", "quantity", "bound", "kind"), claims)
     for file in files:
@@ -252,6 +255,8 @@ def _print_verdicts(stored: "Sequence[Reproduction]") -> None:
             rows.append((v.claim, statement, v.quantity, value, bound, v.kind, verdict))
         title = f"{reproduction.entry.name} ({reproduction.provenance.label}): {reproduction.entry.title}"
         print_table(VERDICT_COLUMNS, rows, title=title)
+        if reproduction.scaling:
+            typer.echo(f"The paper's experiment, scaled down: {reproduction.scaling}.")
     counted = [reproduction for reproduction in stored if not reproduction.smoke_test]
     if counted:
         typer.echo(f"Verdicts by kind of claim: {summary(v for one in counted for v in one.verdicts)}.")

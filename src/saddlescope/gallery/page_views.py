@@ -16,7 +16,7 @@ from saddlescope.plot import Figure, draw_plotly
 from saddlescope.reproduction import SIZES, Kind, Outcome, Reproduction
 from saddlescope.reproduction.formatting import bounds, evidence, measured, number, tallies
 
-_PREFERENCE = ("paper", "default", "", "quick")  # order of the runs on a card; "" has parameters set by hand
+_PREFERENCE = ("paper", "reduced", "default", "", "quick")  # order of the runs on a card; "" has parameters set by hand
 
 
 @dataclass(frozen=True, eq=False)

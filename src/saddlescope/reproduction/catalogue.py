@@ -16,8 +16,8 @@ from saddlescope._shared.errors import InputError
 if TYPE_CHECKING:
     from saddlescope.reproduction.entry import Entry
 
-SIZES = ("quick", "default", "paper")
-"""Sizes of the parameters of an entry."""
+SIZES = ("quick", "default", "reduced", "paper")
+"""Sizes of the parameters of an entry; `reduced`, the paper's experiment scaled down, is not one of every entry."""
 
 OWN = "saddlescope_entries_"
 """Beginning of the module names of your own files."""

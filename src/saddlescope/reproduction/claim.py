@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from saddlescope._shared.reprs import ReprMixin, brief
 from saddlescope.reproduction.catalogue import SIZES
 
-Size = Literal["quick", "default", "paper"]
+Size = Literal["quick", "default", "reduced", "paper"]
 
 
 class Kind(StrEnum):
@@ -225,7 +225,7 @@ class Claim(ReprMixin):
     low: float = -math.inf
     high: float = math.inf
     unit: str = ""
-    sizes: tuple[Size, ...] = ("quick", "default", "paper")
+    sizes: tuple[Size, ...] = SIZES
     needs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -325,7 +325,7 @@ class Claims(Sequence[Claim]):
         low: float = -math.inf,
         high: float = math.inf,
         unit: str = "",
-        sizes: tuple[Size, ...] = ("quick", "default", "paper"),
+        sizes: tuple[Size, ...] = SIZES,
         needs: tuple[str, ...] = (),
     ) -> Callable[[S], S]:
         """Return a decorator that adds a claim about the decorated statistic; arguments as in `Claim`."""

@@ -53,6 +53,8 @@ class Entry(ReprMixin, Generic[P]):
         claims: statements with bounds, judged on the stored run alone.
         figures: function from the stored run to its pictures.
         quick: parameters of the quick size (seconds) that differ from the default.
+        reduced: parameters of the paper's experiment on the paper's data, scaled down to an hour a seed on one core,
+            that differ from the default; empty if the default is the paper's experiment, or the paper's size is small.
         paper: parameters of the paper's own size that differ from the default.
         metrics: numbers of a run worth a map over its parameters, for sweeps.
         run_many: optional function that runs many points at once, such as in one batch of flows; each result equals the
@@ -69,6 +71,7 @@ class Entry(ReprMixin, Generic[P]):
     claims: Sequence[Claim]
     figures: Callable[[xr.Dataset], list[Figure]]
     quick: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    reduced: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     paper: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     metrics: Sequence[Metric] = ()
     run_many: Callable[[Sequence[P], RunContext], list[xr.Dataset]] | None = None
@@ -95,9 +98,24 @@ class Entry(ReprMixin, Generic[P]):
         """
         if size not in SIZES:
             raise unknown("size", size, SIZES)
-        changes = {"quick": self.quick, "default": {}, "paper": self.paper}[size]
+        if size not in self.sizes:
+            raise InputError(f"{self.name} has no {size} size; take {' or '.join(self.sizes)}.")
+        changes = {} if size == "default" else getattr(self, size)
         changed = {name: self.value(name, text) for name, text in (settings or {}).items()}
         return self.params(**{**changes, **changed})
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """Sizes that the entry has, smallest first."""
+        return tuple(size for size in SIZES if size != "reduced" or self.reduced)
+
+    @property
+    def scaling(self) -> str:
+        """What the reduced size has in place of the paper's values, such as "depth 4 for 6, seeds 0,1 for 0,1,2"."""
+        ours, theirs = self.configure("reduced"), self.configure("paper")
+        pairs = ((name, getattr(ours, name), getattr(theirs, name)) for name in self.parameters)
+        text = Parameter.text
+        return ", ".join(f"{name} {text(one)} for {text(other)}" for name, one, other in pairs if one != other)
 
     def value(self, field: str, text: str) -> Any:
         """Return a parameter's value from its text, as typed after `--set`.

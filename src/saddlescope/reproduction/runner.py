@@ -76,6 +76,11 @@ class Reproduction(ReprMixin):
         """True for a run of the quick size, which is in no tally."""
         return self.provenance.size == "quick"
 
+    @property
+    def scaling(self) -> str:
+        """For a run of the reduced size, what it has in place of the paper's values; otherwise empty."""
+        return self.entry.scaling if self.provenance.size == "reduced" else ""
+
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:
         """Verdicts of the current claims on the stored data."""
@@ -89,8 +94,9 @@ class Reproduction(ReprMixin):
             return tuple(self.entry.figures(self.run))
 
     def records(self) -> list[dict[str, Any]]:
-        """Return the verdicts as JSON values, each with the entry and the size."""
+        """Return the verdicts as JSON values, each with the entry and the size, the reduced one with its scaling."""
         where = {"entry": self.entry.name, "size": self.provenance.label}
+        where |= {"scaling": self.scaling} if self.scaling else {}
         return [where | record(verdict) for verdict in self.verdicts]
 
     def changed_claims(self) -> tuple[str, ...]:
@@ -164,7 +170,7 @@ def reproduce(
         entry: the entry to run.
         out: the output folder; the result is `OUT/<paper>/<entry>/<size>.nc`, or named by a digest if parameters were
             set by hand.
-        size: of the parameters: quick, default or paper.
+        size: of the parameters: quick, default, reduced (if the entry has it) or paper.
         settings: parameters set by hand, as for `Entry.configure`.
         data: folder with data sets in their official formats, if any.
         again: run although a result is stored; it is replaced at the end.

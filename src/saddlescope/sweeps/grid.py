@@ -63,7 +63,7 @@ class Grid(ReprMixin):
     Attributes:
         entry: the entry to run.
         axes: the swept parameters.
-        size: of the other parameters: quick, default or paper.
+        size: of the other parameters: quick, default, reduced (if the entry has it) or paper.
         settings: parameters set by hand, the same at all points.
     """
 
