@@ -38,6 +38,8 @@ from saddlescope.reproduction.parameters import EntryParams, Parameter, paramete
 
 P = TypeVar("P", bound=EntryParams)
 
+_MACHINE = {"device", "compiled", "threads", "pieces"}  # parameters of where and how fast, not of what is computed
+
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Entry(ReprMixin, Generic[P]):
@@ -113,7 +115,8 @@ class Entry(ReprMixin, Generic[P]):
     def scaling(self) -> str:
         """What the reduced size has in place of the paper's values, such as "depth 4 for 6, seeds 0,1 for 0,1,2"."""
         ours, theirs = self.configure("reduced"), self.configure("paper")
-        pairs = ((name, getattr(ours, name), getattr(theirs, name)) for name in self.parameters)
+        scaled = [name for name in self.parameters if name not in _MACHINE]
+        pairs = ((name, getattr(ours, name), getattr(theirs, name)) for name in scaled)
         text = Parameter.text
         return ", ".join(f"{name} {text(one)} for {text(other)}" for name, one, other in pairs if one != other)
 

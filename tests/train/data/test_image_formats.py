@@ -1,4 +1,4 @@
-"""CIFAR-100 and ImageNet from small files in their official formats, and pairs of digits."""
+"""CIFAR-100 and ImageNet from small files in their official formats, and pairs of images."""
 
 import lzma
 import pickle
@@ -11,6 +11,7 @@ from PIL import Image
 from saddlescope._shared.errors import InputError
 from saddlescope.train import load
 from saddlescope.train.data import imagenet
+from saddlescope.train.data.image_pairs import pair_images
 from saddlescope.train.data.imagenet import read_image_folder
 
 
@@ -79,6 +80,25 @@ def test_pairs_show_the_two_digits_of_their_class_each_twice_as_tall():
     # The stream is pinned: another choice would silently change every stored result.
     first = [i for i, image in enumerate(digits.train_images) if (image == pairs.train_images[0, :, ::2, :8]).all()]
     assert first == [78]
+
+
+def test_pairs_of_half_width_have_the_means_of_neighbouring_columns():
+    labels = np.arange(20) % 10
+    images = (10 * labels[:, None, None, None] + np.array([0, 1, 0, 4])).astype(np.uint8).repeat(3, 1).repeat(4, 2)
+    pairs = pair_images("own", (images, labels), (images, labels), each=(2, 1), stretch=False)
+    assert (pairs.train_images.shape, pairs.test_images.shape) == ((200, 3, 4, 4), (100, 3, 4, 4))
+    for image, label in zip(pairs.train_images, pairs.train_labels, strict=True):
+        left, right = divmod(int(label), 10)
+        expected = [10 * left + 1, 10 * left + 2, 10 * right + 1, 10 * right + 2]  # halves are rounded up
+        np.testing.assert_array_equal(image, np.broadcast_to(expected, (3, 4, 4)))
+
+
+@pytest.mark.slow  # unpacks all of CIFAR-10
+def test_pairs_of_official_cifar10(data_folder):
+    pairs = load("cifar10-pairs", data_folder)
+    assert (pairs.train_images.shape, pairs.test_images.shape) == ((50_000, 3, 32, 32), (10_000, 3, 32, 32))
+    np.testing.assert_array_equal(np.bincount(pairs.train_labels), 500)
+    np.testing.assert_array_equal(np.bincount(pairs.test_labels), 100)
 
 
 @pytest.fixture

@@ -4,11 +4,13 @@ ViTs are trained on real images. At every record the spectrum of what training a
 compared with that of the initial product. Terms are those of `shared.vit_training`. The defaults train narrow networks
 on embedded data in place of the paper's:
 
-    CIFAR-10        digits of scikit-learn
-    CIFAR-100       pairs of these digits, side by side: 100 classes
-    ImageNet        digits of scikit-learn; the narrow network has the 12 blocks and 12 heads of ViT-B/16
+                    default                                  reduced
+    CIFAR-10        digits of scikit-learn                   CIFAR-10
+    CIFAR-100       pairs of these digits, side by side      pairs of images of CIFAR-10, side by side
+    ImageNet        digits of scikit-learn                   CIFAR-10
 
-`--data DIR --set dataset=cifar100` trains on CIFAR-100 itself.
+The network for ImageNet has the 12 blocks and 12 heads of ViT-B/16. `--data DIR --set dataset=cifar100` trains on
+CIFAR-100 itself.
 """
 
 from functools import partial
@@ -24,6 +26,7 @@ from saddlescope.papers.gradual_rank.shared.vit_training import (
     GPU,
     QUICK,
     QUICK_PAIRS,
+    REDUCED,
     NarrowTraining,
     PairsTraining,
     Training,
@@ -33,13 +36,13 @@ from saddlescope.papers.gradual_rank.shared.vit_training import (
 )
 from saddlescope.plot import Figure
 from saddlescope.plot.rank_figures import PRODUCTS, spectrum_figure, spectrum_stages_figure, stable_rank_figure
+from saddlescope.reproduction.catalogue import SIZES
 from saddlescope.reproduction.claim import Claims, Estimate, Size
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.parameters import param
 
-ALL: tuple[Size, ...] = ("quick", "default", "paper")
-LONG: tuple[Size, ...] = ("default", "paper")
+LONG: tuple[Size, ...] = ("default", "reduced", "paper")
 """The quick networks are too small, and trained too briefly, for their ranks to mean anything."""
 
 
@@ -97,6 +100,12 @@ VIT_B_16 = GPU | {
     "epochs": 360, "batch": 4096, "pieces": 8, "learning_rate": 3e-3, "warmup_epochs": 15, "test_every": 5,
 }  # fmt: skip
 """Appendix B.2: ViT-B/16 on ImageNet."""
+
+
+DEEP_REDUCED = REDUCED | {
+    "depth": 12, "embedding": 96, "heads": 12, "head_width": 16, "mlp": 384, "epochs": 24, "learning_rate": 1e-3,
+}  # fmt: skip
+"""The blocks and heads of ViT-B/16, every width a quarter or an eighth of its own, on CIFAR-10."""
 
 
 # The bounds. The paper says "gradually increases", "ultimately low-rank when compared to the initial spectrum" and
@@ -199,7 +208,7 @@ def _growth_claims(
 
 
 figure_1_claims = Claims()
-_add_learned(figure_1_claims, ALL)
+_add_learned(figure_1_claims, SIZES)
 
 
 def _directions(run: xr.Dataset, product: str) -> np.ndarray:
@@ -250,7 +259,7 @@ for _product, _name in PRODUCTS.items():
 figure_4_claims = _growth_claims(
     "Section 5, Figures 4 and 15: 'gradually increases in stable rank'",
     "Section 5: 'ultimately low-rank when compared to the initial spectrum'; half: reading of this project",
-    learned=ALL,
+    learned=SIZES,
 )
 
 
@@ -288,20 +297,22 @@ def _ranks_and_stages(run: xr.Dataset) -> list[Figure]:
 figure_1 = Entry(
     "gradual-rank/figure-1", "Figures 1 and 14: spectra of the learned updates of attention at stages of training",
     citation=CITATION, source="Section 1 and appendix B.2", params=NarrowTraining, quick=QUICK,
-    paper=changes(NarrowTraining, CIFAR), run=train, claims=figure_1_claims, figures=_stages, metrics=image_metrics,
+    reduced=changes(NarrowTraining, REDUCED), paper=changes(NarrowTraining, CIFAR), run=train,
+    claims=figure_1_claims, figures=_stages, metrics=image_metrics,
 )  # fmt: skip
 
 figure_4 = Entry(
     "gradual-rank/figure-4", "Figures 4, 5 and 15: a vision transformer learns by updates of low and growing rank",
     citation=CITATION, source="Section 5 and appendix B.2", params=ScaledTraining, quick=QUICK,
-    paper=changes(ScaledTraining, CIFAR), run=train_scaled, claims=figure_4_claims, figures=_ranks_and_last,
-    metrics=image_metrics,
+    reduced=changes(ScaledTraining, REDUCED), paper=changes(ScaledTraining, CIFAR), run=train_scaled,
+    claims=figure_4_claims, figures=_ranks_and_last, metrics=image_metrics,
 )  # fmt: skip
 
 figure_12 = Entry(
     "gradual-rank/figure-12", "Figure 12: gradual rank increase in a vision transformer trained with SGD",
     citation=CITATION, source="Appendix B.1, Figure 12", params=SGDTraining,
     quick=changes(SGDTraining, QUICK | {"learning_rate": 0.3}),
+    reduced=changes(SGDTraining, REDUCED | {"learning_rate": 0.3}),
     paper=changes(SGDTraining, CIFAR | {"learning_rate": 0.3}), run=train,
     claims=_growth_claims("Section 5 and Figure 12: 'similar gradual rank increase behavior' with SGD"),
     figures=_ranks_and_last, metrics=image_metrics,
@@ -311,6 +322,7 @@ figure_13 = Entry(
     "gradual-rank/figure-13", "Figure 13: gradual rank increase with SGD on 100 classes", citation=CITATION,
     source="Appendix B.1, Figure 13", params=SGDPairsTraining,
     quick=changes(SGDPairsTraining, QUICK_PAIRS | {"learning_rate": 0.3}),
+    reduced=changes(SGDPairsTraining, REDUCED | {"dataset": "cifar10-pairs", "learning_rate": 0.3}),
     paper=changes(SGDPairsTraining, CIFAR | {"dataset": "cifar100", "learning_rate": 0.3}), run=train,
     claims=_growth_claims("Section 5 and Figure 13: 'similar gradual rank increase behavior' with SGD"),
     figures=_ranks_and_last, metrics=image_metrics,
@@ -319,6 +331,7 @@ figure_13 = Entry(
 figure_16 = Entry(
     "gradual-rank/figure-16", "Figures 16 and 17: updates of low and growing rank on 100 classes", citation=CITATION,
     source="Appendix B.2, Figures 16 and 17", params=PairsTraining, quick=changes(PairsTraining, QUICK_PAIRS),
+    reduced=changes(PairsTraining, REDUCED | {"dataset": "cifar10-pairs"}),
     paper=changes(PairsTraining, CIFAR | {"dataset": "cifar100"}), run=train,
     claims=_growth_claims("Appendix B and Figure 17: 'gradual increase in stable rank'"), figures=_ranks_and_stages,
     metrics=image_metrics,
@@ -331,11 +344,12 @@ figure_18 = Entry(
     source="Appendix B.2, Figures 18 and 19",
     params=DeepTraining,
     quick=changes(DeepTraining, QUICK | {"depth": 3}),
+    reduced=changes(DeepTraining, DEEP_REDUCED),
     paper=VIT_B_16,
     run=train,
     claims=_growth_claims(
         "Appendix B and Figure 19: 'gradual increase in stable rank'; Section 1: 'easier to see for ImageNet'",
-        learned=ALL,
+        learned=SIZES,
     ),
     figures=_ranks_and_stages,
     metrics=image_metrics,

@@ -7,6 +7,7 @@ Each set has a name, images for training and for testing, and files::
     digit-pairs    6,000 + 1,000, 1 x 16 x 16      none (embedded); 100 classes
     mnist          60,000 + 10,000, 1 x 28 x 28    mnist/{train,t10k}-{images-idx3,labels-idx1}-ubyte
     cifar10        50,000 + 10,000, 3 x 32 x 32    cifar-10-batches-py/{data_batch_1..5,test_batch}
+    cifar10-pairs  50,000 + 10,000, 3 x 32 x 32    those of cifar10; 100 classes
     cifar100       50,000 + 10,000, 3 x 32 x 32    cifar-100-python/{train,test}; 100 classes
     imagenet       1.28 million + 50,000, 3 x 224 x 224   imagenet/{train,val}/CLASS/*.JPEG; 1,000 classes
     mnist-small    2,000 + 500, 1 x 28 x 28        mnist-small.npz
@@ -14,7 +15,7 @@ Each set has a name, images for training and for testing, and files::
 
 The official files may be plain or compressed (.gz, .xz); `saddlescope data get NAME` downloads them. The small
 sets are the first 200 + 50 images of each class. Digits are split as scikit-learn orders them: the first 1,500 images
-are for training, the last 297 for testing.
+are for training, the last 297 for testing. A pair is two images side by side, of class 10 a + b.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from pathlib import Path
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, unknown
 from saddlescope._shared.progress import Report, silent
-from saddlescope.train.data.cifar import read_cifar10, read_cifar100
+from saddlescope.train.data.cifar import read_cifar10, read_cifar10_pairs, read_cifar100
 from saddlescope.train.data.digits import read_digit_pairs, read_digits
 from saddlescope.train.data.imagenet import read_image_folder
 from saddlescope.train.data.labelled_images import ImageData
@@ -37,6 +38,7 @@ EMBEDDED: dict[str, Callable[[], ImageData]] = {"digits": read_digits, "digit-pa
 _READERS: dict[str, Callable[[Path, bool], ImageData]] = {
     "mnist": read_mnist,
     "cifar10": read_cifar10,
+    "cifar10-pairs": read_cifar10_pairs,
     "cifar100": read_cifar100,
     "mnist-small": lambda folder, verify: read_small("mnist-small", folder),
     "cifar10-small": lambda folder, verify: read_small("cifar10-small", folder),

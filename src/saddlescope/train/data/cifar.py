@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from saddlescope._shared.errors import InputError
+from saddlescope.train.data.image_pairs import pair_images
 from saddlescope.train.data.labelled_images import ImageData, assemble
 from saddlescope.train.data.official_files import read_official
 from saddlescope.train.data.untrusted_pickle import unpickle
@@ -29,6 +30,13 @@ def read_cifar10(folder: Path, verify: bool) -> ImageData:
         return np.concatenate([images for images, _ in batches]), np.concatenate([labels for _, labels in batches])
 
     return assemble("cifar10", part([f"data_batch_{k}" for k in range(1, 6)]), part(["test_batch"]))
+
+
+def read_cifar10_pairs(folder: Path, verify: bool) -> ImageData:
+    """Build 50,000 + 10,000 images of 3 x 32 x 32 with 100 classes: two of CIFAR-10 side by side at half width."""
+    data = read_cifar10(folder, verify)
+    train, test = (data.train_images, data.train_labels), (data.test_images, data.test_labels)
+    return pair_images("cifar10-pairs", train, test, each=(500, 100), stretch=False)
 
 
 def read_cifar100(folder: Path, verify: bool) -> ImageData:
