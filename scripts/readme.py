@@ -1,7 +1,8 @@
 """The picture and the tables of the README and of the pages of verdicts: made from stored runs, checked to be current.
 
---from results    judges the stored default runs; writes docs/verdicts.json and .md, docs/audit.md, docs/figure-2.png,
-                  and the tables of the README and of docs/papers/*.md; an entry without such a run is not tested
+--from results    judges the stored runs of the default and the reduced size; writes docs/verdicts.json and .md,
+                  docs/audit.md, docs/figure-2.png, and the tables of the README and of docs/papers/*.md; an entry
+                  without a default run is not tested
 --check           fails when the README, the pages, docs/verdicts.json and the claims in the source disagree
 """
 
@@ -25,30 +26,36 @@ PICTURED = "gradual-rank/figure-2"
 CLAIMED = ("statement", "quantity", "kind", "source", "unit", "low", "high")
 
 
-def default_runs(results: Path) -> list[Reproduction]:
-    """The stored runs at the default size."""
+def judged_runs(results: Path) -> list[Reproduction]:
+    """The stored runs at the default and the reduced size."""
     runs = [Reproduction.open(file) for file in stored_files(results)]
-    return [run for run in runs if run.provenance.label == "default"]
+    return [run for run in runs if run.provenance.label in ("default", "reduced")]
 
 
 def every_record(runs: list[Reproduction]) -> list[dict]:
     """The verdicts on all claims; those of an entry without a run of its present default are not tested."""
-    current = {run.entry.name: run for run in runs if run.provenance.params == json_values(run.entry.configure())}
+    current = {}
+    for run in runs:
+        size = run.provenance.label
+        if size in run.entry.sizes and run.provenance.params == json_values(run.entry.configure(size)):
+            current[run.entry.name, size] = run
     records = []
     for name in entry_names():
-        if name in current:
-            records += current[name].records()
+        if (name, "default") in current:
+            records += current[name, "default"].records()
         else:
             absent = Estimate.not_tested("This version's default run was not made.")
             unmade = (record(claim.verdict(absent)) for claim in find_entry(name).claims)
             records += [{"entry": name, "size": "default"} | one for one in unmade]
+        if (name, "reduced") in current:
+            records += current[name, "reduced"].records()
     return records
 
 
 def draw_picture(runs: list[Reproduction]) -> None:
     """The first picture of Figure 2's entry."""
     for run in runs:
-        if run.entry.name == PICTURED:
+        if (run.entry.name, run.provenance.label) == (PICTURED, "default"):
             draw_matplotlib(run.figures[0]).savefig(ROOT / "docs" / "figure-2.png", dpi=110)
 
 
@@ -75,20 +82,20 @@ def within(text: str, name: str, made: str) -> str:
 
 def disagreements(verdicts: list[dict]) -> list[str]:
     """Return the differences between the stored verdicts and the claims in the source."""
-    stored = {(v["entry"], v["claim"]): v for v in verdicts}
-    found = []
-    for name in entry_names():
-        for claim in find_entry(name).claims:
-            v = stored.pop((name, claim.name), None)
-            if v is None:
-                found.append(f"{name}: no verdict on {claim.name!r}")
-                continue
-            for field in CLAIMED:
-                now = getattr(claim, field)
-                now = finite(now) if isinstance(now, float) else now
-                if v[field] != now:
-                    found.append(f"{name}, {claim.name}: {field} is {now!r} in the source, {v[field]!r} in the verdict")
-    return found + [f"{entry}: {claim!r} is no longer claimed" for entry, claim in stored]
+    claims = {(name, claim.name): claim for name in entry_names() for claim in find_entry(name).claims}
+    judged = {(v["entry"], v["claim"]) for v in verdicts}
+    found = [f"{name}: no verdict on {claim!r}" for name, claim in claims if (name, claim) not in judged]
+    found += [f"{entry}: {claim!r} is no longer claimed" for entry, claim in sorted(judged - claims.keys())]
+    for v in verdicts:
+        if (claim := claims.get((v["entry"], v["claim"]))) is None:
+            continue
+        for field in CLAIMED:
+            now = getattr(claim, field)
+            now = finite(now) if isinstance(now, float) else now
+            if v[field] != now:
+                where = f"{v['entry']}, {claim.name}, {v['size']}"
+                found.append(f"{where}: {field} is {now!r} in the source, {v[field]!r} in the verdict")
+    return found
 
 
 def main() -> int:
@@ -99,7 +106,7 @@ def main() -> int:
     given = parser.parse_args()
     if given.results:
         try:
-            runs = default_runs(given.results)
+            runs = judged_runs(given.results)
             verdicts = every_record(runs)
             draw_picture(runs)
         except InputError as error:

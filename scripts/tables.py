@@ -9,25 +9,33 @@ from saddlescope.reproduction.formatting import bounds, counts, evidence, measur
 
 
 def by_entry(verdicts: list[dict]) -> list[tuple[Entry, list[dict]]]:
-    """The verdicts of each entry, in the order they are stored in."""
-    return [(find_entry(name), list(some)) for name, some in itertools.groupby(verdicts, lambda v: v["entry"])]
+    """The headline verdicts of each entry, in the order they are stored in."""
+    groups = itertools.groupby(headlines(verdicts), lambda v: v["entry"])
+    return [(find_entry(name), list(some)) for name, some in groups]
+
+
+def headlines(verdicts: list[dict]) -> list[dict]:
+    """The verdicts of each entry at the largest size that was run: the reduced one before the default."""
+    reduced = {v["entry"] for v in verdicts if v["size"] == "reduced"}
+    return [v for v in verdicts if v["size"] == "reduced" or v["entry"] not in reduced]
 
 
 def all_entries(verdicts: list[dict]) -> str:
     """The printed statements in one line, the totals by kind, and one row per entry: its title and its verdicts."""
-    rows = ((entry.name, entry.title, outcomes(some)) for entry, some in by_entry(verdicts))
+    rows = ((entry.name, _titled(entry, some), outcomes(some)) for entry, some in by_entry(verdicts))
     return f"{front(verdicts)}\n\n{totals(verdicts)}\n\n{table(('entry', 'title', 'verdicts'), rows)}"
 
 
 def front(verdicts: list[dict]) -> str:
     """The papers' printed statements and their verdicts, in one sentence."""
-    printed = [v for v in verdicts if v["kind"] == Kind.PRINTED]
+    printed = [v for v in headlines(verdicts) if v["kind"] == Kind.PRINTED]
     return f"Of {len(printed)} printed statements of the four papers, {_in_words(printed)}."
 
 
 def totals(verdicts: list[dict]) -> str:
     """One row per kind of claim, with the number of each outcome."""
-    rows = ((kind, _in_words(v for v in verdicts if v["kind"] == kind)) for kind in Kind)
+    found = headlines(verdicts)
+    rows = ((kind, _in_words(v for v in found if v["kind"] == kind)) for kind in Kind)
     return table(("kind of claim", "verdicts"), (row for row in rows if row[1]))
 
 
@@ -39,27 +47,44 @@ def _in_words(verdicts: Iterable[dict]) -> str:
 def results(paper: str, verdicts: list[dict]) -> str:
     """The totals of one paper's claims, and one row per entry with a link to its claims."""
     found = of_paper(paper, verdicts)
-    rows = ((_linked(entry.name), entry.source, entry.title, outcomes(some)) for entry, some in by_entry(found))
-    intro = "Verdicts at the default size, measured on two cores:"
+    rows = (
+        (_linked(entry.name), entry.source, _titled(entry, some), outcomes(some)) for entry, some in by_entry(found)
+    )
+    intro = f"Verdicts {_SIZES}, measured on two cores:"
     return f"{intro}\n\n{totals(found)}\n\n{table(('entry', 'in the paper', 'title', 'verdicts'), rows)}"
 
 
 def refuted(paper: str, verdicts: list[dict]) -> str:
     """One row for each refuted claim of a paper, the printed statements first."""
-    found = [v for v in of_paper(paper, verdicts) if v["outcome"] == Outcome.REFUTED]
+    found = [v for v in headlines(of_paper(paper, verdicts)) if v["outcome"] == Outcome.REFUTED]
     rows = [(_linked(v["entry"]), *_claim(v)) for kind in Kind for v in found if v["kind"] == kind]
     return table(("entry", *CLAIM), rows) if rows else "None."
 
 
 def every_claim(verdicts: list[dict]) -> str:
     """The page of all claims with their measured values and bounds, entry by entry."""
-    lines = ["# Verdicts", "", "Measured at the default size on two cores, by kind of claim:", "", totals(verdicts)]
+    lines = ["# Verdicts", "", f"Measured {_SIZES}, on two cores, by kind of claim:", "", totals(verdicts)]
+    default = {(v["entry"], v["claim"]): v for v in verdicts if v["size"] == "default"}
     for entry, some in by_entry(verdicts):
-        rows = ((*_claim(v), f"**{v['outcome']}**") for v in some)
         lines += ["", f"## {entry.name}", "", f"{entry.title} ({entry.source}).", ""]
-        lines += [table((*CLAIM, "verdict"), rows), "", "<details><summary>Sources and remarks</summary>", ""]
+        rows = [(*_claim(v), f"**{v['outcome']}**") for v in some]
+        head = (*CLAIM, "verdict")
+        if some[0]["size"] == "reduced":
+            lines += [f"At the reduced size, the paper's experiment scaled down: {some[0]['scaling']}.", ""]
+            smaller = (default[entry.name, v["claim"]] for v in some)
+            rows = [(*row, f"{_value(v)}: {v['outcome']}") for row, v in zip(rows, smaller, strict=True)]
+            head = (*head, "at the default size")
+        lines += [table(head, rows), "", "<details><summary>Sources and remarks</summary>", ""]
         lines += [_details(v) for v in some] + ["", "</details>"]
     return "\n".join(lines) + "\n"
+
+
+_SIZES = "at the default size, or at the reduced size where an entry has such a run"
+
+
+def _titled(entry: Entry, verdicts: list[dict]) -> str:
+    """An entry's title, with its size unless that is the default."""
+    return entry.title if verdicts[0]["size"] == "default" else f"{entry.title} (reduced size)"
 
 
 def audit(verdicts: list[dict]) -> str:
@@ -125,11 +150,15 @@ CLAIM = ("statement", "quantity", "value", "bound", "kind")
 
 def _claim(v: dict) -> tuple[str, ...]:
     """Return the cells of a claim, in the order of `CLAIM`."""
-    value, uncertainty = (math.nan if v[k] is None else v[k] for k in ("value", "uncertainty"))
     low = -math.inf if v["low"] is None else v["low"]
     high = math.inf if v["high"] is None else v["high"]
-    shown = measured(value, uncertainty, v["unit"])
-    return plain(v["statement"]), plain(v["quantity"]), plain(shown), bounds(low, high, v["unit"]), v["kind"]
+    return plain(v["statement"]), plain(v["quantity"]), _value(v), bounds(low, high, v["unit"]), v["kind"]
+
+
+def _value(v: dict) -> str:
+    """Return the measured value with its uncertainty as a cell."""
+    value, uncertainty = (math.nan if v[k] is None else v[k] for k in ("value", "uncertainty"))
+    return plain(measured(value, uncertainty, v["unit"]))
 
 
 def _details(v: dict) -> str:
