@@ -107,7 +107,7 @@ claims = Claims()
         "saddle",
     quantity="largest number of singular values above 1.5 times the largest initial one, layers from the third on, "
         "up to the second saddle", kind="reading", source="Section 5, hypothesis 3: layers of rank one keep rank one",
-    high=1.0, sizes=("default", "paper"), evidence="cases",
+    high=1.0, sizes=("default", "reduced", "paper"), evidence="cases",
     over="networks",
     why="A singular value moved out of the initial bulk is a learned one, so at most one of them means rank one",
     doubt="The factor 1.5 over the bulk is ours, and these students are narrow and few",
@@ -120,7 +120,7 @@ def _above_bulk(run: xr.Dataset) -> Estimate:
     "plateau", "At the second saddle in training deep ReLU networks, all layers from the third on have rank one",
     quantity="largest absolute difference of a layer's rank from one, layers from the third on, on the loss "
         "plateau of the second saddle", kind="reading", source="Section 5, hypothesis 3", high=0.0,
-    sizes=("default", "paper"), evidence="cases",
+    sizes=("default", "reduced", "paper"), evidence="cases",
     over="networks",
     why="The hypothesis is about the layers at the next saddle, and its plateau is where they can be measured",
     doubt="The rank on a plateau is the finder's, and the teachers were built to have a clear path",
@@ -134,7 +134,7 @@ def _plateau_rank_error(run: xr.Dataset) -> Estimate:
     "Between escape and second saddle, layers from the third on of deep ReLU networks come closer to rank one",
     quantity="largest ratio of s₂/s₁ (second over first singular value) at the second saddle to that at the "
         "escape, layers from the third on", kind="own", source="beyond the paper; this project's bar", high=1.0,
-    sizes=("default", "paper"), evidence="cases",
+    sizes=("default", "reduced", "paper"), evidence="cases",
     over="networks",
     why="A falling s₂/s₁ says that the layers move towards rank one, instead of only staying near it",
     doubt="The unchanged bulk makes s₂/s₁ fall whenever s₁ grows, without any change of structure",
@@ -153,7 +153,7 @@ def _ratio_growth(run: xr.Dataset) -> Estimate:
     quantity="largest share of squared singular values beyond the first of an activation matrix, layers from the "
         "third on, escape to second saddle", kind="own",
     source="extends hypothesis 3 of Section 5 to activations; the bound from runs on other seeds", high=0.01,
-    sizes=("default", "paper"), evidence="cases",
+    sizes=("default", "reduced", "paper"), evidence="cases",
     over="networks",
     why="Activations carry what a layer passes on, and weights of rank one need not make them so",
     doubt="The bound of 1 % comes from pilots of the same teachers",
@@ -168,7 +168,7 @@ def _activation_tail(run: xr.Dataset) -> Estimate:
     quantity="largest |ReLU(Z) - Z| / |Z| of a layer's preactivations Z at the second saddle, layers from the "
         "third on, Frobenius norm", kind="own",
     source="extends hypothesis 3 of Section 5 to the ReLU; the bound from runs on other seeds", high=0.15,
-    sizes=("default", "paper"), evidence="cases",
+    sizes=("default", "reduced", "paper"), evidence="cases",
     over="networks",
     why="Where the ReLU removes nothing, a layer acts as the identity of a bottleneck",
     doubt="Neurons in the bulk count with their full norm, so the value depends on the initial scale",
@@ -183,7 +183,7 @@ def _nonlinearity(run: xr.Dataset) -> Estimate:
     quantity="largest number of singular values of layer 2 above 1.5 times its largest initial one, up to the "
         "second saddle, over networks", kind="own",
     source="sharper than hypothesis 3: all layers but the first; Theorem 3.1 does not bring layer 2 near rank one",
-    high=1.0, sizes=("default", "paper"), evidence="cases",
+    high=1.0, sizes=("default", "reduced", "paper"), evidence="cases",
     over="networks",
     why="Layer 2 is the first that could be exempt like layer 1, so its count shows where rank one begins",
     doubt="Data whose optimal direction needs a second layer of rank two were not tried",
@@ -198,7 +198,7 @@ def _second_layer(run: xr.Dataset) -> Estimate:
     quantity="smallest ratio s₂/s₁ of second to first singular value of the first layer at the second saddle, over "
         "networks", kind="own",
     source="Section 4 and Figure 1: the first layers have a higher rank; the bound from runs on other seeds",
-    low=0.15, sizes=("default", "paper"), evidence="cases",
+    low=0.15, sizes=("default", "reduced", "paper"), evidence="cases",
     over="networks",
     why="A second singular value that is not small shows that the exemption of the first layers is needed",
     doubt="Part of s₂ is the unchanged initial bulk, not something that the layer has learned",

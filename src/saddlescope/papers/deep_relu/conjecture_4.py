@@ -124,7 +124,7 @@ claims.add(
         "each saddle",
     quantity="number of changes of the bottleneck rank from one loss plateau to the next other than +1, over "
         "networks", kind="reading", source="Section 5, hypothesis 4; by one is this project's reading of 'gradually'",
-    high=0.0, sizes=("default", "paper"), evidence="cases", over="networks",
+    high=0.0, sizes=("default", "reduced", "paper"), evidence="cases", over="networks",
     why="A stage that adds other than one to the rank is a counterexample to a rise of one at each saddle",
     doubt="Strengths 3, 2 and 1.2 are well separated, which makes a rise by one easy",
 )(partial(_wrong_rises, task=_SEPARATED))  # fmt: skip
@@ -134,7 +134,7 @@ claims.add(
     "Deep ReLU networks that fit a teacher with unequal inner strengths end at the teacher's bottleneck rank",
     quantity="number of networks that fit the data with a final bottleneck rank other than the teacher's",
     kind="reading", source="Section 5, hypothesis 4: stopping at the smallest BN-rank sufficient to fit the data",
-    high=0.0, sizes=("default", "paper"), evidence="cases", over="networks",
+    high=0.0, sizes=("default", "reduced", "paper"), evidence="cases", over="networks",
     why="The teacher's rank is the smallest that fits its data, so a higher final rank is a search that did not stop",
     doubt="Students that do not fit by their last step are left out, and they may be the ones that would fail",
 )(partial(_wrong_ends, task=_SEPARATED))  # fmt: skip
@@ -146,7 +146,7 @@ claims.add(
     quantity="smallest share over networks of loss plateaus after the origin with the bottleneck rank in all middle "
         "layers, for students of teachers with unequal strengths", kind="reading",
     source="Section 5: in bottlenecks all middle layers share one rank; the bound from runs on other seeds", low=0.8,
-    sizes=("default", "paper"), evidence="cases", over="networks",
+    sizes=("default", "reduced", "paper"), evidence="cases", over="networks",
     why="A bottleneck rank is a property of the network only where its middle layers agree on it",
     doubt="Depth 4 has two middle layers, which agree easily",
 )  # fmt: skip
@@ -169,7 +169,7 @@ claims.add(
     kind="reading",
     source="Section 5, hypothesis 4, taken literally: no exception is made for ties",
     high=0.0,
-    sizes=("default", "paper"),
+    sizes=("default", "reduced", "paper"),
     evidence="cases",
     over="networks",
     why="Ties are where two dimensions may be learned at once, so they are the hardest test of a rise by one",
@@ -181,7 +181,7 @@ claims.add(
     "Deep ReLU networks that fit a teacher with equal inner strengths end at the teacher's bottleneck rank",
     quantity="number of networks that fit the data with a final bottleneck rank other than the teacher's",
     kind="reading", source="Section 5, hypothesis 4: stopping at the smallest BN-rank sufficient to fit the data",
-    high=0.0, sizes=("default", "paper"), evidence="cases", over="networks",
+    high=0.0, sizes=("default", "reduced", "paper"), evidence="cases", over="networks",
     why="Even if ties are learned together, a greedy search must not end above the rank of its teacher",
     doubt="There are few such teachers, all with the ReLU and at one depth",
 )(partial(_wrong_ends, task=_EQUAL))  # fmt: skip
@@ -193,7 +193,7 @@ claims.add(
     kind="reading",
     source="Section 5, hypothesis 4; by one is this project's reading of 'gradually'",
     high=0.0,
-    sizes=("default", "paper"),
+    sizes=("default", "reduced", "paper"),
     evidence="cases",
     over="networks",
     why="Images are the data on which the paper sees a second singular value join the first",

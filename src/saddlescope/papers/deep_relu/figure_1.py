@@ -72,7 +72,7 @@ claims = Claims()
     "saddles", "Most depth-6 ReLU networks trained on images from small weights escape from at least two saddles",
     quantity="share of networks with at least two drops between plateaus of the training loss",
     kind="stand-in", source="Section 3.3: 'two distinct saddle points', on a narrower network; most is over half",
-    low=0.5, sizes=("default", "paper"), evidence="sample", over="seeds", needs=("accuracy",),
+    low=0.5, sizes=("default", "reduced", "paper"), evidence="sample", over="seeds", needs=("accuracy",),
     why="A saddle shows as a plateau of the loss, and the drop after it is the escape from it",
     doubt="A slow stretch of one descent may pass for a plateau, since the finder asks only for a relative slowdown",
 )  # fmt: skip
@@ -88,7 +88,7 @@ def _escapes(run: xr.Dataset) -> Estimate:
     quantity="mean over networks of log₂ of the largest ratio of second to first singular value of a layer, midway "
         "through the first plateau after the escape", kind="stand-in",
     source="Section 3.3: 'a single dominant singular value in every layer', read as a factor 2; a narrower network",
-    high=-1.0, sizes=("default", "paper"), evidence="sample", over="seeds",
+    high=-1.0, sizes=("default", "reduced", "paper"), evidence="sample", over="seeds",
     why="The layer with the largest ratio decides whether one singular value dominates in every layer",
     doubt="The factor 2 is ours, and the middle of the plateau is the most favourable time at which to look",
 )  # fmt: skip
@@ -105,7 +105,7 @@ def _dominance(run: xr.Dataset) -> Estimate:
     quantity="mean over networks of log₂ of the mean ratio of second to first singular value in layers 4-6 over that "
         "in layers 1-3, midway through the first plateau", kind="stand-in",
     source="Section 3.3: 'particularly pronounced in the deeper layers (layers 4-6)'; a narrower network", high=0.0,
-    sizes=("default", "paper"), evidence="sample", over="seeds",
+    sizes=("default", "reduced", "paper"), evidence="sample", over="seeds",
     why="A smaller ratio of the second singular value to the first is a spectrum closer to rank one",
     doubt="The first layer, which sees all input dimensions, may alone make the difference",
 )  # fmt: skip
@@ -122,7 +122,7 @@ def _deeper_less(run: xr.Dataset) -> Estimate:
     quantity="share of networks with common ranks 0, 1, 2 of layers 3 to 5 on the first loss plateaus",
     kind="stand-in",
     source="Section 3.3: one dominant singular value, then a second one; most is over half", low=0.5,
-    sizes=("default", "paper"), evidence="sample", over="seeds", needs=("accuracy",),
+    sizes=("default", "reduced", "paper"), evidence="sample", over="seeds", needs=("accuracy",),
     why="The rank on a plateau counts the singular values learned so far, so each escape should add one",
     doubt="The rank depends on the gap rule of the finder, and layers 3 to 5 were chosen by us",
 )  # fmt: skip
@@ -135,7 +135,7 @@ def _rise(run: xr.Dataset) -> Estimate:
     quantity="mean over networks of log₂ of the largest ratio of s₃/s₂ to s₂/s₁ of a layer, over layers 3 to 5, at the "
         "last step", kind="stand-in",
     source="Section 3.3: 'a second dominant singular value appears'; at least a factor 2, 0.25 in a pilot", high=-1.0,
-    sizes=("default", "paper"), evidence="sample", over="seeds", needs=("accuracy",),
+    sizes=("default", "reduced", "paper"), evidence="sample", over="seeds", needs=("accuracy",),
     why="If a second singular value joins the first, the gap in the spectrum moves from behind s₁ to behind s₂",
     doubt="Longer training adds further singular values, so the result depends on the last step",
 )  # fmt: skip
@@ -152,7 +152,7 @@ def _second_value(run: xr.Dataset) -> Estimate:
     "Every trained depth-6 ReLU network classifies at least 95 % of its training images correctly at the last step",
     quantity="smallest share of training images classified correctly at the last step, over networks", kind="own",
     source="this project's bar; 0.983 in a pilot on another seed, no number in the paper", low=0.95,
-    sizes=("default", "paper"), evidence="cases", over="seeds",
+    sizes=("default", "reduced", "paper"), evidence="cases", over="seeds",
     why="A network that does not fit its images has not finished the path that the other claims describe",
     doubt="Accuracy on training images says nothing about unseen ones, and the bar of 95 % is ours",
 )  # fmt: skip

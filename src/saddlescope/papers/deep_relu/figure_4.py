@@ -115,7 +115,7 @@ def _incomplete(run: xr.Dataset) -> Estimate | None:
     quantity="mean over seeds of log₂ of plateau distinctness (longest over median stay of the loss in equal value "
         "bands) of a ReLU network, depth 6 over depth 4", kind="stand-in",
     source="Section 5: 'more distinct plateaus in depth 6 layer compared to a depth 4 layer'; at least 2", low=1.0,
-    sizes=("default", "paper"), evidence="sample", over="seeds", needs=("accuracy",),
+    sizes=("default", "reduced", "paper"), evidence="sample", over="seeds", needs=("accuracy",),
     why="A distinct plateau holds the loss in a narrow band of values for much longer than in the others",
     doubt="The two depths have learning rates of different form, and distinctness depends on them",
 )  # fmt: skip
@@ -129,7 +129,7 @@ def _by_depth(run: xr.Dataset) -> Estimate:
     quantity="mean over seeds of log₂ of plateau distinctness (longest over median stay of the loss in equal value "
         "bands), smaller over larger initial weights", kind="stand-in",
     source="Section 5 suggests it: 'we need to also increase the depth'; up to 1.5 (log₂ 0.585) counts as equal",
-    high=0.585, sizes=("default", "paper"), evidence="sample", over="seeds", needs=("accuracy",),
+    high=0.585, sizes=("default", "reduced", "paper"), evidence="sample", over="seeds", needs=("accuracy",),
     why="If depth 4 lacks plateaus for want of depth, smaller initial weights at depth 4 cannot bring them",
     doubt="The paper speaks of a guarantee of rank-one layers, of which plateaus are only a sign",
 )  # fmt: skip
@@ -143,7 +143,7 @@ claims.add(
     quantity="mean over seeds of log₂ of plateau distinctness (longest over median stay of the loss in equal value "
         "bands), smaller over larger initial weights", kind="own",
     source="the contrary of the suggestion in Section 5, seen in a pilot on another seed; at least a factor 2",
-    low=1.0, sizes=("default", "paper"), evidence="sample", over="seeds", needs=("accuracy",),
+    low=1.0, sizes=("default", "reduced", "paper"), evidence="sample", over="seeds", needs=("accuracy",),
     why="Only the initial scale differs between the two networks of a seed, so it causes the change",
     doubt="Two initial scales are compared, and the longest stay may be the wait at the edge of the origin",
 )(_by_deviation)  # fmt: skip
@@ -162,7 +162,7 @@ def _first_ranks(run: xr.Dataset, name: str) -> tuple[Estimate | None, np.ndarra
     quantity="share of networks with rank one in the weights of layers 2 and 3 on the first loss plateau after the "
         "escape from the origin", kind="own",
     source="Section 5 expects this of depth and small weights together; most is over half", low=0.5,
-    sizes=("default", "paper"), evidence="sample", over="seeds", needs=("accuracy",),
+    sizes=("default", "reduced", "paper"), evidence="sample", over="seeds", needs=("accuracy",),
     why="Layers 2 and 3 are the inner ones at depth 4, where Section 5 expects rank one only with more depth",
     doubt="The finder's gap rule sets the rank, and a small initial bulk makes any gap easier to see",
 )  # fmt: skip
@@ -177,7 +177,7 @@ def _rank_one_share(run: xr.Dataset) -> Estimate:
     quantity="share of networks with rank above one in the weights of layers 2 and 3 on the first loss plateau after "
         "the escape from the origin", kind="own",
     source="Figure 4 shows fewer distinct plateaus; rank 6 in a pilot on another seed; most is over half",
-    low=0.5, sizes=("default", "paper"), evidence="sample", over="seeds", needs=("accuracy",),
+    low=0.5, sizes=("default", "reduced", "paper"), evidence="sample", over="seeds", needs=("accuracy",),
     why="A first plateau of higher rank shows that the larger weights skip the saddle of rank one",
     doubt="A short plateau of rank one that the finder does not resolve would count as skipped",
 )  # fmt: skip
@@ -192,7 +192,7 @@ def _higher_rank_share(run: xr.Dataset) -> Estimate:
     quantity="smallest share of training images classified correctly at the last step, over seeds and their two "
         "networks of depth 4 and one of depth 6", kind="own",
     source="this project's bar; at least 0.983 in a pilot on another seed, no number in the paper", low=0.95,
-    sizes=("default", "paper"), evidence="cases", over="seeds",
+    sizes=("default", "reduced", "paper"), evidence="cases", over="seeds",
     why="Plateaus are compared over complete descents, and a network that fits its images has completed its own",
     doubt="Runs end at steps that we chose, and a worse network may only need more of them",
 )  # fmt: skip

@@ -8,6 +8,7 @@ construction, and at least k because its Jacobian has rank k at some points.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +20,7 @@ from saddlescope.papers.deep_relu.shared.training import (
     Data,
     TrainingSetup,
     image_loss,
+    share_training,
     staircase_dataset,
     train_and_record,
 )
@@ -88,15 +90,17 @@ def teacher_loss(kind: str, strengths: tuple[float, ...], *, samples: int, seed:
 
 
 def train_jobs(jobs: Sequence[NetworkJob], context: RunContext) -> list[xr.Dataset]:
-    """Train and measure all networks, one after the other; a killed run resumes at the network that it was training."""
-    paths = [
-        step.cached(f"path-{n}", partial(_measure, job, step)) for (n, job), step in context.steps(enumerate(jobs))
-    ]
+    """Train and measure all networks, one after the other; entries that need the same one share it."""
+    paths = []
+    for job, step in context.steps(jobs):
+        loss, step = job.make_loss(), replace(step, report=step.note(job.name))
+        path = share_training("relu-layers", loss, job.setup, partial(_measure, loss, job.setup), step)
+        paths.append(path.assign_coords(network=job.name))
     context.report(1.0, "done")
     return paths
 
 
-def _measure(job: NetworkJob, context: RunContext) -> xr.Dataset:
+def _measure(loss: "LayeredLoss", setup: TrainingSetup, context: RunContext) -> xr.Dataset:
     """Train a network, find its stages, and measure its layers; a killed run resumes from its checkpoint.
 
     Returns:
@@ -107,14 +111,13 @@ def _measure(job: NetworkJob, context: RunContext) -> xr.Dataset:
     from saddlescope.flow import geometric_steps
     from saddlescope.measure import bulk_count, find_plateaus, second_ratio, stable_rank, tail_energy
 
-    name, make_loss, setup = job
     recording = train_and_record(
-        make_loss(),
+        loss,
         setup,
         _observe,
         record=geometric_steps(setup.steps, per_doubling=24, every=max(1, setup.steps // 300)),
-        checkpoint=context.scratch / f"{name}.npz",
-        report=context.note(name),
+        checkpoint=context.scratch / "checkpoint.npz",
+        report=context.report,
     )
     seen = recording.observed
     weights = seen["weights"]
@@ -140,7 +143,7 @@ def _measure(job: NetworkJob, context: RunContext) -> xr.Dataset:
                 "seed": ((), setup.seed),
                 "complete": ((), recording.status.ok),
             },
-            coords={"mark": np.arange(len(recording.steps)), "value": np.arange(1, TOP + 1), "network": name},
+            coords={"mark": np.arange(len(recording.steps)), "value": np.arange(1, TOP + 1)},
         )
     )
 

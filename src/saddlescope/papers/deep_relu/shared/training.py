@@ -1,7 +1,8 @@
 """ReLU networks trained from small weights in float32, on images as in appendix B, and the stages found."""
 
+import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -150,17 +151,34 @@ def train_seeds(
     per_doubling: int,
     name: str = "network",
 ) -> xr.Dataset:
-    """Train one network per seed, as `train_on_images` does, over `seed`; a killed run resumes at its network."""
+    """Train one network per seed, as `train_on_images` does, over `seed`; entries that need the same one share it."""
+
+    def train(setup: TrainingSetup, step: RunContext) -> xr.Dataset:
+        return train_on_images(
+            loss, setup, checkpoint=step.scratch / "checkpoint.npz", per_doubling=per_doubling, report=step.report
+        )
+
     found = []
     for seed, step in context.steps(seeds):
-        part = f"{name}-{seed}"
-        train = partial(
-            train_on_images, loss, replace(setup, seed=seed), checkpoint=context.scratch / f"{part}.npz",
-            per_doubling=per_doubling, report=step.note(f"{name}, seed {seed}"),
-        )  # fmt: skip
-        found.append(step.cached(part, train))
+        one = replace(setup, seed=seed)
+        step = replace(step, report=step.note(f"{name}, seed {seed}"))
+        found.append(share_training("relu-networks", loss, one, partial(train, one), step, per_doubling=per_doubling))
     together = xr.concat(found, dim="seed", join="outer", combine_attrs="drop_conflicts")
     return together.assign_coords(seed=list(seeds))
+
+
+def share_training(
+    kind: str,
+    loss: "LayeredLoss",
+    setup: TrainingSetup,
+    train: Callable[[RunContext], xr.Dataset],
+    context: RunContext,
+    **others: Any,
+) -> xr.Dataset:
+    """Return a trained network that entries share, by its setup, a digest of its data, and what else it depends on."""
+    data = hashlib.sha256(np.ascontiguousarray(loss.inputs).data)
+    data.update(np.ascontiguousarray(loss.targets).data)
+    return context.shared_part(kind, {**asdict(setup), **others, "data_digest": data.hexdigest()}, train)
 
 
 def _observe(loss: "LayeredLoss", weights: Any) -> dict[str, Any]:
