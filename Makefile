@@ -9,8 +9,13 @@ WITH_DATA = $(if $(DATA),--data "$(DATA)")
 # Their default size takes the embedded digits, so that it runs anywhere.
 ON_MNIST := $(addprefix deep-relu/,figure-1 figure-4 conjecture-3 conjecture-4)
 
+# The paper sizes that want a GPU, in the order of their worth; what an entry shares with one before it is read.
+GPU_RUNS := gradual-rank/figure-4 gradual-rank/figure-1 concept-learning/figure-6 gradual-rank/figure-12 \
+	gradual-rank/figure-20 gradual-rank/full-matrices deep-relu/figure-1 deep-relu/figure-4 gradual-rank/figure-16 \
+	gradual-rank/figure-13 gradual-rank/figure-6 gradual-rank/rank-steps concept-learning/appendix-g gradual-rank/figure-18
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo reproduce test test-slow lint docs bench wheel test-wheel gallery readme clean test-all coverage
+.PHONY: help setup demo reproduce gpu test test-slow lint docs bench wheel test-wheel gallery readme clean test-all coverage
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -36,6 +41,11 @@ demo: .venv/ready ## run the two reproductions of the front door and build their
 reproduce: .venv/ready ## run every reproduction of size SIZE (default), with DATA=DIR also on the papers' MNIST, and build the gallery
 	@for e in $$($(BIN)/python -c 'import sys; from saddlescope.reproduction import entry_names, find_entry; print(*(e for e in entry_names() if sys.argv[1] in find_entry(e).sizes))' $(SIZE)); do echo "== $$e"; $(BIN)/saddlescope run $$e --size $(SIZE) --out $(OUT) $(WITH_DATA); s=$$?; test $$s -ne 2 -a $$s -le 3 || exit 1; done
 	@test $(SIZE) != default -o ! -d "$(DATA)/mnist" || for e in $(ON_MNIST); do echo "== $$e on MNIST"; $(BIN)/saddlescope run $$e --set dataset=mnist --out $(OUT) $(WITH_DATA); s=$$?; test $$s -ne 2 -a $$s -le 3 || exit 1; done
+	@$(BIN)/saddlescope gallery $(OUT) --site $(SITE)
+
+gpu: .venv/ready ## run the paper sizes that want a GPU, the worthiest first, with DATA=DIR; rerun it to go on (docs/gpu.md)
+	@$(BIN)/python -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else "PyTorch found no GPU. Install its CUDA build into .venv, or run the entries without one: make reproduce SIZE=reduced DATA=DIR.")'
+	@for e in $(GPU_RUNS); do echo "== $$e"; $(BIN)/saddlescope run $$e --size paper --out $(OUT) $(WITH_DATA); s=$$?; test $$s -le 3 || exit 1; test $$s -ne 2 || echo "== $$e was left out, for the reason above"; done
 	@$(BIN)/saddlescope gallery $(OUT) --site $(SITE)
 
 gallery: .venv/ready ## build the gallery from the stored results
