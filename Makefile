@@ -39,14 +39,13 @@ demo: .venv/ready ## run the two reproductions of the front door and build their
 	@echo "== Done: open $(SITE)/index.html in a browser"
 
 reproduce: .venv/ready ## run every reproduction of size SIZE (default), with DATA=DIR also on the papers' MNIST, and build the gallery
-	@for e in $$($(BIN)/python -c 'import sys; from saddlescope.reproduction import entry_names, find_entry; print(*(e for e in entry_names() if sys.argv[1] in find_entry(e).sizes))' $(SIZE)); do echo "== $$e"; $(BIN)/saddlescope run $$e --size $(SIZE) --out $(OUT) $(WITH_DATA); s=$$?; test $$s -ne 2 -a $$s -le 3 || exit 1; done
+	@es=$$($(BIN)/python -c 'import sys; from saddlescope.reproduction import SIZES, entry_names, find_entry; size = sys.argv[1]; sys.exit(f"SIZE must be one of {SIZES}; got {size!r}.") if size not in SIZES else print(*(e for e in entry_names() if size in find_entry(e).sizes))' "$(SIZE)") || exit 1; for e in $$es; do echo "== $$e"; $(BIN)/saddlescope run $$e --size $(SIZE) --out $(OUT) $(WITH_DATA); s=$$?; test $$s -ne 2 -a $$s -le 3 || exit 1; done
 	@test $(SIZE) != default -o ! -d "$(DATA)/mnist" || for e in $(ON_MNIST); do echo "== $$e on MNIST"; $(BIN)/saddlescope run $$e --set dataset=mnist --out $(OUT) $(WITH_DATA); s=$$?; test $$s -ne 2 -a $$s -le 3 || exit 1; done
 	@$(BIN)/saddlescope gallery $(OUT) --site $(SITE)
 
 gpu: .venv/ready ## run the paper sizes that want a GPU, the worthiest first, with DATA=DIR; rerun it to go on (docs/gpu.md)
 	@$(BIN)/python -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else "PyTorch found no GPU. Install its CUDA build into .venv, or run the entries without one: make reproduce SIZE=reduced DATA=DIR.")'
-	@for e in $(GPU_RUNS); do echo "== $$e"; $(BIN)/saddlescope run $$e --size paper --out $(OUT) $(WITH_DATA); s=$$?; test $$s -le 3 || exit 1; test $$s -ne 2 || echo "== $$e was left out, for the reason above"; done
-	@$(BIN)/saddlescope gallery $(OUT) --site $(SITE)
+	@left=; for e in $(GPU_RUNS); do echo "== $$e"; $(BIN)/saddlescope run $$e --size paper --out $(OUT) $(WITH_DATA); s=$$?; test $$s -le 3 || exit 1; test $$s -ne 2 || left="$$left $$e"; done; $(BIN)/saddlescope gallery $(OUT) --site $(SITE); test -z "$$left" || { echo "== Left out, for the reasons above:$$left" >&2; exit 1; }
 
 gallery: .venv/ready ## build the gallery from the stored results
 	@$(BIN)/saddlescope gallery $(OUT) --site $(SITE)

@@ -46,8 +46,9 @@ def test_only_some_entries_have_a_reduced_size():
 def test_the_reduced_size_says_what_is_scaled_down():
     paper = {"seed": 7, "scales": (0.3,)}
     reduced = dataclasses.replace(ENTRY, reduced={"seed": 3, "scales": (0.1, 0.2)}, paper=paper)
-    assert reduced.scaling == "scales 0.1,0.2 for 0.3, seed 3 for 7"
-    assert dataclasses.replace(reduced, paper=paper | {"seed": 3}).scaling == "scales 0.1,0.2 for 0.3"
+    assert reduced.scaling() == "scales 0.1,0.2 for 0.3, seed 3 for 7"
+    assert dataclasses.replace(reduced, paper=paper | {"seed": 3}).scaling() == "scales 0.1,0.2 for 0.3"
+    assert reduced.scaling({"seed": "5"}) == "scales 0.1,0.2 for 0.3, seed 5 for 7"
 
 
 def test_settings_change_the_size():

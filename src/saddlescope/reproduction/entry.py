@@ -111,10 +111,9 @@ class Entry(ReprMixin, Generic[P]):
         """Sizes that the entry has, smallest first."""
         return tuple(size for size in SIZES if size != "reduced" or self.reduced)
 
-    @property
-    def scaling(self) -> str:
-        """What the reduced size has in place of the paper's values, such as "depth 4 for 6, seeds 0,1 for 0,1,2"."""
-        ours, theirs = self.configure("reduced"), self.configure("paper")
+    def scaling(self, settings: Mapping[str, str] | None = None) -> str:
+        """Return the values that the reduced size, changed by `settings`, has for the paper's: "depth 4 for 6"."""
+        ours, theirs = self.configure("reduced", settings), self.configure("paper")
         scaled = [name for name in self.parameters if name not in _MACHINE]
         pairs = ((name, getattr(ours, name), getattr(theirs, name)) for name in scaled)
         text = Parameter.text

@@ -79,7 +79,7 @@ class Reproduction(ReprMixin):
     @property
     def scaling(self) -> str:
         """For a run of the reduced size, what it has in place of the paper's values; otherwise empty."""
-        return self.entry.scaling if self.provenance.size == "reduced" else ""
+        return self.entry.scaling(self.provenance.settings) if self.provenance.size == "reduced" else ""
 
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:

@@ -218,7 +218,7 @@ def _share_below(run: xr.Dataset) -> Estimate:
 
 
 claims.add(
-    "not-nuclear", "Gradient flow on one attention matrix W never minimises the nuclear norm",
+    "not-nuclear", "Gradient flow on one attention matrix W does not minimise the nuclear norm in any draw",
     quantity="smallest relative excess of nuclear norm over margin above the least one, at the last time, over draws",
     kind="own",
     source="Section 4.2; the bound is this project's, far above the excess of keys times queries at that time",
@@ -230,7 +230,7 @@ claims.add(
 
 claims.add(
     "not-frobenius",
-    "Gradient flow on attention keys and queries never minimises the Frobenius norm of their product",
+    "Gradient flow on attention keys and queries does not minimise their product's Frobenius norm in any draw",
     quantity="smallest relative excess of Frobenius norm over margin above the least one, at the last time, over "
         "draws", kind="own", source="Section 4.2; the bound is this project's", low=0.01,
     evidence="cases", over="draws",
