@@ -268,7 +268,7 @@ entry = Entry(
     "deep-relu/conjecture-3", "Conjecture 3: layers of rank one keep rank one until the next saddle",
     citation=CITATION, source="Section 5, hypothesis 3", params=Params,
     quick=dict(images=0, teachers=1, samples=60, width=16, deviation=0.03, steps=8_000),
-    reduced=dict(seed=50, dataset="mnist", images_width=200, images_steps=600_000),
+    reduced=dict(seed=50, dataset="mnist", images_width=200, images_steps=1_200_000),
     paper=dict(dataset="mnist", images=5, images_width=300, images_steps=600_000, teachers=10), run=run, claims=claims,
     figures=figures, metrics=STAIRCASE_METRICS,
 )  # fmt: skip

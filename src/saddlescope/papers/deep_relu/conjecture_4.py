@@ -256,7 +256,7 @@ entry = Entry(
     source="Section 5, hypothesis 4", params=Params,
     quick=dict(depths=(4,), deviations=(0.03,), rates=(0.1,), teachers=1, strengths=(3.0, 2.0), equal=0,
         samples=60, width=16, steps=16_000, images=0),
-    reduced=dict(dataset="mnist", images_width=200, images_steps=600_000),
+    reduced=dict(dataset="mnist", images_width=200, images_steps=1_200_000),
     paper=dict(dataset="mnist", teachers=10, equal=10, width=100, images=5, images_width=300, images_steps=10**6),
     run=run, claims=claims, figures=figures, metrics=STAIRCASE_METRICS,
 )  # fmt: skip

@@ -195,7 +195,7 @@ entry = Entry(
     "Figures 1 and 3: MNIST is learned from saddle to saddle at depth 6, one singular value at a time",
     citation=CITATION, source="Section 3.3", params=Params,
     quick=dict(width=24, deviation=0.06, steps=16_000, marks=16, seeds=(0, 1)),
-    reduced=dict(dataset="mnist", width=200, deviation=2.2e-3, steps=600_000, seeds=(0, 1, 2)),
+    reduced=dict(dataset="mnist", width=200, deviation=2.2e-3, steps=1_200_000, seeds=(0, 1, 2)),
     paper=dict(dataset="mnist", width=1000, deviation=1e-3, steps=1_875_000, marks=6, seeds=(30, 31, 32, 33)),
     run=run, claims=claims, figures=figures, metrics=(*STAIRCASE_METRICS, ACCURACY_METRIC),
 )  # fmt: skip

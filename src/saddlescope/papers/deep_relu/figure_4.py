@@ -237,7 +237,7 @@ entry = Entry(
     citation=CITATION, source="Appendix B and Section 5", params=Params,
     quick=dict(width=24, deviations=(0.06, 0.01), rate=1.0, steps=3000, deep_deviation=0.1, deep_steps=6000, marks=12,
         seeds=(0, 1)),
-    reduced=dict(dataset="mnist", width=200, deviations=(2.2e-3, 2.2e-4), deep_deviation=2.2e-3, deep_steps=600_000,
+    reduced=dict(dataset="mnist", width=200, deviations=(2.2e-3, 2.2e-4), deep_deviation=2.2e-3, deep_steps=1_200_000,
         seeds=(0, 1, 2)),
     paper=dict(dataset="mnist", width=1000, deviations=(1e-3, 1e-4), steps=1_875_000, deep_deviation=1e-3,
         deep_steps=1_875_000, marks=6, seeds=(20, 21, 22, 23)),
