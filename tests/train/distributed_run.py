@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from saddlescope._shared.errors import InputError
 from saddlescope.train import Every, RankTracker, ViT, ViTConfig
-from saddlescope.train.tracker.shards import is_sharded
+from saddlescope.train.shards import is_sharded
 
 SIZES = ViTConfig(
     image_size=4, channels=1, patch=2, embedding=6, depth=2, heads=3, head_width=3, mlp_width=5, classes=3

@@ -10,12 +10,22 @@ except ModuleNotFoundError as error:
     raise MissingExtraError("saddlescope.train", "PyTorch", "train") from error
 
 from saddlescope.train.architectures.vit import ViT, ViTConfig
+from saddlescope.train.attention.coverage import AttentionCoverage
+from saddlescope.train.attention.layouts import (
+    AttentionLayout,
+    Fused,
+    HeadTensors,
+    Interleaved,
+    KeyValue,
+    Latent,
+    Separate,
+    TorchMultihead,
+)
 from saddlescope.train.checkpoints import checkpoint_spectra
 from saddlescope.train.configuration import SGD, Adam, TrainConfig
 from saddlescope.train.data import ImageData, load
 from saddlescope.train.image_training import History, fit
 from saddlescope.train.lora import allocate_ranks, extract_lora, ranks_for_energy
-from saddlescope.train.tracker.layouts import AttentionLayout, Fused, Interleaved, KeyValue, Separate, TorchMultihead
 from saddlescope.train.tracker.rank_tracker import RankTracker
 from saddlescope.train.tracker.records import RankRecords, Spectra, Updates, spectra_dataset
 from saddlescope.train.tracker.scalars import RankScalars, to_tensorboard, to_wandb
@@ -25,14 +35,17 @@ __all__ = [
     "SGD",
     "Adam",
     "AtSteps",
+    "AttentionCoverage",
     "AttentionLayout",
     "Every",
     "Fused",
     "Geometric",
+    "HeadTensors",
     "History",
     "ImageData",
     "Interleaved",
     "KeyValue",
+    "Latent",
     "RankRecords",
     "RankScalars",
     "RankTracker",

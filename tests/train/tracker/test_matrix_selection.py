@@ -8,7 +8,8 @@ from torch import nn
 
 from saddlescope._shared.errors import InputError
 from saddlescope.train import Every, RankTracker, ViT
-from saddlescope.train.tracker.matrix_selection import canonical_name, select_matrices, unwrap_model
+from saddlescope.train.module_names import canonical_name, unwrap_model
+from saddlescope.train.tracker.matrix_selection import select_matrices
 
 
 class Tied(nn.Module):
@@ -102,7 +103,7 @@ class OwnAttention(nn.Module):
 
 def test_attention_under_unknown_names_is_reported_where_matrices_are_chosen():
     model = nn.Sequential(nn.Linear(4, 4), OwnAttention())
-    with pytest.warns(UserWarning, match=r"Only the selected matrices.* 1 has .*layouts="):
+    with pytest.warns(UserWarning, match=r"not tracked: 1 of OwnAttention, such as 1: no layout.*mixing.*layouts="):
         assert RankTracker(model, matrices="0").layers == ()
     RankTracker(model, matrices="0", attention=False)  # requested, so nothing to report
     RankTracker(nn.ModuleDict({"attn": ViT(SMALL)}), matrices="*.expand")  # found

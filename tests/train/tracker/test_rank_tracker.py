@@ -57,7 +57,7 @@ def test_a_rank_one_change_of_one_head_is_found_in_that_head_alone(kind):
     factors.output[2] += torch.outer(left, right)
     tracker.step()
     tracker.measure()
-    expected = left.norm() * (factors.value[2] @ right).norm()
+    expected = left.norm() * (factors.expanded().value[2] @ right).norm()
     spectra = tracker.records.spectra("VO")[-1, 0]
     assert spectra[2, 0] == pytest.approx(float(expected))
     assert spectra[2, 1:].max() < 1e-6 * spectra[2, 0]

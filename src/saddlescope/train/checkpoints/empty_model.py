@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError
-from saddlescope.train.tracker.attention_blocks import AttentionBlock, attention_blocks
-from saddlescope.train.tracker.layouts import LAYOUTS
+from saddlescope.train.attention.attention_blocks import AttentionBlock, attention_blocks, names_of
+from saddlescope.train.attention.known_layouts import LAYOUTS
 
 _DEEPEST = 64  # parts of a name: no model has as many, and a malicious file could exceed Python's stack
 _TRANSPOSED = ("c_attn", "c_proj", "c_fc", "q_attn")  # the layers of GPT-2 that are Conv1D
@@ -96,14 +96,14 @@ def attention_blocks_in(model: nn.Module, source: str, *, required: bool) -> tup
         InputError: blocks are required and missing, the number of heads is unknown, or it does not divide the width.
     """
     try:
-        return attention_blocks(model, required=required)
+        return attention_blocks(model, required=required, check=False)
     except InputError as error:
         if "number of heads" in str(error):
             raise InputError(
                 f"{source} must have its number of heads in config.json; got none. Pass --heads, or heads=."
             ) from error
         if "must have attention blocks" in str(error):
-            known = "; ".join(str(layout) for layout in LAYOUTS)
+            known = names_of(LAYOUTS)
             raise InputError(
                 f"{source} must hold attention weights under known names; got none. Looked for: {known}. Select single "
                 "matrices by --matrices, or matrices=."

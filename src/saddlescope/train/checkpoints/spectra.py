@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
+from saddlescope.train.attention.attention_blocks import AttentionBlock
 from saddlescope.train.checkpoints.empty_model import attention_blocks_in, empty_model, loaded_weights
 from saddlescope.train.checkpoints.files import Checkpoint, raise_error, require_finite
 from saddlescope.train.checkpoints.tensor_matching import (
@@ -31,7 +32,6 @@ from saddlescope.train.checkpoints.tensor_matching import (
     find_identical,
     match_tensors,
 )
-from saddlescope.train.tracker.attention_blocks import AttentionBlock
 from saddlescope.train.tracker.matrix_selection import MatrixSelection, select_matrices
 from saddlescope.train.tracker.records import PRODUCTS, Spectra, Updates, pad_spectra, spectra_dataset
 from saddlescope.train.tracker.tracked_matrices import TrackedMatrices, Weights, check_options
@@ -160,7 +160,7 @@ class _Part:
 
 def _of_block(block: AttentionBlock) -> _Part:
     prefix = f"{block.name}." if block.name else ""
-    names = tuple(f"{prefix}{name}" for name in block.matrices)
+    names = tuple(f"{prefix}{name}" for name in block.weights)
     return _Part(block.label, names, lambda member: block.factors().product(member), block.heads)
 
 

@@ -12,7 +12,6 @@ Single matrices, such as those of the MLPs, are selected by name. The products a
 `saddlescope.measure.product_update_spectrum`.
 """
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,12 +25,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError
-from saddlescope.train.tracker.attention_blocks import attention_blocks, unrecognized_attention
-from saddlescope.train.tracker.layouts import LAYOUTS, AttentionLayout
+from saddlescope.train.attention.attention_blocks import FoundAttention, find_attention, require_attention
+from saddlescope.train.attention.coverage import AttentionCoverage, warn_of_missed
+from saddlescope.train.attention.known_layouts import LAYOUTS
+from saddlescope.train.attention.layouts import AttentionLayout
+from saddlescope.train.shards import full_tensor, require_readable
 from saddlescope.train.tracker.matrix_selection import MatrixSelection, select_matrices
 from saddlescope.train.tracker.records import PRODUCTS, RankRecords, Spectra, Updates, product_index, stack_records
 from saddlescope.train.tracker.schedules import Geometric, Schedule
-from saddlescope.train.tracker.shards import full_tensor, require_readable
 from saddlescope.train.tracker.tracked_matrices import TrackedMatrices, Weights, as_tensors, check_options, from_tensors
 
 
@@ -45,9 +46,8 @@ class RankTracker:
         model: any model; `torch.compile` and DistributedDataParallel may wrap it.
         schedule: function from the number of optimiser steps to whether to measure. The default grows geometrically and
             costs a fraction of the run's time that falls with its length.
-        layouts: possible layouts of the attention weights; see `saddlescope.train.tracker.layouts`.
-        attention: track the attention heads. If matrices are selected and no layout matches the model's attention, a
-            warning states that only the matrices are tracked.
+        layouts: possible layouts of the attention weights; see `saddlescope.train.attention.layouts`.
+        attention: track the attention heads.
         matrices: single matrices to track in addition: patterns such as "*.mlp.*" on the names of parameters or of
             their modules, or a function of name and parameter; see `saddlescope.train.tracker.matrix_selection`.
         top: number of singular values to record per spectrum; None records all. Norms and ranks use all of them.
@@ -55,6 +55,7 @@ class RankTracker:
             are recorded; 0 for none.
         initial: a saved checkpoint (a file or folder of safetensors, or of `torch.save`) to count updates from, for a
             model whose training has begun; None counts from the present weights.
+        strict: raise if any attention of the model cannot be tracked; otherwise a warning names it.
 
     Raises:
         InputError: no attention found and no matrices selected (the message lists the names looked for), a pattern
@@ -72,6 +73,7 @@ class RankTracker:
         top: int | None = None,
         subspace: int = 0,
         initial: str | Path | None = None,
+        strict: bool = False,
     ) -> None:
         if not callable(schedule):
             raise InputError(
@@ -80,14 +82,15 @@ class RankTracker:
             )
         check_options(attention=attention, matrices=matrices, top=top, subspace=subspace)
         require_readable(model)
-        self._blocks = attention_blocks(model, layouts, required=matrices is None) if attention else ()
+        found = find_attention(model, layouts) if attention else FoundAttention((), AttentionCoverage())
+        self._blocks, self._coverage = found
+        if strict and self._coverage.missed:
+            row = self._coverage.missed[0]
+            raise InputError(f"all attention must be trackable with strict=True; got {row.name}: {row.reason}.")
+        if attention and matrices is None:
+            require_attention(found, model, layouts)
+        warn_of_missed(self._coverage, stacklevel=2)
         self._matrices = {} if matrices is None else select_matrices(model, matrices)
-        if attention and not self._blocks and (unknown := unrecognized_attention(model)):
-            warnings.warn(
-                f"Only the selected matrices are tracked: {unknown[0]} has its weights under unknown names. Name them "
-                "by layouts=, or pass attention=False.",
-                stacklevel=2,
-            )
         self._schedule = schedule
         self._hook: Any = None
         self._made = 0
@@ -107,7 +110,7 @@ class RankTracker:
             stored = ReferenceWeights(initial, model)
 
             def factors(member: int) -> Weights:
-                return self._factors(member, stored.of(self._blocks[member // len(PRODUCTS)].matrices))
+                return self._factors(member, stored.of(self._blocks[member // len(PRODUCTS)].weights))
 
             def matrix(member: int) -> Weights:
                 return tuple(stored.of({"": self._matrices[self.matrices[member]]}).values())
@@ -132,6 +135,14 @@ class RankTracker:
     def layers(self) -> tuple[str, ...]:
         """Names of the attention modules, in the model's order."""
         return tuple(block.name for block in self._blocks)
+
+    @property
+    def coverage(self) -> AttentionCoverage:
+        """All modules that look like attention: tracked (verified or unchecked), refused or skipped, and why."""
+        return self._coverage
+
+    def __str__(self) -> str:
+        return f"{self!r}\n{self._coverage}"
 
     @property
     def matrices(self) -> tuple[str, ...]:

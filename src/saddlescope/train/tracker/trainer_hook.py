@@ -6,9 +6,9 @@ from typing import Any
 from torch import nn
 
 from saddlescope._shared.errors import InputError
+from saddlescope.train.shards import is_sharded
 from saddlescope.train.tracker.rank_tracker import RankTracker
 from saddlescope.train.tracker.scalars import RankScalars
-from saddlescope.train.tracker.shards import is_sharded
 
 
 class TrackerHook:

@@ -106,8 +106,8 @@ REDUCED: dict[str, Any] = {
     "head_width": 32, "mlp": 128, "epochs": 30, "batch": 64, "learning_rate": 4e-4, "warmup_epochs": 1, "test_every": 5,
     "precision": "bf16", "compiled": True,
 }  # fmt: skip
-"""Twenty minutes a seed on one core with AVX512-BF16: every width is a quarter of the paper's, Adam's learning rate four
-times it, and 10,000 images are seen 30 times, in 4,680 steps. Set precision=float32 on a processor without bfloat16."""
+"""Twenty minutes a seed on one core with AVX512-BF16: every width is a quarter of the paper's, Adam's learning rate
+four times it, and 10,000 images are seen 30 times, in 4,680 steps. Set precision=float32 on a processor without it."""
 
 
 def changes(params: type[EntryParams], values: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from saddlescope._shared.errors import InputError
 from saddlescope.train import Fused, Separate, TorchMultihead
-from saddlescope.train.tracker.attention_blocks import attention_blocks
+from saddlescope.train.attention.attention_blocks import attention_blocks
 
 KINDS = ("vit", "torch", "gpt2", "nanogpt", "timm", "vit-pytorch", "bert", "llama", "t5")
 
@@ -19,7 +19,7 @@ def from_factors(factors, x):
     """Compute attention by the paper's formula, as a sum over heads of products of factors."""
     width = factors.key.shape[-1]
     total = 0
-    for W_K, W_Q, W_V, W_O in zip(*factors, strict=True):
+    for W_K, W_Q, W_V, W_O in zip(*factors.expanded()[:4], strict=True):
         scores = functional.softmax(x @ W_Q @ W_K.T @ x.transpose(1, 2) / math.sqrt(width), dim=-1)
         total = total + scores @ x @ W_V @ W_O.T
     return total
@@ -31,8 +31,8 @@ def test_the_factors_compute_what_the_module_computes(kind):
     x = torch.randn(2, 6, 12, dtype=torch.float64)
     (block,) = attention_blocks(nn.ModuleDict({"inner": module}))
     torch.testing.assert_close(from_factors(block.factors(), x), module(x).detach())
-    assert block.factors().key.shape[0] == 4
-    assert not any(part.requires_grad for part in block.factors())
+    assert (block.heads, block.factors().heads) == (4, 4)
+    assert not any(part.requires_grad for part in block.factors()[:4])
 
 
 def test_multihead_attention_with_keys_and_values_of_other_widths():
@@ -41,7 +41,7 @@ def test_multihead_attention_with_keys_and_values_of_other_widths():
     x, k, v = (torch.randn(2, 6, width, dtype=torch.float64) for width in (12, 5, 7))
     factors = attention_blocks(module)[0].factors()
     total = 0
-    for W_K, W_Q, W_V, W_O in zip(*factors, strict=True):
+    for W_K, W_Q, W_V, W_O in zip(*factors.expanded()[:4], strict=True):
         total = total + functional.softmax(x @ W_Q @ W_K.T @ k.transpose(1, 2) / math.sqrt(3), dim=-1) @ v @ W_V @ W_O.T
     torch.testing.assert_close(total, module(x, k, v, need_weights=False)[0].detach())
 
@@ -75,34 +75,42 @@ def test_gpt2_names_in_the_paper_s_order():
 class Strange(nn.Module):
     def __init__(self):
         super().__init__()
-        self.wk, self.wq, self.wv, self.wo = (nn.Linear(8, 8) for _ in range(4))
+        self.keys, self.queries, self.values, self.out = (nn.Linear(8, 8) for _ in range(4))
         self.setting = nn.Module()
         self.setting.count = 2
 
 
 def test_unknown_names_are_refused_and_can_be_named_by_hand():
     model = nn.Sequential(Strange())
-    with pytest.raises(InputError, match=r"got Sequential, which has none.*c_attn, c_proj.*layouts=\(Separate"):
+    with pytest.raises(
+        InputError, match=r"got Sequential, which has none.*key, query, value, output.*layouts=\(Separate"
+    ):
         attention_blocks(model)
-    by_hand = Separate("wk", "wq", "wv", "wo", heads="setting.count")
+    by_hand = Separate("keys", "queries", "values", "out", heads="setting.count")
     (block,) = attention_blocks(model, (by_hand,))
-    torch.testing.assert_close(block.factors().key[1], model[0].wk.weight[4:].T.detach())
-    assert attention_blocks(model, (Separate("wk", "wq", "wv", "wo", heads=4),))[0].factors().key.shape == (4, 8, 2)
+    torch.testing.assert_close(block.factors().key[1], model[0].keys.weight[4:].T.detach())
+    assert attention_blocks(model, (Separate("keys", "queries", "values", "out", heads=4),))[0].factors().key.shape == (
+        4,
+        8,
+        2,
+    )
 
 
 def test_names_without_a_number_of_heads_or_with_the_wrong_shapes_are_refused():
     model = Strange()
-    with pytest.raises(InputError, match="Strange must have its number of heads as an integer under num_heads or"):
-        attention_blocks(model, (Separate("wk", "wq", "wv", "wo"),))
-    with pytest.raises(InputError, match=r"must split into 3 heads; got \(in, out\) shapes \(8, 8\)"):
-        attention_blocks(model, (Separate("wk", "wq", "wv", "wo", heads=3),))
+    with pytest.raises(
+        InputError, match=r"Strange.*Strange must have its number of heads as an integer under num_heads or"
+    ):
+        attention_blocks(model, (Separate("keys", "queries", "values", "out"),))
+    with pytest.raises(InputError, match=r"Strange.*must split into 3 heads; got \(in, out\) shapes \(8, 8\)"):
+        attention_blocks(model, (Separate("keys", "queries", "values", "out", heads=3),))
     cross = GPT2Attention(8, 2)
     cross.c_attn = type(cross.c_attn)(16, 8)
-    with pytest.raises(InputError, match="c_attn must have queries, keys and values of the width 8"):
+    with pytest.raises(InputError, match=r"GPT2Attention.*c_attn must have queries, keys and values of the width 8"):
         attention_blocks(cross)
-    model.wk = nn.Linear(8, 12)
-    with pytest.raises(InputError, match="divisor of its 4 heads for keys, and as many for values; got 6 and 4"):
-        attention_blocks(model, (Separate("wk", "wq", "wv", "wo", heads=4),))
+    model.keys = nn.Linear(8, 12)
+    with pytest.raises(InputError, match=r"Strange.*divisor of its 4 heads for keys, and as many.*got 6 and 4"):
+        attention_blocks(model, (Separate("keys", "queries", "values", "out", heads=4),))
 
 
 def test_layouts_say_what_they_look_for():

@@ -21,9 +21,9 @@ def full_tensor(tensor: Tensor) -> Tensor:
         tensor: a parameter, or a piece of it.
 
     Raises:
-        InputError: the values cannot be read: a shard of FSDP1 or of ZeRO stage 3, or a tensor on the meta device.
+        InputError: the values cannot be read: a shard of FSDP1 or of ZeRO stage 3.
     """
-    require_readable(tensor)
+    _require_whole(tensor)
     tensor = tensor.detach()
     gather = getattr(tensor, "full_tensor", None)  # of DTensor
     return tensor if gather is None else gather()
@@ -45,6 +45,15 @@ def require_readable(weights: Tensor | nn.Module) -> None:
         for parameter in weights.parameters():
             require_readable(parameter)
         return
+    _require_whole(weights)
+    if weights.device == torch.device("meta"):
+        raise InputError(
+            f"weights must have values; got a tensor of shape {tuple(weights.shape)} on the meta device. Load the "
+            "model on a real device first."
+        )
+
+
+def _require_whole(weights: Tensor) -> None:
     if getattr(weights, _FSDP1, False):
         raise InputError(
             "weights must be full matrices or DTensors; got pieces of a flat parameter of FSDP1 "
@@ -57,9 +66,4 @@ def require_readable(weights: Tensor | nn.Module) -> None:
             f"weights must be full matrices or DTensors; got a parameter that ZeRO stage 3 has partitioned "
             f"({getattr(status, 'name', status)}). Measure within deepspeed.zero.GatheredParameters("
             "model.parameters()), or train with ZeRO stage 2 or 1."
-        )
-    if weights.device == torch.device("meta"):
-        raise InputError(
-            f"weights must have values; got a tensor of shape {tuple(weights.shape)} on the meta device. Load the "
-            "model on a real device first."
         )

@@ -13,14 +13,14 @@ from torch import nn
 
 from saddlescope._shared.errors import InputError
 from saddlescope.train import Every, RankTracker
-from saddlescope.train.tracker.shards import full_tensor, is_sharded, require_readable
+from saddlescope.train.shards import full_tensor, is_sharded, require_readable
 
 
 @pytest.fixture(scope="module")
 def distributed(tmp_path_factory) -> Path:
     """Return the folder with the results of two processes that shared a model, one subfolder per method."""
     folder = tmp_path_factory.mktemp("distributed")
-    program = [sys.executable, str(Path(__file__).parents[1] / "distributed_run.py"), str(folder)]
+    program = [sys.executable, str(Path(__file__).parents[0] / "distributed_run.py"), str(folder)]
     done = subprocess.run(program, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return folder

@@ -13,8 +13,8 @@ from torch import nn
 
 from saddlescope._shared.errors import InputError
 from saddlescope.train import RankTracker
-from saddlescope.train.tracker.attention_blocks import attention_blocks
-from saddlescope.train.tracker.layouts import Fused, Interleaved, KeyValue, _resolve
+from saddlescope.train.attention.attention_blocks import attention_blocks, find_attention
+from saddlescope.train.attention.layouts import Fused, Interleaved, KeyValue, resolve
 
 
 def entered_and_left(model, modules, run):
@@ -51,11 +51,11 @@ def test_scores_and_outputs_are_those_of_the_products(name, monkeypatch):
     blocks = attention_blocks(model)
     assert len(blocks) == 2
     keys = [getattr(block.layout, "key", None) or block.layout.qkv for block in blocks]
-    inputs = [_resolve(block.module, path) for block, path in zip(blocks, keys, strict=True)]
-    outputs = [_resolve(block.module, block.layout.output) for block in blocks]
+    inputs = [resolve(block.module, path) for block, path in zip(blocks, keys, strict=True)]
+    outputs = [resolve(block.module, block.layout.output) for block in blocks]
     out, seen = entered_and_left(model, [*inputs, *outputs], run)
     for block, into, outof, probabilities in zip(blocks, inputs, outputs, out.attentions, strict=True):
-        x, factors = seen[into][0], block.factors()
+        x, factors = seen[into][0], block.factors().expanded()
         assert block.heads == 4
         scale = factors.key.shape[-1] ** -0.5
         scores = torch.einsum("bid,hdk,hek,bje->bhij", x, factors.query, factors.key, x) * scale
@@ -83,24 +83,31 @@ def test_cross_attention_of_gpt2():
     torch.testing.assert_close(scores.softmax(-1), out.cross_attentions[0])
 
 
-def test_weights_that_alternate_head_by_head_are_not_taken_for_whole_blocks():
+def test_the_check_finds_weights_that_alternate_head_by_head():
     """Use StarCoder without its shared key, which has the names of GPT-2 and the order of GPT-NeoX."""
     model = transformers.GPTBigCodeModel(transformers.GPTBigCodeConfig(**GPT, multi_query=False))
     with pytest.raises(InputError, match=r"multi_query=False, which orders them head by head. Pass layouts=\(Interlea"):
-        attention_blocks(model)
-    factors = attention_blocks(model, (Interleaved("c_attn", "c_proj"),))[0].factors()
+        attention_blocks(model, check=False)
+    block = attention_blocks(model)[0]
+    assert block.layout == Interleaved("c_attn", "c_proj", heads=4)
+    factors = block.factors()
     weight = model.h[0].attn.c_attn.weight
     torch.testing.assert_close(factors.query[1], weight[18:24].T.detach())
     torch.testing.assert_close(factors.key[1], weight[24:30].T.detach())
     torch.testing.assert_close(factors.value[1], weight[30:36].T.detach())
 
 
-def test_gates_beside_queries_are_refused():
-    """Use Qwen3-Next, whose q_proj holds a gate for each query: its halves are not heads of twice the width."""
+def test_a_block_that_cannot_be_read_is_reported_and_the_others_are_tracked():
     model = transformers.LlamaModel(transformers.LlamaConfig(**GROUPED))
     model.layers[0].self_attn.q_proj = nn.Linear(24, 64)
-    with pytest.raises(InputError, match="as many for values; got 1 and 2"):
-        attention_blocks(model)
+    found = find_attention(model)
+    assert [block.name for block in found.blocks] == ["layers.1.self_attn"]
+    assert [row.outcome for row in found.coverage] == ["refused", "verified"]
+    assert "as many for values; got 1 and 2" in found.coverage[0].reason
+    with pytest.warns(UserWarning, match="1 of LlamaAttention, such as layers.0.self_attn"):
+        RankTracker(model)
+    with pytest.raises(InputError, match=r"trackable with strict=True; got layers.0.self_attn: "):
+        RankTracker(model, strict=True)
 
 
 def test_heads_that_do_not_divide_are_refused():
@@ -124,7 +131,7 @@ def test_adapters_count_with_the_weights_that_they_adapt():
     peft = pytest.importorskip("peft")
     for kind, targets, transposed in (("GPT2", ["c_attn"], True), ("Llama", ["q_proj"], False)):
         plain = built(kind)
-        plain_factors = [part.clone() for part in attention_blocks(plain)[1].factors()]
+        plain_factors = [part.clone() for part in attention_blocks(plain)[1].factors()[:4]]
         lora = peft.LoraConfig(r=2, target_modules=targets, fan_in_fan_out=transposed, init_lora_weights=False)
         adapted = peft.get_peft_model(plain, lora)
         (block,) = (
@@ -145,7 +152,7 @@ def test_rotary_embeddings_put_a_rotation_by_the_offset_between_the_factors():
     block = attention_blocks(model)[1]
     tokens = torch.randint(3, 50, (2, 7))
     out, seen = entered_and_left(model, [block.module.q_proj], lambda model: model(tokens, output_attentions=True))
-    x, factors, width = seen[block.module.q_proj][0], block.factors(), 8
+    x, factors, width = seen[block.module.q_proj][0], block.factors().expanded(), 8
     cos, sin = (part[0].double() for part in model.rotary_emb(x, torch.arange(7)[None]))
     half = torch.eye(width // 2, dtype=torch.float64)
     quarter = torch.zeros(width, width, dtype=torch.float64)

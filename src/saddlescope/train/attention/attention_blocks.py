@@ -1,0 +1,335 @@
+"""Attention blocks of a model: modules whose weights match a layout that agrees with their forward pass."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from saddlescope._shared.errors import InputError
+from saddlescope.train.attention.coverage import AttentionCoverage, CoverageRow, Outcome, alike
+from saddlescope.train.attention.head_factors import HeadFactors
+from saddlescope.train.attention.known_layouts import LAYOUTS
+from saddlescope.train.attention.layouts import AttentionLayout
+from saddlescope.train.attention.probe import Probe, probe
+from saddlescope.train.attention.self_check import compare
+from saddlescope.train.module_names import canonical_name, unwrap_model
+
+_CALLED_ATTENTION = {
+    "attention",
+    "attn",
+    "self_attention",
+    "self_attn",
+    "selfattention",
+    "cross_attn",
+    "crossattention",
+}
+
+
+class AttentionBlock(NamedTuple):
+    """Attention module of a model, with its name, the layout of its weights and its number of heads."""
+
+    name: str
+    module: nn.Module
+    layout: AttentionLayout
+    heads: int
+
+    @property
+    def label(self) -> str:
+        """Name for messages; the class name if the block is the model itself."""
+        return self.name or type(self.module).__name__
+
+    @property
+    def weights(self) -> dict[str, nn.Parameter]:
+        """Parameters that the factors are made of, by their names within the module."""
+        inside = {id(one) for part in self.layout.projections(self.module) for one in part.parameters()}
+        return {
+            name: parameter
+            for name, parameter in self.module.named_parameters()
+            if id(parameter) in inside and not name.endswith("bias")
+        }
+
+    def factors(self, weights: Mapping[str, Tensor] | None = None) -> HeadFactors:
+        """Return the factors of all heads.
+
+        Args:
+            weights: weights by name within the module, in place of the present ones.
+        """
+        if weights is None:
+            factors = self.layout.factors(self.module)
+        else:
+            call = _FactorsCall(self.module, self.layout)
+            factors = functional_call(call, {f"module.{name}": weight for name, weight in weights.items()}, ())
+        assert factors is not None
+        return factors
+
+
+class _FactorsCall(nn.Module):
+    """Factors of a layout as a forward pass, so that `functional_call` can substitute other weights."""
+
+    def __init__(self, module: nn.Module, layout: AttentionLayout) -> None:
+        super().__init__()
+        self.module, self.layout = module, layout
+
+    def forward(self) -> HeadFactors | None:
+        return self.layout.factors(self.module)
+
+
+class FoundAttention(NamedTuple):
+    """Attention of a model: the blocks to track, and what became of all candidates."""
+
+    blocks: tuple[AttentionBlock, ...]
+    coverage: AttentionCoverage
+
+
+def find_attention(
+    model: nn.Module, layouts: Sequence[AttentionLayout] = LAYOUTS, *, check: bool = True
+) -> FoundAttention:
+    """Return all attention blocks of a model, in the model's own order, each set of weights once.
+
+    A module is called once alone, on random inputs and with random weights (modules that differ only in their weights
+    share the call); of the layouts that its names allow, the first that agrees is taken. If none does, it is refused.
+
+    Args:
+        model: the model; `torch.compile` and DistributedDataParallel may wrap it.
+        layouts: layouts to try, in this order. A module that matches a layout of yours, and whose forward pass shows no
+            softmax, is tracked and unchecked; with the known layouts it is refused.
+        check: False for models without a forward pass, such as those of checkpoints.
+    """
+    model = unwrap_model(model)
+    finder = _Finder(layouts, check=check)
+    blocks: list[AttentionBlock] = []
+    rows: dict[str, CoverageRow] = {}
+    seen: set[frozenset[int]] = set()
+    inside: list[str] = []  # names of modules with an outcome: what they contain has it, too
+    for name, module in model.named_modules():
+        label = canonical_name(name)
+        if any(label.startswith(f"{outer}.") or outer == "" for outer in inside):
+            continue
+        found = finder.outcome(label, module)
+        if found is None:
+            continue
+        row, layout = found
+        if layout is not None and row.tracked:
+            block = AttentionBlock(label, module, layout, row.heads)
+            weights = frozenset(id(parameter) for parameter in block.weights.values())
+            if weights in seen:
+                continue
+            seen.add(weights)
+            blocks.append(block)
+        inside.append(label)
+        rows[label] = row
+    for name, module in model.named_modules():
+        label = canonical_name(name)
+        if label not in rows and _looks_like_attention(label, module) and not _related(label, rows):
+            rows[label] = CoverageRow(
+                label,
+                type(module).__name__,
+                "skipped",
+                reason=f"no layout has the names of its weights ({_names(module)}); name them by layouts=",
+            )
+    order = {canonical_name(name): at for at, (name, _) in enumerate(model.named_modules())}
+    return FoundAttention(tuple(blocks), AttentionCoverage(sorted(rows.values(), key=lambda row: order[row.name])))
+
+
+def _related(label: str, rows: Mapping[str, CoverageRow]) -> bool:
+    """Return True for a module that contains one with an outcome, or is contained in one."""
+    return any(other.startswith(f"{label}.") or label.startswith(f"{other}.") or not label for other in rows)
+
+
+def _is_called_attention(label: str, module: nn.Module) -> bool:
+    kind = type(module).__name__.lower()
+    return "attention" in kind or "attn" in kind or label.rpartition(".")[2].lower() in _CALLED_ATTENTION
+
+
+def _looks_like_attention(label: str, module: nn.Module) -> bool:
+    return _is_called_attention(label, module) and sum(parameter.ndim >= 2 for parameter in module.parameters()) >= 1
+
+
+def _names(module: nn.Module) -> str:
+    names = list(
+        dict.fromkeys(name.removesuffix(".weight") for name, one in module.named_parameters() if one.ndim >= 2)
+    )
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+
+
+class Verdict(NamedTuple):
+    """Outcome of modules that differ only in their weights; see `CoverageRow`."""
+
+    outcome: Outcome
+    layout: AttentionLayout | None
+    heads: int
+    key_heads: int
+    reason: str
+
+
+class _Finder:
+    """Outcomes of modules; modules that differ only in their weights are checked once."""
+
+    def __init__(self, layouts: Sequence[AttentionLayout], *, check: bool) -> None:
+        self._layouts, self._check = layouts, check
+        self._known: dict[object, Verdict] = {}
+
+    def outcome(self, name: str, module: nn.Module) -> tuple[CoverageRow, AttentionLayout | None] | None:
+        """Return the outcome of a module with its layout, or None for a module that no layout fits."""
+        fitting = [layout for layout in self._layouts if layout.matches(module)]
+        if not fitting:
+            return None
+        key = _signature(module)
+        if key not in self._known:
+            self._known[key] = self._verdict(module, fitting)
+        found = self._known[key]
+        if (
+            found.outcome == "refused"
+            and self._check
+            and self._layouts is LAYOUTS
+            and not _is_called_attention(name, module)
+        ):
+            return None  # other modules have names such as in_proj and out_proj, too
+        names = str(found.layout or fitting[0])
+        kind = type(module).__name__
+        return CoverageRow(name, kind, found.outcome, names, found.heads, found.key_heads, found.reason), found.layout
+
+    def _verdict(self, module: nn.Module, fitting: Sequence[AttentionLayout]) -> Verdict:
+        if not self._check:
+            return _unchecked(module, fitting, "")
+        if isinstance(module, nn.MultiheadAttention):  # by PyTorch's own definition
+            return _unchecked(module, fitting, "")._replace(outcome="verified")
+        sizes = input_sizes(module, fitting)
+        if sizes is None:
+            return _unchecked(module, fitting, "")
+        seen = probe(module, inputs=sizes[0], key_inputs=sizes[1], width=sizes[2])
+        if seen.failure:
+            return _unchecked(module, fitting, seen.failure)
+        if not seen.heads and self._layouts is not LAYOUTS:  # somebody knows what this is
+            return _unchecked(module, fitting, f"its forward pass {_missing(seen)}")
+        return judge(seen, fitting)
+
+
+def _missing(seen: Probe) -> str:
+    return "has no softmax" if not seen.softmaxes else "has a softmax, but not of products of queries and keys"
+
+
+def _refused(reason: str) -> Verdict:
+    return Verdict("refused", None, 0, 0, reason)
+
+
+def _unchecked(module: nn.Module, fitting: Sequence[AttentionLayout], reason: str) -> Verdict:
+    """Return the first layout that can be read, without a check."""
+    error = ""
+    for layout in fitting:
+        try:
+            factors = layout.factors(module)
+        except InputError as refusal:
+            error = error or str(refusal)
+            continue
+        if factors is not None:
+            return Verdict("unchecked", layout, factors.heads, factors.key_heads, reason)
+    return _refused(error)
+
+
+def judge(seen: Probe, fitting: Sequence[AttentionLayout]) -> Verdict:
+    """Return the first layout, or alternative of one, that agrees with a forward pass; or why none does."""
+    if not seen.heads:
+        return _refused(f"its forward pass {_missing(seen)}: it is not softmax attention on tokens")
+    assert seen.module is not None
+    assert seen.queries is not None
+    assert seen.keys is not None
+    first = ""
+    tried: set[AttentionLayout] = set()
+    for meeting in seen.heads:
+        counts = (meeting.query.shape[1], meeting.key.shape[1])
+        for layout in fitting:
+            for candidate in layout.alternatives(*counts):
+                if len(seen.heads) == 1 and candidate in tried:
+                    continue
+                tried.add(candidate)
+                try:
+                    factors = candidate.factors(seen.module)
+                except InputError as refusal:
+                    first = first or str(refusal)
+                    continue
+                if factors is None:
+                    continue
+                found = compare(factors, meeting, seen.queries, seen.keys, seen.outputs)
+                if not found.error:
+                    return Verdict("verified", candidate, factors.heads, factors.key_heads, found.remark)
+                first = first or found.error
+    return _refused(first)
+
+
+def input_sizes(module: nn.Module, fitting: Sequence[AttentionLayout]) -> tuple[int, int, int] | None:
+    """Return the widths of the inputs of queries and keys, and of a head, from the first layout that reads any."""
+    for layout in fitting:
+        for heads in (None, 1):
+            for candidate in layout.alternatives(heads):
+                try:
+                    factors = candidate.factors(module)
+                except InputError:
+                    continue
+                if factors is not None:
+                    return factors.query.shape[1], factors.key.shape[1], factors.query.shape[2]
+    return None
+
+
+_OF_A_LAYER = ("training", "layer_idx", "layer_id", "layer_number", "idx", "layer_index")
+
+
+def _signature(module: nn.Module) -> object:
+    """Return what a module's forward pass depends on besides its weights."""
+    plain = []
+    for name, part in module.named_modules():
+        values = {
+            key: value
+            for key, value in vars(part).items()
+            if isinstance(value, int | float | str | tuple | None) and key not in _OF_A_LAYER
+        }
+        plain.append((name, type(part), repr(sorted(values.items()))))
+    shapes = tuple((name, tuple(one.shape)) for name, one in module.named_parameters())
+    return (tuple(plain), shapes)
+
+
+def names_of(layouts: Sequence[AttentionLayout]) -> str:
+    """Return the names that the first layouts look for, for messages."""
+    few = "; ".join(str(layout) for layout in layouts[:8])
+    return f"{few}; and {len(layouts) - 8} more sets of names" if len(layouts) > 8 else few
+
+
+def require_attention(found: FoundAttention, model: nn.Module, layouts: Sequence[AttentionLayout]) -> None:
+    """Raise InputError for a model without a block to track, naming what was looked for, or why it was refused."""
+    if found.blocks:
+        return
+    if found.coverage:
+        listed = "; ".join(f"{rows[0].name or rows[0].kind} ({rows[0].kind}): {rows[0].reason}" for rows in
+                           list(alike(found.coverage))[:3])  # fmt: skip
+        raise InputError(
+            f"model must have attention whose products can be read; got {type(unwrap_model(model)).__name__}, with "
+            f"{listed}. Describe the weights by layouts=, or choose single matrices by matrices='*'."
+        )
+    known = names_of(layouts)
+    raise InputError(
+        f"model must have attention blocks with weights under known names; got {type(unwrap_model(model)).__name__}, "
+        f"which has none. Looked for: {known}. Name yours by layouts=(Separate('key', 'query', 'value', 'output', "
+        "heads='num_heads'),) or (Fused('qkv', 'output'),), with attribute paths from the attention module, or "
+        "choose single matrices by matrices='*'."
+    )
+
+
+def attention_blocks(
+    model: nn.Module, layouts: Sequence[AttentionLayout] = LAYOUTS, *, required: bool = True, check: bool = True
+) -> tuple[AttentionBlock, ...]:
+    """Return the attention blocks of a model; see `find_attention`.
+
+    Args:
+        model: the model.
+        layouts: layouts to try.
+        required: raise for a model without attention blocks.
+        check: compare with the modules' forward passes.
+
+    Raises:
+        InputError: no block can be tracked.
+    """
+    found = find_attention(model, layouts, check=check)
+    if required:
+        require_attention(found, model, layouts)
+    return found.blocks

@@ -1,0 +1,193 @@
+"""Trace of one forward pass of an attention module: the queries, keys, values and outputs that meet in its softmax.
+
+Every function of PyTorch that the module calls passes through `AttentionTrace`. Products of two matrices are
+remembered by their result, and this memory follows the result through elementwise functions and changes of shape, but
+not through what mixes heads or tokens. A softmax whose argument comes from a product of queries and keys is a
+`Meeting`; the product of its result with a third tensor gives the values, and what each head has read.
+
+Norms called as functions return their argument, so that queries and keys stay linear in the inputs.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+
+@dataclass(eq=False)
+class Meeting:
+    """Queries, keys and values of one softmax, with the heads along an axis of their own or in that of the batch.
+
+    Attributes:
+        pairs: operands of the products whose sum is the scores, each (..., tokens, width).
+        value: operand of the product with the softmax, (..., tokens, value_width); None if there was none.
+        read: results of that product, and of what multiplied them afterwards: the first is without a gate.
+    """
+
+    pairs: tuple[tuple[Float[Tensor, "..."], Float[Tensor, "..."]], ...]
+    value: Float[Tensor, "..."] | None = None
+    read: list[Tensor] = field(default_factory=list)
+
+
+class _Product(NamedTuple):
+    """Operands of a batched product, and views of them and of its result with rows and columns last."""
+
+    operands: tuple[Tensor, Tensor]
+    left: Tensor
+    right: Tensor
+    result: Tensor
+
+
+_PRODUCTS = frozenset({
+    torch.matmul, torch.bmm, Tensor.matmul, Tensor.bmm, Tensor.__matmul__, Tensor.__rmatmul__, torch.baddbmm,
+    Tensor.baddbmm,
+})  # fmt: skip
+_NORMS = frozenset({functional.normalize, functional.layer_norm, functional.rms_norm, functional.group_norm})
+_GATES = frozenset({torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__, Tensor.__imul__, Tensor.mul_})
+_MIXING = ("conv", "linear", "addmm", "mm", "cumsum", "flip", "roll", "mean", "sum")
+
+
+class AttentionTrace(TorchFunctionMode):
+    """Record of the meetings of queries, keys and values while it is entered.
+
+    Attributes:
+        meetings: one per softmax of scores, in order.
+        softmaxes: number of all softmax calls.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meetings: list[Meeting] = []
+        self.softmaxes = 0
+        self._scores: dict[int, tuple[tuple[Tensor, Tensor], ...]] = {}
+        self._weights: dict[int, Meeting] = {}  # results of a softmax
+        self._read: dict[int, Meeting] = {}
+        self._alive: list[Any] = []  # so that no identity is used twice
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Call a function and remember what its result is made of."""
+        kwargs = kwargs or {}
+        if func in _NORMS and isinstance(args[0], Tensor):
+            return args[0] + 0
+        if func is functional.scaled_dot_product_attention:
+            return self._fused(func, args, kwargs)
+        out = func(*args, **kwargs)
+        name = getattr(func, "__name__", "")
+        for part in out if isinstance(out, tuple | list) else (out,):
+            if not isinstance(part, Tensor) or not part.is_floating_point():
+                continue
+            self._alive.append(part)
+            product = _product(func, args, kwargs, part)
+            if product is not None:
+                self._multiplied(product, part)
+            elif name in ("softmax", "_softmax"):
+                self._softmax(args[0], part)
+            elif not name.lstrip("_").startswith(_MIXING):
+                self._follow(func, args, kwargs, part)
+        return out
+
+    def _fused(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
+        names = ("query", "key", "value")
+        query, key, value = (kwargs[name] if name in kwargs else args[at] for at, name in enumerate(names))
+        out = func(*args, **kwargs)
+        self.softmaxes += 1
+        meeting = Meeting(((query, key),), value, [out])
+        self.meetings.append(meeting)
+        self._alive += [query, key, value, out]
+        self._read[id(out)] = meeting
+        return out
+
+    def _multiplied(self, product: _Product, out: Tensor) -> None:
+        first, second = (self._weights.get(id(one)) for one in product.operands)
+        if first is None and second is None:
+            self._scores[id(out)] = ((product.left, product.right.transpose(-1, -2)),)
+            return
+        meeting = first or second
+        assert meeting is not None
+        if meeting.value is None:
+            meeting.value = product.right if first else product.left.transpose(-1, -2)
+            meeting.read.append(product.result if first else product.result.transpose(-1, -2))
+            self._alive.append(meeting.read[0])
+        self._read[id(out)] = meeting
+
+    def _softmax(self, scores: Tensor, out: Tensor) -> None:
+        self.softmaxes += 1
+        pairs = self._scores.get(id(scores))
+        if pairs is not None:
+            self.meetings.append(Meeting(pairs))
+            self._weights[id(out)] = self.meetings[-1]
+
+    def _follow(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Tensor) -> None:
+        """Carry the memory of arguments over to a result of elementwise functions and changes of shape."""
+        tensors = [leaf for leaf in pytree.tree_leaves((args, dict(kwargs))) if isinstance(leaf, Tensor)]
+        pairs: list[tuple[Tensor, Tensor]] = []
+        for tensor in tensors:
+            for pair in self._scores.get(id(tensor), ()):
+                if tensor.numel() <= out.numel() and not any(pair[0] is other[0] for other in pairs):
+                    pairs.append(pair)
+            if id(tensor) in self._weights:
+                self._weights[id(out)] = self._weights[id(tensor)]
+            meeting = self._read.get(id(tensor))
+            if meeting is not None and tensor.numel() == out.numel():
+                self._read[id(out)] = meeting
+                if func in _GATES and len(tensors) == 2:
+                    meeting.read.append(out)
+        if pairs:
+            self._scores[id(out)] = tuple(pairs)
+
+
+def _product(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Tensor
+) -> _Product | None:
+    """Return the product that a function has computed, or None for other functions."""
+    if func is torch.einsum or getattr(func, "__name__", "") == "einsum":
+        return _einsum(args, out)
+    if func not in _PRODUCTS:
+        return None
+    if func in (torch.baddbmm, Tensor.baddbmm):
+        given = (*args[1:], *(kwargs[name] for name in ("batch1", "batch2") if name in kwargs))
+        args = given[:2]
+    elif kwargs:
+        args = (*args, *kwargs.values())
+    left, right = (args[1], args[0]) if func is Tensor.__rmatmul__ else (args[0], args[1])
+    if left.ndim < 3 or right.ndim < 3:  # a matrix without a batch is a weight
+        return None
+    return _Product((left, right), left, right, out)
+
+
+def _einsum(args: tuple[Any, ...], out: Tensor) -> _Product | None:
+    """Return an einsum of two tensors that sums over one index as a batched product."""
+    if not isinstance(args[0], str):
+        return None
+    operands = list(args[1]) if len(args) == 2 and isinstance(args[1], list | tuple) else list(args[1:])
+    inputs, _, result = args[0].replace(" ", "").replace("...", "").partition("->")
+    names = inputs.split(",")
+    dots = "..." in args[0]
+    if len(operands) != 2 or len(names) != 2 or not result:
+        return None
+    if dots:  # leading axes that both share
+        extra = "".join(chr(ord("A") + at) for at in range(out.ndim - len(result)))
+        names, result = [extra + name for name in names], extra + result
+    left, right = names
+    if len(left) != operands[0].ndim or len(right) != operands[1].ndim:
+        return None
+    rows = [name for name in result if name in left and name not in right]
+    columns = [name for name in result if name in right and name not in left]
+    batch = [name for name in result if name in left and name in right]
+    summed = [name for name in left if name in right and name not in result]
+    if [len(summed), len(rows), len(columns)] != [1, 1, 1] or len(left) != len(batch) + 2 != len(right):
+        return None
+    return _Product(
+        (operands[0], operands[1]),
+        operands[0].permute([left.index(name) for name in (*batch, *rows, *summed)]),
+        operands[1].permute([right.index(name) for name in (*batch, *summed, *columns)]),
+        out.permute([result.index(name) for name in (*batch, *rows, *columns)]),
+    )
