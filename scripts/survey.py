@@ -40,6 +40,7 @@ LAYERS = 8
 """Layers to build; some types have other attention in every fourth or sixth one."""
 _LAYER_COUNTS = re.compile(r"^(num_hidden_layers|n_layers?|num_layers|encoder_layers|decoder_layers|depth|num_blocks|"
                            r"num_encoder_layers|num_decoder_layers|text_num_hidden_layers)$")  # fmt: skip
+_EXPERTS = re.compile(r"^(num_(local_|routed_)?experts|n_routed_experts|moe_num_experts)$")
 PAGE = Path(__file__).parents[1] / "docs" / "models.md"
 
 
@@ -50,8 +51,10 @@ def shrink(config: Any) -> None:
     for name, value in list(values.items()):
         if isinstance(value, transformers.PreTrainedConfig):
             shrink(value)
-        elif name in counts and value > LAYERS:
+        elif (name in counts or _EXPERTS.match(name)) and isinstance(value, int) and value > LAYERS:
             setattr(config, name, LAYERS)
+        elif name == "vocab_size" and value is None:
+            setattr(config, name, 64)
         elif isinstance(value, list) and len(value) > LAYERS and len(value) in counts.values():
             setattr(config, name, value[:LAYERS])
 

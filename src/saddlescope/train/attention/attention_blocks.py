@@ -1,7 +1,7 @@
 """Attention blocks of a model: modules whose weights match a layout that agrees with their forward pass."""
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -11,7 +11,8 @@ from saddlescope.train.attention.coverage import AttentionCoverage, CoverageRow,
 from saddlescope.train.attention.head_factors import HeadFactors
 from saddlescope.train.attention.known_layouts import LAYOUTS
 from saddlescope.train.attention.layouts import AttentionLayout
-from saddlescope.train.attention.probe import Probe, probe
+from saddlescope.train.attention.probe import Probe, probes
+from saddlescope.train.attention.recorded_calls import probe_call, record_calls
 from saddlescope.train.attention.self_check import compare
 from saddlescope.train.module_names import canonical_name, unwrap_model
 
@@ -143,7 +144,8 @@ def _is_called_attention(label: str, module: nn.Module) -> bool:
 
 
 def _looks_like_attention(label: str, module: nn.Module) -> bool:
-    return _is_called_attention(label, module) and sum(parameter.ndim >= 2 for parameter in module.parameters()) >= 1
+    named = _is_called_attention(label, module) and "mlp" not in type(module).__name__.lower()
+    return named and sum(parameter.ndim >= 2 for parameter in module.parameters()) >= 1
 
 
 def _names(module: nn.Module) -> str:
@@ -175,7 +177,7 @@ class _Finder:
         fitting = [layout for layout in self._layouts if layout.matches(module)]
         if not fitting:
             return None
-        key = _signature(module)
+        key = signature(module)
         if key not in self._known:
             self._known[key] = self._verdict(module, fitting)
         found = self._known[key]
@@ -198,16 +200,8 @@ class _Finder:
         sizes = input_sizes(module, fitting)
         if sizes is None:
             return _unchecked(module, fitting, "")
-        seen = probe(module, inputs=sizes[0], key_inputs=sizes[1], width=sizes[2])
-        if seen.failure:
-            return _unchecked(module, fitting, seen.failure)
-        if not seen.heads and self._layouts is not LAYOUTS:  # somebody knows what this is
-            return _unchecked(module, fitting, f"its forward pass {_missing(seen)}")
-        return judge(seen, fitting)
-
-
-def _missing(seen: Probe) -> str:
-    return "has no softmax" if not seen.softmaxes else "has a softmax, but not of products of queries and keys"
+        return judge(probes(module, inputs=sizes[0], key_inputs=sizes[1], width=sizes[2]), module, fitting,
+                     known=self._layouts is LAYOUTS)  # fmt: skip
 
 
 def _refused(reason: str) -> Verdict:
@@ -228,10 +222,41 @@ def _unchecked(module: nn.Module, fitting: Sequence[AttentionLayout], reason: st
     return _refused(error)
 
 
-def judge(seen: Probe, fitting: Sequence[AttentionLayout]) -> Verdict:
-    """Return the first layout, or alternative of one, that agrees with a forward pass; or why none does."""
-    if not seen.heads:
-        return _refused(f"its forward pass {_missing(seen)}: it is not softmax attention on tokens")
+def judge(
+    seen: Iterable[Probe], module: nn.Module, fitting: Sequence[AttentionLayout], *, known: bool = True
+) -> Verdict:
+    """Return the first layout, or alternative of one, that agrees with a forward pass; or why none does.
+
+    Args:
+        seen: forward passes, in any of which a layout may agree.
+        module: the module.
+        fitting: layouts that its names allow.
+        known: False if the layouts are a user's own, who knows that a module without a visible softmax is attention.
+    """
+    first: Verdict | None = None
+    for one in seen:
+        if one.failure:
+            return _unchecked(module, fitting, one.failure)
+        if not one.heads and one.meetings:
+            return _unchecked(module, fitting, "its queries and keys are not those of single tokens of its input")
+        if not one.heads:
+            what = (
+                "has no softmax"
+                if not one.softmaxes
+                else "has a softmax, but not of products of queries and keys of tokens"
+            )
+            if not known:
+                return _unchecked(module, fitting, f"its forward pass {what}")
+            return _refused(f"its forward pass {what}: it is not softmax attention on tokens")
+        found = _agreeing(one, fitting)
+        if found.outcome == "verified":
+            return found
+        first = first or found
+    return first or _refused("its forward pass was not called")
+
+
+def _agreeing(seen: Probe, fitting: Sequence[AttentionLayout]) -> Verdict:
+    """Return the first layout, or alternative of one, that agrees with one forward pass; or why none does."""
     assert seen.module is not None
     assert seen.queries is not None
     assert seen.keys is not None
@@ -275,7 +300,7 @@ def input_sizes(module: nn.Module, fitting: Sequence[AttentionLayout]) -> tuple[
 _OF_A_LAYER = ("training", "layer_idx", "layer_id", "layer_number", "idx", "layer_index")
 
 
-def _signature(module: nn.Module) -> object:
+def signature(module: nn.Module) -> object:
     """Return what a module's forward pass depends on besides its weights."""
     plain = []
     for name, part in module.named_modules():
@@ -287,6 +312,47 @@ def _signature(module: nn.Module) -> object:
         plain.append((name, type(part), repr(sorted(values.items()))))
     shapes = tuple((name, tuple(one.shape)) for name, one in module.named_parameters())
     return (tuple(plain), shapes)
+
+
+def checked_coverage(
+    model: nn.Module, blocks: Sequence[AttentionBlock], coverage: AttentionCoverage, inputs: Any
+) -> AttentionCoverage:
+    """Return the coverage after a check of each block by the calls that its model makes on a user's inputs.
+
+    Args:
+        model: the model, without wrappers.
+        blocks: tracked blocks of the model.
+        coverage: of the model.
+        inputs: arguments of its forward pass; see `record_calls`.
+
+    Raises:
+        InputError: the model fails on the inputs, or the products of a block differ from its forward pass.
+    """
+    calls = record_calls(model, {block.name: block.module for block in blocks}, inputs)
+    rows = {row.name: row for row in coverage}
+    known: dict[object, Verdict] = {}
+    for block in blocks:
+        if isinstance(block.module, nn.MultiheadAttention):
+            continue
+        if block.name not in calls:
+            rows[block.name] = rows[block.name]._replace(outcome="unchecked", reason="the model did not call it")
+            continue
+        key = signature(block.module)
+        if key not in known:
+            factors = block.factors()
+            seen = probe_call(
+                block.module, calls[block.name], inputs=factors.query.shape[1], key_inputs=factors.key.shape[1]
+            )
+            known[key] = judge(seen, block.module, (block.layout,))
+        found = known[key]
+        if found.outcome == "refused" or found.layout not in (None, block.layout):
+            raise InputError(
+                f"products must be those of the model; got others in {block.label}: {found.reason or 'other heads'}. "
+                "Describe its weights by layouts=, or leave it out."
+            )
+        if found.outcome == "verified" or rows[block.name].outcome == "unchecked":
+            rows[block.name] = rows[block.name]._replace(outcome=found.outcome, reason=found.reason)
+    return AttentionCoverage(rows.values())
 
 
 def names_of(layouts: Sequence[AttentionLayout]) -> str:

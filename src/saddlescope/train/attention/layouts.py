@@ -92,10 +92,10 @@ class _LinearLayers(AttentionLayout):
             return None
         heads = _count(module, self._paths[0], self._value("heads"), _HEADS)
         if heads is None:
+            names = self._value("heads") or f"{', '.join(_HEADS[:5])} or the like"
             raise InputError(
-                f"{type(module).__name__} must have its number of heads as an integer under "
-                f"{self._value('heads') or ' or '.join(_HEADS)}; got none. Name it by your own layout: "
-                "Separate(..., heads='path.to.it')."
+                f"{type(module).__name__} must have its number of heads as an integer under {names}; got none. Name it "
+                "by your own layout: Separate(..., heads='path.to.it')."
             )
         key_heads = _count(module, self._paths[0], self._value("key_heads"), _KEY_HEADS)
         stated = self._value("key_heads") is not None

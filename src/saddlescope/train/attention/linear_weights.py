@@ -32,8 +32,16 @@ def is_linear(layer: object) -> bool:
         original: Any = layer.parametrizations.weight  # type: ignore[union-attr]
         shaped = getattr(original, "original", getattr(original, "original1", None))
         return isinstance(shaped, Tensor) and _is_matrix(layer, shaped)
+    if _inner(layer) is not None:
+        return is_linear(_inner(layer))
     weight = getattr(layer, "weight", None)
     return isinstance(weight, Tensor) and (_is_matrix(layer, weight) or quantization(layer) is not None)
+
+
+def _inner(layer: Any) -> nn.Module | None:
+    """Return the linear layer inside a module that does nothing else but clip its inputs or outputs (Gemma 4)."""
+    inner = getattr(layer, "linear", None)
+    return inner if isinstance(inner, nn.Linear) and [*layer._modules] == ["linear"] else None
 
 
 def _is_matrix(layer: nn.Module, weight: Tensor) -> bool:
@@ -71,6 +79,8 @@ def matrix_of(layer: Any) -> Float[Tensor, "inputs outputs"]:
         return matrix_of(_base(layer))
     if is_adapted(layer):
         return _adapted(layer)
+    if _inner(layer) is not None:
+        return matrix_of(_inner(layer))
     weight = _plain_weight(layer)
     if isinstance(layer, nn.Conv1d | nn.Conv2d):
         weight = weight.flatten(1)

@@ -5,8 +5,10 @@ the model is used up or changed: not its weights, devices, hooks, or random stat
 rotary embeddings that the module takes as arguments. The arguments of its forward pass are found by their names.
 """
 
+import contextlib
 import copy
 import inspect
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -20,6 +22,8 @@ from saddlescope.train.attention.self_check import Heads, heads_of
 
 _BATCH = 4
 _TOKENS = (6, 4, 9, 16, 49, 64)  # numbers of tokens to try; squares for modules that arrange them in images
+_WAYS = 3  # calls that succeed, at most
+_SMALL = 2**21  # parameters of a module that may be called often
 _LARGEST = 2**28  # parameters of a module beyond which it is not copied
 
 # Arguments by name.
@@ -47,6 +51,7 @@ class Probe(NamedTuple):
         heads: queries, keys and values of each softmax.
         outputs: what the forward pass returned, shaped (batch, tokens, outputs).
         softmaxes: number of softmax calls.
+        meetings: number of them whose argument is a product of queries and keys of tokens.
         failure: reason why no call succeeded; "" otherwise.
     """
 
@@ -56,11 +61,15 @@ class Probe(NamedTuple):
     heads: tuple[Heads, ...]
     outputs: list[Tensor]
     softmaxes: int
+    meetings: int
     failure: str
 
 
-def probe(module: nn.Module, *, inputs: int, key_inputs: int, width: int) -> Probe:
-    """Call a copy of an attention module on random inputs.
+def probes(module: nn.Module, *, inputs: int, key_inputs: int, width: int) -> Iterator[Probe]:
+    """Call a copy of an attention module on random inputs, in each way that its arguments allow.
+
+    A module may accept tokens in the place of samples, so more than one way can succeed; those that show no softmax of
+    queries and keys come last. If no way succeeds, there is one probe, with the reason.
 
     Args:
         module: the attention module; it is not changed.
@@ -68,60 +77,76 @@ def probe(module: nn.Module, *, inputs: int, key_inputs: int, width: int) -> Pro
         key_inputs: width of the inputs of keys and values.
         width: columns of one head's queries, for rotary embeddings.
     """
-    if sum(parameter.numel() for parameter in module.parameters()) > _LARGEST:
-        return _failed("it is too large to be copied")
-    with torch.random.fork_rng(devices=[]), torch.no_grad(), torch.device("cpu"):
-        torch.manual_seed(0)
+    size = sum(parameter.numel() for parameter in module.parameters())
+    if size > _LARGEST:
+        yield failed("it is too large to be copied")
+        return
+    try:
+        twin = random_copy(module)
+    except Exception as error:
+        yield failed(f"it cannot be copied ({brief(error)})")
+        return
+    empty: list[Probe] = []
+    failure, found = "", 0
+    for call in itertools.islice(_calls(twin, inputs, key_inputs, width), 1000 if size < _SMALL else 60):
+        trace = AttentionTrace()
         try:
-            twin = _random_copy(module)
+            with quiet(), trace:
+                returned = call.run()
         except Exception as error:
-            return _failed(f"it cannot be copied ({_brief(error)})")
-        best: Probe | None = None
-        failure = ""
-        for call in _calls(twin, inputs, key_inputs, width):
-            trace = AttentionTrace()
-            try:
-                with _FloatDefault(), trace:
-                    returned = call.run()
-            except Exception as error:
-                failure = failure or f"its forward pass could not be called alone ({_brief(error)})"
-                continue
-            found = _traced(twin, call, trace, returned)
-            if found.heads:
-                return found
-            best = best or found
-        return best or _failed(failure or "its forward pass has arguments that the check does not know")
+            failure = failure or f"its forward pass could not be called alone ({brief(error)})"
+            continue
+        one = _traced(twin, call, trace, returned)
+        if one.heads:
+            found += 1
+            yield one
+            if found == _WAYS:
+                return
+        elif len(empty) < _WAYS:
+            empty.append(one)
+    if found:
+        return
+    if empty:
+        yield max(empty, key=lambda one: one.meetings)
+    else:
+        yield failed(failure or "its forward pass has arguments that the check does not know")
 
 
-def _failed(reason: str) -> Probe:
-    return Probe(None, None, None, (), [], 0, reason)
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Compute on the processor in float32, without gradients, and leave random state and default type as they are."""
+    before = torch.get_default_dtype()
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), torch.device("cpu"):
+        torch.set_default_dtype(torch.float32)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(before)
 
 
-def _brief(error: Exception) -> str:
+def failed(reason: str) -> Probe:
+    """Return a probe without a forward pass."""
+    return Probe(None, None, None, (), [], 0, 0, reason)
+
+
+def brief(error: Exception) -> str:
+    """Return an error's kind and the start of its message."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:100]}{'…' if len(text) > 100 else ''}"
 
 
-class _FloatDefault:
-    """Context with float32 as the default type, restored afterwards."""
-
-    def __enter__(self) -> None:
-        self._before = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float32)
-
-    def __exit__(self, *_: object) -> None:
-        torch.set_default_dtype(self._before)
-
-
-def _random_copy(module: nn.Module) -> nn.Module:
+def random_copy(module: nn.Module) -> nn.Module:
     """Copy a module with random weights on the processor, in evaluation mode, with norms as the identity."""
     memo: dict[int, Any] = {}
+    draw = torch.Generator().manual_seed(0)
     for parameter in module.parameters():
         if not parameter.is_floating_point():
             memo[id(parameter)] = parameter
             continue
         size = parameter.shape[-1] ** -0.5 if parameter.ndim > 1 else 1.0
-        memo[id(parameter)] = nn.Parameter(torch.randn(parameter.shape) * size, requires_grad=False)
+        memo[id(parameter)] = nn.Parameter(
+            torch.randn(parameter.shape, generator=draw, device="cpu") * size, requires_grad=False
+        )
     for buffer in module.buffers():
         if buffer.is_floating_point() and buffer.device.type != "meta":
             memo[id(buffer)] = buffer.detach().to("cpu", torch.float32, copy=True)
@@ -169,10 +194,11 @@ def _calls(module: nn.Module, inputs: int, key_inputs: int, width: int) -> Itera
     names = [name for name, one in parameters.items() if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)][1:]
     required = {name for name in names if parameters[name].default is inspect.Parameter.empty}
     self_attention = inputs == key_inputs
+    draw = torch.Generator().manual_seed(1)
     for tokens in _token_counts(module):
         for cross in (False, True) if self_attention else (True,):
-            x = torch.randn(_BATCH, tokens, inputs)
-            y = torch.randn(_BATCH, tokens, key_inputs) if cross else x
+            x = torch.randn(_BATCH, tokens, inputs, generator=draw)
+            y = torch.randn(_BATCH, tokens, key_inputs, generator=draw) if cross else x
             for kwargs in _arguments(module, names, required, x, y, cross=cross, width=width):
                 packed = bool(_PACKED & kwargs.keys())
                 for form in _forms(tokens, packed=packed):
@@ -185,14 +211,14 @@ def _bound(module: nn.Module, names: list[str], made: dict[str, Any], tokens: in
 
 
 def _forms(tokens: int, *, packed: bool) -> list[Callable[[Tensor], Tensor]]:
-    """Return ways to pass samples and tokens: as they are, tokens as an image, or all in one sequence if `packed`."""
+    """Return ways to pass samples and tokens: as they are, tokens as an image or first, or `packed` in one sequence."""
     side = round(tokens**0.5)
     forms: list[Callable[[Tensor], Tensor]] = [lambda x: x]
     if packed:
         return [lambda x: x.flatten(0, 1), lambda x: x.flatten(0, 1)[None]]
     if side * side == tokens:
         forms.append(lambda x: x.unflatten(1, (side, side)))
-    return forms
+    return [*forms, lambda x: x.transpose(0, 1), lambda x: x[:, None]]
 
 
 def _token_counts(module: nn.Module) -> list[int]:
@@ -241,14 +267,12 @@ def _arguments(
             values[name] = torch.arange(x.shape[1])
     if "output_attentions" in others:
         values["output_attentions"] = False
-    if not rotary:
-        yield values
-        yield from _masked(values, plain, x, y)
-        return
-    for turned in _rotations(module, x, width):
-        yield values | dict.fromkeys(rotary, turned)
-    if not set(rotary) & required:
-        yield values
+    for given in (values, *_masked(values, plain, x, y)):
+        if rotary:
+            for turned in _rotations(module, x, width):
+                yield given | dict.fromkeys(rotary, turned)
+        if not set(rotary) & required:
+            yield given
 
 
 def _masked(values: dict[str, Any], plain: list[str], x: Tensor, y: Tensor) -> Iterator[dict[str, Any]]:
@@ -299,7 +323,6 @@ def _rotations(module: nn.Module, x: Tensor, width: int) -> Iterator[Any]:
                    if isinstance(one := getattr(holder, name, None), float)), 1.0)  # fmt: skip
     stated = [one for name in ("qk_rope_head_dim", "rotary_ndims", "rotary_dim")
               if isinstance(one := getattr(module, name, None), int)]  # fmt: skip
-    yield from (torch.zeros(1, 2 * tokens - 1, x.shape[2]), torch.zeros(1, tokens, x.shape[2]))
     for columns in dict.fromkeys([*stated, int(width * factor), width, width // 2]):
         if columns < 1:
             continue
@@ -311,19 +334,33 @@ def _rotations(module: nn.Module, x: Tensor, width: int) -> Iterator[Any]:
         yield torch.ones(1, tokens, columns // 2, dtype=torch.complex64)
         yield torch.zeros(tokens, columns)
         yield torch.zeros(1, tokens, columns)
+    yield torch.zeros(1, 2 * tokens - 1, x.shape[2])  # relative positions, as in conformers
+    yield torch.zeros(1, tokens, x.shape[2])
 
 
 def _traced(module: nn.Module, call: _Call, trace: AttentionTrace, returned: Any) -> Probe:
     """Collect what a forward pass has shown."""
     batch, tokens = call.queries.shape[:2]
     heads = tuple(one for meeting in trace.meetings for one in heads_of(meeting, batch, tokens))
+    outputs = returned_outputs(returned, batch, tokens)
+    # A product that sums over tokens compares channels, as in XCiT.
+    meetings = sum(query.shape[-2] == tokens or query.shape[-1] != tokens
+                   for one in trace.meetings for query, _ in one.pairs)  # fmt: skip
+    return Probe(module, call.queries, call.keys, heads, outputs, trace.softmaxes, meetings, "")
+
+
+def returned_outputs(returned: Any, batch: int, tokens: int) -> list[Float[Tensor, "batch tokens outputs"]]:
+    """Return the tensors that a forward pass has returned for its tokens."""
     outputs = []
     for leaf in pytree.tree_leaves(returned):
-        if isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.numel() % (batch * tokens) == 0:
-            if leaf.ndim == 4 and leaf.shape[0] == batch and leaf.shape[1] * leaf.shape[2] == tokens:
-                outputs.append(leaf.flatten(1, 2))
-            elif leaf.ndim == 3 and tuple(leaf.shape[:2]) == (batch, tokens):
-                outputs.append(leaf)
-            elif leaf.ndim in (2, 3) and leaf.shape[-2] == batch * tokens:
-                outputs.append(leaf.reshape(batch, tokens, -1))
-    return Probe(module, call.queries, call.keys, heads, outputs, trace.softmaxes, "")
+        if not isinstance(leaf, Tensor) or not leaf.is_floating_point() or leaf.numel() % (batch * tokens):
+            continue
+        if leaf.ndim == 4 and len(leaf) == batch and leaf.shape[1] * leaf.shape[2] == tokens:
+            outputs.append(leaf.flatten(1, 2))
+        elif leaf.ndim == 3 and tuple(leaf.shape[:2]) == (batch, tokens):
+            outputs.append(leaf)
+        elif leaf.ndim == 3 and tuple(leaf.shape[:2]) == (tokens, batch):
+            outputs.append(leaf.transpose(0, 1))
+        elif leaf.ndim in (2, 3) and leaf.shape[-2] == batch * tokens:
+            outputs.append(leaf.reshape(batch, tokens, -1))
+    return outputs

@@ -25,10 +25,16 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError
-from saddlescope.train.attention.attention_blocks import FoundAttention, find_attention, require_attention
+from saddlescope.train.attention.attention_blocks import (
+    FoundAttention,
+    checked_coverage,
+    find_attention,
+    require_attention,
+)
 from saddlescope.train.attention.coverage import AttentionCoverage, warn_of_missed
 from saddlescope.train.attention.known_layouts import LAYOUTS
 from saddlescope.train.attention.layouts import AttentionLayout
+from saddlescope.train.module_names import unwrap_model
 from saddlescope.train.shards import full_tensor, require_readable
 from saddlescope.train.tracker.matrix_selection import MatrixSelection, select_matrices
 from saddlescope.train.tracker.records import PRODUCTS, RankRecords, Spectra, Updates, product_index, stack_records
@@ -139,6 +145,22 @@ class RankTracker:
     @property
     def coverage(self) -> AttentionCoverage:
         """All modules that look like attention: tracked (verified or unchecked), refused or skipped, and why."""
+        return self._coverage
+
+    def check(self, model: nn.Module, inputs: Any) -> AttentionCoverage:
+        """Compare every product with the model's own scores and outputs on your inputs, and return the new coverage.
+
+        The model runs once, in evaluation mode; nothing of it changes. Use it for modules that are "unchecked" since
+        they could not be called alone.
+
+        Args:
+            model: the tracked model.
+            inputs: arguments of its forward pass: a tensor, a tuple, or a dict of keyword arguments.
+
+        Raises:
+            InputError: the model fails on the inputs, or products differ from what the model computes.
+        """
+        self._coverage = checked_coverage(unwrap_model(model), self._blocks, self._coverage, inputs)
         return self._coverage
 
     def __str__(self) -> str:

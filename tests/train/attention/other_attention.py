@@ -1,0 +1,194 @@
+"""Attention that names alone would misread, as published libraries write it; inputs of width 12, four heads."""
+
+import torch
+from attention_standins import attend
+from torch import nn
+
+
+class Sequential(nn.Module):
+    """ChatGLM and Ling: the names of GPT-NeoX, with queries, keys and values one after the other."""
+
+    def __init__(self):
+        super().__init__()
+        self.num_heads = 4
+        self.query_key_value, self.dense = nn.Linear(12, 36), nn.Linear(12, 12)
+
+    def forward(self, hidden_states):
+        parts = self.query_key_value(hidden_states).chunk(3, dim=-1)
+        q, k, v = (part.unflatten(-1, (4, 3)).transpose(1, 2) for part in parts)
+        return self.dense(attend(q, k, v).transpose(1, 2).flatten(2))
+
+
+class StridedGroups(nn.Module):
+    """x-transformers: query head h uses key head h mod 2."""
+
+    def __init__(self):
+        super().__init__()
+        self.heads, self.kv_heads = 4, 2
+        self.to_q, self.to_k, self.to_v = nn.Linear(12, 20), nn.Linear(12, 10), nn.Linear(12, 10)
+        self.to_out = nn.Linear(20, 12)
+
+    def forward(self, x):
+        q = self.to_q(x).unflatten(-1, (4, 5)).transpose(1, 2)
+        k, v = (part(x).unflatten(-1, (2, 5)).transpose(1, 2).repeat(1, 2, 1, 1) for part in (self.to_k, self.to_v))
+        return self.to_out(attend(q, k, v).transpose(1, 2).flatten(2))
+
+
+class GatedQueries(nn.Module):
+    """Qwen3-Next: q_proj has a query and a gate for each head; the gate multiplies what the head has read."""
+
+    def __init__(self):
+        super().__init__()
+        self.num_heads = 4
+        self.q_proj, self.k_proj, self.v_proj = nn.Linear(12, 40), nn.Linear(12, 20), nn.Linear(12, 20)
+        self.o_proj = nn.Linear(20, 12)
+
+    def forward(self, hidden_states):
+        q, gate = self.q_proj(hidden_states).unflatten(-1, (4, 10)).chunk(2, dim=-1)
+        k, v = (part(hidden_states).unflatten(-1, (4, 5)).transpose(1, 2) for part in (self.k_proj, self.v_proj))
+        read = attend(q.transpose(1, 2), k, v).transpose(1, 2).flatten(2)
+        return self.o_proj(read * gate.flatten(2).sigmoid())
+
+
+class Pieces(nn.Module):
+    """CodeGen: four pieces, each with the queries, values and keys of its heads."""
+
+    def __init__(self):
+        super().__init__()
+        self.num_attention_heads = 8
+        self.qkv_proj, self.out_proj = nn.Linear(12, 48, bias=False), nn.Linear(16, 12, bias=False)
+
+    def forward(self, hidden_states):
+        q, v, k = self.qkv_proj(hidden_states).unflatten(-1, (4, 12)).split(4, dim=-1)
+        q, k, v = (part.flatten(2).unflatten(-1, (8, 2)).transpose(1, 2) for part in (q, k, v))
+        return self.out_proj(attend(q, k, v).transpose(1, 2).flatten(2))
+
+
+class Columns(nn.Module):
+    """DINO-like code that reshapes to (heads, width, 3)."""
+
+    def __init__(self):
+        super().__init__()
+        self.num_heads = 4
+        self.qkv, self.proj = nn.Linear(12, 36), nn.Linear(12, 12)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).unflatten(-1, (4, 3, 3)).permute(4, 0, 2, 1, 3)
+        return self.proj(attend(q, k, v).transpose(1, 2).flatten(2))
+
+
+class SampleSecond(nn.Module):
+    """fairseq: tokens before samples, heads in the batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.num_heads = 4
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(12, 12) for _ in range(4))
+
+    def forward(self, query):
+        tokens, samples, _ = query.shape
+        q, k, v = (
+            part(query).contiguous().view(tokens, samples * 4, 3).transpose(0, 1)
+            for part in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        read = torch.bmm(torch.bmm(q * 3**-0.5, k.transpose(1, 2)).softmax(-1), v)
+        return self.out_proj(read.transpose(0, 1).contiguous().view(tokens, samples, 12))
+
+
+class Einsum(nn.Module):
+    """Heads after tokens, as in JAX code, with a residual connection and a norm inside."""
+
+    def __init__(self):
+        super().__init__()
+        self.num_heads = 4
+        self.norm = nn.LayerNorm(12)
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (nn.Linear(12, 12) for _ in range(4))
+
+    def forward(self, x):
+        y = self.norm(x)
+        q, k, v = (part(y).unflatten(-1, (4, 3)) for part in (self.q_proj, self.k_proj, self.v_proj))
+        weights = torch.einsum("bthd,bshd->bhts", q, k).softmax(-1)
+        return x + self.o_proj(torch.einsum("bhts,bshd->bthd", weights, v).flatten(2))
+
+
+class _Llama(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.num_heads = 4
+        self.q_proj, self.k_proj, self.v_proj, self.o_proj = (nn.Linear(12, 12) for _ in range(4))
+
+    def parts(self, x):
+        return (part(x).unflatten(-1, (4, 3)).transpose(1, 2) for part in (self.q_proj, self.k_proj, self.v_proj))
+
+    def joined(self, read):
+        return self.o_proj(read.transpose(1, 2).flatten(2))
+
+
+class LinearAttention(_Llama):
+    """No softmax."""
+
+    def forward(self, x):
+        q, k, v = self.parts(x)
+        return self.joined(q @ (k.transpose(-1, -2) @ v))
+
+
+class OverChannels(_Llama):
+    """XCiT: a softmax over channels."""
+
+    def forward(self, x):
+        q, k, v = (part.transpose(-1, -2) for part in self.parts(x))
+        return self.joined(((q @ k.transpose(-1, -2)).softmax(-1) @ v).transpose(-1, -2))
+
+
+class TalkingHeads(_Llama):
+    """Weights of all heads are mixed after the softmax."""
+
+    def __init__(self):
+        super().__init__()
+        self.mix = nn.Conv2d(4, 4, 1, bias=False)
+
+    def forward(self, x):
+        q, k, v = self.parts(x)
+        return self.joined(self.mix((q @ k.transpose(-1, -2)).softmax(-1)) @ v)
+
+
+class MixedScores(TalkingHeads):
+    """Scores of all heads are mixed before the softmax."""
+
+    def forward(self, x):
+        q, k, v = self.parts(x)
+        return self.joined(self.mix(q @ k.transpose(-1, -2)).softmax(-1) @ v)
+
+
+class Differential(_Llama):
+    """Differential transformer: the difference of two softmaxes reads values of twice the width."""
+
+    def forward(self, x):
+        q, k, v = self.parts(x)
+        first, second = (q @ k.transpose(-1, -2)).softmax(-1).chunk(2, dim=1)
+        wide = torch.cat(v.chunk(2, dim=1), dim=-1)
+        read = (first - 0.5 * second) @ wide
+        return self.o_proj(read.transpose(1, 2).flatten(2))
+
+
+class HeadScales(_Llama):
+    """A learned number multiplies each head's queries."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(4, 1, 1))
+
+    def forward(self, x):
+        q, k, v = self.parts(x)
+        return self.joined(attend(self.scale * q, k, v))
+
+
+class Swapped(_Llama):
+    """A user's own code with the heads of the output in reverse order."""
+
+    def forward(self, x):
+        return self.joined(attend(*self.parts(x)).flip(1))
+
+
+READ = (Sequential, StridedGroups, GatedQueries, Pieces, Columns, SampleSecond, Einsum)
+REFUSED = (LinearAttention, OverChannels, TalkingHeads, MixedScores, Differential, HeadScales, Swapped)

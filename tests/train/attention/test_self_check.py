@@ -1,0 +1,195 @@
+"""Self-check: products are those that the module's own forward pass uses, or the module is refused with the reason."""
+
+import contextlib
+import copy
+
+import pytest
+import torch
+from attention_standins import LlamaAttention, attend
+from other_attention import READ, REFUSED, GatedQueries, StridedGroups, _Llama
+from torch import nn
+from torch.nn.utils import parametrizations
+
+from saddlescope._shared.errors import InputError
+from saddlescope.train import Fused, RankTracker, Separate
+from saddlescope.train.attention.attention_blocks import attention_blocks, find_attention
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_the_check_finds_the_arrangement_that_names_leave_open(kind):
+    """Compare outputs: attention computed from the factors equals the module's own."""
+    torch.manual_seed(0)
+    module = kind().double()
+    for name, parameter in module.named_parameters():
+        if name.endswith("bias") and "norm" not in name:
+            nn.init.zeros_(parameter)
+    (block,) = attention_blocks(nn.ModuleDict({"layer": module}))
+    x = torch.randn(3, 6, 12, dtype=torch.float64)
+    expected = module(x.transpose(0, 1)).transpose(0, 1) if kind.__name__ == "SampleSecond" else module(x)
+    inputs = module.norm(x) if hasattr(module, "norm") else x
+    factors = block.factors().expanded()
+    total = torch.zeros_like(expected)
+    gates = torch.ones(3, 6, 4, 5)
+    if kind is GatedQueries:
+        gates = module.q_proj(x).unflatten(-1, (4, 10))[..., 5:].sigmoid()
+    for h, (key, query, value, output) in enumerate(zip(*factors[:4], strict=True)):
+        width = 1 if kind.__name__ == "Einsum" else key.shape[-1]
+        weights = (inputs @ query @ key.T @ inputs.transpose(1, 2) / width**0.5).softmax(-1)
+        read = weights @ inputs @ value
+        total = total + (read * gates[:, :, h] if kind is GatedQueries else read) @ output.T
+    residual = x if hasattr(module, "norm") else 0
+    torch.testing.assert_close(total + residual, expected.detach())
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_attention_whose_products_mean_something_else_is_refused(kind):
+    model = nn.ModuleDict({"self_attn": kind()})
+    found = find_attention(model)
+    assert not found.blocks
+    (row,) = found.coverage
+    assert row.outcome == "refused"
+    assert row.reason
+    with pytest.raises(InputError, match=kind.__name__):
+        RankTracker(model)
+
+
+def test_a_wrong_layout_of_the_user_is_refused():
+    wrong = Separate("v_proj", "q_proj", "k_proj", "o_proj")
+    model = nn.ModuleDict({"attn": LlamaAttention(12, 4, 4, 3)})
+    with pytest.raises(InputError, match="its scores are not those of W_K W_Q"):
+        attention_blocks(model, (wrong,))
+
+
+def test_the_gate_is_reported():
+    row = find_attention(nn.ModuleDict({"attn": GatedQueries()})).coverage[0]
+    assert row.outcome == "verified"
+    assert row.reason == "a gate comes between W_V and W_O"
+
+
+def test_the_check_changes_nothing():
+    """Weights, buffers, modes, hooks and the random state are those of before."""
+    module = StridedGroups().train()
+    called = []
+    module.to_q.register_forward_hook(lambda *_: called.append(1))
+    before, state = copy.deepcopy(module.state_dict()), torch.get_rng_state()
+    find_attention(module)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not called
+    assert module.training
+    assert len(module.to_q._forward_hooks) == 1
+    for name, value in module.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
+def test_zero_weights_hide_nothing():
+    """Initial output projections are often zero."""
+    module = StridedGroups()
+    for parameter in module.parameters():
+        nn.init.zeros_(parameter)
+    assert find_attention(module).coverage[0].outcome == "verified"
+    assert find_attention(module).blocks[0].layout.strided
+
+
+def test_layers_that_differ_only_in_weights_share_one_check(monkeypatch):
+    from saddlescope.train.attention import attention_blocks as searched
+
+    calls = []
+    original = searched.probes
+    monkeypatch.setattr(searched, "probes", lambda *a, **k: calls.append(1) or original(*a, **k))
+    model = nn.ModuleList(LlamaAttention(12, 4, 2, 5) for _ in range(3))
+    model.append(LlamaAttention(12, 4, 4, 5))
+    assert find_attention(model).coverage.count("verified") == 4
+    assert len(calls) == 2
+
+
+class NeedsMore(_Llama):
+    """Attention with an argument that no check can guess."""
+
+    def forward(self, x, bias):
+        q, k, v = self.parts(x)
+        return self.joined(((q @ k.transpose(-1, -2)) + bias["table"]).softmax(-1) @ v)
+
+
+class Model(nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.attn = layer
+
+    def forward(self, x):
+        return self.attn(x, {"table": torch.zeros(x.shape[1], x.shape[1])})
+
+
+class Crossed(NeedsMore):
+    def parts(self, x):
+        q, k, v = super().parts(x)
+        return q, k.flip(1), v
+
+
+def test_inputs_of_the_user_check_what_cannot_be_called_alone():
+    model = Model(NeedsMore()).train()
+    tracker = RankTracker(model)
+    (row,) = tracker.coverage
+    assert (row.outcome, row.tracked) == ("unchecked", True)
+    assert "could not be called alone" in row.reason
+    assert tracker.check(model, torch.randn(1, 5, 12))[0].outcome == "verified"
+    assert "verified" in str(tracker)
+    assert model.training
+    wrong = Model(Crossed())
+    with pytest.raises(InputError, match=r"products must be those of the model; got others in attn"):
+        RankTracker(wrong).check(wrong, torch.randn(2, 5, 12))
+    with pytest.raises(InputError, match="inputs must be arguments of the model"):
+        tracker.check(model, {"y": 1})
+
+
+def test_spectral_norm_is_read_without_a_power_iteration():
+    module = _Llama()
+    parametrizations.spectral_norm(module.q_proj)
+    module.forward = lambda x: x
+    before = copy.deepcopy(module.q_proj.state_dict())
+    block = attention_blocks(nn.ModuleDict({"attn": module}), check=False)[0]
+    read = block.factors().query
+    for name, value in module.q_proj.state_dict().items():
+        assert torch.equal(value, before[name])
+    assert module.q_proj.parametrizations.weight[0].training
+    module.q_proj.eval()
+    torch.testing.assert_close(read, module.q_proj.weight.T.unflatten(1, (4, 3)).permute(1, 0, 2).detach())
+
+
+def test_weight_norm_is_read_as_the_forward_pass_computes_it():
+    for norm in (parametrizations.weight_norm, torch.nn.utils.weight_norm):
+        module = _Llama()
+        with pytest.warns(FutureWarning) if norm is torch.nn.utils.weight_norm else contextlib.nullcontext():
+            norm(module.q_proj)
+        with torch.no_grad():
+            for name, parameter in module.q_proj.named_parameters():
+                if name.endswith(("_g", "original0")):
+                    parameter.mul_(2)
+        read = attention_blocks(nn.ModuleDict({"attn": module}), check=False)[0].factors().query
+        expected = module.q_proj(torch.eye(12)) - module.q_proj.bias
+        torch.testing.assert_close(read, expected.unflatten(1, (4, 3)).permute(1, 0, 2).detach())
+
+
+def test_convolutions_of_one_pixel_and_foreign_linear_layers_are_read():
+    class Foreign(nn.Module):
+        def __init__(self, inputs, outputs):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(outputs, inputs))
+
+        def forward(self, x):
+            return x @ self.weight.T
+
+    class Convolved(nn.Module):
+        num_heads = 4
+
+        def __init__(self):
+            super().__init__()
+            self.qkv, self.proj = nn.Conv1d(12, 36, 1), Foreign(12, 12)
+
+        def forward(self, x):
+            parts = self.qkv(x.transpose(1, 2)).transpose(1, 2).chunk(3, dim=-1)
+            q, k, v = (part.unflatten(-1, (4, 3)).transpose(1, 2) for part in parts)
+            return self.proj(attend(q, k, v).transpose(1, 2).flatten(2))
+
+    found = find_attention(nn.ModuleDict({"attn": Convolved()}))
+    assert found.coverage[0].outcome == "verified"
+    assert isinstance(found.blocks[0].layout, Fused)
