@@ -99,7 +99,7 @@ def test_unknown_names_are_refused_and_can_be_named_by_hand():
 def test_names_without_a_number_of_heads_or_with_the_wrong_shapes_are_refused():
     model = Strange()
     with pytest.raises(
-        InputError, match=r"Strange.*Strange must have its number of heads as an integer under num_heads or"
+        InputError, match=r"Strange.*Strange must have its number of heads as an integer under num_heads, "
     ):
         attention_blocks(model, (Separate("keys", "queries", "values", "out"),))
     with pytest.raises(InputError, match=r"Strange.*must split into 3 heads; got \(in, out\) shapes \(8, 8\)"):

@@ -366,7 +366,7 @@ def require_attention(found: FoundAttention, model: nn.Module, layouts: Sequence
     if found.blocks:
         return
     if found.coverage:
-        listed = "; ".join(f"{rows[0].name or rows[0].kind} ({rows[0].kind}): {rows[0].reason}" for rows in
+        listed = "; ".join(f"{rows[0].name or rows[0].kind} ({rows[0].kind}): {rows[0].reason}".rstrip(".") for rows in
                            list(alike(found.coverage))[:3])  # fmt: skip
         raise InputError(
             f"model must have attention whose products can be read; got {type(unwrap_model(model)).__name__}, with "
