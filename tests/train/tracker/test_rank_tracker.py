@@ -177,7 +177,7 @@ def test_watching_ends_with_its_block_and_is_refused_where_it_would_mislead():
     optimizer = torch.optim.Adam(model.parameters())
     with RankTracker(model, schedule=Every(1)).watch(optimizer) as tracker:
         train(model, optimizer, count=2)
-        with pytest.raises(InputError, match="one optimizer at a time"):
+        with pytest.raises(InputError, match="the optimizers of one call at a time"):
             tracker.watch(optimizer)
     train(model, optimizer, count=2)
     assert tracker.records.steps.tolist() == [1, 2]

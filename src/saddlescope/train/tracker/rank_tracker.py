@@ -29,6 +29,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.train.tracker.attention_blocks import attention_blocks, unrecognized_attention
 from saddlescope.train.tracker.layouts import LAYOUTS, AttentionLayout
 from saddlescope.train.tracker.matrix_selection import MatrixSelection, select_matrices
+from saddlescope.train.tracker.optimizer_steps import OptimizerSteps
 from saddlescope.train.tracker.records import PRODUCTS, RankRecords, Spectra, Updates, product_index, stack_records
 from saddlescope.train.tracker.schedules import Geometric, Schedule
 from saddlescope.train.tracker.shards import full_tensor, require_readable
@@ -89,7 +90,8 @@ class RankTracker:
                 stacklevel=2,
             )
         self._schedule = schedule
-        self._hook: Any = None
+        self._watched: OptimizerSteps | None = None
+        self._stepped: tuple[int, ...] = ()  # optimisers of an incomplete training step, when watching ended
         self._made = 0
         self._steps: list[int] = []
         self._records: list[tuple[Spectra, Spectra]] = []
@@ -150,32 +152,51 @@ class RankTracker:
         )
 
     def step(self) -> None:
-        """Count a step of the optimiser, and measure if the schedule says so."""
+        """Count a training step, and measure if the schedule says so."""
         self._made += 1
         if self._schedule(self._made):
             self.measure()
 
-    def watch(self, optimizer: torch.optim.Optimizer) -> "RankTracker":
-        """Call `step` after every `optimizer.step()` until `close` or the end of a `with` block.
+    def watch(self, *optimizers: torch.optim.Optimizer) -> "RankTracker":
+        """Call `step` after every training step of these optimisers, until `close` or the end of a `with` block.
+
+        A training step ends when the last of the optimisers has stepped. An optimiser that has stepped several times
+        since the last training step, such as the critic of a GAN, counts once; one that skips a step for overflow
+        delays the end of the training step until it steps again.
+
+        Args:
+            optimizers: all optimisers that change tracked weights. Those of Accelerate and Lightning may wrap them.
 
         Raises:
-            InputError: the optimiser has made steps already, so the present weights are not the initial ones.
+            InputError: an optimiser has made steps already, so the present weights are not the initial ones; or it is
+                not of `torch.optim.Optimizer`.
         """
-        if self._hook is not None:
-            raise InputError("The tracker must watch one optimizer at a time; close it first.")
-        if self._made == 0 and optimizer.state:
-            raise InputError(
-                f"optimizer must not have made a step yet; got state for {len(optimizer.state)} parameters. Build the "
-                "tracker before training starts, load its own state, or call tracker.step() to count updates from here."
+        if self._watched is not None:
+            raise InputError("The tracker must watch the optimizers of one call at a time; close it first.")
+        watched = OptimizerSteps(optimizers, self.step, stepped=self._stepped)
+        try:
+            if self._made == 0 and not self._stepped:
+                watched.require_fresh()
+        except InputError:
+            watched.close()
+            raise
+        self._watched = watched
+        if missing := watched.missing(self._trained()):
+            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+            warnings.warn(
+                f"The watched optimizers hold no {', '.join(missing[:3])}{more}: if another one changes these weights, "
+                "pass it to watch as well, or records are of the weights before its step. If they stay as they are, "
+                "set requires_grad to False.",
+                stacklevel=2,
             )
-        self._hook = optimizer.register_step_post_hook(lambda *_: self.step())
         return self
 
     def close(self) -> None:
         """Stop watching; the records remain."""
-        if self._hook is not None:
-            self._hook.remove()
-            self._hook = None
+        if self._watched is not None:
+            self._watched.close()
+            self._stepped = self._watched.stepped
+            self._watched = None
 
     def __enter__(self) -> "RankTracker":
         return self
@@ -241,6 +262,7 @@ class RankTracker:
             "layers": list(self.layers),
             "matrices": list(self.matrices),
             "made": self._made,
+            "stepped": list(self._stepped if self._watched is None else self._watched.stepped),
             "steps": torch.from_numpy(records.steps),
             "heads": self._products.state_dict(),
             "single": self._single.state_dict(),
@@ -263,9 +285,14 @@ class RankTracker:
             )
         for name, kind in tracked.items():
             kind.load_state_dict(state[name])
-        self._made = state["made"]
+        self._made, self._stepped = state["made"], tuple(state["stepped"])
         self._steps = state["steps"].tolist()
         self._records = [(from_tensors(heads), from_tensors(single)) for heads, single in state["records"]]
+
+    def _trained(self) -> dict[str, nn.Parameter]:
+        """Return the parameters that are read, by name."""
+        blocks = {f"{block.label}.{name}": weight for block in self._blocks for name, weight in block.matrices.items()}
+        return blocks | self._matrices
 
     def _layer_of(self, member: int) -> str:
         """Return the name of the layer of a product, for messages."""
