@@ -151,16 +151,18 @@ class Decaying(torch.optim.SGD):
         return loss
 
 
-def test_a_step_that_calls_the_step_of_its_base_class_is_one():
+@pytest.mark.parametrize("compiled", [False, True], ids=["plain", "compiled"])
+def test_a_step_that_calls_the_step_of_its_base_class_is_one(compiled):
     torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1)  # from now on the base class calls hooks as well
     model = fresh()
     optimizer = Decaying(model.parameters(), lr=0.1)
     calls = []
     optimizer.register_step_post_hook(lambda *_: calls.append(1))
     tracker = RankTracker(model, schedule=Every(1)).watch(optimizer)
+    step = torch.compile(optimizer.step, backend="eager") if compiled else optimizer.step
     for _ in range(2):
         backward(model)
-        optimizer.step()
+        step()
     assert len(calls) == 4  # without this tracker's care
     assert tracker.steps == (1, 2)
     assert_record(tracker, 1, model)

@@ -83,6 +83,7 @@ class OptimizerSteps:
         self._hooks = []
 
     def _hook_of(self, position: int) -> Callable[..., None]:
+        @torch.compiler.disable  # a compiled step must compile neither this nor the measurement
         def hook(optimizer: torch.optim.Optimizer, *_: Any) -> None:
             if _within_another_step(optimizer):
                 return
@@ -99,12 +100,17 @@ def _within_another_step(optimizer: torch.optim.Optimizer) -> bool:
 
     PyTorch wraps the `step` of each class in a function that calls the hooks. The `step` of a class that calls that of
     its base class has its hooks called twice, if the base class was used before: then this function is on the stack
-    twice.
+    twice. In a compiled step its code is another object of the same name.
     """
     wrapper = getattr(type(optimizer).step, "__code__", None)
+    if wrapper is None:
+        return False
     frame, found = sys._getframe(1), 0
     while frame is not None:
-        found += frame.f_code is wrapper and frame.f_locals.get("self") is optimizer
+        code = frame.f_code
+        if (code.co_name, code.co_filename) == (wrapper.co_name, wrapper.co_filename):
+            given = frame.f_locals.get("args", ())
+            found += bool(given) and given[0] is optimizer
         frame = frame.f_back
     return found > 1
 
