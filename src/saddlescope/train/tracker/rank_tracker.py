@@ -13,8 +13,7 @@ Single matrices, such as those of the MLPs, are selected by name. The products a
 """
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -23,12 +22,20 @@ import numpy as np
 import torch
 import xarray as xr
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from saddlescope._shared.errors import InputError
-from saddlescope.train.tracker.attention_blocks import attention_blocks, unrecognized_attention
-from saddlescope.train.tracker.layouts import LAYOUTS, AttentionLayout
-from saddlescope.train.tracker.matrix_selection import MatrixSelection, select_matrices
+from saddlescope.train.tracker.attention_blocks import AttentionBlock, attention_blocks, unrecognized_attention
+from saddlescope.train.tracker.initial_weights import (
+    HeldWeights,
+    InitialWeights,
+    InMemory,
+    Reference,
+    parameters_read,
+    require_reference,
+)
+from saddlescope.train.tracker.layouts import LAYOUTS, AttentionLayout, HeadFactors
+from saddlescope.train.tracker.matrix_selection import MatrixSelection, canonical_name, select_matrices
 from saddlescope.train.tracker.optimizer_steps import OptimizerSteps
 from saddlescope.train.tracker.records import PRODUCTS, RankRecords, Spectra, Updates, product_index, stack_records
 from saddlescope.train.tracker.schedules import Geometric, Schedule
@@ -39,8 +46,8 @@ from saddlescope.train.tracker.tracked_matrices import TrackedMatrices, Weights,
 class RankTracker:
     """Recorder of the spectra of the updates of W_K W_Q^T and W_V W_O^T of every attention head, and of matrices.
 
-    Build it before training starts: updates are counted from the weights at that moment, which are copied (to the host,
-    in float32 or better). For a model that was trained before, updates are those since then.
+    Build it before training starts: updates are counted from the weights at that moment, which are copied to the host
+    in their own type, each parameter once. For a model that was trained before, updates are those since then.
 
     Args:
         model: any model; `torch.compile` and DistributedDataParallel may wrap it.
@@ -55,7 +62,11 @@ class RankTracker:
         subspace: dimension of the leading singular subspaces of each head whose principal angles from record to record
             are recorded; 0 for none.
         initial: a saved checkpoint (a file or folder of safetensors, or of `torch.save`) to count updates from, for a
-            model whose training has begun; None counts from the present weights.
+            model whose training has begun; None counts from the present weights. Each record reads it a layer at a
+            time, unless `reference` keeps a copy.
+        reference: place of the initial weights: `InMemory()`, in bfloat16 with `InMemory(torch.bfloat16)`, or
+            `OnDisk(folder)`. None keeps them in memory, or in the checkpoint `initial`.
+        device: device of the arithmetic, such as "cpu"; None is that of the weights (the host for one without float64).
 
     Raises:
         InputError: no attention found and no matrices selected (the message lists the names looked for), a pattern
@@ -73,6 +84,8 @@ class RankTracker:
         top: int | None = None,
         subspace: int = 0,
         initial: str | Path | None = None,
+        reference: Reference | None = None,
+        device: str | torch.device | None = None,
     ) -> None:
         if not callable(schedule):
             raise InputError(
@@ -80,6 +93,7 @@ class RankTracker:
                 "Geometric(1.5), Every(100) or AtSteps(1, 10, 100)."
             )
         check_options(attention=attention, matrices=matrices, top=top, subspace=subspace)
+        require_reference(reference)
         require_readable(model)
         self._blocks = attention_blocks(model, layouts, required=matrices is None) if attention else ()
         self._matrices = {} if matrices is None else select_matrices(model, matrices)
@@ -95,40 +109,45 @@ class RankTracker:
         self._made = 0
         self._steps: list[int] = []
         self._records: list[tuple[Spectra, Spectra]] = []
-        self._products, self._single = self._start(model, top, subspace, initial)
+        self._warned: set[str] = set()
+        self._read = [_names_read(block) for block in self._blocks]
+        self._initial = self._keep(model, initial, reference)
+        self._products, self._single = self._start(top, subspace, None if device is None else torch.device(device))
+
+    def _keep(self, model: nn.Module, initial: str | Path | None, reference: Reference | None) -> InitialWeights:
+        """Store the initial weights, or find them in a checkpoint."""
+        parameters: dict[str, nn.Parameter] = dict(self._matrices)
+        names = {id(parameter): name for name, parameter in parameters.items()}
+        for number, block in enumerate(self._blocks):
+            own = dict(block.module.named_parameters())
+            for local, name in self._read[number].items():
+                first = names.setdefault(id(own[local]), name)  # each shared parameter once
+                self._read[number][local] = first
+                parameters[first] = own[local]
+        if initial is None:
+            return (reference or InMemory()).keep(
+                list(parameters), lambda name: full_tensor(parameters[name]), rounded=False
+            )
+        from saddlescope.train.tracker.reference_weights import weights_in_checkpoint  # imports the checkpoint readers
+
+        stored = weights_in_checkpoint(initial, model, parameters)
+        if reference is None:
+            return stored
+        return reference.keep(list(parameters), lambda name: stored.of([name])[name], rounded=stored.rounded)
 
     def _start(
-        self, model: nn.Module, top: int | None, subspace: int, initial: str | Path | None
+        self, top: int | None, subspace: int, device: torch.device | None
     ) -> tuple[TrackedMatrices, TrackedMatrices]:
-        """Copy the initial weights, and measure them."""
-        if initial is None:
-            factors, matrix = self._factors, self._matrix
-        else:
-            from saddlescope.train.tracker.reference_weights import ReferenceWeights  # imports the checkpoint readers
-
-            stored = ReferenceWeights(initial, model)
-
-            def factors(member: int) -> Weights:
-                return self._factors(member, stored.of(self._blocks[member // len(PRODUCTS)].matrices))
-
-            def matrix(member: int) -> Weights:
-                return tuple(stored.of({"": self._matrices[self.matrices[member]]}).values())
-
-        def finite(weights: Callable[[int], Weights], label: Callable[[int], str], member: int) -> Weights:
-            parts = weights(member)
-            if not all(bool(torch.isfinite(part).all()) for part in parts):
-                raise InputError(f"initial weights must be finite; got NaN or infinity in {label(member)}.")
-            return parts
-
+        """Measure the initial weights."""
         heads = max((block.heads for block in self._blocks), default=0)
-        count, single = len(PRODUCTS) * len(self._blocks), len(self._matrices)
-        common: dict[str, Any] = {"top": top, "rounded": initial is not None}
-        return (
-            TrackedMatrices(partial(finite, factors, self._layer_of), count, heads=heads, subspace=subspace, **common),
-            TrackedMatrices(
-                partial(finite, matrix, self.matrices.__getitem__), single, heads=None, subspace=0, **common
-            ),
+        common: dict[str, Any] = {"top": top, "rounded": self._initial.rounded, "device": device}
+        products = TrackedMatrices(
+            self._initial_factors, len(self._blocks), heads=heads, subspace=subspace, **common
         )
+        single = TrackedMatrices(self._initial_matrix, len(self._matrices), heads=None, subspace=0, **common)
+        for name in (*map(self._layer_of, products.unreadable), *map(self.matrices.__getitem__, single.unreadable)):
+            raise InputError(f"initial weights must be finite; got NaN or infinity in {name}.")
+        return products, single
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -210,22 +229,32 @@ class RankTracker:
     def measure(self) -> None:
         """Record the present spectra, unless the present step is recorded already.
 
-        Raises:
-            InputError: a weight is not finite. All other layers and matrices are recorded first.
+        Weights that are not finite have no spectra: their record is NaN, and a warning names each layer once.
         """
         if self._steps and self._steps[-1] == self._made:
             return
-        products, broken_products = self._products.measure(self._factors)
-        single, broken_matrices = self._single.measure(self._matrix)
+        products, lost_products = self._products.measure(self._factors)
+        single, lost_matrices = self._single.measure(self._matrix)
         self._records.append((_by_layer(products), single))
         self._steps.append(self._made)
-        broken = [*map(self._layer_of, broken_products), *(self.matrices[member] for member in broken_matrices)]
-        if broken := list(dict.fromkeys(broken)):
-            more = f" and {len(broken) - 5} more" if len(broken) > 5 else ""
-            raise InputError(
-                f"weights must be finite; got NaN or infinity in {', '.join(broken[:5])}{more} after {self._made} "
-                "steps. Lower the learning rate. Everything else is recorded."
-            )
+        lost: dict[str, list[str]] = {}
+        for members, name_of in ((lost_products, self._layer_of), (lost_matrices, self.matrices.__getitem__)):
+            for member, reason in members.items():
+                lost.setdefault(reason, []).append(name_of(member))
+        for reason, names in lost.items():
+            self._warn(reason, [name for name in dict.fromkeys(names) if name not in self._warned])
+
+    def _warn(self, reason: str, names: list[str]) -> None:
+        """Warn of layers and matrices whose record is NaN, each once."""
+        if not names:
+            return
+        self._warned.update(names)
+        several = f"{', '.join(names[:5])}{f' and {len(names) - 5} more' if len(names) > 5 else ''}"
+        warnings.warn(
+            f"{reason} Records of {several} are NaN from step {self._made} on, until they can be measured again; "
+            "everything else is recorded.",
+            stacklevel=3,
+        )
 
     @property
     def records(self) -> RankRecords:
@@ -264,6 +293,8 @@ class RankTracker:
             "made": self._made,
             "stepped": list(self._stepped if self._watched is None else self._watched.stepped),
             "steps": torch.from_numpy(records.steps),
+            "weights": self._initial.of(self._initial.names),
+            "rounded": self._initial.rounded,
             "heads": self._products.state_dict(),
             "single": self._single.state_dict(),
             "records": [[as_tensors(one) for one in record] for record in self._records],
@@ -276,15 +307,20 @@ class RankTracker:
             InputError: the state is of a model with other attention blocks or matrices, or of another tracker.
         """
         tracked = {"heads": self._products, "single": self._single}
-        fits = all(kind.fits(state[name]) for name, kind in tracked.items())
         theirs, ours = (*state["layers"], *state["matrices"]), (*self.layers, *self.matrices)
-        if theirs != ours or not fits:
+        if (
+            theirs != ours
+            or not all(kind.fits(state[name]) for name, kind in tracked.items())
+            or set(state["weights"]) != set(self._initial.names)
+        ):
             raise InputError(
                 f"state must be of a tracker of the same model; got one of {', '.join(theirs)}, while this one has "
                 f"{', '.join(ours)}, or their shapes or numbers of values differ."
             )
+        weights = {name: tensor.clone() for name, tensor in state["weights"].items()}
+        self._initial = HeldWeights(weights, rounded=state["rounded"])
         for name, kind in tracked.items():
-            kind.load_state_dict(state[name])
+            kind.load_state_dict(state[name], rounded=self._initial.rounded)
         self._made, self._stepped = state["made"], tuple(state["stepped"])
         self._steps = state["steps"].tolist()
         self._records = [(from_tensors(heads), from_tensors(single)) for heads, single in state["records"]]
@@ -298,14 +334,34 @@ class RankTracker:
         """Return the name of the layer of a product, for messages."""
         return self._blocks[member // len(PRODUCTS)].label
 
-    def _factors(self, member: int, weights: Mapping[str, Tensor] | None = None) -> Weights:
-        """Return the left and right factors of a product; members are in the order KQ, VO of the first layer, ..."""
-        layer, product = divmod(member, len(PRODUCTS))
-        return self._blocks[layer].factors(weights).product(product)
+    def _factors(self, layer: int) -> list[Weights]:
+        """Return the left and right factors of both products of a layer, in the order KQ, VO."""
+        return _products(self._blocks[layer].factors())
 
-    def _matrix(self, member: int) -> Weights:
+    def _initial_factors(self, layer: int) -> list[Weights]:
+        """Return the factors of both products of a layer at the start, on the device of the layer."""
+        names, block = self._read[layer], self._blocks[layer]
+        stored, present = self._initial.of(names.values()), dict(block.module.named_parameters())
+        return _products(block.factors({own: stored[name].to(present[own].device) for own, name in names.items()}))
+
+    def _matrix(self, number: int) -> list[Weights]:
         """Return a single matrix."""
-        return (full_tensor(self._matrices[self.matrices[member]]),)
+        return [(full_tensor(self._matrices[self.matrices[number]]),)]
+
+    def _initial_matrix(self, number: int) -> list[Weights]:
+        """Return a single matrix at the start, on the device of the matrix."""
+        name = self.matrices[number]
+        return [(self._initial.of([name])[name].to(self._matrices[name].device),)]
+
+
+def _products(factors: HeadFactors) -> list[Weights]:
+    return [factors.product(index) for index in range(len(PRODUCTS))]
+
+
+def _names_read(block: AttentionBlock) -> dict[str, str]:
+    """Return the names of the parameters that a layer's factors depend on: in its module, and in the model."""
+    prefix = f"{block.name}." if block.name else ""
+    return {name: canonical_name(f"{prefix}{name}") for name in parameters_read(block.module, block.factors)}
 
 
 def _by_layer(spectra: Spectra) -> Spectra:
