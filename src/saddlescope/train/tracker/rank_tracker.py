@@ -22,7 +22,7 @@ import numpy as np
 import torch
 import xarray as xr
 from jaxtyping import Float
-from torch import nn
+from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError
 from saddlescope.train.tracker.attention_blocks import AttentionBlock, attention_blocks, unrecognized_attention
@@ -39,8 +39,9 @@ from saddlescope.train.tracker.matrix_selection import MatrixSelection, canonica
 from saddlescope.train.tracker.optimizer_steps import OptimizerSteps
 from saddlescope.train.tracker.records import PRODUCTS, RankRecords, Spectra, Updates, product_index, stack_records
 from saddlescope.train.tracker.schedules import Geometric, Schedule
-from saddlescope.train.tracker.shards import full_tensor, require_readable
+from saddlescope.train.tracker.shards import full_tensor, require_readable, shapes_only
 from saddlescope.train.tracker.tracked_matrices import TrackedMatrices, Weights, as_tensors, check_options, from_tensors
+from saddlescope.train.tracker.unit_owners import owners_of
 
 
 class RankTracker:
@@ -95,8 +96,11 @@ class RankTracker:
         check_options(attention=attention, matrices=matrices, top=top, subspace=subspace)
         require_reference(reference)
         require_readable(model)
-        self._blocks = attention_blocks(model, layouts, required=matrices is None) if attention else ()
-        self._matrices = {} if matrices is None else select_matrices(model, matrices)
+        self._owners = owners_of(model)
+        with shapes_only(model):
+            self._blocks = attention_blocks(model, layouts, required=matrices is None) if attention else ()
+            self._matrices = {} if matrices is None else select_matrices(model, matrices)
+            self._read = [_names_read(block) for block in self._blocks]
         if attention and not self._blocks and (unknown := unrecognized_attention(model)):
             warnings.warn(
                 f"Only the selected matrices are tracked: {unknown[0]} has its weights under unknown names. Name them "
@@ -110,7 +114,6 @@ class RankTracker:
         self._steps: list[int] = []
         self._records: list[tuple[Spectra, Spectra]] = []
         self._warned: set[str] = set()
-        self._read = [_names_read(block) for block in self._blocks]
         self._initial = self._keep(model, initial, reference)
         self._products, self._single = self._start(top, subspace, None if device is None else torch.device(device))
 
@@ -124,26 +127,45 @@ class RankTracker:
                 first = names.setdefault(id(own[local]), name)  # each shared parameter once
                 self._read[number][local] = first
                 parameters[first] = own[local]
+        owned = [*filter(self._owners.owns, range(len(self._blocks)))]
+        singles = [*filter(self._owners.owns, range(len(self._matrices)))]
+        names = dict.fromkeys(name for unit in owned for name in self._read[unit].values())
+        names |= dict.fromkeys(self.matrices[unit] for unit in singles)
         if initial is None:
-            return (reference or InMemory()).keep(
-                list(parameters), lambda name: full_tensor(parameters[name]), rounded=False
-            )
+            if self._owners.size == 1:
+                return (reference or InMemory()).keep(
+                    list(names), lambda name: full_tensor(parameters[name]), rounded=False
+                )
+            held = self._gather_all()
+            with self._owners.together():
+                return (reference or InMemory()).keep(list(held), held.__getitem__, rounded=False)
         from saddlescope.train.tracker.reference_weights import weights_in_checkpoint  # imports the checkpoint readers
 
-        stored = weights_in_checkpoint(initial, model, parameters)
-        if reference is None:
-            return stored
-        return reference.keep(list(parameters), lambda name: stored.of([name])[name], rounded=stored.rounded)
+        with self._owners.together():
+            stored = weights_in_checkpoint(initial, model, {name: parameters[name] for name in names})
+            if reference is None:
+                return stored
+            return reference.keep(list(names), lambda name: stored.of([name])[name], rounded=stored.rounded)
+
+    def _gather_all(self) -> dict[str, Tensor]:
+        """Return the weights of the units that this process owns, on the host; all processes take part."""
+        held: dict[str, Tensor] = {}
+        for layer in range(len(self._blocks)):
+            found = self._owners.gather(self._present(layer), layer) or {}
+            held |= {self._read[layer][own]: tensor.to("cpu", copy=True) for own, tensor in found.items()}
+        for number, name in enumerate(self.matrices):
+            found = self._owners.gather({name: self._matrices[name]}, number) or {}
+            held |= {name: tensor.to("cpu", copy=True) for name, tensor in found.items() if name not in held}
+        return held
 
     def _start(
         self, top: int | None, subspace: int, device: torch.device | None
     ) -> tuple[TrackedMatrices, TrackedMatrices]:
         """Measure the initial weights."""
         heads = max((block.heads for block in self._blocks), default=0)
-        common: dict[str, Any] = {"top": top, "rounded": self._initial.rounded, "device": device}
-        products = TrackedMatrices(
-            self._initial_factors, len(self._blocks), heads=heads, subspace=subspace, **common
-        )
+        rounded = any(self._owners.exchange(self._initial.rounded))
+        common: dict[str, Any] = {"top": top, "rounded": rounded, "device": device, "owners": self._owners}
+        products = TrackedMatrices(self._initial_factors, len(self._blocks), heads=heads, subspace=subspace, **common)
         single = TrackedMatrices(self._initial_matrix, len(self._matrices), heads=None, subspace=0, **common)
         for name in (*map(self._layer_of, products.unreadable), *map(self.matrices.__getitem__, single.unreadable)):
             raise InputError(f"initial weights must be finite; got NaN or infinity in {name}.")
@@ -285,7 +307,11 @@ class RankTracker:
         return repr((schedule, self.layers, self.matrices, shapes))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that a resumed run needs, as tensors and plain values: initial weights, steps made, records."""
+        """Return all that a resumed run needs, as tensors and plain values: initial weights, steps made, records.
+
+        For a sharded model all processes must call this. The state of the first has all initial weights and can be
+        loaded in each; that of another process has the weights that it measures.
+        """
         records = self.records
         return {
             "layers": list(self.layers),
@@ -293,8 +319,8 @@ class RankTracker:
             "made": self._made,
             "stepped": list(self._stepped if self._watched is None else self._watched.stepped),
             "steps": torch.from_numpy(records.steps),
-            "weights": self._initial.of(self._initial.names),
-            "rounded": self._initial.rounded,
+            "weights": self._owners.collect(self._initial.of(self._initial.names)),
+            "rounded": self._products.rounded,
             "heads": self._products.state_dict(),
             "single": self._single.state_dict(),
             "records": [[as_tensors(one) for one in record] for record in self._records],
@@ -311,13 +337,13 @@ class RankTracker:
         if (
             theirs != ours
             or not all(kind.fits(state[name]) for name, kind in tracked.items())
-            or set(state["weights"]) != set(self._initial.names)
+            or not set(state["weights"]) >= set(self._initial.names)
         ):
             raise InputError(
                 f"state must be of a tracker of the same model; got one of {', '.join(theirs)}, while this one has "
                 f"{', '.join(ours)}, or their shapes or numbers of values differ."
             )
-        weights = {name: tensor.clone() for name, tensor in state["weights"].items()}
+        weights = {name: state["weights"][name].clone() for name in self._initial.names}
         self._initial = HeldWeights(weights, rounded=state["rounded"])
         for name, kind in tracked.items():
             kind.load_state_dict(state[name], rounded=self._initial.rounded)
@@ -334,9 +360,21 @@ class RankTracker:
         """Return the name of the layer of a product, for messages."""
         return self._blocks[member // len(PRODUCTS)].label
 
-    def _factors(self, layer: int) -> list[Weights]:
-        """Return the left and right factors of both products of a layer, in the order KQ, VO."""
-        return _products(self._blocks[layer].factors())
+    def _present(self, layer: int) -> dict[str, nn.Parameter]:
+        """Return the present parameters of a layer by their names in its module."""
+        present = dict(self._blocks[layer].module.named_parameters())
+        return {own: present[own] for own in self._read[layer]}
+
+    def _factors(self, layer: int) -> list[Weights] | None:
+        """Return the left and right factors of both products of a layer, in the order KQ, VO.
+
+        None in a process that does not own a layer of a sharded model.
+        """
+        block = self._blocks[layer]
+        if self._owners.size == 1:
+            return _products(block.factors())
+        gathered = self._owners.gather(self._present(layer), layer)
+        return None if gathered is None else _products(block.factors(gathered))
 
     def _initial_factors(self, layer: int) -> list[Weights]:
         """Return the factors of both products of a layer at the start, on the device of the layer."""
@@ -344,9 +382,11 @@ class RankTracker:
         stored, present = self._initial.of(names.values()), dict(block.module.named_parameters())
         return _products(block.factors({own: stored[name].to(present[own].device) for own, name in names.items()}))
 
-    def _matrix(self, number: int) -> list[Weights]:
-        """Return a single matrix."""
-        return [(full_tensor(self._matrices[self.matrices[number]]),)]
+    def _matrix(self, number: int) -> list[Weights] | None:
+        """Return a single matrix; None in a process that does not own it."""
+        name = self.matrices[number]
+        gathered = self._owners.gather({name: self._matrices[name]}, number)
+        return None if gathered is None else [tuple(gathered.values())]
 
     def _initial_matrix(self, number: int) -> list[Weights]:
         """Return a single matrix at the start, on the device of the matrix."""

@@ -29,11 +29,14 @@ from saddlescope.measure import (
 )
 from saddlescope.train.tracker.matrix_selection import MatrixSelection
 from saddlescope.train.tracker.records import PRODUCTS, SIDES, Spectra
+from saddlescope.train.tracker.unit_owners import UnitOwners, merge
 
 # The weights of one member: (W,) for a single matrix; (L, R), (heads, rows, columns) each, for the products L R^T.
 Weights: TypeAlias = tuple[Tensor, ...]
 # Function from a unit to the weights of its members: both products of a layer, or one matrix.
 ReadUnit: TypeAlias = Callable[[int], Sequence[Weights]]
+# The same of a sharded model, called in all processes: None in those that do not own the unit.
+ReadSharedUnit: TypeAlias = Callable[[int], Sequence[Weights] | None]
 
 _ENTRIES = 2**19  # entries of weights converted at once, for each thread of the host
 _ACCELERATOR_ENTRIES = 2**25
@@ -60,6 +63,7 @@ class TrackedMatrices:
         rounded: True if the weights at the start may have been rounded when they were stored, as in a checkpoint: their
             rounding then counts to the noise floor. Weights of a running model are exact.
         device: device of the arithmetic; None is that of the weights, or the host if that has no float64.
+        owners: processes that measure the units, of a sharded model. `before` is called for owned units only.
 
     Attributes:
         initial: spectra of the weights at the start.
@@ -76,47 +80,74 @@ class TrackedMatrices:
         subspace: int,
         rounded: bool = False,
         device: torch.device | None = None,
+        owners: UnitOwners = UnitOwners(),  # noqa: B008  (has no state)
     ) -> None:
-        self._before, self._units, self._device = before, units, device
+        self._before, self._units, self._device, self._owners = before, units, device, owners
         self._of_unit = 1 if heads is None else len(PRODUCTS)
         self._labels = (units,) if heads is None else (len(PRODUCTS) * units, heads)
         self._subspace, self.rounded = subspace, rounded
         self._former: list[_Bases | None] = [None] * self._labels[0]
         found, unreadable, most = dict[int, Spectra](), list[int](), 0
-        for unit in range(units):
-            for member, start in self._members(unit, before):
-                most = max(most, _values_of_update(start))
-                if _is_finite(start):
-                    found[member] = self._cut((), start, _initial_spectrum)
-                else:
-                    unreadable.append(member)
+        with owners.together():
+            for unit in filter(owners.owns, range(units)):
+                for member, start in self._members(unit, before):
+                    most = max(most, _values_of_update(start))
+                    if _is_finite(start):
+                        found[member] = self._cut((), start, _initial_spectrum)
+                    else:
+                        unreadable.append(member)
+        everything = owners.exchange((found, unreadable, most))
+        most = max(most for _, _, most in everything)
         self._values = most if top is None else min(top, most)
-        self.initial, self.unreadable = self._assemble(found), tuple(unreadable)
+        self.initial = self._assemble(merge(found for found, _, _ in everything))
+        self.unreadable = tuple(sorted(member for _, unreadable, _ in everything for member in unreadable))
 
-    def measure(self, present: ReadUnit) -> tuple[Spectra, dict[int, str]]:
+    def measure(self, present: ReadSharedUnit) -> tuple[Spectra, dict[int, str]]:
         """Return the spectra of the updates, and the members that have none, with the reason: theirs are NaN.
 
         Args:
-            present: function from a unit to its present weights.
+            present: function from a unit to its present weights, which all processes call for all units, in order; None
+                in those that do not own it.
         """
         found, lost = dict[int, Spectra](), dict[int, str]()
-        for unit in range(self._units):
-            now = dict(self._members(unit, present))
-            broken = [member for member, weights in now.items() if not _is_finite(weights)]
-            lost |= dict.fromkeys(broken, _NOT_FINITE)
-            if len(broken) == len(now):
-                continue
-            try:
-                then = dict(self._members(unit, self._before))
-            except InputError as error:  # of files that have changed: no reason to end a training run
-                lost |= dict.fromkeys(now, str(error))
-                continue
-            for member, weights in now.items():
-                if member not in broken:
-                    found[member] = self._measured(member, weights, then[member])
+        with self._owners.together():
+            failed: Exception | None = None
+            for units in self._owners.rounds(self._units):  # all processes go through all of them, whatever fails
+                weights: list[tuple[int, Sequence[Weights]]] = []
+                for unit in units:
+                    try:
+                        weights += [(unit, found_now)] if (found_now := present(unit)) is not None else []
+                    except Exception as error:
+                        failed = failed or error
+                for unit, now in weights:
+                    try:
+                        self._measure_unit(dict(enumerate(now, self._of_unit * unit)), unit, found, lost)
+                    except Exception as error:
+                        failed = failed or error
+            if failed is not None:
+                raise failed
+        everything = self._owners.exchange((found, lost))
+        found, lost = merge(found for found, _ in everything), merge(lost for _, lost in everything)
         for member in lost:
             self._former[member] = None
         return self._assemble(found), lost
+
+    def _measure_unit(
+        self, now: dict[int, Weights], unit: int, found: dict[int, Spectra], lost: dict[int, str]
+    ) -> None:
+        """Add the spectra of the members of a unit, or the reason why they have none."""
+        broken = [member for member, weights in now.items() if not _is_finite(weights)]
+        lost |= dict.fromkeys(broken, _NOT_FINITE)
+        if len(broken) == len(now):
+            return
+        try:
+            then = dict(self._members(unit, self._before))
+        except InputError as error:  # of files that have changed: no reason to end a training run
+            lost |= dict.fromkeys(now, str(error))
+            return
+        for member, weights in now.items():
+            if member not in broken:
+                found[member] = self._measured(member, weights, then[member])
 
     def _members(self, unit: int, read: ReadUnit) -> list[tuple[int, Weights]]:
         """Return the members of a unit with their weights."""
@@ -178,9 +209,12 @@ class TrackedMatrices:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the spectra at the start and the subspaces of the last record."""
+        bases = merge(
+            self._owners.exchange({member: one for member, one in enumerate(self._former) if one is not None})
+        )
         former = [
             None if one is None else [torch.from_numpy(part) for part in (one.left, one.right, one.counted)]
-            for one in self._former
+            for one in map(bases.get, range(len(self._former)))
         ]
         return {"initial": as_tensors(self.initial), "former": former}
 
