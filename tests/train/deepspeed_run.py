@@ -61,4 +61,4 @@ if __name__ == "__main__":
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    processes.start_processes(run, args=(Path(sys.argv[1]), port), nprocs=2, start_method="fork")
+    processes.start_processes(run, args=(Path(sys.argv[1]), port), nprocs=2, start_method="spawn")
