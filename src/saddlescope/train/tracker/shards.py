@@ -74,7 +74,7 @@ def gathered_by_deepspeed(weights: Iterable[Tensor]) -> Iterator[None]:
     if not partitions:
         yield
         return
-    from deepspeed.zero import GatheredParameters  # pyright: ignore[reportMissingImports]
+    from deepspeed.runtime.zero import GatheredParameters  # pyright: ignore[reportMissingImports]
 
     with GatheredParameters(partitions, modifier_rank=None):
         yield

@@ -77,9 +77,10 @@ class ShardOwners(UnitOwners):
     def gather(self, parameters: Mapping[str, Tensor], unit: int) -> dict[str, Tensor] | None:
         """See `UnitOwners`."""
         owner = unit % self.size
+        partitioned = any(map(is_partitioned, parameters.values()))
         with gathered_by_deepspeed(parameters.values()):
             found = {name: self._gathered(parameter, owner) for name, parameter in parameters.items()}
-            if self.rank == owner and any(map(is_partitioned, parameters.values())):
+            if partitioned:  # again at the end of this context, which frees the full tensors
                 found = {name: None if one is None else one.clone() for name, one in found.items()}
         whole = {name: one for name, one in found.items() if one is not None}
         return whole if self.rank == owner else None
