@@ -139,9 +139,7 @@ class RankTracker:
         """Measure the initial weights."""
         heads = max((block.heads for block in self._blocks), default=0)
         common: dict[str, Any] = {"top": top, "rounded": self._initial.rounded, "device": device}
-        products = TrackedMatrices(
-            self._initial_factors, len(self._blocks), heads=heads, subspace=subspace, **common
-        )
+        products = TrackedMatrices(self._initial_factors, len(self._blocks), heads=heads, subspace=subspace, **common)
         single = TrackedMatrices(self._initial_matrix, len(self._matrices), heads=None, subspace=0, **common)
         for name in (*map(self._layer_of, products.unreadable), *map(self.matrices.__getitem__, single.unreadable)):
             raise InputError(f"initial weights must be finite; got NaN or infinity in {name}.")

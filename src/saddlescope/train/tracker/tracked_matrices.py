@@ -86,9 +86,10 @@ class TrackedMatrices:
         for unit in range(units):
             for member, start in self._members(unit, before):
                 most = max(most, _values_of_update(start))
-                if _is_finite(start):
+                try:
                     found[member] = self._cut((), start, _initial_spectrum)
-                else:
+                except InputError:
+                    _raise_if_finite(start)
                     unreadable.append(member)
         self._values = most if top is None else min(top, most)
         self.initial, self.unreadable = self._assemble(found), tuple(unreadable)
@@ -101,19 +102,18 @@ class TrackedMatrices:
         """
         found, lost = dict[int, Spectra](), dict[int, str]()
         for unit in range(self._units):
-            now = dict(self._members(unit, present))
-            broken = [member for member, weights in now.items() if not _is_finite(weights)]
-            lost |= dict.fromkeys(broken, _NOT_FINITE)
-            if len(broken) == len(now):
-                continue
+            now = self._members(unit, present)
             try:
                 then = dict(self._members(unit, self._before))
             except InputError as error:  # of files that have changed: no reason to end a training run
-                lost |= dict.fromkeys(now, str(error))
+                lost |= {member: str(error) for member, _ in now}
                 continue
-            for member, weights in now.items():
-                if member not in broken:
+            for member, weights in now:
+                try:
                     found[member] = self._measured(member, weights, then[member])
+                except InputError:
+                    _raise_if_finite(weights)
+                    lost[member] = _NOT_FINITE
         for member in lost:
             self._former[member] = None
         return self._assemble(found), lost
@@ -233,8 +233,10 @@ def _on_host(array: Tensor) -> np.ndarray:
     return array.cpu().numpy().copy()
 
 
-def _is_finite(weights: Weights) -> bool:
-    return all(bool(part.isfinite().all()) for part in weights)
+def _raise_if_finite(weights: Weights) -> None:
+    """Raise the present error unless weights that are not finite explain it."""
+    if all(bool(part.isfinite().all()) for part in weights):
+        raise
 
 
 def _values_of_update(weights: Weights) -> int:
@@ -254,7 +256,7 @@ def _initial_spectrum(*weights: Tensor) -> Spectrum:
 def _slices(
     after: Weights, before: Weights, rounded: bool, device: torch.device | None
 ) -> Iterator[tuple[Tensor, ...]]:
-    """Yield the weights of some heads at a time, on the device of the arithmetic, so that conversion takes little memory.
+    """Yield the weights of some heads at a time, on the device of the arithmetic: conversion takes little memory.
 
     Weights at the start that are exact go to float32 or better: half precision would count as rounding.
     """
