@@ -261,7 +261,7 @@ def _right_blocks(parts: Sequence[Any]) -> list[Any]:
 
 
 def _squares_of(library: Library, parts: Sequence[Stored], blocks: Callable[[Sequence[Any]], list[Any]]) -> Any:
-    """Return X^T X of blocks X in wide type, one batch axis; on the host some rows at a time, which stay in its cache."""
+    """Return X^T X of blocks X in wide type, one batch axis; on the host, rows that fit into its cache at a time."""
     xp = library.xp
     count, rows, h = parts[0].array.shape
     if not is_numpy(library):
