@@ -103,7 +103,7 @@ def in_pieces(
     xp, batch = library.xp, matrices[0].array.shape[:-2]
     count = math.prod(batch)
     flat = [xp.reshape(one.array, (count, *one.array.shape[-2:])) for one in matrices]
-    on_cpu = xp is array_api_compat.numpy
+    on_cpu = is_numpy(library)
     step = max(1, entries_at_once(library) // sum(math.prod(X.shape[-2:]) for X in flat))
 
     def piece(i: int) -> tuple[Any, ...]:
@@ -117,7 +117,12 @@ def in_pieces(
 
 def entries_at_once(library: Library) -> int:
     """Return the number of entries to process at once, which bounds the memory that the work needs."""
-    return _PIECE if library.xp is array_api_compat.numpy else _ACCELERATOR_PIECE
+    return _PIECE if is_numpy(library) else _ACCELERATOR_PIECE
+
+
+def is_numpy(library: Library) -> bool:
+    """Return True if NumPy does the work."""
+    return library.xp is array_api_compat.numpy
 
 
 def upcast(library: Library, one: Stored) -> Any:

@@ -37,11 +37,13 @@ from saddlescope.measure.arrays import (
     Stored,
     entries_at_once,
     in_pieces,
+    is_numpy,
     normalised,
     take,
     upcast,
 )
 
+_CACHED = 2**17  # entries of a factor converted to wide type at once
 _SHIFT = 8.0  # in eps |H_A|_F: over many singular matrices, Cholesky needed at most 1.1
 
 
@@ -216,19 +218,19 @@ def product_update_spectrum(
 def _product(library: Library, lefts: Sequence[Stored], rights: Sequence[Stored]) -> tuple[Any, Any]:
     """Return values and noise floor for [L], [R], or for [L, L0], [R, R0]; one batch axis."""
     xp, h = library.xp, lefts[0].array.shape[-1]
-    A, B = [upcast(library, one) for one in lefts], [upcast(library, one) for one in rights]
-    if len(A) == 2:
-        A, B = [A[0] - A[1], A[1]], [B[0], B[0] - B[1]]
-    tall, small = max(A[0].shape[-2], B[0].shape[-2]), min(A[0].shape[-2], B[0].shape[-2])
-    formed = len(A) * h >= small
+    tall, small = (pick(lefts[0].array.shape[-2], rights[0].array.shape[-2]) for pick in (max, min))
+    formed = len(lefts) * h >= small
     squares_fit = _squares_fit(library, (*lefts, *rights))
     if formed or not squares_fit:
+        A, B = (
+            side([upcast(library, one) for one in of]) for side, of in ((_left_blocks, lefts), (_right_blocks, rights))
+        )
         (joint_A, a), (joint_B, b) = (normalised(xp, xp.concat(blocks, axis=-1)) for blocks in (A, B))
-        A, B, unit = [joint_A], [joint_B], (a * b)[:, 0, 0]
+        G_A, G_B, unit = _squares(xp, [joint_A]), _squares(xp, [joint_B]), (a * b)[:, 0, 0]
     else:
+        G_A, G_B = _squares_of(library, lefts, _left_blocks), _squares_of(library, rights, _right_blocks)
         joint_A = joint_B = None
-        unit = xp.ones_like(A[0][:, 0, 0])
-    G_A, G_B = _squares(xp, A), _squares(xp, B)
+        unit = xp.ones_like(G_A[:, 0, 0])
     # Columns of A to length 1 (zeros stay), those of B by the inverse: A B^T is the same, L - L0 counts as much as L0.
     length = xp.sqrt(xp.linalg.diagonal(G_A))
     divisor = xp.where(length > 0, length, xp.ones_like(length))
@@ -246,6 +248,33 @@ def _product(library: Library, lefts: Sequence[Stored], rights: Sequence[Stored]
     values = xp.where(size[:, None] > 0, values, xp.zeros_like(values))
     noise = reduce(xp.hypot, [error, *_propagated(xp, lefts, rights, G_A, G_B)])
     return values * unit[:, None], noise * unit
+
+
+def _left_blocks(parts: Sequence[Any]) -> list[Any]:
+    """Return the blocks of A: [L - L0, L0] of L and L0, or [L]."""
+    return [parts[0] - parts[1], parts[1]] if len(parts) == 2 else [parts[0]]
+
+
+def _right_blocks(parts: Sequence[Any]) -> list[Any]:
+    """Return the blocks of B: [R, R - R0] of R and R0, or [R]."""
+    return [parts[0], parts[0] - parts[1]] if len(parts) == 2 else [parts[0]]
+
+
+def _squares_of(library: Library, parts: Sequence[Stored], blocks: Callable[[Sequence[Any]], list[Any]]) -> Any:
+    """Return X^T X of blocks X in wide type, one batch axis; on the host, rows that fit into its cache at a time."""
+    xp = library.xp
+    count, rows, h = parts[0].array.shape
+    if not is_numpy(library):
+        return _squares(xp, blocks([upcast(library, one) for one in parts]))
+    step = max(1, _CACHED // h)
+    squares = []
+    for i in range(count):
+        total: Any = 0.0
+        for start in range(0, rows, step):
+            here = (Stored(one.array[i, start : start + step], one.roundoff) for one in parts)
+            total = total + _squares(xp, blocks([upcast(library, one) for one in here]))
+        squares.append(total)
+    return xp.stack(squares) if squares else xp.zeros((0, len(parts) * h, len(parts) * h), dtype=library.wide)
 
 
 def _squares(xp: ModuleType, blocks: Sequence[Any]) -> Any:

@@ -15,6 +15,7 @@ from saddlescope.train.configuration import SGD, Adam, TrainConfig
 from saddlescope.train.data import ImageData, load
 from saddlescope.train.image_training import History, fit
 from saddlescope.train.lora import allocate_ranks, extract_lora, ranks_for_energy
+from saddlescope.train.tracker.initial_weights import InMemory, OnDisk
 from saddlescope.train.tracker.layouts import AttentionLayout, Fused, Interleaved, KeyValue, Separate, TorchMultihead
 from saddlescope.train.tracker.rank_tracker import RankTracker
 from saddlescope.train.tracker.records import RankRecords, Spectra, Updates, spectra_dataset
@@ -31,8 +32,10 @@ __all__ = [
     "Geometric",
     "History",
     "ImageData",
+    "InMemory",
     "Interleaved",
     "KeyValue",
+    "OnDisk",
     "RankRecords",
     "RankScalars",
     "RankTracker",

@@ -25,7 +25,7 @@ class InitialWeights(ABC):
     """Stored parameters by name.
 
     Attributes:
-        rounded: True if they may have been rounded when they were stored: their rounding then counts to the noise floor.
+        rounded: True if they may have been rounded when they were stored: this then counts to the noise floor.
     """
 
     rounded: bool

@@ -1,4 +1,4 @@
-"""Initial weights in files: a saved checkpoint, for a model whose training has begun, or a file of the tracker's own."""
+"""Initial weights in files: a saved checkpoint, for a model whose training has begun, or the tracker's own file."""
 
 import hashlib
 import json
@@ -95,8 +95,8 @@ class StoredWeights(InitialWeights):
             path = _write_safetensors(Path(folder), sorted(names), read)
         except OSError as error:
             raise InputError(
-                f"reference must have a folder that can be written to; got {str(folder)!r} ({error.strerror or error}). "
-                "Free disk space or choose another folder."
+                f"reference must have a folder that can be written to; got {str(folder)!r} "
+                f"({error.strerror or error}). Free disk space or choose another folder."
             ) from error
         return cls.read(path, names, rounded=rounded)
 

@@ -92,9 +92,10 @@ class TrackedMatrices:
             for unit in filter(owners.owns, range(units)):
                 for member, start in self._members(unit, before):
                     most = max(most, _values_of_update(start))
-                    if _is_finite(start):
+                    try:
                         found[member] = self._cut((), start, _initial_spectrum)
-                    else:
+                    except InputError:
+                        _raise_if_finite(start)
                         unreadable.append(member)
         everything = owners.exchange((found, unreadable, most))
         most = max(most for _, _, most in everything)
@@ -136,18 +137,17 @@ class TrackedMatrices:
         self, now: dict[int, Weights], unit: int, found: dict[int, Spectra], lost: dict[int, str]
     ) -> None:
         """Add the spectra of the members of a unit, or the reason why they have none."""
-        broken = [member for member, weights in now.items() if not _is_finite(weights)]
-        lost |= dict.fromkeys(broken, _NOT_FINITE)
-        if len(broken) == len(now):
-            return
         try:
             then = dict(self._members(unit, self._before))
         except InputError as error:  # of files that have changed: no reason to end a training run
             lost |= dict.fromkeys(now, str(error))
             return
         for member, weights in now.items():
-            if member not in broken:
+            try:
                 found[member] = self._measured(member, weights, then[member])
+            except InputError:
+                _raise_if_finite(weights)
+                lost[member] = _NOT_FINITE
 
     def _members(self, unit: int, read: ReadUnit) -> list[tuple[int, Weights]]:
         """Return the members of a unit with their weights."""
@@ -267,8 +267,10 @@ def _on_host(array: Tensor) -> np.ndarray:
     return array.cpu().numpy().copy()
 
 
-def _is_finite(weights: Weights) -> bool:
-    return all(bool(part.isfinite().all()) for part in weights)
+def _raise_if_finite(weights: Weights) -> None:
+    """Raise the present error unless weights that are not finite explain it."""
+    if all(bool(part.isfinite().all()) for part in weights):
+        raise
 
 
 def _values_of_update(weights: Weights) -> int:
@@ -288,7 +290,7 @@ def _initial_spectrum(*weights: Tensor) -> Spectrum:
 def _slices(
     after: Weights, before: Weights, rounded: bool, device: torch.device | None
 ) -> Iterator[tuple[Tensor, ...]]:
-    """Yield the weights of some heads at a time, on the device of the arithmetic, so that conversion takes little memory.
+    """Yield the weights of some heads at a time, on the device of the arithmetic: conversion takes little memory.
 
     Weights at the start that are exact go to float32 or better: half precision would count as rounding.
     """
