@@ -151,6 +151,7 @@ class Decaying(torch.optim.SGD):
         return loss
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("compiled", [False, True], ids=["plain", "compiled"])
 def test_a_step_that_calls_the_step_of_its_base_class_is_one(compiled):
     torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1)  # from now on the base class calls hooks as well

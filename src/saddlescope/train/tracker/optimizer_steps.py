@@ -9,7 +9,7 @@ precision, or of accumulated gradients under Accelerate) call no hook. The optim
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -83,7 +83,6 @@ class OptimizerSteps:
         self._hooks = []
 
     def _hook_of(self, position: int) -> Callable[..., None]:
-        @torch.compiler.disable  # a compiled step must compile neither this nor the measurement
         def hook(optimizer: torch.optim.Optimizer, *_: Any) -> None:
             if _within_another_step(optimizer):
                 return
@@ -92,7 +91,8 @@ class OptimizerSteps:
                 self._stepped.clear()
                 self._after_step()
 
-        return hook
+        # A compiled step must compile neither this nor the measurement.
+        return cast("Callable[..., None]", torch.compiler.disable(hook))
 
 
 def _within_another_step(optimizer: torch.optim.Optimizer) -> bool:
