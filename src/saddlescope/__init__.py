@@ -19,4 +19,11 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("saddlescope")
-    return _public_name(name)
+    try:
+        return _public_name(name)
+    except ModuleNotFoundError as error:
+        from saddlescope._shared.errors import MissingDependencyError
+
+        if (missing := MissingDependencyError.of(f"saddlescope.{name}", error)) is None:
+            raise
+        raise missing from error

@@ -1,13 +1,22 @@
 """Atomic writes: readers see the old file or the new one, even if the writer is killed."""
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import IO
 
 
 def write_atomically(path: Path, content: bytes | memoryview) -> None:
-    """Replace a file atomically; its folder must exist.
+    """Replace a file atomically; its folder must exist. See `atomic_writer`."""
+    with atomic_writer(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def atomic_writer(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for writing that replaces another atomically at the end; its folder must exist.
 
     The content goes to a temporary file in the same folder, reaches the disk, and is then renamed.
 
@@ -17,7 +26,7 @@ def write_atomically(path: Path, content: bytes | memoryview) -> None:
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", suffix=".part", delete=False) as file:
         temporary = Path(file.name)
         try:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
             temporary.chmod(0o666 & ~_umask())  # temporary files are private; results need not be

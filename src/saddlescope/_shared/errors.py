@@ -69,6 +69,21 @@ class MissingExtraError(InputError, ImportError):
         return cls(part, *found) if found else None
 
 
+_CORE = frozenset({"clarabel", "diffrax", "equinox", "jax", "optax", "optimistix", "sklearn", "threadpoolctl"})
+
+
+class MissingDependencyError(InputError, ImportError):
+    """A part of the package needs a dependency that an installation for the tracker alone leaves out."""
+
+    @classmethod
+    def of(cls, part: str, error: ImportError) -> "MissingDependencyError | None":
+        """Return this error for a failed import of a dependency of the theory; None for any other package."""
+        package = (error.name or "").partition(".")[0]
+        if package not in _CORE:
+            return None
+        return cls(f"{part} needs {package}, which this installation leaves out: pip install saddlescope.")
+
+
 class StorageError(InputError):
     """A folder cannot be written, or its disk is full."""
 

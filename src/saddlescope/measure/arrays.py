@@ -22,7 +22,8 @@ from saddlescope.measure.thread_pool import collect, threaded_map
 # Largest relative error of rounding a real number to the nearest stored one, by name of the stored type.
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
-_PIECE = 2**19  # entries processed at once: they fit into the cache, and memory is bounded
+_PIECE = 2**19  # entries processed at once on the CPU: they fit into the cache, and memory is bounded
+_ACCELERATOR_PIECE = 2**24  # on an accelerator, where each operation costs a launch
 
 
 @dataclass(frozen=True)
@@ -102,16 +103,26 @@ def in_pieces(
     xp, batch = library.xp, matrices[0].array.shape[:-2]
     count = math.prod(batch)
     flat = [xp.reshape(one.array, (count, *one.array.shape[-2:])) for one in matrices]
-    step = max(1, _PIECE // sum(math.prod(X.shape[-2:]) for X in flat))
+    on_cpu = is_numpy(library)
+    step = max(1, entries_at_once(library) // sum(math.prod(X.shape[-2:]) for X in flat))
 
     def piece(i: int) -> tuple[Any, ...]:
         return compute(*(Stored(X[i : i + step], one.roundoff) for X, one in zip(flat, matrices, strict=True)))
 
     starts = range(0, max(1, count), step)
-    on_cpu = xp is array_api_compat.numpy
     pieces = threaded_map(piece, starts, report) if on_cpu else collect(map(piece, starts), len(starts), report)
     joined = (xp.concat(parts) for parts in zip(*pieces, strict=True))
     return tuple(library.give_back(xp.reshape(one, (*batch, *one.shape[1:]))) for one in joined)
+
+
+def entries_at_once(library: Library) -> int:
+    """Return the number of entries to process at once, which bounds the memory that the work needs."""
+    return _PIECE if is_numpy(library) else _ACCELERATOR_PIECE
+
+
+def is_numpy(library: Library) -> bool:
+    """Return True if NumPy does the work."""
+    return library.xp is array_api_compat.numpy
 
 
 def upcast(library: Library, one: Stored) -> Any:

@@ -26,6 +26,7 @@ from saddlescope.train.configuration import SGD, Adam, TrainConfig
 from saddlescope.train.data import ImageData, load
 from saddlescope.train.image_training import History, fit
 from saddlescope.train.lora import allocate_ranks, extract_lora, ranks_for_energy
+from saddlescope.train.tracker.initial_weights import InMemory, OnDisk
 from saddlescope.train.tracker.rank_tracker import RankTracker
 from saddlescope.train.tracker.records import RankRecords, Spectra, Updates, spectra_dataset
 from saddlescope.train.tracker.scalars import RankScalars, to_tensorboard, to_wandb
@@ -43,9 +44,11 @@ __all__ = [
     "HeadTensors",
     "History",
     "ImageData",
+    "InMemory",
     "Interleaved",
     "KeyValue",
     "Latent",
+    "OnDisk",
     "RankRecords",
     "RankScalars",
     "RankTracker",

@@ -15,9 +15,9 @@ from transformers import TrainerCallback, TrainingArguments
 from transformers.trainer import Trainer
 
 from saddlescope._shared.errors import InputError
-from saddlescope.train import AtSteps, Every, RankTracker
+from saddlescope.train import AtSteps, Every, RankScalars, RankTracker
 from saddlescope.train.architectures.gpt2 import GPT2Sizes, fresh_gpt2
-from saddlescope.train.tracker.hugging_face import TRACKER_FILE, RankTrackerCallback, last_checkpoint
+from saddlescope.train.tracker.hugging_face import TRACKER_FILE, RankTrackerCallback, last_checkpoint, to_trainer
 
 SIZES = GPT2Sizes(vocabulary=17, block=6, embedding=8, depth=2, heads=2)
 TOKENS = torch.randint(0, 17, (24, 6), generator=torch.Generator().manual_seed(0))
@@ -176,3 +176,43 @@ def test_two_processes(tmp_path):
     model.load_state_dict(first["weights"])
     tracker.measure()
     np.testing.assert_array_equal(first["update"][-1].numpy(), tracker.records.update[0])
+
+
+def test_scalars_go_where_the_trainer_reports_to(tmp_path, monkeypatch):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "logs"))
+
+    def run(folder, *, track):
+        args = TrainingArguments(
+            str(tmp_path / folder),
+            per_device_train_batch_size=4,
+            max_steps=6,
+            save_strategy="no",
+            logging_steps=2,
+            report_to=["tensorboard"],
+            use_cpu=True,
+            disable_tqdm=True,
+            dataloader_pin_memory=False,
+        )
+        trainer = Trainer(fresh_gpt2(SIZES, seed=0), args, train_dataset=TEXTS)
+        callback = RankTrackerCallback(
+            partial(RankTracker, schedule=AtSteps(2, 3)),
+            scalars=RankScalars(to_trainer(trainer), groups=1, statistics=("mean",)),
+        )
+        if track:
+            trainer.add_callback(callback)
+        trainer.train()
+        return trainer, callback
+
+    trainer, callback = run("tracked", track=True)
+    events = EventAccumulator(str(tmp_path / "logs")).Reload()
+    name = "train/saddlescope/stable_rank/KQ/layers-0-1/mean"
+    found = [(event.step, event.value) for event in events.Scalars(name)]
+    assert [step for step, _ in found] == [2, 3, 6]
+    expected = callback.tracker.stable_rank("KQ").mean(axis=(1, 2))
+    np.testing.assert_allclose([value for _, value in found], expected, rtol=1e-6)  # float32
+    assert [event.step for event in events.Scalars("train/loss")] == [2, 4, 6]  # also where both are due
+    plain, _ = run("plain", track=False)
+    losses = [[entry["loss"] for entry in one.state.log_history if "loss" in entry] for one in (trainer, plain)]
+    assert losses[0] == losses[1]

@@ -44,9 +44,34 @@ class Classifier(pl.LightningModule):
         return torch.optim.Adam(self.parameters(), lr=1e-2)
 
 
+class Alternating(Classifier):
+    """Two optimisers, stepped by hand; the second in every second batch."""
+
+    def __init__(self, every=1):
+        super().__init__()
+        self.automatic_optimization, self.every = False, every
+
+    def training_step(self, batch, index):
+        images, labels = batch
+        for number, optimizer in enumerate(self.optimizers()):
+            if number == 0 or index % self.every == self.every - 1:
+                optimizer.zero_grad()
+                self.manual_backward(functional.cross_entropy(self.network(images), labels))
+                optimizer.step()
+
+    def configure_optimizers(self):
+        named = dict(self.named_parameters())
+        first = [named[name] for name in named if ".key." in name or ".query." in name]
+        rest = [weight for weight in named.values() if all(weight is not one for one in first)]
+        return torch.optim.SGD(first, lr=0.1), torch.optim.Adam(rest, lr=1e-2)
+
+
 class Stop(pl.Callback):
+    def __init__(self, batches=10):
+        self.batches = batches
+
     def on_train_batch_end(self, trainer, *ignored):
-        if trainer.global_step == 5:
+        if trainer.fit_loop.epoch_loop.total_batch_idx + 1 == self.batches:
             raise RuntimeError("killed")
 
 
@@ -60,8 +85,8 @@ def saving(folder):
     return pl.callbacks.ModelCheckpoint(folder, every_n_train_steps=3, save_last=True)
 
 
-def fit(*callbacks, resume=None, **options):
-    module = Classifier()
+def fit(*callbacks, resume=None, module=None, **options):
+    module = module or Classifier()
     usual = {
         "accumulate_grad_batches": 2,
         "max_steps": 7,
@@ -111,6 +136,53 @@ def test_a_killed_run_goes_on_to_the_same_result(tmp_path):
     assert all(torch.equal(found[name], expected[name]) for name in expected)
     assert resumed.tracker.steps == through.tracker.steps == (2, 4, 6, 7)
     assert resumed.tracker.to_xarray().identical(through.tracker.to_xarray())
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_a_batch_of_two_optimizers_is_one_step(every):
+    callback = RankTrackerCallback(partial(RankTracker, schedule=Every(1)))
+    by_hand = {"module": Alternating(every), "accumulate_grad_batches": 1, "max_steps": 6, "log_every_n_steps": 1}
+    module = fit(callback, **by_hand)
+    batches = {1: 3, 2: 4}[every]  # Lightning counts 6 steps of both optimisers, in this many batches
+    assert callback.tracker.steps == tuple(range(1, batches + 1))
+    assert len(module.after) == batches
+    start = ViT(SMALL, seed=1)
+    for record, (_, weights) in enumerate(module.after):
+        for product, expected in zip(("KQ", "VO"), dense(start, weights, 1, 2, width=2), strict=True):
+            found = callback.tracker.records.spectra(product)[record, 1, 2]
+            np.testing.assert_allclose(found, expected[:4], rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.filterwarnings("ignore:Using ModelCheckpoint with manual optimization:UserWarning")
+def test_a_killed_run_of_two_optimizers_goes_on_to_the_same_result(tmp_path):
+    make = partial(RankTracker, schedule=Every(2))
+
+    def run(*callbacks, **options):
+        usual = {"accumulate_grad_batches": 1, "max_steps": 18}
+        return fit(*callbacks, module=Alternating(), **usual | options).network.state_dict()
+
+    through = RankTrackerCallback(make)
+    expected = run(through)
+
+    def saves():
+        return pl.callbacks.ModelCheckpoint(tmp_path, every_n_train_steps=12, save_last=True)
+
+    with pytest.raises(RuntimeError, match="killed"):
+        run(RankTrackerCallback(make), Stop(8), saves(), enable_checkpointing=True)
+    resumed = RankTrackerCallback(make)
+    found = run(resumed, saves(), resume=tmp_path / "last.ckpt", enable_checkpointing=True)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert resumed.tracker.steps == through.tracker.steps == (2, 4, 6, 8, 9)
+    assert resumed.tracker.to_xarray().identical(through.tracker.to_xarray())
+
+
+def test_lightnings_own_optimizers_can_be_watched():
+    class Watching(Alternating):
+        def on_train_start(self):
+            self.tracker = RankTracker(self.network, schedule=Every(1)).watch(*self.optimizers())
+
+    module = fit(module=Watching(), accumulate_grad_batches=1, max_steps=4)
+    assert module.tracker.steps == (1, 2)
 
 
 def test_a_checkpoint_without_the_trackers_state_is_refused(tmp_path):

@@ -99,7 +99,6 @@ def test_half_precision_models_are_measured_from_exact_initial_weights():
     model = ViT(SMALL).to(torch.bfloat16)
     before = copy.deepcopy(model)
     tracker = RankTracker(model)
-    assert all(part.dtype == torch.float32 for group in tracker._products._groups for part in group.before)
     step_at_random(model, size=0.5)
     tracker.step()
     KQ, _ = dense(before, model, 1, 1, width=2)
@@ -177,7 +176,7 @@ def test_watching_ends_with_its_block_and_is_refused_where_it_would_mislead():
     optimizer = torch.optim.Adam(model.parameters())
     with RankTracker(model, schedule=Every(1)).watch(optimizer) as tracker:
         train(model, optimizer, count=2)
-        with pytest.raises(InputError, match="one optimizer at a time"):
+        with pytest.raises(InputError, match="the optimizers of one call at a time"):
             tracker.watch(optimizer)
     train(model, optimizer, count=2)
     assert tracker.records.steps.tolist() == [1, 2]
@@ -243,7 +242,7 @@ def test_bad_input():
         tracker.stable_rank("QK")
     with torch.no_grad():
         model.blocks[1].attention.value.weight[0, 0] = torch.nan
-    with pytest.raises(InputError, match=r"weights must be finite; got NaN or infinity in blocks.1.attention after 1"):
+    with pytest.warns(UserWarning, match=r"weights must be finite; got NaN or infinity.*of blocks.1.attention are NaN"):
         tracker.step()
 
 

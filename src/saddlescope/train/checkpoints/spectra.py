@@ -99,7 +99,8 @@ def checkpoint_spectra(
 
     def tracked(part: _Part) -> TrackedMatrices:
         heads, dimension = (None, 0) if part.heads is None else (most, subspace)
-        return TrackedMatrices(part.weights, part.members, heads=heads, top=top, subspace=dimension, rounded=True)
+        before = part.weights()  # of the base, which is loaded now
+        return TrackedMatrices(lambda _: before, 1, heads=heads, top=top, subspace=dimension, rounded=True)
 
     found: list[list[Spectra]] = []
     for number, part in enumerate(parts):
@@ -143,29 +144,29 @@ class _Part:
     Attributes:
         label: the name of the module or parameter.
         tensors: the names of the tensors it needs.
-        weights: weights by member, as in `TrackedMatrices`, from the empty model while weights are loaded.
+        weights: weights of its members, as in `TrackedMatrices`, from the empty model while weights are loaded.
         heads: the number of heads; None for a single matrix.
     """
 
     label: str
     tensors: tuple[str, ...]
-    weights: Callable[[int], Weights]
+    weights: Callable[[], Sequence[Weights]]
     heads: int | None
-
-    @property
-    def members(self) -> int:
-        """Number of products or matrices."""
-        return 1 if self.heads is None else len(PRODUCTS)
 
 
 def _of_block(block: AttentionBlock) -> _Part:
     prefix = f"{block.name}." if block.name else ""
     names = tuple(f"{prefix}{name}" for name in block.weights)
-    return _Part(block.label, names, lambda member: block.factors().product(member), block.heads)
+
+    def weights() -> list[Weights]:
+        factors = block.factors()
+        return [factors.product(index) for index in range(len(PRODUCTS))]
+
+    return _Part(block.label, names, weights, block.heads)
 
 
 def _of_matrix(name: str, model: nn.Module) -> _Part:
-    return _Part(name, (name,), lambda _: (model.get_parameter(name).detach(),), None)
+    return _Part(name, (name,), lambda: [(model.get_parameter(name).detach(),)], None)
 
 
 @torch.no_grad()
@@ -193,7 +194,7 @@ def _measured(
         try:
             stored = _read_finite(match.checkpoint, [match.names[name] for name in part.tensors])
             with loaded_weights(model, dict(zip(part.tensors, stored.values(), strict=True))):
-                records[-1], _ = matrices.measure(part.weights)
+                records[-1], _ = matrices.measure(lambda _: part.weights())
         except InputError as error:
             on_error(str(error))
     return records

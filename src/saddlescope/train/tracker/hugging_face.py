@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from saddlescope._shared.errors import InputError, MissingExtraError
 from saddlescope.train.run_checkpoint import read_state, write_state
+from saddlescope.train.tracker.scalars import PREFIX, WriteScalars
 from saddlescope.train.tracker.trainer_hook import TrackerHook
 
 try:
@@ -20,7 +21,7 @@ except ModuleNotFoundError as error:
     raise MissingExtraError("saddlescope.train.tracker.hugging_face", "Transformers", "language") from error
 
 if TYPE_CHECKING:
-    from transformers import TrainerControl, TrainerState, TrainingArguments
+    from transformers import Trainer, TrainerControl, TrainerState, TrainingArguments
 
 TRACKER_FILE = "saddlescope-tracker.pt"  # in each of the Trainer's checkpoint folders
 
@@ -34,7 +35,7 @@ class RankTrackerCallback(TrackerHook, TrainerCallback):
 
     Args:
         make_tracker: builds the tracker of a model, such as `functools.partial(RankTracker, schedule=Every(100))`.
-        scalars: what to log, such as `RankScalars(to_wandb())`; None logs nothing.
+        scalars: what to log, such as `RankScalars(to_trainer(trainer))`; None logs nothing.
 
     Raises:
         InputError: when training starts, as `RankTracker`; or if the checkpoint of a resumed run has no tracker file.
@@ -69,6 +70,22 @@ class RankTrackerCallback(TrackerHook, TrainerCallback):
         """Measure the final weights, unless the Trainer has loaded the best ones in their place."""
         if not (args.load_best_model_at_end and state.best_model_checkpoint is not None):
             self.finish()
+
+
+def to_trainer(trainer: "Trainer") -> WriteScalars:
+    """Return a function that logs by `trainer.log`, under `saddlescope/`: to all that its `report_to` names.
+
+        trainer.add_callback(RankTrackerCallback(scalars=RankScalars(to_trainer(trainer))))
+
+    The scalars are also in `trainer.state.log_history`. The Trainer's own logs are as they are without them.
+    """
+
+    def write(scalars: dict[str, float], step: int) -> None:
+        due = trainer.control.should_log
+        trainer.log({PREFIX + name: value for name, value in scalars.items()})
+        trainer.control.should_log = due  # `log` takes it for done, though the losses of this step may still be due
+
+    return write
 
 
 def last_checkpoint(output_dir: Path | str) -> Path | None:

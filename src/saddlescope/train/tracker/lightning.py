@@ -2,7 +2,8 @@
 
     trainer = Trainer(max_steps=10_000, callbacks=[RankTrackerCallback()])
 
-Steps are `trainer.global_step`: one per step of an optimiser, however many batches are accumulated for it.
+Steps are batches in which an optimiser has stepped, however many optimisers have, and however many batches are
+accumulated for a step. With one optimiser this is `trainer.global_step`, which adds up the steps of all optimisers.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -50,9 +51,9 @@ class RankTrackerCallback(TrackerHook, Callback):
         self._counted = trainer.global_step
 
     def on_train_batch_end(self, trainer: "Trainer", pl_module: "LightningModule", *args: Any, **kwargs: Any) -> None:
-        """Count the steps of optimisers, and measure when it is due."""
-        while self._counted < trainer.global_step:
-            self._counted += 1
+        """Count the batch if an optimiser has stepped in it, and measure when it is due."""
+        if self._counted < trainer.global_step:  # sums the steps of all optimisers
+            self._counted = trainer.global_step
             self.step()
 
     def on_train_end(self, trainer: "Trainer", pl_module: "LightningModule") -> None:

@@ -12,8 +12,8 @@ Single matrices, such as those of the MLPs, are selected by name. The products a
 `saddlescope.measure.product_update_spectrum`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -26,27 +26,38 @@ from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError
 from saddlescope.train.attention.attention_blocks import (
+    AttentionBlock,
     FoundAttention,
     checked_coverage,
     find_attention,
     require_attention,
 )
 from saddlescope.train.attention.coverage import AttentionCoverage, warn_of_missed
+from saddlescope.train.attention.head_factors import HeadFactors
 from saddlescope.train.attention.known_layouts import LAYOUTS
 from saddlescope.train.attention.layouts import AttentionLayout
-from saddlescope.train.module_names import unwrap_model
-from saddlescope.train.shards import full_tensor, require_readable
+from saddlescope.train.module_names import canonical_name, unwrap_model
+from saddlescope.train.shards import full_tensor, require_readable, shapes_only
+from saddlescope.train.tracker.initial_weights import (
+    HeldWeights,
+    InitialWeights,
+    InMemory,
+    Reference,
+    require_reference,
+)
 from saddlescope.train.tracker.matrix_selection import MatrixSelection, select_matrices
+from saddlescope.train.tracker.optimizer_steps import OptimizerSteps
 from saddlescope.train.tracker.records import PRODUCTS, RankRecords, Spectra, Updates, product_index, stack_records
 from saddlescope.train.tracker.schedules import Geometric, Schedule
 from saddlescope.train.tracker.tracked_matrices import TrackedMatrices, Weights, as_tensors, check_options, from_tensors
+from saddlescope.train.tracker.unit_owners import owners_of
 
 
 class RankTracker:
     """Recorder of the spectra of the updates of W_K W_Q^T and W_V W_O^T of every attention head, and of matrices.
 
-    Build it before training starts: updates are counted from the weights at that moment, which are copied (to the host,
-    in float32 or better). For a model that was trained before, updates are those since then.
+    Build it before training starts: updates are counted from the weights at that moment, which are copied to the host
+    in their own type, each parameter once. For a model that was trained before, updates are those since then.
 
     Args:
         model: any model; `torch.compile` and DistributedDataParallel may wrap it.
@@ -60,7 +71,11 @@ class RankTracker:
         subspace: dimension of the leading singular subspaces of each head whose principal angles from record to record
             are recorded; 0 for none.
         initial: a saved checkpoint (a file or folder of safetensors, or of `torch.save`) to count updates from, for a
-            model whose training has begun; None counts from the present weights.
+            model whose training has begun; None counts from the present weights. Each record reads it a layer at a
+            time, unless `reference` keeps a copy.
+        reference: place of the initial weights: `InMemory()`, in bfloat16 with `InMemory(torch.bfloat16)`, or
+            `OnDisk(folder)`. None keeps them in memory, or in the checkpoint `initial`.
+        device: device of the arithmetic, such as "cpu"; None is that of the weights (the host for one without float64).
         strict: raise if any attention of the model cannot be tracked; otherwise a warning names it.
 
     Raises:
@@ -79,6 +94,8 @@ class RankTracker:
         top: int | None = None,
         subspace: int = 0,
         initial: str | Path | None = None,
+        reference: Reference | None = None,
+        device: str | torch.device | None = None,
         strict: bool = False,
     ) -> None:
         if not callable(schedule):
@@ -87,55 +104,83 @@ class RankTracker:
                 "Geometric(1.5), Every(100) or AtSteps(1, 10, 100)."
             )
         check_options(attention=attention, matrices=matrices, top=top, subspace=subspace)
+        require_reference(reference)
         require_readable(model)
-        found = find_attention(model, layouts) if attention else FoundAttention((), AttentionCoverage())
-        self._blocks, self._coverage = found
-        if strict and self._coverage.missed:
-            row = self._coverage.missed[0]
-            raise InputError(f"all attention must be trackable with strict=True; got {row.name}: {row.reason}.")
-        if attention and matrices is None:
-            require_attention(found, model, layouts)
+        self._owners = owners_of(model)
+        with shapes_only(model):
+            found = find_attention(model, layouts) if attention else FoundAttention((), AttentionCoverage())
+            self._blocks, self._coverage = found
+            if strict and self._coverage.missed:
+                row = self._coverage.missed[0]
+                raise InputError(f"all attention must be trackable with strict=True; got {row.name}: {row.reason}.")
+            if attention and matrices is None:
+                require_attention(found, model, layouts)
+            self._matrices = {} if matrices is None else select_matrices(model, matrices)
+            self._read = [_names_read(block) for block in self._blocks]
         warn_of_missed(self._coverage, stacklevel=2)
-        self._matrices = {} if matrices is None else select_matrices(model, matrices)
         self._schedule = schedule
-        self._hook: Any = None
+        self._watched: OptimizerSteps | None = None
+        self._stepped: tuple[int, ...] = ()  # optimisers of an incomplete training step, when watching ended
         self._made = 0
         self._steps: list[int] = []
         self._records: list[tuple[Spectra, Spectra]] = []
-        self._products, self._single = self._start(model, top, subspace, initial)
+        self._warned: set[str] = set()
+        self._initial = self._keep(model, initial, reference)
+        self._products, self._single = self._start(top, subspace, None if device is None else torch.device(device))
+
+    def _keep(self, model: nn.Module, initial: str | Path | None, reference: Reference | None) -> InitialWeights:
+        """Store the initial weights, or find them in a checkpoint."""
+        parameters: dict[str, nn.Parameter] = dict(self._matrices)
+        names = {id(parameter): name for name, parameter in parameters.items()}
+        for number, block in enumerate(self._blocks):
+            own = dict(block.module.named_parameters())
+            for local, name in self._read[number].items():
+                first = names.setdefault(id(own[local]), name)  # each shared parameter once
+                self._read[number][local] = first
+                parameters[first] = own[local]
+        owned = [*filter(self._owners.owns, range(len(self._blocks)))]
+        singles = [*filter(self._owners.owns, range(len(self._matrices)))]
+        names = dict.fromkeys(name for unit in owned for name in self._read[unit].values())
+        names |= dict.fromkeys(self.matrices[unit] for unit in singles)
+        if initial is None:
+            if self._owners.size == 1:
+                return (reference or InMemory()).keep(
+                    list(names), lambda name: full_tensor(parameters[name]), rounded=False
+                )
+            held = self._gather_all()
+            with self._owners.together():
+                return (reference or InMemory()).keep(list(held), held.__getitem__, rounded=False)
+        from saddlescope.train.tracker.reference_weights import weights_in_checkpoint  # imports the checkpoint readers
+
+        with self._owners.together():
+            stored = weights_in_checkpoint(initial, model, {name: parameters[name] for name in names})
+            if reference is None:
+                return stored
+            return reference.keep(list(names), lambda name: stored.of([name])[name], rounded=stored.rounded)
+
+    def _gather_all(self) -> dict[str, Tensor]:
+        """Return the weights of the units that this process owns, on the host; all processes take part."""
+        held: dict[str, Tensor] = {}
+        for layer in range(len(self._blocks)):
+            found = self._owners.gather(self._present(layer), layer) or {}
+            held |= {self._read[layer][own]: tensor.to("cpu", copy=True) for own, tensor in found.items()}
+        for number, name in enumerate(self.matrices):
+            found = self._owners.gather({name: self._matrices[name]}, number) or {}
+            held |= {name: tensor.to("cpu", copy=True) for name, tensor in found.items() if name not in held}
+        return held
 
     def _start(
-        self, model: nn.Module, top: int | None, subspace: int, initial: str | Path | None
+        self, top: int | None, subspace: int, device: torch.device | None
     ) -> tuple[TrackedMatrices, TrackedMatrices]:
-        """Copy the initial weights, and measure them."""
-        if initial is None:
-            factors, matrix = self._factors, self._matrix
-        else:
-            from saddlescope.train.tracker.reference_weights import ReferenceWeights  # imports the checkpoint readers
-
-            stored = ReferenceWeights(initial, model)
-
-            def factors(member: int) -> Weights:
-                return self._factors(member, stored.of(self._blocks[member // len(PRODUCTS)].weights))
-
-            def matrix(member: int) -> Weights:
-                return tuple(stored.of({"": self._matrices[self.matrices[member]]}).values())
-
-        def finite(weights: Callable[[int], Weights], label: Callable[[int], str], member: int) -> Weights:
-            parts = weights(member)
-            if not all(bool(torch.isfinite(part).all()) for part in parts):
-                raise InputError(f"initial weights must be finite; got NaN or infinity in {label(member)}.")
-            return parts
-
+        """Measure the initial weights."""
         heads = max((block.heads for block in self._blocks), default=0)
-        count, single = len(PRODUCTS) * len(self._blocks), len(self._matrices)
-        common: dict[str, Any] = {"top": top, "rounded": initial is not None}
-        return (
-            TrackedMatrices(partial(finite, factors, self._layer_of), count, heads=heads, subspace=subspace, **common),
-            TrackedMatrices(
-                partial(finite, matrix, self.matrices.__getitem__), single, heads=None, subspace=0, **common
-            ),
-        )
+        rounded = any(self._owners.exchange(self._initial.rounded))
+        common: dict[str, Any] = {"top": top, "rounded": rounded, "device": device, "owners": self._owners}
+        products = TrackedMatrices(self._initial_factors, len(self._blocks), heads=heads, subspace=subspace, **common)
+        single = TrackedMatrices(self._initial_matrix, len(self._matrices), heads=None, subspace=0, **common)
+        for name in (*map(self._layer_of, products.unreadable), *map(self.matrices.__getitem__, single.unreadable)):
+            raise InputError(f"initial weights must be finite; got NaN or infinity in {name}.")
+        return products, single
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -183,32 +228,51 @@ class RankTracker:
         )
 
     def step(self) -> None:
-        """Count a step of the optimiser, and measure if the schedule says so."""
+        """Count a training step, and measure if the schedule says so."""
         self._made += 1
         if self._schedule(self._made):
             self.measure()
 
-    def watch(self, optimizer: torch.optim.Optimizer) -> "RankTracker":
-        """Call `step` after every `optimizer.step()` until `close` or the end of a `with` block.
+    def watch(self, *optimizers: torch.optim.Optimizer) -> "RankTracker":
+        """Call `step` after every training step of these optimisers, until `close` or the end of a `with` block.
+
+        A training step ends when the last of the optimisers has stepped. An optimiser that has stepped several times
+        since the last training step, such as the critic of a GAN, counts once; one that skips a step for overflow
+        delays the end of the training step until it steps again.
+
+        Args:
+            optimizers: all optimisers that change tracked weights. Those of Accelerate and Lightning may wrap them.
 
         Raises:
-            InputError: the optimiser has made steps already, so the present weights are not the initial ones.
+            InputError: an optimiser has made steps already, so the present weights are not the initial ones; or it is
+                not of `torch.optim.Optimizer`.
         """
-        if self._hook is not None:
-            raise InputError("The tracker must watch one optimizer at a time; close it first.")
-        if self._made == 0 and optimizer.state:
-            raise InputError(
-                f"optimizer must not have made a step yet; got state for {len(optimizer.state)} parameters. Build the "
-                "tracker before training starts, load its own state, or call tracker.step() to count updates from here."
+        if self._watched is not None:
+            raise InputError("The tracker must watch the optimizers of one call at a time; close it first.")
+        watched = OptimizerSteps(optimizers, self.step, stepped=self._stepped)
+        try:
+            if self._made == 0 and not self._stepped:
+                watched.require_fresh()
+        except InputError:
+            watched.close()
+            raise
+        self._watched = watched
+        if missing := watched.missing(self._trained()):
+            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+            warnings.warn(
+                f"The watched optimizers hold no {', '.join(missing[:3])}{more}: if another one changes these weights, "
+                "pass it to watch as well, or records are of the weights before its step. If they stay as they are, "
+                "set requires_grad to False.",
+                stacklevel=2,
             )
-        self._hook = optimizer.register_step_post_hook(lambda *_: self.step())
         return self
 
     def close(self) -> None:
         """Stop watching; the records remain."""
-        if self._hook is not None:
-            self._hook.remove()
-            self._hook = None
+        if self._watched is not None:
+            self._watched.close()
+            self._stepped = self._watched.stepped
+            self._watched = None
 
     def __enter__(self) -> "RankTracker":
         return self
@@ -222,22 +286,32 @@ class RankTracker:
     def measure(self) -> None:
         """Record the present spectra, unless the present step is recorded already.
 
-        Raises:
-            InputError: a weight is not finite. All other layers and matrices are recorded first.
+        Weights that are not finite have no spectra: their record is NaN, and a warning names each layer once.
         """
         if self._steps and self._steps[-1] == self._made:
             return
-        products, broken_products = self._products.measure(self._factors)
-        single, broken_matrices = self._single.measure(self._matrix)
+        products, lost_products = self._products.measure(self._factors)
+        single, lost_matrices = self._single.measure(self._matrix)
         self._records.append((_by_layer(products), single))
         self._steps.append(self._made)
-        broken = [*map(self._layer_of, broken_products), *(self.matrices[member] for member in broken_matrices)]
-        if broken := list(dict.fromkeys(broken)):
-            more = f" and {len(broken) - 5} more" if len(broken) > 5 else ""
-            raise InputError(
-                f"weights must be finite; got NaN or infinity in {', '.join(broken[:5])}{more} after {self._made} "
-                "steps. Lower the learning rate. Everything else is recorded."
-            )
+        lost: dict[str, list[str]] = {}
+        for members, name_of in ((lost_products, self._layer_of), (lost_matrices, self.matrices.__getitem__)):
+            for member, reason in members.items():
+                lost.setdefault(reason, []).append(name_of(member))
+        for reason, names in lost.items():
+            self._warn(reason, [name for name in dict.fromkeys(names) if name not in self._warned])
+
+    def _warn(self, reason: str, names: list[str]) -> None:
+        """Warn of layers and matrices whose record is NaN, each once."""
+        if not names:
+            return
+        self._warned.update(names)
+        several = f"{', '.join(names[:5])}{f' and {len(names) - 5} more' if len(names) > 5 else ''}"
+        warnings.warn(
+            f"{reason} Records of {several} are NaN from step {self._made} on, until they can be measured again; "
+            "everything else is recorded.",
+            stacklevel=3,
+        )
 
     @property
     def records(self) -> RankRecords:
@@ -268,13 +342,20 @@ class RankTracker:
         return repr((schedule, self.layers, self.matrices, shapes))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that a resumed run needs, as tensors and plain values: initial weights, steps made, records."""
+        """Return all that a resumed run needs, as tensors and plain values: initial weights, steps made, records.
+
+        For a sharded model all processes must call this. The state of the first has all initial weights and can be
+        loaded in each; that of another process has the weights that it measures.
+        """
         records = self.records
         return {
             "layers": list(self.layers),
             "matrices": list(self.matrices),
             "made": self._made,
+            "stepped": list(self._stepped if self._watched is None else self._watched.stepped),
             "steps": torch.from_numpy(records.steps),
+            "weights": self._owners.collect(self._initial.of(self._initial.names)),
+            "rounded": self._products.rounded,
             "heads": self._products.state_dict(),
             "single": self._single.state_dict(),
             "records": [[as_tensors(one) for one in record] for record in self._records],
@@ -287,31 +368,75 @@ class RankTracker:
             InputError: the state is of a model with other attention blocks or matrices, or of another tracker.
         """
         tracked = {"heads": self._products, "single": self._single}
-        fits = all(kind.fits(state[name]) for name, kind in tracked.items())
         theirs, ours = (*state["layers"], *state["matrices"]), (*self.layers, *self.matrices)
-        if theirs != ours or not fits:
+        if (
+            theirs != ours
+            or not all(kind.fits(state[name]) for name, kind in tracked.items())
+            or not set(state["weights"]) >= set(self._initial.names)
+        ):
             raise InputError(
                 f"state must be of a tracker of the same model; got one of {', '.join(theirs)}, while this one has "
                 f"{', '.join(ours)}, or their shapes or numbers of values differ."
             )
+        weights = {name: state["weights"][name].clone() for name in self._initial.names}
+        self._initial = HeldWeights(weights, rounded=state["rounded"])
         for name, kind in tracked.items():
-            kind.load_state_dict(state[name])
-        self._made = state["made"]
+            kind.load_state_dict(state[name], rounded=self._initial.rounded)
+        self._made, self._stepped = state["made"], tuple(state["stepped"])
         self._steps = state["steps"].tolist()
         self._records = [(from_tensors(heads), from_tensors(single)) for heads, single in state["records"]]
+
+    def _trained(self) -> dict[str, nn.Parameter]:
+        """Return the parameters that are read, by name."""
+        blocks = {f"{block.label}.{name}": weight for block in self._blocks for name, weight in block.weights.items()}
+        return blocks | self._matrices
 
     def _layer_of(self, member: int) -> str:
         """Return the name of the layer of a product, for messages."""
         return self._blocks[member // len(PRODUCTS)].label
 
-    def _factors(self, member: int, weights: Mapping[str, Tensor] | None = None) -> Weights:
-        """Return the left and right factors of a product; members are in the order KQ, VO of the first layer, ..."""
-        layer, product = divmod(member, len(PRODUCTS))
-        return self._blocks[layer].factors(weights).product(product)
+    def _present(self, layer: int) -> dict[str, nn.Parameter]:
+        """Return the present parameters of a layer by their names in its module."""
+        present = dict(self._blocks[layer].module.named_parameters())
+        return {own: present[own] for own in self._read[layer]}
 
-    def _matrix(self, member: int) -> Weights:
-        """Return a single matrix."""
-        return (full_tensor(self._matrices[self.matrices[member]]),)
+    def _factors(self, layer: int) -> list[Weights] | None:
+        """Return the left and right factors of both products of a layer, in the order KQ, VO.
+
+        None in a process that does not own a layer of a sharded model.
+        """
+        block = self._blocks[layer]
+        if self._owners.size == 1:
+            return _products(block.factors())
+        gathered = self._owners.gather(self._present(layer), layer)
+        return None if gathered is None else _products(block.factors(gathered))
+
+    def _initial_factors(self, layer: int) -> list[Weights]:
+        """Return the factors of both products of a layer at the start, on the device of the layer."""
+        names, block = self._read[layer], self._blocks[layer]
+        stored, present = self._initial.of(names.values()), dict(block.module.named_parameters())
+        return _products(block.factors({own: stored[name].to(present[own].device) for own, name in names.items()}))
+
+    def _matrix(self, number: int) -> list[Weights] | None:
+        """Return a single matrix; None in a process that does not own it."""
+        name = self.matrices[number]
+        gathered = self._owners.gather({name: self._matrices[name]}, number)
+        return None if gathered is None else [tuple(gathered.values())]
+
+    def _initial_matrix(self, number: int) -> list[Weights]:
+        """Return a single matrix at the start, on the device of the matrix."""
+        name = self.matrices[number]
+        return [(self._initial.of([name])[name].to(self._matrices[name].device),)]
+
+
+def _products(factors: HeadFactors) -> list[Weights]:
+    return [factors.product(index) for index in range(len(PRODUCTS))]
+
+
+def _names_read(block: AttentionBlock) -> dict[str, str]:
+    """Return the names of the parameters that a layer's factors depend on: in its module, and in the model."""
+    prefix = f"{block.name}." if block.name else ""
+    return {name: canonical_name(f"{prefix}{name}") for name in block.weights}
 
 
 def _by_layer(spectra: Spectra) -> Spectra:

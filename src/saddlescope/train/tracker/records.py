@@ -50,7 +50,7 @@ class Spectra(ReprMixin):
         return cls(
             values=values,
             noise_floor=noise_floor,
-            norm=np.linalg.norm(values, axis=-1),
+            norm=np.asarray(np.linalg.norm(values, axis=-1)),
             stable_rank=np.where(measurable, stable_rank(seen), np.nan),
             effective_rank=np.where(measurable, effective_rank(seen), np.nan),
             angles=np.full((*noise_floor.shape, len(SIDES), 0), np.nan),

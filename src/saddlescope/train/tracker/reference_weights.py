@@ -1,64 +1,177 @@
-"""Reference weights from a saved checkpoint, for a model whose training has begun."""
+"""Initial weights in files: a saved checkpoint, for a model whose training has begun, or the tracker's own file."""
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from saddlescope._shared.atomic_files import atomic_writer
 from saddlescope._shared.errors import InputError
 from saddlescope.train.checkpoints.files import Checkpoint, first_few
 from saddlescope.train.checkpoints.tensor_matching import align_names
 from saddlescope.train.module_names import canonical_name, unwrap_model
+from saddlescope.train.tracker.initial_weights import InitialWeights, add_to_digest, chunks
+
+_SAFETENSORS_TYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.float8_e4m3fn: "F8_E4M3",
+    torch.float8_e5m2: "F8_E5M2",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
 
 
-class ReferenceWeights:
-    """Matrices of a checkpoint by the parameters of a model; read on request, a few at a time.
+class StoredWeights(InitialWeights):
+    """Parameters in a checkpoint; read on request, a few at a time.
+
+    Args:
+        checkpoint: the file or folder.
+        stored: names in the checkpoint by names in the model.
+        rounded: as the attribute of `InitialWeights`.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, stored: Mapping[str, str], *, rounded: bool = True) -> None:
+        self._checkpoint, self._stored, self.rounded = checkpoint, dict(stored), rounded
+        self._found = self._identity()
+
+    @property
+    def path(self) -> Path:
+        """The file or folder."""
+        return self._checkpoint.path
+
+    @property
+    def names(self) -> Sequence[str]:
+        """See `InitialWeights`."""
+        return tuple(self._stored)
+
+    def of(self, names: Iterable[str]) -> dict[str, Tensor]:
+        """See `InitialWeights`.
+
+        Raises:
+            InputError: the files were removed or changed since they were opened.
+        """
+        wanted = {name: self._stored[name] for name in names}
+        if self._identity() != self._found:
+            raise InputError(
+                f"{self.path} must stay as it was when the tracker was built, since updates are counted from it; got "
+                "one that was removed or written again. Copy it elsewhere, or pass reference=InMemory()."
+            )
+        tensors = self._checkpoint.read(wanted.values())
+        return {name: tensors[stored] for name, stored in wanted.items()}
+
+    def _identity(self) -> tuple[object, ...]:
+        """Return size and time of change of all files that hold the weights; None for those that do not exist."""
+        files = {self._checkpoint.tensors[stored].file for stored in self._stored.values()}
+        states = (file.stat() if file.exists() else None for file in sorted(files))
+        return tuple(None if state is None else (state.st_size, state.st_mtime_ns) for state in states)
+
+    @classmethod
+    def write(
+        cls, names: Sequence[str], read: Callable[[str], Tensor], folder: str | Path, *, rounded: bool
+    ) -> "StoredWeights":
+        """Write parameters to a file that is named by their digest, one at a time, and return those in the file.
+
+        Args:
+            names: names of the parameters.
+            read: function from a name to the parameter, on any device.
+            folder: folder of the file; created if absent.
+            rounded: as the attribute of `InitialWeights`.
+
+        Raises:
+            InputError: the folder cannot be written to, or the disk is full.
+        """
+        try:
+            path = _write_safetensors(Path(folder), sorted(names), read)
+        except OSError as error:
+            raise InputError(
+                f"reference must have a folder that can be written to; got {str(folder)!r} "
+                f"({error.strerror or error}). Free disk space or choose another folder."
+            ) from error
+        return cls.read(path, names, rounded=rounded)
+
+    @classmethod
+    def read(cls, path: Path, names: Iterable[str], *, rounded: bool) -> "StoredWeights":
+        """Return the weights in a file of `write`.
+
+        Raises:
+            InputError: the file cannot be read.
+        """
+        return cls(Checkpoint.open(path), {name: name for name in names}, rounded=rounded)
+
+
+def file_of(folder: str | Path, digest: str) -> Path:
+    """Return the file of the initial weights with a digest."""
+    return Path(folder) / f"saddlescope-initial-{digest[:16]}.safetensors"
+
+
+def _write_safetensors(folder: Path, names: Sequence[str], read: Callable[[str], Tensor]) -> Path:
+    """Write tensors one at a time in the format of safetensors, unless the file exists, and return the file."""
+    header, end, digest = dict[str, Any](), 0, hashlib.sha256()
+    for name in names:
+        tensor = read(name).detach().cpu()
+        size = tensor.numel() * tensor.element_size()
+        kind, shape = _SAFETENSORS_TYPES[tensor.dtype], list(tensor.shape)
+        header[name], end = {"dtype": kind, "shape": shape, "data_offsets": [end, end + size]}, end + size
+        add_to_digest(digest, name, tensor)
+    path = file_of(folder, digest.hexdigest())
+    if path.is_file():
+        return path
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)  # so that the data are aligned
+    folder.mkdir(parents=True, exist_ok=True)
+    with atomic_writer(path) as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in names:
+            for chunk in chunks(read(name).detach().cpu()):
+                file.write(chunk)
+    return path
+
+
+def weights_in_checkpoint(path: str | Path, model: nn.Module, names: Iterable[str]) -> StoredWeights:
+    """Return parameters of a model in a saved checkpoint, in the types in which they are stored.
 
     A prefix of the names, such as "transformer.", may exist in only one of the two.
 
     Args:
         path: a file or folder; see `saddlescope.train.checkpoints.Checkpoint`.
         model: the model of the checkpoint.
+        names: names of the parameters.
 
     Raises:
-        InputError: the checkpoint cannot be read.
+        InputError: the checkpoint cannot be read, lacks a parameter, or has it in another shape.
     """
-
-    def __init__(self, path: str | Path, model: nn.Module) -> None:
-        self._checkpoint = Checkpoint.open(path)
-        self._names: dict[int, list[str]] = {}  # of a parameter: several if it is shared; files hold one of them
-        for name, parameter in unwrap_model(model).named_parameters(remove_duplicate=False):
-            self._names.setdefault(id(parameter), []).append(canonical_name(name))
-        ours = [name for names in self._names.values() for name in names]
-        self._stored = align_names(ours, self._checkpoint.tensors)
-
-    def of(self, parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
-        """Return the stored weights of some parameters, in the type in which they are stored.
-
-        Args:
-            parameters: parameters by any name.
-
-        Returns:
-            Tensors by the same names.
-
-        Raises:
-            InputError: the checkpoint lacks one, or has it in another shape.
-        """
-        stored: dict[str, str] = {}
-        for own, parameter in parameters.items():
-            names = self._names[id(parameter)]
-            found = next((self._stored[name] for name in names if name in self._stored), None)
-            if found is None:
-                raise InputError(
-                    f"initial must hold the weights of the model; got no {names[0]} in {self._checkpoint.path}, which "
-                    f"holds {first_few(self._checkpoint.tensors)}."
-                )
-            shape = self._checkpoint.tensors[found].shape
-            if shape != tuple(parameter.shape):
-                raise InputError(
-                    f"initial must have the shapes of the model; got {found} of shape {shape} in "
-                    f"{self._checkpoint.path} for {names[0]} of shape {tuple(parameter.shape)}."
-                )
-            stored[own] = found
-        tensors = self._checkpoint.read(stored.values())
-        return {own: tensors[found] for own, found in stored.items()}
+    checkpoint = Checkpoint.open(path)
+    aliases: dict[int, list[str]] = {}  # of a parameter: several if it is shared; files hold one of them
+    parameters: dict[str, nn.Parameter] = {}
+    for own, parameter in unwrap_model(model).named_parameters(remove_duplicate=False):
+        aliases.setdefault(id(parameter), []).append(canonical_name(own))
+        parameters[canonical_name(own)] = parameter
+    aligned = align_names(list(parameters), checkpoint.tensors)
+    stored: dict[str, str] = {}
+    for name in names:
+        parameter = parameters[name]
+        found = next((aligned[alias] for alias in aliases[id(parameter)] if alias in aligned), None)
+        if found is None:
+            raise InputError(
+                f"initial must hold the weights of the model; got no {name} in {checkpoint.path}, which holds "
+                f"{first_few(checkpoint.tensors)}."
+            )
+        shape = checkpoint.tensors[found].shape
+        if shape != tuple(parameter.shape):
+            raise InputError(
+                f"initial must have the shapes of the model; got {found} of shape {shape} in {checkpoint.path} for "
+                f"{name} of shape {tuple(parameter.shape)}."
+            )
+        stored[name] = found
+    return StoredWeights(checkpoint, stored)

@@ -1,13 +1,14 @@
-"""Tracked matrices: single matrices or products of two factors, with copies of their weights at the start.
+"""Tracked matrices: spectra of the updates of single matrices, or of products of two factors, since a start.
 
+    unit        what is read at once: an attention layer with all its products, or a single matrix
     member      one matrix, or the products L R^T of all heads of a layer, with an index in the arrays of the records
-    group       members of equal shapes, measured in one call
-    before      the weights at the start: copies on the host
+    before      the weights at the start, read a unit at a time whenever a record is made; see `initial_weights`
 
 Measuring reads the weights and nothing else: no random numbers, no gradients, no change of mode, no in-place operation.
+It works where the weights are, and only singular values and angles travel to the host.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -27,162 +28,218 @@ from saddlescope.measure import (
     update_spectrum,
 )
 from saddlescope.train.tracker.matrix_selection import MatrixSelection
-from saddlescope.train.tracker.records import SIDES, Spectra
+from saddlescope.train.tracker.records import PRODUCTS, SIDES, Spectra
+from saddlescope.train.tracker.unit_owners import UnitOwners, merge
 
 # The weights of one member: (W,) for a single matrix; (L, R), (heads, rows, columns) each, for the products L R^T.
 Weights: TypeAlias = tuple[Tensor, ...]
+# Function from a unit to the weights of its members: both products of a layer, or one matrix.
+ReadUnit: TypeAlias = Callable[[int], Sequence[Weights]]
+# The same of a sharded model, called in all processes: None in those that do not own the unit.
+ReadSharedUnit: TypeAlias = Callable[[int], Sequence[Weights] | None]
 
-_GROUP_ENTRIES = 2**23  # largest number of entries of a group with several members: bounds memory
-
-
-@dataclass(frozen=True, eq=False)
-class _Group:
-    """Members with weights of equal shapes."""
-
-    members: tuple[int, ...]
-    before: Weights  # stacked along a first axis of members
-
-    @property
-    def values(self) -> int:
-        """Largest number of singular values of an update: its rank is at most twice that of a product."""
-        rows, columns = [part.shape[-2] for part in self.before], self.before[0].shape[-1]
-        return min(*rows, 2 * columns) if len(rows) == 2 else min(*rows, columns)
+_ENTRIES = 2**19  # entries of weights converted at once, for each thread of the host
+_ACCELERATOR_ENTRIES = 2**25
 
 
 @dataclass(frozen=True, eq=False)
 class _Bases:
-    """Leading singular subspaces of the members of a group at one record."""
+    """Leading singular subspaces of a member at one record."""
 
-    left: Float[np.ndarray, "members heads left_rows subspace"]
-    right: Float[np.ndarray, "members heads right_rows subspace"]
-    counted: Any  # (members, heads), number of directions above the noise floor
+    left: Float[np.ndarray, "heads left_rows subspace"]
+    right: Float[np.ndarray, "heads right_rows subspace"]
+    counted: Any  # (heads,), number of directions above the noise floor
 
 
 class TrackedMatrices:
-    """Members of one kind: their weights at the start, and the spectra of their updates.
+    """Members of one kind: the spectra of their weights at the start and of their updates.
 
     Args:
-        weights: function from the index of a member to its weights at the start; they are copied to the host.
-        members: number of members.
-        heads: the largest number of heads of a member, or None for single matrices.
+        before: function from a unit to its weights at the start. It is called again for each record.
+        units: number of units.
+        heads: the largest number of heads of a layer, or None for single matrices.
         top: number of singular values to record; None records all. Norms and ranks always use all.
         subspace: dimension of the leading singular subspaces to compare from record to record; 0 for none.
         rounded: True if the weights at the start may have been rounded when they were stored, as in a checkpoint: their
             rounding then counts to the noise floor. Weights of a running model are exact.
+        device: device of the arithmetic; None is that of the weights, or the host if that has no float64.
+        owners: processes that measure the units, of a sharded model. `before` is called for owned units only.
 
     Attributes:
         initial: spectra of the weights at the start.
+        unreadable: members whose weights at the start are not finite; their spectra are NaN.
     """
 
     def __init__(
         self,
-        weights: Callable[[int], Weights],
-        members: int,
+        before: ReadUnit,
+        units: int,
         *,
         heads: int | None,
         top: int | None,
         subspace: int,
         rounded: bool = False,
+        device: torch.device | None = None,
+        owners: UnitOwners = UnitOwners(),  # noqa: B008  (has no state)
     ) -> None:
-        self._labels = (members,) if heads is None else (members, heads)
-        self._subspace = subspace
-        self._groups = tuple(_make_groups([_copy(weights(member), rounded) for member in range(members)]))
-        most = max((group.values for group in self._groups), default=0)
+        self._before, self._units, self._device, self._owners = before, units, device, owners
+        self._of_unit = 1 if heads is None else len(PRODUCTS)
+        self._labels = (units,) if heads is None else (len(PRODUCTS) * units, heads)
+        self._subspace, self.rounded = subspace, rounded
+        self._former: list[_Bases | None] = [None] * self._labels[0]
+        found, unreadable, most = dict[int, Spectra](), list[int](), 0
+        with owners.together():
+            for unit in filter(owners.owns, range(units)):
+                for member, start in self._members(unit, before):
+                    most = max(most, _values_of_update(start))
+                    try:
+                        found[member] = self._cut((), start, _initial_spectrum)
+                    except InputError:
+                        _raise_if_finite(start)
+                        unreadable.append(member)
+        everything = owners.exchange((found, unreadable, most))
+        most = max(most for _, _, most in everything)
         self._values = most if top is None else min(top, most)
-        self._former: list[_Bases | None] = [None] * len(self._groups)
-        of_start = spectrum if heads is None else product_spectrum
-        self.initial = self._assemble([_spectra(of_start(*group.before)) for group in self._groups])
+        self.initial = self._assemble(merge(found for found, _, _ in everything))
+        self.unreadable = tuple(sorted(member for _, unreadable, _ in everything for member in unreadable))
 
-    def measure(self, weights: Callable[[int], Weights]) -> tuple[Spectra, tuple[int, ...]]:
-        """Return the spectra of the updates, and the members whose weights are not finite: their spectra are NaN.
+    def measure(self, present: ReadSharedUnit) -> tuple[Spectra, dict[int, str]]:
+        """Return the spectra of the updates, and the members that have none, with the reason: theirs are NaN.
 
         Args:
-            weights: function from the index of a member to its present weights.
+            present: function from a unit to its present weights, which all processes call for all units, in order; None
+                in those that do not own it.
         """
-        found, broken = [], []
-        for number, group in enumerate(self._groups):
-            stacked = _stack([tuple(part.to("cpu") for part in weights(member)) for member in group.members])
-            finite = torch.stack([part.isfinite().flatten(1).all(dim=1) for part in stacked]).all(dim=0)
-            for index in (~finite).nonzero().flatten().tolist():
-                broken.append(group.members[index])
-                for part, before in zip(stacked, group.before, strict=True):
-                    part[index] = before[index]
-            if len(stacked) == 2:
-                spectra = _spectra(product_update_spectrum(*stacked, *group.before))
-                spectra = self._with_angles(number, spectra, stacked)
-            else:
-                spectra = _spectra(update_spectrum(*stacked, *group.before))
-            for array in spectra.arrays().values():
-                array[~finite.numpy()] = np.nan
-            found.append(spectra)
-        return self._assemble(found), tuple(sorted(broken))
+        found, lost = dict[int, Spectra](), dict[int, str]()
+        with self._owners.together():
+            failed: Exception | None = None
+            for units in self._owners.rounds(self._units):  # all processes go through all of them, whatever fails
+                weights: list[tuple[int, Sequence[Weights]]] = []
+                for unit in units:
+                    try:
+                        weights += [(unit, found_now)] if (found_now := present(unit)) is not None else []
+                    except Exception as error:
+                        failed = failed or error
+                for unit, now in weights:
+                    try:
+                        self._measure_unit(dict(enumerate(now, self._of_unit * unit)), unit, found, lost)
+                    except Exception as error:
+                        failed = failed or error
+            if failed is not None:
+                raise failed
+        everything = self._owners.exchange((found, lost))
+        found, lost = merge(found for found, _ in everything), merge(lost for _, lost in everything)
+        for member in lost:
+            self._former[member] = None
+        return self._assemble(found), lost
 
-    def _with_angles(self, number: int, spectra: Spectra, after: Weights) -> Spectra:
-        """Return the spectra with the angles between the leading subspaces now and at the previous record."""
-        if not self._subspace:
+    def _measure_unit(
+        self, now: dict[int, Weights], unit: int, found: dict[int, Spectra], lost: dict[int, str]
+    ) -> None:
+        """Add the spectra of the members of a unit, or the reason why they have none."""
+        try:
+            then = dict(self._members(unit, self._before))
+        except InputError as error:  # of files that have changed: no reason to end a training run
+            lost |= dict.fromkeys(now, str(error))
+            return
+        for member, weights in now.items():
+            try:
+                found[member] = self._measured(member, weights, then[member])
+            except InputError:
+                _raise_if_finite(weights)
+                lost[member] = _NOT_FINITE
+
+    def _members(self, unit: int, read: ReadUnit) -> list[tuple[int, Weights]]:
+        """Return the members of a unit with their weights."""
+        return list(enumerate(read(unit), self._of_unit * unit))
+
+    def _measured(self, member: int, after: Weights, before: Weights) -> Spectra:
+        """Return the spectra of the update of a member."""
+        spectra = self._cut(after, before, product_update_spectrum if len(after) == 2 else update_spectrum)
+        if not self._subspace or len(after) == 1:
             return spectra
-        group, former = self._groups[number], self._former[number]
-        k = min(self._subspace, group.values)
-        bases = product_update_subspaces(*after, *group.before, k=k)
+        k = min(self._subspace, _values_of_update(after))
+        parts = [
+            product_update_subspaces(*slices, k=k) for slices in _slices(after, before, self.rounded, self._device)
+        ]
         counted = (spectra.values[..., :k] > spectra.noise_floor[..., None]).sum(axis=-1)
-        present = _Bases(np.asarray(bases.left), np.asarray(bases.right), counted)
-        angles = np.full((*counted.shape, len(SIDES), self._subspace), np.nan)
+        left, right = (np.concatenate([_on_host(getattr(part, side)) for part in parts]) for side in SIDES)
+        return self._with_angles(member, spectra, _Bases(left, right, counted))
+
+    def _with_angles(self, member: int, spectra: Spectra, present: _Bases) -> Spectra:
+        """Return the spectra with the angles between the leading subspaces now and at the previous record."""
+        former = self._former[member]
+        angles = np.full((*present.counted.shape, len(SIDES), self._subspace), np.nan)
         if former is not None:
-            common = np.minimum(counted, former.counted)
+            common = np.minimum(present.counted, former.counted)
             for size in set(common[common > 0].tolist()):
                 at = common == size
                 for side, name in enumerate(SIDES):
                     then, now = (getattr(one, name)[at][..., :size] for one in (former, present))
                     angles[at, side, :size] = principal_angles(then, now)
-        self._former[number] = present
+        self._former[member] = present
         return replace(spectra, angles=angles)
 
-    def _assemble(self, parts: Sequence[Spectra]) -> Spectra:
-        """Combine the spectra of the groups, members in order."""
+    def _cut(self, after: Weights, before: Weights, measure: Callable[..., Spectrum]) -> Spectra:
+        """Return the spectra of a member, some heads at a time."""
+        parts = [measure(*weights) for weights in _slices(after, before, self.rounded, self._device)]
+        if len(self._labels) == 1:
+            return Spectra.of(_on_host(parts[0].values), _on_host(parts[0].noise_floor))
+        return Spectra.of(
+            np.concatenate([_on_host(part.values) for part in parts]),
+            np.concatenate([_on_host(part.noise_floor) for part in parts]),
+        )
+
+    def _assemble(self, found: dict[int, Spectra]) -> Spectra:
+        """Combine the spectra of the members; NaN for those without, and for heads that a layer does not have."""
         trailing = {"values": (self._values,), "angles": (len(SIDES), self._subspace)}
-        arrays = {}
-        for name in Spectra.__dataclass_fields__:
-            shape = (*self._labels, *trailing.get(name, ()))
-            arrays[name] = np.full(shape, np.nan)
-            for group, spectra in zip(self._groups, parts, strict=True):
-                for member, array in zip(group.members, getattr(spectra, name), strict=True):
-                    target = arrays[name][member, : len(array)] if len(self._labels) == 2 else arrays[name][member, ...]
-                    if name == "values":  # short spectra end in zeros
-                        top = array[..., : self._values]
-                        target[...] = np.where(np.isnan(top[..., :1]), np.nan, 0.0)
-                        target[..., : top.shape[-1]] = top
-                    elif name != "angles" or array.shape[-1]:
-                        target[...] = array
+        arrays = {
+            name: np.full((*self._labels, *trailing.get(name, ())), np.nan) for name in Spectra.__dataclass_fields__
+        }
+        for member, spectra in found.items():
+            for name, array in spectra.arrays().items():
+                target = arrays[name][member, : len(array)] if len(self._labels) == 2 else arrays[name][member, ...]
+                if name == "values":  # short spectra end in zeros
+                    top = array[..., : self._values]
+                    target[...] = 0.0
+                    target[..., : top.shape[-1]] = top
+                elif name != "angles" or array.shape[-1]:
+                    target[...] = array
         return Spectra(**arrays)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the weights at the start, their spectra and the subspaces of the last record."""
+        """Return the spectra at the start and the subspaces of the last record."""
+        bases = merge(
+            self._owners.exchange({member: one for member, one in enumerate(self._former) if one is not None})
+        )
         former = [
             None if one is None else [torch.from_numpy(part) for part in (one.left, one.right, one.counted)]
-            for one in self._former
+            for one in map(bases.get, range(len(self._former)))
         ]
-        return {
-            "before": [list(group.before) for group in self._groups],
-            "initial": as_tensors(self.initial),
-            "former": former,
-        }
+        return {"initial": as_tensors(self.initial), "former": former}
 
     def fits(self, state: dict[str, Any]) -> bool:
-        """Return True for a state of members of the same shapes."""
-        theirs = [[part.shape for part in before] for before in state["before"]]
-        shapes = [[part.shape for part in group.before] for group in self._groups]
-        return theirs == shapes and state["initial"]["values"].shape == self.initial.values.shape
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that `fits`: its initial weights replace those found when this object was built."""
-        self._groups = tuple(
-            _Group(group.members, tuple(part.clone() for part in before))
-            for group, before in zip(self._groups, state["before"], strict=True)
+        """Return True for a state of members of the same numbers."""
+        ours = self.initial.arrays()
+        return len(state["former"]) == len(self._former) and all(
+            name in ours and tuple(tensor.shape) == ours[name].shape for name, tensor in state["initial"].items()
         )
+
+    def load_state_dict(self, state: dict[str, Any], *, rounded: bool) -> None:
+        """Restore a state that `fits`.
+
+        Args:
+            state: a state.
+            rounded: as when this object was built, of the weights at the start that `before` now returns.
+        """
+        self.rounded = rounded
         self.initial = from_tensors(state["initial"])
         self._former = [
             None if one is None else _Bases(*(part.numpy().copy() for part in one)) for one in state["former"]
         ]
+
+
+_NOT_FINITE = "weights must be finite; got NaN or infinity: lower the learning rate."
 
 
 def check_options(*, attention: bool, matrices: MatrixSelection | None, top: int | None, subspace: int) -> None:
@@ -205,37 +262,53 @@ def from_tensors(arrays: dict[str, Tensor]) -> Spectra:
     return Spectra(**{name: array.numpy().copy() for name, array in arrays.items()})
 
 
-def _spectra(found: Spectrum) -> Spectra:
-    """Copy a spectrum to NumPy."""
-    return Spectra.of(np.asarray(found.values).copy(), np.asarray(found.noise_floor).copy())
+def _on_host(array: Tensor) -> np.ndarray:
+    """Copy a result to NumPy."""
+    return array.cpu().numpy().copy()
 
 
-def _copy(weights: Weights, rounded: bool) -> Weights:
-    """Copy weights to the host: aliases would change with the weights, and every update would be 0.
+def _raise_if_finite(weights: Weights) -> None:
+    """Raise the present error unless weights that are not finite explain it."""
+    if all(bool(part.isfinite().all()) for part in weights):
+        raise
 
-    Exact weights go to float32 or better: half precision would count as rounding, which it is only in a checkpoint.
+
+def _values_of_update(weights: Weights) -> int:
+    """Return the largest number of singular values of an update: its rank is at most twice that of a product."""
+    rows, columns = [part.shape[-2] for part in weights], weights[0].shape[-1]
+    return min(*rows, 2 * columns) if len(rows) == 2 else min(*rows, columns)
+
+
+def _initial_spectrum(*weights: Tensor) -> Spectrum:
+    """Return the spectrum of a product; that of a matrix as its update from 0, which is faster than `spectrum`."""
+    if len(weights) == 2:
+        return product_spectrum(*weights)
+    (W,) = weights
+    return spectrum(W) if W.dtype == torch.float64 else update_spectrum(W, W.new_zeros(()).expand_as(W))
+
+
+def _slices(
+    after: Weights, before: Weights, rounded: bool, device: torch.device | None
+) -> Iterator[tuple[Tensor, ...]]:
+    """Yield the weights of some heads at a time, on the device of the arithmetic: conversion takes little memory.
+
+    Weights at the start that are exact go to float32 or better: half precision would count as rounding.
     """
-    kinds = [part.dtype if rounded else torch.promote_types(part.dtype, torch.float32) for part in weights]
-    return tuple(part.detach().to("cpu", kind, copy=True) for part, kind in zip(weights, kinds, strict=True))
+    parts = (*after, *before)
+    where = _device_of_arithmetic(parts[0].device) if device is None else device
+    ranges = [slice(None)]
+    if parts[0].ndim == 3:
+        entries = _ENTRIES * torch.get_num_threads() if where.type == "cpu" else _ACCELERATOR_ENTRIES
+        heads = len(parts[0])
+        step = max(1, entries * heads // sum(part.numel() for part in parts))
+        ranges = [slice(start, start + step) for start in range(0, heads, step)]
+    for these in ranges:
+        now, then = ([part.detach()[these].to(where) for part in side] for side in (after, before))
+        if not rounded:
+            then = [part.to(torch.promote_types(part.dtype, torch.float32)) for part in then]
+        yield (*now, *then)
 
 
-def _stack(weights: Sequence[Weights]) -> Weights:
-    """Stack the weights of several members along a first axis."""
-    return tuple(torch.stack(parts) for parts in zip(*weights, strict=True))
-
-
-def _make_groups(weights: Sequence[Weights]) -> list[_Group]:
-    """Group members of equal shapes and types, as many as should be in memory at once."""
-    alike: dict[tuple[Any, ...], list[list[int]]] = {}
-    for member, parts in enumerate(weights):
-        key = tuple((part.shape, part.dtype) for part in parts)
-        batches = alike.setdefault(key, [[]])
-        size = sum(part.numel() for part in parts)
-        if batches[-1] and (len(batches[-1]) + 1) * size > _GROUP_ENTRIES:
-            batches.append([])
-        batches[-1].append(member)
-    return [
-        _Group(tuple(batch), _stack([weights[member] for member in batch]))
-        for batches in alike.values()
-        for batch in batches
-    ]
+def _device_of_arithmetic(device: torch.device) -> torch.device:
+    """Return the device itself, or the host for a device without float64."""
+    return torch.device("cpu") if device.type == "mps" else device

@@ -1,0 +1,107 @@
+"""The tracker and the commands on checkpoints without JAX: what docs/installation.md lists suffices."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+ROOT = Path(__file__).parents[2]
+REQUIRED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+(LISTED,) = re.findall(
+    r"^pip install --no-deps saddlescope\npip install (.+)$", (ROOT / "docs" / "installation.md").read_text(), re.M
+)
+
+WITHOUT = '''
+import sys
+
+class Without:
+    """Finder of modules that does not find some packages, as if they were not installed."""
+
+    def __init__(self, finder):
+        self.finder = finder
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {absent}:
+            return None
+        return self.finder.find_spec(name, path, target)
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+sys.meta_path[:] = [Without(finder) for finder in sys.meta_path]
+'''
+
+
+def distribution(requirement):
+    return re.split(r"[<>=\[ ]", requirement)[0].lower().replace("_", "-")
+
+
+def absent():
+    """Return the import names of the dependencies that the light installation leaves out."""
+    left_out = {distribution(one) for one in REQUIRED} - {distribution(one) for one in LISTED.split()}
+    brought = metadata.packages_distributions()
+    names = {name for name, owners in brought.items() if left_out & {owner.lower() for owner in owners}}
+    assert {"jax", "diffrax", "equinox", "optax"} <= names
+    return names | {"jaxlib"}
+
+
+def run(code, *arguments):
+    program = WITHOUT.format(absent=absent()) + code
+    return subprocess.run([sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True)
+
+
+def test_the_tracker_runs_without_the_packages_left_out():
+    done = run(
+        "import torch\n"
+        "from saddlescope.train import Every, RankTracker\n"
+        "model = torch.nn.MultiheadAttention(6, 2)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=1.0)\n"
+        "tracker = RankTracker(model, schedule=Every(1), matrices='*out_proj*', subspace=2).watch(optimizer)\n"
+        "x = torch.ones(3, 1, 6)\n"
+        "model(x, x, x)[0].square().sum().backward()\n"
+        "optimizer.step()\n"
+        "print(dict(tracker.to_xarray().sizes)['step'], tracker.stable_rank('VO').shape)\n"
+        "assert not {'jax', 'equinox', 'diffrax'} & set(sys.modules)\n"
+    )
+    assert done.stdout == "1 (1, 1, 2)\n", done.stderr
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory):
+    """Return two checkpoints of a model with one attention block."""
+    folder = tmp_path_factory.mktemp("checkpoints")
+    torch.manual_seed(0)
+    files = []
+    for name in ("base", "tuned"):
+        names = [f"model.layers.0.self_attn.{kind}_proj.weight" for kind in "qkvo"]
+        save_file({one: torch.randn(8, 8) for one in names}, folder / f"{name}.safetensors")
+        files.append(folder / f"{name}.safetensors")
+    return files
+
+
+def test_spectra_of_checkpoints_run_without_the_packages_left_out(checkpoints, tmp_path):
+    words = ["spectra", *checkpoints, "--heads", "2", "--out", tmp_path / "s.nc", "--site", tmp_path / "site"]
+    done = run("from saddlescope.cli import main; sys.exit(main(sys.argv[1:]))", *words)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "s.nc").stat().st_size
+    assert (tmp_path / "site" / "index.html").is_file()
+
+
+def test_adapters_are_extracted_without_the_packages_left_out(checkpoints, tmp_path):
+    words = ["extract-lora", *checkpoints, "--rank", "2", "--out", tmp_path / "lora"]
+    done = run("from saddlescope.cli import main; sys.exit(main(sys.argv[1:]))", *words)
+    assert "The logits were not compared" in done.stderr  # these files have no config.json
+    assert list((tmp_path / "lora").glob("*.safetensors"))
+
+
+def test_what_needs_jax_says_what_to_install():
+    done = run("import saddlescope as ss\ntry:\n    ss.gradient_flow\nexcept ImportError as error:\n    print(error)")
+    assert done.stdout == (
+        "saddlescope.gradient_flow needs equinox, which this installation leaves out: pip install saddlescope.\n"
+    ), done.stderr

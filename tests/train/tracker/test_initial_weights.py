@@ -1,0 +1,130 @@
+"""Initial weights: stored once per parameter, in memory, on disk or in a checkpoint; records are the same."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from attention_standins import LlamaAttention, all_kinds
+from small_vit import SMALL, step_at_random
+from torch import nn
+
+from saddlescope._shared.errors import InputError
+from saddlescope.train import Every, InMemory, OnDisk, RankTracker, ViT
+
+
+def stored_bytes(tracker):
+    tensors = tracker._initial.of(tracker._initial.names).values()
+    return sum(tensor.untyped_storage().nbytes() for tensor in tensors)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_each_parameter_is_stored_once_in_its_own_type(dtype):
+    model = LlamaAttention(8, 4, 1, 8).to(dtype)  # four query heads share one key head
+    weights = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+    assert stored_bytes(RankTracker(model)) == weights
+    assert stored_bytes(RankTracker(model, matrices="*")) == weights  # of the heads, and again as single matrices
+
+
+@pytest.mark.parametrize("kind", all_kinds())
+def test_only_the_weights_of_attention_are_stored(kind):
+    """The parameters that the factors depend on are found by what the layout reads."""
+    model = all_kinds()[kind]
+    block = nn.Sequential(model, nn.Linear(12, 40))
+    tracker = RankTracker(block)
+    assert all(name.startswith("0.") for name in tracker._initial.names)
+    with torch.no_grad():
+        for name, parameter in block.named_parameters():
+            if name not in tracker._initial.names and parameter.ndim == 2:
+                parameter.fill_(torch.nan)
+    tracker.measure()
+    assert not tracker.records.update.any()  # neither NaN nor another number
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_weights_on_disk_give_the_same_records(dtype, tmp_path):
+    model = ViT(SMALL).to(dtype)
+    options = {"schedule": Every(1), "matrices": "*.expand", "subspace": 1}
+    memory, disk = RankTracker(model, **options), RankTracker(model, reference=OnDisk(tmp_path / "start"), **options)
+    (file,) = (tmp_path / "start").iterdir()
+    assert disk._initial.digest() == memory._initial.digest()
+    assert disk._initial.digest()[:16] in file.name
+    for seed in range(2):
+        step_at_random(model, seed=seed)
+        memory.step()
+        disk.step()
+    assert disk.to_xarray().identical(memory.to_xarray())
+
+
+def test_a_file_that_changes_costs_the_records_but_not_the_run(tmp_path):
+    model = ViT(SMALL)
+    tracker = RankTracker(model, schedule=Every(1), reference=OnDisk(tmp_path))
+    step_at_random(model)
+    (file,) = tmp_path.iterdir()
+    file.rename(tmp_path / "elsewhere")
+    with pytest.warns(UserWarning, match=r"must stay as it was .* removed or written again.*are NaN from step 1 on"):
+        tracker.step()
+    (tmp_path / "elsewhere").rename(file)
+    tracker.step()
+    assert np.isnan(tracker.records.update[0]).all()
+    assert (tracker.stable_rank("KQ")[1] >= 1).all()
+
+
+def test_a_checkpoint_can_be_read_at_each_record_or_copied(tmp_path):
+    model = ViT(SMALL)
+    torch.save(model.state_dict(), tmp_path / "start.pt")
+    step_at_random(model)
+    lazy = RankTracker(model, initial=tmp_path / "start.pt")
+    copied = RankTracker(model, initial=tmp_path / "start.pt", reference=InMemory())
+    lazy.measure()
+    (tmp_path / "start.pt").unlink()
+    copied.measure()
+    assert lazy.to_xarray().identical(copied.to_xarray())
+
+
+def test_a_reference_in_half_precision_reports_its_rounding(tmp_path):
+    """Compare with the exact updates: the difference is below the noise floor, which is that of bfloat16."""
+    model = ViT(SMALL, seed=1)
+    exact = RankTracker(model, matrices="*.expand")
+    half = [
+        RankTracker(model, matrices="*.expand", reference=reference)
+        for reference in (InMemory(torch.bfloat16), OnDisk(tmp_path, torch.bfloat16))
+    ]
+    assert stored_bytes(half[0]) == stored_bytes(exact) / 2
+    for tracker in (exact, *half):
+        tracker.measure()
+    assert not exact.records.update.any()
+    for tracker in half:
+        for kind in (tracker.records.products.update, tracker.records.matrices.update):
+            assert kind.values[..., 0].min() > 0
+            assert np.median(kind.values[..., 0] / kind.noise_floor) < 1
+        assert np.isnan(tracker.stable_rank("KQ")).mean() > 0.5
+    assert half[1].to_xarray().identical(half[0].to_xarray())
+    wide = RankTracker(copy.deepcopy(model).bfloat16(), reference=InMemory(torch.float32))
+    assert stored_bytes(wide) == stored_bytes(half[0]) - sum(
+        block.expand.weight.numel() * 2 for block in model.blocks
+    )  # a wider type than that of the weights adds nothing
+
+
+def test_weights_at_the_start_are_read_while_the_present_ones_move(tmp_path):
+    """The model is the same object as before: nothing of it may be substituted after a record."""
+    model = ViT(SMALL)
+    before = {name: id(parameter) for name, parameter in model.named_parameters()}
+    tracker = RankTracker(model, reference=OnDisk(tmp_path))
+    step_at_random(model)
+    weights = copy.deepcopy(model.state_dict())
+    tracker.measure()
+    assert {name: id(parameter) for name, parameter in model.named_parameters()} == before
+    torch.testing.assert_close(model.state_dict(), weights, rtol=0, atol=0)
+
+
+def test_bad_input(tmp_path, types_unchecked):
+    model = ViT(SMALL)
+    with types_unchecked():
+        with pytest.raises(InputError, match=r"reference must be InMemory\(\) or OnDisk\(folder\); got 'disk'"):
+            RankTracker(model, reference="disk")
+        with pytest.raises(InputError, match=r"dtype must be torch.float32, .* got torch.int8"):
+            RankTracker(model, reference=InMemory(torch.int8))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="reference must have a folder that can be written to"):
+        RankTracker(model, reference=OnDisk(tmp_path / "file" / "folder"))
