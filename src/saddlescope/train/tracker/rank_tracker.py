@@ -30,6 +30,7 @@ from saddlescope.train.tracker.initial_weights import (
     HeldWeights,
     InitialWeights,
     InMemory,
+    OnDisk,
     Reference,
     parameters_read,
     require_reference,
@@ -109,6 +110,7 @@ class RankTracker:
         self._records: list[tuple[Spectra, Spectra]] = []
         self._warned: set[str] = set()
         self._read = [_names_read(block) for block in self._blocks]
+        self._reference = reference
         self._initial = self._keep(model, initial, reference)
         self._products, self._single = self._start(top, subspace, None if device is None else torch.device(device))
 
@@ -261,45 +263,91 @@ class RankTracker:
         shapes = [kind.initial.angles.shape + kind.initial.values.shape for kind in (self._products, self._single)]
         return repr((schedule, self.layers, self.matrices, shapes))
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return all that a resumed run needs, as tensors and plain values: initial weights, steps made, records."""
-        records = self.records
+    def state_dict(self, *, folder: str | Path | None = None) -> dict[str, Any]:
+        """Return all that a resumed run needs, as tensors and plain values: initial weights, steps made, records.
+
+        Initial weights that are in a file (`OnDisk`, or a checkpoint `initial`) are not part of it.
+
+        Args:
+            folder: where to write initial weights that are in memory, once: the state then refers to the file by its
+                digest, and states of later steps to the same file. None makes them part of the state.
+
+        Raises:
+            InputError: the folder cannot be written to.
+        """
+        records, held, digest = self.records, self._initial, None
+        if folder is not None or not isinstance(held, HeldWeights):
+            digest = held.digest()
+        if folder is not None and isinstance(held, HeldWeights):
+            from saddlescope.train.tracker.reference_weights import StoredWeights  # imports the checkpoint readers
+
+            StoredWeights.write(held.names, held.tensors.__getitem__, folder, rounded=held.rounded)
         return {
             "layers": list(self.layers),
             "matrices": list(self.matrices),
             "made": self._made,
             "steps": torch.from_numpy(records.steps),
-            "weights": self._initial.of(self._initial.names),
-            "rounded": self._initial.rounded,
+            "weights": held.of(held.names) if digest is None else {},
+            "digest": digest,
+            "rounded": held.rounded,
             "heads": self._products.state_dict(),
             "single": self._single.state_dict(),
             "records": [[as_tensors(one) for one in record] for record in self._records],
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any], *, folder: str | Path | None = None) -> None:
         """Restore `state_dict`: its initial weights replace those found when this tracker was built.
 
+        Args:
+            state: a state.
+            folder: folder with the file of the initial weights, for a state that refers to one. None looks in that of
+                `OnDisk`.
+
         Raises:
-            InputError: the state is of a model with other attention blocks or matrices, or of another tracker.
+            InputError: the state is of a model with other attention blocks or matrices, or of another tracker; or the
+                file of its initial weights is missing.
         """
         tracked = {"heads": self._products, "single": self._single}
         theirs, ours = (*state["layers"], *state["matrices"]), (*self.layers, *self.matrices)
         if (
             theirs != ours
             or not all(kind.fits(state[name]) for name, kind in tracked.items())
-            or set(state["weights"]) != set(self._initial.names)
+            or (state["digest"] is None and set(state["weights"]) != set(self._initial.names))
         ):
             raise InputError(
                 f"state must be of a tracker of the same model; got one of {', '.join(theirs)}, while this one has "
                 f"{', '.join(ours)}, or their shapes or numbers of values differ."
             )
-        weights = {name: tensor.clone() for name, tensor in state["weights"].items()}
-        self._initial = HeldWeights(weights, rounded=state["rounded"])
+        self._initial = self._restored_weights(state, folder)
         for name, kind in tracked.items():
             kind.load_state_dict(state[name], rounded=self._initial.rounded)
         self._made = state["made"]
         self._steps = state["steps"].tolist()
         self._records = [(from_tensors(heads), from_tensors(single)) for heads, single in state["records"]]
+
+    def _restored_weights(self, state: dict[str, Any], folder: str | Path | None) -> InitialWeights:
+        """Return the initial weights of a state: its own, those that this tracker has, or those in a file."""
+        digest, rounded, names = state["digest"], state["rounded"], self._initial.names
+        if digest is None:
+            return HeldWeights({name: tensor.clone() for name, tensor in state["weights"].items()}, rounded=rounded)
+        if self._initial.digest() == digest and self._initial.rounded == rounded:
+            return self._initial
+        from saddlescope.train.tracker.reference_weights import StoredWeights, file_of, read_from_folder
+
+        own = self._reference.folder if isinstance(self._reference, OnDisk) else None
+        folders = [place for place in (folder, own) if place is not None]
+        for place in folders:
+            if (stored := read_from_folder(place, digest, names, rounded=rounded)) is not None:
+                if own is None:
+                    return HeldWeights({name: one.clone() for name, one in stored.of(names).items()}, rounded=rounded)
+                if isinstance(self._initial, StoredWeights) and self._initial.created:
+                    self._initial.path.unlink()  # the weights of the moment of resumption, which nobody needs
+                return stored
+        raise InputError(
+            f"The initial weights of the state must be in {file_of('', digest)}; got no such file in "
+            f"{' or '.join(map(str, folders)) or 'any folder: pass folder='}. Copy it there, or pass the checkpoint "
+            "that updates were counted from as initial= again."
+        )
 
     def _layer_of(self, member: int) -> str:
         """Return the name of the layer of a product, for messages."""
