@@ -48,6 +48,7 @@ def _measure() -> dict[str, Call]:
         "bulk_count": Call(m.bulk_count, {"values": values, "initial": values, "margin": 1.5}),
         "nonlinearity": Call(m.nonlinearity, {"preactivations": draw((4, 7))}),
         "bottleneck_rank": Call(m.bottleneck_rank, {"layer_ranks": (3, 2, 4)}),
+        "power_law_tail": Call(m.power_law_tail, {"values": values, "level": 0.1}),
         "spectrum": Call(m.spectrum, {"matrix": after, "top": 2}),
         "update_spectrum": Call(m.update_spectrum, {"after": after, "before": before, "top": 2}),
         "update_noise_floor": Call(m.update_noise_floor, {"after": after, "before": before}),

@@ -5,6 +5,7 @@ from saddlescope.measure.comparison import Comparison, compare
 from saddlescope.measure.descents import Descents, find_descents
 from saddlescope.measure.entry_histories import EntryHistories, EntryHistory, EntryKind, entry_histories, entry_kind
 from saddlescope.measure.plateaus import find_plateaus
+from saddlescope.measure.power_law import PowerLawTail, power_law_tail
 from saddlescope.measure.rank import effective_rank, energy_rank, numerical_rank, stable_rank
 from saddlescope.measure.rank_staircase import rank_staircases, rank_stairs
 from saddlescope.measure.richardson_extrapolation import richardson
@@ -25,6 +26,7 @@ __all__ = [
     "EntryHistories",
     "EntryHistory",
     "EntryKind",
+    "PowerLawTail",
     "Spectrum",
     "Stage",
     "Staircase",
@@ -41,6 +43,7 @@ __all__ = [
     "find_stages",
     "nonlinearity",
     "numerical_rank",
+    "power_law_tail",
     "principal_angles",
     "product_spectrum",
     "product_update_spectrum",
