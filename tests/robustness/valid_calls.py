@@ -54,6 +54,7 @@ def _measure() -> dict[str, Call]:
         "update_noise_floor": Call(m.update_noise_floor, {"after": after, "before": before}),
         "product_spectrum": Call(m.product_spectrum, {"left": factors["left"], "right": factors["right"], "top": 2}),
         "product_update_spectrum": Call(m.product_update_spectrum, factors | {"top": 2}),
+        "product_update_orders": Call(m.product_update_orders, factors | {"top": 2}),
         "product_update_subspaces": Call(m.product_update_subspaces, factors | {"k": 2}),
         "principal_angles": Call(m.principal_angles, {"first": np.eye(5)[:, :2], "second": np.eye(5)[:, 1:3]}),
         "find_stages": Call(

@@ -19,6 +19,7 @@ from saddlescope.measure.spectrum import (
 )
 from saddlescope.measure.stages import Stage, Staircase, find_stages
 from saddlescope.measure.subspaces import Subspaces, principal_angles, product_update_subspaces
+from saddlescope.measure.update_orders import UpdateOrders, product_update_orders
 
 __all__ = [
     "Comparison",
@@ -31,6 +32,7 @@ __all__ = [
     "Stage",
     "Staircase",
     "Subspaces",
+    "UpdateOrders",
     "bottleneck_rank",
     "bulk_count",
     "compare",
@@ -46,6 +48,7 @@ __all__ = [
     "power_law_tail",
     "principal_angles",
     "product_spectrum",
+    "product_update_orders",
     "product_update_spectrum",
     "product_update_subspaces",
     "rank_staircases",
