@@ -4,10 +4,10 @@
     alpha       exponent: the density of the eigenvalues falls as lambda^-alpha above the start of the tail
     D           Kolmogorov-Smirnov distance of the tail to the fitted law
 
-For each possible start of the tail, an eigenvalue, alpha has its maximum-likelihood value 1 + n / sum(log(lambda / start))
-over the n eigenvalues from there on. The start with the smallest D is taken. This is what the package `powerlaw` computes
-(version 2 if its limit alpha <= 3 is lifted), and the definition of alpha in WeightWatcher, which takes eigenvalues too, of weights instead of updates. The
-exponent of the singular values themselves is 2 alpha - 1.
+Each eigenvalue is tried as the start of the tail. Over the n eigenvalues from there on, the likelihood is largest at
+alpha = 1 + n / sum(log(lambda / start)). The start with the smallest D is taken. The package `powerlaw` computes the same
+(in version 2 if its limit alpha <= 3 is lifted). WeightWatcher's alpha has this definition, for weights instead of
+updates. The exponent of the singular values themselves is 2 alpha - 1.
 """
 
 from dataclasses import dataclass

@@ -22,13 +22,14 @@ from saddlescope.measure import (
     Spectrum,
     principal_angles,
     product_spectrum,
+    product_update_orders,
     product_update_spectrum,
     product_update_subspaces,
     spectrum,
     update_spectrum,
 )
 from saddlescope.train.tracker.matrix_selection import MatrixSelection
-from saddlescope.train.tracker.records import PRODUCTS, SIDES, Spectra
+from saddlescope.train.tracker.records import ORDERS, PRODUCTS, SIDES, Spectra
 
 # The weights of one member: (W,) for a single matrix; (L, R), (heads, rows, columns) each, for the products L R^T.
 Weights: TypeAlias = tuple[Tensor, ...]
@@ -48,6 +49,21 @@ class _Bases:
     counted: Any  # (heads,), number of directions above the noise floor
 
 
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Record of all members.
+
+    Attributes:
+        update: spectra of the updates since the start; NaN for members without.
+        increment: of the updates since the previous record; None if they were not measured.
+        lost: members without, with the reason.
+    """
+
+    update: Spectra
+    increment: Spectra | None
+    lost: dict[int, str]
+
+
 class TrackedMatrices:
     """Members of one kind: the spectra of their weights at the start and of their updates.
 
@@ -60,6 +76,7 @@ class TrackedMatrices:
         rounded: True if the weights at the start may have been rounded when they were stored, as in a checkpoint: their
             rounding then counts to the noise floor. Weights of a running model are exact.
         device: device of the arithmetic; None is that of the weights, or the host if that has no float64.
+        orders: measure the first and the second order of the updates of products, too.
 
     Attributes:
         initial: spectra of the weights at the start.
@@ -76,31 +93,34 @@ class TrackedMatrices:
         subspace: int,
         rounded: bool = False,
         device: torch.device | None = None,
+        orders: bool = False,
     ) -> None:
         self._before, self._units, self._device = before, units, device
         self._of_unit = 1 if heads is None else len(PRODUCTS)
         self._labels = (units,) if heads is None else (len(PRODUCTS) * units, heads)
         self._subspace, self.rounded = subspace, rounded
+        self._orders = len(ORDERS) if orders and heads is not None else 0
         self._former: list[_Bases | None] = [None] * self._labels[0]
         found, unreadable, most = dict[int, Spectra](), list[int](), 0
         for unit in range(units):
             for member, start in self._members(unit, before):
                 most = max(most, _values_of_update(start))
                 try:
-                    found[member] = self._cut((), start, _initial_spectrum)
+                    found[member] = self._cut((), start, _initial_spectrum, rounded=rounded)
                 except InputError:
                     _raise_if_finite(start)
                     unreadable.append(member)
         self._values = most if top is None else min(top, most)
         self.initial, self.unreadable = self._assemble(found), tuple(unreadable)
 
-    def measure(self, present: ReadUnit) -> tuple[Spectra, dict[int, str]]:
-        """Return the spectra of the updates, and the members that have none, with the reason: theirs are NaN.
+    def measure(self, present: ReadUnit, previous: ReadUnit | None = None) -> "Measured":
+        """Measure the updates of all members.
 
         Args:
             present: function from a unit to its present weights.
+            previous: function from a unit to its weights at the previous record, exact, to measure increments from.
         """
-        found, lost = dict[int, Spectra](), dict[int, str]()
+        found, lost, steps = dict[int, Spectra](), dict[int, str](), dict[int, Spectra]()
         for unit in range(self._units):
             now = self._members(unit, present)
             try:
@@ -114,9 +134,15 @@ class TrackedMatrices:
                 except InputError:
                     _raise_if_finite(weights)
                     lost[member] = _NOT_FINITE
+            if previous is not None:
+                for (member, weights), (_, last) in zip(now, self._members(unit, previous), strict=True):
+                    try:
+                        steps[member] = self._with_orders(weights, last, self._update(weights, last, False), False)
+                    except InputError:  # NaN, of which `lost` tells, or NaN in the previous record
+                        _raise_if_finite((*weights, *last))
         for member in lost:
             self._former[member] = None
-        return self._assemble(found), lost
+        return Measured(self._assemble(found), None if previous is None else self._assemble(steps), lost)
 
     def _members(self, unit: int, read: ReadUnit) -> list[tuple[int, Weights]]:
         """Return the members of a unit with their weights."""
@@ -124,7 +150,7 @@ class TrackedMatrices:
 
     def _measured(self, member: int, after: Weights, before: Weights) -> Spectra:
         """Return the spectra of the update of a member."""
-        spectra = self._cut(after, before, product_update_spectrum if len(after) == 2 else update_spectrum)
+        spectra = self._with_orders(after, before, self._update(after, before, self.rounded), self.rounded)
         if not self._subspace or len(after) == 1:
             return spectra
         k = min(self._subspace, _values_of_update(after))
@@ -134,6 +160,26 @@ class TrackedMatrices:
         counted = (spectra.values[..., :k] > spectra.noise_floor[..., None]).sum(axis=-1)
         left, right = (np.concatenate([_on_host(getattr(part, side)) for part in parts]) for side in SIDES)
         return self._with_angles(member, spectra, _Bases(left, right, counted))
+
+    def _update(self, after: Weights, before: Weights, rounded: bool) -> Spectra:
+        return self._cut(
+            after, before, product_update_spectrum if len(after) == 2 else update_spectrum, rounded=rounded
+        )
+
+    def _with_orders(self, after: Weights, before: Weights, spectra: Spectra, rounded: bool) -> Spectra:
+        """Return the spectra with the norms and stable ranks of both orders of the update."""
+        if not self._orders:
+            return spectra
+        parts = [product_update_orders(*slices) for slices in _slices(after, before, rounded, self._device)]
+        orders = [
+            Spectra.of(
+                np.concatenate([_on_host(getattr(part, name).values) for part in parts]),
+                np.concatenate([_on_host(getattr(part, name).noise_floor) for part in parts]),
+            )
+            for name in ORDERS
+        ]
+        norm, rank = (np.stack([getattr(one, name) for one in orders], axis=-1) for name in ("norm", "stable_rank"))
+        return replace(spectra, order_norm=norm, order_stable_rank=rank)
 
     def _with_angles(self, member: int, spectra: Spectra, present: _Bases) -> Spectra:
         """Return the spectra with the angles between the leading subspaces now and at the previous record."""
@@ -149,9 +195,9 @@ class TrackedMatrices:
         self._former[member] = present
         return replace(spectra, angles=angles)
 
-    def _cut(self, after: Weights, before: Weights, measure: Callable[..., Spectrum]) -> Spectra:
+    def _cut(self, after: Weights, before: Weights, measure: Callable[..., Spectrum], *, rounded: bool) -> Spectra:
         """Return the spectra of a member, some heads at a time."""
-        parts = [measure(*weights) for weights in _slices(after, before, self.rounded, self._device)]
+        parts = [measure(*weights) for weights in _slices(after, before, rounded, self._device)]
         if len(self._labels) == 1:
             return Spectra.of(_on_host(parts[0].values), _on_host(parts[0].noise_floor))
         return Spectra.of(
@@ -162,6 +208,7 @@ class TrackedMatrices:
     def _assemble(self, found: dict[int, Spectra]) -> Spectra:
         """Combine the spectra of the members; NaN for those without, and for heads that a layer does not have."""
         trailing = {"values": (self._values,), "angles": (len(SIDES), self._subspace)}
+        trailing |= dict.fromkeys(("order_norm", "order_stable_rank"), (self._orders,))
         arrays = {
             name: np.full((*self._labels, *trailing.get(name, ())), np.nan) for name in Spectra.__dataclass_fields__
         }
@@ -172,7 +219,7 @@ class TrackedMatrices:
                     top = array[..., : self._values]
                     target[...] = 0.0
                     target[..., : top.shape[-1]] = top
-                elif name != "angles" or array.shape[-1]:
+                elif name not in trailing or array.shape[-1]:
                     target[...] = array
         return Spectra(**arrays)
 
