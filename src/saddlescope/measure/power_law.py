@@ -5,11 +5,12 @@
     D           Kolmogorov-Smirnov distance of the tail to the fitted law
 
 Each eigenvalue is tried as the start of the tail. Over the n eigenvalues from there on, the likelihood is largest at
-alpha = 1 + n / sum(log(lambda / start)). The start with the smallest D is taken. The package `powerlaw` computes the same
-(in version 2 if its limit alpha <= 3 is lifted). WeightWatcher's alpha has this definition, for weights instead of
+alpha = 1 + n / sum(log(lambda / start)). The start with the smallest D is taken. The package `powerlaw` does so,
+in version 2 if its limit alpha <= 3 is lifted. WeightWatcher's alpha has this definition, for weights instead of
 updates. The exponent of the singular values themselves is 2 alpha - 1.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
+from saddlescope.measure.arrays import real_array
 
 _ENTRIES = 2**20  # of a table of starts and eigenvalues, which bounds memory
 
@@ -58,10 +60,7 @@ def power_law_tail(values: Any, *, level: Any = 0.0) -> PowerLawTail:
     >>> round(power_law_tail(quantiles ** (-0.5 / 1.5)).alpha.item(), 1)  # eigenvalues with exponent 2.5
     2.5
     """
-    try:
-        s, floor = np.asarray(values, dtype=float), np.asarray(level, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"values and level must be real numbers; got {values!r} and {level!r}.") from error
+    s, floor = real_array("values", values), real_array("level", level)
     if s.ndim < 1 or s.shape[-1] < 1:
         raise InputError(f"values must have shape (..., r) with at least one value; got {s.shape!r}.")
     if (s < 0).any() or np.isinf(s).any():
@@ -98,4 +97,5 @@ def _fit(s: np.ndarray, level: float) -> tuple[float, float, float, float, int]:
         distances[these] = np.where(above >= 0, np.abs(fitted - empirical), 0.0).max(axis=1)
     best = int(np.argmin(distances))
     alpha = 1.0 + slope[best]
-    return alpha, slope[best] / np.sqrt(count[best]), np.exp(logs[starts[best]]), distances[best], int(count[best])
+    error, start = slope[best] / math.sqrt(count[best]), math.exp(logs[starts[best]])
+    return alpha, error, start, distances[best], int(count[best])

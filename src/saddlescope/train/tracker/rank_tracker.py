@@ -67,7 +67,7 @@ class RankTracker:
             time, unless `reference` keeps a copy.
         reference: place of the initial weights: `InMemory()`, in bfloat16 with `InMemory(torch.bfloat16)`, or
             `OnDisk(folder)`. None keeps them in memory, or in the checkpoint `initial`.
-        increments: record the updates since the previous record, too. This keeps a second copy of the tracked weights in
+        increments: record the updates since the previous record, too. It keeps a second copy of the tracked weights in
             memory, and in the tracker's state.
         orders: split each update of a product into its first and second order in the updates of its factors, and record
             their norms and stable ranks; see `saddlescope.measure.product_update_orders`.
