@@ -48,11 +48,13 @@ def _measure() -> dict[str, Call]:
         "bulk_count": Call(m.bulk_count, {"values": values, "initial": values, "margin": 1.5}),
         "nonlinearity": Call(m.nonlinearity, {"preactivations": draw((4, 7))}),
         "bottleneck_rank": Call(m.bottleneck_rank, {"layer_ranks": (3, 2, 4)}),
+        "power_law_tail": Call(m.power_law_tail, {"values": values, "level": 0.1}),
         "spectrum": Call(m.spectrum, {"matrix": after, "top": 2}),
         "update_spectrum": Call(m.update_spectrum, {"after": after, "before": before, "top": 2}),
         "update_noise_floor": Call(m.update_noise_floor, {"after": after, "before": before}),
         "product_spectrum": Call(m.product_spectrum, {"left": factors["left"], "right": factors["right"], "top": 2}),
         "product_update_spectrum": Call(m.product_update_spectrum, factors | {"top": 2}),
+        "product_update_orders": Call(m.product_update_orders, factors | {"top": 2}),
         "product_update_subspaces": Call(m.product_update_subspaces, factors | {"k": 2}),
         "principal_angles": Call(m.principal_angles, {"first": np.eye(5)[:, :2], "second": np.eye(5)[:, 1:3]}),
         "find_stages": Call(

@@ -5,6 +5,7 @@ from saddlescope.measure.comparison import Comparison, compare
 from saddlescope.measure.descents import Descents, find_descents
 from saddlescope.measure.entry_histories import EntryHistories, EntryHistory, EntryKind, entry_histories, entry_kind
 from saddlescope.measure.plateaus import find_plateaus
+from saddlescope.measure.power_law import PowerLawTail, power_law_tail
 from saddlescope.measure.rank import effective_rank, energy_rank, numerical_rank, stable_rank
 from saddlescope.measure.rank_staircase import rank_staircases, rank_stairs
 from saddlescope.measure.richardson_extrapolation import richardson
@@ -18,6 +19,7 @@ from saddlescope.measure.spectrum import (
 )
 from saddlescope.measure.stages import Stage, Staircase, find_stages
 from saddlescope.measure.subspaces import Subspaces, principal_angles, product_update_subspaces
+from saddlescope.measure.update_orders import UpdateOrders, product_update_orders
 
 __all__ = [
     "Comparison",
@@ -25,10 +27,12 @@ __all__ = [
     "EntryHistories",
     "EntryHistory",
     "EntryKind",
+    "PowerLawTail",
     "Spectrum",
     "Stage",
     "Staircase",
     "Subspaces",
+    "UpdateOrders",
     "bottleneck_rank",
     "bulk_count",
     "compare",
@@ -41,8 +45,10 @@ __all__ = [
     "find_stages",
     "nonlinearity",
     "numerical_rank",
+    "power_law_tail",
     "principal_angles",
     "product_spectrum",
+    "product_update_orders",
     "product_update_spectrum",
     "product_update_subspaces",
     "rank_staircases",

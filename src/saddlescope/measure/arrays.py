@@ -140,14 +140,24 @@ def normalised(xp: ModuleType, X: Any) -> tuple[Any, Any]:
 def as_numpy(name: str, given: Any) -> np.ndarray:
     """Return the numbers in NumPy's float64; lists and integers, such as step numbers, are accepted."""
     if isinstance(given, list | tuple | np.ndarray):
-        try:
-            if np.iscomplexobj(given):  # of which float would drop the imaginary part
-                raise TypeError("complex")
-            given = np.asarray(given, dtype=float)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"{name} must be real numbers, in rows of one length; got {given!r}.") from error
+        given = real_array(name, given)
     _, (stored,) = take(axes=1, **{name: given})
     return np.asarray(stored.array, dtype=float)
+
+
+def real_array(name: str, given: Any) -> np.ndarray:
+    """Return the numbers in NumPy's float64, NaN and infinity included.
+
+    Raises:
+        InputError: other objects, such as complex numbers.
+    """
+    try:
+        if np.iscomplexobj(given):  # of which float would drop the imaginary part
+            raise TypeError("complex")
+        return np.asarray(given, dtype=float)
+    except (TypeError, ValueError) as error:
+        shown = f"an array of {given.dtype}" if isinstance(given, np.ndarray) else repr(given)
+        raise InputError(f"{name} must be real numbers, in rows of one length; got {shown}.") from error
 
 
 def is_cpu(device: Any) -> bool:

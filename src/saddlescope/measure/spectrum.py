@@ -20,7 +20,7 @@ errors, and these can exceed it sqrt(min(m, n)) times.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from types import ModuleType
 from typing import Any
@@ -88,7 +88,7 @@ def spectrum(matrix: Any, *, top: int | None = None) -> Spectrum:
     >>> spectrum(np.diag([3.0, 0.0, 4.0])).values
     array([4., 3., 0.])
     """
-    _check_top(top)
+    check_top(top)
     library, (W,) = take(axes=2, matrix=matrix)
     return _one_matrix(library, upcast(library, W), [_rounding(library, W)], top)
 
@@ -116,7 +116,7 @@ def update_spectrum(after: Any, before: Any, *, top: int | None = None) -> Spect
     >>> update_spectrum(np.eye(2), np.zeros((2, 2))).values
     array([1., 1.])
     """
-    _check_top(top)
+    check_top(top)
     library, (W, W0) = take(axes=2, after=after, before=before)
     check_same_shape("before", W0, "after", W)
     if _squares_fit(library, [W, W0]):
@@ -167,7 +167,7 @@ def product_spectrum(left: Any, right: Any, *, top: int | None = None, report: R
     >>> product_spectrum(np.array([[3.0], [4.0]]), np.array([[2.0], [0.0], [0.0]])).values.round(12)
     array([10.])
     """
-    _check_top(top)
+    check_top(top)
     library, (L, R) = take(axes=2, left=left, right=right)
     check_factors(L, R)
     return _spectrum_of(library, lambda L, R: _product(library, [L], [R]), [L, R], top, report)
@@ -206,7 +206,7 @@ def product_update_spectrum(
     >>> product_update_spectrum(one, one, zero, zero).values.round(12)
     array([3., 0.])
     """
-    _check_top(top)
+    check_top(top)
     library, (L, R, L0, R0) = take(axes=2, left=left, right=right, left0=left0, right0=right0)
     check_factors(L, R)
     check_same_shape("left0", L0, "left", L)
@@ -217,37 +217,83 @@ def product_update_spectrum(
 
 def _product(library: Library, lefts: Sequence[Stored], rights: Sequence[Stored]) -> tuple[Any, Any]:
     """Return values and noise floor for [L], [R], or for [L, L0], [R, R0]; one batch axis."""
-    xp, h = library.xp, lefts[0].array.shape[-1]
-    tall, small = (pick(lefts[0].array.shape[-2], rights[0].array.shape[-2]) for pick in (max, min))
-    formed = len(lefts) * h >= small
-    squares_fit = _squares_fit(library, (*lefts, *rights))
-    if formed or not squares_fit:
-        A, B = (
-            side([upcast(library, one) for one in of]) for side, of in ((_left_blocks, lefts), (_right_blocks, rights))
+    factors = Factors.of(library, lefts, rights, _left_blocks, _right_blocks)
+    values, error = factors.spectrum()
+    noise = reduce(library.xp.hypot, [error, *_propagated(library.xp, lefts, rights, factors.G_A, factors.G_B)])
+    return values * factors.unit[:, None], noise * factors.unit
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """Factors A and B of a product A B^T, as squares or also as matrices; one batch axis.
+
+    Attributes:
+        library: library that does the work.
+        G_A, G_B: A^T A and B^T B.
+        A, B: the factors themselves, or None if squares suffice.
+        rows: numbers of rows of A and B.
+        unit: by which to multiply the singular values, (...).
+    """
+
+    library: Library
+    G_A: Any
+    G_B: Any
+    A: Any
+    B: Any
+    rows: tuple[int, int]
+    unit: Any
+
+    @classmethod
+    def of(
+        cls,
+        library: Library,
+        lefts: Sequence[Stored],
+        rights: Sequence[Stored],
+        left_blocks: Callable[[Sequence[Any]], list[Any]],
+        right_blocks: Callable[[Sequence[Any]], list[Any]],
+    ) -> "Factors":
+        """Build A from the blocks of the left factors, and B from those of the right ones."""
+        xp = library.xp
+        rows = lefts[0].array.shape[-2], rights[0].array.shape[-2]
+        if len(lefts) * lefts[0].array.shape[-1] < min(rows) and _squares_fit(library, (*lefts, *rights)):
+            G_A, G_B = _squares_of(library, lefts, left_blocks), _squares_of(library, rights, right_blocks)
+            return cls(library, G_A, G_B, None, None, rows, xp.ones_like(G_A[:, 0, 0]))
+        wide = ([upcast(library, one) for one in side] for side in (lefts, rights))
+        joint = (
+            xp.concat(blocks(side), axis=-1) for blocks, side in zip((left_blocks, right_blocks), wide, strict=True)
         )
-        (joint_A, a), (joint_B, b) = (normalised(xp, xp.concat(blocks, axis=-1)) for blocks in (A, B))
-        G_A, G_B, unit = _squares(xp, [joint_A]), _squares(xp, [joint_B]), (a * b)[:, 0, 0]
-    else:
-        G_A, G_B = _squares_of(library, lefts, _left_blocks), _squares_of(library, rights, _right_blocks)
-        joint_A = joint_B = None
-        unit = xp.ones_like(G_A[:, 0, 0])
-    # Columns of A to length 1 (zeros stay), those of B by the inverse: A B^T is the same, L - L0 counts as much as L0.
-    length = xp.sqrt(xp.linalg.diagonal(G_A))
-    divisor = xp.where(length > 0, length, xp.ones_like(length))
-    H_A = G_A / (divisor[..., None] * divisor[..., None, :])
-    H_B = G_B * (length[..., None] * length[..., None, :])
-    size = xp.sqrt(_frobenius(xp, H_A) * _frobenius(xp, H_B))  # at least sigma_1, little more if nothing cancels
-    eps = float(xp.finfo(H_A.dtype).eps)
-    error = eps * math.sqrt(tall) * size
-    if formed:
-        values = xp.linalg.svdvals(joint_A @ xp.matrix_transpose(joint_B))
-    elif squares_fit:
-        values, error = _values_from_squares(xp, H_A, H_B), math.sqrt(_SHIFT * eps) * size
-    else:
-        values = xp.linalg.svdvals(joint_B @ xp.matrix_transpose(xp.linalg.qr(joint_A).R))
-    values = xp.where(size[:, None] > 0, values, xp.zeros_like(values))
-    noise = reduce(xp.hypot, [error, *_propagated(xp, lefts, rights, G_A, G_B)])
-    return values * unit[:, None], noise * unit
+        (A, a), (B, b) = (normalised(xp, one) for one in joint)
+        return cls(library, _squares(xp, [A]), _squares(xp, [B]), A, B, rows, (a * b)[:, 0, 0])
+
+    def columns(self, of_A: slice, of_B: slice) -> "Factors":
+        """Return the factors with some of their columns."""
+        return replace(
+            self,
+            G_A=self.G_A[..., of_A, of_A],
+            G_B=self.G_B[..., of_B, of_B],
+            A=None if self.A is None else self.A[..., of_A],
+            B=None if self.B is None else self.B[..., of_B],
+        )
+
+    def spectrum(self) -> tuple[Any, Any]:
+        """Return the singular values of A B^T and the error of the arithmetic, before multiplication by the unit."""
+        xp, G_A, G_B = self.library.xp, self.G_A, self.G_B
+        # Columns of A to length 1 (zeros stay), of B by the inverse: A B^T is the same, L - L0 counts as much as L0.
+        length = xp.sqrt(xp.linalg.diagonal(G_A))
+        divisor = xp.where(length > 0, length, xp.ones_like(length))
+        H_A = G_A / (divisor[..., None] * divisor[..., None, :])
+        H_B = G_B * (length[..., None] * length[..., None, :])
+        size = xp.sqrt(_frobenius(xp, H_A) * _frobenius(xp, H_B))  # at least sigma_1, little more if nothing cancels
+        eps = float(xp.finfo(H_A.dtype).eps)
+        if self.A is None:
+            values, error = _values_from_squares(xp, H_A, H_B), math.sqrt(_SHIFT * eps) * size
+        else:
+            error = eps * math.sqrt(max(self.rows)) * size
+            if G_A.shape[-1] >= min(self.rows):
+                values = xp.linalg.svdvals(self.A @ xp.matrix_transpose(self.B))
+            else:
+                values = xp.linalg.svdvals(self.B @ xp.matrix_transpose(xp.linalg.qr(self.A).R))
+        return xp.where(size[:, None] > 0, values, xp.zeros_like(values)), error
 
 
 def _left_blocks(parts: Sequence[Any]) -> list[Any]:
@@ -316,12 +362,15 @@ def _propagated(xp: ModuleType, lefts: Sequence[Stored], rights: Sequence[Stored
         squares = [(A11 + A22 + mixed_A, B11), (A22, B11 + B22 - mixed_B)]
     terms = []
     for L, R, (squares_L, squares_R) in zip(lefts, rights, squares, strict=True):
-        norms_L, norms_R = _norms(xp, squares_L), _norms(xp, squares_R)
-        for X, (frobenius_X, _), (frobenius_Y, spectral_Y) in ((L, norms_L, norms_R), (R, norms_R, norms_L)):
-            m = X.array.shape[-2]
-            entry = X.roundoff * frobenius_X / math.sqrt(3 * m * h)
-            terms.append(entry * (math.sqrt(m) * spectral_Y + frobenius_Y))
+        terms += [rounding_times(xp, L, squares_L, squares_R), rounding_times(xp, R, squares_R, squares_L)]
     return terms
+
+
+def rounding_times(xp: ModuleType, X: Stored, squares_X: Any, squares_Y: Any) -> Any:
+    """Return the norm of E Y^T, E the rounding errors of a stored factor X, from X^T X and Y^T Y."""
+    m, h = X.array.shape[-2:]
+    (frobenius_X, _), (frobenius_Y, spectral_Y) = _norms(xp, squares_X), _norms(xp, squares_Y)
+    return X.roundoff * frobenius_X / math.sqrt(3 * m * h) * (math.sqrt(m) * spectral_Y + frobenius_Y)
 
 
 def _norms(xp: ModuleType, squares: Any) -> tuple[Any, Any]:
@@ -387,7 +436,8 @@ def _positive_part(xp: ModuleType, X: Any) -> Any:
     return xp.where(X > 0, X, xp.zeros_like(X))
 
 
-def _check_top(top: int | None) -> None:
+def check_top(top: int | None) -> None:
+    """Raise InputError for a number of singular values below 1."""
     if top is not None and top < 1:
         raise InputError(f"top must be at least 1, or None for all singular values; got {top!r}.")
 

@@ -17,6 +17,7 @@ from transformers.trainer import Trainer
 from saddlescope._shared.errors import InputError
 from saddlescope.train import AtSteps, Every, RankScalars, RankTracker
 from saddlescope.train.architectures.gpt2 import GPT2Sizes, fresh_gpt2
+from saddlescope.train.run_checkpoint import read_state
 from saddlescope.train.tracker.hugging_face import TRACKER_FILE, RankTrackerCallback, last_checkpoint, to_trainer
 
 SIZES = GPT2Sizes(vocabulary=17, block=6, embedding=8, depth=2, heads=2)
@@ -143,6 +144,22 @@ def test_a_checkpoint_without_the_trackers_file_is_refused(tmp_path):
     assert last_checkpoint(tmp_path) is None
     with pytest.raises(InputError, match=f"The checkpoint of step 2 must hold the tracker's file {TRACKER_FILE}"):
         train(tmp_path, RankTrackerCallback(), resume=str(tmp_path / "checkpoint-2"))
+
+
+def test_checkpoints_share_one_file_of_initial_weights(tmp_path):
+    train(tmp_path, RankTrackerCallback(), max_steps=4, save_strategy="steps", save_steps=1)
+    (file,) = tmp_path.glob("saddlescope-initial-*.safetensors")
+    states = [read_state(folder / TRACKER_FILE) for folder in tmp_path.glob("checkpoint-*")]
+    assert len(states) == 4
+    assert all(state["weights"] == {} and state["digest"][:16] in file.name for state in states)
+    file.rename(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match=rf"must be in {file.name}; got no such file in {tmp_path}. Copy it there"):
+        train(tmp_path, RankTrackerCallback(), resume=str(last_checkpoint(tmp_path)), max_steps=5)
+    content = bytearray((tmp_path / "elsewhere").read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(InputError, match="must hold the initial weights that its name promises; got others"):
+        train(tmp_path, RankTrackerCallback(), resume=str(last_checkpoint(tmp_path)), max_steps=5)
 
 
 def test_a_checkpoint_of_another_model_is_refused(tmp_path):

@@ -1,6 +1,7 @@
 """Initial weights: stored once per parameter, in memory, on disk or in a checkpoint; records are the same."""
 
 import copy
+from functools import partial
 
 import numpy as np
 import pytest
@@ -104,6 +105,47 @@ def test_a_reference_in_half_precision_reports_its_rounding(tmp_path):
     assert stored_bytes(wide) == stored_bytes(half[0]) - sum(
         block.expand.weight.numel() * 2 for block in model.blocks
     )  # a wider type than that of the weights adds nothing
+
+
+@pytest.mark.parametrize("reference", ["memory", "disk", "checkpoint"])
+def test_a_state_that_refers_to_a_file_resumes_to_the_same_bits(reference, tmp_path):
+    model = ViT(SMALL)
+    torch.save(model.state_dict(), tmp_path / "start.pt")
+    folder = tmp_path / "kept"
+    options = {
+        "memory": {},
+        "disk": {"reference": OnDisk(folder)},
+        "checkpoint": {"initial": tmp_path / "start.pt"},
+    }[reference]
+    make = partial(RankTracker, schedule=Every(1), matrices="*.expand", subspace=1, **options)
+    whole = make(model)
+    step_at_random(model)
+    whole.step()
+    torch.save(whole.state_dict(folder=folder if reference == "memory" else None), tmp_path / "state.pt")
+    state = torch.load(tmp_path / "state.pt", weights_only=True)
+    assert state["weights"] == {}
+    resumed = make(model)
+    resumed.load_state_dict(state, folder=folder if reference == "memory" else None)
+    for tracker in (whole, resumed):
+        assert tracker.steps == (1,)
+    step_at_random(model, seed=1)
+    whole.step()
+    resumed.step()
+    assert resumed.to_xarray().identical(whole.to_xarray())
+    if reference != "checkpoint":
+        assert len(list(folder.iterdir())) == 1  # nothing is left of the weights at the resumption
+
+
+def test_a_state_without_its_file_is_refused(tmp_path):
+    model = ViT(SMALL)
+    state = RankTracker(model).state_dict(folder=tmp_path)
+    (file,) = tmp_path.iterdir()
+    step_at_random(model)
+    with pytest.raises(InputError, match=f"must be in {file.name}; got no such file in any folder: pass folder="):
+        RankTracker(model).load_state_dict(state)
+    file.unlink()
+    with pytest.raises(InputError, match=f"must be in {file.name}; got no such file in {tmp_path}. Copy it there, or"):
+        RankTracker(model).load_state_dict(state, folder=tmp_path)
 
 
 def test_weights_at_the_start_are_read_while_the_present_ones_move(tmp_path):

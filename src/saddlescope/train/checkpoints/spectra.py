@@ -194,7 +194,7 @@ def _measured(
         try:
             stored = _read_finite(match.checkpoint, [match.names[name] for name in part.tensors])
             with loaded_weights(model, dict(zip(part.tensors, stored.values(), strict=True))):
-                records[-1], _ = matrices.measure(lambda _: part.weights())
+                records[-1] = matrices.measure(lambda _: part.weights()).update
         except InputError as error:
             on_error(str(error))
     return records

@@ -45,8 +45,8 @@ class RankTrackerCallback(TrackerHook, TrainerCallback):
         self, args: "TrainingArguments", state: "TrainerState", control: "TrainerControl", **kwargs: Any
     ) -> None:
         """Copy the initial weights, or restore those of a resumed run."""
-        saved = _saved_state(args, state.global_step) if state.global_step else None
-        self.start(kwargs["model"], first_process=state.is_world_process_zero, state=saved)
+        saved, folder = _saved_state(args, state.global_step) if state.global_step else (None, None)
+        self.start(kwargs["model"], first_process=state.is_world_process_zero, state=saved, folder=folder)
 
     def on_step_end(
         self, args: "TrainingArguments", state: "TrainerState", control: "TrainerControl", **kwargs: Any
@@ -59,8 +59,8 @@ class RankTrackerCallback(TrackerHook, TrainerCallback):
     def on_save(
         self, args: "TrainingArguments", state: "TrainerState", control: "TrainerControl", **kwargs: Any
     ) -> None:
-        """Add the tracker's state to the checkpoint that the Trainer has just written."""
-        saved = self.tracker_state()
+        """Add the tracker's state to the checkpoint; the initial weights go to the output folder once."""
+        saved = self.tracker_state(Path(str(args.output_dir)) if state.is_world_process_zero else None)
         if saved is not None and state.is_world_process_zero:
             write_state(_folder(args, state.global_step) / TRACKER_FILE, saved)
 
@@ -105,15 +105,19 @@ def _folder(args: "TrainingArguments", step: int) -> Path:
     return Path(str(args.output_dir)) / f"checkpoint-{step}"
 
 
-def _saved_state(args: "TrainingArguments", step: int) -> dict[str, Any]:
-    """Return the tracker's state from the output folder, or from the checkpoint that the arguments name."""
+def _saved_state(args: "TrainingArguments", step: int) -> tuple[dict[str, Any], Path]:
+    """Return the tracker's state from the output folder, or from the checkpoint that the arguments name.
+
+    Returns:
+        The state, and the folder with the file of the initial weights.
+    """
     folders = [_folder(args, step)]
     if isinstance(args.resume_from_checkpoint, str):
         folders.append(Path(args.resume_from_checkpoint))
     for folder in folders:
         state = read_state(folder / TRACKER_FILE)
         if state is not None:
-            return state
+            return state, folder.parent
     raise InputError(
         f"The checkpoint of step {step} must hold the tracker's file {TRACKER_FILE}, since updates are counted from "
         f"the first weights; got none in {' or '.join(map(str, folders))}. It was saved without this callback, or is "

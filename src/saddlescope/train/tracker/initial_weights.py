@@ -27,6 +27,7 @@ class InitialWeights(ABC):
     """
 
     rounded: bool
+    _digest: str | None = None
 
     @abstractmethod
     def of(self, names: Iterable[str]) -> dict[str, Tensor]:
@@ -43,10 +44,12 @@ class InitialWeights(ABC):
 
     def digest(self) -> str:
         """Return the SHA-256 of all parameters, with their names, types and shapes."""
-        digest = hashlib.sha256()
-        for name in sorted(self.names):
-            add_to_digest(digest, name, self.of([name])[name])
-        return digest.hexdigest()
+        if self._digest is None:
+            digest = hashlib.sha256()
+            for name in sorted(self.names):
+                add_to_digest(digest, name, self.of([name])[name])
+            self._digest = digest.hexdigest()
+        return self._digest
 
 
 def add_to_digest(digest: Any, name: str, tensor: Tensor) -> None:

@@ -14,6 +14,7 @@ Single matrices, such as those of the MLPs, are selected by name. The products a
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -42,6 +43,7 @@ from saddlescope.train.tracker.initial_weights import (
     HeldWeights,
     InitialWeights,
     InMemory,
+    OnDisk,
     Reference,
     require_reference,
 )
@@ -75,6 +77,10 @@ class RankTracker:
             time, unless `reference` keeps a copy.
         reference: place of the initial weights: `InMemory()`, in bfloat16 with `InMemory(torch.bfloat16)`, or
             `OnDisk(folder)`. None keeps them in memory, or in the checkpoint `initial`.
+        increments: record the updates since the previous record, too. It keeps a second copy of the tracked weights in
+            memory, and in the tracker's state.
+        orders: split each update of a product into its first and second order in the updates of its factors, and record
+            their norms and stable ranks; see `saddlescope.measure.product_update_orders`.
         device: device of the arithmetic, such as "cpu"; None is that of the weights (the host for one without float64).
         strict: raise if any attention of the model cannot be tracked; otherwise a warning names it.
 
@@ -95,6 +101,8 @@ class RankTracker:
         subspace: int = 0,
         initial: str | Path | None = None,
         reference: Reference | None = None,
+        increments: bool = False,
+        orders: bool = False,
         device: str | torch.device | None = None,
         strict: bool = False,
     ) -> None:
@@ -124,9 +132,15 @@ class RankTracker:
         self._made = 0
         self._steps: list[int] = []
         self._records: list[tuple[Spectra, Spectra]] = []
+        self._steps_taken: list[tuple[Spectra, Spectra]] = []  # increments, one for each record
         self._warned: set[str] = set()
+        self._reference = reference
         self._initial = self._keep(model, initial, reference)
-        self._products, self._single = self._start(top, subspace, None if device is None else torch.device(device))
+        self._products, self._single = self._start(
+            top, subspace, orders, None if device is None else torch.device(device)
+        )
+        self._increments = increments
+        self._previous: HeldWeights | None = None  # at the last record, for increments
 
     def _keep(self, model: nn.Module, initial: str | Path | None, reference: Reference | None) -> InitialWeights:
         """Store the initial weights, or find them in a checkpoint."""
@@ -170,13 +184,15 @@ class RankTracker:
         return held
 
     def _start(
-        self, top: int | None, subspace: int, device: torch.device | None
+        self, top: int | None, subspace: int, orders: bool, device: torch.device | None
     ) -> tuple[TrackedMatrices, TrackedMatrices]:
         """Measure the initial weights."""
         heads = max((block.heads for block in self._blocks), default=0)
         rounded = any(self._owners.exchange(self._initial.rounded))
         common: dict[str, Any] = {"top": top, "rounded": rounded, "device": device, "owners": self._owners}
-        products = TrackedMatrices(self._initial_factors, len(self._blocks), heads=heads, subspace=subspace, **common)
+        products = TrackedMatrices(
+            self._initial_factors, len(self._blocks), heads=heads, subspace=subspace, orders=orders, **common
+        )
         single = TrackedMatrices(self._initial_matrix, len(self._matrices), heads=None, subspace=0, **common)
         for name in (*map(self._layer_of, products.unreadable), *map(self.matrices.__getitem__, single.unreadable)):
             raise InputError(f"initial weights must be finite; got NaN or infinity in {name}.")
@@ -290,12 +306,18 @@ class RankTracker:
         """
         if self._steps and self._steps[-1] == self._made:
             return
-        products, lost_products = self._products.measure(self._factors)
-        single, lost_matrices = self._single.measure(self._matrix)
-        self._records.append((_by_layer(products), single))
+        last = self._previous
+        products = self._products.measure(self._factors, last and partial(self._stored_factors, last))
+        single = self._single.measure(self._matrix, last and partial(self._stored_matrix, last))
+        self._records.append((_by_layer(products.update), single.update))
+        if self._increments:  # the first is the update itself
+            self._steps_taken.append(
+                (_by_layer(products.increment or products.update), single.increment or single.update)
+            )
+            self._remember()
         self._steps.append(self._made)
         lost: dict[str, list[str]] = {}
-        for members, name_of in ((lost_products, self._layer_of), (lost_matrices, self.matrices.__getitem__)):
+        for members, name_of in ((products.lost, self._layer_of), (single.lost, self.matrices.__getitem__)):
             for member, reason in members.items():
                 lost.setdefault(reason, []).append(name_of(member))
         for reason, names in lost.items():
@@ -319,9 +341,32 @@ class RankTracker:
         products, single = _by_layer(self._products.initial), self._single.initial
         return RankRecords(
             steps=np.array(self._steps, dtype=np.int64),
-            products=Updates(self.layers, products, stack_records([heads for heads, _ in self._records], products)),
-            matrices=Updates(self.matrices, single, stack_records([one for _, one in self._records], single)),
+            products=self._updates(0, self.layers, products),
+            matrices=self._updates(1, self.matrices, single),
         )
+
+    def _updates(self, kind: int, names: tuple[str, ...], initial: Spectra) -> Updates:
+        """Return the records of the products (0) or of the single matrices (1)."""
+        update = stack_records([record[kind] for record in self._records], initial)
+        increments = stack_records([one[kind] for one in self._steps_taken], initial) if self._increments else None
+        return Updates(names, initial, update, increments)
+
+    def _remember(self) -> None:
+        """Copy the present weights, from which the next increment counts."""
+        if self._owners.size > 1:
+            self._previous = HeldWeights(self._gather_all(), rounded=False)
+            return
+        present = dict[str, nn.Parameter](self._matrices)
+        for names, block in zip(self._read, self._blocks, strict=True):
+            own = dict(block.module.named_parameters())
+            present |= {full: own[local] for local, full in names.items()}
+        if self._previous is None:
+            kept = InMemory().keep(self._initial.names, lambda name: full_tensor(present[name]), rounded=False)
+            assert isinstance(kept, HeldWeights)
+            self._previous = kept
+            return
+        for name, tensor in self._previous.tensors.items():
+            tensor.copy_(full_tensor(present[name]))
 
     def stable_rank(self, product: str) -> Float[np.ndarray, "records layers heads"]:
         """Return the stable rank ||M||_F^2 / ||M||_2^2 of one product's update M; NaN where rounding hides it.
@@ -341,50 +386,102 @@ class RankTracker:
         shapes = [kind.initial.angles.shape + kind.initial.values.shape for kind in (self._products, self._single)]
         return repr((schedule, self.layers, self.matrices, shapes))
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self, *, folder: str | Path | None = None) -> dict[str, Any]:
         """Return all that a resumed run needs, as tensors and plain values: initial weights, steps made, records.
 
         For a sharded model all processes must call this. The state of the first has all initial weights and can be
-        loaded in each; that of another process has the weights that it measures.
+        loaded in each; that of another process has the weights that it measures. Initial weights that are in a file
+        (`OnDisk`, or a checkpoint `initial`) are not part of it.
+
+        Args:
+            folder: where to write initial weights that are in memory, once: the state then refers to the file by its
+                digest, and states of later steps to the same file. None makes them part of the state, and so does a
+                sharded model.
+
+        Raises:
+            InputError: the folder cannot be written to.
         """
-        records = self.records
+        records, held, digest = self.records, self._initial, None
+        if self._owners.size == 1 and (folder is not None or not isinstance(held, HeldWeights)):
+            digest = held.digest()
+        if self._owners.size == 1 and folder is not None and isinstance(held, HeldWeights):
+            from saddlescope.train.tracker.reference_weights import StoredWeights  # imports the checkpoint readers
+
+            StoredWeights.write(held.names, held.tensors.__getitem__, folder, rounded=held.rounded)
+        previous = {} if self._previous is None else dict(self._previous.tensors)
         return {
             "layers": list(self.layers),
             "matrices": list(self.matrices),
             "made": self._made,
             "stepped": list(self._stepped if self._watched is None else self._watched.stepped),
             "steps": torch.from_numpy(records.steps),
-            "weights": self._owners.collect(self._initial.of(self._initial.names)),
+            "weights": self._owners.collect(held.of(held.names)) if digest is None else {},
+            "digest": digest,
             "rounded": self._products.rounded,
             "heads": self._products.state_dict(),
             "single": self._single.state_dict(),
             "records": [[as_tensors(one) for one in record] for record in self._records],
+            "increments": [[as_tensors(one) for one in record] for record in self._steps_taken],
+            "previous": self._owners.collect(previous),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any], *, folder: str | Path | None = None) -> None:
         """Restore `state_dict`: its initial weights replace those found when this tracker was built.
 
+        Args:
+            state: a state.
+            folder: folder with the file of the initial weights, for a state that refers to one. None looks in that of
+                `OnDisk`.
+
         Raises:
-            InputError: the state is of a model with other attention blocks or matrices, or of another tracker.
+            InputError: the state is of a model with other attention blocks or matrices, or of another tracker; or the
+                file of its initial weights is missing.
         """
         tracked = {"heads": self._products, "single": self._single}
         theirs, ours = (*state["layers"], *state["matrices"]), (*self.layers, *self.matrices)
         if (
             theirs != ours
             or not all(kind.fits(state[name]) for name, kind in tracked.items())
-            or not set(state["weights"]) >= set(self._initial.names)
+            or (len(state["steps"]) > 0 and self._increments != bool(state["increments"]))
+            or (state["digest"] is None and not set(state["weights"]) >= set(self._initial.names))
         ):
             raise InputError(
                 f"state must be of a tracker of the same model; got one of {', '.join(theirs)}, while this one has "
                 f"{', '.join(ours)}, or their shapes or numbers of values differ."
             )
-        weights = {name: state["weights"][name].clone() for name in self._initial.names}
-        self._initial = HeldWeights(weights, rounded=state["rounded"])
+        self._initial = self._restored_weights(state, folder)
         for name, kind in tracked.items():
             kind.load_state_dict(state[name], rounded=self._initial.rounded)
         self._made, self._stepped = state["made"], tuple(state["stepped"])
         self._steps = state["steps"].tolist()
         self._records = [(from_tensors(heads), from_tensors(single)) for heads, single in state["records"]]
+        self._steps_taken = [(from_tensors(heads), from_tensors(single)) for heads, single in state["increments"]]
+        previous = {name: state["previous"][name].clone() for name in self._initial.names if state["previous"]}
+        self._previous = HeldWeights(previous, rounded=False) if previous else None
+
+    def _restored_weights(self, state: dict[str, Any], folder: str | Path | None) -> InitialWeights:
+        """Return the initial weights of a state: its own, those that this tracker has, or those in a file."""
+        digest, rounded, names = state["digest"], state["rounded"], self._initial.names
+        if digest is None:
+            return HeldWeights({name: state["weights"][name].clone() for name in names}, rounded=rounded)
+        if self._initial.digest() == digest and self._initial.rounded == rounded:
+            return self._initial
+        from saddlescope.train.tracker.reference_weights import StoredWeights, file_of, read_from_folder
+
+        own = self._reference.folder if isinstance(self._reference, OnDisk) else None
+        folders = [place for place in (folder, own) if place is not None]
+        for place in folders:
+            if (stored := read_from_folder(place, digest, names, rounded=rounded)) is not None:
+                if own is None:
+                    return HeldWeights({name: one.clone() for name, one in stored.of(names).items()}, rounded=rounded)
+                if isinstance(self._initial, StoredWeights) and self._initial.created:
+                    self._initial.path.unlink()  # the weights of the moment of resumption, which nobody needs
+                return stored
+        raise InputError(
+            f"The initial weights of the state must be in {file_of('', digest)}; got no such file in "
+            f"{' or '.join(map(str, folders)) or 'any folder: pass folder='}. Copy it there, or pass the checkpoint "
+            "that updates were counted from as initial= again."
+        )
 
     def _trained(self) -> dict[str, nn.Parameter]:
         """Return the parameters that are read, by name."""
@@ -412,9 +509,13 @@ class RankTracker:
         return None if gathered is None else _products(block.factors(gathered))
 
     def _initial_factors(self, layer: int) -> list[Weights]:
-        """Return the factors of both products of a layer at the start, on the device of the layer."""
+        """Return the factors of both products of a layer at the start."""
+        return self._stored_factors(self._initial, layer)
+
+    def _stored_factors(self, weights: InitialWeights, layer: int) -> list[Weights]:
+        """Return the factors of both products of a layer from stored weights, on the device of the layer."""
         names, block = self._read[layer], self._blocks[layer]
-        stored, present = self._initial.of(names.values()), dict(block.module.named_parameters())
+        stored, present = weights.of(names.values()), dict(block.module.named_parameters())
         return _products(block.factors({own: stored[name].to(present[own].device) for own, name in names.items()}))
 
     def _matrix(self, number: int) -> list[Weights] | None:
@@ -424,9 +525,13 @@ class RankTracker:
         return None if gathered is None else [tuple(gathered.values())]
 
     def _initial_matrix(self, number: int) -> list[Weights]:
-        """Return a single matrix at the start, on the device of the matrix."""
+        """Return a single matrix at the start."""
+        return self._stored_matrix(self._initial, number)
+
+    def _stored_matrix(self, weights: InitialWeights, number: int) -> list[Weights]:
+        """Return a single matrix from stored weights, on the device of the matrix."""
         name = self.matrices[number]
-        return [(self._initial.of([name])[name].to(self._matrices[name].device),)]
+        return [(weights.of([name])[name].to(self._matrices[name].device),)]
 
 
 def _products(factors: HeadFactors) -> list[Weights]:

@@ -19,6 +19,7 @@ from saddlescope.measure import effective_rank, stable_rank
 
 PRODUCTS = ("KQ", "VO")
 SIDES = ("left", "right")
+ORDERS = ("first", "second")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,6 +34,9 @@ class Spectra(ReprMixin):
         effective_rank: exponential of the entropy of all singular values; NaN likewise.
         angles: principal angles in radians between the leading singular subspaces of this and the previous record,
             ascending, left and right; NaN at the first record and for directions below the noise floor.
+        order_norm: Frobenius norms of the first and the second order of a product's update; see
+            `saddlescope.measure.product_update_orders`.
+        order_stable_rank: their stable ranks; NaN for an order below its noise floor.
     """
 
     values: Float[np.ndarray, "*labels index"]
@@ -41,10 +45,12 @@ class Spectra(ReprMixin):
     stable_rank: Float[np.ndarray, "*labels"]
     effective_rank: Float[np.ndarray, "*labels"]
     angles: Float[np.ndarray, "*labels 2 subspace"]
+    order_norm: Float[np.ndarray, "*labels orders"]
+    order_stable_rank: Float[np.ndarray, "*labels orders"]
 
     @classmethod
     def of(cls, values: Float[np.ndarray, "*labels all"], noise_floor: Float[np.ndarray, "*labels"]) -> "Spectra":
-        """Compute norms and ranks from all singular values of each matrix; without angles."""
+        """Compute norms and ranks from all singular values of each matrix; without angles and orders."""
         measurable = values[..., 0] > noise_floor
         seen = np.where(measurable[..., None], values, 0.0)
         return cls(
@@ -54,6 +60,8 @@ class Spectra(ReprMixin):
             stable_rank=np.where(measurable, stable_rank(seen), np.nan),
             effective_rank=np.where(measurable, effective_rank(seen), np.nan),
             angles=np.full((*noise_floor.shape, len(SIDES), 0), np.nan),
+            order_norm=np.full((*noise_floor.shape, 0), np.nan),
+            order_stable_rank=np.full((*noise_floor.shape, 0), np.nan),
         )
 
     @property
@@ -74,11 +82,14 @@ class Updates(ReprMixin):
         names: names of the layers, or of the single matrices; the first label of the arrays.
         initial: spectra of the matrices at the start, with labels (layer, head, product), or (matrix,).
         update: spectra of the updates, with the same labels after a first axis of records.
+        increment: spectra of the updates since the previous record (since the start, for the first), likewise; None if
+            they were not recorded.
     """
 
     names: tuple[str, ...]
     initial: Spectra
     update: Spectra
+    increment: Spectra | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -185,6 +196,16 @@ LONG_NAMES = {
     "initial_norm": "Frobenius norm at the start",
     "angles": "principal angles to the leading subspace of the previous record",
     "measurable": "update above the noise floor",
+    "order_norm": "Frobenius norm of one order of the update",
+    "order_stable_rank": "stable rank of one order of the update",
+    "increment_spectrum": "singular values of the update since the previous record",
+    "increment_noise_floor": "size below which a singular value is rounding",
+    "increment_norm": "Frobenius norm of the update since the previous record",
+    "increment_stable_rank": "stable rank of the update since the previous record",
+    "increment_effective_rank": "effective rank of the update since the previous record",
+    "increment_measurable": "update since the previous record above the noise floor",
+    "increment_order_norm": "Frobenius norm of one order of the update since the previous record",
+    "increment_order_stable_rank": "stable rank of one order of the update since the previous record",
 }
 """Long names of the variables of a data set of spectra."""
 
@@ -202,6 +223,8 @@ def spectra_dataset(
         initial_spectrum    (layer, head, product, index)
         initial_norm        (layer, head, product)
         angles              (step, layer, head, product, side, angle), in radians; only if subspaces were tracked
+        order_norm, order_stable_rank           (step, layer, head, product, order); only if orders were recorded
+        increment_...       the same for the updates since the previous record; only if increments were recorded
 
     Single matrices have the same variables without the angles, with the prefix `matrix_` and the dimension matrix
     (names of parameters) in place of layer, head and product. Spectra with fewer values than others end in zeros.
@@ -226,6 +249,8 @@ def spectra_dataset(
             dims = ("step", "layer", "head", "product", "side", "angle")
             dataset["angles"] = (dims, products.update.angles, {"long_name": LONG_NAMES["angles"], "units": "rad"})
             dataset = dataset.assign_coords(side=list(SIDES))
+        if products.update.order_norm.shape[-1]:
+            dataset = dataset.assign_coords(order=list(ORDERS))
     if matrices is not None:
         dataset = dataset.assign_coords(matrix=list(matrices.names))
         _add(dataset, matrices, "matrix_", ("matrix",), length)
@@ -234,19 +259,33 @@ def spectra_dataset(
 
 def _add(dataset: xr.Dataset, updates: Updates, prefix: str, labels: tuple[str, ...], length: int) -> None:
     """Add the variables of one kind of matrix, with spectra of this length."""
-    update, initial = updates.update, updates.initial
-    variables = {
-        "update_spectrum": (("step", *labels, "index"), pad_spectra(update.values, length)),
-        "noise_floor": (("step", *labels), update.noise_floor),
-        "update_norm": (("step", *labels), update.norm),
-        "stable_rank": (("step", *labels), update.stable_rank),
-        "effective_rank": (("step", *labels), update.effective_rank),
-        "measurable": (("step", *labels), update.measurable),
+    initial = updates.initial
+    variables = _variables(updates.update, labels, length, "update_", "") | {
         "initial_spectrum": ((*labels, "index"), pad_spectra(initial.values, length)),
         "initial_norm": (labels, initial.norm),
     }
+    if updates.increment is not None:
+        variables |= _variables(updates.increment, labels, length, "increment_", "increment_")
     for name, (dims, array) in variables.items():
         dataset[prefix + name] = (dims, array, {"long_name": LONG_NAMES[name]})
+
+
+def _variables(
+    spectra: Spectra, labels: tuple[str, ...], length: int, of_size: str, of_rank: str
+) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+    """Return dimensions and values of the variables of a series of records, with prefixes of their names."""
+    variables: dict[str, tuple[tuple[str, ...], np.ndarray]] = {
+        f"{of_size}spectrum": (("step", *labels, "index"), pad_spectra(spectra.values, length)),
+        f"{of_rank}noise_floor": (("step", *labels), spectra.noise_floor),
+        f"{of_size}norm": (("step", *labels), spectra.norm),
+        f"{of_rank}stable_rank": (("step", *labels), spectra.stable_rank),
+        f"{of_rank}effective_rank": (("step", *labels), spectra.effective_rank),
+        f"{of_rank}measurable": (("step", *labels), spectra.measurable),
+    }
+    if spectra.order_norm.shape[-1]:
+        for name in ("order_norm", "order_stable_rank"):
+            variables[f"{of_rank}{name}"] = (("step", *labels, "order"), getattr(spectra, name))
+    return variables
 
 
 def pad_spectra(values: np.ndarray, length: int) -> np.ndarray:

@@ -39,7 +39,12 @@ class StoredWeights(InitialWeights):
         checkpoint: the file or folder.
         stored: names in the checkpoint by names in the model.
         rounded: as the attribute of `InitialWeights`.
+
+    Attributes:
+        created: True if `write` has written the file, False if it existed.
     """
+
+    created = False
 
     def __init__(self, checkpoint: Checkpoint, stored: Mapping[str, str], *, rounded: bool = True) -> None:
         self._checkpoint, self._stored, self.rounded = checkpoint, dict(stored), rounded
@@ -92,13 +97,15 @@ class StoredWeights(InitialWeights):
             InputError: the folder cannot be written to, or the disk is full.
         """
         try:
-            path = _write_safetensors(Path(folder), sorted(names), read)
+            path, created = _write_safetensors(Path(folder), sorted(names), read)
         except OSError as error:
             raise InputError(
                 f"reference must have a folder that can be written to; got {str(folder)!r} "
                 f"({error.strerror or error}). Free disk space or choose another folder."
             ) from error
-        return cls.read(path, names, rounded=rounded)
+        stored = cls.read(path, names, rounded=rounded)
+        stored.created = created
+        return stored
 
     @classmethod
     def read(cls, path: Path, names: Iterable[str], *, rounded: bool) -> "StoredWeights":
@@ -110,13 +117,28 @@ class StoredWeights(InitialWeights):
         return cls(Checkpoint.open(path), {name: name for name in names}, rounded=rounded)
 
 
+def read_from_folder(folder: str | Path, digest: str, names: Iterable[str], *, rounded: bool) -> StoredWeights | None:
+    """Return the initial weights with a digest from their file in a folder, or None if there is no such file.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    path = file_of(folder, digest)
+    if not path.is_file():
+        return None
+    stored = StoredWeights.read(path, names, rounded=rounded)
+    if stored.digest() != digest:
+        raise InputError(f"{path} must hold the initial weights that its name promises; got others. Restore the file.")
+    return stored
+
+
 def file_of(folder: str | Path, digest: str) -> Path:
     """Return the file of the initial weights with a digest."""
     return Path(folder) / f"saddlescope-initial-{digest[:16]}.safetensors"
 
 
-def _write_safetensors(folder: Path, names: Sequence[str], read: Callable[[str], Tensor]) -> Path:
-    """Write tensors one at a time in the format of safetensors, unless the file exists, and return the file."""
+def _write_safetensors(folder: Path, names: Sequence[str], read: Callable[[str], Tensor]) -> tuple[Path, bool]:
+    """Write tensors one at a time in the format of safetensors, and return the file, and False if it existed."""
     header, end, digest = dict[str, Any](), 0, hashlib.sha256()
     for name in names:
         tensor = read(name).detach().cpu()
@@ -126,7 +148,7 @@ def _write_safetensors(folder: Path, names: Sequence[str], read: Callable[[str],
         add_to_digest(digest, name, tensor)
     path = file_of(folder, digest.hexdigest())
     if path.is_file():
-        return path
+        return path, False
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)  # so that the data are aligned
     folder.mkdir(parents=True, exist_ok=True)
@@ -135,7 +157,7 @@ def _write_safetensors(folder: Path, names: Sequence[str], read: Callable[[str],
         for name in names:
             for chunk in chunks(read(name).detach().cpu()):
                 file.write(chunk)
-    return path
+    return path, True
 
 
 def weights_in_checkpoint(path: str | Path, model: nn.Module, names: Iterable[str]) -> StoredWeights:

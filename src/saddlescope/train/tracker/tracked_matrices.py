@@ -22,13 +22,14 @@ from saddlescope.measure import (
     Spectrum,
     principal_angles,
     product_spectrum,
+    product_update_orders,
     product_update_spectrum,
     product_update_subspaces,
     spectrum,
     update_spectrum,
 )
 from saddlescope.train.tracker.matrix_selection import MatrixSelection
-from saddlescope.train.tracker.records import PRODUCTS, SIDES, Spectra
+from saddlescope.train.tracker.records import ORDERS, PRODUCTS, SIDES, Spectra
 from saddlescope.train.tracker.unit_owners import UnitOwners, merge
 
 # The weights of one member: (W,) for a single matrix; (L, R), (heads, rows, columns) each, for the products L R^T.
@@ -51,6 +52,21 @@ class _Bases:
     counted: Any  # (heads,), number of directions above the noise floor
 
 
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Record of all members.
+
+    Attributes:
+        update: spectra of the updates since the start; NaN for members without.
+        increment: of the updates since the previous record; None if they were not measured.
+        lost: members without, with the reason.
+    """
+
+    update: Spectra
+    increment: Spectra | None
+    lost: dict[int, str]
+
+
 class TrackedMatrices:
     """Members of one kind: the spectra of their weights at the start and of their updates.
 
@@ -63,6 +79,7 @@ class TrackedMatrices:
         rounded: True if the weights at the start may have been rounded when they were stored, as in a checkpoint: their
             rounding then counts to the noise floor. Weights of a running model are exact.
         device: device of the arithmetic; None is that of the weights, or the host if that has no float64.
+        orders: measure the first and the second order of the updates of products, too.
         owners: processes that measure the units, of a sharded model. `before` is called for owned units only.
 
     Attributes:
@@ -80,12 +97,14 @@ class TrackedMatrices:
         subspace: int,
         rounded: bool = False,
         device: torch.device | None = None,
+        orders: bool = False,
         owners: UnitOwners = UnitOwners(),  # noqa: B008  (has no state)
     ) -> None:
         self._before, self._units, self._device, self._owners = before, units, device, owners
         self._of_unit = 1 if heads is None else len(PRODUCTS)
         self._labels = (units,) if heads is None else (len(PRODUCTS) * units, heads)
         self._subspace, self.rounded = subspace, rounded
+        self._orders = len(ORDERS) if orders and heads is not None else 0
         self._former: list[_Bases | None] = [None] * self._labels[0]
         found, unreadable, most = dict[int, Spectra](), list[int](), 0
         with owners.together():
@@ -93,7 +112,7 @@ class TrackedMatrices:
                 for member, start in self._members(unit, before):
                     most = max(most, _values_of_update(start))
                     try:
-                        found[member] = self._cut((), start, _initial_spectrum)
+                        found[member] = self._cut((), start, _initial_spectrum, rounded=rounded)
                     except InputError:
                         _raise_if_finite(start)
                         unreadable.append(member)
@@ -103,14 +122,16 @@ class TrackedMatrices:
         self.initial = self._assemble(merge(found for found, _, _ in everything))
         self.unreadable = tuple(sorted(member for _, unreadable, _ in everything for member in unreadable))
 
-    def measure(self, present: ReadSharedUnit) -> tuple[Spectra, dict[int, str]]:
-        """Return the spectra of the updates, and the members that have none, with the reason: theirs are NaN.
+    def measure(self, present: ReadSharedUnit, previous: ReadUnit | None = None) -> "Measured":
+        """Measure the updates of all members.
 
         Args:
             present: function from a unit to its present weights, which all processes call for all units, in order; None
                 in those that do not own it.
+            previous: function from an owned unit to its weights at the previous record, exact, to measure increments
+                from.
         """
-        found, lost = dict[int, Spectra](), dict[int, str]()
+        found, steps, lost = dict[int, Spectra](), dict[int, Spectra](), dict[int, str]()
         with self._owners.together():
             failed: Exception | None = None
             for units in self._owners.rounds(self._units):  # all processes go through all of them, whatever fails
@@ -120,18 +141,22 @@ class TrackedMatrices:
                         weights += [(unit, found_now)] if (found_now := present(unit)) is not None else []
                     except Exception as error:
                         failed = failed or error
-                for unit, now in weights:
+                for unit, read in weights:
+                    now = dict(enumerate(read, self._of_unit * unit))
                     try:
-                        self._measure_unit(dict(enumerate(now, self._of_unit * unit)), unit, found, lost)
+                        self._measure_unit(now, unit, found, lost)
+                        if previous is not None:
+                            self._measure_increments(now, dict(self._members(unit, previous)), steps)
                     except Exception as error:
                         failed = failed or error
             if failed is not None:
                 raise failed
-        everything = self._owners.exchange((found, lost))
-        found, lost = merge(found for found, _ in everything), merge(lost for _, lost in everything)
+        everything = self._owners.exchange((found, steps, lost))
+        found, steps = merge(found for found, _, _ in everything), merge(steps for _, steps, _ in everything)
+        lost = merge(lost for _, _, lost in everything)
         for member in lost:
             self._former[member] = None
-        return self._assemble(found), lost
+        return Measured(self._assemble(found), None if previous is None else self._assemble(steps), lost)
 
     def _measure_unit(
         self, now: dict[int, Weights], unit: int, found: dict[int, Spectra], lost: dict[int, str]
@@ -149,13 +174,22 @@ class TrackedMatrices:
                 _raise_if_finite(weights)
                 lost[member] = _NOT_FINITE
 
+    def _measure_increments(self, now: dict[int, Weights], then: dict[int, Weights], steps: dict[int, Spectra]) -> None:
+        """Add the spectra of the increments of the members of a unit."""
+        for member, weights in now.items():
+            last = then[member]
+            try:
+                steps[member] = self._with_orders(weights, last, self._update(weights, last, False), False)
+            except InputError:  # NaN, of which `lost` has the reason, or NaN in the previous record
+                _raise_if_finite((*weights, *last))
+
     def _members(self, unit: int, read: ReadUnit) -> list[tuple[int, Weights]]:
         """Return the members of a unit with their weights."""
         return list(enumerate(read(unit), self._of_unit * unit))
 
     def _measured(self, member: int, after: Weights, before: Weights) -> Spectra:
         """Return the spectra of the update of a member."""
-        spectra = self._cut(after, before, product_update_spectrum if len(after) == 2 else update_spectrum)
+        spectra = self._with_orders(after, before, self._update(after, before, self.rounded), self.rounded)
         if not self._subspace or len(after) == 1:
             return spectra
         k = min(self._subspace, _values_of_update(after))
@@ -165,6 +199,26 @@ class TrackedMatrices:
         counted = (spectra.values[..., :k] > spectra.noise_floor[..., None]).sum(axis=-1)
         left, right = (np.concatenate([_on_host(getattr(part, side)) for part in parts]) for side in SIDES)
         return self._with_angles(member, spectra, _Bases(left, right, counted))
+
+    def _update(self, after: Weights, before: Weights, rounded: bool) -> Spectra:
+        return self._cut(
+            after, before, product_update_spectrum if len(after) == 2 else update_spectrum, rounded=rounded
+        )
+
+    def _with_orders(self, after: Weights, before: Weights, spectra: Spectra, rounded: bool) -> Spectra:
+        """Return the spectra with the norms and stable ranks of both orders of the update."""
+        if not self._orders:
+            return spectra
+        parts = [product_update_orders(*slices) for slices in _slices(after, before, rounded, self._device)]
+        orders = [
+            Spectra.of(
+                np.concatenate([_on_host(getattr(part, name).values) for part in parts]),
+                np.concatenate([_on_host(getattr(part, name).noise_floor) for part in parts]),
+            )
+            for name in ORDERS
+        ]
+        norm, rank = (np.stack([getattr(one, name) for one in orders], axis=-1) for name in ("norm", "stable_rank"))
+        return replace(spectra, order_norm=norm, order_stable_rank=rank)
 
     def _with_angles(self, member: int, spectra: Spectra, present: _Bases) -> Spectra:
         """Return the spectra with the angles between the leading subspaces now and at the previous record."""
@@ -180,9 +234,9 @@ class TrackedMatrices:
         self._former[member] = present
         return replace(spectra, angles=angles)
 
-    def _cut(self, after: Weights, before: Weights, measure: Callable[..., Spectrum]) -> Spectra:
+    def _cut(self, after: Weights, before: Weights, measure: Callable[..., Spectrum], *, rounded: bool) -> Spectra:
         """Return the spectra of a member, some heads at a time."""
-        parts = [measure(*weights) for weights in _slices(after, before, self.rounded, self._device)]
+        parts = [measure(*weights) for weights in _slices(after, before, rounded, self._device)]
         if len(self._labels) == 1:
             return Spectra.of(_on_host(parts[0].values), _on_host(parts[0].noise_floor))
         return Spectra.of(
@@ -193,6 +247,7 @@ class TrackedMatrices:
     def _assemble(self, found: dict[int, Spectra]) -> Spectra:
         """Combine the spectra of the members; NaN for those without, and for heads that a layer does not have."""
         trailing = {"values": (self._values,), "angles": (len(SIDES), self._subspace)}
+        trailing |= dict.fromkeys(("order_norm", "order_stable_rank"), (self._orders,))
         arrays = {
             name: np.full((*self._labels, *trailing.get(name, ())), np.nan) for name in Spectra.__dataclass_fields__
         }
@@ -203,7 +258,7 @@ class TrackedMatrices:
                     top = array[..., : self._values]
                     target[...] = 0.0
                     target[..., : top.shape[-1]] = top
-                elif name != "angles" or array.shape[-1]:
+                elif name not in trailing or array.shape[-1]:
                     target[...] = array
         return Spectra(**arrays)
 

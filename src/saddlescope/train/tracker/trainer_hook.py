@@ -1,6 +1,7 @@
 """Base of the callbacks that attach a tracker to a trainer of another library."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -50,14 +51,23 @@ class TrackerHook:
             raise InputError("tracker must be read after training has started, in the first process; got none yet.")
         return self._tracker
 
-    def start(self, model: nn.Module, *, first_process: bool, state: dict[str, Any] | None) -> None:
-        """Copy the initial weights of the model, or restore the state of a resumed run."""
+    def start(
+        self, model: nn.Module, *, first_process: bool, state: dict[str, Any] | None, folder: Path | None = None
+    ) -> None:
+        """Copy the initial weights of the model, or restore the state of a resumed run.
+
+        Args:
+            model: the model.
+            first_process: True in the process that logs.
+            state: state of a resumed run, or None.
+            folder: folder with the file of the initial weights to which the state refers.
+        """
         self._tracker, self._logs = None, first_process
         if not (first_process or is_sharded(model)):
             return
         self._tracker = self._make_tracker(model)
         if state is not None:
-            self._tracker.load_state_dict(state)
+            self._tracker.load_state_dict(state, folder=folder)
         if self._scalars is not None:
             self._scalars.skip(up_to=-1 if state is None else max(self._tracker.steps, default=-1))
 
@@ -73,9 +83,9 @@ class TrackerHook:
             self._tracker.measure()
             self._log(self._tracker)
 
-    def tracker_state(self) -> dict[str, Any] | None:
-        """Return the tracker's state; None in a process without a tracker."""
-        return None if self._tracker is None else self._tracker.state_dict()
+    def tracker_state(self, folder: Path | None = None) -> dict[str, Any] | None:
+        """Return the tracker's state, with the initial weights in a file of the folder; None without a tracker."""
+        return None if self._tracker is None else self._tracker.state_dict(folder=folder)
 
     def _log(self, tracker: RankTracker) -> None:
         if self._scalars is not None and self._logs:
