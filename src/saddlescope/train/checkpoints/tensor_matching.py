@@ -5,7 +5,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from saddlescope._shared.errors import InputError
-from saddlescope.train.checkpoints.files import Checkpoint, first_few
+from saddlescope.train.checkpoints.files import Checkpoint
+from saddlescope.train.checkpoints.tensor_files import first_few
 
 _BUFFERS = ("attn.bias", "attn.masked_bias", "attention.bias", "attention.masked_bias", "inv_freq")
 

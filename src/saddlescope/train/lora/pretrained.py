@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from saddlescope._shared.errors import InputError, MissingExtraError
-from saddlescope.train.checkpoints.files import Checkpoint, first_few
+from saddlescope.train.checkpoints.files import Checkpoint
+from saddlescope.train.checkpoints.tensor_files import first_few
 
 
 def model_module_names(checkpoint: Checkpoint, modules: Sequence[str]) -> dict[str, str]:

@@ -6,7 +6,8 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError
-from saddlescope.train.checkpoints.files import Checkpoint, first_few
+from saddlescope.train.checkpoints.files import Checkpoint
+from saddlescope.train.checkpoints.tensor_files import first_few
 from saddlescope.train.checkpoints.tensor_matching import align_names
 from saddlescope.train.tracker.matrix_selection import canonical_name, unwrap_model
 
