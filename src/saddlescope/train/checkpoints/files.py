@@ -1,8 +1,8 @@
 """Checkpoint files: the tensors of a model by name, read a few at a time, with a digest of each.
 
 Formats: those of `tensor_files`, in one file, or a folder in the layout of Hugging Face: shards with an index, and
-config.json beside them. Files are mapped into memory, and a
-mapping ends with the tensors read from it: only those are ever resident, however large the file.
+config.json beside them. Files are mapped into memory, and a mapping ends with the tensors read from it: only those are
+ever resident, however large the file.
 """
 
 import hashlib
@@ -110,7 +110,7 @@ class Checkpoint(ReprMixin):
             )
         if not tensors:
             raise InputError(f"{path} must hold tensors by name; got none. Save model.state_dict().")
-        ordered = {name: tensors[name] for name in sorted(tensors, key=_natural)}
+        ordered = {name: tensors[name] for name in sorted(tensors, key=natural_order)}
         return cls(path, ordered, frozenset(map(_model_name, absent)))
 
     @cached_property
@@ -145,9 +145,13 @@ class Checkpoint(ReprMixin):
             with open_tensors(file) as held:
                 for name in requested:
                     found[name] = held.read(self.tensors[name].name)
-                    if name not in self._digests:
-                        self._digests[name] = _digest(found[name])
+                    self._note(name, found[name])
         return found
+
+    def _note(self, name: str, tensor: Tensor) -> None:
+        """Remember the digest of a tensor that was read."""
+        if name not in self._digests:
+            self._digests[name] = _digest(tensor)
 
     def digest(self, name: str) -> str:
         """Return the SHA-256 of a tensor's type, shape and bytes."""
@@ -214,7 +218,7 @@ def _model_name(stored: str) -> str:
     return stored.replace("_orig_mod.", "").removeprefix("module.")
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
+def natural_order(name: str) -> list[tuple[int, str]]:
     """Return a key that sorts numbers in names as numbers: tensors in files are in alphabetical order."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 

@@ -23,14 +23,17 @@ from torch import Tensor, nn
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
-from saddlescope.train.checkpoints.empty_model import attention_blocks_in, empty_model, loaded_weights
+from saddlescope.train.checkpoints.empty_model import loaded_weights
 from saddlescope.train.checkpoints.files import Checkpoint, raise_error, require_finite
+from saddlescope.train.checkpoints.head_counts import Heads
+from saddlescope.train.checkpoints.opened_model import open_model
 from saddlescope.train.checkpoints.tensor_matching import (
     MatchedCheckpoint,
     below_noise_message,
     find_identical,
     match_tensors,
 )
+from saddlescope.train.checkpoints.tensor_files import first_few
 from saddlescope.train.tracker.attention_blocks import AttentionBlock
 from saddlescope.train.tracker.matrix_selection import MatrixSelection, select_matrices
 from saddlescope.train.tracker.records import PRODUCTS, Spectra, Updates, pad_spectra, spectra_dataset
@@ -44,7 +47,7 @@ Result = TypeVar("Result")
 def checkpoint_spectra(
     base: str | Path,
     *tuned: str | Path,
-    heads: int | None = None,
+    heads: Heads | None = None,
     attention: bool = True,
     matrices: MatrixSelection | None = None,
     top: int | None = None,
@@ -57,7 +60,9 @@ def checkpoint_spectra(
     Args:
         base: the checkpoint at the start: a file (safetensors, or by `torch.save`), or a folder of shards.
         *tuned: the checkpoints after training, in the order of training.
-        heads: the number of heads of every attention block; None reads it from config.json beside the base.
+        heads: the number of heads of every attention block, or numbers by patterns on the names of the blocks, such as
+            {"*vision*": 16, "*text*": 12}; None takes them from config.json beside the base. They are needed only for
+            models that Transformers does not know and without a number in config.json.
         attention: measure attention heads.
         matrices: single matrices to measure in addition; see `saddlescope.train.tracker.matrix_selection`.
         top: number of singular values to record per spectrum; None records all. Norms and ranks use all of them.
@@ -80,20 +85,19 @@ def checkpoint_spectra(
     if not tuned:
         raise InputError("tuned must name one checkpoint or more; got none.")
     check_options(attention=attention, matrices=matrices, top=top, subspace=subspace)
-    if heads is not None and heads < 1:
-        raise InputError(f"heads must be at least 1; got {heads!r}.")
     start = Checkpoint.open(base, on_error=on_error)
     paths = [Path(path) for path in tuned]
     steps = _steps(paths)
     numbered = list(zip(steps or range(1, len(paths) + 1), paths, strict=True))
     later = _each(lambda one: (one[0], Checkpoint.open(one[1], on_error=on_error)), numbered, on_error)
-    shapes = {name: stored.shape for name, stored in start.tensors.items() if stored.floating}
-    model = empty_model(shapes, start.config, heads)
-    blocks = attention_blocks_in(model, str(base), required=matrices is None) if attention else ()
+    opened = open_model(start, heads, on_error)
+    start, model = opened.base, opened.model
+    blocks = opened.attention(heads, required=matrices is None) if attention else ()
     single = tuple(select_matrices(model, matrices)) if matrices is not None else ()
+    blocks, single = _in_base(start, blocks, single, on_error)
     parts = [*map(_of_block, blocks), *(_of_matrix(name, model) for name in single)]
     needed = dict.fromkeys(name for part in parts for name in part.tensors)
-    fitting = _each(lambda one: (one[0], match_tensors(start, one[1], needed, on_error)), later, on_error)
+    fitting = _each(lambda one: (one[0], match_tensors(start, opened.named(one[1]), needed, on_error)), later, on_error)
     series = [match for _, match in fitting]
     most = max((block.heads for block in blocks), default=0)
 
@@ -106,7 +110,8 @@ def checkpoint_spectra(
         report(number / (len(parts) + 1), part.label)
         found.append(_measured(part, model, start, series, tracked, on_error))
     report(len(parts) / (len(parts) + 1), "comparing all tensors")
-    remarks = [remark for match in series for remark in match.remarks] + find_identical(start, series, on_error)
+    remarks = [*opened.remarks, *(remark for match in series for remark in match.remarks)]
+    remarks += find_identical(start, series, on_error)
     dataset = spectra_dataset(
         [step for step, _ in fitting],
         products=_updates([block.name for block in blocks], found[: len(blocks)]) if blocks else None,
@@ -134,6 +139,27 @@ def _each(use: Callable[[Item], Result], items: Sequence[Item], on_error: Callab
     for error in errors:
         on_error(str(error))
     return results
+
+
+def _in_base(
+    start: Checkpoint, blocks: Sequence[AttentionBlock], single: Sequence[str], on_error: Callable[[str], None]
+) -> tuple[tuple[AttentionBlock, ...], tuple[str, ...]]:
+    """Return the attention blocks and matrices that the base holds; report those that it lacks without a reason."""
+    absent: list[str] = []
+
+    def present(names: Sequence[str]) -> bool:
+        gone = [name for name in names if name not in start.tensors]
+        absent.extend(name for name in gone if name not in start.lost)
+        return not gone
+
+    kept = tuple(block for block in blocks if present(_of_block(block).tensors))
+    matrices = tuple(name for name in single if present([name]))
+    if absent or not (kept or matrices):
+        sentence = f"{start.path} must hold the weights of its model; got none of {first_few(absent or start.lost)}."
+        if not (kept or matrices):
+            raise InputError(sentence)
+        on_error(sentence)
+    return kept, matrices
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,6 +20,7 @@ from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure import energy_rank, update_noise_floor
 from saddlescope.train.checkpoints.empty_model import empty_model, transposed_layers
 from saddlescope.train.checkpoints.files import Checkpoint, raise_error, require_finite
+from saddlescope.train.checkpoints.head_counts import HeadCounts
 from saddlescope.train.checkpoints.tensor_matching import (
     MatchedCheckpoint,
     below_noise_message,
@@ -137,7 +138,7 @@ def extract_lora(
     refuse_foreign(out)
     start, end = Checkpoint.open(base, on_error=on_error), Checkpoint.open(tuned, on_error=on_error)
     shapes = {name: stored.shape for name, stored in start.tensors.items() if stored.floating}
-    model = empty_model(shapes, {}, 1)  # heads do not matter here
+    model = empty_model(shapes, HeadCounts({}, 1))  # heads do not matter here
     chosen = tuple(select_matrices(model, _is_linear if matrices is None else matrices))
     if odd := [name for name in chosen if not name.endswith(".weight")]:
         raise InputError(
