@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from saddlescope._shared.progress import show_progress
-from saddlescope.cli.options import AsJson, Base, Heads, Matrices
+from saddlescope.cli.options import AsJson, Base, Heads, Matrices, parse_heads
 from saddlescope.cli.terminal import print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def spectra(
 
     if site is not None:
         require_gallery_folder(site)  # before the work
+    counts = parse_heads(heads)
     stop = stopwatch()
     faults: list[str] = []
 
@@ -60,7 +61,7 @@ def spectra(
         found = checkpoint_spectra(
             base,
             *tuned,
-            heads=heads,
+            heads=counts,
             attention=attention,
             matrices=matrices,
             top=top,
