@@ -1,4 +1,4 @@
-"""Files as Transformers saves them: renamed, merged, split; several towers. Numbers are those of the models in memory."""
+"""Files as Transformers saves them: renamed, merged, split; several towers; compared with the models in memory."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,9 @@ def trained(model, seed=1):
 
 def require_same(found, expected):
     for variable in expected.data_vars:
-        there = expected[variable].sel(matrix=found.matrix) if "matrix" in expected[variable].dims else expected[variable]
+        there = (
+            expected[variable].sel(matrix=found.matrix) if "matrix" in expected[variable].dims else expected[variable]
+        )
         # The base is float32 in both, and all arithmetic is the same: only the order of a sum may differ.
         np.testing.assert_allclose(found[variable].values, there.values, rtol=1e-7, atol=1e-12, err_msg=variable)
 
@@ -109,9 +111,7 @@ def test_a_flat_configuration_is_not_taken_for_the_images_too(tmp_path):
         config.write_text(text)
         require_same(checkpoint_spectra(base, tuned).sel(layer=expected.layer), expected)
     config.write_text('{"num_attention_heads": 2}')
-    require_same(
-        checkpoint_spectra(base, tuned, heads={"vision*": 6, "text*": 4}).sel(layer=expected.layer), expected
-    )
+    require_same(checkpoint_spectra(base, tuned, heads={"vision*": 6, "text*": 4}).sel(layer=expected.layer), expected)
 
 
 def test_heads_that_contradict_a_known_model(tmp_path):

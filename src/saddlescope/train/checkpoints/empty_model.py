@@ -1,8 +1,9 @@
 """Empty models: modules that the layouts recognize, from names and shapes in a checkpoint, without the model's code.
 
 An empty model has the modules that hold weight matrices, with placeholders that take no memory; `loaded_weights` puts
-the tensors of one part into it temporarily. The number of heads, which names do not determine, comes from `HeadCounts`. GPT-2's own files and nanoGPT's have the same names; they are distinguished by the shape of `c_attn`:
-GPT-2's `Conv1D` stores (in, 3 in), a linear layer (3 in, in).
+the tensors of one part into it temporarily. The number of heads, which names do not determine, comes from `HeadCounts`.
+GPT-2's own files and nanoGPT's have the same names; they are distinguished by the shape of `c_attn`: GPT-2's `Conv1D`
+stores (in, 3 in), a linear layer (3 in, in).
 """
 
 from collections.abc import Iterator, Mapping

@@ -27,13 +27,13 @@ from saddlescope.train.checkpoints.empty_model import loaded_weights
 from saddlescope.train.checkpoints.files import Checkpoint, raise_error, require_finite
 from saddlescope.train.checkpoints.head_counts import Heads
 from saddlescope.train.checkpoints.opened_model import open_model
+from saddlescope.train.checkpoints.tensor_files import first_few
 from saddlescope.train.checkpoints.tensor_matching import (
     MatchedCheckpoint,
     below_noise_message,
     find_identical,
     match_tensors,
 )
-from saddlescope.train.checkpoints.tensor_files import first_few
 from saddlescope.train.tracker.attention_blocks import AttentionBlock
 from saddlescope.train.tracker.matrix_selection import MatrixSelection, select_matrices
 from saddlescope.train.tracker.records import PRODUCTS, Spectra, Updates, pad_spectra, spectra_dataset

@@ -1,7 +1,7 @@
 """Files of tensors: safetensors, and `torch.save` with `weights_only=True`, so that nothing in a file is ever executed.
 
-A file of a training script holds more than weights: the optimiser's state, settings, the best loss (which may be a tensor
-itself). `_state_dict` finds the one state dict in it, and `settings` the plain values of its configuration.
+A file of a training script holds more than weights: the optimiser's state, settings, the best loss (which may be a
+tensor itself). `_state_dict` finds the one state dict in it, and `settings` the plain values of its configuration.
 """
 
 from collections.abc import Iterable, Iterator
@@ -36,13 +36,21 @@ def first_line(error: BaseException) -> str:
 class TensorFile(Protocol):
     """Opened file of tensors."""
 
-    def names(self) -> list[str]: ...
+    def names(self) -> list[str]:
+        """Return the names of the tensors."""
+        ...
 
-    def describe(self, name: str) -> tuple[tuple[int, ...], bool]: ...
+    def describe(self, name: str) -> tuple[tuple[int, ...], bool]:
+        """Return the shape of a tensor, and True for floating-point numbers."""
+        ...
 
-    def read(self, name: str) -> Tensor: ...
+    def read(self, name: str) -> Tensor:
+        """Read a tensor."""
+        ...
 
-    def settings(self) -> dict[str, Any]: ...
+    def settings(self) -> dict[str, Any]:
+        """Return plain values of a configuration in the file."""
+        ...
 
 
 class _SafeFile:
