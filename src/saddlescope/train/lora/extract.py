@@ -351,7 +351,8 @@ def _decompose(
     after = match.checkpoint.read([match.names[name]])[match.names[name]]
     for checkpoint, weight in ((start, before), (match.checkpoint, after)):
         require_finite(checkpoint.path, name, weight)
-    svd = TruncatedSVD.of(after.double() - before.double(), rank)
+    update = after.to(torch.float64, copy=True).sub_(before)  # exact: half and single precision widen within
+    svd = TruncatedSVD.of(update, rank)
     values = svd.values.numpy()
     if values[0] > 0 and not values[0] > float(update_noise_floor(after, before)):
         raise InputError(below_noise_message(match.checkpoint, start, [name]))

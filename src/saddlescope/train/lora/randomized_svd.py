@@ -12,8 +12,8 @@ most sum_i max(0, |C|_2 - theta_i) + sum_i s_i(E) below that of U U^T D.
 
 **Norm of C.** Let g be a random start, x its share in the leading eigenvector of C, and d the degree of a Krylov space.
 Its largest Ritz value is at least |C|_2 (1 - e) / (1 + |g|^2 / (x T)^2), T = T_d((1 + e) / (1 - e)), for every e in
-(0, 1), with T_d the Chebyshev polynomial (apply T_d, scaled to be at most 1 below (1 - e) |C|_2). Of eight Gaussian
-starts, one has x^2 >= 0.05 but with probability 1e-6. The best e gives the bound.
+(0, 1), with T_d the Chebyshev polynomial (apply T_d, scaled to be at most 1 below (1 - e) |C|_2). Of 16 Gaussian
+starts, one has x^2 >= 0.3 but with probability 1e-6. The best e gives the bound.
 
 Iterations run in float32: they choose subspaces. All numbers above are computed from these in float64.
 """
@@ -28,8 +28,8 @@ from torch import Tensor
 
 _EXTRA = 8  # columns of the start beyond the rank
 _POWERS = 5  # q
-_STARTS = 8  # columns of the start for |C|_2
-_SHARE = 0.05  # x^2 of the best of them; P(|N(0, 1)| < sqrt(0.05))^8 < 1e-6
+_STARTS = 16  # columns of the start for |C|_2
+_SHARE = 0.3  # x^2 of the best of them; P(|N(0, 1)| < sqrt(0.3))^16 < 1e-6
 _CHECKS = (4, 8, 12, 18, 26)  # degrees d at which the certificate is tried
 
 

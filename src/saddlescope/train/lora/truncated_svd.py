@@ -85,7 +85,7 @@ class TruncatedSVD:
 
 
 def _scaled(update: Tensor) -> tuple[Tensor, float]:
-    """Return D over its largest entry, so that no square overflows or vanishes, and that entry."""
+    """Return D, over its largest entry if squares could overflow or vanish, and the divisor."""
     D = update.double()
-    size = float(D.abs().max())
-    return D / (size or 1.0), size
+    size = max(float(D.max()), -float(D.min()))
+    return (D if 1e-30 < size < 1e30 else D / (size or 1.0)), (1.0 if 1e-30 < size < 1e30 else size)
