@@ -110,7 +110,7 @@ def test_what_cannot_be_measured_is_reported_and_the_rest_is_done(call):
 @pytest.mark.parametrize(
     ("line", "reported"),
     [
-        ("spectra base.pt", "Missing argument 'TUNED [STEP...]'"),
+        ("spectra base.pt", "tuned must name one checkpoint or more"),
         ("spectra base.pt nowhere", "There is no checkpoint nowhere"),
         ("spectra base.pt step1.pt", "Pass --heads"),
         ("spectra base.pt step1.pt --heads 4", "must split into 4 heads"),

@@ -4,15 +4,13 @@ import json
 import warnings
 from fnmatch import fnmatch
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from saved_models import build, load, save
+from saved_models import build, save
 from stored_models import moved
 from test_lora_extract import gpt2, llama
 
-from saddlescope._shared.errors import InputError
 from saddlescope.train.lora import extract_lora
 
 peft = pytest.importorskip("peft")
@@ -25,7 +23,12 @@ def bert():
     torch.manual_seed(0)
     return transformers.BertForSequenceClassification(
         transformers.BertConfig(
-            hidden_size=24, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4, vocab_size=50, num_labels=3
+            hidden_size=24,
+            intermediate_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            vocab_size=50,
+            num_labels=3,
         )
     )
 
@@ -67,9 +70,7 @@ def relative(found, expected, before):
 def test_with_embeddings_and_whole_modules_nothing_is_lost(made, whole, kept, task, tmp_path):
     """Biases change where the module is whole; all other matrices have adapters of full rank."""
     base, tuned, model = folders(tmp_path, made(), kept=kept)
-    extraction = extract_lora(
-        base, tuned, tmp_path / "adapter", energy=1.0, embeddings=True, modules_to_save=whole
-    )
+    extraction = extract_lora(base, tuned, tmp_path / "adapter", energy=1.0, embeddings=True, modules_to_save=whole)
     assert json.loads((tmp_path / "adapter/adapter_config.json").read_text())["task_type"] == task
     kind = type(model).__name__
     assert extraction.left_out == ()

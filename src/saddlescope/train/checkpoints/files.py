@@ -58,11 +58,13 @@ class Checkpoint(ReprMixin):
         path: the file or folder, as given.
         tensors: tensors by name, in the order of names, layer 2 before layer 10.
         lost: names of tensors in shards that are missing or damaged.
+        frozen: names of tensors that are those of the base by construction, as below an adapter.
     """
 
     path: Path
     tensors: Mapping[str, StoredTensor]
     lost: frozenset[str] = frozenset()
+    frozen: frozenset[str] = frozenset()
     _digests: dict[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -122,7 +124,7 @@ class Checkpoint(ReprMixin):
         """
         file = (self.path if self.path.is_dir() else self.path.parent) / "config.json"
         if file.is_file():
-            return _json(file)
+            return read_json(file)
         holders = {stored.file for stored in self.tensors.values()}
         if len(holders) != 1:
             return {}
@@ -177,7 +179,7 @@ def _in_folder(folder: Path, on_error: Callable[[str], None]) -> tuple[list[Path
     for name in _SINGLE:
         index = folder / f"{name}.index.json"
         if index.is_file():
-            indexed = _json(index).get("weight_map")
+            indexed = read_json(index).get("weight_map")
             if not isinstance(indexed, dict) or not all(isinstance(file, str) for file in indexed.values()):
                 raise InputError(f"{index} must have a weight_map from tensors to files; got none. Fetch it again.")
             shards = sorted(set(indexed.values()))
@@ -192,8 +194,8 @@ def _in_folder(folder: Path, on_error: Callable[[str], None]) -> tuple[list[Path
             return [folder / name], {}
     if (folder / "adapter_config.json").is_file():
         raise InputError(
-            f"{folder} must hold full weights; got an adapter. Merge it first: PeftModel.merge_and_unload(), then "
-            "save_pretrained."
+            f"{folder} must hold full weights; got an adapter. Pass it after its base to `saddlescope spectra`, or "
+            "merge it first: PeftModel.merge_and_unload(), then save_pretrained."
         )
     found = sorted(file for file in folder.iterdir() if file.suffix in SAFE + TORCH)
     if len(found) != 1:
@@ -204,7 +206,8 @@ def _in_folder(folder: Path, on_error: Callable[[str], None]) -> tuple[list[Path
     return found, {}
 
 
-def _json(file: Path) -> dict[str, Any]:
+def read_json(file: Path) -> dict[str, Any]:
+    """Read a JSON object; raise InputError for anything else."""
     try:
         value = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:

@@ -82,7 +82,14 @@ def find_identical(base: Checkpoint, series: Sequence[MatchedCheckpoint], on_err
     """
     compared = [base, *(match.checkpoint for match in series)]
     digests = [{name: base.digest(name) for name in trainable_tensors(base, base.tensors)}]
-    digests += [{a: match.checkpoint.digest(b) for a, b in match.names.items() if a in digests[0]} for match in series]
+    digests += [
+        {
+            ours: match.checkpoint.digest(theirs)
+            for ours, theirs in match.names.items()
+            if ours in digests[0] and theirs not in match.checkpoint.frozen
+        }
+        for match in series
+    ]
     shared: dict[tuple[str, ...], list[str]] = {}  # pairs by the tensors they share: frozen ones are reported once
     for later in range(1, len(compared)):
         for earlier in range(later):

@@ -250,6 +250,14 @@ def _rules(model: Any, state: Mapping[str, Tensor]) -> tuple[Any, Mapping[str, A
     return rename, {pattern: converter for converter in converters for pattern in converter.source_patterns}
 
 
+def stored_name(model: nn.Module, name: str) -> str:
+    """Return the name of a parameter in memory by the name under which Transformers may have stored it."""
+    if not hasattr(model, "base_model_prefix"):
+        return name
+    rename, _ = _rules(model, model.state_dict())
+    return rename(name)[0]
+
+
 def _run(
     conversion: _Conversion, tensors: Mapping[str, Tensor], model: Any, checkpoint: Checkpoint
 ) -> dict[str, Tensor]:
