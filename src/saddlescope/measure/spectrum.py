@@ -33,6 +33,7 @@ from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure.arrays import UNIT_ROUNDOFF, Library, Stored, in_pieces, normalised, take, upcast
 
+_LARGE = 512  # shorter side from which squares save time: they cost digits of the smallest values
 _SHIFT = 8.0  # in eps |H_A|_F: over many singular matrices, Cholesky needed at most 1.1
 
 
@@ -62,6 +63,8 @@ class Spectrum(ReprMixin):
 def spectrum(matrix: Any, *, top: int | None = None) -> Spectrum:
     """Return the singular values of W.
 
+    Large matrices of single or half precision go through squares, with the accuracy of `update_spectrum`.
+
     Args:
         matrix: W, (..., m, n), of NumPy, JAX or PyTorch; half precision is upcast.
         top: number of the largest values to return; None returns all min(m, n).
@@ -79,7 +82,9 @@ def spectrum(matrix: Any, *, top: int | None = None) -> Spectrum:
     """
     _check_top(top)
     library, (W,) = take(axes=2, matrix=matrix)
-    return _one_matrix(library, upcast(library, W), [_rounding(library, W)], top)
+    wide = upcast(library, W)
+    squares_fit = min(W.array.shape[-2:]) > _LARGE and _squares_fit(library.xp, wide, [W])
+    return _one_matrix(library, wide, [_rounding(library, W)], top, squares_fit=squares_fit)
 
 
 @validate_arguments

@@ -11,7 +11,7 @@ from saved_models import build, save
 from stored_models import moved
 from test_lora_extract import gpt2, llama
 
-from saddlescope.train.lora import extract_lora
+from saddlescope.train.lora import extract_lora, logits_error
 
 peft = pytest.importorskip("peft")
 transformers = pytest.importorskip("transformers")
@@ -80,3 +80,52 @@ def test_with_embeddings_and_whole_modules_nothing_is_lost(made, whole, kept, ta
     assert relative(logits(found, **extra), logits(model, **extra), logits(before, **extra)) < 1e-4
     written = load_file(tmp_path / "adapter/adapter_model.safetensors")
     assert extraction.parameters == sum(tensor.numel() for tensor in written.values())
+
+
+@pytest.mark.parametrize(
+    "name", ["ViTForImageClassification", "SwinForImageClassification", "MixtralForCausalLM", "Qwen3MoeForCausalLM",
+             "LlavaForConditionalGeneration"],
+)  # fmt: skip
+def test_models_whose_files_have_other_names(name, tmp_path):
+    """Merge the adapter by PEFT: every linear layer is that of the tuned model, and everything else is reported."""
+    base, tuned, model = folders(tmp_path, build(name))
+    made = extract_lora(base, tuned, tmp_path / "adapter", energy=1.0)
+    merged = adapted(name, base, tmp_path / "adapter").merge_and_unload()
+    expected, before = dict(model.named_parameters()), dict(load(name, base).named_parameters())
+    linear = {f"{layer.name}.weight" for layer in made.layers}
+    assert len(linear) > 5
+    for own, parameter in merged.named_parameters():
+        if own in linear:
+            torch.testing.assert_close(parameter, expected[own], rtol=0, atol=1e-5)
+            layer = next(one for one in made.layers if f"{one.name}.weight" == own)
+            values = torch.linalg.svdvals((expected[own] - before[own]).double())
+            np.testing.assert_allclose(layer.values, values.detach(), rtol=1e-6, atol=1e-7)
+        else:
+            assert torch.equal(parameter, before[own])
+            assert own in made.left_out
+
+
+def test_patterns_ranks_and_types(tmp_path):
+    base, tuned, _ = folders(tmp_path, llama())
+    out = tmp_path / "adapter"
+    made = extract_lora(base, tuned, out, energy=0.99, max_rank=2, exclude=["*down_proj", "model.layers.0.*"])
+    assert {layer.rank for layer in made.layers} == {2}
+    assert all(".layers.1." in layer.name and "down_proj" not in layer.name for layer in made.layers)
+    assert "model.layers.0.mlp.down_proj.weight" in made.left_out
+    exact = load_file(out / "adapter_model.safetensors")
+    extract_lora(base, tuned, out, energy=0.99, max_rank=2, exclude=["*down_proj", "model.layers.0.*"], dtype="bfloat16",
+                 modules_to_save="*norm")  # fmt: skip
+    short = load_file(out / "adapter_model.safetensors")
+    assert {tensor.dtype for tensor in short.values()} == {torch.bfloat16}
+    for name, tensor in exact.items():
+        assert torch.equal(short[name], tensor.bfloat16())
+    assert logits_error(base, tuned, out).relative < 1
+    for options, words in (
+        ({"rank": 2, "max_rank": 3}, "max_rank must be at least 1, and beside energy"),
+        ({"rank": 2, "dtype": "int8"}, "dtype must be float32, float16, bfloat16; got 'int8'"),
+        ({"rank": 2, "exclude": "*q"}, "exclude must match weights that would get an adapter; got '\\*q'"),
+        ({"rank": 2, "exclude": "*"}, "exclude must leave a weight"),
+        ({"rank": 2, "modules_to_save": "head"}, "modules_to_save must match modules with weights; got 'head'"),
+    ):
+        with pytest.raises(InputError, match=words):
+            extract_lora(base, tuned, out, **options)

@@ -73,9 +73,10 @@ def adapted(base: Checkpoint, adapter: AdapterFile, model: nn.Module, on_error: 
         InputError: the method of the adapter changes no weights, or PEFT cannot merge it; no part fits the base.
     """
     adapter.require_mergeable()
-    merges = _low_rank(base, adapter, model) if adapter.method == "LORA" else _of_peft(base, adapter, model)
     if adapter.method == "LORA":
-        merges |= _replaced(base, adapter, model)
+        merges = _joined(_replaced(base, adapter, model), _low_rank(base, adapter, model))
+    else:
+        merges = _of_peft(base, adapter, model)
     absent = [name for name in merges if name not in base.tensors]
     if absent:
         sentence = f"{adapter.path} must fit {base.path}; got parts that it does not have: {first_few(absent)}."
@@ -128,9 +129,29 @@ def _replaced(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[
     names = _in_base(base, model, others)
 
     def merge(own: str) -> Callable[[Tensor], Tensor]:
-        return lambda _: adapter.stored.read([others[own]])[others[own]].double()
+        def replaced(weight: Tensor) -> Tensor:
+            found = adapter.stored.read([others[own]])[others[own]].double()
+            if found.shape != weight.shape:
+                raise InputError(
+                    f"{adapter.path} must have the shapes of {base.path}; got {own} {tuple(found.shape)} against "
+                    f"{tuple(weight.shape)}."
+                )
+            return found
+
+        return replaced
 
     return {names[own]: merge(own) for own in others}
+
+
+def _joined(
+    first: Mapping[str, Callable[[Tensor], Tensor]], then: Mapping[str, Callable[[Tensor], Tensor]]
+) -> dict[str, Callable[[Tensor], Tensor]]:
+    """Return one merge per tensor: PEFT stores an embedding, to which its factors are then added."""
+
+    def both(name: str) -> Callable[[Tensor], Tensor]:
+        return lambda weight: then[name](first[name](weight))
+
+    return {**first, **then, **{name: both(name) for name in first if name in then}}
 
 
 def _of_peft(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[str, Callable[[Tensor], Tensor]]:
