@@ -44,7 +44,7 @@ def test_the_error_is_as_certified(kind, shape):
     found = randomized_svd(D, rank, tolerance=TOLERANCE)
     error = float((D - (found.left * found.values) @ found.right).norm() / D.norm())
     best = best_error(D, rank)
-    assert error <= best + found.excess + 1e-9
+    assert error <= best + found.excess + 1e-7  # rounding of the energy, under a root
     assert error >= best - 1e-9
     assert found.energy == pytest.approx(float(D.norm()) ** 2)
     np.testing.assert_allclose(found.left.T @ found.left, torch.eye(rank), atol=1e-12)

@@ -199,7 +199,7 @@ def _merged_by_peft(
             config.task_type = None
             whole = peft.get_peft_model(root, config, autocast_adapter_dtype=False).double()
             loading = peft.set_peft_model_state_dict(whole, {name: one.double() for name, one in tensors.items()})
-            merged = whole.merge_and_unload().get_submodule(module).weight.detach()
+            merged = whole.merge_and_unload().get_parameter(f"{module}.weight").detach()  # type: ignore[operator]
     except Exception as error:  # each method has its own errors
         raise InputError(
             f"{adapter.path} must be a method that PEFT can merge layer by layer; got {adapter.method} "
