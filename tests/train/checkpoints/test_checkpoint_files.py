@@ -181,7 +181,7 @@ def test_folders_that_lack_something_say_what(tmp_path, tensors):
     )
     (tmp_path / "adapter").mkdir()
     (tmp_path / "adapter/adapter_config.json").write_text("{}")
-    assert "Merge it first" in reported(tmp_path / "adapter")
+    assert "or merge it first" in reported(tmp_path / "adapter")
     (tmp_path / "weights.gguf").write_bytes(b"GGUF")
     assert "must end in .safetensors, .bin" in reported(tmp_path / "weights.gguf")
     torch.save([1, 2], tmp_path / "list.pt")
