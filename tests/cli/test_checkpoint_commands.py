@@ -110,10 +110,18 @@ def test_what_cannot_be_measured_is_reported_and_the_rest_is_done(call):
 @pytest.mark.parametrize(
     ("line", "reported"),
     [
-        ("spectra base.pt", "Missing argument 'TUNED [STEP...]'"),
+        ("spectra base.pt", "tuned must name one checkpoint or more"),
         ("spectra base.pt nowhere", "There is no checkpoint nowhere"),
         ("spectra base.pt step1.pt", "Pass --heads"),
         ("spectra base.pt step1.pt --heads 4", "must split into 4 heads"),
+        ("spectra base.pt step1.pt --heads two", "heads must be a number, or PATTERN=NUMBER; got 'two'"),
+        ("spectra base.pt step1.pt --heads 2 --heads a=3", "heads must have a pattern each if there are several"),
+        ("spectra base.pt step1.pt --heads a=2 --heads a=3", "heads must have each pattern once; got 'a' twice"),
+        ("spectra base.pt step1.pt --heads vision=2", "Pass --heads"),
+        ("extract-lora base.pt step1.pt --out there --rank 1 --max-rank 2", "max_rank must be at least 1, and beside"),
+        ("extract-lora base.pt step1.pt --out there --rank 1 --dtype int8", "dtype must be float32"),
+        ("extract-lora base.pt step1.pt --out there --rank 1 --embeddings", "embeddings need a base whose config.json"),
+        ("extract-lora base.pt step1.pt --out there --rank 1 --exclude x", "got 'x', which matches none"),
         ("spectra base.pt step1.pt --heads 2 --matrices moe", "got 'moe', which matches none"),
         ("spectra base.pt step1.pt --heads 2 --out base.pt/s.nc", "Cannot write"),
         ("extract-lora base.pt step1.pt", "Missing option '--out'"),
@@ -156,3 +164,28 @@ def test_logits_that_cannot_be_compared_are_reported_after_the_adapter_is_writte
     assert "The logits were not compared" in err
     assert "Stored in adapter" in out
     assert (tmp_path / "adapter/adapter_model.safetensors").exists()
+
+
+def test_heads_by_patterns(call):
+    plain = call("spectra base.pt step2.pt --heads 2 --json --out a.nc")
+    assert call("spectra base.pt step2.pt --heads layers.0=2 --heads 'layers.*=2' --json --out a.nc") == plain
+
+
+def test_an_adapter_after_its_base_and_alone(call):
+    """The adapter of full rank has the update of the checkpoint that it was extracted from."""
+    assert call("extract-lora base.pt step1.pt --energy 1 --no-logits --out adapter")[0] == 0
+    _, whole, _ = call("spectra base.pt step1.pt --heads 2 --matrices *mlp* --json")
+    status, merged, _ = call("spectra base.pt adapter --heads 2 --matrices *mlp* --json")
+    assert status == 0
+    for name in ("layers", "matrices"):
+        for one, other in zip(json.loads(whole)[name], json.loads(merged)[name], strict=True):
+            numbers = {key: value for key, value in one.items() if isinstance(value, float)}
+            assert numbers == pytest.approx({key: other[key] for key in numbers}, rel=1e-5)
+            assert len(numbers) > 2
+    status, alone, _ = call("spectra adapter --matrices *mlp* --json")
+    assert status == 0
+    for one, other in zip(json.loads(whole)["matrices"], json.loads(alone)["matrices"], strict=True):
+        assert one["stable rank"] == pytest.approx(other["stable rank"], rel=1e-5)
+    status, out, _ = call("spectra adapter --out alone.nc")
+    assert status == 0
+    assert "layers.1.o_proj.weight" in out

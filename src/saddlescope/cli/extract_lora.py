@@ -25,6 +25,20 @@ def extract_lora(
     ] = None,
     rank: Annotated[int | None, typer.Option(metavar="R", help="Rank of every layer, instead of --energy.")] = None,
     matrices: Matrices = None,
+    max_rank: Annotated[int | None, typer.Option(metavar="R", help="With --energy: largest rank of a layer.")] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar="PATTERN", help="Weights that get no adapter; may be repeated.")
+    ] = None,
+    embeddings: Annotated[
+        bool, typer.Option("--embeddings", help="Adapters also for embeddings of tokens and the output head.")
+    ] = False,
+    modules_to_save: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help='Modules to store whole, such as "*norm*"; may be repeated.'),
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(metavar="TYPE", help="Type of the stored numbers: float32, float16 or bfloat16.")
+    ] = None,
     data: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Text to compare the logits on; random tokens by default.")
     ] = None,
@@ -46,11 +60,28 @@ def extract_lora(
 
     with show_progress("extract-lora") as report:
         extraction = extract(
-            base, tuned, out, energy=energy, rank=rank, matrices=matrices, report=report, on_error=fault
+            base,
+            tuned,
+            out,
+            energy=energy,
+            rank=rank,
+            max_rank=max_rank,
+            matrices=matrices,
+            exclude=exclude or (),
+            embeddings=embeddings,
+            modules_to_save=modules_to_save or (),
+            dtype=dtype,
+            report=report,
+            on_error=fault,
         )
+    for remark in extraction.remarks:
+        say(remark)
     if extraction.left_out:
         some = ", ".join(extraction.left_out[:3]) + (" and others" if len(extraction.left_out) > 3 else "")
-        say(f"{len(extraction.left_out)} tensors changed and are not in the adapter, such as {some}.")
+        say(
+            f"{len(extraction.left_out)} tensors changed and are not in the adapter, such as {some}. Add them by "
+            "--embeddings or --modules-to-save PATTERN."
+        )
     error = None
     if logits:
         try:
@@ -78,6 +109,11 @@ def _print(extraction: "Extraction", error: "LogitsError | None") -> None:
         f"This adapter keeps {number(extraction.captured_energy, 4)} of the energy"
         f" with {extraction.parameters:,} parameters."
     )
+    if (excess := max(layer.excess for layer in extraction.layers)) > 0:
+        typer.echo(
+            "Large layers were decomposed at random: each error is at most "
+            f"{number(excess, 2)} |W - W0| above that of the best adapter."
+        )
     if error is not None:
         typer.echo(
             f"Logits on {error.tokens} tokens: error {number(error.relative, 3)} of that of the base model; divergence "
@@ -92,8 +128,11 @@ def _print(extraction: "Extraction", error: "LogitsError | None") -> None:
 def _by_rank(extraction: "Extraction") -> dict[int, tuple[float, float, int]]:
     """Return the energy kept by one rank for all layers, up to the first rank that keeps all of it."""
     full = max(min(layer.shape) for layer in extraction.layers)
+    known = min(
+        (len(layer.values) for layer in extraction.layers if len(layer.values) < min(layer.shape)), default=full
+    )
     found = {}
-    for rank in (*(r for r in _RANKS if r < full), full):
+    for rank in (*(r for r in _RANKS if r < known), known):
         found[rank] = extraction.at_rank(rank)
         if found[rank][1] > 1 - 1e-6:
             break
@@ -106,12 +145,19 @@ def _record(extraction: "Extraction", error: "LogitsError | None") -> dict[str, 
         "captured_energy": extraction.captured_energy,
         "parameters": extraction.parameters,
         "layers": [
-            {"layer": one.name, "rank": one.rank, "captured_energy": one.captured_energy()} for one in extraction.layers
+            {
+                "layer": one.name,
+                "rank": one.rank,
+                "captured_energy": one.captured_energy(),
+                "excess_error": one.excess,
+            }
+            for one in extraction.layers
         ],
         "ranks": [
             {"rank": rank, "captured_energy": kept, "least": least, "parameters": parameters}
             for rank, (kept, least, parameters) in _by_rank(extraction).items()
         ],
         "left_out": list(extraction.left_out),
+        "whole": list(extraction.whole),
         "logits": None if error is None else vars(error),
     }

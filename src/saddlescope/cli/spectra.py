@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from saddlescope._shared.progress import show_progress
-from saddlescope.cli.options import AsJson, Base, Heads, Matrices
+from saddlescope.cli.options import AsJson, Base, Heads, Matrices, parse_heads
 from saddlescope.cli.terminal import print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 def spectra(
     base: Base,
     tuned: Annotated[
-        list[Path],
-        typer.Argument(metavar="TUNED [STEP...]", help="Checkpoints after training, in the order of training."),
-    ],
+        list[Path] | None,
+        typer.Argument(
+            metavar="[TUNED] [STEP...]",
+            help="Checkpoints or adapters after training, in the order of training; none if BASE is an adapter.",
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option("--out", metavar="FILE.nc", help="File for the spectra.")] = Path("spectra.nc"),
     site: Annotated[
         Path | None,
@@ -49,6 +52,7 @@ def spectra(
 
     if site is not None:
         require_gallery_folder(site)  # before the work
+    counts = parse_heads(heads)
     stop = stopwatch()
     faults: list[str] = []
 
@@ -59,8 +63,8 @@ def spectra(
     with show_progress("spectra") as report:
         found = checkpoint_spectra(
             base,
-            *tuned,
-            heads=heads,
+            *(tuned or []),
+            heads=counts,
             attention=attention,
             matrices=matrices,
             top=top,
@@ -70,7 +74,7 @@ def spectra(
         )
     for remark in found.attrs["remarks"].splitlines():
         say(remark)
-    command = shlex.join(["saddlescope", "spectra", str(base), *map(str, tuned)])
+    command = shlex.join(["saddlescope", "spectra", str(base), *map(str, tuned or [])])
     provenance = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in stop().items()}
     found = found.assign_attrs(provenance, command=command, faults="\n".join(faults))
     stored = store.write(found, out)

@@ -44,6 +44,7 @@ from saddlescope.measure.arrays import (
 )
 
 _CACHED = 2**17  # entries of a factor converted to wide type at once
+_LARGE = 512  # shorter side from which squares save time: they cost digits of the smallest values
 _SHIFT = 8.0  # in eps |H_A|_F: over many singular matrices, Cholesky needed at most 1.1
 
 
@@ -73,6 +74,8 @@ class Spectrum(ReprMixin):
 def spectrum(matrix: Any, *, top: int | None = None) -> Spectrum:
     """Return the singular values of W.
 
+    Large matrices of single or half precision go through squares, with the accuracy of `update_spectrum`.
+
     Args:
         matrix: W, (..., m, n), of NumPy, JAX or PyTorch; half precision is upcast.
         top: number of the largest values to return; None returns all min(m, n).
@@ -90,6 +93,8 @@ def spectrum(matrix: Any, *, top: int | None = None) -> Spectrum:
     """
     check_top(top)
     library, (W,) = take(axes=2, matrix=matrix)
+    if min(W.array.shape[-2:]) > _LARGE and _squares_fit(library, [W]):
+        return _update_from_squares(library, W, None, top)
     return _one_matrix(library, upcast(library, W), [_rounding(library, W)], top)
 
 
@@ -401,21 +406,24 @@ def _one_matrix(library: Library, W: Any, noise: Sequence[Any], top: int | None)
     return Spectrum(library.give_back(values[..., :top]), library.give_back(reduce(xp.hypot, [error, *noise])))
 
 
-def _update_from_squares(library: Library, W: Stored, W0: Stored, top: int | None) -> Spectrum:
-    """Return the spectrum of W - W0 from D D^T, with D = W - W0 or its transpose, in blocks of columns of D."""
+def _update_from_squares(library: Library, W: Stored, W0: Stored | None, top: int | None) -> Spectrum:
+    """Return the spectrum of W - W0, or of W, from D D^T, with D the difference or its transpose, in column blocks."""
     xp = library.xp
     (m, n), batch = W.array.shape[-2:], math.prod(W.array.shape[:-2])
     width = max(1, entries_at_once(library) // (max(1, batch) * min(m, n)))
-    total = norm = norm0 = xp.asarray(0.0, dtype=library.wide, device=array_api_compat.device(W.array))
+    total = xp.asarray(0.0, dtype=library.wide, device=array_api_compat.device(W.array))
+    given = [W] if W0 is None else [W, W0]
+    norms = [total] * len(given)
     for start in range(0, max(m, n), width):
         here = (..., slice(start, start + width)) if m <= n else (..., slice(start, start + width), slice(None))
-        now, then = (upcast(library, Stored(one.array[here], one.roundoff)) for one in (W, W0))
-        D = now - then if m <= n else xp.matrix_transpose(now - then)
+        parts = [upcast(library, Stored(one.array[here], one.roundoff)) for one in given]
+        D = reduce(lambda now, then: now - then, parts)
+        D = D if m <= n else xp.matrix_transpose(D)
         total = total + D @ xp.matrix_transpose(D)
-        norm, norm0 = (sum_ + xp.sum(X * X, axis=(-2, -1)) for sum_, X in ((norm, now), (norm0, then)))
+        norms = [norm + xp.sum(X * X, axis=(-2, -1)) for norm, X in zip(norms, parts, strict=True)]
     values = xp.sqrt(_positive_part(xp, xp.flip(xp.linalg.eigvalsh(total), axis=-1)))
     error = math.sqrt(_SHIFT * float(xp.finfo(library.wide).eps)) * values[..., 0]
-    entry = (one.roundoff * xp.sqrt(squares) / math.sqrt(3 * m * n) for one, squares in ((W, norm), (W0, norm0)))
+    entry = (one.roundoff * xp.sqrt(squares) / math.sqrt(3 * m * n) for one, squares in zip(given, norms, strict=True))
     noise = reduce(xp.hypot, [error, *(size * (math.sqrt(m) + math.sqrt(n)) for size in entry)])
     return Spectrum(library.give_back(values[..., :top]), library.give_back(noise))
 

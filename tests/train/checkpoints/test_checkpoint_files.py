@@ -181,7 +181,7 @@ def test_folders_that_lack_something_say_what(tmp_path, tensors):
     )
     (tmp_path / "adapter").mkdir()
     (tmp_path / "adapter/adapter_config.json").write_text("{}")
-    assert "Merge it first" in reported(tmp_path / "adapter")
+    assert "or merge it first" in reported(tmp_path / "adapter")
     (tmp_path / "weights.gguf").write_bytes(b"GGUF")
     assert "must end in .safetensors, .bin" in reported(tmp_path / "weights.gguf")
     torch.save([1, 2], tmp_path / "list.pt")
@@ -251,3 +251,41 @@ def test_what_is_not_there_cannot_be_read(tmp_path, tensors):
     checkpoint = Checkpoint.open(stored(tmp_path, tensors))
     with pytest.raises(InputError, match="must hold other; got a checkpoint without it"):
         checkpoint.read(["other"])
+
+
+def of_nanogpt(tensors, **more):
+    """Return what nanoGPT's train.py saves of a compiled model, with its loss as a tensor."""
+    weight = torch.nn.Parameter(torch.ones(2, 2))
+    optimizer = torch.optim.AdamW([weight])
+    weight.sum().backward()
+    optimizer.step()
+    return {
+        "model": {f"_orig_mod.{name}": tensor for name, tensor in tensors.items()},
+        "optimizer": optimizer.state_dict(),
+        "model_args": {"n_layer": 2, "n_head": 4, "bias": False},
+        "iter_num": 100,
+        "best_val_loss": torch.tensor(2.5),
+        "config": {"n_head": 6, "learning_rate": 6e-4, "wandb_log": False},
+    } | more
+
+
+def test_files_of_training_scripts(tmp_path, tensors):
+    content = of_nanogpt(tensors)
+    torch.save(content, tmp_path / "ckpt.pt")
+    checkpoint = Checkpoint.open(tmp_path / "ckpt.pt")
+    assert same(checkpoint, tensors)
+    assert len(checkpoint.tensors) == len(tensors)
+    assert checkpoint.config["n_head"] == 4  # of the model, not of the script
+    assert checkpoint.config["learning_rate"] == 6e-4
+    torch.save(content | {"rng_state": torch.zeros(4, 4, dtype=torch.uint8)}, tmp_path / "stray.pt")
+    assert same(Checkpoint.open(tmp_path / "stray.pt"), tensors)
+    torch.save({"net": tensors, "loss": torch.tensor(1.0), "mean": {"x": torch.ones(3)}}, tmp_path / "own.pt")
+    assert same(Checkpoint.open(tmp_path / "own.pt"), tensors)
+    torch.save({"net": tensors, "ema": tensors}, tmp_path / "two.pt")
+    with pytest.raises(InputError, match=r"must hold one state dict; got ema, net\. Save model"):
+        Checkpoint.open(tmp_path / "two.pt")
+    torch.save(content | {"hook": Trap()}, tmp_path / "trap.pt")
+    with pytest.raises(InputError, match="nothing in it was executed"):
+        Checkpoint.open(tmp_path / "trap.pt")
+    (tmp_path / "config.json").write_text('{"n_head": 3}')
+    assert Checkpoint.open(tmp_path / "ckpt.pt").config == {"n_head": 3}

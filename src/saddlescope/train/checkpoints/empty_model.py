@@ -1,15 +1,13 @@
 """Empty models: modules that the layouts recognize, from names and shapes in a checkpoint, without the model's code.
 
 An empty model has the modules that hold weight matrices, with placeholders that take no memory; `loaded_weights` puts
-the tensors of one part into it temporarily. The number of heads, which names do not determine, comes from config.json
-or from the user. GPT-2's own files and nanoGPT's have the same names; they are distinguished by the shape of `c_attn`:
-GPT-2's `Conv1D` stores (in, 3 in), a linear layer (3 in, in).
+the tensors of one part into it temporarily. The number of heads, which names do not determine, comes from `HeadCounts`.
+GPT-2's own files and nanoGPT's have the same names; they are distinguished by the shape of `c_attn`: GPT-2's `Conv1D`
+stores (in, 3 in), a linear layer (3 in, in).
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import SimpleNamespace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +15,7 @@ from torch import Tensor, nn
 from saddlescope._shared.errors import InputError
 from saddlescope.train.attention.attention_blocks import AttentionBlock, attention_blocks, names_of
 from saddlescope.train.attention.known_layouts import LAYOUTS
+from saddlescope.train.checkpoints.head_counts import HeadCounts
 
 _DEEPEST = 64  # parts of a name: no model has as many, and a malicious file could exceed Python's stack
 _TRANSPOSED = ("c_attn", "c_proj", "c_fc", "q_attn")  # the layers of GPT-2 that are Conv1D
@@ -39,22 +38,18 @@ def transposed_layers(shapes: Mapping[str, tuple[int, ...]]) -> frozenset[str]:
     return frozenset(name for name in modules if name.rpartition(".")[2] in _TRANSPOSED)
 
 
-def empty_model(shapes: Mapping[str, tuple[int, ...]], config: Mapping[str, Any], heads: int | None) -> nn.Module:
+def empty_model(shapes: Mapping[str, tuple[int, ...]], counts: HeadCounts) -> nn.Module:
     """Build a model of placeholders.
 
     Args:
         shapes: shapes of the floating-point tensors of a checkpoint, by name.
-        config: content of config.json; may be empty.
-        heads: the number of heads, in place of that of the configuration.
+        counts: the numbers of heads.
     """
-    settings = SimpleNamespace(**{name: value for name, value in config.items() if isinstance(value, int | str)})
-    if heads is not None:
-        settings = SimpleNamespace(**(vars(settings) | {"num_attention_heads": heads, "num_heads": heads}))
     transposed = transposed_layers(shapes)
     root = nn.Module()
     for name, shape in shapes.items():
         path, _, own = name.rpartition(".")
-        module = _module_at(root, path, shapes, transposed, settings)
+        module = _module_at(root, path, shapes, transposed, counts)
         if module is not None and len(shape) == 2 and own.endswith("weight") and own not in module._modules:
             module.register_parameter(own, _placeholder(shape))
     return root
@@ -65,7 +60,7 @@ def _module_at(
     path: str,
     shapes: Mapping[str, tuple[int, ...]],
     transposed: frozenset[str],
-    config: SimpleNamespace,
+    counts: HeadCounts,
 ) -> nn.Module | None:
     """Return the module at a path, created if absent; None for paths that no module can have."""
     module, parts = root, path.split(".") if path else []
@@ -75,8 +70,8 @@ def _module_at(
         if part not in module._modules:
             if not part or hasattr(module, part):
                 return None
-            child = _module(".".join(parts[:depth]), shapes, transposed, config)
-            child.config = config  # type: ignore[assignment]
+            child = _module(".".join(parts[:depth]), shapes, transposed, counts)
+            child.config = counts.settings(".".join(parts[:depth]))  # type: ignore[assignment]
             module.add_module(part, child)
         found = module._modules[part]
         assert found is not None
@@ -134,11 +129,11 @@ def _placeholder(shape: tuple[int, ...]) -> nn.Parameter:
 
 
 def _module(
-    name: str, shapes: Mapping[str, tuple[int, ...]], transposed: frozenset[str], config: SimpleNamespace
+    name: str, shapes: Mapping[str, tuple[int, ...]], transposed: frozenset[str], counts: HeadCounts
 ) -> nn.Module:
     """Return an empty module of the kind that the tensors below a name imply."""
     if f"{name}.out_proj.weight" in shapes and {f"{name}.in_proj_weight", f"{name}.q_proj_weight"} & shapes.keys():
-        return _multihead(name, shapes, config)
+        return _multihead(name, shapes, counts)
     shape = shapes.get(f"{name}.weight", ())
     if len(shape) != 2:
         return nn.Module()
@@ -147,8 +142,8 @@ def _module(
     return nn.Linear(shape[1], shape[0], bias=False, device="meta")  # or an embedding: no layout asks for one
 
 
-def _multihead(name: str, shapes: Mapping[str, tuple[int, ...]], config: SimpleNamespace) -> nn.MultiheadAttention:
-    heads = next((v for k in ("num_attention_heads", "num_heads", "nhead") if (v := getattr(config, k, None))), None)
+def _multihead(name: str, shapes: Mapping[str, tuple[int, ...]], counts: HeadCounts) -> nn.MultiheadAttention:
+    heads = getattr(counts.settings(name), "num_attention_heads", None)
     width = shapes[f"{name}.out_proj.weight"][-1]
     if not isinstance(heads, int) or heads < 1:
         raise InputError(f"{name} must have its number of heads in config.json; got none. Pass --heads, or heads=.")

@@ -1,19 +1,18 @@
 """Checkpoint files: the tensors of a model by name, read a few at a time, with a digest of each.
 
-Formats: safetensors and `torch.save` (`weights_only=True`: nothing in a file is ever executed); one file, or a folder
-in the layout of Hugging Face: shards with an index, and config.json beside them. Files are mapped into memory, and a
-mapping ends with the tensors read from it: only those are ever resident, however large the file.
+Formats: those of `tensor_files`, in one file, or a folder in the layout of Hugging Face: shards with an index, and
+config.json beside them. Files are mapped into memory, and a mapping ends with the tensors read from it: only those are
+ever resident, however large the file.
 """
 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,11 +20,9 @@ from torch import Tensor
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure.arrays import UNIT_ROUNDOFF
+from saddlescope.train.checkpoints.tensor_files import SAFE, TORCH, first_few, first_line, open_tensors
 
-_SAFE = (".safetensors",)
-_TORCH = (".bin", ".pt", ".pth", ".ckpt")
 _SINGLE = ("model.safetensors", "pytorch_model.bin")  # in the order of preference
-_STATES = ("state_dict", "model_state_dict", "model", "module")  # keys of the weights in files of training scripts
 _CHUNK = 2**26  # bytes hashed at once
 
 
@@ -61,11 +58,13 @@ class Checkpoint(ReprMixin):
         path: the file or folder, as given.
         tensors: tensors by name, in the order of names, layer 2 before layer 10.
         lost: names of tensors in shards that are missing or damaged.
+        frozen: names of tensors that are those of the base by construction, as below an adapter.
     """
 
     path: Path
     tensors: Mapping[str, StoredTensor]
     lost: frozenset[str] = frozenset()
+    frozen: frozenset[str] = frozenset()
     _digests: dict[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -113,18 +112,24 @@ class Checkpoint(ReprMixin):
             )
         if not tensors:
             raise InputError(f"{path} must hold tensors by name; got none. Save model.state_dict().")
-        ordered = {name: tensors[name] for name in sorted(tensors, key=_natural)}
+        ordered = {name: tensors[name] for name in sorted(tensors, key=natural_order)}
         return cls(path, ordered, frozenset(map(_model_name, absent)))
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """Content of config.json beside the weights; empty without such a file.
+        """Content of config.json beside the weights, or else the settings that a training script stored with them.
 
         Raises:
             InputError: the file is not a JSON object.
         """
         file = (self.path if self.path.is_dir() else self.path.parent) / "config.json"
-        return _json(file) if file.is_file() else {}
+        if file.is_file():
+            return read_json(file)
+        holders = {stored.file for stored in self.tensors.values()}
+        if len(holders) != 1:
+            return {}
+        with open_tensors(holders.pop()) as held:
+            return held.settings()
 
     def read(self, names: Iterable[str]) -> dict[str, Tensor]:
         """Read and hash some of the tensors.
@@ -139,12 +144,16 @@ class Checkpoint(ReprMixin):
                 raise InputError(f"{self.path} must hold {name}; got a checkpoint without it.")
             by_file.setdefault(self.tensors[name].file, []).append(name)
         for file, requested in by_file.items():
-            with _open(file) as held:
+            with open_tensors(file) as held:
                 for name in requested:
                     found[name] = held.read(self.tensors[name].name)
-                    if name not in self._digests:
-                        self._digests[name] = _digest(found[name])
+                    self._note(name, found[name])
         return found
+
+    def _note(self, name: str, tensor: Tensor) -> None:
+        """Remember the digest of a tensor that was read."""
+        if name not in self._digests:
+            self._digests[name] = _digest(tensor)
 
     def digest(self, name: str) -> str:
         """Return the SHA-256 of a tensor's type, shape and bytes."""
@@ -155,114 +164,13 @@ class Checkpoint(ReprMixin):
 
 def _described(file: Path) -> dict[str, StoredTensor]:
     """Return the tensors of one file by their names in the model."""
-    with _open(file) as held:
+    with open_tensors(file) as held:
         return {_model_name(name): StoredTensor(file, name, *held.describe(name)) for name in held.names()}
 
 
-class _TensorFile(Protocol):
-    """Opened file of tensors."""
-
-    def names(self) -> list[str]: ...
-
-    def describe(self, name: str) -> tuple[tuple[int, ...], bool]: ...
-
-    def read(self, name: str) -> Tensor: ...
-
-
-class _SafeFile:
-    """Opened safetensors file; the library has checked its header against its size."""
-
-    def __init__(self, handle: Any) -> None:
-        self._handle = handle
-
-    def names(self) -> list[str]:
-        return list(self._handle.keys())
-
-    def describe(self, name: str) -> tuple[tuple[int, ...], bool]:
-        part = self._handle.get_slice(name)
-        return tuple(part.get_shape()), part.get_dtype().startswith(("F", "BF"))
-
-    def read(self, name: str) -> Tensor:
-        return self._handle.get_tensor(name)
-
-
-class _TorchFile:
-    """Memory-mapped file of `torch.save`."""
-
-    def __init__(self, file: Path, content: Any) -> None:
-        self._tensors = _state_dict(file, content)
-
-    def names(self) -> list[str]:
-        return list(self._tensors)
-
-    def describe(self, name: str) -> tuple[tuple[int, ...], bool]:
-        tensor = self._tensors[name]
-        return tuple(tensor.shape), tensor.is_floating_point()
-
-    def read(self, name: str) -> Tensor:
-        return self._tensors[name].detach()
-
-
-@contextmanager
-def _open(file: Path) -> Iterator[_TensorFile]:
-    """Open a file of tensors; any error of the reader becomes one sentence."""
-    if file.suffix in _SAFE:
-        from safetensors import SafetensorError, safe_open
-
-        try:
-            with safe_open(file, framework="pt", device="cpu") as handle:
-                yield _SafeFile(handle)
-        except (SafetensorError, OSError, ValueError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(
-                f"{file} must be a complete safetensors file; got one that cannot be read ({_first_line(error)}). "
-                "Fetch it again."
-            ) from error
-        return
-    try:
-        content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
-    except Exception as error:  # a damaged pickle or archive can raise nearly anything
-        if "_use_new_zipfile_serialization" in str(error):
-            reason, cure = "the format of PyTorch before 1.6", "Convert it to safetensors."
-        else:
-            reason = _first_line(error)
-            cure = "Fetch it again, or save model.state_dict() alone."
-        raise InputError(
-            f"{file} must be a complete file of tensors by torch.save; got one that cannot be read ({reason}), and "
-            f"nothing in it was executed. {cure}"
-        ) from error
-    yield _TorchFile(file, content)
-
-
-def _state_dict(file: Path, content: Any) -> dict[str, Tensor]:
-    """Return the tensors by name in the result of `torch.load`, at the top or one level below."""
-    for place in (content, *(content.get(key) for key in _STATES if isinstance(content, dict))):
-        if isinstance(place, dict):
-            tensors = {k: v for k, v in place.items() if isinstance(k, str) and isinstance(v, Tensor)}
-            for name, tensor in tensors.items():
-                _require_dense(file, name, tensor)
-            if tensors:
-                return tensors
-    raise InputError(
-        f"{file} must hold tensors by name, at the top or under {', '.join(_STATES)}; got {type(content).__name__}. "
-        "Save model.state_dict()."
-    )
-
-
-def _require_dense(file: Path, name: str, tensor: Tensor) -> None:
-    """Raise InputError unless a tensor is dense: a few stored bytes can be declared a matrix of terabytes."""
-    dense = tensor.layout == torch.strided and not tensor.is_quantized and tensor.device.type == "cpu"
-    if not dense or tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
-        kind = f"shape {tuple(tensor.shape)}, {tensor.layout}, on {tensor.device}"
-        raise InputError(
-            f"{file} must hold dense tensors with their own storage; got {name} ({kind}). Save a copy of it."
-        )
-
-
 def _weight_files(path: Path) -> list[Path]:
-    if path.suffix not in _SAFE + _TORCH:
-        raise InputError(f"{path} must end in {', '.join(_SAFE + _TORCH)}; got {path.suffix or 'no suffix'!r}.")
+    if path.suffix not in SAFE + TORCH:
+        raise InputError(f"{path} must end in {', '.join(SAFE + TORCH)}; got {path.suffix or 'no suffix'!r}.")
     return [path]
 
 
@@ -271,7 +179,7 @@ def _in_folder(folder: Path, on_error: Callable[[str], None]) -> tuple[list[Path
     for name in _SINGLE:
         index = folder / f"{name}.index.json"
         if index.is_file():
-            indexed = _json(index).get("weight_map")
+            indexed = read_json(index).get("weight_map")
             if not isinstance(indexed, dict) or not all(isinstance(file, str) for file in indexed.values()):
                 raise InputError(f"{index} must have a weight_map from tensors to files; got none. Fetch it again.")
             shards = sorted(set(indexed.values()))
@@ -286,10 +194,10 @@ def _in_folder(folder: Path, on_error: Callable[[str], None]) -> tuple[list[Path
             return [folder / name], {}
     if (folder / "adapter_config.json").is_file():
         raise InputError(
-            f"{folder} must hold full weights; got an adapter. Merge it first: PeftModel.merge_and_unload(), then "
-            "save_pretrained."
+            f"{folder} must hold full weights; got an adapter. Pass it after its base to `saddlescope spectra`, or "
+            "merge it first: PeftModel.merge_and_unload(), then save_pretrained."
         )
-    found = sorted(file for file in folder.iterdir() if file.suffix in _SAFE + _TORCH)
+    found = sorted(file for file in folder.iterdir() if file.suffix in SAFE + TORCH)
     if len(found) != 1:
         names = first_few([file.name for file in found]) if found else "none"
         raise InputError(
@@ -298,11 +206,12 @@ def _in_folder(folder: Path, on_error: Callable[[str], None]) -> tuple[list[Path
     return found, {}
 
 
-def _json(file: Path) -> dict[str, Any]:
+def read_json(file: Path) -> dict[str, Any]:
+    """Read a JSON object; raise InputError for anything else."""
     try:
         value = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{file} must be JSON; got a file that cannot be read ({_first_line(error)}).") from error
+        raise InputError(f"{file} must be JSON; got a file that cannot be read ({first_line(error)}).") from error
     if not isinstance(value, dict):
         raise InputError(f"{file} must hold a JSON object; got {type(value).__name__}.")
     return value
@@ -312,7 +221,7 @@ def _model_name(stored: str) -> str:
     return stored.replace("_orig_mod.", "").removeprefix("module.")
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
+def natural_order(name: str) -> list[tuple[int, str]]:
     """Return a key that sorts numbers in names as numbers: tensors in files are in alphabetical order."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
@@ -340,14 +249,3 @@ def require_finite(path: Path, name: str, tensor: Tensor) -> None:
         )
     if not bool(torch.isfinite(tensor).all()):
         raise InputError(f"{path} must hold finite weights; got NaN or infinity in {name}. Use an earlier checkpoint.")
-
-
-def first_few(names: Iterable[str], most: int = 3) -> str:
-    """Return the first few of many names, for a message."""
-    names = list(names)
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".")[:200] if lines else type(error).__name__

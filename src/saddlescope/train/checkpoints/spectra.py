@@ -24,8 +24,14 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope.train.attention.attention_blocks import AttentionBlock
-from saddlescope.train.checkpoints.empty_model import attention_blocks_in, empty_model, loaded_weights
+from saddlescope.train.checkpoints.adapted import adapted, exact
+from saddlescope.train.checkpoints.adapter_files import AdapterFile
+from saddlescope.train.checkpoints.adapter_spectra import adapter_spectra, open_adapters
+from saddlescope.train.checkpoints.empty_model import loaded_weights
 from saddlescope.train.checkpoints.files import Checkpoint, raise_error, require_finite
+from saddlescope.train.checkpoints.head_counts import Heads
+from saddlescope.train.checkpoints.opened_model import open_model
+from saddlescope.train.checkpoints.tensor_files import first_few
 from saddlescope.train.checkpoints.tensor_matching import (
     MatchedCheckpoint,
     below_noise_message,
@@ -44,7 +50,7 @@ Result = TypeVar("Result")
 def checkpoint_spectra(
     base: str | Path,
     *tuned: str | Path,
-    heads: int | None = None,
+    heads: Heads | None = None,
     attention: bool = True,
     matrices: MatrixSelection | None = None,
     top: int | None = None,
@@ -55,9 +61,12 @@ def checkpoint_spectra(
     """Return the spectra of the updates between a checkpoint and one or more later ones.
 
     Args:
-        base: the checkpoint at the start: a file (safetensors, or by `torch.save`), or a folder of shards.
-        *tuned: the checkpoints after training, in the order of training.
-        heads: the number of heads of every attention block; None reads it from config.json beside the base.
+        base: the checkpoint at the start: a file (safetensors, or by `torch.save`), or a folder of shards. If this and
+            all others are LoRA adapters, their own updates are measured, as single matrices.
+        *tuned: the checkpoints after training, in the order of training; also folders of PEFT's adapters of the base.
+        heads: the number of heads of every attention block, or numbers by patterns on the names of the blocks, such as
+            {"*vision*": 16, "*text*": 12}; None takes them from config.json beside the base. They are needed only for
+            models that Transformers does not know and without a number in config.json.
         attention: measure attention heads.
         matrices: single matrices to measure in addition; see `saddlescope.train.tracker.matrix_selection`.
         top: number of singular values to record per spectrum; None records all. Norms and ranks use all of them.
@@ -77,23 +86,42 @@ def checkpoint_spectra(
         InputError: nothing can be measured: a file that cannot be read, no attention and no matrices, no number of
             heads or one that does not divide, or no name in common.
     """
-    if not tuned:
-        raise InputError("tuned must name one checkpoint or more; got none.")
-    check_options(attention=attention, matrices=matrices, top=top, subspace=subspace)
-    if heads is not None and heads < 1:
-        raise InputError(f"heads must be at least 1; got {heads!r}.")
-    start = Checkpoint.open(base, on_error=on_error)
     paths = [Path(path) for path in tuned]
+    if Path(base).exists() and (alone := open_adapters([base, *tuned])) is not None:
+        check_options(attention=True, matrices=matrices, top=top, subspace=0)
+        steps = _steps([Path(base), *paths])
+        dataset = adapter_spectra(
+            list(zip(steps or range(1, len(alone) + 1), alone, strict=True)),
+            matrices=matrices,
+            top=top,
+            report=report,
+            on_error=on_error,
+        )
+        return _labelled(dataset, [str(base), *map(str, tuned)], "", steps)
+    if not tuned:
+        raise InputError("tuned must name one checkpoint or more, unless base is a LoRA adapter; got none.")
+    check_options(attention=attention, matrices=matrices, top=top, subspace=subspace)
+    start = Checkpoint.open(base, on_error=on_error)
     steps = _steps(paths)
     numbered = list(zip(steps or range(1, len(paths) + 1), paths, strict=True))
-    later = _each(lambda one: (one[0], Checkpoint.open(one[1], on_error=on_error)), numbered, on_error)
-    shapes = {name: stored.shape for name, stored in start.tensors.items() if stored.floating}
-    model = empty_model(shapes, start.config, heads)
-    blocks = attention_blocks_in(model, str(base), required=matrices is None) if attention else ()
+    later = _each(lambda one: (one[0], _opened(one[1], on_error)), numbered, on_error)
+    opened = open_model(start, heads, on_error)
+    start, model = opened.base, opened.model
+    blocks = opened.attention(heads, required=matrices is None) if attention else ()
     single = tuple(select_matrices(model, matrices)) if matrices is not None else ()
+    blocks, single = _in_base(start, blocks, single, on_error)
     parts = [*map(_of_block, blocks), *(_of_matrix(name, model) for name in single)]
     needed = dict.fromkeys(name for part in parts for name in part.tensors)
-    fitting = _each(lambda one: (one[0], match_tensors(start, one[1], needed, on_error)), later, on_error)
+    if all(isinstance(one, AdapterFile) for _, one in later):
+        start = exact(start)
+
+    def fitted(one: tuple[int, Checkpoint | AdapterFile]) -> tuple[int, MatchedCheckpoint]:
+        step, end = one
+        is_adapter = isinstance(end, AdapterFile)
+        named = adapted(opened.base, end, model, on_error) if is_adapter else opened.named(end)
+        return step, match_tensors(start, named, needed, on_error)
+
+    fitting = _each(fitted, later, on_error)
     series = [match for _, match in fitting]
     most = max((block.heads for block in blocks), default=0)
 
@@ -107,16 +135,15 @@ def checkpoint_spectra(
         report(number / (len(parts) + 1), part.label)
         found.append(_measured(part, model, start, series, tracked, on_error))
     report(len(parts) / (len(parts) + 1), "comparing all tensors")
-    remarks = [remark for match in series for remark in match.remarks] + find_identical(start, series, on_error)
+    remarks = [*opened.remarks, *(remark for match in series for remark in match.remarks)]
+    remarks += find_identical(start, series, on_error)
     dataset = spectra_dataset(
         [step for step, _ in fitting],
         products=_updates([block.name for block in blocks], found[: len(blocks)]) if blocks else None,
         matrices=_updates(single, found[len(blocks) :]) if single else None,
     )
-    dataset = dataset.assign_coords(checkpoint=("step", [str(match.checkpoint.path) for match in series]))
-    if steps is None:
-        dataset["step"].attrs["long_name"] = "checkpoint"
-    dataset.attrs |= {"base": str(base), "remarks": "\n".join(remarks)}
+    dataset.attrs["remarks"] = "\n".join(remarks)
+    dataset = _labelled(dataset, [str(match.checkpoint.path) for match in series], str(base), steps)
     _report_unmeasurable(dataset, start, series, on_error)
     report(1.0, "done")
     return dataset
@@ -135,6 +162,40 @@ def _each(use: Callable[[Item], Result], items: Sequence[Item], on_error: Callab
     for error in errors:
         on_error(str(error))
     return results
+
+
+def _opened(path: Path, on_error: Callable[[str], None]) -> Checkpoint | AdapterFile:
+    """Open a checkpoint or an adapter."""
+    return AdapterFile.open(path) or Checkpoint.open(path, on_error=on_error)
+
+
+def _labelled(dataset: xr.Dataset, paths: Sequence[str], base: str, steps: Sequence[int] | None) -> xr.Dataset:
+    """Return a data set with the names of its checkpoints."""
+    dataset = dataset.assign_coords(checkpoint=("step", list(paths)))
+    if steps is None:
+        dataset["step"].attrs["long_name"] = "checkpoint"
+    return dataset.assign_attrs(base=base)
+
+
+def _in_base(
+    start: Checkpoint, blocks: Sequence[AttentionBlock], single: Sequence[str], on_error: Callable[[str], None]
+) -> tuple[tuple[AttentionBlock, ...], tuple[str, ...]]:
+    """Return the attention blocks and matrices that the base holds; report those that it lacks without a reason."""
+    absent: list[str] = []
+
+    def present(names: Sequence[str]) -> bool:
+        gone = [name for name in names if name not in start.tensors]
+        absent.extend(name for name in gone if name not in start.lost)
+        return not gone
+
+    kept = tuple(block for block in blocks if present(_of_block(block).tensors))
+    matrices = tuple(name for name in single if present([name]))
+    if absent or not (kept or matrices):
+        sentence = f"{start.path} must hold the weights of its model; got none of {first_few(absent or start.lost)}."
+        if not (kept or matrices):
+            raise InputError(sentence)
+        on_error(sentence)
+    return kept, matrices
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from saddlescope._shared.errors import InputError
-from saddlescope.train.checkpoints.files import Checkpoint, first_few
+from saddlescope.train.checkpoints.files import Checkpoint
+from saddlescope.train.checkpoints.tensor_files import first_few
 
 _BUFFERS = ("attn.bias", "attn.masked_bias", "attention.bias", "attention.masked_bias", "inv_freq")
 
@@ -81,7 +82,14 @@ def find_identical(base: Checkpoint, series: Sequence[MatchedCheckpoint], on_err
     """
     compared = [base, *(match.checkpoint for match in series)]
     digests = [{name: base.digest(name) for name in trainable_tensors(base, base.tensors)}]
-    digests += [{a: match.checkpoint.digest(b) for a, b in match.names.items() if a in digests[0]} for match in series]
+    digests += [
+        {
+            ours: match.checkpoint.digest(theirs)
+            for ours, theirs in match.names.items()
+            if ours in digests[0] and theirs not in match.checkpoint.frozen
+        }
+        for match in series
+    ]
     shared: dict[tuple[str, ...], list[str]] = {}  # pairs by the tensors they share: frozen ones are reported once
     for later in range(1, len(compared)):
         for earlier in range(later):

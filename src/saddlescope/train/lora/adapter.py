@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -18,15 +19,17 @@ _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 @dataclass(frozen=True, eq=False)
 class LoraFactors:
-    """Adapter of one linear layer: x is mapped to x W^T + x A^T B^T.
+    """Adapter of one linear layer: x is mapped to x W^T + x A^T B^T; or of an embedding, whose inputs are its entries.
 
     Attributes:
         A: lora_A, (rank, inputs).
         B: lora_B, (outputs, rank).
+        embedding: True for an embedding.
     """
 
     A: Float[Tensor, "rank inputs"]
     B: Float[Tensor, "outputs rank"]
+    embedding: bool = False
 
 
 def refuse_foreign(folder: Path) -> None:
@@ -37,7 +40,16 @@ def refuse_foreign(folder: Path) -> None:
         )
 
 
-def write_adapter(folder: Path, factors: Mapping[str, LoraFactors], *, base: str, transposed: bool) -> None:
+def write_adapter(
+    folder: Path,
+    factors: Mapping[str, LoraFactors],
+    *,
+    base: str,
+    transposed: bool,
+    whole: Mapping[str, Tensor] | None = None,
+    task: str | None = None,
+    dtype: torch.dtype | None = None,
+) -> None:
     """Write an adapter; an existing one is replaced at the end.
 
     Args:
@@ -45,6 +57,9 @@ def write_adapter(folder: Path, factors: Mapping[str, LoraFactors], *, base: str
         factors: factors by the name of the module in the model.
         base: name or path of the base model.
         transposed: True if the modules store their weights as (inputs, outputs), as in GPT-2.
+        whole: weights that replace those of the base, by the names of the parameters; PEFT's `modules_to_save`.
+        task: PEFT's type of the task, such as "CAUSAL_LM".
+        dtype: type of the stored numbers; None stores factors in float32, and whole weights in their own type.
 
     Raises:
         InputError: the folder holds something else, or cannot be written.
@@ -57,9 +72,10 @@ def write_adapter(folder: Path, factors: Mapping[str, LoraFactors], *, base: str
     usual = Counter(ranks.values()).most_common(1)[0][0]
     # Long names first: PEFT uses the first pattern that a name ends in.
     pattern = {name: ranks[name] for name in sorted(ranks, key=len, reverse=True) if ranks[name] != usual}
+    whole = whole or {}
     config = {
         "peft_type": "LORA",
-        "task_type": None,
+        "task_type": task,
         "base_model_name_or_path": base,
         "inference_mode": True,
         "r": usual,
@@ -67,14 +83,18 @@ def write_adapter(folder: Path, factors: Mapping[str, LoraFactors], *, base: str
         "rank_pattern": pattern,
         "alpha_pattern": pattern,
         "target_modules": sorted(ranks),
+        "modules_to_save": sorted({name.rpartition(".")[0] for name in whole}) or None,
         "fan_in_fan_out": transposed,
         "lora_dropout": 0.0,
         "bias": "none",
     }
     tensors = {}
     for name, one in factors.items():
-        tensors[f"base_model.model.{name}.lora_A.weight"] = one.A.float().contiguous()
-        tensors[f"base_model.model.{name}.lora_B.weight"] = one.B.float().contiguous()
+        a, b = ("lora_embedding_A", "lora_embedding_B") if one.embedding else ("lora_A.weight", "lora_B.weight")
+        tensors[f"base_model.model.{name}.{a}"] = one.A.to(dtype or torch.float32).contiguous()
+        tensors[f"base_model.model.{name}.{b}"] = one.B.to(dtype or torch.float32).contiguous()
+    for name, tensor in whole.items():
+        tensors[f"base_model.model.{name}"] = tensor.to(dtype or tensor.dtype).clone().contiguous()
     part, previous = folder.with_name(f".{folder.name}.part"), folder.with_name(f".{folder.name}.old")
     try:
         for leftover in (part, previous):

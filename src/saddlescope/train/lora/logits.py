@@ -11,7 +11,7 @@ from torch import Tensor
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, MissingExtraError
-from saddlescope.train.checkpoints.files import first_few
+from saddlescope.train.checkpoints.tensor_files import first_few
 from saddlescope.train.lora.pretrained import load_model
 
 _SEQUENCES, _LENGTH = 4, 64
@@ -92,11 +92,16 @@ def _adapted(model: Any, folder: Path) -> Any:
         adapted = PeftModel.from_pretrained(model, str(folder)).eval()
     loaded = get_peft_model_state_dict(adapted)
     stored = load_file(folder / "adapter_model.safetensors")
-    if lost := [name for name, value in stored.items() if name not in loaded or not torch.equal(loaded[name], value)]:
+    if lost := [name for name, value in stored.items() if name not in loaded or not _same(loaded[name], value)]:
         raise InputError(
             f"{folder} must fit {type(model).__name__}; got weights that it does not have: {first_few(sorted(lost))}."
         )
     return adapted
+
+
+def _same(loaded: Tensor, stored: Tensor) -> bool:
+    """Return True for equal numbers; PEFT widens those of half precision."""
+    return loaded.shape == stored.shape and torch.equal(loaded.to(stored.dtype), stored)
 
 
 def _random_tokens(model: Any, seed: int) -> Int64[Tensor, "sequences length"]:

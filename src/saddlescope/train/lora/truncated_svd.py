@@ -6,21 +6,53 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from saddlescope.train.lora.randomized_svd import randomized_svd
+
+TOLERANCE = 1e-3  # largest error of a randomised decomposition beyond the best one's, over |D|_F
+_SMALL = 512  # shorter side up to which everything is computed
+_SHARE = 16  # a rank above min(m, n) / 16 takes all singular values
+
 
 @dataclass(frozen=True, eq=False)
 class TruncatedSVD:
-    """Singular value decomposition of an update D, m x n, for truncation at any rank.
+    """Singular value decomposition of an update D, m x n, for truncation.
 
     Attributes:
-        values: singular values, descending.
+        values: singular values, descending; only the leading ones if the decomposition is randomised.
+        energy: |D|_F^2, of all singular values.
+        excess: bound on the error beyond the best one's, over |D|_F, at the rank of a randomised decomposition; 0 of an
+            exact one.
     """
 
     values: Float[Tensor, " values"]
+    energy: float
+    excess: float
+    _left: Float[Tensor, "m values"] | None
+    _right: Float[Tensor, "values n"] | None
     _update: Float[Tensor, "m n"]
-    _vectors: Float[Tensor, "short short"]  # singular vectors of the shorter side, by descending values
 
     @classmethod
-    def of(cls, update: Float[Tensor, "m n"]) -> "TruncatedSVD":
+    def of(cls, update: Float[Tensor, "m n"], rank: int | None = None) -> "TruncatedSVD":
+        """Decompose an update.
+
+        At a low rank of a large matrix the decomposition is randomised, and its error is at most `TOLERANCE` |D|_F
+        above that of the best approximation; where the certificate of `randomized_svd` does not show that, and for all
+        other ranks, everything is computed, by `exactly`.
+
+        Args:
+            update: D, finite; converted to float64.
+            rank: the only rank at which it will be truncated; None if all singular values are needed.
+        """
+        if rank is None or min(update.shape) <= _SMALL or rank * _SHARE > min(update.shape):
+            return cls.exactly(update)
+        D, size = _scaled(update)
+        found = randomized_svd(D, rank, tolerance=TOLERANCE)
+        if found.excess > TOLERANCE:
+            return cls.exactly(update)
+        return cls(found.values * size, found.energy * size**2, found.excess, found.left, found.right, update.double())
+
+    @classmethod
+    def exactly(cls, update: Float[Tensor, "m n"]) -> "TruncatedSVD":
         """Decompose D D^T or D^T D in float64, whose eigenvectors are singular vectors of D.
 
         Values far below the largest, s_1, have errors up to 1e-8 s_1: less than the float32 rounding of the weights,
@@ -29,18 +61,31 @@ class TruncatedSVD:
         Args:
             update: D, finite; converted to float64.
         """
-        D = update.double()
-        size = D.abs().max()
-        scaled = D / torch.where(size > 0, size, 1.0)  # so that no square overflows or vanishes
-        short = scaled if D.shape[0] <= D.shape[1] else scaled.T
+        D, size = _scaled(update)
+        wide = D.shape[0] <= D.shape[1]
+        short = D if wide else D.T
         squares, vectors = torch.linalg.eigh(short @ short.T)
-        return cls(squares.flip(0).clamp(min=0).sqrt() * size, D, vectors.flip(1))
+        values, vectors = squares.flip(0).clamp(min=0).sqrt() * size, vectors.flip(1)
+        energy = float((D * D).sum()) * size**2
+        left, right = (vectors, None) if wide else (None, vectors.T)
+        return cls(values, energy, 0.0, left, right, update.double())
 
     def truncate(self, rank: int) -> tuple[Float[Tensor, "m rank"], Float[Tensor, "rank n"]]:
         """Return B and A of the best approximation B A of this rank, balanced: B^T B = A A^T = diag(values)."""
         root = self.values[:rank].sqrt()
-        basis = self._vectors[:, :rank]
         inverse = torch.where(root > 0, 1 / root, 0.0)
-        if self._update.shape[0] <= self._update.shape[1]:
+        if self._left is not None and self._right is not None:
+            return self._left[:, :rank] * root, root[:, None] * self._right[:rank]
+        if self._left is not None:
+            basis = self._left[:, :rank]
             return basis * root, inverse[:, None] * (basis.T @ self._update)
-        return (self._update @ basis) * inverse, root[:, None] * basis.T
+        assert self._right is not None
+        basis = self._right[:rank]
+        return (self._update @ basis.T) * inverse, root[:, None] * basis
+
+
+def _scaled(update: Tensor) -> tuple[Tensor, float]:
+    """Return D, over its largest entry if squares could overflow or vanish, and the divisor."""
+    D = update.double()
+    size = max(float(D.max()), -float(D.min()))
+    return (D if 1e-30 < size < 1e30 else D / (size or 1.0)), (1.0 if 1e-30 < size < 1e30 else size)

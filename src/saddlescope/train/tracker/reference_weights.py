@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from saddlescope._shared.atomic_files import atomic_writer
 from saddlescope._shared.errors import InputError
-from saddlescope.train.checkpoints.files import Checkpoint, first_few
+from saddlescope.train.checkpoints.files import Checkpoint
+from saddlescope.train.checkpoints.tensor_files import first_few
 from saddlescope.train.checkpoints.tensor_matching import align_names
+from saddlescope.train.checkpoints.transformers_model import as_loaded
 from saddlescope.train.module_names import canonical_name, unwrap_model
 from saddlescope.train.tracker.initial_weights import InitialWeights, add_to_digest, chunks
 
@@ -37,7 +39,8 @@ class StoredWeights(InitialWeights):
 
     Args:
         checkpoint: the file or folder.
-        stored: names in the checkpoint by names in the model.
+        stored: where each parameter is, by names in the model: the checkpoint, perhaps under the names that
+            Transformers gives its tensors, and the name in it.
         rounded: as the attribute of `InitialWeights`.
 
     Attributes:
@@ -46,7 +49,9 @@ class StoredWeights(InitialWeights):
 
     created = False
 
-    def __init__(self, checkpoint: Checkpoint, stored: Mapping[str, str], *, rounded: bool = True) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, stored: Mapping[str, tuple[Checkpoint, str]], *, rounded: bool = True
+    ) -> None:
         self._checkpoint, self._stored, self.rounded = checkpoint, dict(stored), rounded
         self._found = self._identity()
 
@@ -72,12 +77,15 @@ class StoredWeights(InitialWeights):
                 f"{self.path} must stay as it was when the tracker was built, since updates are counted from it; got "
                 "one that was removed or written again. Copy it elsewhere, or pass reference=InMemory()."
             )
-        tensors = self._checkpoint.read(wanted.values())
+        tensors: dict[tuple[Checkpoint, str], Tensor] = {}
+        for source in {checkpoint for checkpoint, _ in wanted.values()}:
+            read = source.read([name for checkpoint, name in wanted.values() if checkpoint is source])
+            tensors |= {(source, name): tensor for name, tensor in read.items()}
         return {name: tensors[stored] for name, stored in wanted.items()}
 
     def _identity(self) -> tuple[object, ...]:
         """Return size and time of change of all files that hold the weights; None for those that do not exist."""
-        files = {self._checkpoint.tensors[stored].file for stored in self._stored.values()}
+        files = {source.tensors[name].file for source, name in self._stored.values()}
         states = (file.stat() if file.exists() else None for file in sorted(files))
         return tuple(None if state is None else (state.st_size, state.st_mtime_ns) for state in states)
 
@@ -114,7 +122,8 @@ class StoredWeights(InitialWeights):
         Raises:
             InputError: the file cannot be read.
         """
-        return cls(Checkpoint.open(path), {name: name for name in names}, rounded=rounded)
+        checkpoint = Checkpoint.open(path)
+        return cls(checkpoint, {name: (checkpoint, name) for name in names}, rounded=rounded)
 
 
 def read_from_folder(folder: str | Path, digest: str, names: Iterable[str], *, rounded: bool) -> StoredWeights | None:
@@ -163,7 +172,8 @@ def _write_safetensors(folder: Path, names: Sequence[str], read: Callable[[str],
 def weights_in_checkpoint(path: str | Path, model: nn.Module, names: Iterable[str]) -> StoredWeights:
     """Return parameters of a model in a saved checkpoint, in the types in which they are stored.
 
-    A prefix of the names, such as "transformer.", may exist in only one of the two.
+    A prefix of the names, such as "transformer.", may exist in only one of the two. Models of Transformers, also inside
+    of other modules, read their files by the rules of Transformers, which renames and merges tensors.
 
     Args:
         path: a file or folder; see `saddlescope.train.checkpoints.Checkpoint`.
@@ -173,14 +183,16 @@ def weights_in_checkpoint(path: str | Path, model: nn.Module, names: Iterable[st
     Raises:
         InputError: the checkpoint cannot be read, lacks a parameter, or has it in another shape.
     """
-    checkpoint = Checkpoint.open(path)
+    checkpoint, model = Checkpoint.open(path), unwrap_model(model)
     aliases: dict[int, list[str]] = {}  # of a parameter: several if it is shared; files hold one of them
     parameters: dict[str, nn.Parameter] = {}
-    for own, parameter in unwrap_model(model).named_parameters(remove_duplicate=False):
+    for own, parameter in model.named_parameters(remove_duplicate=False):
         aliases.setdefault(id(parameter), []).append(canonical_name(own))
         parameters[canonical_name(own)] = parameter
-    aligned = align_names(list(parameters), checkpoint.tensors)
-    stored: dict[str, str] = {}
+    aligned = {own: (checkpoint, name) for own, name in align_names(list(parameters), checkpoint.tensors).items()}
+    for prefix, inner in _of_transformers(model):
+        aligned = _read_as_loaded(checkpoint, prefix, inner, aliases.values(), aligned)
+    stored: dict[str, tuple[Checkpoint, str]] = {}
     for name in names:
         parameter = parameters[name]
         found = next((aligned[alias] for alias in aliases[id(parameter)] if alias in aligned), None)
@@ -189,11 +201,43 @@ def weights_in_checkpoint(path: str | Path, model: nn.Module, names: Iterable[st
                 f"initial must hold the weights of the model; got no {name} in {checkpoint.path}, which holds "
                 f"{first_few(checkpoint.tensors)}."
             )
-        shape = checkpoint.tensors[found].shape
+        source, own = found
+        shape = source.tensors[own].shape
         if shape != tuple(parameter.shape):
             raise InputError(
-                f"initial must have the shapes of the model; got {found} of shape {shape} in {checkpoint.path} for "
+                f"initial must have the shapes of the model; got {own} of shape {shape} in {checkpoint.path} for "
                 f"{name} of shape {tuple(parameter.shape)}."
             )
         stored[name] = found
     return StoredWeights(checkpoint, stored)
+
+
+def _read_as_loaded(
+    checkpoint: Checkpoint,
+    prefix: str,
+    inner: nn.Module,
+    groups: Iterable[Sequence[str]],
+    aligned: dict[str, tuple[Checkpoint, str]],
+) -> dict[str, tuple[Checkpoint, str]]:
+    """Use the names of a model of Transformers inside the model if it then finds more of its parameters."""
+    loaded = as_loaded(checkpoint, inner)
+    names = {f"{prefix}{name}": name for name in loaded.tensors if name not in loaded.unknown}
+    own = [group for group in groups if any(name.startswith(prefix) for name in group)]
+
+    def found(stored: Collection[str]) -> int:
+        return sum(any(name in stored for name in group) for group in own)
+
+    if found(names) <= found(aligned):
+        return aligned
+    rest = {name: one for name, one in aligned.items() if not name.startswith(prefix)}
+    return rest | {name: (loaded, inside) for name, inside in names.items()}
+
+
+def _of_transformers(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    """Return the outermost models of Transformers in a model, with the prefixes of their names."""
+    found: list[tuple[str, nn.Module]] = []
+    for name, module in model.named_modules():
+        inside = any(name.startswith(prefix) for prefix, _ in found)
+        if not inside and hasattr(module, "base_model_prefix") and hasattr(type(module), "from_pretrained"):
+            found.append((f"{canonical_name(name)}." if name else "", module))
+    return found

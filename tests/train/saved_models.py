@@ -1,0 +1,78 @@
+"""Tiny models of Transformers whose files differ from the models in memory, or whose parts differ in heads."""
+
+import warnings
+
+import pytest
+import torch
+
+transformers = pytest.importorskip("transformers")
+
+TEXT = {
+    "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 40,
+    "max_position_embeddings": 32, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+GROUPED = TEXT | {"num_key_value_heads": 2, "head_dim": 4}
+IMAGES = {
+    "hidden_size": 24, "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 3, "image_size": 8,
+    "patch_size": 4,
+}  # fmt: skip
+SEQUENCES = {
+    "d_model": 16, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 20, "decoder_ffn_dim": 20,
+    "encoder_attention_heads": 4, "decoder_attention_heads": 2, "vocab_size": 40, "pad_token_id": 0,
+    "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1,
+}  # fmt: skip
+
+
+def _llava():
+    return transformers.LlavaConfig(
+        text_config=GROUPED | {"model_type": "llama"},
+        vision_config=IMAGES | {"model_type": "clip_vision_model", "projection_dim": 8},
+        image_token_id=3,
+    )
+
+
+BUILT = {
+    "ViTForImageClassification": lambda: transformers.ViTConfig(**IMAGES),
+    "SwinForImageClassification": lambda: transformers.SwinConfig(
+        image_size=16, patch_size=2, embed_dim=8, depths=[2, 2], num_heads=[2, 4], window_size=4
+    ),
+    "MixtralForCausalLM": lambda: transformers.MixtralConfig(**GROUPED, num_local_experts=3),
+    "Qwen3MoeForCausalLM": lambda: transformers.Qwen3MoeConfig(
+        **GROUPED, num_experts=3, num_experts_per_tok=2, moe_intermediate_size=12, decoder_sparse_step=1
+    ),
+    "LlavaForConditionalGeneration": _llava,
+    "BartForConditionalGeneration": lambda: transformers.BartConfig(**SEQUENCES, max_position_embeddings=32),
+    "WhisperForConditionalGeneration": lambda: transformers.WhisperConfig(
+        **SEQUENCES, num_mel_bins=4, max_source_positions=8, max_target_positions=8
+    ),
+    "CLIPModel": lambda: transformers.CLIPConfig(
+        text_config=TEXT, vision_config=IMAGES | {"num_attention_heads": 6}, projection_dim=8
+    ),
+    "Qwen2VLForConditionalGeneration": lambda: transformers.Qwen2VLConfig(
+        text_config=GROUPED | {"rope_scaling": {"type": "mrope", "mrope_section": [1, 1]}},
+        vision_config={"depth": 2, "embed_dim": 24, "num_heads": 3, "hidden_size": 16, "patch_size": 4},
+    ),
+}
+
+
+def build(name, seed=0):
+    """Build a random model."""
+    torch.manual_seed(seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return getattr(transformers, name)(BUILT[name]()).eval()
+
+
+def save(model, folder):
+    """Save a model as Transformers does."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.save_pretrained(folder)
+    return folder
+
+
+def load(name, folder):
+    """Load a model as Transformers does."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return getattr(transformers, name).from_pretrained(folder).eval()
