@@ -35,6 +35,13 @@ def spectra(
     attention: Annotated[bool, typer.Option(help="Measure attention heads, not only single matrices.")] = True,
     top: Annotated[int | None, typer.Option(metavar="K", help="Keep the K largest singular values.")] = None,
     heads: Heads = None,
+    layout: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT",
+            help='Names of the attention weights, such as "Separate(wk, wq, wv, wo)"; may be repeated.',
+        ),
+    ] = None,
     subspace: Annotated[
         int, typer.Option(metavar="K", help="Angles of the K leading directions from one checkpoint to the next.")
     ] = 0,
@@ -48,11 +55,13 @@ def spectra(
     from saddlescope.gallery import build_spectra
     from saddlescope.gallery.site import require_gallery_folder
     from saddlescope.store import stopwatch
+    from saddlescope.train.attention.known_layouts import LAYOUTS
+    from saddlescope.train.attention.layout_text import read_layouts
     from saddlescope.train.checkpoints import checkpoint_spectra
 
     if site is not None:
         require_gallery_folder(site)  # before the work
-    counts = parse_heads(heads)
+    counts, layouts = parse_heads(heads), read_layouts(layout or [])
     stop = stopwatch()
     faults: list[str] = []
 
@@ -65,6 +74,7 @@ def spectra(
             base,
             *(tuned or []),
             heads=counts,
+            layouts=LAYOUTS if layouts is None else layouts,
             attention=attention,
             matrices=matrices,
             top=top,

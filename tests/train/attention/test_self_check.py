@@ -141,6 +141,26 @@ def test_inputs_of_the_user_check_what_cannot_be_called_alone():
         tracker.check(model, {"y": 1})
 
 
+class Composite(_Llama):
+    """WavLM: PyTorch's function of the whole attention."""
+
+    def forward(self, x):
+        y = x.transpose(0, 1)
+        weights, biases = zip(*((one.weight, one.bias) for one in (self.q_proj, self.k_proj, self.v_proj)), strict=True)
+        out, _ = nn.functional.multi_head_attention_forward(
+            y, y, y, 12, 4, torch.empty(0), torch.cat(biases), None, None, False, 0.0, self.o_proj.weight,
+            self.o_proj.bias, use_separate_proj_weight=True, q_proj_weight=weights[0], k_proj_weight=weights[1],
+            v_proj_weight=weights[2], need_weights=False,
+        )  # fmt: skip
+        return out.transpose(0, 1)
+
+
+def test_attention_out_of_sight_is_tracked_and_said_to_be_unchecked():
+    (row,) = find_attention(nn.ModuleDict({"attn": Composite()})).coverage
+    assert row.outcome == "unchecked"
+    assert row.reason == "its forward pass calls multi_head_attention_forward, into which the check cannot look"
+
+
 def test_spectral_norm_is_read_without_a_power_iteration():
     module = _Llama()
     parametrizations.spectral_norm(module.q_proj)

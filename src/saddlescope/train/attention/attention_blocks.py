@@ -239,6 +239,8 @@ def judge(
             return _unchecked(module, fitting, one.failure)
         if not one.heads and one.meetings:
             return _unchecked(module, fitting, "its queries and keys are not those of single tokens of its input")
+        if not one.heads and one.opaque:
+            return _unchecked(module, fitting, f"its forward pass calls {one.opaque}, into which the check cannot look")
         if not one.heads:
             what = (
                 "has no softmax"

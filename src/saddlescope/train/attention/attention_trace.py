@@ -59,12 +59,14 @@ class AttentionTrace(TorchFunctionMode):
     Attributes:
         meetings: one per softmax of scores, in order.
         softmaxes: number of all softmax calls.
+        opaque: name of a function that computes attention out of sight; "" for none.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.meetings: list[Meeting] = []
         self.softmaxes = 0
+        self.opaque = ""
         self._scores: dict[int, tuple[tuple[Tensor, Tensor], ...]] = {}
         self._weights: dict[int, Meeting] = {}  # results of a softmax
         self._read: dict[int, Meeting] = {}
@@ -81,6 +83,8 @@ class AttentionTrace(TorchFunctionMode):
             return self._fused(func, args, kwargs)
         out = func(*args, **kwargs)
         name = getattr(func, "__name__", "")
+        if "attention" in name:
+            self.opaque = name
         for part in out if isinstance(out, tuple | list) else (out,):
             if not isinstance(part, Tensor) or not part.is_floating_point():
                 continue

@@ -52,6 +52,7 @@ class Probe(NamedTuple):
         outputs: what the forward pass returned, shaped (batch, tokens, outputs).
         softmaxes: number of softmax calls.
         meetings: number of them whose argument is a product of queries and keys of tokens.
+        opaque: name of a function that computes attention out of sight; "" for none.
         failure: reason why no call succeeded; "" otherwise.
     """
 
@@ -62,6 +63,7 @@ class Probe(NamedTuple):
     outputs: list[Tensor]
     softmaxes: int
     meetings: int
+    opaque: str
     failure: str
 
 
@@ -128,7 +130,7 @@ def quiet() -> Iterator[None]:
 
 def failed(reason: str) -> Probe:
     """Return a probe without a forward pass."""
-    return Probe(None, None, None, (), [], 0, 0, reason)
+    return Probe(None, None, None, (), [], 0, 0, "", reason)
 
 
 def brief(error: Exception) -> str:
@@ -348,7 +350,7 @@ def _traced(module: nn.Module, call: _Call, trace: AttentionTrace, returned: Any
     # A product that sums over tokens compares channels, as in XCiT.
     meetings = sum(query.shape[-2] == tokens or query.shape[-1] != tokens
                    for one in trace.meetings for query, _ in one.pairs)  # fmt: skip
-    return Probe(module, call.queries, call.keys, heads, outputs, trace.softmaxes, meetings, "")
+    return Probe(module, call.queries, call.keys, heads, outputs, trace.softmaxes, meetings, trace.opaque, "")
 
 
 def returned_outputs(returned: Any, batch: int, tokens: int) -> list[Float[Tensor, "batch tokens outputs"]]:

@@ -158,4 +158,4 @@ def _together(twin: nn.Module, runs: Sequence[_Run]) -> Probe:
     outputs = [torch.cat(parts) for parts in zip(*(run.outputs for run in runs), strict=True)]
     x, y = torch.cat([run.queries for run in runs]), torch.cat([run.keys for run in runs])
     trace = runs[0].trace
-    return Probe(twin, x, y, tuple(joined), outputs, trace.softmaxes, len(trace.meetings), "")
+    return Probe(twin, x, y, tuple(joined), outputs, trace.softmaxes, len(trace.meetings), trace.opaque, "")

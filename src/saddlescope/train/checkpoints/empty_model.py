@@ -6,7 +6,7 @@ GPT-2's own files and nanoGPT's have the same names; they are distinguished by t
 stores (in, 3 in), a linear layer (3 in, in).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from saddlescope._shared.errors import InputError
 from saddlescope.train.attention.attention_blocks import AttentionBlock, attention_blocks, names_of
 from saddlescope.train.attention.known_layouts import LAYOUTS
+from saddlescope.train.attention.layouts import AttentionLayout
 from saddlescope.train.checkpoints.head_counts import HeadCounts
 
 _DEEPEST = 64  # parts of a name: no model has as many, and a malicious file could exceed Python's stack
@@ -79,29 +80,32 @@ def _module_at(
     return module
 
 
-def attention_blocks_in(model: nn.Module, source: str, *, required: bool) -> tuple[AttentionBlock, ...]:
+def attention_blocks_in(
+    model: nn.Module, source: str, *, required: bool, layouts: Sequence[AttentionLayout] = LAYOUTS
+) -> tuple[AttentionBlock, ...]:
     """Return the attention blocks of an empty model.
 
     Args:
         model: the empty model.
         source: the checkpoint, for messages.
         required: raise for a checkpoint without attention blocks.
+        layouts: layouts to try.
 
     Raises:
         InputError: blocks are required and missing, the number of heads is unknown, or it does not divide the width.
     """
     try:
-        return attention_blocks(model, required=required, check=False)
+        return attention_blocks(model, layouts, required=required, check=False)
     except InputError as error:
         if "number of heads" in str(error):
             raise InputError(
                 f"{source} must have its number of heads in config.json; got none. Pass --heads, or heads=."
             ) from error
         if "must have attention blocks" in str(error):
-            known = names_of(LAYOUTS)
+            known = names_of(layouts)
             raise InputError(
-                f"{source} must hold attention weights under known names; got none. Looked for: {known}. Select single "
-                "matrices by --matrices, or matrices=."
+                f"{source} must hold attention weights under known names; got none. Looked for: {known}. Name them by "
+                "--layout, or layouts=, or select single matrices by --matrices, or matrices=."
             ) from error
         raise InputError(f"{source}: {error}") from error
 

@@ -1,12 +1,14 @@
 """The model of a checkpoint without its weights, by Transformers or by the names and shapes of its tensors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch import nn
 
 from saddlescope._shared.errors import InputError
 from saddlescope.train.attention.attention_blocks import AttentionBlock, attention_blocks
+from saddlescope.train.attention.known_layouts import LAYOUTS
+from saddlescope.train.attention.layouts import AttentionLayout
 from saddlescope.train.checkpoints.empty_model import attention_blocks_in, empty_model
 from saddlescope.train.checkpoints.files import Checkpoint
 from saddlescope.train.checkpoints.head_counts import HeadCounts, Heads
@@ -34,22 +36,25 @@ class OpenedModel:
         """Return another checkpoint of the model under the names of the model."""
         return as_loaded(checkpoint, self.model) if self.known else checkpoint
 
-    def attention(self, heads: Heads | None, *, required: bool) -> tuple[AttentionBlock, ...]:
+    def attention(
+        self, heads: Heads | None, *, required: bool, layouts: Sequence[AttentionLayout] = LAYOUTS
+    ) -> tuple[AttentionBlock, ...]:
         """Return the attention blocks whose weights the checkpoint may hold.
 
         Args:
             heads: numbers of heads; see `HeadCounts`.
             required: raise for a model without attention blocks.
+            layouts: layouts to try.
 
         Raises:
             InputError: blocks are required and missing, or the numbers of heads are unknown or do not fit.
         """
         counts, source = HeadCounts(self.base.config, heads), str(self.base.path)
         if self.known:
-            blocks = attention_blocks(self.model, required=required)
+            blocks = attention_blocks(self.model, layouts, required=required)
             counts.check_known(blocks, source)
         else:
-            blocks = attention_blocks_in(self.model, source, required=required)
+            blocks = attention_blocks_in(self.model, source, required=required, layouts=layouts)
             counts.check(blocks, source)
         return blocks
 

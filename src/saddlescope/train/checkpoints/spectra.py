@@ -24,6 +24,8 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope.train.attention.attention_blocks import AttentionBlock
+from saddlescope.train.attention.known_layouts import LAYOUTS
+from saddlescope.train.attention.layouts import AttentionLayout
 from saddlescope.train.checkpoints.adapted import adapted, exact
 from saddlescope.train.checkpoints.adapter_files import AdapterFile
 from saddlescope.train.checkpoints.adapter_spectra import adapter_spectra, open_adapters
@@ -51,6 +53,7 @@ def checkpoint_spectra(
     base: str | Path,
     *tuned: str | Path,
     heads: Heads | None = None,
+    layouts: Sequence[AttentionLayout] = LAYOUTS,
     attention: bool = True,
     matrices: MatrixSelection | None = None,
     top: int | None = None,
@@ -67,6 +70,7 @@ def checkpoint_spectra(
         heads: the number of heads of every attention block, or numbers by patterns on the names of the blocks, such as
             {"*vision*": 16, "*text*": 12}; None takes them from config.json beside the base. They are needed only for
             models that Transformers does not know and without a number in config.json.
+        layouts: possible layouts of the attention weights; see `saddlescope.train.attention.layouts`.
         attention: measure attention heads.
         matrices: single matrices to measure in addition; see `saddlescope.train.tracker.matrix_selection`.
         top: number of singular values to record per spectrum; None records all. Norms and ranks use all of them.
@@ -107,7 +111,7 @@ def checkpoint_spectra(
     later = _each(lambda one: (one[0], _opened(one[1], on_error)), numbered, on_error)
     opened = open_model(start, heads, on_error)
     start, model = opened.base, opened.model
-    blocks = opened.attention(heads, required=matrices is None) if attention else ()
+    blocks = opened.attention(heads, required=matrices is None, layouts=layouts) if attention else ()
     single = tuple(select_matrices(model, matrices)) if matrices is not None else ()
     blocks, single = _in_base(start, blocks, single, on_error)
     parts = [*map(_of_block, blocks), *(_of_matrix(name, model) for name in single)]
