@@ -36,7 +36,7 @@ Weights: TypeAlias = tuple[Tensor, ...]
 # Function from a unit to the weights of its members: both products of a layer, or one matrix.
 ReadUnit: TypeAlias = Callable[[int], Sequence[Weights]]
 
-_ENTRIES = 2**19  # entries of weights converted at once, for each thread of the host
+_ENTRIES = 2**18  # entries of weights converted at once, for each thread of the host: a head of GPT-2 small
 _ACCELERATOR_ENTRIES = 2**25
 
 
