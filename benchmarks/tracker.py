@@ -5,11 +5,15 @@ digits      the ViT of the digits experiment (depth 4, embedding 128, 8 heads of
 gpt2        GPT-2 small from scratch (12 layers of 12 heads of width 64, 124 million weights) with Adam, in batches of
             8 x 256 tokens as in the paper's appendix B.2: a few steps are timed, and each of the first ones is measured
             by the default schedule; the share of longer runs follows from the number of records it makes in them
+layer       a record of one layer of a model with 7 billion weights: 32 heads of width 128 on 4096 inputs
+memory      resident memory that the tracker adds to GPT-2 small at its peak, over the size of the tracked weights, in
+            a fresh process for each type, whose allocator returns free memory to the system at once
 
 The tracker's own share is what the bar is about; the ratio of whole runs says little on a busy machine. Trained weights
 must be the same to the last bit with and without it.
 
-usage: benchmarks/tracker.py [--quick] [digits [EPOCHS [PAIRS]] | gpt2 [STEPS [SEQUENCES [TOKENS]]]], both by default
+usage: benchmarks/tracker.py [--quick] [digits [EPOCHS [PAIRS]] | gpt2 [STEPS [SEQUENCES [TOKENS]]] | layer [WIDTH] |
+       memory [DEPTH]], all by default
 """
 
 import os
@@ -17,9 +21,11 @@ import os
 os.environ["OMP_NUM_THREADS"] = "1"  # read when NumPy and PyTorch are loaded
 
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import torch
 from board import Board, play
@@ -138,14 +144,88 @@ def gpt2(board: Board, steps: int = 2, sequences: int = 8, tokens: int = 256) ->
         print(f"{length:6d} steps, {records} records: the tracker takes {share:.3%} of the training time")
 
 
+class Attention(torch.nn.Module):
+    """Attention of a decoder, as far as the tracker reads it."""
+
+    def __init__(self, width: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.num_heads = width // 128
+        for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
+            self.add_module(name, torch.nn.Linear(width, width, bias=False, dtype=dtype))
+
+
+def move(model: torch.nn.Module) -> None:
+    """Move all weights a little, a few rows at a time: it must need no memory."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            for rows in parameter.split(64):
+                rows.add_(1e-3 * torch.randn_like(rows))
+
+
+def layer(board: Board, width: int = 4096) -> None:
+    """CPU seconds of records of one wide layer."""
+    for dtype in (torch.float32, torch.bfloat16):
+        model = Attention(width, dtype)
+        tracker, seconds = RankTracker(model, schedule=lambda _: True), []
+        for _ in range(3):
+            move(model)
+            start = time.process_time()
+            tracker.step()
+            seconds.append(time.process_time() - start)
+        kind = str(dtype).removeprefix("torch.")
+        problem = f"one layer of {model.num_heads} heads on {width} inputs, {kind}"
+        board.report(problem, "RankTracker", "CPU time of a record", statistics.median(seconds), "s")
+        print(f"{problem}: a record {statistics.median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f})")
+
+
+def resident(kind: str) -> float:
+    """MB of resident memory now (VmRSS), or at its largest (VmHWM)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(kind))
+
+
+def measure_memory(kind: str, depth: str) -> None:
+    """Print the MB of the tracked weights and those that a tracker and a record add; run in a fresh process."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    dtype = getattr(torch, kind)
+    model = GPT2LMHeadModel(GPT2Config(n_layer=int(depth))).to(dtype)
+    RankTracker(torch.nn.MultiheadAttention(64, 2).to(dtype)).measure()  # loads all code
+    before = resident("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the largest memory counts from here
+    tracker = RankTracker(model)
+    move(model)
+    tracker.measure()
+    tracked = sum(weight.numel() * weight.element_size() for weight in tracker.state_dict()["weights"].values())
+    print(tracked / 2**20, resident("VmHWM") - before)
+
+
+def memory(board: Board, depth: int = 12) -> None:
+    """Peak of the memory beyond the model."""
+    for kind in ("float32", "bfloat16"):
+        command = [sys.executable, __file__, "memory-of", kind, str(depth)]
+        answer = subprocess.run(
+            command, env={**os.environ, "MALLOC_TRIM_THRESHOLD_": "0"}, capture_output=True, text=True, check=True
+        )
+        tracked, added = map(float, answer.stdout.split())
+        problem = f"GPT-2 of {depth} layers, {kind}"
+        board.report(problem, "RankTracker", "memory over that of the tracked weights", added / tracked, "")
+        print(
+            f"{problem}: {added:.1f} MB beyond the model for {tracked:.1f} MB of tracked weights: {added / tracked:.3f}"
+        )
+
+
 def main(board: Board) -> None:
-    """Run the requested comparison, or both."""
+    """Run the requested comparison, or all."""
     name, *numbers = board.words or ("",)
-    sizes = {"digits": (1, 1), "gpt2": (1, 1, 8)} if board.quick else {}
-    for one, measure in {"digits": digits, "gpt2": gpt2}.items():
+    sizes = {"digits": (1, 1), "gpt2": (1, 1, 8), "layer": (512,), "memory": (2,)} if board.quick else {}
+    for one, measure in {"digits": digits, "gpt2": gpt2, "layer": layer, "memory": memory}.items():
         if name in ("", one):
             measure(board, *(map(int, numbers) if numbers else sizes.get(one, ())))
 
 
 if __name__ == "__main__":
-    play(main)
+    if sys.argv[1:2] == ["memory-of"]:
+        measure_memory(*sys.argv[2:])
+    else:
+        play(main)

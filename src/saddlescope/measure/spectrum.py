@@ -367,18 +367,19 @@ def _propagated(xp: ModuleType, lefts: Sequence[Stored], rights: Sequence[Stored
         squares = [(A11 + A22 + mixed_A, B11), (A22, B11 + B22 - mixed_B)]
     terms = []
     for L, R, (squares_L, squares_R) in zip(lefts, rights, squares, strict=True):
-        terms += [rounding_times(xp, L, squares_L, squares_R), rounding_times(xp, R, squares_R, squares_L)]
+        norms_L, norms_R = norms(xp, squares_L), norms(xp, squares_R)
+        terms += [rounding_times(L, norms_L, norms_R), rounding_times(R, norms_R, norms_L)]
     return terms
 
 
-def rounding_times(xp: ModuleType, X: Stored, squares_X: Any, squares_Y: Any) -> Any:
-    """Return the norm of E Y^T, E the rounding errors of a stored factor X, from X^T X and Y^T Y."""
+def rounding_times(X: Stored, norms_X: tuple[Any, Any], norms_Y: tuple[Any, Any]) -> Any:
+    """Return the norm of E Y^T, E the rounding errors of a stored factor X, from the `norms` of X and Y."""
     m, h = X.array.shape[-2:]
-    (frobenius_X, _), (frobenius_Y, spectral_Y) = _norms(xp, squares_X), _norms(xp, squares_Y)
+    (frobenius_X, _), (frobenius_Y, spectral_Y) = norms_X, norms_Y
     return X.roundoff * frobenius_X / math.sqrt(3 * m * h) * (math.sqrt(m) * spectral_Y + frobenius_Y)
 
 
-def _norms(xp: ModuleType, squares: Any) -> tuple[Any, Any]:
+def norms(xp: ModuleType, squares: Any) -> tuple[Any, Any]:
     """Return |Y|_F and a bound on |Y|_2 from Y^T Y: the Schatten-8 norm, at most h^(1/8) times too large."""
     trace = _positive_part(xp, xp.linalg.trace(squares))
     shares = squares / xp.where(trace > 0, trace, xp.ones_like(trace))[..., None, None]

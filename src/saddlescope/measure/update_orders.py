@@ -21,6 +21,7 @@ from saddlescope.measure.spectrum import (
     check_factors,
     check_same_shape,
     check_top,
+    norms,
     rounding_times,
 )
 
@@ -92,7 +93,9 @@ def _orders(library: Library, L: Stored, R: Stored, L0: Stored, R0: Stored) -> t
     found = []
     for part, roundings in zip((both, both.columns(slice(None, h), slice(h, None))), companions, strict=True):
         values, error = part.spectrum()
-        noise = reduce(xp.hypot, [error, *(rounding_times(xp, X, own, other) for X, own, other in roundings)])
+        noise = reduce(
+            xp.hypot, [error, *(rounding_times(X, norms(xp, own), norms(xp, other)) for X, own, other in roundings)]
+        )
         found += [values * both.unit[:, None], noise * both.unit]
     return tuple(found)  # type: ignore[return-value]
 

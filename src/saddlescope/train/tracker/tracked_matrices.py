@@ -39,7 +39,7 @@ ReadUnit: TypeAlias = Callable[[int], Sequence[Weights]]
 # The same of a sharded model, called in all processes: None in those that do not own the unit.
 ReadSharedUnit: TypeAlias = Callable[[int], Sequence[Weights] | None]
 
-_ENTRIES = 2**19  # entries of weights converted at once, for each thread of the host
+_ENTRIES = 2**18  # entries of weights converted at once, for each thread of the host: a head of GPT-2 small
 _ACCELERATOR_ENTRIES = 2**25
 
 
