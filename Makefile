@@ -15,7 +15,7 @@ GPU_RUNS := gradual-rank/figure-4 gradual-rank/figure-1 concept-learning/figure-
 	gradual-rank/figure-13 gradual-rank/figure-6 gradual-rank/rank-steps concept-learning/appendix-g gradual-rank/figure-18
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo reproduce gpu test test-slow lint docs bench wheel test-wheel gallery readme clean test-all coverage
+.PHONY: help setup demo reproduce gpu test test-slow lint docs bench wheel test-wheel gallery readme clean test-all coverage survey
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -72,6 +72,9 @@ lint: .venv/ready ## style, types, import laws, and the README's table of verdic
 
 readme: .venv/ready ## write README.md's picture, all tables of verdicts and their pages, from the stored results
 	@$(BIN)/python scripts/readme.py --from $(OUT)
+
+survey: .venv/ready ## check the tracker on every model type of Transformers and write docs/models.md (an hour)
+	@$(BIN)/python scripts/survey.py && $(BIN)/python scripts/survey.py --write
 
 docs: .venv/ready ## build the documentation into build/docs
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[docs]'

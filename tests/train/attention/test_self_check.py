@@ -102,6 +102,13 @@ def test_layers_that_differ_only_in_weights_share_one_check(monkeypatch):
     assert len(calls) == 2
 
 
+def test_layers_of_one_shape_and_other_numbers_of_heads_are_checked_apart():
+    """The number is in a configuration, as in composite models of Transformers."""
+    model = nn.ModuleList(LlamaAttention(12, heads, heads, 12 // heads) for heads in (4, 2))
+    for check in (True, False):
+        assert [block.heads for block in attention_blocks(model, check=check)] == [4, 2]
+
+
 class NeedsMore(_Llama):
     """Attention with an argument that no check can guess."""
 

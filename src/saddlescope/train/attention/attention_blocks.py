@@ -304,16 +304,21 @@ _OF_A_LAYER = ("training", "layer_idx", "layer_id", "layer_number", "idx", "laye
 
 def signature(module: nn.Module) -> object:
     """Return what a module's forward pass depends on besides its weights."""
-    plain = []
+    settings: dict[int, str] = {}  # of configurations, which layers share
+    parts = []
     for name, part in module.named_modules():
-        values = {
-            key: value
-            for key, value in vars(part).items()
-            if isinstance(value, int | float | str | tuple | None) and key not in _OF_A_LAYER
-        }
-        plain.append((name, type(part), repr(sorted(values.items()))))
+        config = getattr(part, "config", None)
+        if config is not None and id(config) not in settings:
+            settings[id(config)] = _plain(getattr(config, "__dict__", {}))
+        parts.append((name, type(part), _plain(vars(part)), settings.get(id(config), "")))
     shapes = tuple((name, tuple(one.shape)) for name, one in module.named_parameters())
-    return (tuple(plain), shapes)
+    return (tuple(parts), shapes)
+
+
+def _plain(values: Mapping[str, object]) -> str:
+    """Return the numbers and texts of an object, but those that only say which layer it is."""
+    kept = ((key, value) for key, value in values.items() if isinstance(value, int | float | str | tuple | None))
+    return repr(sorted(item for item in kept if item[0] not in _OF_A_LAYER))
 
 
 def checked_coverage(

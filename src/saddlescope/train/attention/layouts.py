@@ -35,8 +35,7 @@ from saddlescope.train.shards import full_tensor
 # Attributes of attention modules and their configurations with the number of heads, and of key heads.
 _HEADS = (
     "num_heads", "n_heads", "n_head", "heads", "num_attention_heads", "num_local_heads", "n_local_heads", "nhead",
-    "attention_heads", "num_attn_heads", "n_attention_heads", "encoder_attention_heads", "decoder_attention_heads",
-    "num_attention_heads_per_partition",
+    "attention_heads", "num_attn_heads", "n_attention_heads", "num_attention_heads_per_partition",
 )  # fmt: skip
 _KEY_HEADS = (
     "num_key_value_heads", "num_kv_heads", "kv_heads", "n_kv_heads", "n_kv_head", "n_local_kv_heads",

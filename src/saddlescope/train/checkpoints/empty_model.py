@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError
-from saddlescope.train.attention.attention_blocks import AttentionBlock, attention_blocks, names_of
+from saddlescope.train.attention.attention_blocks import FoundAttention, find_attention, names_of
+from saddlescope.train.attention.coverage import CoverageRow
 from saddlescope.train.attention.known_layouts import LAYOUTS
 from saddlescope.train.attention.layouts import AttentionLayout
 from saddlescope.train.checkpoints.head_counts import HeadCounts
@@ -80,10 +81,10 @@ def _module_at(
     return module
 
 
-def attention_blocks_in(
+def attention_in(
     model: nn.Module, source: str, *, required: bool, layouts: Sequence[AttentionLayout] = LAYOUTS
-) -> tuple[AttentionBlock, ...]:
-    """Return the attention blocks of an empty model.
+) -> FoundAttention:
+    """Return the attention of an empty model.
 
     Args:
         model: the empty model.
@@ -94,20 +95,26 @@ def attention_blocks_in(
     Raises:
         InputError: blocks are required and missing, the number of heads is unknown, or it does not divide the width.
     """
-    try:
-        return attention_blocks(model, layouts, required=required, check=False)
-    except InputError as error:
-        if "number of heads" in str(error):
-            raise InputError(
-                f"{source} must have its number of heads in config.json; got none. Pass --heads, or heads=."
-            ) from error
-        if "must have attention blocks" in str(error):
-            known = names_of(layouts)
-            raise InputError(
-                f"{source} must hold attention weights under known names; got none. Looked for: {known}. Name them by "
-                "--layout, or layouts=, or select single matrices by --matrices, or matrices=."
-            ) from error
-        raise InputError(f"{source}: {error}") from error
+    found = find_attention(model, layouts, check=False)
+    if found.blocks or not required:
+        return found
+    for row in found.coverage:
+        if row.outcome == "refused":
+            raise InputError(refusal(row, source))
+    raise InputError(
+        f"{source} must hold attention weights under known names; got none. Looked for: {names_of(layouts)}. Name them "
+        "by --layout, or layouts=, or select single matrices by --matrices, or matrices=."
+    )
+
+
+def refusal(row: CoverageRow, source: str) -> str:
+    """Return the sentence on attention that cannot be read in a checkpoint."""
+    if "number of heads" in row.reason:
+        return (
+            f"{source} must have its number of heads in config.json for {row.name or row.kind}; got none. Pass --heads, "
+            "or heads=."
+        )
+    return f"{source}: {row.name or row.kind} cannot be measured: {row.reason}"
 
 
 @contextmanager

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from torch import nn
 
 from saddlescope._shared.errors import InputError
-from saddlescope.train.attention.attention_blocks import AttentionBlock, attention_blocks
+from saddlescope.train.attention.attention_blocks import FoundAttention, find_attention, require_attention
 from saddlescope.train.attention.known_layouts import LAYOUTS
 from saddlescope.train.attention.layouts import AttentionLayout
-from saddlescope.train.checkpoints.empty_model import attention_blocks_in, empty_model
+from saddlescope.train.checkpoints.empty_model import attention_in, empty_model
 from saddlescope.train.checkpoints.files import Checkpoint
 from saddlescope.train.checkpoints.head_counts import HeadCounts, Heads
 from saddlescope.train.checkpoints.tensor_files import first_few
@@ -38,8 +38,8 @@ class OpenedModel:
 
     def attention(
         self, heads: Heads | None, *, required: bool, layouts: Sequence[AttentionLayout] = LAYOUTS
-    ) -> tuple[AttentionBlock, ...]:
-        """Return the attention blocks whose weights the checkpoint may hold.
+    ) -> FoundAttention:
+        """Return the attention whose weights the checkpoint may hold.
 
         Args:
             heads: numbers of heads; see `HeadCounts`.
@@ -51,12 +51,14 @@ class OpenedModel:
         """
         counts, source = HeadCounts(self.base.config, heads), str(self.base.path)
         if self.known:
-            blocks = attention_blocks(self.model, layouts, required=required)
-            counts.check_known(blocks, source)
+            found = find_attention(self.model, layouts)
+            if required:
+                require_attention(found, self.model, layouts)
+            counts.check_known(found.blocks, source)
         else:
-            blocks = attention_blocks_in(self.model, source, required=required, layouts=layouts)
-            counts.check(blocks, source)
-        return blocks
+            found = attention_in(self.model, source, required=required, layouts=layouts)
+            counts.check(found.blocks, source)
+        return found
 
 
 def open_model(base: Checkpoint, heads: Heads | None, on_error: Callable[[str], None]) -> OpenedModel:

@@ -23,13 +23,14 @@ from torch import Tensor, nn
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
-from saddlescope.train.attention.attention_blocks import AttentionBlock
+from saddlescope.train.attention.attention_blocks import AttentionBlock, FoundAttention
+from saddlescope.train.attention.coverage import AttentionCoverage
 from saddlescope.train.attention.known_layouts import LAYOUTS
 from saddlescope.train.attention.layouts import AttentionLayout
 from saddlescope.train.checkpoints.adapted import adapted, exact
 from saddlescope.train.checkpoints.adapter_files import AdapterFile
 from saddlescope.train.checkpoints.adapter_spectra import adapter_spectra, open_adapters
-from saddlescope.train.checkpoints.empty_model import loaded_weights
+from saddlescope.train.checkpoints.empty_model import loaded_weights, refusal
 from saddlescope.train.checkpoints.files import Checkpoint, raise_error, require_finite
 from saddlescope.train.checkpoints.head_counts import Heads
 from saddlescope.train.checkpoints.opened_model import open_model
@@ -111,7 +112,16 @@ def checkpoint_spectra(
     later = _each(lambda one: (one[0], _opened(one[1], on_error)), numbered, on_error)
     opened = open_model(start, heads, on_error)
     start, model = opened.base, opened.model
-    blocks = opened.attention(heads, required=matrices is None, layouts=layouts) if attention else ()
+    found_attention = FoundAttention((), AttentionCoverage())
+    if attention:
+        found_attention = opened.attention(heads, required=matrices is None, layouts=layouts)
+        for row in found_attention.coverage:
+            if row.outcome == "refused":
+                on_error(refusal(row, str(start.path)))
+    blocks = found_attention.blocks
+    passed_over = [
+        f"{row.name} was left out: {row.reason}." for row in found_attention.coverage if row.outcome == "skipped"
+    ]
     single = tuple(select_matrices(model, matrices)) if matrices is not None else ()
     blocks, single = _in_base(start, blocks, single, on_error)
     parts = [*map(_of_block, blocks), *(_of_matrix(name, model) for name in single)]
@@ -139,7 +149,7 @@ def checkpoint_spectra(
         report(number / (len(parts) + 1), part.label)
         found.append(_measured(part, model, start, series, tracked, on_error))
     report(len(parts) / (len(parts) + 1), "comparing all tensors")
-    remarks = [*opened.remarks, *(remark for match in series for remark in match.remarks)]
+    remarks = [*opened.remarks, *passed_over, *(remark for match in series for remark in match.remarks)]
     remarks += find_identical(start, series, on_error)
     dataset = spectra_dataset(
         [step for step, _ in fitting],
