@@ -148,6 +148,22 @@ def test_inputs_of_the_user_check_what_cannot_be_called_alone():
         tracker.check(model, {"y": 1})
 
 
+class Rotated(_Llama):
+    """litgpt: cosines and sines as two arguments, for some of the columns."""
+
+    rope_n_elem = 2
+
+    def forward(self, x, cos, sin):
+        q, k, v = self.parts(x)
+        q, k = (torch.cat([part[..., :2] * cos + part[..., :2].flip(-1) * sin, part[..., 2:]], -1) for part in (q, k))
+        return self.joined(attend(q, k, v))
+
+
+def test_rotary_embeddings_that_are_arguments_are_found_by_their_names():
+    (row,) = find_attention(nn.ModuleDict({"attn": Rotated()})).coverage
+    assert row.outcome == "verified"
+
+
 class Composite(_Llama):
     """WavLM: PyTorch's function of the whole attention."""
 

@@ -259,6 +259,7 @@ def _arguments(
         x = x.flatten(0, 1)[None]
         base |= dict.fromkeys(packed, torch.tensor([0, x.shape[1]], dtype=torch.int32))
     rotary = [name for name in others if name in _ROTARY_PAIR]
+    apart = {"cos", "sin"} <= set(others)
     plain = [name for name in others if name not in base and name not in rotary and name in required]
     sides = round(x.shape[1] ** 0.5)
     values = dict(base)
@@ -272,9 +273,11 @@ def _arguments(
     if "output_attentions" in others:
         values["output_attentions"] = False
     for given in (values, *_masked(values, plain, x, y)):
-        if rotary:
-            for turned in _rotations(module, x, width):
+        for turned in _rotations(module, x, width) if rotary or apart else ():
+            if rotary:
                 yield given | dict.fromkeys(rotary, turned)
+            elif isinstance(turned, tuple):
+                yield given | dict(zip(("cos", "sin"), turned, strict=True))
         if not set(rotary) & required:
             yield given
 
@@ -325,8 +328,10 @@ def _rotations(module: nn.Module, x: Tensor, width: int) -> Iterator[Any]:
     config = getattr(module, "config", None)
     factor = next((one for holder in (module, config) for name in ("partial_rotary_factor", "rotary_pct")
                    if isinstance(one := getattr(holder, name, None), float)), 1.0)  # fmt: skip
-    stated = [one for name in ("qk_rope_head_dim", "rotary_ndims", "rotary_dim")
-              if isinstance(one := getattr(module, name, None), int)]  # fmt: skip
+    names = ("qk_rope_head_dim", "rotary_ndims", "rotary_dim", "rope_n_elem")
+    stated = [
+        one for holder in (module, config) for name in names if isinstance(one := getattr(holder, name, None), int)
+    ]
     for columns in dict.fromkeys([*stated, int(width * factor), width, width // 2]):
         if columns < 1:
             continue

@@ -110,10 +110,8 @@ def attention_in(
 def refusal(row: CoverageRow, source: str) -> str:
     """Return the sentence on attention that cannot be read in a checkpoint."""
     if "number of heads" in row.reason:
-        return (
-            f"{source} must have its number of heads in config.json for {row.name or row.kind}; got none. Pass --heads, "
-            "or heads=."
-        )
+        name = row.name or row.kind
+        return f"{name} of {source} must have its number of heads in config.json; got none. Pass --heads, or heads=."
     return f"{source}: {row.name or row.kind} cannot be measured: {row.reason}"
 
 
