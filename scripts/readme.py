@@ -1,8 +1,9 @@
 """The picture and the tables of the README and of the pages of verdicts: made from stored runs, checked to be current.
 
 --from results    judges the stored runs of the default and the reduced size; writes docs/verdicts.json and .md,
-                  docs/audit.md, docs/figure-2.png, and the tables of the README and of docs/papers/*.md; an entry
-                  without a default run is not tested
+                  docs/audit.md, two pictures, and the tables of the README and of docs/papers/*.md; an entry without a
+                  default run is not tested
+--add results     the same, but an entry without a stored run keeps its verdicts in docs/verdicts.json
 --check           fails when the README, the pages, docs/verdicts.json and the claims in the source disagree
 """
 
@@ -22,7 +23,10 @@ from saddlescope.reproduction.runner import Reproduction, json_values, stored_fi
 ROOT = Path(__file__).resolve().parents[1]
 README, PAPERS = ROOT / "README.md", ROOT / "docs" / "papers"
 VERDICTS, PAGE, AUDIT = (ROOT / "docs" / name for name in ("verdicts.json", "verdicts.md", "audit.md"))
-PICTURED = "gradual-rank/figure-2"
+PICTURED = {
+    "gradual-rank/figure-2": ("default", "figure-2.png"),
+    "gradual-rank/figure-4": ("reduced", "vit-stable-rank.png"),
+}
 CLAIMED = ("statement", "quantity", "kind", "source", "unit", "low", "high")
 
 
@@ -32,9 +36,12 @@ def judged_runs(results: Path) -> list[Reproduction]:
     return [run for run in runs if run.provenance.label in ("default", "reduced")]
 
 
-def every_record(runs: list[Reproduction]) -> list[dict]:
-    """The verdicts on all claims; those of an entry without a run of its present default are not tested."""
+def every_record(runs: list[Reproduction], earlier: list[dict]) -> list[dict]:
+    """The verdicts on all claims; without a run of the present parameters the earlier ones, else not tested."""
     current = {}
+    kept: dict[tuple[str, str], list[dict]] = {}
+    for verdict in earlier:
+        kept.setdefault((verdict["entry"], verdict["size"]), []).append(verdict)
     for run in runs:
         size = run.provenance.label
         if size in run.entry.sizes and run.provenance.params == json_values(run.entry.configure(size)):
@@ -43,20 +50,25 @@ def every_record(runs: list[Reproduction]) -> list[dict]:
     for name in entry_names():
         if (name, "default") in current:
             records += current[name, "default"].records()
+        elif (name, "default") in kept:
+            records += kept[name, "default"]
         else:
             absent = Estimate.not_tested("This version's default run was not made.")
             unmade = (record(claim.verdict(absent)) for claim in find_entry(name).claims)
             records += [{"entry": name, "size": "default"} | one for one in unmade]
         if (name, "reduced") in current:
             records += current[name, "reduced"].records()
+        else:
+            records += kept.get((name, "reduced"), [])
     return records
 
 
-def draw_picture(runs: list[Reproduction]) -> None:
-    """The first picture of Figure 2's entry."""
+def draw_pictures(runs: list[Reproduction]) -> None:
+    """The first pictures of two entries, for the README and docs/vision.md."""
     for run in runs:
-        if (run.entry.name, run.provenance.label) == (PICTURED, "default"):
-            draw_matplotlib(run.figures[0]).savefig(ROOT / "docs" / "figure-2.png", dpi=110)
+        size, file = PICTURED.get(run.entry.name, ("", ""))
+        if run.provenance.label == size:
+            draw_matplotlib(run.figures[0]).savefig(ROOT / "docs" / file, dpi=80 if size == "reduced" else 110)
 
 
 def pages(verdicts: list[dict]) -> dict[Path, str]:
@@ -102,13 +114,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     action = parser.add_mutually_exclusive_group(required=True)
     action.add_argument("--from", dest="results", type=Path)
+    action.add_argument("--add", type=Path, metavar="RESULTS")
     action.add_argument("--check", action="store_true")
     given = parser.parse_args()
-    if given.results:
+    if given.results or given.add:
         try:
-            runs = judged_runs(given.results)
-            verdicts = every_record(runs)
-            draw_picture(runs)
+            runs = judged_runs(given.results or given.add)
+            earlier = json.loads(VERDICTS.read_text()) if given.add else []
+            verdicts = every_record(runs, earlier)
+            draw_pictures(runs)
         except InputError as error:
             sys.exit(str(error))
         VERDICTS.write_text(json.dumps(verdicts, indent=1, ensure_ascii=False) + "\n")

@@ -26,7 +26,15 @@ def example(tmp_path, monkeypatch):
 
 
 def test_every_example_is_tested():
-    words = "fresh_gpt2", "tracker.stable_rank", "TrainingArguments", "LightningModule", "SummaryWriter", "rises ="
+    words = (
+        "fresh_gpt2",
+        "tracker.stable_rank",
+        "tracker.coverage",
+        "TrainingArguments",
+        "LightningModule",
+        "SummaryWriter",
+        "rises =",
+    )
     assert [sum(word in block for word in words) for block in BLOCKS] == [1] * len(words)
 
 
@@ -36,6 +44,11 @@ def test_a_loop(example):
     dataset = made["dataset"]
     assert dict(dataset.sizes) == {"step": 9, "layer": 3, "head": 4, "product": 2, "index": 32, "matrix": 6}
     assert dataset.measurable.all()
+
+
+def test_coverage(example, capsys):
+    assert example("tracker.coverage")["outcomes"] == ["verified"] * 3
+    assert "transformer.h.0.attn … transformer.h.2.attn (3)" in capsys.readouterr().out
 
 
 def test_the_trainer(example):

@@ -55,7 +55,6 @@ def spectra(
     from saddlescope.gallery import build_spectra
     from saddlescope.gallery.site import require_gallery_folder
     from saddlescope.store import stopwatch
-    from saddlescope.train.attention.known_layouts import LAYOUTS
     from saddlescope.train.attention.layout_text import read_layouts
     from saddlescope.train.checkpoints import checkpoint_spectra
 
@@ -74,7 +73,7 @@ def spectra(
             base,
             *(tuned or []),
             heads=counts,
-            layouts=LAYOUTS if layouts is None else layouts,
+            layouts=layouts,
             attention=attention,
             matrices=matrices,
             top=top,

@@ -54,7 +54,7 @@ def checkpoint_spectra(
     base: str | Path,
     *tuned: str | Path,
     heads: Heads | None = None,
-    layouts: Sequence[AttentionLayout] = LAYOUTS,
+    layouts: Sequence[AttentionLayout] | None = None,
     attention: bool = True,
     matrices: MatrixSelection | None = None,
     top: int | None = None,
@@ -71,7 +71,8 @@ def checkpoint_spectra(
         heads: the number of heads of every attention block, or numbers by patterns on the names of the blocks, such as
             {"*vision*": 16, "*text*": 12}; None takes them from config.json beside the base. They are needed only for
             models that Transformers does not know and without a number in config.json.
-        layouts: possible layouts of the attention weights; see `saddlescope.train.attention.layouts`.
+        layouts: possible layouts of the attention weights; see `saddlescope.train.attention.layouts`. None tries those
+            of published libraries.
         attention: measure attention heads.
         matrices: single matrices to measure in addition; see `saddlescope.train.tracker.matrix_selection`.
         top: number of singular values to record per spectrum; None records all. Norms and ranks use all of them.
@@ -114,7 +115,9 @@ def checkpoint_spectra(
     start, model = opened.base, opened.model
     found_attention = FoundAttention((), AttentionCoverage())
     if attention:
-        found_attention = opened.attention(heads, required=matrices is None, layouts=layouts)
+        found_attention = opened.attention(
+            heads, required=matrices is None, layouts=LAYOUTS if layouts is None else layouts
+        )
         for row in found_attention.coverage:
             if row.outcome == "refused":
                 on_error(refusal(row, str(start.path)))
