@@ -10,7 +10,8 @@ reduced runs. Steps of all methods alternate; CPU milliseconds, the median of al
     by products     attention written as matrix products and softmax, compiled
     channels last   patches by a convolution on images in the layout channels-last
     fused Adam      all weights in one kernel
-    bfloat16        matrix products in bfloat16; in software, and slow, on a processor without AVX512-BF16
+    bfloat16        matrix products in bfloat16; in software, and slow, on a processor without AVX512-BF16; alone, and
+                    compiled with the fused Adam
 
 The floor of a step is its FLOP, PyTorch's own count, over the speed of a large matrix product, measured here. Then two
 processes of one thread are compared with one of two, and the spectra of updates in bfloat16 with those in float32.
@@ -209,6 +210,7 @@ def main(board: Board) -> None:
         "patches by a convolution, channels last": step_of(config, data, forward=channels_last),
         "fused Adam": step_of(config, data, fused=True),
         "bfloat16": step_of(config, data, bfloat16=True),
+        "bfloat16, compiled, fused Adam": step_of(config, data, compiled=True, fused=True, bfloat16=True),
     }
     for call in calls.values():
         call()  # compiles, and warms up
