@@ -137,6 +137,7 @@ def train(params: Training, context: RunContext, *, initial_scale: float = 1.0) 
     """
     from saddlescope.train import ViTConfig, load
     from saddlescope.train.data import EMBEDDED
+    from saddlescope.train.torch_settings import has_bfloat16
 
     prepare_device(params.device)
     if params.dataset not in EMBEDDED and context.data is None:
@@ -160,6 +161,8 @@ def train(params: Training, context: RunContext, *, initial_scale: float = 1.0) 
         mlp_width=params.mlp,
         initial_scale=initial_scale,
     )
+    if params.precision == "bf16" and not has_bfloat16(params.device):
+        context.report(0.0, "this processor has no bfloat16: float32 is ten times as fast, --set precision=float32")
     others = {"initial_scale": initial_scale, "data_digest": data.digest()}
     train_one = partial(_train_one, params, config, data)
     together = train_seeds("vision-transformers", params, Training, others, context, train_one).assign_coords(
