@@ -70,8 +70,8 @@ lint: .venv/ready ## style, types, import laws, and the README's table of verdic
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python scripts/readme.py --check
 
-readme: .venv/ready ## write README.md's picture, all tables of verdicts and their pages, from the stored results
-	@$(BIN)/python scripts/readme.py --from $(OUT)
+readme: .venv/ready ## write README.md's picture and all tables of verdicts; entries without a stored run keep theirs
+	@$(BIN)/python scripts/readme.py --add $(OUT)
 
 survey: .venv/ready ## check the tracker on every model type of Transformers and write docs/models.md (an hour)
 	@$(BIN)/python scripts/survey.py && $(BIN)/python scripts/survey.py --write
