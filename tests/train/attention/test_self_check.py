@@ -184,6 +184,19 @@ def test_attention_out_of_sight_is_tracked_and_said_to_be_unchecked():
     assert row.reason == "its forward pass calls multi_head_attention_forward, into which the check cannot look"
 
 
+class OwnMultihead(nn.MultiheadAttention):
+    """A subclass with another forward pass."""
+
+    def forward(self, query, key, value):
+        return super().forward(query, value, key)
+
+
+def test_multihead_attention_of_torch_is_known_but_not_its_subclasses():
+    found = find_attention(nn.ModuleList([nn.MultiheadAttention(12, 4), OwnMultihead(12, 4)]))
+    assert [row.outcome for row in found.coverage] == ["verified", "unchecked"]
+    assert found.coverage[1].reason == "its forward pass is not that of torch.nn.MultiheadAttention"
+
+
 def test_spectral_norm_is_read_without_a_power_iteration():
     module = _Llama()
     parametrizations.spectral_norm(module.q_proj)

@@ -195,7 +195,10 @@ class _Finder:
     def _verdict(self, module: nn.Module, fitting: Sequence[AttentionLayout]) -> Verdict:
         if not self._check:
             return _unchecked(module, fitting, "")
-        if isinstance(module, nn.MultiheadAttention):  # by PyTorch's own definition
+        if isinstance(module, nn.MultiheadAttention):
+            if type(module).forward is not nn.MultiheadAttention.forward:
+                return _unchecked(module, fitting, "its forward pass is not that of torch.nn.MultiheadAttention")
+            # by PyTorch's own definition
             return _unchecked(module, fitting, "")._replace(outcome="verified")
         sizes = input_sizes(module, fitting)
         if sizes is None:
