@@ -13,7 +13,7 @@ from markupsafe import Markup
 from saddlescope import __version__, store
 from saddlescope.gallery.claim_bullet import bullet
 from saddlescope.plot import Figure, draw_plotly
-from saddlescope.reproduction import SIZES, Kind, Outcome, Reproduction
+from saddlescope.reproduction import SIZES, Entry, Kind, Outcome, Reproduction, Verdict
 from saddlescope.reproduction.formatting import bounds, evidence, measured, number, tallies
 
 _PREFERENCE = ("paper", "reduced", "default", "", "quick")  # order of the runs on a card; "" has parameters set by hand
@@ -77,18 +77,7 @@ class RunView:
     @cached_property
     def claims(self) -> tuple[dict[str, Any], ...]:
         """Rows of the table of claims."""
-        return tuple(
-            {
-                "verdict": v,
-                "measured": measured(v.value, v.uncertainty, v.unit),
-                "bounds": bounds(v.low, v.high, v.unit),
-                "bullet": bullet(v),
-                "evidence": evidence(claim, v.n),
-                "why": claim.why,
-                "doubt": claim.doubt,
-            }
-            for claim, v in zip(self.reproduction.entry.claims, self.reproduction.verdicts, strict=True)
-        )
+        return claim_rows(self.reproduction.entry, self.reproduction.verdicts)
 
     @cached_property
     def tallies(self) -> dict[Kind, dict[Outcome, int]]:
@@ -145,6 +134,22 @@ class Card:
     def citation(self) -> str:
         """Citation of the paper."""
         return self.best.reproduction.entry.citation
+
+
+def claim_rows(entry: Entry[Any], verdicts: Sequence[Verdict]) -> tuple[dict[str, Any], ...]:
+    """Return the rows of a table of an entry's claims, in their order."""
+    return tuple(
+        {
+            "verdict": v,
+            "measured": measured(v.value, v.uncertainty, v.unit),
+            "bounds": bounds(v.low, v.high, v.unit),
+            "bullet": bullet(v),
+            "evidence": evidence(claim, v.n),
+            "why": claim.why,
+            "doubt": claim.doubt,
+        }
+        for claim, v in zip(entry.claims, verdicts, strict=True)
+    )
 
 
 def cards(runs: Sequence[RunView]) -> list[Card]:

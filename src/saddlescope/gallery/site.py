@@ -92,18 +92,22 @@ def draw_figures(figures: Iterable[FigureView], folder: Path) -> None:
 
 def write_assets(folder: Path) -> None:
     """Write style, script and Plotly into a new folder."""
+    folder.mkdir()
+    for name, text in read_assets().items():
+        write_page(folder / name, text)
+
+
+def read_assets() -> dict[str, str]:
+    """Return style, script and Plotly, by file name."""
     from plotly.offline import get_plotlyjs
 
-    folder.mkdir()
-    write_page(folder / "plotly.min.js", get_plotlyjs())
-    for name in ("style.css", "run.css", "tables.css", "sweep.css", "page.js"):
-        write_page(folder / name, files("saddlescope.gallery").joinpath("assets", name).read_text("utf-8"))
-    dark = _variables(DARK)
-    write_page(
-        folder / "theme.css",
-        f":root {{ {_variables(LIGHT)} }}\n"
-        f"@media screen and (prefers-color-scheme: dark) {{ :root:not(.printing) {{ {dark} }} }}\n",
-    )
+    own = ("style.css", "run.css", "tables.css", "sweep.css", "page.js")
+    dark = f"@media screen and (prefers-color-scheme: dark) {{ :root:not(.printing) {{ {_variables(DARK)} }} }}\n"
+    return {
+        "plotly.min.js": get_plotlyjs(),
+        **{name: files("saddlescope.gallery").joinpath("assets", name).read_text("utf-8") for name in own},
+        "theme.css": f":root {{ {_variables(LIGHT)} }}\n{dark}",
+    }
 
 
 def _variables(theme: Theme) -> str:

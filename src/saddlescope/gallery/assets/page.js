@@ -250,6 +250,8 @@
     }
   };
 
+  globalThis.saddlescope = { element, button, Panel, Film, switches }; // for pages that draw more later
+
   const drawn = [];
   const films = [];
   for (const section of document.querySelectorAll("section.figure")) {
