@@ -233,8 +233,18 @@ def test_on_a_terminal_there_is_a_bar(tmp_path):
 def test_gallery_says_where_it_is(saddlescope, tmp_path):
     saddlescope("run tiny/staircase --size quick")
     status, out, err = saddlescope("gallery results --site there")
-    assert (status, err) == (0, "")
+    assert (status, err) == (0, "gallery:   0%  quick.nc\n")
     assert out == f"Open {tmp_path / 'there' / 'index.html'} in a browser.\n"
+
+
+def test_gallery_skips_what_it_cannot_show(saddlescope, tmp_path):
+    saddlescope("run tiny/staircase --size quick")
+    Path("results/foreign.nc").write_text("weather")
+    status, _, err = saddlescope("gallery results --site there")
+    assert status == 2
+    assert "Skipped: results/foreign.nc is damaged, or no run of this version of saddlescope. Rerun its entry" in err
+    assert Path("there/tiny/staircase/quick.html").exists()
+    assert saddlescope("show tiny/staircase")[0] == 0
 
 
 def test_version_and_help(saddlescope):

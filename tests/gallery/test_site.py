@@ -2,6 +2,7 @@ import dataclasses
 import errno
 import json
 import math
+import os
 import shutil
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
@@ -12,7 +13,7 @@ import pytest
 
 import tiny as module
 from saddlescope import store
-from saddlescope._shared.errors import InputError
+from saddlescope._shared.errors import BusyError, InputError
 from saddlescope.gallery import build
 from saddlescope.gallery.claim_bullet import bullet
 from saddlescope.reproduction import Kind, Outcome, Reproduction, Verdict
@@ -26,8 +27,8 @@ class Page(HTMLParser):
         self.elements, self.text = [], ""
         self.feed(path.read_text("utf-8"))
 
-    def handle_starttag(self, tag, attributes):
-        self.elements.append((tag, dict(attributes)))
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
 
     def handle_data(self, data):
         self.text += data
@@ -209,34 +210,82 @@ def test_a_build_that_stops_leaves_the_old_gallery(tiny, undrawn, one_run, tmp_p
     assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
 
 
+def killed_while_swapping(folder):
+    """Move a site where a build, killed between its two renames, leaves it."""
+    work = folder.with_name(f".{folder.name}.saddlescope")
+    (work / "new").mkdir(parents=True)
+    (work / ".saddlescope-work").touch()
+    (work / "new" / "half.html").write_text("")
+    folder.rename(work / "old")
+
+
 def test_what_a_killed_build_left_is_cleared(tiny, undrawn, one_run, tmp_path):
-    """Killed while writing, and killed between the two renames that swap the new site for the old."""
     build(one_run, tmp_path / "site")
-    (tmp_path / ".site.new").mkdir()
-    (tmp_path / ".site.new" / "half.html").write_text("")
-    (tmp_path / "site").rename(tmp_path / ".site.old")
+    killed_while_swapping(tmp_path / "site")
     assert build(one_run, tmp_path / "site").is_file()
     assert [path.name for path in tmp_path.iterdir()] == ["site"]
 
 
-def test_the_old_gallery_comes_back_when_the_build_after_a_kill_fails(tiny, undrawn, one_run, tmp_path, monkeypatch):
+def test_the_old_gallery_comes_back_when_the_build_after_a_kill_fails(tiny, undrawn, one_run, tmp_path):
     build(one_run, tmp_path / "site")
-    (tmp_path / "site").rename(tmp_path / ".site.old")
-    monkeypatch.setattr("saddlescope.gallery.site.draw_matplotlib", lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        build(one_run, tmp_path / "site")
+    killed_while_swapping(tmp_path / "site")
+    with pytest.raises(InputError, match="There is no folder"):
+        build(tmp_path / "absent", tmp_path / "site")
     assert (tmp_path / "site" / "index.html").is_file()
 
 
-def test_damaged_and_doubled_runs_are_named(tiny, undrawn, results, tmp_path):
+def test_a_second_build_of_a_site_is_refused(tiny, undrawn, one_run, tmp_path):
+    def second(*_):
+        with pytest.raises(BusyError, match="Another process is writing"):
+            build(one_run, tmp_path / "site")
+
+    build(one_run, tmp_path / "site", report=second)
+    assert (tmp_path / "site" / "index.html").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == ["site"]
+
+
+def test_doubled_runs_are_named(tiny, undrawn, results, tmp_path):
     good = store.read(results / "tiny/staircase/quick.nc")
     one, two = store.write(good, tmp_path / "runs/a.nc"), store.write(good, tmp_path / "runs/b.nc")
     with pytest.raises(InputError, match=f"{one} and {two} are the same run"):
         build(tmp_path / "runs", tmp_path / "site")
-    two.write_bytes(two.read_bytes()[:-1])
-    with pytest.raises(InputError, match=rf"{two} is damaged"):
-        build(tmp_path / "runs", tmp_path / "site")
     assert not (tmp_path / "site").exists()
+
+
+def test_files_that_cannot_be_shown_are_skipped_and_named(tiny, undrawn, results, tmp_path, monkeypatch):
+    runs = tmp_path / "runs"
+    good = store.read(results / "tiny/staircase/default.nc")
+    store.write(good, runs / "good.nc")
+    store.write(good, runs / "twice.nc")
+    store.write(good.assign_attrs(entry="gone/entry"), runs / "gone.nc")
+    store.write(good.drop_vars("loss").assign_attrs(size="quick"), runs / "lacking.nc")
+    store.write(good.drop_attrs(), runs / "foreign.nc")
+    (runs / "damaged.nc").write_bytes((runs / "good.nc").read_bytes()[:-1])
+    (runs / "text.nc").write_text("no netCDF")
+    (runs / "dangling.nc").symlink_to(runs / "nowhere.nc")
+    (runs / "folder.nc").mkdir()
+    (runs / ".seen-by-0123456789abcdef").write_text("0123456789abcdef")
+    os.mkfifo(runs / "pipe.nc")
+    said = []
+    build(runs, tmp_path / "site", on_error=said.append)
+    assert {path.name for path in (tmp_path / "site/tiny/staircase").iterdir()} == {"default.html", "default"}
+    named = {path.name for path in runs.iterdir() if any(str(path) in one for one in said[:-1])}
+    assert named == {"gone.nc", "lacking.nc", "foreign.nc", "damaged.nc", "text.nc", "dangling.nc", "pipe.nc"}
+    assert "are the same run of tiny/staircase" in said[-1]
+    assert len(said) == 8
+    (runs / "good.nc").unlink()
+    (runs / "twice.nc").unlink()
+    with pytest.raises(InputError, match=r"None of the 7 files in .* can be shown"):
+        build(runs, tmp_path / "other", on_error=said.append)
+
+
+def test_numbers_that_cannot_be_drawn_are_no_crash(tiny, one_run, tmp_path, monkeypatch):
+    def draw(*_, **__):
+        raise OverflowError("too large")
+
+    monkeypatch.setattr("saddlescope.gallery.site.draw_matplotlib", draw)
+    with pytest.raises(InputError, match=r"quick.nc cannot be shown \(OverflowError: too large\)"):
+        build(one_run, tmp_path / "site")
 
 
 def test_addresses_come_from_no_file(tiny, undrawn, results, tmp_path):

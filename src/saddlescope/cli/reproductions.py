@@ -177,9 +177,12 @@ def show(
     claims = [(c.name, c.statement, c.quantity, bounds(c.low, c.high, c.unit), c.kind) for c in found.claims]
     print_table(("claim", "statement", "quantity", "bound", "kind"), claims)
     for file in files:
-        stored = Reproduction.open(file)
-        smoke = " (a smoke test)" if stored.smoke_test else ""
-        typer.echo(f"{file}{smoke}: {summary(stored.verdicts)}")
+        try:
+            stored = Reproduction.open(file)
+            smoke = " (a smoke test)" if stored.smoke_test else ""
+            typer.echo(f"{file}{smoke}: {summary(stored.verdicts)}")
+        except InputError as error:
+            say(str(error))
     if not files:
         option = f" --entry {entry_file}" if entry_file else ""
         typer.echo(f"No run is stored in {out}; run it with: saddlescope run {found.name}{option}")
@@ -193,13 +196,23 @@ def gallery(
     ] = Path("gallery"),
     entry_file: EntryFile = None,
 ) -> int:
-    """Build a static site of all stored runs and sweeps; it opens from the file system or a server."""
+    """Build a static site of all stored runs and sweeps; it opens from the file system or a server.
+
+    Exit status 2: a file cannot be shown; the site of all others is built.
+    """
     from saddlescope.gallery import build
 
     load_own(entry_file)
-    index = build(folder, site)
+    skipped = []
+
+    def skip(sentence: str) -> None:
+        skipped.append(sentence)
+        say(f"Skipped: {sentence}")
+
+    with show_progress("gallery") as report:
+        index = build(folder, site, report=report, on_error=skip)
     typer.echo(f"Open {index} in a browser.")
-    return 0
+    return 2 if skipped else 0
 
 
 def load_own(entry_file: Path | None) -> None:

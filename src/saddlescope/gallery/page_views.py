@@ -50,19 +50,24 @@ class RunView:
         )
 
     @property
+    def name(self) -> str:
+        """Name of the entry."""
+        return self.reproduction.entry.name
+
+    @property
     def page(self) -> str:
         """Address of the page."""
-        return f"{self.reproduction.entry.name}/{self.slug}.html"
+        return f"{self.name}/{self.slug}.html"
 
     @property
     def folder(self) -> str:
         """Folder of pictures and data."""
-        return f"{self.reproduction.entry.name}/{self.slug}"
+        return f"{self.name}/{self.slug}"
 
     @property
     def data_name(self) -> str:
         """File name of the downloaded data."""
-        return f"{self.reproduction.entry.name.replace('/', '-')}-{self.slug}.nc"
+        return f"{self.name.replace('/', '-')}-{self.slug}.nc"
 
     @property
     def data_size(self) -> str:
@@ -159,8 +164,8 @@ def cards(runs: Sequence[RunView]) -> list[Card]:
         size = run.slug if run.slug in SIZES else ""
         return _PREFERENCE.index(size), run.reproduction.provenance.label
 
-    names = sorted({run.reproduction.entry.name for run in runs})
-    return [Card(sorted((r for r in runs if r.reproduction.entry.name == name), key=preference)) for name in names]
+    names = sorted({run.name for run in runs})
+    return [Card(sorted((r for r in runs if r.name == name), key=preference)) for name in names]
 
 
 def environment() -> Environment:

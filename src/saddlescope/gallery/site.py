@@ -9,13 +9,17 @@ assets/                                 style, script, Plotly; nothing comes fro
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
+from typing import TypeVar
 
 from saddlescope import store
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report, silent
+from saddlescope._shared.replaced_folder import recover_folder, replaced_folder
 from saddlescope.gallery.page_views import Card, FigureView, RunView, cards, environment
 from saddlescope.gallery.sweep_page import SweepView
 from saddlescope.plot import DARK, LIGHT, Theme, draw_matplotlib, draw_thumbnail
@@ -23,8 +27,17 @@ from saddlescope.plot.film_images import png, sprite
 from saddlescope.reproduction import Reproduction, stored_files
 from saddlescope.sweeps import Sweep, stored_sweeps
 
+_View = TypeVar("_View", RunView, SweepView)
+_UNFIT = (ArithmeticError, IndexError, KeyError, TypeError, ValueError)  # raised by drawings of strange numbers
 
-def build(folder: str | os.PathLike[str], site: str | os.PathLike[str]) -> Path:
+
+def build(
+    folder: str | os.PathLike[str],
+    site: str | os.PathLike[str],
+    *,
+    report: Report = silent,
+    on_error: Callable[[str], None] | None = None,
+) -> Path:
     """Build the gallery of all runs and sweeps stored below a folder, from stored data alone.
 
     The site is replaced atomically at the end: until then, or if the build is killed, the old one stays.
@@ -32,39 +45,88 @@ def build(folder: str | os.PathLike[str], site: str | os.PathLike[str]) -> Path:
     Args:
         folder: folder of stored runs and sweeps.
         site: folder of the site; it is created, or replaces an earlier gallery.
+        report: called with the finished fraction and the file that is drawn next.
+        on_error: called with a sentence for each file that cannot be shown, which is skipped. The default raises.
 
     Returns:
         The index page.
 
     Raises:
-        InputError: nothing is stored, a file is damaged, or the site's folder is not a gallery.
+        BusyError: another process is building the site.
+        InputError: nothing is stored or can be shown, or the site's folder is not a gallery.
     """
     site = Path(site).absolute()
     require_gallery_folder(site)
-    sweeps = [SweepView(Sweep.open(file)) for file in stored_sweeps(folder)]
-    files = store.find_runs(folder) if sweeps else stored_files(folder)
-    runs = [RunView(Reproduction.open(file)) for file in files]
-    _require_unique_pages([(run.page, run.reproduction.file, run.reproduction.entry.name) for run in runs])
-    _require_unique_pages([(view.page, view.sweep.file, view.sweep.entry.name) for view in sweeps])
+    sweep_files = stored_sweeps(folder)
+    run_files = store.find_runs(folder) if sweep_files else stored_files(folder)
     with swapped(site) as new:
-        _write_site(new, cards(runs), sweeps)
+        drawn = _Drawing(new, report, on_error or _raise, len(sweep_files) + len(run_files))
+        sweeps = drawn.all(sweep_files, lambda file: SweepView(Sweep.open(file)))
+        runs = drawn.all(run_files, lambda file: RunView(Reproduction.open(file)))
+        if not runs and not sweeps:
+            raise InputError(f"None of the {drawn.count} files in {folder} can be shown; rerun the entries.")
+        _write_pages(new, cards(runs), sweeps)
     return site / "index.html"
 
 
-def _write_site(site: Path, shown: list[Card], sweeps: list[SweepView]) -> None:
+def _raise(sentence: str) -> None:
+    raise InputError(sentence)
+
+
+@dataclass(eq=False)
+class _Drawing:
+    """Pictures of stored runs and sweeps, drawn into a new site; files that cannot be shown are skipped."""
+
+    site: Path
+    report: Report
+    on_error: Callable[[str], None]
+    count: int
+    files: dict[str, Path] = field(default_factory=dict)  # that were drawn, by their pages
+    done: int = 0
+
+    def all(self, files: Iterable[Path], open_view: Callable[[Path], _View]) -> list[_View]:
+        """Return the views of all files that can be shown, each with its pictures drawn."""
+        shown = []
+        for file in files:
+            self.report(self.done / self.count, file.name)
+            self.done += 1
+            try:
+                shown.append(self._one(file, open_view))
+            except InputError as error:
+                self.on_error(str(error))
+        return shown
+
+    def _one(self, file: Path, open_view: Callable[[Path], _View]) -> _View:
+        view = open_view(file)
+        if (first := self.files.get(view.page)) is not None:
+            raise InputError(f"{first} and {file} are the same run of {view.name}. Move one elsewhere.")
+        folder = self.site / view.folder
+        try:
+            _ = view.claims, view.tallies
+            _write_shown(folder, view.figures, file, view.data_name)
+        except _UNFIT as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            if isinstance(error, InputError):
+                raise
+            raise InputError(
+                f"{file} cannot be shown ({type(error).__name__}: {error}). Rerun it with --again."
+            ) from error
+        self.files[view.page] = file
+        return view
+
+
+def _write_pages(site: Path, shown: list[Card], sweeps: list[SweepView]) -> None:
     pages = environment()
     write_assets(site / "assets")
     write_page(site / "index.html", pages.get_template("index.html").render(cards=shown, sweeps=sweeps, root=""))
     for card in shown:
         for run in card.runs:
-            _write_shown(site / run.folder, run.figures, run.reproduction.file, run.data_name)
             others = [other for other in card.runs if other is not run]
-            same = [sweep for sweep in sweeps if sweep.sweep.entry.name == run.reproduction.entry.name]
+            same = [sweep for sweep in sweeps if sweep.name == run.name]
             page = pages.get_template("run.html").render(run=run, others=others, sweeps=same, root="../../")
             write_page(site / run.page, page)
     for sweep in sweeps:
-        _write_shown(site / sweep.folder, sweep.figures, sweep.sweep.file, sweep.data_name)
-        runs = [run for card in shown for run in card.runs if run.reproduction.entry.name == sweep.sweep.entry.name]
+        runs = [run for card in shown for run in card.runs if run.name == sweep.name]
         page = pages.get_template("sweep.html").render(view=sweep, runs=runs, root="../../../")
         write_page(site / sweep.page, page)
 
@@ -125,43 +187,28 @@ def write_page(path: Path, text: str) -> None:
 
 
 def require_gallery_folder(site: Path) -> None:
-    """Raise InputError unless a folder is absent, empty or a gallery."""
+    """Raise InputError unless a folder is absent, empty or a gallery; restore one whose replacement was killed."""
+    recover_folder(site)
     if not site.exists():
         return
     if not site.is_dir() or (any(site.iterdir()) and not (site / store.COPIES).exists()):
         raise InputError(f"{site} must be a gallery or a new folder; got other files. Give a new folder with --site.")
 
 
-def _require_unique_pages(stored: list[tuple[str, Path, str]]) -> None:
-    """Raise InputError if two files have one page, given the page, the file and the entry of each."""
-    seen: dict[str, Path] = {}
-    for page, file, entry in stored:
-        if page in seen:
-            raise InputError(f"{seen[page]} and {file} are the same run of {entry}. Move one elsewhere.")
-        seen[page] = file
-
-
 @contextmanager
 def swapped(site: Path) -> Iterator[Path]:
-    """Yield a new folder beside the site that replaces it at the end; remove the remains of killed builds."""
-    new, old = site.with_name(f".{site.name}.new"), site.with_name(f".{site.name}.old")
+    """Yield a new folder that replaces the site when the block ends without an error.
+
+    Raises:
+        BusyError: another process is building the site.
+        InputError: the folder cannot be written, or the disk is full.
+    """
     try:
-        if old.exists() and not site.exists():  # killed between the two renames
-            old.rename(site)
-        shutil.rmtree(new, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
-        new.mkdir(parents=True)
-        (new / store.COPIES).write_text("A gallery of saddlescope; the next build replaces this folder.\n")
-        yield new
-        if site.exists():
-            site.rename(old)
-        new.rename(site)
+        with replaced_folder(site) as new:
+            (new / store.COPIES).write_text("A gallery of saddlescope; the next build replaces this folder.\n")
+            yield new
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(
             f"Cannot write {site}: {reason}. Give another folder with --site, or free some space."
         ) from error
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-        if site.exists():
-            shutil.rmtree(old, ignore_errors=True)

@@ -34,6 +34,11 @@ class SweepView:
             raise InputError(f"{self.sweep.file} is no complete sweep ({fault}); rerun the sweep.")
 
     @property
+    def name(self) -> str:
+        """Name of the entry."""
+        return self.sweep.entry.name
+
+    @property
     def folder(self) -> str:
         """Folder of pictures and data."""
         return f"sweeps/{self.sweep.entry.name}/{self.sweep.grid.digest}"

@@ -234,6 +234,20 @@ def test_an_adapter_appears_whole_and_replaces_adapters_alone(tmp_path, monkeypa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["adapter", "base", "tuned"]
 
 
+def test_the_earlier_adapter_comes_back_after_a_kill_between_the_renames(tmp_path):
+    base, tuned = on_disk(tmp_path, gpt2())
+    out, work = tmp_path / "adapter", tmp_path / ".adapter.saddlescope"
+    extract_lora(base, tuned, out, rank=2)
+    before = (out / "adapter_model.safetensors").read_bytes()
+    work.mkdir()
+    (work / ".saddlescope-work").touch()
+    out.rename(work / "old")
+    with pytest.raises(InputError, match="There is no"):
+        extract_lora(tmp_path / "absent", tuned, out, rank=2)
+    assert (out / "adapter_model.safetensors").read_bytes() == before
+    assert not work.exists()
+
+
 @pytest.mark.parametrize(
     ("options", "reported"),
     [

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.replaced_folder import recover_folder, replaced_folder
 
 _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
@@ -33,7 +33,8 @@ class LoraFactors:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Raise InputError for a folder that holds something other than an adapter."""
+    """Raise InputError for a folder that holds something other than an adapter; undo a killed replacement."""
+    recover_folder(folder)
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / _CONFIG).exists())):
         raise InputError(
             f"{folder} must be a new folder or an adapter; got something else. Name a new folder with --out."
@@ -95,25 +96,15 @@ def write_adapter(
         tensors[f"base_model.model.{name}.{b}"] = one.B.to(dtype or torch.float32).contiguous()
     for name, tensor in whole.items():
         tensors[f"base_model.model.{name}"] = tensor.to(dtype or tensor.dtype).clone().contiguous()
-    part, previous = folder.with_name(f".{folder.name}.part"), folder.with_name(f".{folder.name}.old")
     try:
-        for leftover in (part, previous):
-            shutil.rmtree(leftover, ignore_errors=True)
-        part.mkdir(parents=True)
-        save_file(tensors, part / _WEIGHTS, metadata={"format": "pt"})
-        (part / _CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-        for file in part.iterdir():
-            with file.open("rb") as written:
-                os.fsync(written.fileno())
-        if folder.exists():
-            folder.rename(previous)
-        part.rename(folder)
+        with replaced_folder(folder) as new:
+            save_file(tensors, new / _WEIGHTS, metadata={"format": "pt"})
+            (new / _CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+            for file in new.iterdir():
+                with file.open("rb") as written:
+                    os.fsync(written.fileno())
     except (OSError, SafetensorError) as error:  # safetensors raises its own error on a full disk
         raise InputError(
             f"Cannot write {folder}: {getattr(error, 'strerror', None) or error}. Free disk space, or name another "
             "folder with --out."
         ) from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-        if folder.exists():
-            shutil.rmtree(previous, ignore_errors=True)

@@ -1,0 +1,114 @@
+"""Atomic replacement of folders: a killed replacement is undone by the next one, and two never interleave.
+
+.NAME.saddlescope/                   working folder beside the folder NAME, only while it is being replaced
+.NAME.saddlescope/.saddlescope-work  lock, and the mark that this program made the working folder
+.NAME.saddlescope/new                the new content
+.NAME.saddlescope/old                the earlier folder, from the first rename to the end
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from saddlescope._shared.errors import BusyError, InputError
+
+_MARK = ".saddlescope-work"
+_PATIENCE = 0.2  # seconds to wait for a lock, such as one whose holder is just removing it
+
+
+@contextmanager
+def replaced_folder(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder that replaces another when the block ends without an error.
+
+    The earlier folder stays until then. A symbolic link is followed.
+
+    Args:
+        folder: the folder to replace; it may be absent.
+
+    Raises:
+        BusyError: another process is replacing it.
+        InputError: files of others have the name of the working folder.
+        OSError: the disk is full, or the folder cannot be written.
+    """
+    folder = folder.resolve()
+    with _working_folder(folder) as work:
+        _recover(folder, work)
+        new, old = work / "new", work / "old"
+        new.mkdir()
+        yield new
+        if folder.exists():
+            folder.rename(old)
+        new.rename(folder)
+
+
+def recover_folder(folder: Path) -> None:
+    """Restore a folder whose replacement was killed between its two renames; otherwise do nothing.
+
+    Raises:
+        BusyError: another process is replacing it.
+        OSError: the folder cannot be written.
+    """
+    folder = folder.resolve()
+    if _work(folder).is_dir() and not folder.exists():
+        with _working_folder(folder) as work:
+            _recover(folder, work)
+
+
+def _work(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.saddlescope")
+
+
+@contextmanager
+def _working_folder(folder: Path) -> Iterator[Path]:
+    """Yield the locked working folder; it is removed at the end."""
+    work = _work(folder)
+    if work.is_symlink() or (work.exists() and not (work.is_dir() and _made_here(work))):
+        raise InputError(f"{work} must be free for work on {folder}; got files of others; move or rename them.")
+    mark = work / _MARK
+    lock = _lock(mark, folder)
+    try:
+        yield work
+    finally:
+        with suppress(OSError):
+            _recover(folder, work)
+            if [path.name for path in work.iterdir()] == [_MARK]:
+                mark.unlink()
+                work.rmdir()
+        lock.release()
+
+
+def _lock(mark: Path, folder: Path) -> FileLock:
+    """Lock the mark, which the system unlocks when the process ends, however it ends."""
+    lock = FileLock(mark, timeout=_PATIENCE)
+    while True:
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise BusyError(f"Another process is writing {folder}; wait for it, or give another folder.") from None
+        except FileNotFoundError:  # a process that just finished removed the working folder
+            continue
+        if mark.exists():
+            return lock
+        lock.release()  # of a removed file
+
+
+def _made_here(work: Path) -> bool:
+    """Return True for a working folder of this program, which is empty if it was killed before its first file."""
+    try:
+        names = [path.name for path in work.iterdir()]
+    except FileNotFoundError:  # removed by a process that just finished
+        return True
+    return not names or _MARK in names
+
+
+def _recover(folder: Path, work: Path) -> None:
+    """Undo or complete a replacement: restore the earlier folder if there is no new one, and remove the remains."""
+    old = work / "old"
+    if old.exists() and not folder.exists():
+        old.rename(folder)
+    for remains in (work / "new", old):
+        shutil.rmtree(remains, ignore_errors=True)
