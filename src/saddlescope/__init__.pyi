@@ -36,6 +36,8 @@ from .models import DiagonalNetwork as DiagonalNetwork
 from .models import LayeredLoss as LayeredLoss
 from .models import TokenData as TokenData
 from .models import attention_teacher_task as attention_teacher_task
+from .plot import plot_spectra as plot_spectra
+from .plot import plot_staircase as plot_staircase
 from .studies import implicit_bias as implicit_bias
 from .sweeps import Sweep as Sweep
 from .sweeps import sweep as sweep

@@ -32,6 +32,7 @@ _WITHOUT = {
     "language": "GPT-2, tokenizers, the callback of Transformers' Trainer and entries on language cannot be used",
     "sweep": "sweeps run on this machine only",
     "notebook": "a notebook shows progress as plain lines",
+    "tables": "results print as tables but do not become data frames",
 }
 _PACKAGES = {  # of the extras, by their import names
     "torch": ("PyTorch", "train"),
@@ -43,6 +44,7 @@ _PACKAGES = {  # of the extras, by their import names
     "peft": ("PEFT", "language"),
     "distributed": ("distributed", "sweep"),
     "ipywidgets": ("ipywidgets", "notebook"),
+    "pandas": ("pandas", "tables"),
 }
 
 

@@ -92,6 +92,24 @@ def html_table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[obj
     )
 
 
+def text_table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a small table of text for a terminal, with the same rows and cells as `html_table`.
+
+    >>> print(text_table("Two losses:", ["step", "loss"], [(0, 0.5), (100, 2 / 3)]))
+    Two losses:
+      step  loss
+      0     0.5
+      100   0.666667
+    """
+    drawn = [tuple(row) for row in rows]
+    cells = [list(columns), *([_cell(value) for value in row] for row in drawn[:_ROWS])]
+    widths = [max(len(row[k]) for row in cells) for k in range(len(columns))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    if len(drawn) > _ROWS:
+        lines.append(f"… {len(drawn)} rows in all")
+    return "\n  ".join([caption, *lines])
+
+
 def _fields(shown: Any) -> Iterable[tuple[str, object]]:
     return ((field.name, getattr(shown, field.name)) for field in dataclasses.fields(shown) if field.repr)
 

@@ -25,6 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optimistix
+import xarray as xr
 from jaxtyping import Array, Float, PyTree
 
 from saddlescope._shared.arguments import validate_arguments
@@ -32,6 +33,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
+from saddlescope._shared.results import PlotMixin
 from saddlescope.flow.losses.checks import require_numbers
 from saddlescope.flow.losses.tree_layout import TreeLayout
 from saddlescope.flow.status import REACHED, FlowError, Status, exhausted, require_run
@@ -43,7 +45,7 @@ _HOMOGENEOUS = 1e-9  # relative difference between f(2 u) and 2^L f(u) that is r
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class EscapeFlow(ReprMixin):
+class EscapeFlow(ReprMixin, PlotMixin):
     """A path in the time s.
 
     Attributes:
@@ -72,6 +74,12 @@ class EscapeFlow(ReprMixin):
             f"EscapeFlow({len(self.times)} records to s = {self.times[-1]:.6g}, log|theta| {self.log_norms[0]:.6g} to "
             f"{self.log_norms[-1]:.6g}; {self.status})"
         )
+
+    def to_xarray(self) -> xr.Dataset:
+        """Return log_norm, rate, loss and log_time, each over time s."""
+        series = {"log_norm": self.log_norms, "rate": self.rates, "loss": self.losses, "log_time": self.log_times}
+        data = {name: ("time", values) for name, values in series.items()}
+        return xr.Dataset(data, {"time": self.times}, {"status": str(self.status)})
 
 
 @validate_arguments

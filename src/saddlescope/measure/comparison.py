@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin, Table
+from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.measure.stages import Stage, Staircase
 
 
@@ -61,7 +62,7 @@ class Match(ReprMixin):
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(ReprMixin):
+class Comparison(TableMixin, PlotMixin):
     """Agreement of a found staircase with a predicted one.
 
     Attributes:
@@ -97,12 +98,13 @@ class Comparison(ReprMixin):
 
     def _table(self) -> Table:
         rows = [
-            (one.predicted.component, one.predicted.time, one.found.time, f"{one.time_error:+.2%}", one.loss_error)
+            (one.predicted.component, "matched", one.predicted.time, one.found.time, one.time_error, one.loss_error)
             for one in self.matches
         ]
-        rows += [(one.component, one.time, "missed", "", "") for one in self.missed]
-        rows += [(one.component, "not predicted", one.time, "", "") for one in self.extra]
-        return ("component", "predicted", f"found, in {self.time_unit}", "time error", "loss error"), rows
+        nan = math.nan
+        rows += [(one.component, "missed", one.time, nan, nan, nan) for one in self.missed]
+        rows += [(one.component, "not predicted", nan, one.time, nan, nan) for one in self.extra]
+        return ("component", "arrival", "predicted", "found", "time error", "loss error"), rows
 
 
 @validate_arguments

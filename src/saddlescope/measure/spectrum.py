@@ -26,15 +26,18 @@ from types import ModuleType
 from typing import Any
 
 import array_api_compat
+import numpy as np
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
-from saddlescope._shared.reprs import ReprMixin
+from saddlescope._shared.reprs import Table, in_line
+from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.measure.arrays import (
     UNIT_ROUNDOFF,
     Library,
     Stored,
+    as_numpy,
     entries_at_once,
     in_pieces,
     is_numpy,
@@ -49,7 +52,7 @@ _SHIFT = 8.0  # in eps |H_A|_F: over many singular matrices, Cholesky needed at 
 
 
 @dataclass(frozen=True, repr=False)
-class Spectrum(ReprMixin):
+class Spectrum(TableMixin, PlotMixin):
     """Singular values with their noise floor.
 
     Attributes:
@@ -68,6 +71,19 @@ class Spectrum(ReprMixin):
         batch = tuple(self.values.shape[:-1])
         if shape != batch:
             raise InputError(f"noise_floor must have shape {batch!r}, one level per spectrum; got {shape!r}.")
+
+    def __repr__(self) -> str:
+        return in_line("Spectrum", (("values", self.values), ("noise_floor", self.noise_floor)))
+
+    def _table(self) -> Table:
+        """Return a row per singular value; of several spectra, `matrix` is the index in their batch."""
+        values, floors = as_numpy("values", self.values), as_numpy("noise_floor", self.noise_floor[None])[0]
+        batch = () if values.ndim == 1 else ("matrix",)
+        rows = (
+            (*((at[:-1],) if batch else ()), at[-1], float(values[at]), bool(values[at] > floors[at[:-1]]))
+            for at in np.ndindex(values.shape)
+        )
+        return (*batch, "index", "value", "above noise"), rows
 
 
 @validate_arguments

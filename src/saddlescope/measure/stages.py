@@ -14,6 +14,7 @@ import numpy as np
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin, Table
+from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.measure.arrays import as_numpy
 from saddlescope.measure.records import Series, recorded_losses, recorded_rows, recorded_times
 from saddlescope.measure.spectrum import Spectrum
@@ -67,7 +68,7 @@ class Stage(ReprMixin):
 
 @validate_arguments
 @dataclass(frozen=True, repr=False)
-class Staircase(ReprMixin):
+class Staircase(TableMixin, PlotMixin):
     """Ordered tuple of stages: each begins when the previous one ends.
 
     Attributes:

@@ -274,6 +274,13 @@ class Figure(ReprMixin):
         if not self.panels and self.film is None:
             raise InputError("panels must have at least one panel if film is None; got ().")
 
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        """Return the figure as a notebook shows it: title, picture, caption and table; and the picture alone."""
+        from saddlescope.plot.notebook import as_html, as_png
+
+        picture, width = as_png(self)
+        return {"text/plain": repr(self), "text/html": as_html(self, picture, width), "image/png": picture}
+
 
 def _require_rgb(name: str, given: np.ndarray, shape: str, dimensions: int) -> None:
     """Raise InputError unless the images are RGB in integers from 0 to 255, with at least one pixel."""

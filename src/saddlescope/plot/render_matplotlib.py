@@ -75,7 +75,7 @@ def _draw_panels(drawing: "MatplotlibFigure | SubFigure", figure: Figure, shape:
     """Draw all panels in rows and columns, and one legend below them."""
     axes = drawing.subplots(*shape, squeeze=False).ravel()
     for ax, (panel, marks) in zip(axes, color_series(figure), strict=False):
-        _draw_panel(ax, panel, marks, theme)
+        draw_panel(ax, panel, marks, theme)
         ax.set_title(panel.title, color=theme.ink, fontsize=10, parse_math=False)
     for ax in axes[len(figure.panels) :]:
         ax.set_visible(False)
@@ -108,7 +108,7 @@ def draw_thumbnail(figure: Figure, *, theme: Theme = LIGHT) -> "MatplotlibFigure
     ax = drawing.subplots()
     if figure.panels:
         panel, marks = next(color_series(figure))
-        _draw_panel(ax, panel, marks, theme)
+        draw_panel(ax, panel, marks, theme)
     elif figure.film is not None:
         _draw_pixels(ax, grid(np.asarray(figure.film.images[-1])))
     return drawing
@@ -124,7 +124,8 @@ def _canvas(size: tuple[float, float], theme: Theme) -> "MatplotlibFigure":
     return drawing
 
 
-def _draw_panel(ax: "Axes", panel: Panel, marks: list[tuple[AnyMark, int | None]], theme: Theme) -> None:
+def draw_panel(ax: "Axes", panel: Panel, marks: list[tuple[AnyMark, int | None]], theme: Theme) -> None:
+    """Draw the marks of a panel, with their palette indices from `color_series`, and its axes; without a title."""
     from matplotlib.ticker import LogFormatterSciNotation
 
     ax.set_facecolor(theme.paper)

@@ -21,7 +21,8 @@ from numpy.typing import ArrayLike
 from saddlescope._shared.arguments import shown, validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
-from saddlescope._shared.reprs import ReprMixin, html_table
+from saddlescope._shared.reprs import Table, html_table, text_table
+from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.flow import (
     DiagonalMarginFlow,
     KeyQueryMarginFlow,
@@ -44,7 +45,7 @@ _LARGEST_LOG_SCALE = 700.0  # e^700 and e^-700 are float64 numbers
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ImplicitBias(ReprMixin):
+class ImplicitBias(TableMixin, PlotMixin):
     """Predictions, flows and verdicts for some token data.
 
     Attributes:
@@ -67,14 +68,16 @@ class ImplicitBias(ReprMixin):
 
     def __repr__(self) -> str:
         until = float(self.dataset.log_time[-1])
-        lines = [f"ImplicitBias of {self.data!r} to ln t = {until:.6g}:"]
-        for columns, rows in (self.problems(), self.outcomes()):
-            widths = [max(len(row[k]) for row in (columns, *rows)) for k in range(len(columns))]
-            lines += [
-                "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-                for row in (columns, *rows)
-            ]
-        return "\n".join(lines)
+        caption = f"ImplicitBias of {self.data!r} to ln t = {until:.6g}:"
+        return text_table(caption, *self.problems()) + text_table("", *self.outcomes())
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def _table(self) -> Table:
+        numbers = ("nuclear_excess", "frobenius_excess", "nuclear_share", "frobenius_share")
+        rows = ((name, of.norm, *(getattr(of, number) for number in numbers)) for name, of in self.verdicts.items())
+        return ("flow", "minimises", *(number.replace("_", " ") for number in numbers)), rows
 
     def _repr_html_(self) -> str:
         return html_table(repr(self).partition("\n")[0], *self.problems()) + html_table("", *self.outcomes())

@@ -35,12 +35,13 @@ from scipy.special import hyp2f1
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import ReprMixin, Table
+from saddlescope._shared.reprs import Table
+from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.theory.escape.speed import validate_depth, validate_saddle
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DeepLinearStages(ReprMixin):
+class DeepLinearStages(TableMixin, PlotMixin):
     """Saddles that a deep linear network visits, in order, and its final fit.
 
     Attributes:

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import xarray as xr
 from jaxtyping import Float, PyTree
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
+from saddlescope._shared.results import PlotMixin
 from saddlescope.flow.diagonal.coordinates import AbstractCoordinates
-from saddlescope.flow.diagonal.initial_conditions import AbstractInit
+from saddlescope.flow.diagonal.initial_conditions import AbstractInit, ResumeFrom
 from saddlescope.flow.losses.compiled import Evaluations
 from saddlescope.flow.solvers.ndf import Interpolant
 from saddlescope.flow.status import Status
@@ -95,7 +97,7 @@ class SampledPath(AbstractPath):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Trajectory(ReprMixin):
+class Trajectory(ReprMixin, PlotMixin):
     """A run of gradient flow or gradient descent. Call it with times to have beta (or the parameters) there.
 
     Attributes:
@@ -140,9 +142,25 @@ class Trajectory(ReprMixin):
         )
 
     @property
+    def log_scale(self) -> float | None:
+        """Natural logarithm of the initial scale alpha; None if the start has none, as with `ParameterInit`."""
+        start = self.end
+        while isinstance(start, ResumeFrom):
+            start = start.start
+        return getattr(start, "log_scale", None)
+
+    @property
     def beta(self) -> Float[np.ndarray, "k p"]:
         """The products u * v at the recorded times: `values`."""
         return self.values
+
+    def to_xarray(self) -> xr.Dataset:
+        """Return loss (time) and value (time, entry), beta or the parameters, with crossings over `crossing`."""
+        data = {"loss": ("time", self.losses), "value": (("time", "entry"), self.values)}
+        for name in ("time", "index", "sign", "rising"):
+            data[f"crossing_{name}"] = ("crossing", np.array([getattr(one, name) for one in self.crossings]))
+        coords = {"time": ("time", self.times, {"units": self.time_unit}), "entry": np.arange(self.values.shape[1])}
+        return xr.Dataset(data, coords, {"status": str(self.status)})
 
     def __call__(self, times: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m p"]:
         """Return beta, or the flat parameters, at any times of the run."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from jaxtyping import Float
 from scipy.optimize import brentq
 
@@ -19,6 +20,7 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
+from saddlescope._shared.results import PlotMixin
 from saddlescope.flow.factored.exponential_integrator import AbstractInterpolant, FactoredStepper, PlateauStep, State
 from saddlescope.flow.factored.scaled_factors import ScaledFactors
 from saddlescope.flow.losses.checks import as_float64, require_finite, require_float64_loss
@@ -83,7 +85,7 @@ class FactorInit(ReprMixin):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class FactoredTrajectory(ReprMixin):
+class FactoredTrajectory(ReprMixin, PlotMixin):
     """A run of the flow of factors. Call it with times to have the products there.
 
     Attributes:
@@ -115,6 +117,21 @@ class FactoredTrajectory(ReprMixin):
             f"loss {self.losses[0]:.3g} to {self.losses[-1]:.3g}, {self.evaluations.gradients} gradients; "
             f"{self.status})"
         )
+
+    @property
+    def log_scale(self) -> float:
+        """Natural logarithm of the initial scale alpha."""
+        return -self.path.unit
+
+    def to_xarray(self) -> xr.Dataset:
+        """Return loss (time) and log_singular_value (time, product, index), natural logarithms."""
+        data = {
+            "loss": ("time", self.losses),
+            "log_singular_value": (("time", "product", "index"), self.log_singular_values),
+        }
+        products, indices = (np.arange(size) for size in self.log_singular_values.shape[1:])
+        time = ("time", self.times, {"units": self.time_unit})
+        return xr.Dataset(data, {"time": time, "product": products, "index": indices}, {"status": str(self.status)})
 
     @property
     def singular_values(self) -> Float[np.ndarray, "k pairs r"]:

@@ -5,11 +5,13 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 import numpy as np
+import xarray as xr
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
+from saddlescope._shared.results import PlotMixin
 from saddlescope.flow.status import FlowError, Status
 
 _ROUNDING = 1e-6  # an energy defect that is allowed at any tolerance
@@ -17,7 +19,7 @@ _RECORDS = 201
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class MarginFlow(ReprMixin):
+class MarginFlow(ReprMixin, PlotMixin):
     """Margin flow at its recorded times t.
 
     Attributes:
@@ -48,6 +50,15 @@ class MarginFlow(ReprMixin):
     def __repr__(self) -> str:
         last = f"ln t = {self.log_times[-1]:.6g}" if len(self.log_times) else "no recorded time"
         return f"{type(self).__name__}({len(self.log_times)} times to {last}, {self.evaluations} evaluations)"
+
+    def to_xarray(self) -> xr.Dataset:
+        """Return margin, its speed and scaled_rate over (log_time, sample, token), and log_excess over log_time."""
+        tables = {"margin": self.margins, "margin_speed": self.margin_speeds, "scaled_rate": self.scaled_rates}
+        data: dict[str, Any] = {name: (("log_time", "sample", "token"), values) for name, values in tables.items()}
+        data |= {"log_excess": ("log_time", self.log_excess), "energy_defect": ("log_time", self.energy_defects)}
+        samples, tokens = (np.arange(size) for size in self.margins.shape[1:])
+        coords = {"log_time": self.log_times, "sample": samples, "token": tokens}
+        return xr.Dataset(data, coords, {"status": str(self.status)})
 
     @property
     def margin(self) -> Float[np.ndarray, "k"]:

@@ -29,14 +29,15 @@ from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import ReprMixin
+from saddlescope._shared.reprs import Table
+from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.measure.stages import Stage, Staircase
 from saddlescope.theory.concepts.arguments import validate_factor, validate_strengths
 from saddlescope.theory.concepts.closed_forms import logistic
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ConceptStages(ReprMixin):
+class ConceptStages(TableMixin, PlotMixin):
     """Predicted stages of a start.
 
     Attributes:
@@ -55,6 +56,10 @@ class ConceptStages(ReprMixin):
         with np.errstate(divide="ignore", invalid="ignore"):
             times = (np.log1p(-self.schur) - np.log(self.schur)) / (4 * self.strengths)
         return np.where((self.strengths > 0) & (self.schur > 0), times, np.inf)
+
+    def _table(self) -> Table:
+        rows = zip(range(len(self.strengths)), self.strengths, self.schur, self.times, strict=True)
+        return ("concept", "strength", "schur", "time"), rows
 
     @property
     def separated(self) -> bool:

@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
-from saddlescope._shared.reprs import ReprMixin, Table
+from saddlescope._shared.reprs import Table
+from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.measure import nonlinearity, numerical_rank
 from saddlescope.models.deep import layered_weights
 from saddlescope.theory.escape.clarke_subgradient import residual_of
@@ -34,7 +35,7 @@ _RECORDS = 80  # of the default grid
 
 
 @dataclass(frozen=True, repr=False)
-class EscapeDirections(ReprMixin):
+class EscapeDirections(TableMixin, PlotMixin):
     """Escape directions, one per start, width after width.
 
     Attributes:

@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin, Table
+from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.measure.stages import Stage, Staircase
 from saddlescope.theory.incremental.finite_scale import Correction, FirstOrderInit
 from saddlescope.theory.incremental.stationary_point import StationaryPoint
@@ -128,7 +129,7 @@ class NearTie:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class IncrementalLearning(ReprMixin):
+class IncrementalLearning(TableMixin, PlotMixin):
     """Stages that Algorithm 1 predicts, and its termination status.
 
     Attributes:

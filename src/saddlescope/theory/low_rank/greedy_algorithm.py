@@ -26,6 +26,7 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin, Table
+from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.measure.stages import Stage, Staircase
 from saddlescope.theory.incremental.prediction import TIME_UNIT, AlgorithmStatus
 from saddlescope.theory.low_rank.growth_exponents import Frame, Growth, growth
@@ -66,7 +67,7 @@ class LowRankStage(ReprMixin):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class LowRankLearning(ReprMixin):
+class LowRankLearning(TableMixin, PlotMixin):
     """Predicted stages, and the termination status.
 
     Attributes:

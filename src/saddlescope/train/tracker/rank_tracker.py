@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -53,6 +53,9 @@ from saddlescope.train.tracker.records import PRODUCTS, RankRecords, Spectra, Up
 from saddlescope.train.tracker.schedules import Geometric, Schedule
 from saddlescope.train.tracker.tracked_matrices import TrackedMatrices, Weights, as_tensors, check_options, from_tensors
 from saddlescope.train.tracker.unit_owners import owners_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class RankTracker:
@@ -379,6 +382,17 @@ class RankTracker:
     def to_xarray(self) -> xr.Dataset:
         """Return the records with named dimensions; see `saddlescope.train.spectra_dataset`."""
         return self.records.to_xarray()
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw the stable rank of the updates over the steps: thin lines are layers, bold ones the mean.
+
+        Args:
+            ax: Matplotlib axes to draw on; None: those of a new figure.
+
+        Returns:
+            The axes.
+        """
+        return self.records.plot(ax)
 
     def identity(self) -> str:
         """Return schedule, names and shapes, by which a checkpoint recognizes its run."""

@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int64
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, unknown
 from saddlescope._shared.reprs import ReprMixin, Table
+from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.measure import effective_rank, stable_rank
 
 PRODUCTS = ("KQ", "VO")
@@ -93,7 +94,7 @@ class Updates(ReprMixin):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RankRecords(ReprMixin):
+class RankRecords(TableMixin, PlotMixin):
     """Spectra of updates, for every record.
 
     Attributes:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from saddlescope._shared.reprs import ReprMixin
+from saddlescope._shared.reprs import ReprMixin, Table
+from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.models.tokens.data import TokenData
 from saddlescope.theory.attention.svm.certificate import SvmCertificate, certify_svm
 from saddlescope.theory.attention.svm.constraints import not_solved
@@ -15,7 +16,7 @@ _LARGEST_GAP = 1e-6  # beyond it, a solver has failed; solutions are mostly with
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DiagonalSvm(ReprMixin):
+class DiagonalSvm(TableMixin, PlotMixin):
     """Solution of the (l1-SVM), W = diag(beta).
 
     Attributes:
@@ -29,6 +30,10 @@ class DiagonalSvm(ReprMixin):
     multipliers: Float[np.ndarray, "n m"]
     margins: Float[np.ndarray, "n m"]
     certificate: SvmCertificate
+
+    def _table(self) -> Table:
+        rows = zip(range(len(self.beta)), self.beta, self.support.tolist(), strict=True)
+        return ("coordinate", "beta", "active"), rows
 
     @property
     def active(self) -> Bool[np.ndarray, "n m"]:
@@ -64,7 +69,7 @@ class LocalSolution(ReprMixin):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MatrixSvm(ReprMixin):
+class MatrixSvm(TableMixin, PlotMixin):
     """Solution W = K Q^T of the (W_*-SVM) or the (W_F-SVM), as balanced factors, K^T K = Q^T Q diagonal.
 
     Attributes:
@@ -84,6 +89,11 @@ class MatrixSvm(ReprMixin):
     margins: Float[np.ndarray, "n m"]
     certificate: SvmCertificate
     local: LocalSolution | None = None
+
+    def _table(self) -> Table:
+        """Return the singular triplets, of which the balanced factors are the columns."""
+        values = np.linalg.norm(self.K, axis=0) * np.linalg.norm(self.Q, axis=0)
+        return ("index", "singular value"), enumerate(values.tolist())
 
     @property
     def weights(self) -> Float[np.ndarray, "d d"]:

@@ -1,0 +1,48 @@
+"""Drawing of one panel on Matplotlib axes of the reader's own, with labels beside the curves instead of a legend."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from saddlescope.plot.direct_labels import LabelledCurve, label_curves
+from saddlescope.plot.figure import Figure, Line, Panel
+from saddlescope.plot.render_matplotlib import draw_panel
+from saddlescope.plot.series import color_series, name_of
+from saddlescope.plot.theme import LIGHT, Theme
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_SIZE = (6.4, 4.0)  # width and height of a new figure, inches
+
+
+def draw_on_axes(panel: Panel, ax: "Axes | None" = None, *, theme: Theme = LIGHT) -> "Axes":
+    """Draw a panel on axes, with each curve's label beside it in its colour.
+
+    Args:
+        panel: what to draw.
+        ax: axes to draw on; None: those of a new figure of pyplot.
+        theme: the colours.
+
+    Returns:
+        The axes.
+    """
+    if ax is None:
+        from matplotlib import pyplot as plt
+
+        ax = plt.subplots(figsize=_SIZE, layout="constrained", facecolor=theme.paper)[1]
+    ((_, marks),) = color_series(Figure(name="panel", title=panel.title, caption="", panels=(panel,)))
+    draw_panel(ax, panel, marks, theme)
+    ax.set_title(panel.title, color=theme.ink, fontsize=10, parse_math=False)
+    curves = []
+    named: set[str] = set()
+    for mark, color in marks:
+        if isinstance(mark, Line):
+            name = "" if name_of(mark) in named else name_of(mark)
+            named.add(name)
+            x, y = (np.asarray(values, float) for values in (mark.x, mark.y))
+            if mark.style == "steps":
+                x, y = np.repeat(x, 2)[1:], np.repeat(y, 2)[:-1]
+            curves.append(LabelledCurve(name, theme.color(color), x, y))
+    label_curves(ax, curves)
+    return ax

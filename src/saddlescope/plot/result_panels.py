@@ -1,0 +1,142 @@
+"""Pictures of results, by the names of their classes: drawing needs their public attributes, not their packages."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from saddlescope.measure.arrays import as_numpy
+from saddlescope.plot.axes import draw_on_axes
+from saddlescope.plot.figure import AnyMark, Axis, Heat, Line, Mark, Panel
+from saddlescope.plot.spectra_panel import spectra_panel
+from saddlescope.plot.staircase_panels import comparison_panel, found_panel, staircase_of, time_label
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MOST_LINES = 60  # of a crowd of thin lines
+_MOST_MARKS = 40  # crossings beyond it are not marked
+
+
+def plot_result(result: Any, ax: "Axes | None" = None) -> "Axes":
+    """Draw a result on axes, those of a new figure if None, and return them."""
+    return draw_on_axes(result_panel(result), ax)
+
+
+def result_panel(result: Any) -> Panel:
+    """Return the panel of a result, by the name of the nearest of its classes that has one."""
+    for cls in type(result).__mro__:
+        if cls.__name__ in PANELS:
+            return PANELS[cls.__name__](result)
+    raise TypeError(f"{type(result).__name__} has no picture; add one to PANELS.")
+
+
+def _trajectory(run: Any) -> Panel:
+    """Loss over time, with the coordinates that pass the level."""
+    loss = Line(x=run.times, y=run.losses, color=0, width=2.0)
+    marks = _crossings(getattr(run, "crossings", ()), float(run.times[-1]))
+    return Panel(x=Axis(time_label(run.time_unit)), y=Axis("loss"), marks=(loss, *marks))
+
+
+def _crossings(crossings: Any, last: float) -> list[Mark]:
+    marks: list[Mark] = []
+    named = -np.inf
+    for one in crossings[:_MOST_MARKS]:
+        room = one.time - named > 0.03 * last
+        marks.append(Mark(at=one.time, label=f"{'+' if one.rising else '−'}{one.index}" if room else ""))
+        named = one.time if room else named
+    return marks
+
+
+def _deep_linear(stages: Any) -> Panel:
+    ranks = np.array(stages.ranks)
+    marks: tuple[AnyMark, ...] = (
+        Line(x=ranks, y=stages.losses, color=0, width=1.0),
+        Line(x=ranks, y=stages.losses, label="plateaus", style="points", color=0, width=3.0),
+    )
+    return Panel(x=Axis("rank"), y=Axis("loss"), marks=marks)
+
+
+def _escape_directions(found: Any) -> Panel:
+    """Speeds along the descent of every start, and the fastest one in bold."""
+    best, ranks = found.best, ", ".join(map(str, found.ranks[found.best].tolist()))
+    kept = [k for k in np.argsort(-found.speeds)[:_MOST_LINES].tolist() if k != best]
+    marks = [Line(x=found.steps, y=found.curves[k], color=5, width=0.8, opacity=0.5) for k in kept]
+    label = f"fastest, speed {found.speeds[best]:.4g}, ranks {ranks}"
+    marks.append(Line(x=found.steps, y=found.curves[best], label=label, color=0, width=2.4))
+    return Panel(x=Axis("steps of the descent"), y=Axis("escape speed"), marks=tuple(marks))
+
+
+def _escape_flow(flow: Any) -> Panel:
+    line = Line(x=flow.times, y=flow.log_norms / np.log(10), color=0, width=2.0)
+    return Panel(x=Axis("time s"), y=Axis("log₁₀ of the norm of the weights"), marks=(line,))
+
+
+def _margin_flow(flow: Any) -> Panel:
+    shown = flow.log_times > 0
+    line = Line(x=flow.log_times[shown], y=flow.margin[shown], color=0, width=2.0)
+    return Panel(x=Axis("ln t", scale="log"), y=Axis("smallest margin"), marks=(line,))
+
+
+def _implicit_bias(answer: Any) -> Panel:
+    """Excess of both norms over their least value at the present margin, for each flow."""
+    run, marks = answer.dataset, []
+    for color, flow in enumerate(run.flow.values.tolist()):
+        for norm in ("nuclear", "Frobenius"):
+            style = "solid" if norm == "nuclear" else "dashed"
+            y = run.excess.sel(flow=flow, norm=norm).values
+            shown = np.isfinite(y) & (y > 0) & (run.log_time.values > 0)
+            label = f"{flow}: {norm}"
+            marks.append(Line(x=run.log_time.values[shown], y=y[shown], label=label, color=color, style=style))
+    y = Axis("norm above its least value, relative", scale="log")
+    return Panel(x=Axis("ln t", scale="log"), y=y, marks=tuple(marks))
+
+
+def _diagonal_svm(solved: Any) -> Panel:
+    at = np.arange(len(solved.beta))
+    marks: list[AnyMark] = [Mark(at=0.0, axis="y")]
+    marks += [Line(x=np.array([k, k]), y=np.array([0.0, b]), color=0, width=1.4) for k, b in enumerate(solved.beta)]
+    label = f"least ℓ1 norm {solved.certificate.primal:.6g}"
+    marks.append(Line(x=at, y=solved.beta, label=label, style="points", color=0, width=2.6))
+    return Panel(x=Axis("coordinate"), y=Axis("β"), marks=tuple(marks))
+
+
+def _matrix_svm(solved: Any) -> Panel:
+    of = solved.certificate
+    W = solved.weights
+    size = float(np.abs(W).max())
+    heat = Heat(x=np.arange(W.shape[1]), y=np.arange(W.shape[0]), z=W, label="entry of W = K Qᵀ", range=(-size, size))
+    title = f"least {of.norm} norm {of.primal:.6g}, rank {of.rank}"
+    return Panel(x=Axis("query coordinate"), y=Axis("key coordinate"), marks=(heat,), title=title)
+
+
+def _spectrum(spectrum: Any) -> Panel:
+    values, floors = (as_numpy("values", array[None]) for array in (spectrum.values, spectrum.noise_floor))
+    rows = values.reshape(-1, values.shape[-1])
+    index = np.arange(1, rows.shape[1] + 1)
+    style, width = ("points", 1.6) if len(rows) == 1 else ("solid", 0.8)
+    marks: list[AnyMark] = [Line(x=index, y=row, color=0, width=width, style=style) for row in rows[:_MOST_LINES]]
+    if (floor := float(floors.max())) > 0:
+        marks.append(Mark(at=floor, axis="y", label="noise floor"))
+    return Panel(x=Axis("index"), y=Axis("singular value", scale="log"), marks=tuple(marks))
+
+
+PANELS: dict[str, Callable[[Any], Panel]] = {
+    "Comparison": comparison_panel,
+    "ConceptStages": lambda predicted: found_panel(staircase_of(predicted)),
+    "DeepLinearStages": _deep_linear,
+    "DiagonalSvm": _diagonal_svm,
+    "EscapeDirections": _escape_directions,
+    "EscapeFlow": _escape_flow,
+    "FactoredTrajectory": _trajectory,
+    "ImplicitBias": _implicit_bias,
+    "IncrementalLearning": lambda predicted: found_panel(staircase_of(predicted)),
+    "LowRankLearning": lambda predicted: found_panel(staircase_of(predicted)),
+    "MarginFlow": _margin_flow,
+    "MatrixSvm": _matrix_svm,
+    "RankRecords": lambda records: spectra_panel(records),
+    "Spectrum": _spectrum,
+    "Staircase": found_panel,
+    "Trajectory": _trajectory,
+}
+"""Functions that return the panel of a result, by the name of its class."""

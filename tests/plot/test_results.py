@@ -1,0 +1,322 @@
+"""Results draw themselves, become data frames and print as tables; curves are named beside them."""
+
+import base64
+import importlib
+import math
+import pkgutil
+import sys
+from functools import cache
+
+import jax.numpy as jnp
+import matplotlib
+import numpy as np
+import pytest
+import torch
+from matplotlib import pyplot as plt
+
+import saddlescope as ss
+from saddlescope._shared.errors import InputError, MissingExtraError
+from saddlescope._shared.results import PlotMixin, TableMixin
+from saddlescope.flow import DiagonalInit
+from saddlescope.flow.factored.factored_flow import FactorInit
+from saddlescope.models import LayeredLoss
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
+from saddlescope.plot.axes import draw_on_axes
+from saddlescope.plot.result_panels import PANELS, result_panel
+from saddlescope.plot.staircase_panels import scale_label
+from saddlescope.theory import deep_linear_stages
+from saddlescope.theory.concepts import concept_stages
+
+pytestmark = pytest.mark.usefixtures("closed")
+
+
+@pytest.fixture
+def closed():
+    """Draw without a screen, and close all figures."""
+    matplotlib.use("Agg")
+    yield
+    plt.close("all")
+
+
+def quadratic(beta):
+    return 0.5 * jnp.sum(jnp.array([2.0, 1.0, 0.5]) * (beta - 1.0) ** 2)
+
+
+@cache
+def predicted():
+    return ss.incremental_learning(quadratic, 3)
+
+
+@cache
+def simulated(exponent=-64):
+    start = DiagonalInit(np.ones(3), np.zeros(3), log_scale=exponent * math.log(10))
+    return ss.gradient_flow(quadratic, start, until=3.0, tolerance=1e-6, level=0.5)
+
+
+@cache
+def found():
+    run = simulated()
+    return ss.find_stages(run.times, run.losses, run.beta, level=0.1, time_unit=run.time_unit)
+
+
+def factored():
+    start = FactorInit([(np.eye(2), np.eye(2))], log_scale=-50.0)
+    return ss.factored_flow(lambda B: 0.5 * jnp.sum((B[0] - jnp.diag(jnp.array([2.0, 1.0]))) ** 2), start,
+                            until=2.0, tolerance=1e-6)  # fmt: skip
+
+
+@cache
+def tokens():
+    rng = np.random.default_rng(0)
+    X, z = rng.standard_normal((3, 3, 6)), rng.standard_normal((3, 6))
+    return ss.TokenData(X, z, np.sign(rng.standard_normal(3)), rng.standard_normal(6))
+
+
+@cache
+def tracker():
+    model = torch.nn.TransformerEncoderLayer(16, 4, 32)
+    tracked = ss.RankTracker(model, matrices=["linear1.weight"])
+    torch.manual_seed(0)
+    for _ in range(4):
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight += 0.1 * torch.randn_like(weight)
+        tracked.step()
+        tracked.measure() if not tracked.steps or tracked.steps[-1] != tracked._made else None
+    return tracked
+
+
+def escape_flow():
+    rng = np.random.default_rng(0)
+    loss = LayeredLoss(rng.standard_normal((4, 2)), rng.standard_normal((4, 1)))
+    weights = (rng.standard_normal((3, 2)), rng.standard_normal((1, 3)))
+    return ss.escape_flow(loss.output, loss.cost_of, weights, degree=2, until=2.0, log_norm=-10.0, tolerance=1e-5)
+
+
+def directions():
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    return ss.escape_directions(X, np.ones((20, 2)) / 20, depth=2, widths=4, num_starts=6, steps=80, refine=False)
+
+
+def margin_flow():
+    data = tokens()
+    loss = importlib.import_module("saddlescope.models").SelectionLoss(data.optimal_scores, data.gaps, "exponential")
+    return ss.matrix_margin_flow(loss, data.differences, data.z, log_until=100.0, tolerance=1e-6)
+
+
+RESULTS = {
+    "Staircase": found,
+    "Comparison": lambda: ss.compare(predicted().staircase, found()),
+    "Spectrum": lambda: ss.spectrum(np.diag([3.0, 2.0, 1.0])),
+    "Trajectory": simulated,
+    "FactoredTrajectory": factored,
+    "EscapeFlow": escape_flow,
+    "MarginFlow": margin_flow,
+    "IncrementalLearning": predicted,
+    "LowRankLearning": lambda: ss.low_rank_learning(
+        lambda B: 0.5 * jnp.sum((B[0] - jnp.diag(jnp.array([2.0, 1.0]))) ** 2), [(2, 2)]
+    ),
+    "DeepLinearStages": lambda: deep_linear_stages([[1.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [0.0, 1.0]]),
+    "ConceptStages": lambda: concept_stages(np.array([0.5, 1.0]), 1e-3 * np.array([[1.0, 0.2], [0.1, 1.0]])),
+    "EscapeDirections": directions,
+    "DiagonalSvm": lambda: ss.l1_svm(tokens()),
+    "MatrixSvm": lambda: ss.nuclear_svm(tokens()),
+    "ImplicitBias": lambda: ss.implicit_bias(tokens(), log_until=1e3, tolerance=1e-6),
+    "RankRecords": lambda: tracker().records,
+}
+
+
+def test_every_kind_of_result_is_here():
+    def below(cls):
+        return {cls, *(one for child in cls.__subclasses__() for one in below(child))}
+
+    for module in pkgutil.walk_packages(ss.__path__, "saddlescope."):
+        if ".papers." not in module.name and not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    drawn = {c.__name__ for c in below(PlotMixin) if c.__module__.startswith("saddlescope")} - {"PlotMixin"}
+    assert set(PANELS) == set(RESULTS)
+    assert drawn >= set(RESULTS)
+    assert all(any(b.__name__ in PANELS for b in c.__mro__) for c in below(PlotMixin) if c is not PlotMixin)
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_axes_in_axes_out(name):
+    result = RESULTS[name]()
+    assert name in {cls.__name__ for cls in type(result).__mro__}
+    given = plt.subplots()[1]
+    assert result.plot(given) is given
+    own = result.plot()
+    assert own is not given
+    for ax in (given, own):
+        assert ax.get_xlabel()
+        assert ax.get_ylabel()
+        assert ax.has_data()
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_tables(name):
+    result = RESULTS[name]()
+    if not isinstance(result, TableMixin):
+        dataset = result.to_xarray()
+        assert all(size > 0 for dim, size in dataset.sizes.items() if dim != "crossing")
+        assert dataset.to_dataframe() is not None
+        return
+    columns, rows = result._table()
+    rows = list(rows)
+    frame = result.to_dataframe()
+    assert list(frame.columns) == [column.replace(" ", "_") for column in columns]
+    assert len(frame) == len(rows) >= 1
+    lines = str(result).splitlines()
+    assert lines[0] == repr(result).splitlines()[0]
+    assert len(lines) >= 1 + min(len(rows), 24)
+    assert len(str(result)) < 8000
+
+
+def test_numbers_of_a_frame_are_those_of_the_result():
+    frame = found().to_dataframe()
+    np.testing.assert_array_equal(frame.start, [stage.start for stage in found().stages])
+    np.testing.assert_array_equal(frame["rank"], found().ranks)
+    compared = ss.compare(predicted().staircase, found()).to_dataframe()
+    np.testing.assert_allclose(compared.found / compared.predicted - 1, compared.time_error)
+    dataset = simulated().to_xarray()
+    np.testing.assert_array_equal(dataset.value, simulated().beta)
+    assert dataset.crossing_index.values.tolist() == [crossing.index for crossing in simulated().crossings]
+    assert dataset.time.attrs["units"] == "t / log(1/alpha)"
+
+
+def test_missed_arrivals_are_rows_and_marks():
+    first = ss.Staircase(predicted().staircase.stages[:2], predicted().staircase.time_unit)
+    run = simulated()
+    none = ss.Staircase((ss.Stage(0.0, 3.0, float(run.losses[0]), 0, ()),), run.time_unit)
+    compared = ss.compare(first, none)
+    assert compared.to_dataframe().arrival.tolist() == ["missed"]
+    assert [mark.label for mark in result_panel(compared).marks if isinstance(mark, Mark)] == ["", "missed 0"]
+    extra = ss.compare(none, found())
+    assert set(extra.to_dataframe().arrival) == {"not predicted"}
+
+
+def test_without_pandas_the_sentence_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtraError, match=r"Staircase.to_dataframe needs pandas: pip install 'saddlescope\[tab"):
+        found().to_dataframe()
+    assert str(found()).startswith("Staircase(")
+
+
+def test_a_staircase_beside_its_runs():
+    runs = [simulated(-2), simulated(-64)]
+    ax = ss.plot_staircase(predicted(), *runs)
+    texts = [text.get_text() for text in ax.texts if text.get_text()]
+    assert texts == ["predicted, α → 0", "α = 10⁻²", "α = 10⁻⁶⁴"]
+    bold, *others = ax.lines
+    assert bold.get_linewidth() > 2 * max(line.get_linewidth() for line in others)
+    np.testing.assert_array_equal(others[0].get_ydata(), runs[0].losses)
+    assert ax.get_xlabel() == "time / log(1/α)"
+    colors = {text.get_text(): text.get_color() for text in ax.texts}
+    assert [colors[name] for name in texts] == [line.get_color() for line in ax.lines]
+
+
+def test_a_found_staircase_takes_the_place_of_a_run():
+    ax = ss.plot_staircase(predicted(), found(), labels=["measured"])
+    assert [text.get_text() for text in ax.texts if text.get_text()] == ["predicted, α → 0", "measured"]
+    assert max(np.max(line.get_xdata()) for line in ax.lines) == found().stages[-1].end
+
+
+def test_alone_a_prediction_ends_after_it_has_learned_and_names_its_coordinates():
+    line, *_ = result_panel(predicted()).marks
+    assert isinstance(line, Line)
+    assert [text.get_text() for text in predicted().plot().texts] == ["+0", "+1", "+2"]
+    assert predicted().staircase.times[-1] < line.x[-1] < 1.3 * predicted().staircase.times[-1]
+    assert np.all(np.isfinite(line.x))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((3,), {}, "predicted must be a Staircase"),
+        ((predicted, 3), {}, "runs must be trajectories or staircases"),
+        ((predicted, simulated), {"labels": ["a", "b"]}, "labels must be 1, one per run; got 2"),
+        ((predicted,), {"until": -1.0}, "until must be finite and after"),
+        (
+            (predicted, lambda: ss.Staircase((ss.Stage(0.0, 1.0, 1.0, 0),), "steps")),
+            {},
+            "in the time unit of predicted",
+        ),
+    ],
+)
+def test_bad_input_has_one_sentence(arguments, options, message):
+    with pytest.raises(InputError, match=message):
+        ss.plot_staircase(*(one() if callable(one) else one for one in arguments), **options)
+
+
+def test_spectra_of_a_tracker_and_of_its_data_set_are_one_picture():
+    ax = tracker().plot()
+    again = ss.plot_spectra(tracker().to_xarray())
+    for one, other in zip(ax.lines, again.lines, strict=True):
+        np.testing.assert_array_equal(one.get_ydata(), other.get_ydata())
+    texts = [text.get_text() for text in ax.texts if text.get_text()]
+    assert texts == ["update of W_K W_Qᵀ", "update of W_V W_Oᵀ", "linear1.weight"]
+    one = ss.plot_spectra(tracker().to_xarray().isel(step=[-1]))
+    assert one.get_xlabel() == "layer"
+    with pytest.raises(InputError, match="at least one record"):
+        ss.RankTracker(torch.nn.TransformerEncoderLayer(16, 4, 32)).plot()
+    with pytest.raises(InputError, match="spectra must be a RankTracker"):
+        ss.plot_spectra(3)
+
+
+def _boxes(ax):
+    renderer = ax.figure.canvas.get_renderer()
+    return [text.get_window_extent(renderer) for text in ax.texts if text.get_text()]
+
+
+def test_labels_are_in_the_axes_and_cover_neither_curves_nor_each_other():
+    x = np.linspace(0, 10, 200)
+    curves = [Line(x=x, y=np.exp(-x / (k + 1)), label=f"curve number {k}") for k in range(5)]
+    ax = draw_on_axes(Panel(x=Axis("x"), y=Axis("y"), marks=tuple(curves)))
+    boxes = _boxes(ax)
+    assert len(boxes) == 5
+    frame = ax.get_window_extent()
+    for k, box in enumerate(boxes):
+        assert frame.x0 <= box.x0
+        assert box.x1 <= frame.x1
+        assert frame.y0 <= box.y0
+        assert box.y1 <= frame.y1
+        assert not any(box.overlaps(other) for other in boxes[k + 1 :])
+        for line in ax.lines:
+            points = ax.transData.transform(np.column_stack(line.get_data()))
+            assert not box.count_contains(points)
+        # the curve that a label names is the nearest, unless a line leads to it
+        middle = np.array([(box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2])
+        distances = [
+            np.min(np.linalg.norm(ax.transData.transform(np.column_stack(line.get_data())) - middle, axis=1))
+            for line in ax.lines
+        ]
+        led = [text for text in ax.texts if not text.get_text()]
+        assert np.argmin(distances) == k or led
+
+
+def test_scales_of_the_axes_do_not_matter_to_labels():
+    x = np.geomspace(1e-3, 1e3, 50)
+    lines = (Line(x=x, y=x, label="one"), Line(x=x, y=1 / x, label="other"))
+    ax = draw_on_axes(Panel(x=Axis("x", scale="log"), y=Axis("y", scale="log"), marks=lines))
+    frame = ax.get_window_extent()
+    assert all(frame.contains(box.x0, box.y0) and frame.contains(box.x1, box.y1) for box in _boxes(ax))
+
+
+@pytest.mark.parametrize(("exponent", "label"), [(-16, "α = 10⁻¹⁶"), (-4096, "α = 10⁻⁴⁰⁹⁶"), (-1.5, "α = 10⁻¹·⁵")])
+def test_scales_are_powers_of_ten(exponent, label):
+    assert scale_label(exponent * math.log(10)) == label
+
+
+def test_a_figure_shows_itself_in_a_notebook():
+    line = Line(x=np.arange(3.0), y=np.arange(3.0))
+    panels = (Panel(x=Axis("x"), y=Axis("y"), marks=(line,)),)
+    table = Table(columns=("<n>",), rows=((1,),))
+    bundle = Figure(name="f", title="<b>", caption="& so on", panels=panels, table=table)._repr_mimebundle_()
+    page = bundle["text/html"]
+    assert "&lt;b&gt;" in page
+    assert "&amp; so on" in page
+    assert "&lt;n&gt;" in page
+    assert "<b><b>" not in page
+    assert bundle["image/png"] in page
+    assert bundle["text/plain"].startswith("Figure(")
+    assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
