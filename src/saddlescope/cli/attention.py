@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from saddlescope._shared.output_paths import require_writable_file
 from saddlescope._shared.progress import show_progress
 from saddlescope.cli.options import AsJson
 from saddlescope.cli.terminal import print_json, print_table
@@ -30,6 +31,8 @@ def attention(
     as_json: AsJson = False,
 ) -> int:
     """Find the norm that gradient flow on softmax attention minimises on these token data."""
+    if out is not None:
+        require_writable_file(out)  # before the work
     from saddlescope.studies import implicit_bias
 
     with show_progress(str(file)) as report:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from saddlescope._shared.output_paths import require_writable_file
 from saddlescope._shared.progress import show_progress
 from saddlescope.cli.options import AsJson, Base, Heads, Matrices, parse_heads
 from saddlescope.cli.terminal import print_json, print_table, say
@@ -51,6 +52,7 @@ def spectra(
 
     Exit status 2: something could not be measured; all other results are stored and shown.
     """
+    require_writable_file(out)  # before the work
     from saddlescope import store
     from saddlescope.gallery import build_spectra
     from saddlescope.gallery.site import require_gallery_folder
@@ -59,7 +61,7 @@ def spectra(
     from saddlescope.train.checkpoints import checkpoint_spectra
 
     if site is not None:
-        require_gallery_folder(site)  # before the work
+        require_gallery_folder(site)
     counts, layouts = parse_heads(heads), read_layouts(layout or [])
     stop = stopwatch()
     faults: list[str] = []

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from saddlescope import store
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.output_paths import require_writable_folder
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.replaced_folder import recover_folder, replaced_folder
 from saddlescope.gallery.page_views import Card, FigureView, RunView, cards, environment
@@ -187,12 +188,11 @@ def write_page(path: Path, text: str) -> None:
 
 
 def require_gallery_folder(site: Path) -> None:
-    """Raise InputError unless a folder is absent, empty or a gallery; restore one whose replacement was killed."""
+    """Raise InputError unless a folder is absent, empty or a gallery, and can be written; restore a killed one."""
     recover_folder(site)
-    if not site.exists():
-        return
-    if not site.is_dir() or (any(site.iterdir()) and not (site / store.COPIES).exists()):
+    if site.exists() and (not site.is_dir() or (any(site.iterdir()) and not (site / store.COPIES).exists())):
         raise InputError(f"{site} must be a gallery or a new folder; got other files. Give a new folder with --site.")
+    require_writable_folder(site)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import xarray as xr
 
 from saddlescope._shared.atomic_files import write_atomically
 from saddlescope._shared.errors import InputError, StorageError
+from saddlescope._shared.output_paths import new_folder, other_than_file, reason
 
 COPIES = ".saddlescope-gallery"
 """Name of the file that marks a folder of copies of runs, as a gallery has; `find_runs` skips the folder."""
@@ -67,12 +68,10 @@ def write_bytes(content: bytes, path: str | os.PathLike[str]) -> Path:
     """
     path = Path(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, content)
+        with new_folder(path.parent):  # which a failure leaves no trace of
+            write_atomically(path, content)
     except OSError as error:
-        raise StorageError(
-            f"Cannot write {path}: {_reason(error)}. Give another folder, or free some space."
-        ) from error
+        raise StorageError(f"Cannot write {path}: {reason(error)}. Give another folder, or free some space.") from error
     return path
 
 
@@ -95,12 +94,14 @@ def read(path: str | os.PathLike[str]) -> xr.Dataset:
         InputError: the file is absent, damaged, or not a run of saddlescope.
     """
     path = Path(path)
-    if not path.is_file():
-        raise InputError(f"There is no stored run {path}.")
     try:
+        if (kind := other_than_file(path)) is not None:  # reading a pipe would wait for its writer
+            raise InputError(f"{path} must be a stored run; got {kind}. Remove it.")
+        if not path.exists():
+            raise InputError(f"There is no stored run {path}.")
         stored = path.read_bytes()
     except OSError as error:
-        raise InputError(f"Cannot read {path}: {_reason(error)}.") from error
+        raise InputError(f"Cannot read {path}: {reason(error)}.") from error
     content, seal = stored[: -len(_seal(b""))], stored[-len(_seal(b"")) :]
     if seal != _seal(content):
         raise InputError(
@@ -169,8 +170,3 @@ def find_runs(folder: str | os.PathLike[str]) -> tuple[Path, ...]:
 def _seal(content: bytes | memoryview) -> bytes:
     """Return the checksum that follows the content of a stored run; HDF5 ignores it."""
     return _SEAL + hashlib.sha256(content).hexdigest().encode() + b"\n"
-
-
-def _reason(error: BaseException) -> str:
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return text.splitlines()[0].rstrip(".")

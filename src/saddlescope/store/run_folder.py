@@ -14,9 +14,9 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from saddlescope._shared.errors import BusyError, StorageError
+from saddlescope._shared.output_paths import new_folder, output_file, probe, reason
 from saddlescope._shared.reprs import ReprMixin
 
-_PROBE = bytes(1 << 20)  # content that must fit before long work begins; stored runs are of this order
 _PATIENCE = 0.2  # seconds to wait for a lock, such as one whose holder is just removing it
 
 
@@ -67,17 +67,15 @@ class RunFolder(ReprMixin):
         """
         with ExitStack() as undo:
             try:
-                for folder in _missing(self.file.parent):
-                    undo.callback(_remove_empty, folder)  # a failed try leaves no empty folders
-                self.file.parent.mkdir(parents=True, exist_ok=True)
+                undo.enter_context(new_folder(self.file.parent))  # a failed try leaves no empty folders
+                output_file(self.file)
                 undo.enter_context(_lock(self.file.with_name(f"{self.digest}.lock"), self.entry))
-                _probe(self.file.parent)
+                probe(self.file.parent)
                 undo.callback(_remove_empty, self.scratch)
                 self.scratch.mkdir(exist_ok=True)
             except OSError as error:
-                reason = error.strerror or str(error)
                 raise StorageError(
-                    f"Cannot write in {self.out}: {reason}. Give another folder with --out, or free some space."
+                    f"Cannot write in {self.out}: {reason(error)}. Give another folder with --out, or free some space."
                 ) from error
             yield self.scratch
 
@@ -86,30 +84,9 @@ class RunFolder(ReprMixin):
         shutil.rmtree(self.scratch, ignore_errors=True)
 
 
-def _missing(folder: Path) -> list[Path]:
-    """Return the absent parents of `folder` and itself if absent, outermost first."""
-    missing = []
-    while not folder.exists() and folder != folder.parent:
-        missing.append(folder)
-        folder = folder.parent
-    return missing[::-1]
-
-
 def _remove_empty(folder: Path) -> None:
     with suppress(OSError):
         folder.rmdir()
-
-
-def _probe(folder: Path) -> None:
-    probe = folder / f".probe-{os.getpid()}"
-    try:
-        with probe.open("wb") as file:
-            file.write(_PROBE)
-            file.flush()
-            os.fsync(file.fileno())
-    finally:
-        with suppress(OSError):
-            probe.unlink(missing_ok=True)
 
 
 @contextmanager

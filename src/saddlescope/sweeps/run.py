@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from saddlescope import store
 from saddlescope._shared.errors import InputError, StorageError
+from saddlescope._shared.output_paths import require_writable_file
 from saddlescope._shared.progress import Report, silent
 from saddlescope.reproduction import entry as entries
 from saddlescope.sweeps.assemble import assemble
@@ -78,6 +79,7 @@ def sweep(
         for index, params in zip(grid.indices, grid.params, strict=True)
     ]
     file = points[0].file.parent.parent / f"{grid.digest}.nc"
+    require_writable_file(file)
     notes: dict[str, str] = {}
     missing = _missing(points, retry=retry, again=again, say=say)
     try:

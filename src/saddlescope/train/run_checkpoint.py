@@ -17,6 +17,7 @@ from torch import nn
 
 from saddlescope._shared.atomic_files import write_atomically
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.output_paths import require_writable_file
 
 _HEADER = b"saddlescope snapshot 1\n"
 _START = len(_HEADER) + 32  # of the payload
@@ -43,10 +44,11 @@ class Checkpointer:
         """Return the stored state, or None if there is none.
 
         Raises:
-            InputError: the file is damaged, or of another run.
+            InputError: the file is damaged, or of another run, or cannot be written.
         """
         if self._path is None:
             return None
+        require_writable_file(self._path)
         self._identity = self._compute_identity()
         state = read_state(self._path)
         if state is not None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from saddlescope._shared.atomic_files import write_atomically
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.output_paths import require_writable_file
 
 _RUN = "run"
 
@@ -54,11 +55,12 @@ def write(path: Path, run: str, arrays: dict[str, np.ndarray]) -> None:
 
 
 def read(path: Path, run: str) -> dict[str, np.ndarray] | None:
-    """Return the arrays that this run has written, or None if there is no file yet.
+    """Return the arrays that this run has written, or None if there is no file yet, which can then be written.
 
     Raises:
-        InputError: the file is damaged, or of another run.
+        InputError: the file is damaged, or of another run, or cannot be written.
     """
+    require_writable_file(path)
     if not path.exists():
         return None
     try:

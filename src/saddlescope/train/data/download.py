@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from saddlescope._shared.errors import InputError, unknown
+from saddlescope._shared.output_paths import output_file
 from saddlescope._shared.progress import Report, silent
 from saddlescope.train.data.download_sources import NOT_FREE, SOURCES, Source
 
@@ -78,7 +79,7 @@ def _present(home: Path, source: Source) -> list[Path | None]:
 def _fetch(source: Source, home: Path, report: Report) -> None:
     """Download one file, verify it, and store it or the required members."""
     home.mkdir(parents=True, exist_ok=True)
-    part = home / f"{source.file}.part"
+    part = output_file(home / f"{source.file}.part")
     failures = []
     for url in source.urls:
         try:
@@ -98,7 +99,7 @@ def _fetch(source: Source, home: Path, report: Report) -> None:
             "or download it by other means."
         )
     if [Path(place).name for place in source.places] == [source.file]:
-        place = home / source.places[0]
+        place = output_file(home / source.places[0])
         place.parent.mkdir(parents=True, exist_ok=True)
         part.replace(place)
     else:
@@ -156,7 +157,8 @@ def _unpack(archive: Path, source: Source, home: Path) -> None:
 
 
 def _write(member: Any, place: Path) -> None:
-    part = place.with_name(place.name + ".part")
+    place = output_file(place)
+    part = output_file(place.with_name(place.name + ".part"))
     part.parent.mkdir(parents=True, exist_ok=True)
     with part.open("wb") as file:
         shutil.copyfileobj(member, file, _BLOCK)

@@ -16,6 +16,7 @@ from torch import nn
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.output_paths import require_writable_folder
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure import energy_rank, update_noise_floor
@@ -170,6 +171,7 @@ def extract_lora(
     _check_numbers(energy, rank, max_rank, dtype)
     out = Path(out)
     refuse_foreign(out)
+    require_writable_folder(out)
     opened = open_model(Checkpoint.open(base, on_error=on_error), 1, on_error)  # heads do not matter here
     start, model = opened.base, opened.model
     end = opened.named(Checkpoint.open(tuned, on_error=on_error))

@@ -1,0 +1,128 @@
+"""Paths of outputs: links are followed, only regular files are replaced, and both are checked before any work."""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryFile
+
+from saddlescope._shared.errors import StorageError
+
+_PROBE = bytes(1 << 20)  # content that must fit before long work begins; stored runs are of this order
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFLNK: "a chain of links without end",
+}
+
+
+def output_file(path: Path) -> Path:
+    """Return the file that a write to a path creates or replaces: the end of its links.
+
+    Raises:
+        StorageError: that is a folder, a device, a pipe or a socket, none of which is ever replaced.
+        OSError: a folder on the way cannot be read.
+    """
+    target = Path(os.path.realpath(path))
+    if (kind := other_than_file(target)) is not None:
+        raise StorageError(f"{path} must be a file or a new one; got {kind}.")
+    return target
+
+
+def other_than_file(path: Path) -> str | None:
+    """Return the kind of anything but a regular file, such as "a pipe"; None for a file, or if nothing is there.
+
+    Raises:
+        OSError: a folder on the way cannot be read.
+    """
+    try:
+        kind = stat.S_IFMT(os.lstat(os.path.realpath(path)).st_mode)
+    except FileNotFoundError:
+        return None
+    return None if kind == stat.S_IFREG else _KINDS.get(kind, "something else")
+
+
+def require_writable_file(path: Path) -> None:
+    """Raise unless a file can be written at a path, in folders that may be absent; leave nothing there.
+
+    Raises:
+        StorageError: it is no regular file, or its folder cannot be created or written, or the disk is full.
+    """
+    with _as_storage_error(path):
+        probe(output_file(path).parent)
+
+
+def require_writable_folder(folder: Path) -> None:
+    """Raise unless files can be written in a folder, which may be absent, and beside it; leave nothing there.
+
+    Raises:
+        StorageError: it is no folder, or cannot be created or written, or the disk is full.
+    """
+    with _as_storage_error(folder):
+        target = Path(os.path.realpath(folder))
+        probe(target.parent)
+        probe(target)
+
+
+def probe(folder: Path) -> None:
+    """Write a temporary file in a folder, which is created if absent and then removed again.
+
+    Raises:
+        OSError: the folder cannot be created or written, or the disk is full.
+    """
+    with new_folder(folder), TemporaryFile(dir=folder) as file:
+        file.write(_PROBE)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[None]:
+    """Create a folder and its parents where absent; at the end remove those created that are empty.
+
+    Raises:
+        OSError: one cannot be created.
+    """
+    with ExitStack() as undo:
+        folder = Path(os.path.realpath(folder))  # a dangling link leads to a new folder
+        missing = _missing(folder)
+        if not (missing[0].parent if missing else folder).is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+        for absent in missing:
+            undo.callback(_remove_empty, absent)
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+
+
+def reason(error: BaseException) -> str:
+    """Return the reason of an error of the system, for a sentence."""
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return text.splitlines()[0].rstrip(".")
+
+
+def _missing(folder: Path) -> list[Path]:
+    """Return the absent parents of `folder` and itself if absent, outermost first."""
+    missing = []
+    while not folder.exists() and folder != folder.parent:
+        missing.append(folder)
+        folder = folder.parent
+    return missing[::-1]
+
+
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
+
+
+@contextmanager
+def _as_storage_error(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        cure = "Free some space." if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Give another path."
+        raise StorageError(f"Cannot write {path}: {reason(error)}. {cure}") from error
