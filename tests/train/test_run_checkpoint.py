@@ -72,7 +72,7 @@ def test_places_that_cannot_be_written_to(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="checkpoint must be a file that can be written"):
         write_state(tmp_path / "file" / "run", STATE)
-    with pytest.raises(InputError, match="checkpoint must be a file that can be written"):
+    with pytest.raises(InputError, match="must be a file or a new one; got a folder"):
         write_state(tmp_path, STATE)
     for no_file in (tmp_path, Path("/dev/zero")):
         with pytest.raises(InputError, match=r"checkpoint must be a readable file; .*not a file"):

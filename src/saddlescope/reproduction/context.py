@@ -111,6 +111,7 @@ class RunContext(ReprMixin):
                     store.write(part, folder.file)
                 own.touch()
                 folder.clear()
+        folder.tidy()
         return store.read(folder.file)
 
     def _file(self, name: str) -> Path:

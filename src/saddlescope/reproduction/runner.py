@@ -5,7 +5,7 @@ import errno
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import xarray as xr
 
 from saddlescope import store
-from saddlescope._shared.errors import InputError, MissingExtraError, StorageError
+from saddlescope._shared.errors import BusyError, InputError, MissingExtraError, StorageError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope.plot.figure import Figure
@@ -192,6 +192,7 @@ def reproduce(
     if folder.file.exists() and not again:
         stored = Reproduction.open(folder.file)
         if stored.provenance.params == values:
+            _repair(stored, folder)
             say(f"{folder.file} is stored already: judging it again. Pass --again to rerun it.")
             return stored
         say(f"{folder.file} holds other parameters (its version's {size}): rerunning.")
@@ -199,12 +200,26 @@ def reproduce(
         if any(scratch.iterdir()):
             say(f"Resuming the interrupted run in {scratch}.")
         run = stamped_run(entry, params, RunContext(scratch, report, data, Path(out) / "parts", again), size, settings)
-        store.write(run, folder.file)
-        reproduction = Reproduction.open(folder.file)  # judged as stored, so that `check` agrees
+        # Judged as stored, so that `check` agrees, and written once, with the verdicts.
+        reproduction = Reproduction(folder.file, entry, store.Provenance.of(run), store.as_stored(run))
         vars(reproduction)["verdicts"] = entry.judge(reproduction.run, size)  # an error of a claim here is a defect
-        store.write(run.assign_attrs(verdicts=json.dumps(reproduction.records(), ensure_ascii=False)), folder.file)
+        store.write(_with_verdicts(run, reproduction), folder.file)
         folder.clear()
-    return reproduction
+    stored = dataclasses.replace(reproduction, run=_with_verdicts(reproduction.run, reproduction))
+    vars(stored)["verdicts"] = reproduction.verdicts
+    return stored
+
+
+def _with_verdicts(run: xr.Dataset, judged: Reproduction) -> xr.Dataset:
+    return run.assign_attrs(verdicts=json.dumps(judged.records(), ensure_ascii=False))
+
+
+def _repair(stored: Reproduction, folder: store.RunFolder) -> None:
+    """Add verdicts that are missing, and remove what a process killed at its end left, unless another is at the run."""
+    if "verdicts" not in stored.run.attrs:
+        with suppress(BusyError, StorageError), folder.lock():
+            store.write(_with_verdicts(stored.run, stored), folder.file)
+    folder.tidy()
 
 
 def json_values(params: Any) -> dict[str, Any]:

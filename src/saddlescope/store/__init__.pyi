@@ -1,6 +1,7 @@
 from .netcdf import COPIES as COPIES
 from .netcdf import PARTS as PARTS
 from .netcdf import SWEEPS as SWEEPS
+from .netcdf import as_stored as as_stored
 from .netcdf import find_runs as find_runs
 from .netcdf import read as read
 from .netcdf import write as write
@@ -8,3 +9,4 @@ from .netcdf import write_bytes as write_bytes
 from .provenance import Provenance as Provenance
 from .provenance import stopwatch as stopwatch
 from .run_folder import RunFolder as RunFolder
+from .run_folder import remove_leftovers as remove_leftovers

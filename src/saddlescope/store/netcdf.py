@@ -8,10 +8,11 @@ import hashlib
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import xarray as xr
 
@@ -53,11 +54,25 @@ def write(dataset: xr.Dataset, path: str | os.PathLike[str]) -> Path:
         for name, variable in dataset.variables.items()
         if variable.ndim and variable.size and variable.dtype.kind in "biuf"
     }
-    # Built in memory: a full disk is then an error of one write, outside HDF5.
+    content = _in_memory(dataset, encoding)  # a full disk is then an error of one write, outside HDF5
+    return write_bytes(content + _seal(content), path)
+
+
+def as_stored(dataset: xr.Dataset) -> xr.Dataset:
+    """Return a run as `read` would return it once it is written."""
+    return _load(_in_memory(dataset, {}))
+
+
+def _in_memory(dataset: xr.Dataset, encoding: dict[Hashable, Any]) -> bytes:
+    """Return the content of the netCDF file of a run."""
     content = BytesIO()
     with _unlocked():
         dataset.to_netcdf(content, engine="h5netcdf", encoding=encoding)
-    return write_bytes(content.getvalue() + _seal(content.getbuffer()), path)
+    return content.getvalue()
+
+
+def _load(content: bytes) -> xr.Dataset:
+    return xr.load_dataset(BytesIO(content), engine="h5netcdf", decode_times=False)
 
 
 def write_bytes(content: bytes, path: str | os.PathLike[str]) -> Path:
@@ -109,7 +124,7 @@ def read(path: str | os.PathLike[str]) -> xr.Dataset:
         )
     _refuse_traps(path, content)
     try:
-        return xr.load_dataset(BytesIO(content), engine="h5netcdf", decode_times=False)
+        return _load(content)
     except Exception as error:  # of h5netcdf or xarray: whatever they cannot read is no run
         raise InputError(f"{path} is no stored run ({type(error).__name__}: {error}); rerun the entry.") from error
 

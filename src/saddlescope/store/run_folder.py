@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -13,10 +14,12 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from saddlescope._shared.atomic_files import remove_unfinished, unfinished_file
 from saddlescope._shared.errors import BusyError, StorageError
 from saddlescope._shared.output_paths import new_folder, output_file, probe, reason
 from saddlescope._shared.reprs import ReprMixin
 
+_CLEARED = re.compile(r"\.[0-9a-f]{12}\.cleared")
 _PATIENCE = 0.2  # seconds to wait for a lock, such as one whose holder is just removing it
 
 
@@ -69,7 +72,7 @@ class RunFolder(ReprMixin):
             try:
                 undo.enter_context(new_folder(self.file.parent))  # a failed try leaves no empty folders
                 output_file(self.file)
-                undo.enter_context(_lock(self.file.with_name(f"{self.digest}.lock"), self.entry))
+                undo.enter_context(_lock(self._lock_file, self.entry))
                 probe(self.file.parent)
                 undo.callback(_remove_empty, self.scratch)
                 self.scratch.mkdir(exist_ok=True)
@@ -81,12 +84,50 @@ class RunFolder(ReprMixin):
 
     def clear(self) -> None:
         """Remove the scratch folder, once the result is stored."""
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        shutil.rmtree(self._cleared, ignore_errors=True)
+        with suppress(OSError):
+            self.scratch.rename(self._cleared)  # so that a kill leaves no part of it to resume from
+        shutil.rmtree(self._cleared, ignore_errors=True)
+
+    def tidy(self) -> None:
+        """Remove what a process left that was killed after it had stored the result.
+
+        Nothing happens while a process is at this run, and parts that are newer than the result stay: they belong to a
+        rerun.
+        """
+        left = (self.scratch, self._cleared, self._lock_file, unfinished_file(self.file))
+        if not any(path.exists() for path in left) or not self.file.exists():
+            return
+        with suppress(BusyError, StorageError), self.lock():
+            remove_unfinished(self.file)
+            shutil.rmtree(self._cleared, ignore_errors=True)
+            stored = self.file.stat().st_mtime_ns
+            if all(part.stat().st_mtime_ns <= stored for part in self.scratch.rglob("*") if part.is_file()):
+                self.clear()
+
+    @property
+    def _cleared(self) -> Path:
+        return self.file.with_name(f".{self.digest}.cleared")
+
+    @property
+    def _lock_file(self) -> Path:
+        return self.file.with_name(f"{self.digest}.lock")
 
 
 def _remove_empty(folder: Path) -> None:
     with suppress(OSError):
         folder.rmdir()
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove cleared scratch folders, and locks without a scratch folder or a holder, that killed processes left."""
+    for path in folder.glob(".*.cleared"):
+        if _CLEARED.fullmatch(path.name):
+            shutil.rmtree(path, ignore_errors=True)
+    for path in folder.glob("*.lock"):
+        if not path.with_suffix(".partial").exists():
+            with suppress(BusyError, OSError), _lock(path, ""):
+                pass
 
 
 @contextmanager

@@ -1,8 +1,10 @@
 """Points of a sweep on this machine: in batches if the entry supports it, else in parallel processes."""
 
+import json
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -22,11 +24,13 @@ from saddlescope.reproduction.process_pool import (
     run_parallel,
 )
 from saddlescope.reproduction.runner import json_values, stamp
-from saddlescope.sweeps.point import BUSY_PAUSE, Point, describe_error
+from saddlescope.sweeps.point import BUSY_PAUSE, Point, State, describe_error
 
 BATCH = 64
 """Points of one batch of an entry: a kill loses no more than these."""
 
+_POINTS = "batch-points.json"  # in the scratch folder of a batch: the digests of its points
+_LEFT = re.compile(r"\.?([0-9a-f]{12})\.(?:partial|lock|nc\.part)")  # files of a run that is not finished
 _TRIES = 3  # of a point whose process is killed, until it counts as failed
 _ONE_THREAD: dict[str, str] = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
@@ -95,14 +99,29 @@ class _RunPoint:
 
 
 def run_in_batches(
-    entry: Entry, points: Sequence[Point], data: Path | None, report: Report, say: Callable[[str], None]
+    entry: Entry,
+    points: Sequence[Point],
+    interrupted: Sequence[Sequence[Point]],
+    data: Path | None,
+    report: Report,
+    say: Callable[[str], None],
 ) -> None:
     """Run the points in batches by the entry's `run_many`; those of a failed batch one after the other.
+
+    Args:
+        entry: the entry to run.
+        points: the missing points.
+        interrupted: batches that a killed process began; they are resumed as they were.
+        data: folder of data sets.
+        report: called with the share of finished batches.
+        say: called with a sentence about a failed batch.
 
     Raises:
         StorageError: the folder cannot be written or the disk is full.
     """
-    batches = list(_batches(points))
+    resumed = {point.run_folder.digest for batch in interrupted for point in batch}
+    new = [point for point in points if point.run_folder.digest not in resumed]
+    batches = [*interrupted, *_batches(new)]
     for k, batch in enumerate(batches):
 
         def part(fraction: float, note: str, k: int = k) -> None:
@@ -126,20 +145,56 @@ def _batches(points: Sequence[Point]) -> Iterator[list[Point]]:
 def _run_batch(entry: Entry, batch: Sequence[Point], data: Path | None, report: Report) -> None:
     """Run the points of one batch, which share a lock and a scratch folder."""
     assert entry.run_many is not None
-    folder = store.RunFolder(
-        batch[0].out, entry.name, {"points": [json_values(p.params) for p in batch]}, part="points"
-    )
-    while missing := [point for point in batch if not point.file.exists()]:
+    folder = _batch_folder(batch)
+    while any(not point.file.exists() for point in batch):
         try:
             with folder.lock() as scratch:
                 resumed, stop = any(scratch.iterdir()), store.stopwatch()
-                runs = entry.run_many([point.params for point in missing], RunContext(scratch, report, data))
-                if len(runs) != len(missing):
-                    raise InputError(f"run_many must return a run for each of {len(missing)} points; got {len(runs)}.")
+                store.write_bytes(json.dumps([point.run_folder.digest for point in batch]).encode(), scratch / _POINTS)
+                # All of them, even if some are stored: parts in the scratch folder are those of the whole batch.
+                runs = entry.run_many([point.params for point in batch], RunContext(scratch, report, data))
+                if len(runs) != len(batch):
+                    raise InputError(f"run_many must return a run for each of {len(batch)} points; got {len(runs)}.")
                 measured = stop()
                 measured["cpu_seconds"] = round(measured["cpu_seconds"] / len(runs), 4)
-                for point, run in zip(missing, runs, strict=True):
-                    point.store_run(stamp(run, entry, point.params, point.size, point.settings, resumed, measured))
+                for point, run in zip(batch, runs, strict=True):
+                    if not point.file.exists():
+                        point.store_run(stamp(run, entry, point.params, point.size, point.settings, resumed, measured))
                 folder.clear()
         except BusyError:
             time.sleep(BUSY_PAUSE)
+
+
+def tidy(points: Sequence[Point]) -> list[list[Point]]:
+    """Remove what killed processes left at finished points, and return the batches that they left unfinished."""
+    folder = points[0].file.parent
+    names = [match for path in folder.iterdir() if (match := _LEFT.fullmatch(path.name))] if folder.is_dir() else []
+    left, ours = {match[1] for match in names}, {point.run_folder.digest: point for point in points}
+    for digest in left & ours.keys():
+        ours[digest].run_folder.tidy()
+    unfinished = []
+    for digest in sorted(left - ours.keys()):
+        batch = [ours[one] for one in _digests(folder / f"{digest}.partial" / _POINTS) if one in ours]
+        if not batch or _batch_folder(batch).digest != digest:  # a point or batch of another sweep
+            continue
+        if any(point.state is State.MISSING for point in batch):
+            unfinished.append(batch)
+            continue
+        with suppress(BusyError, StorageError), _batch_folder(batch).lock():
+            _batch_folder(batch).clear()
+    store.remove_leftovers(folder)
+    return unfinished
+
+
+def _batch_folder(batch: Sequence[Point]) -> store.RunFolder:
+    parameters = {"points": [json_values(point.params) for point in batch]}
+    return store.RunFolder(batch[0].out, batch[0].entry, parameters, part="points")
+
+
+def _digests(file: Path) -> list[str]:
+    """Return the points of a batch from its scratch folder; none if there are none."""
+    try:
+        found = json.loads(file.read_text())
+    except (OSError, ValueError, RecursionError):
+        return []
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []

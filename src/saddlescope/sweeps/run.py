@@ -13,7 +13,7 @@ from saddlescope._shared.progress import Report, silent
 from saddlescope.reproduction import entry as entries
 from saddlescope.sweeps.assemble import assemble
 from saddlescope.sweeps.grid import Grid
-from saddlescope.sweeps.local_workers import run_in_batches, run_in_processes
+from saddlescope.sweeps.local_workers import run_in_batches, run_in_processes, tidy
 from saddlescope.sweeps.point import Point, State
 from saddlescope.sweeps.result import Sweep
 
@@ -82,6 +82,7 @@ def sweep(
     require_writable_file(file)
     notes: dict[str, str] = {}
     missing = _missing(points, retry=retry, again=again, say=say)
+    interrupted = tidy(points)
     try:
         if missing:
             report(0.0, f"{len(missing)} of {len(points)} points to run")
@@ -90,7 +91,7 @@ def sweep(
 
                 notes |= run_on_cluster(missing, scheduler, data, report, say)
             elif processes is None and entry.run_many is not None:
-                run_in_batches(entry, missing, data, report, say)
+                run_in_batches(entry, missing, interrupted, data, report, say)
             else:
                 run_in_processes(missing, processes or len(os.sched_getaffinity(0)), data, report)
     except (InputError, KeyboardInterrupt):
