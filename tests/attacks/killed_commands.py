@@ -25,7 +25,6 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent)]
 
 import tiny  # noqa: E402
-
 from saddlescope import cli, store  # noqa: E402
 from saddlescope.gallery import site  # noqa: E402
 from saddlescope.reproduction import RunContext, catalogue, reproduce  # noqa: E402
@@ -182,8 +181,8 @@ def _equal(one: object, other: object) -> bool:
     return type(one) is type(other) and bool(np.all(one == other))
 
 
-def attack(name: str, folder: Path, every: int = 1) -> tuple[int, list[str]]:
-    """Kill a command at every write; return the number of kills and the faults that were found."""
+def attack(name: str, folder: Path, most: int) -> tuple[int, list[str]]:
+    """Kill a command at its writes, or evenly at most so many; return the number of kills and the faults found."""
     prepare, line = COMMANDS[name]
     start, undisturbed, here = folder / "start", folder / "undisturbed", folder / "here"
     start.mkdir(parents=True)
@@ -192,13 +191,12 @@ def attack(name: str, folder: Path, every: int = 1) -> tuple[int, list[str]]:
     _, text = forked(undisturbed, line, 0)
     writes, expected = int(text.split()[0]), content(undisturbed)
     faults, kills = [] if "Traceback" not in text else [f"undisturbed: {text}"], 0
-    for at in range(1, writes + 1, every):
+    for at in sorted({round(1 + k * (writes - 1) / (min(most, writes) - 1)) for k in range(min(most, writes))}):
         shutil.copytree(start, here)
         ended, text = forked(here, line, at)
         if not os.WIFSIGNALED(ended) or os.WTERMSIG(ended) != signal.SIGKILL:
             faults.append(f"write {at} of {writes}: not killed, {text!r}")
         kills += 1
-        if "-v" in sys.argv: print(name, at, writes, os.times()[:4], file=sys.stderr)
         _, text = forked(here, line, 0)
         if "Traceback" in text:
             faults.append(f"write {at} of {writes}: {text}")
@@ -212,7 +210,7 @@ def attack(name: str, folder: Path, every: int = 1) -> tuple[int, list[str]]:
 
 if __name__ == "__main__":
     install()
-    with_run(Path(sys.argv[1]))  # loads and finds out what every fork would otherwise do anew
-    names = sys.argv[2:] or list(COMMANDS)
-    results = {name: attack(name, Path(sys.argv[1]) / name.replace(" ", "-")) for name in names}
+    with_run(Path(sys.argv[1]) / "first")  # loads and finds out what every fork would otherwise do anew
+    folder, most, names = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+    results = {name: attack(name, folder / name.replace(" ", "-"), most) for name in names}
     sys.__stdout__.write(json.dumps(results) + "\n")

@@ -97,7 +97,7 @@ def test_absent_files_and_folders_are_reported(tmp_path):
 def test_a_foreign_netcdf_file_is_refused(run, tmp_path):
     path = tmp_path / "foreign.nc"
     xr.Dataset({"a": ("t", [1.0])}).to_netcdf(path, engine="h5netcdf")
-    with pytest.raises(InputError, match="not stored by this version"):
+    with pytest.raises(InputError, match="no run of this version"):
         store.read(path)
 
 
