@@ -213,4 +213,4 @@ if __name__ == "__main__":
     with_run(Path(sys.argv[1]) / "first")  # loads and finds out what every fork would otherwise do anew
     folder, most, names = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     results = {name: attack(name, folder / name.replace(" ", "-"), most) for name in names}
-    sys.__stdout__.write(json.dumps(results) + "\n")
+    print(json.dumps(results))  # noqa: T201

@@ -45,7 +45,9 @@ def test_others_can_read_it(run, tmp_path):
     import h5py
 
     with h5py.File(store.write(run, tmp_path / "run.nc")) as file:
-        np.testing.assert_array_equal(file["loss"][:], run.loss)
+        loss = file["loss"]
+        assert isinstance(loss, h5py.Dataset)
+        np.testing.assert_array_equal(loss[:], run.loss)
     assert oct((tmp_path / "run.nc").stat().st_mode & 0o444) == oct(0o444)
 
 
@@ -138,7 +140,9 @@ def test_an_edited_number_is_refused(run, tmp_path):
 
     path = store.write(run, tmp_path / "run.nc")
     with h5py.File(path, "r+") as file:
-        file["loss"][0, 3] += 1e-9
+        loss = file["loss"]
+        assert isinstance(loss, h5py.Dataset)
+        loss[0, 3] += 1e-9
     with pytest.raises(InputError, match="damaged"):
         store.read(path)
 
