@@ -64,13 +64,13 @@ coverage: .venv/ready ## the lines that the test suite runs (half as long again 
 test-slow: .venv/ready ## the tests that take many minutes
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
 
-lint: .venv/ready ## style, types, import laws, and the README's table of verdicts
+lint: .venv/ready ## style, types, import laws, and the tables of verdicts
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python scripts/readme.py --check
 
-readme: .venv/ready ## write README.md's picture and all tables of verdicts; entries without a stored run keep theirs
+readme: .venv/ready ## write README.md's line of totals and all tables of verdicts; entries without a stored run keep theirs
 	@$(BIN)/python scripts/readme.py --add $(OUT)
 
 survey: .venv/ready ## check the tracker on every model type of Transformers and write docs/models.md (an hour)

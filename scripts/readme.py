@@ -1,18 +1,23 @@
-"""The picture and the tables of the README and of the pages of verdicts: made from stored runs, checked to be current.
+"""The README's picture and line of totals, and the pages of verdicts: made from stored runs, checked to be current.
 
 --from results    judges the stored runs of the default and the reduced size; writes docs/verdicts.json and .md,
-                  docs/audit.md, two pictures, and the tables of the README and of docs/papers/*.md; an entry without a
-                  default run is not tested
+                  docs/audit.md, the picture of docs/vision.md, the README's line of totals and the tables of
+                  docs/papers/*.md; an entry without a default run is not tested
 --add results     the same, but an entry without a stored run keeps its verdicts in docs/verdicts.json
+--picture         runs the program of the README and keeps its picture
 --check           fails when the README, the pages, docs/verdicts.json and the claims in the source disagree
 """
 
 import argparse
 import json
+import re
+import shutil
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-from tables import all_entries, audit, every_claim, refuted, results
+from tables import audit, every_claim, front, refuted, results
 
 from saddlescope._shared.errors import InputError
 from saddlescope.plot import draw_matplotlib
@@ -23,10 +28,7 @@ from saddlescope.reproduction.runner import Reproduction, json_values, stored_fi
 ROOT = Path(__file__).resolve().parents[1]
 README, PAPERS = ROOT / "README.md", ROOT / "docs" / "papers"
 VERDICTS, PAGE, AUDIT = (ROOT / "docs" / name for name in ("verdicts.json", "verdicts.md", "audit.md"))
-PICTURED = {
-    "gradual-rank/figure-2": ("default", "figure-2.png"),
-    "gradual-rank/figure-4": ("reduced", "vit-stable-rank.png"),
-}
+PICTURED = {"gradual-rank/figure-4": ("reduced", "vit-stable-rank.png")}
 CLAIMED = ("statement", "quantity", "kind", "source", "unit", "low", "high")
 
 
@@ -64,11 +66,20 @@ def every_record(runs: list[Reproduction], earlier: list[dict]) -> list[dict]:
 
 
 def draw_pictures(runs: list[Reproduction]) -> None:
-    """The first pictures of two entries, for the README and docs/vision.md."""
+    """The first pictures of entries, for docs/vision.md."""
     for run in runs:
         size, file = PICTURED.get(run.entry.name, ("", ""))
         if run.provenance.label == size:
-            draw_matplotlib(run.figures[0]).savefig(ROOT / "docs" / file, dpi=80 if size == "reduced" else 110)
+            draw_matplotlib(run.figures[0]).savefig(ROOT / "docs" / file, dpi=80)
+
+
+def draw_readme() -> None:
+    """The picture that the program of the README draws."""
+    (program,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
+    (name,) = re.findall(r'savefig\("(.*?)"', program)
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, "-c", program], cwd=folder, check=True)
+        shutil.copyfile(Path(folder) / name, ROOT / "docs" / "figure-2.png")
 
 
 def pages(verdicts: list[dict]) -> dict[Path, str]:
@@ -76,7 +87,7 @@ def pages(verdicts: list[dict]) -> dict[Path, str]:
     made = {
         PAGE: every_claim(verdicts),
         AUDIT: audit(verdicts),
-        README: within(README.read_text(), "verdicts", all_entries(verdicts)),
+        README: within(README.read_text(), "verdicts", front(verdicts)),
     }
     for file in sorted(PAPERS.glob("*.md")):
         text = within(file.read_text(), "results", results(file.stem, verdicts))
@@ -115,8 +126,11 @@ def main() -> int:
     action = parser.add_mutually_exclusive_group(required=True)
     action.add_argument("--from", dest="results", type=Path)
     action.add_argument("--add", type=Path, metavar="RESULTS")
+    action.add_argument("--picture", action="store_true")
     action.add_argument("--check", action="store_true")
     given = parser.parse_args()
+    if given.picture:
+        draw_readme()
     if given.results or given.add:
         try:
             runs = judged_runs(given.results or given.add)

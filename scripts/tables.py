@@ -21,22 +21,29 @@ def headlines(verdicts: list[dict]) -> list[dict]:
 
 
 def all_entries(verdicts: list[dict]) -> str:
-    """The printed statements in one line, the totals by kind, and one row per entry: its title and its verdicts."""
-    rows = ((entry.name, _titled(entry, some), outcomes(some)) for entry, some in by_entry(verdicts))
-    return f"{front(verdicts)}\n\n{totals(verdicts)}\n\n{table(('entry', 'title', 'verdicts'), rows)}"
+    """One row per entry: its name with a link to its claims, its title and its verdicts."""
+    rows = (
+        (f"[{entry.name}](#{entry.name.replace('/', '')})", _titled(entry, some), outcomes(some))
+        for entry, some in by_entry(verdicts)
+    )
+    return table(("entry", "title", "verdicts"), rows)
 
 
 def front(verdicts: list[dict]) -> str:
-    """The papers' printed statements and their verdicts, in one sentence."""
-    printed = [v for v in headlines(verdicts) if v["kind"] == Kind.PRINTED]
-    return f"Of {len(printed)} printed statements of the four papers, {_in_words(printed)}."
+    """The number of claims of each kind and their verdicts, in one line."""
+    return f"Claims by kind: {'; '.join(f'*{kind}*: {words}' for kind, words in by_kind(verdicts))}."
 
 
 def totals(verdicts: list[dict]) -> str:
     """One row per kind of claim, with the number of each outcome."""
+    return table(("kind of claim", "verdicts"), by_kind(verdicts))
+
+
+def by_kind(verdicts: list[dict]) -> list[tuple[str, str]]:
+    """The kinds of claims that occur, each with the numbers of its outcomes in words."""
     found = headlines(verdicts)
-    rows = ((kind, _in_words(v for v in found if v["kind"] == kind)) for kind in Kind)
-    return table(("kind of claim", "verdicts"), (row for row in rows if row[1]))
+    kinds = ((str(kind), _in_words(v for v in found if v["kind"] == kind)) for kind in Kind)
+    return [(kind, words) for kind, words in kinds if words]
 
 
 def _in_words(verdicts: Iterable[dict]) -> str:
@@ -63,7 +70,8 @@ def refuted(paper: str, verdicts: list[dict]) -> str:
 
 def every_claim(verdicts: list[dict]) -> str:
     """The page of all claims with their measured values and bounds, entry by entry."""
-    lines = ["# Verdicts", "", f"Measured {_SIZES}, on two cores, by kind of claim:", "", totals(verdicts)]
+    lines = ["# Verdicts", "", f"Measured {_SIZES}, on two cores, by kind of claim:", "", totals(verdicts), "", _KINDS]
+    lines += ["", all_entries(verdicts)]
     default = {(v["entry"], v["claim"]): v for v in verdicts if v["size"] == "default"}
     for entry, some in by_entry(verdicts):
         lines += ["", f"## {entry.name}", "", f"{entry.title} ({entry.source}).", ""]
@@ -78,6 +86,13 @@ def every_claim(verdicts: list[dict]) -> str:
         lines += [_details(v) for v in some] + ["", "</details>"]
     return "\n".join(lines) + "\n"
 
+
+_KINDS = """The kinds are never added up:
+
+- *printed*: the paper's own statement;
+- *reading*: the paper's words with a number that this project put to them;
+- *stand-in*: the paper's statement on smaller data or networks, which refutes nothing about the paper;
+- *own*: a question or a bar of this project."""
 
 _SIZES = "at the default size, or at the reduced size where an entry has such a run"
 

@@ -1,86 +1,72 @@
-"""Examples of the README: its Python runs, its commands exist, its links lead somewhere."""
+"""README: short, its program prints what it shows and draws its picture, its commands exist, its line is current."""
 
+import json
 import re
-import subprocess
-import sys
+import tomllib
 from pathlib import Path
 
-import jax
 import numpy as np
-import torch
-
-import saddlescope
-from saddlescope.reproduction import entry_names, find_entry
-from saddlescope.train import ViT, ViTConfig
+import snippets
+from PIL import Image
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", README, re.S)
 
 
-def test_ten_lines_find_the_predicted_staircase():
-    names_made: dict = {}
-    exec(BLOCKS[0], names_made)
-    comparison = saddlescope.compare(names_made["predicted"], names_made["found"])
-    assert comparison.exact_order_prefix >= 5
-    assert not comparison.extra
+def test_it_has_at_most_600_words():
+    assert len(README.split()) <= 600
 
 
-def test_the_origin_of_a_deep_relu_network():
-    made = {"jax": jax, "np": np, "ss": saddlescope}
-    exec(BLOCKS[2], made)
-    np.testing.assert_allclose(made["found"].speeds.max(), 0.5, atol=1e-12)
+def test_the_program_prints_and_draws_what_is_shown(types_unchecked, tmp_path, monkeypatch):
+    (program,) = snippets.snippets("README.md")
+    assert program.shown is not None
+    with types_unchecked():
+        made = snippets.run(program)
+    comparison = made["ss"].compare(made["predicted"].staircase, made["found"])
+    assert comparison.exact_order_prefix == 9
+    assert max(map(abs, comparison.time_errors)) < 0.003, "as the sentence above it says"
+    file = tmp_path / "again.png"
+    ax = made["ss"].plot_staircase(made["predicted"], *made["runs"])
+    ax.figure.savefig(file, dpi=150)
+    drawn, kept = (np.asarray(Image.open(one).convert("RGB"), float) for one in (file, ROOT / "docs" / "figure-2.png"))
+    assert drawn.shape == kept.shape
+    assert np.abs(drawn - kept).mean() < 2, "run scripts/readme.py --picture"
 
 
-def test_concepts_of_figure_8(capsys):
-    made = {"np": np, "ss": saddlescope}
-    exec(BLOCKS[3], made)
-    times = made["concept_stages"](made["strengths"], made["starts"][0]).times
-    assert times[0] > times[1] > times[2]
-    counts = np.bincount(saddlescope.find_descents(made["flows"].turning_losses).counts)
-    assert str(counts) in capsys.readouterr().out
-    assert counts.sum() == 1000
-    assert 3 <= counts[3] <= 25  # one start in a hundred has three
-
-
-def test_which_norm_attention_minimises():
-    made = {"np": np, "ss": saddlescope}
-    exec(BLOCKS[4], made)
-    verdicts = made["answer"].verdicts
-    assert verdicts["keys and queries"].norm == "nuclear"
-    assert verdicts["W alone"].norm == "Frobenius"
-
-
-def test_the_tracker_in_three_lines():
-    sizes = {"image_size": 8, "channels": 1, "patch": 4, "embedding": 16, "depth": 2, "heads": 2, "head_width": 4}
-    model = ViT(ViTConfig(**sizes, mlp_width=16))
-
-    def train(model, optimizer):
-        for _ in range(4):
-            optimizer.zero_grad()
-            model(torch.ones(2, 1, 8, 8)).square().sum().backward()
-            optimizer.step()
-
-    made = {"ss": saddlescope, "model": model, "optimizer": torch.optim.Adam(model.parameters()), "train": train}
-    exec(BLOCKS[1], made)
-    assert made["tracker"].stable_rank("KQ").shape == (4, 2, 2)
+def test_the_picture_shows_three_scales_of_dim_8():
+    (program,) = snippets.snippets("README.md")
+    assert "dim=8" in program.code
+    assert "(-2, -16, -512)" in program.code
 
 
 def test_commands_exist():
-    consoles = "".join(re.findall(r"```console\n(.*?)```", README, re.S))
-    entry = "(?:gradual-rank|deep-relu|concept-learning|softmax-attention)/\\S+"
-    commands = re.findall(rf"^saddlescope (\S+)(?: ({entry}))?", consoles, re.M)
-    assert len(commands) >= 4
-    known = subprocess.run(
-        [sys.executable, "-m", "saddlescope.cli", "--help"], capture_output=True, text=True, check=True
-    ).stdout
-    for command, entry in commands:
-        assert command in known
-        assert not entry or find_entry(entry)
+    (file,) = set(re.findall(r"dist/(\S+?\.whl)", README))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert file == f"{project['name']}-{project['version']}-py3-none-any.whl"
+    assert set(re.findall(r"\.whl\[(\w+)\]", README)) <= set(project["optional-dependencies"])
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    assert set(re.findall(r"\bmake (\w+)", README)) <= targets
 
 
-def test_every_entry_is_in_the_table():
-    assert all(f"| {name} |" in README for name in entry_names())
+def test_papers_and_citation_are_those_of_the_citation_file():
+    citation = (ROOT / "CITATION.cff").read_text()
+    linked = re.findall(r"(https://arxiv\.org/abs/[\d.]+)\)", README)
+    assert linked == re.findall(r"url: (\S+)", citation)
+    assert len(linked) == 4
+    for title in re.findall(r"\d{4}\), \[(.*?)\]", README):
+        assert title.lower() in citation.lower()
+    (title,) = re.findall(r"title = \{(.*?)\}", README)
+    assert title in citation
+
+
+def test_the_line_of_totals_is_that_of_the_verdicts():
+    verdicts = json.loads((ROOT / "docs" / "verdicts.json").read_text())
+    (line,) = re.findall(r"<!-- verdicts: .*? -->\n(.*)\n<!-- end", README)
+    reduced = {v["entry"] for v in verdicts if v["size"] == "reduced"}
+    shown = [v for v in verdicts if v["size"] == "reduced" or v["entry"] not in reduced]
+    assert sum(map(int, re.findall(r"\b(\d+) [a-z]", line))) == len(shown)
+    for kind in ("printed", "reading", "stand-in", "own"):
+        assert f"*{kind}*:" in line
 
 
 def test_links_lead_somewhere():

@@ -34,6 +34,13 @@ def test_stand_ins_refute_nothing(verdicts):
             assert stand_in == (verdict["kind"] == Kind.STAND_IN), verdict
 
 
+def test_every_entry_is_in_the_table():
+    page = (DOCS / "verdicts.md").read_text()
+    for name in entry_names():
+        assert f"| [{name}](#{name.replace('/', '')}) |" in page
+        assert f"\n## {name}\n" in page
+
+
 def test_the_audit_has_a_row_for_every_claim(claims):
     page = (DOCS / "audit.md").read_text()
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]

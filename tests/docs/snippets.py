@@ -1,0 +1,88 @@
+"""Code shown in README and docs: each block runs alone, and prints what the page shows below it."""
+
+import ast
+import contextlib
+import io
+import math
+import os
+import re
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\s*^```text\n(.*?)^```$)?", re.M | re.S)
+_NUMBER = re.compile(r"[-+−]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|\bnan\b|\binf\b")
+RELATIVE, ABSOLUTE = 2e-3, 1e-6  # of numbers: solvers stop at tolerances, and processors round differently
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """A block of Python on a page.
+
+    Attributes:
+        page: its path from the root.
+        code: its text.
+        shown: the output that the page shows below it; None if it shows none.
+    """
+
+    page: str
+    code: str
+    shown: str | None
+
+    @property
+    def prints(self) -> bool:
+        """True if the block calls `print` at its top level, or in a loop or with statement there."""
+        calls = (node for node in ast.walk(ast.parse(self.code)) if isinstance(node, ast.Call))
+        return any(isinstance(call.func, ast.Name) and call.func.id == "print" for call in calls)
+
+
+def pages() -> list[str]:
+    """Return every page of Markdown that has Python, by its path from the root."""
+    files = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [str(file.relative_to(ROOT)) for file in files if "```python\n" in file.read_text(encoding="utf-8")]
+
+
+@cache
+def snippets(page: str) -> tuple[Snippet, ...]:
+    """Return the blocks of a page, in order."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return tuple(Snippet(page, code, shown or None) for code, shown in _BLOCK.findall(text))
+
+
+def snippet(page: str, words: str) -> Snippet:
+    """Return the one block of a page that contains these words."""
+    (found,) = (one for one in snippets(page) if words in one.code)
+    return found
+
+
+@cache
+def run(one: Snippet) -> dict:
+    """Run a block in a namespace and an empty folder of its own, compare its output, and return its names."""
+    names: dict = {"__name__": "__main__"}
+    output = io.StringIO()
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(output):
+        os.chdir(folder)
+        try:
+            exec(compile(one.code, one.page, "exec"), names)
+        finally:
+            os.chdir(before)
+    if one.shown is not None:
+        difference = differs(output.getvalue(), one.shown)
+        assert difference is None, f"{one.page}: {difference}\n{output.getvalue()}"
+    return names
+
+
+def differs(printed: str, shown: str) -> str | None:
+    """Return the first difference between two outputs; None if words are equal and numbers are close."""
+    ours, theirs = (text.split() for text in (printed, shown))
+    for word, expected in zip(ours, theirs, strict=False):
+        if _NUMBER.sub("#", word) != _NUMBER.sub("#", expected):
+            return f"{word!r} was printed, {expected!r} is shown"
+        for a, b in zip(_NUMBER.findall(word), _NUMBER.findall(expected), strict=True):
+            x, y = (float(number.replace("−", "-")) for number in (a, b))
+            if not (math.isclose(x, y, rel_tol=RELATIVE, abs_tol=ABSOLUTE) or (math.isnan(x) and math.isnan(y))):
+                return f"{a} was printed, {b} is shown"
+    return None if len(ours) == len(theirs) else f"{len(ours)} words were printed, {len(theirs)} are shown"
