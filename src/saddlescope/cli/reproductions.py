@@ -138,6 +138,7 @@ def show(
 
     from saddlescope.reproduction import Reproduction
     from saddlescope.reproduction import entry as entries
+    from saddlescope.reproduction.data_sets import data_in_words
     from saddlescope.reproduction.formatting import bounds, finite, summary
     from saddlescope.reproduction.parameters import Parameter, schema
 
@@ -180,7 +181,8 @@ def show(
         try:
             stored = Reproduction.open(file)
             smoke = " (a smoke test)" if stored.smoke_test else ""
-            typer.echo(f"{file}{smoke}: {summary(stored.verdicts)}")
+            read = data_in_words(stored.provenance.data_sets)
+            typer.echo(f"{file}{smoke}: {summary(stored.verdicts)}" + (f"; data: {read}" if read else ""))
         except InputError as error:
             say(str(error))
     if not files:
@@ -226,9 +228,7 @@ def load_own(entry_file: Path | None) -> None:
 def check_data(data: Path | None) -> None:
     """Raise InputError unless the folder given to --data exists."""
     if data is not None and not data.is_dir():
-        raise InputError(
-            f"--data must be an existing folder; got '{data}'. Without --data, the embedded data are used."
-        )
+        raise InputError(f"--data must be an existing folder; got '{data}'. Embedded data sets need no folder.")
 
 
 def settings_of(given: Iterable[str]) -> dict[str, str]:
@@ -257,6 +257,7 @@ def _runs_of(entry: str, out: Path) -> tuple[Path, ...]:
 def _print_verdicts(stored: "Sequence[Reproduction]") -> None:
     from rich.text import Text
 
+    from saddlescope.reproduction.data_sets import data_in_words
     from saddlescope.reproduction.formatting import SYMBOLS, VERDICT_COLUMNS, bounds, measured, summary
 
     for reproduction in stored:
@@ -268,6 +269,8 @@ def _print_verdicts(stored: "Sequence[Reproduction]") -> None:
             rows.append((v.claim, statement, v.quantity, value, bound, v.kind, verdict))
         title = f"{reproduction.entry.name} ({reproduction.provenance.label}): {reproduction.entry.title}"
         print_table(VERDICT_COLUMNS, rows, title=title)
+        if reproduction.provenance.data_sets:
+            typer.echo(f"Data: {data_in_words(reproduction.provenance.data_sets)}.")
         if reproduction.scaling:
             typer.echo(f"The paper's experiment, scaled down: {reproduction.scaling}.")
     counted = [reproduction for reproduction in stored if not reproduction.smoke_test]

@@ -14,7 +14,9 @@ from saddlescope import __version__, store
 from saddlescope.gallery.claim_bullet import bullet
 from saddlescope.plot import Figure, draw_plotly
 from saddlescope.reproduction import SIZES, Entry, Kind, Outcome, Reproduction, Verdict
+from saddlescope.reproduction.data_sets import data_in_words
 from saddlescope.reproduction.formatting import bounds, evidence, measured, number, tallies
+from saddlescope.reproduction.runner import identity
 
 _PREFERENCE = ("paper", "reduced", "default", "", "quick")  # order of the runs on a card; "" has parameters set by hand
 
@@ -45,9 +47,8 @@ class RunView:
         """Size, or a digest of the parameters; never text from the file."""
         stored = self.reproduction.provenance
         size = stored.size if stored.size in SIZES and not stored.settings else ""
-        return (
-            size or store.RunFolder(self.reproduction.file.parent, self.reproduction.entry.name, stored.params).digest
-        )
+        run_identity = identity(stored.params, stored.data_sets)
+        return size or store.RunFolder(self.reproduction.file.parent, self.reproduction.entry.name, run_identity).digest
 
     @property
     def name(self) -> str:
@@ -109,6 +110,7 @@ class RunView:
         """Provenance of the run, in pairs of name and value."""
         stored = self.reproduction.provenance
         pairs = (
+            ("Data", data_in_words(stored.data_sets)),
             ("Seed", stored.seeds),
             ("CPU time", f"{number(stored.cpu_seconds, 3)} s" + (", after a resume" if stored.resumed else "")),
             ("Finished", stored.finished),

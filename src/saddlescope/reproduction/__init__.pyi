@@ -9,6 +9,7 @@ from .claim import Kind as Kind
 from .claim import Outcome as Outcome
 from .claim import Verdict as Verdict
 from .context import RunContext as RunContext
+from .data_sets import DataSets as DataSets
 from .entry import Entry as Entry
 from .entry import find_entry as find_entry
 from .metric import Metric as Metric

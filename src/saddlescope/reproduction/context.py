@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +13,9 @@ import xarray as xr
 from saddlescope._shared.errors import BusyError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
+from saddlescope.reproduction.data_sets import Digested, require_unchanged
 
+D = TypeVar("D", bound=Digested)
 T = TypeVar("T")
 
 _WAIT = 1.0  # seconds between two looks at a part that another run makes
@@ -32,6 +34,7 @@ class RunContext(ReprMixin):
         data: folder with data sets in their official formats; None: only the embedded data exist.
         shared: folder of the parts that runs of several entries share; None: the parts stay in the scratch folder.
         again: make shared parts again, even if an earlier run has stored them.
+        data_sets: checksums of the data sets by which the run is named; `read_data` admits no others.
     """
 
     scratch: Path
@@ -39,6 +42,7 @@ class RunContext(ReprMixin):
     data: Path | None = None
     shared: Path | None = None
     again: bool = False
+    data_sets: Mapping[str, str] = field(default_factory=dict)
 
     def split(self, *weights: int | float) -> "tuple[RunContext, ...]":
         """Return one context per part of the run, each reporting 0 to 1 over its share of the progress of this one.
@@ -65,6 +69,17 @@ class RunContext(ReprMixin):
     def note(self, prefix: str) -> Report:
         """Return a `report` that puts a prefix before each note: "alpha = 1e-8, step 3"."""
         return lambda fraction, note: self.report(fraction, f"{prefix}, {note}")
+
+    def read_data(self, name: str, read: Callable[[str, Path | None, Report], D]) -> D:
+        """Return the data set of a name, read from the folder of data sets by the `read` of the entry's `DataSets`.
+
+        Raises:
+            InputError: it is absent or damaged, or is not the one with which the run began.
+        """
+        found = read(name, self.data, lambda fraction, note: self.report(0.0, note))
+        if name in self.data_sets:
+            require_unchanged(name, found.digest(), self.data_sets)
+        return found
 
     def has(self, name: str) -> bool:
         """Return True if the part of that name is cached."""

@@ -33,6 +33,7 @@ from saddlescope.reproduction import catalogue
 from saddlescope.reproduction.catalogue import SIZES
 from saddlescope.reproduction.claim import Claim, Verdict, judge
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.data_sets import DataSets
 from saddlescope.reproduction.metric import Metric
 from saddlescope.reproduction.parameters import EntryParams, Parameter, parameters
 
@@ -59,6 +60,7 @@ class Entry(ReprMixin, Generic[P]):
             that differ from the default; empty if the default is the paper's experiment, or the paper's size is small.
         paper: parameters of the paper's own size that differ from the default.
         metrics: numbers of a run worth a map over its parameters, for sweeps.
+        data: the data sets that its runs read; None if they read none.
         run_many: optional function that runs many points at once, such as in one batch of flows; each result equals the
             `run` of its point to the entry's tolerance.
     """
@@ -76,6 +78,7 @@ class Entry(ReprMixin, Generic[P]):
     reduced: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     paper: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     metrics: Sequence[Metric] = ()
+    data: DataSets | None = None
     run_many: Callable[[Sequence[P], RunContext], list[xr.Dataset]] | None = None
 
     def __repr__(self) -> str:

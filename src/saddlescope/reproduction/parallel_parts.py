@@ -58,9 +58,10 @@ class _CachedPart:
     part: Callable[[RunContext], xr.Dataset]
     scratch: Path
     data: Path | None
+    data_sets: Mapping[str, str]
 
     def __call__(self, report: Report) -> None:
-        context = RunContext(self.scratch, report, self.data)
+        context = RunContext(self.scratch, report, self.data, data_sets=self.data_sets)
         context.cached(self.name, partial(self.part, context))
 
 
@@ -71,7 +72,7 @@ def _compute(
     processes: int,
 ) -> None:
     fractions = {name: float(name not in missing) for name in parts}
-    tasks = {name: _CachedPart(name, parts[name], context.scratch, context.data) for name in missing}
+    tasks = {name: _CachedPart(name, parts[name], context.scratch, context.data, context.data_sets) for name in missing}
     with closing(run_parallel(tasks, processes=processes)) as events:
         for event in events:
             match event:

@@ -20,6 +20,7 @@ from saddlescope.plot.figure import Figure
 from saddlescope.reproduction import entry as entries
 from saddlescope.reproduction.claim import Verdict
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.data_sets import data_in_words
 from saddlescope.reproduction.formatting import record, summary, verdict_table
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
@@ -94,9 +95,10 @@ class Reproduction(ReprMixin):
             return tuple(self.entry.figures(self.run))
 
     def records(self) -> list[dict[str, Any]]:
-        """Return the verdicts as JSON values, each with the entry and the size, the reduced one with its scaling."""
+        """Return the verdicts as JSON values, each with the entry, the size and the data sets, if any."""
         where = {"entry": self.entry.name, "size": self.provenance.label}
         where |= {"scaling": self.scaling} if self.scaling else {}
+        where |= {"data_sets": dict(self.provenance.data_sets)} if self.provenance.data_sets else {}
         return [where | record(verdict) for verdict in self.verdicts]
 
     def changed_claims(self) -> tuple[str, ...]:
@@ -172,7 +174,8 @@ def reproduce(
             set by hand.
         size: of the parameters: quick, default, reduced (if the entry has it) or paper.
         settings: parameters set by hand, as for `Entry.configure`.
-        data: folder with data sets in their official formats, if any.
+        data: folder with data sets in their official formats, if any. Data sets are part of what identifies a run, by
+            name and checksum: a run on other data is another run, and none is replaced by another unasked.
         again: run although a result is stored; it is replaced at the end.
         report: called with the finished fraction and a note while the entry runs.
         say: called with a sentence about a stored result or an interrupted run that it found.
@@ -188,18 +191,24 @@ def reproduce(
     if params == entry.configure(size):
         settings = {}
     values = json_values(params)
-    folder = store.RunFolder(Path(out), entry.name, values, "" if settings else size)
+    data_sets = entry.data.checksums(params, data, report=report) if entry.data else {}
+    folder = store.RunFolder(Path(out), entry.name, identity(values, data_sets), "" if settings else size)
     if folder.file.exists() and not again:
         stored = Reproduction.open(folder.file)
-        if stored.provenance.params == values:
+        if stored.provenance.params == values and stored.provenance.data_sets == data_sets:
             _repair(stored, folder)
             say(f"{folder.file} is stored already: judging it again. Pass --again to rerun it.")
             return stored
-        say(f"{folder.file} holds other parameters (its version's {size}): rerunning.")
+        if stored.provenance.params == values:
+            read = data_in_words(stored.provenance.data_sets) or "data without a checksum"
+            say(f"{folder.file} was made from {read}, not from {data_in_words(data_sets)}: rerunning.")
+        else:
+            say(f"{folder.file} holds other parameters (its version's {size}): rerunning.")
     with folder.lock() as scratch:
         if any(scratch.iterdir()):
             say(f"Resuming the interrupted run in {scratch}.")
-        run = stamped_run(entry, params, RunContext(scratch, report, data, Path(out) / "parts", again), size, settings)
+        context = RunContext(scratch, report, data, Path(out) / "parts", again, data_sets)
+        run = stamped_run(entry, params, context, size, settings)
         # Judged as stored, so that `check` agrees, and written once, with the verdicts.
         reproduction = Reproduction(folder.file, entry, store.Provenance.of(run), store.as_stored(run))
         vars(reproduction)["verdicts"] = entry.judge(reproduction.run, size)  # an error of a claim here is a defect
@@ -227,6 +236,11 @@ def json_values(params: Any) -> dict[str, Any]:
     return json.loads(json.dumps(dataclasses.asdict(params)))
 
 
+def identity(values: Mapping[str, Any], data_sets: Mapping[str, str]) -> dict[str, Any]:
+    """Return all that identifies a run of an entry: its parameters, and its data sets if it reads any."""
+    return {**values, "data sets": dict(data_sets)} if data_sets else dict(values)
+
+
 def stamped_run(
     entry: entries.Entry, params: Any, context: RunContext, size: str, settings: Mapping[str, str]
 ) -> xr.Dataset:
@@ -241,7 +255,7 @@ def stamped_run(
     stop = store.stopwatch()
     with _disk_named(context.scratch.parent), _extra_named(entry):
         run = entry.run(params, context)
-    return stamp(run, entry, params, size, settings, resumed, stop())
+    return stamp(run, entry, params, size, settings, resumed, stop() | {"data_sets": context.data_sets})
 
 
 def stamp(

@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
@@ -36,6 +36,7 @@ class Provenance(ReprMixin):
         versions: of Python and of the installed packages.
         platform: operating system, processor and number of cores.
         commit: git commit of the source, with "-dirty" when files differ from it; empty outside a checkout.
+        data_sets: SHA-256 of each data set that the run has read, by name; empty in files of earlier versions.
     """
 
     entry: str
@@ -49,6 +50,7 @@ class Provenance(ReprMixin):
     versions: Mapping[str, str]
     platform: str
     commit: str
+    data_sets: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -77,7 +79,7 @@ class Provenance(ReprMixin):
         Raises:
             ValueError: the run already has an attribute of the same name.
         """
-        attributes = {field.name: _encode(getattr(self, field.name)) for field in fields(self)}
+        attributes = {each.name: _encode(getattr(self, each.name)) for each in fields(self)}
         attributes |= {"command": self.command, "seed": self.seeds}
         if taken := [name for name in attributes if name in run.attrs]:
             raise ValueError(f"The attributes {', '.join(taken)} are reserved for provenance; rename the run's own.")
@@ -91,10 +93,11 @@ class Provenance(ReprMixin):
             InputError: the run has no complete provenance.
         """
         try:
-            raw = {field.name: run.attrs[field.name] for field in fields(cls)}
-            raw |= {name: json.loads(raw[name]) for name in ("settings", "params", "versions")}
+            attributes = {"data_sets": "{}"} | run.attrs  # files of earlier versions lack them
+            raw: dict[str, Any] = {each.name: attributes[each.name] for each in fields(cls)}
+            raw |= {name: json.loads(raw[name]) for name in ("settings", "params", "versions", "data_sets")}
             raw |= {"resumed": bool(raw["resumed"]), "cpu_seconds": float(raw["cpu_seconds"])}
-            for name in ("settings", "versions"):
+            for name in ("settings", "versions", "data_sets"):
                 raw[name] = {str(key): str(value) for key, value in raw[name].items()}
             if not isinstance(raw["params"], dict):
                 raise TypeError("params is not a mapping")

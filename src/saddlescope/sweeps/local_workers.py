@@ -23,7 +23,7 @@ from saddlescope.reproduction.process_pool import (
     TaskRefused,
     run_parallel,
 )
-from saddlescope.reproduction.runner import json_values, stamp
+from saddlescope.reproduction.runner import stamp
 from saddlescope.sweeps.point import BUSY_PAUSE, Point, State, describe_error
 
 BATCH = 64
@@ -152,14 +152,17 @@ def _run_batch(entry: Entry, batch: Sequence[Point], data: Path | None, report: 
                 resumed, stop = any(scratch.iterdir()), store.stopwatch()
                 store.write_bytes(json.dumps([point.run_folder.digest for point in batch]).encode(), scratch / _POINTS)
                 # All of them, even if some are stored: parts in the scratch folder are those of the whole batch.
-                runs = entry.run_many([point.params for point in batch], RunContext(scratch, report, data))
+                data_sets = dict(pair for point in batch for pair in point.data_sets.items())
+                context = RunContext(scratch, report, data, data_sets=data_sets)
+                runs = entry.run_many([point.params for point in batch], context)
                 if len(runs) != len(batch):
                     raise InputError(f"run_many must return a run for each of {len(batch)} points; got {len(runs)}.")
                 measured = stop()
                 measured["cpu_seconds"] = round(measured["cpu_seconds"] / len(runs), 4)
                 for point, run in zip(batch, runs, strict=True):
                     if not point.file.exists():
-                        point.store_run(stamp(run, entry, point.params, point.size, point.settings, resumed, measured))
+                        own = measured | {"data_sets": point.data_sets}
+                        point.store_run(stamp(run, entry, point.params, point.size, point.settings, resumed, own))
                 folder.clear()
         except BusyError:
             time.sleep(BUSY_PAUSE)
@@ -187,7 +190,7 @@ def tidy(points: Sequence[Point]) -> list[list[Point]]:
 
 
 def _batch_folder(batch: Sequence[Point]) -> store.RunFolder:
-    parameters = {"points": [json_values(point.params) for point in batch]}
+    parameters = {"points": [point.run_folder.params for point in batch]}
     return store.RunFolder(batch[0].out, batch[0].entry, parameters, part="points")
 
 

@@ -19,7 +19,7 @@ from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.reproduction import entry as entries
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.runner import json_values, stamped_run
+from saddlescope.reproduction.runner import identity, json_values, stamped_run
 
 BUSY_PAUSE = 0.2  # seconds between two checks of a point that another process is running
 _one_at_a_time = threading.Lock()  # entries may draw from generators that all threads of a process share
@@ -44,6 +44,7 @@ class Point(ReprMixin):
         size: of the parameters that are not set by hand.
         settings: the parameters set by hand, as typed.
         label: the swept values in words, for messages.
+        data_sets: checksums of the data sets that the run reads, by name.
     """
 
     out: Path
@@ -52,11 +53,12 @@ class Point(ReprMixin):
     size: str
     settings: Mapping[str, str]
     label: str
+    data_sets: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @cached_property
     def run_folder(self) -> store.RunFolder:
         """Files of the run: `OUT/sweeps/<paper>/<entry>/points/<digest>.nc`."""
-        return store.RunFolder(self.out, self.entry, json_values(self.params), part="points")
+        return store.RunFolder(self.out, self.entry, identity(json_values(self.params), self.data_sets), part="points")
 
     @property
     def file(self) -> Path:
@@ -120,7 +122,7 @@ class Point(ReprMixin):
                 try:
                     with self.run_folder.lock() as scratch:
                         if self.state is State.MISSING:
-                            self._run(RunContext(scratch, report, data))
+                            self._run(RunContext(scratch, report, data, data_sets=self.data_sets))
                         self.run_folder.clear()
                     return
                 except BusyError:

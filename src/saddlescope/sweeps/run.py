@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from saddlescope import store
 from saddlescope._shared.errors import InputError, StorageError
@@ -71,11 +71,16 @@ def sweep(
         raise InputError(f"processes must be at least 1, and left out with a scheduler; got {processes!r}.")
     data = None if data is None else Path(data)
     if data is not None and not data.is_dir():
-        raise InputError(f"data must be an existing folder; got '{data}'. Without data, the embedded data are used.")
+        raise InputError(f"data must be an existing folder; got '{data}'. Embedded data sets need none.")
     folder = Path(out) / _FOLDER
     store.write_bytes(_README.encode(), folder / store.SWEEPS)
+    known: dict[str, str] = {}
+
+    def data_of(params: Any) -> dict[str, str]:
+        return entry.data.checksums(params, data, known=known, report=report) if entry.data else {}
+
     points = [
-        Point(folder, entry.name, params, grid.size, grid.at(index), grid.label(index))
+        Point(folder, entry.name, params, grid.size, grid.at(index), grid.label(index), data_of(params))
         for index, params in zip(grid.indices, grid.params, strict=True)
     ]
     file = points[0].file.parent.parent / f"{grid.digest}.nc"

@@ -5,9 +5,9 @@ import pytest
 import xarray as xr
 from PIL import Image
 
-from saddlescope import train
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import RunContext, find_entry
+from saddlescope.train import data
 
 FIGURES = {name: find_entry(f"gradual-rank/{name}") for name in ("figure-1", "figure-6", "figure-12", "figure-13")}
 FIGURES |= {name: find_entry(f"gradual-rank/{name}") for name in ("figure-16", "figure-18")}
@@ -147,8 +147,8 @@ def test_imagenet_from_its_folders_in_pieces_and_bfloat16(tmp_path, monkeypatch)
             folder.mkdir(parents=True)
             for k in range(count):
                 Image.fromarray(rng.integers(0, 256, (230, 240, 3), dtype=np.uint8)).save(folder / f"{k}.JPEG")
-    load = train.load
-    monkeypatch.setattr(train, "load", lambda *args, **kwargs: load(*args, verify=False, **kwargs))
+    load = data.load
+    monkeypatch.setattr(data, "load", lambda *args, **kwargs: load(*args, verify=False, **kwargs))
     settings = TINY | {"images": "0", "dataset": "imagenet", "patch": "56", "pieces": "5", "precision": "bf16"}
     entry, notes = FIGURES["figure-18"], []
     params = entry.configure("paper", settings | {"device": "cpu", "compiled": "false", "warmup_epochs": "1"})

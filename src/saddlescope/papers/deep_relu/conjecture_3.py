@@ -30,7 +30,7 @@ from saddlescope.papers.deep_relu.shared.layer_measurements import (
     train_jobs,
 )
 from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_METRICS
-from saddlescope.papers.deep_relu.shared.training import DATASET, Data, TrainingSetup, concatenate_networks
+from saddlescope.papers.deep_relu.shared.training import DATASET, IMAGES, Data, TrainingSetup, concatenate_networks
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
@@ -270,5 +270,5 @@ entry = Entry(
     quick=dict(images=0, teachers=1, samples=60, width=16, deviation=0.03, steps=8_000),
     reduced=dict(seed=50, dataset="mnist", images_width=200, images_steps=1_200_000),
     paper=dict(dataset="mnist", images=5, images_width=300, images_steps=600_000, teachers=10), run=run, claims=claims,
-    figures=figures, metrics=STAIRCASE_METRICS,
+    data=IMAGES, figures=figures, metrics=STAIRCASE_METRICS,
 )  # fmt: skip

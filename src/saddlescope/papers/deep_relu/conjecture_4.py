@@ -28,7 +28,7 @@ from saddlescope.papers.deep_relu.shared.layer_measurements import (
     train_jobs,
 )
 from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_METRICS
-from saddlescope.papers.deep_relu.shared.training import DATASET, Data, TrainingSetup, concatenate_networks
+from saddlescope.papers.deep_relu.shared.training import DATASET, IMAGES, Data, TrainingSetup, concatenate_networks
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
@@ -258,5 +258,5 @@ entry = Entry(
         samples=60, width=16, steps=16_000, images=0),
     reduced=dict(dataset="mnist", images_width=200, images_steps=1_200_000),
     paper=dict(dataset="mnist", teachers=10, equal=10, width=100, images=5, images_width=300, images_steps=10**6),
-    run=run, claims=claims, figures=figures, metrics=STAIRCASE_METRICS,
+    run=run, claims=claims, data=IMAGES, figures=figures, metrics=STAIRCASE_METRICS,
 )  # fmt: skip

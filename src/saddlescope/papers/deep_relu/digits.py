@@ -26,7 +26,7 @@ from saddlescope.papers.deep_relu.shared.plateau_statistics import (
     select_seeds,
     singular_value_ratios,
 )
-from saddlescope.papers.deep_relu.shared.training import TrainingSetup, image_loss, train_seeds
+from saddlescope.papers.deep_relu.shared.training import DIGITS, TrainingSetup, image_loss, train_seeds
 from saddlescope.papers.deep_relu.shared.training_figures import layer_panels, loss_panel, stage_table
 from saddlescope.plot import Figure
 from saddlescope.reproduction.claim import Claims, Estimate
@@ -182,5 +182,5 @@ entry = Entry(
     "deep-relu/digits", "Handwritten digits are learned from saddle to saddle at depth 6, over several seeds",
     citation=CITATION, source="Sections 3.3 and 5", params=Params,
     quick=dict(seeds=(1,), width=24, deviation=0.06, steps=12_000, marks=16), paper=dict(seeds=tuple(range(20))),
-    run=run, claims=claims, figures=figures, metrics=(*STAIRCASE_METRICS, ACCURACY_METRIC),
+    run=run, claims=claims, data=DIGITS, figures=figures, metrics=(*STAIRCASE_METRICS, ACCURACY_METRIC),
 )  # fmt: skip

@@ -24,7 +24,7 @@ from saddlescope.papers.deep_relu.shared.plateau_statistics import (
     select_seeds,
     singular_value_ratios,
 )
-from saddlescope.papers.deep_relu.shared.training import DATASET, Data, TrainingSetup, image_loss, train_seeds
+from saddlescope.papers.deep_relu.shared.training import DATASET, IMAGES, Data, TrainingSetup, image_loss, train_seeds
 from saddlescope.papers.deep_relu.shared.training_figures import layer_panels, loss_panel, spectra_panel, stage_table
 from saddlescope.plot import Figure, Mark
 from saddlescope.reproduction.claim import Claims, Estimate
@@ -197,5 +197,5 @@ entry = Entry(
     quick=dict(width=24, deviation=0.06, steps=16_000, marks=16, seeds=(0, 1)),
     reduced=dict(dataset="mnist", width=200, deviation=2.2e-3, steps=1_200_000, seeds=(0, 1, 2)),
     paper=dict(dataset="mnist", width=1000, deviation=1e-3, steps=1_875_000, marks=6, seeds=(30, 31, 32, 33)),
-    run=run, claims=claims, figures=figures, metrics=(*STAIRCASE_METRICS, ACCURACY_METRIC),
+    run=run, claims=claims, data=IMAGES, figures=figures, metrics=(*STAIRCASE_METRICS, ACCURACY_METRIC),
 )  # fmt: skip

@@ -27,6 +27,7 @@ from saddlescope.papers.deep_relu.shared.plateau_statistics import (
 )
 from saddlescope.papers.deep_relu.shared.training import (
     DATASET,
+    IMAGES,
     Data,
     TrainingSetup,
     concatenate_networks,
@@ -241,5 +242,5 @@ entry = Entry(
         seeds=(0, 1, 2)),
     paper=dict(dataset="mnist", width=1000, deviations=(1e-3, 1e-4), steps=1_875_000, deep_deviation=1e-3,
         deep_steps=1_875_000, marks=6, seeds=(20, 21, 22, 23)),
-    run=run, claims=claims, figures=figures, metrics=(*STAIRCASE_METRICS, ACCURACY_METRIC),
+    run=run, claims=claims, data=IMAGES, figures=figures, metrics=(*STAIRCASE_METRICS, ACCURACY_METRIC),
 )  # fmt: skip

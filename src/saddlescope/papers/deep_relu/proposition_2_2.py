@@ -28,7 +28,7 @@ import xarray as xr
 
 from saddlescope._shared.progress import Report
 from saddlescope.papers.deep_relu import CITATION
-from saddlescope.papers.deep_relu.shared.training import TrainingSetup, image_loss, train_on_images
+from saddlescope.papers.deep_relu.shared.training import DIGITS, TrainingSetup, image_loss, train_on_images
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table, lines
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
@@ -548,5 +548,5 @@ entry = Entry(
         depths=(4,), balance_starts=2, digits_seeds=(1,), deviations=(0.1, 0.02), digits_width=16, digits_depth=4,
         steps=1000, marks=16,
     ),
-    paper=dict(digits_width=100, steps=80_000), run=run, claims=claims, figures=figures,
+    paper=dict(digits_width=100, steps=80_000), run=run, claims=claims, data=DIGITS, figures=figures,
 )  # fmt: skip

@@ -15,6 +15,7 @@ from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared.training_metrics import image_metrics
 from saddlescope.papers.gradual_rank.shared.vit_training import (
     CIFAR,
+    IMAGES,
     QUICK,
     REDUCED,
     NarrowTraining,
@@ -154,5 +155,5 @@ entry = Entry(
     "gradual-rank/figure-6", "Figures 6 and 7: smaller initial weights lead to updates of lower rank",
     citation=CITATION, source="Section 5, effect of initialization scale", params=Params,
     quick=QUICK | {"scales": (1.0, 0.3), "epochs": 6}, reduced=changes(Params, REDUCED),
-    paper=changes(Params, CIFAR), run=run, claims=claims, figures=figures, metrics=image_metrics,
+    paper=changes(Params, CIFAR), run=run, claims=claims, figures=figures, metrics=image_metrics, data=IMAGES,
 )  # fmt: skip

@@ -21,7 +21,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.gradual_rank import CITATION
-from saddlescope.papers.gradual_rank.shared.gpt2_training import PAPER, QUICK, GPT2Params, over_seeds, train
+from saddlescope.papers.gradual_rank.shared.gpt2_training import PAPER, QUICK, TEXTS, GPT2Params, over_seeds, train
 from saddlescope.papers.gradual_rank.shared.training_metrics import language_metrics
 from saddlescope.plot import Axis, Band, Figure, Line, Mark, Panel, lines
 from saddlescope.plot.rank_figures import (
@@ -339,11 +339,11 @@ def matrix_figures(run: xr.Dataset) -> list[Figure]:
 figure_20 = Entry(
     "gradual-rank/figure-20", "Figure 20: GPT-2 learns by updates of low rank", citation=CITATION,
     source="Section 5 and appendix B.2", params=Params, quick=SMOKE, reduced=REDUCED, paper=FULL, run=run_heads,
-    claims=head_claims, figures=head_figures, metrics=language_metrics,
+    claims=head_claims, figures=head_figures, metrics=language_metrics, data=TEXTS,
 )  # fmt: skip
 
 full_matrices = Entry(
     "gradual-rank/full-matrices", "Low and growing rank of the updates of full attention and MLP matrices in GPT-2",
     citation=CITATION, source="beyond Section 5", params=Params, quick=SMOKE, reduced=REDUCED, paper=FULL,
-    run=run_matrices, claims=matrix_claims, figures=matrix_figures, metrics=language_metrics,
+    run=run_matrices, claims=matrix_claims, figures=matrix_figures, metrics=language_metrics, data=TEXTS,
 )  # fmt: skip

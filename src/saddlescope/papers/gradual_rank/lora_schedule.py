@@ -34,11 +34,13 @@ from saddlescope.papers.gradual_rank.shared.gpt2_training import (
     fresh_model,
     over_seeds,
     read_text,
+    read_whole_text,
     training,
 )
 from saddlescope.plot import Axis, Band, Figure, Line, Panel, Table
 from saddlescope.reproduction.claim import Claims, Estimate, Size
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.data_sets import DataSets
 from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.parameters import param
 
@@ -395,5 +397,5 @@ def _spectra(run: xr.Dataset, kinds: dict[str, list[str]]) -> Figure:
 entry = Entry(
     "gradual-rank/lora-schedule", "LoRA with ranks allotted from the first steps of full fine-tuning",
     citation=CITATION, source="Discussion, beyond the paper", params=Params, quick=SHORT, paper=FULL, run=run,
-    claims=claims, figures=figures,
+    claims=claims, figures=figures, data=DataSets(read_whole_text, parameters=("text", "task")),
 )  # fmt: skip

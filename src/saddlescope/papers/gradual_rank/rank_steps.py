@@ -20,7 +20,7 @@ import xarray as xr
 
 from saddlescope.papers.gradual_rank import CITATION, figure_6
 from saddlescope.papers.gradual_rank.shared.training_metrics import image_metrics
-from saddlescope.papers.gradual_rank.shared.vit_training import CIFAR, QUICK, changes
+from saddlescope.papers.gradual_rank.shared.vit_training import CIFAR, IMAGES, QUICK, changes
 from saddlescope.plot import Axis, Band, Figure, Line, Panel
 from saddlescope.plot.rank_figures import PRODUCTS
 from saddlescope.plot.rank_staircase_figure import staircase_figure
@@ -187,5 +187,5 @@ entry = Entry(
     source="beyond Section 5", params=Params,
     quick=changes(Params, QUICK | {"scales": (1.0, 0.3), "seeds": (0, 1, 2), "depth": 1, "epochs": 8,
         "learning_rate": 1e-2}), paper=changes(Params, CIFAR | {"seeds": (4, 5, 6, 7)}), run=run, claims=claims,
-    figures=figures, metrics=image_metrics,
+    figures=figures, metrics=image_metrics, data=IMAGES,
 )  # fmt: skip

@@ -24,6 +24,7 @@ from saddlescope.papers.gradual_rank.shared.training_metrics import image_metric
 from saddlescope.papers.gradual_rank.shared.vit_training import (
     CIFAR,
     GPU,
+    IMAGES,
     QUICK,
     QUICK_PAIRS,
     REDUCED,
@@ -298,14 +299,14 @@ figure_1 = Entry(
     "gradual-rank/figure-1", "Figures 1 and 14: spectra of the learned updates of attention at stages of training",
     citation=CITATION, source="Section 1 and appendix B.2", params=NarrowTraining, quick=QUICK,
     reduced=changes(NarrowTraining, REDUCED), paper=changes(NarrowTraining, CIFAR), run=train,
-    claims=figure_1_claims, figures=_stages, metrics=image_metrics,
+    claims=figure_1_claims, figures=_stages, metrics=image_metrics, data=IMAGES,
 )  # fmt: skip
 
 figure_4 = Entry(
     "gradual-rank/figure-4", "Figures 4, 5 and 15: a vision transformer learns by updates of low and growing rank",
     citation=CITATION, source="Section 5 and appendix B.2", params=ScaledTraining, quick=QUICK,
     reduced=changes(ScaledTraining, REDUCED), paper=changes(ScaledTraining, CIFAR), run=train_scaled,
-    claims=figure_4_claims, figures=_ranks_and_last, metrics=image_metrics,
+    claims=figure_4_claims, figures=_ranks_and_last, metrics=image_metrics, data=IMAGES,
 )  # fmt: skip
 
 figure_12 = Entry(
@@ -315,7 +316,7 @@ figure_12 = Entry(
     reduced=changes(SGDTraining, REDUCED | {"learning_rate": 0.3}),
     paper=changes(SGDTraining, CIFAR | {"learning_rate": 0.3}), run=train,
     claims=_growth_claims("Section 5 and Figure 12: 'similar gradual rank increase behavior' with SGD"),
-    figures=_ranks_and_last, metrics=image_metrics,
+    figures=_ranks_and_last, metrics=image_metrics, data=IMAGES,
 )  # fmt: skip
 
 figure_13 = Entry(
@@ -325,7 +326,7 @@ figure_13 = Entry(
     reduced=changes(SGDPairsTraining, REDUCED | {"dataset": "cifar10-pairs", "learning_rate": 0.3}),
     paper=changes(SGDPairsTraining, CIFAR | {"dataset": "cifar100", "learning_rate": 0.3}), run=train,
     claims=_growth_claims("Section 5 and Figure 13: 'similar gradual rank increase behavior' with SGD"),
-    figures=_ranks_and_last, metrics=image_metrics,
+    figures=_ranks_and_last, metrics=image_metrics, data=IMAGES,
 )  # fmt: skip
 
 figure_16 = Entry(
@@ -334,7 +335,7 @@ figure_16 = Entry(
     reduced=changes(PairsTraining, REDUCED | {"dataset": "cifar10-pairs"}),
     paper=changes(PairsTraining, CIFAR | {"dataset": "cifar100"}), run=train,
     claims=_growth_claims("Appendix B and Figure 17: 'gradual increase in stable rank'"), figures=_ranks_and_stages,
-    metrics=image_metrics,
+    metrics=image_metrics, data=IMAGES,
 )  # fmt: skip
 
 figure_18 = Entry(
@@ -353,4 +354,5 @@ figure_18 = Entry(
     ),
     figures=_ranks_and_stages,
     metrics=image_metrics,
+    data=IMAGES,
 )

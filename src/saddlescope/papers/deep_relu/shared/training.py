@@ -13,11 +13,13 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.data_sets import DataSets
 
 if TYPE_CHECKING:
     from saddlescope.flow import Recording
     from saddlescope.measure import Staircase
     from saddlescope.models.deep import LayeredLoss
+    from saddlescope.train.data import ImageData
 
 Data = Literal["mnist", "mnist-small", "digits"]
 
@@ -52,24 +54,41 @@ class TrainingSetup:
     seed: int
 
 
-def image_loss(name: Data, context: RunContext) -> "LayeredLoss":
-    """Return the cross-entropy on the training images, standardised by the data set's statistics, in float32.
+def read_images(name: str, folder: Path | None, report: Report) -> "ImageData":
+    """Return the images of that name.
 
     Raises:
         InputError: there is no data folder for a data set that is not embedded, it lacks the data set, or its files are
             damaged.
     """
-    import jax.numpy as jnp
-
-    from saddlescope.models.deep import LayeredLoss, cross_entropy
     from saddlescope.train.data import EMBEDDED, load
 
-    if name not in EMBEDDED and context.data is None:
+    if name not in EMBEDDED and folder is None:
         raise InputError(
             f"dataset {name!r} needs the folder of its official files: give --data or set SADDLESCOPE_DATA, or take "
             "dataset=digits, which is embedded."
         )
-    data = load(name, context.data)
+    return load(name, folder, report=report)
+
+
+IMAGES = DataSets(read_images, parameters=("dataset",))
+"""Data of entries that have the parameter `dataset`."""
+
+DIGITS = DataSets(read_images, names=("digits",))
+"""Data of entries that train on the embedded digits."""
+
+
+def image_loss(name: Data, context: RunContext) -> "LayeredLoss":
+    """Return the cross-entropy on the training images, standardised by the data set's statistics, in float32.
+
+    Raises:
+        InputError: the data set is absent or damaged, or is not the one with which the run began.
+    """
+    import jax.numpy as jnp
+
+    from saddlescope.models.deep import LayeredLoss, cross_entropy
+
+    data = context.read_data(name, read_images)
     pixels = data.train_images.astype(np.float32) / data.white
     inputs = (pixels - data.mean[:, None, None].astype(np.float32)) / data.deviation[:, None, None].astype(np.float32)
     targets = np.eye(data.classes, dtype=np.float32)[data.train_labels]

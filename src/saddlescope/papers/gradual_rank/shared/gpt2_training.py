@@ -1,15 +1,18 @@
 """GPT-2 trained from scratch on text, with spectra recorded by the tracker: the shared part of the language entries."""
 
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report
 from saddlescope.papers.gradual_rank.shared.shared_training import train_seeds
 from saddlescope.reproduction.claim import Estimate
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.data_sets import DataSets
 from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
@@ -63,16 +66,29 @@ PAPER: dict[str, Any] = {
 """Appendix B.2: GPT-2 small on WikiText-103 in blocks of 256; for a GPU."""
 
 
-def read_text(name: str, context: RunContext, characters: int = 0) -> "TextData":
-    """Read the text of that name: all of it, or so many characters for training and a quarter of them for the test."""
+def read_whole_text(name: str, folder: Path | None, report: Report) -> "TextData":
+    """Return the text of that name.
+
+    Raises:
+        InputError: there is no data folder for a text that does not come with Python, or its files are not there.
+    """
     from saddlescope.train.data.text import load_text
 
-    if name.startswith("wikitext") and context.data is None:
+    if name.startswith("wikitext") and folder is None:
         raise InputError(
             f"text {name!r} needs the folder of its official files: give --data or set SADDLESCOPE_DATA, or take "
             "text=python-topics, which comes with Python."
         )
-    text = load_text(name, context.data)
+    return load_text(name, folder)
+
+
+TEXTS = DataSets(read_whole_text, parameters=("text",))
+"""Data of the entries that train on one text."""
+
+
+def read_text(name: str, context: RunContext, characters: int = 0) -> "TextData":
+    """Read the text of that name: all of it, or so many characters for training and a quarter of them for the test."""
+    text = context.read_data(name, read_whole_text)
     return text.first(characters, -(-characters // 4)) if characters else text
 
 

@@ -9,15 +9,18 @@ Shared by the entries on Figures 1, 4 to 7 and 12 to 19, which differ in data, s
 """
 
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report
 from saddlescope.papers.gradual_rank.shared.shared_training import train_seeds
 from saddlescope.plot import Axis, Figure, Panel, lines
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.data_sets import DataSets
 from saddlescope.reproduction.device import prepare_device
 from saddlescope.reproduction.parameters import EntryParams, param, parameters
 
@@ -115,6 +118,27 @@ def changes(params: type[EntryParams], values: dict[str, Any]) -> dict[str, Any]
     return {name: value for name, value in values.items() if value != parameters(params)[name].default}
 
 
+def read_images(name: str, folder: Path | None, report: Report) -> "ImageData":
+    """Return the images of that name.
+
+    Raises:
+        InputError: there is no data folder for a data set that is not embedded, it lacks the data set, or its files are
+            damaged.
+    """
+    from saddlescope.train.data import EMBEDDED, load
+
+    if name not in EMBEDDED and folder is None:
+        raise InputError(
+            f"dataset {name!r} needs the folder of its official files: give --data or set SADDLESCOPE_DATA, "
+            "or take dataset=digits, which is embedded."
+        )
+    return load(name, folder, report=report)
+
+
+IMAGES = DataSets(read_images, parameters=("dataset",))
+"""Data of the entries that train vision transformers."""
+
+
 def train(params: Training, context: RunContext, *, initial_scale: float = 1.0) -> xr.Dataset:
     """Train one ViT per seed; entries that need the same training share it.
 
@@ -135,17 +159,11 @@ def train(params: Training, context: RunContext, *, initial_scale: float = 1.0) 
     Raises:
         InputError: the device or the data are absent, or training diverges.
     """
-    from saddlescope.train import ViTConfig, load
-    from saddlescope.train.data import EMBEDDED
+    from saddlescope.train import ViTConfig
     from saddlescope.train.torch_settings import has_bfloat16
 
     prepare_device(params.device)
-    if params.dataset not in EMBEDDED and context.data is None:
-        raise InputError(
-            f"dataset {params.dataset!r} needs the folder of its official files: give --data or set SADDLESCOPE_DATA, "
-            "or take dataset=digits, which is embedded."
-        )
-    data = load(params.dataset, context.data, report=lambda fraction, note: context.report(0.0, note))
+    data = context.read_data(params.dataset, read_images)
     if params.images:
         data = data.subset(params.images)
     _, channels, size, _ = data.train_images.shape
