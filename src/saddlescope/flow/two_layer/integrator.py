@@ -4,17 +4,20 @@ Everything is in the eigenbasis of A and in units of 1 / max(a), as in `saddlesc
 start has its own time; finished starts are removed from the arrays.
 """
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from saddlescope.flow.two_layer.taylor_series import TaylorSeries, series
+from saddlescope._shared.errors import InputError
+from saddlescope.flow.two_layer.taylor_series import TaylorSeries, longest_step, series
 from saddlescope.flow.two_layer.turning_points import bernstein, persistent, sign_changes, turning_points
 
-_SETTLED = 1e-3  # errors of a step: where no entry of W - 1 is larger, W is taken as constant
-_ROUNDING = 1e-13  # size of W - 1 at the smallest tolerances
-_FLAT = 10  # errors of a step, as a part of |x|^2 / 2: a change of the loss over one step that errors can make
+_SETTLED = 1e-3  # errors of a step: where no entry of W - 1 that moves W is larger, W is taken as constant
+_ROUNDING = 1e-13  # size of these at the smallest tolerances, as a part of the largest entry of W
+_FLAT = 10  # errors of a step, as a part of `_scale`: a change of the loss over one step that errors can make
+SPARE_STEPS = 100_000  # beyond those of the last time; a start that needs more is refused
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +67,16 @@ def follow(
     W = np.empty((n, len(times), d, d))
     W[:, 0] = starts @ starts.mT
     ends, grown = starts.copy(), np.zeros(n)
-    turns = _Turns(x, _FLAT * local * float(x @ x) / 2, level, np.zeros(n))
+    moves = (a[:, None] + a[None, :] > 0)[:, :, None]  # entries of W - 1 that move W; the others never vanish
+    turns = _Turns(x, _FLAT * local, level, np.zeros(n))
+    allowed = SPARE_STEPS + 4 * times[-1] / longest_step(order)
     left = np.arange(n)  # the unfinished starts, and for each its factor, time and next record
     factors, now, record = np.ascontiguousarray(starts.transpose(1, 2, 0)), np.zeros(n), np.ones(n, int)
+    steps = 0
     while len(left):
+        steps += 1
+        if steps > allowed:
+            raise InputError(stiff_start(int(left[0]), steps))
         taylor = series(factors, a, order)
         h = taylor.step(local)
         reaches = now + h >= times[record] * (1 - 1e-14)
@@ -79,16 +88,17 @@ def follow(
         there = np.flatnonzero(reaches)
         W[left[there], record[there]] = np.einsum("imn,lmn->nil", factors[:, :, there], factors[:, :, there])
         record[there] += 1
-        settled = np.abs(taylor.errors[0]).max(axis=(0, 1)) <= max(_SETTLED * local, _ROUNDING)
+        rounding = np.maximum(_SETTLED * local, _ROUNDING * _largest(taylor))
+        settled = np.abs(taylor.errors[0] * moves).max(axis=(0, 1)) <= rounding
         done = settled | (record == len(times))
         for i in np.flatnonzero(done):
             U = factors[:, :, i]
             ends[left[i]], W[left[i], record[i] :] = U, U @ U.T
         if done.any():
             left, factors, now, record = left[~done], factors[:, :, ~done], now[~done], record[~done]
-    owners, turning_times, turning_losses = turns.found()
+    owners, turning_times, turning_losses, least = turns.found()
     first, last = (np.sum((W[:, i] @ x - x) ** 2, axis=1) / 2 for i in (0, -1))
-    keep = persistent(owners, turning_losses, first, last, turns.flat)
+    keep = persistent(owners, turning_losses, first, last, least)
     return Run(
         W,
         ends,
@@ -108,6 +118,49 @@ def _log_det(factors: np.ndarray) -> np.ndarray:
     return np.where(sign == 0, 0.0, 2 * np.where(sign == 0, 0.0, half))
 
 
+def stiff_start(start: int, steps: float) -> str:
+    """Return the sentence on a start that takes so many steps."""
+    return (
+        "starts must not be this large in directions of small eigenvalues of the moment, where weights stay large while"
+        f" others move fast; start {start} takes {steps:.2g} steps, and at most {SPARE_STEPS:,} can be followed. Pass"
+        " smaller starts, or a smaller until."
+    )
+
+
+def steps_needed(
+    starts: Float[np.ndarray, "n d r"], a: Float[np.ndarray, "d"], until: float, local: float, order: int
+) -> Float[np.ndarray, "n"]:
+    """Return an estimate of the steps that large weights cost, those of the last time aside.
+
+    In the order of decreasing a, the weights left in direction k when those before it are learned are the Schur
+    complement s_k of W. They then fall as s_k / (1 + 4 a_k s_k t), and a step is short in their inverse. The flow is
+    stationary once all directions of positive a are learned to within the error of a step.
+    """
+    descending = np.argsort(-a, kind="stable")
+    s = np.zeros((len(starts), len(a)))
+    rows = np.linalg.qr(starts[:, descending].mT, mode="r")
+    s[:, : rows.shape[1]] = np.diagonal(rows, axis1=1, axis2=2) ** 2
+    slow = 4 * a[descending]
+    positive = (slow > 0) & (s > 0)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        learned = np.where(positive, (np.abs(np.log(s)) - math.log(_SETTLED * local)) / slow, 0.0).max(axis=1)
+        end = np.minimum(until, learned)[:, None]
+        size = np.where(slow > 0, np.log1p(slow * s * end) / np.where(slow > 0, slow, 1.0), s * end)
+    return size.max(axis=1) / longest_step(order)
+
+
+def _largest(taylor: TaylorSeries) -> Float[np.ndarray, "n"]:
+    """Return the larger of 1 and the largest entry of W, which is on its diagonal."""
+    return np.maximum(1.0, 1 + np.einsum("iin->in", taylor.errors[0]).max(axis=0))
+
+
+def _scale(taylor: TaylorSeries, x: Float[np.ndarray, "d"]) -> Float[np.ndarray, "n"]:
+    """Return the change of the loss that a relative error of 1 in W makes: |x|^2 / 2 near the end, more before."""
+    length = np.linalg.norm(x)
+    residual = np.linalg.norm(np.einsum("iln,l->in", taylor.errors[0], x), axis=0)
+    return np.maximum(length**2 / 2, residual * length * _largest(taylor))
+
+
 @dataclass(frozen=True, eq=False)
 class _Turns:
     """Steps in which the loss turns, or falls to a level, and the times of these events.
@@ -117,7 +170,7 @@ class _Turns:
 
     Attributes:
         x: the test point.
-        flat: the change of the loss over a step below which it is skipped.
+        flat: the change of the loss over a step below which it is skipped, as a part of `_scale`.
         level: of the loss, absolute.
         direction: the sign of dL/dt at the end of each start's last step that was not flat, 0 before the first.
     """
@@ -135,31 +188,33 @@ class _Turns:
         slope = taylor.loss_slope(self.x)
         slope *= h ** np.arange(1.0, len(slope) + 1)[:, None]  # the loss's slope in the part of the step, times 1
         b = bernstein(slope)
-        flat = np.abs(b).max(axis=0) <= self.flat
+        least = self.flat * _scale(taylor, self.x)
+        flat = np.abs(b).max(axis=0) <= least
         changes = sign_changes(b)
         before, after = _end_signs(b)
         loss = np.sum(np.einsum("iln,l->in", taylor.errors[0], self.x) ** 2, axis=0) / 2
         turned = ~flat & (before * self.direction[starts] < 0)
-        self.between.append((starts[turned], now[turned], loss[turned]))
+        self.between.append((starts[turned], now[turned], loss[turned], least[turned]))
         inside = ~flat & (changes > 0)
-        self.steps.append((starts[inside], now[inside], h[inside], loss[inside], slope[:, inside]))
+        self.steps.append((starts[inside], now[inside], h[inside], loss[inside], least[inside], slope[:, inside]))
         self.direction[starts] = np.where(flat, self.direction[starts], after)
         highest, end = _reached(loss, b)
         falls = (highest > self.level) & (end <= self.level)
         self.falls.append((starts[falls], now[falls], h[falls], loss[falls], slope[:, falls]))
 
-    def found(self) -> tuple[Int[np.ndarray, "t"], Float[np.ndarray, "t"], Float[np.ndarray, "t"]]:
-        """Return the starts, times and losses of all turns, by start and time."""
-        starts, now, h, loss, slope = (np.concatenate(parts, axis=-1) for parts in zip(*self.steps, strict=True))
+    def found(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return the starts, times and losses of all turns, by start and time, and what errors can change there."""
+        starts, now, h, loss, least, slope = (np.concatenate(parts, axis=-1) for parts in zip(*self.steps, strict=True))
         step, part = turning_points(slope)
         powers = np.arange(1.0, len(slope) + 1)[:, None]
         there = loss[step] + np.sum(slope[:, step] / powers * part**powers, axis=0)
-        owners, times, losses = (np.concatenate(parts) for parts in zip(*self.between, strict=True))
+        owners, times, losses, small = (np.concatenate(parts) for parts in zip(*self.between, strict=True))
         owners = np.concatenate([owners, starts[step]])
         times = np.concatenate([times, now[step] + part * h[step]])
         losses = np.concatenate([losses, there])
+        small = np.concatenate([small, least[step]])
         order = np.lexsort((times, owners))
-        return owners[order], times[order], losses[order]
+        return owners[order], times[order], losses[order], small[order]
 
     def fallen(self, n: int) -> Float[np.ndarray, "n"]:
         """Return the time at which the loss of each of the n starts last fell to the level; 0 where it never did."""

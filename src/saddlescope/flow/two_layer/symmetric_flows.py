@@ -24,7 +24,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.flow.status import Status, require_tolerance
-from saddlescope.flow.two_layer.integrator import Run, follow
+from saddlescope.flow.two_layer.integrator import SPARE_STEPS, Run, follow, steps_needed, stiff_start
 from saddlescope.flow.two_layer.taylor_series import order_for
 
 _CHUNK = 512  # starts followed together: their series stay in the second-level cache
@@ -63,7 +63,8 @@ class SymmetricFlows(ReprMixin):
         W: U U^T at these, shape (n, k, d, d).
         losses: out of distribution, |(W - 1) x|^2 / 2 at these, shape (n, k).
         turning_times: 0, the times of all extrema of that loss, and `until`, shape (n, q). Rows with fewer extrema
-            than others repeat `until`. Rises and falls below `tolerance` |x|^2 / 2 are left out: errors can cause them.
+            than others repeat `until`. Rises and falls that errors can cause are left out: below `tolerance` times the
+            larger of |x|^2 / 2 and |(W - 1) x| |x| max(W) there.
         turning_losses: the losses at these, shape (n, q).
         turns: the number of extrema, shape (n,).
         generalized: time from which that loss stays at or below `level` |x|^2 / 2, shape (n,); infinite where it is
@@ -165,15 +166,15 @@ def symmetric_flows(
         starts: U at time 0, (n, d, d'), of entries up to 1e3 in absolute value. One start: `U[None]`.
         test_point: x, the point of the loss out of distribution, (d,).
         until: the last time, positive.
-        tolerance: the error allowed in an entry of W(t), about; 1e-12 to 1e-3. 1e-6 takes about 0.6 of the
-            time of 1e-11.
+        tolerance: the error allowed in an entry of W(t), about, as a part of the largest entry of W, or of 1 if that is
+            larger; 1e-12 to 1e-3. 1e-6 takes about 0.6 of the time of 1e-11.
         record: times at which W is recorded besides 0 and `until`, (k,); by default none.
         level: of the loss out of distribution, as a part of |x|^2 / 2, below which the network counts as generalizing;
             positive.
         report: called from time to time with the finished fraction and a note.
 
     Raises:
-        InputError: an argument cannot be used.
+        InputError: an argument cannot be used, or a start is too large in a direction of a small eigenvalue.
     """
     strengths, basis = _spectrum(moment)
     d = len(strengths)
@@ -192,13 +193,15 @@ def symmetric_flows(
     local = tolerance * LOCAL_SHARE
     x = basis.T @ point
     least = level * float(x @ x) / 2
-    runs, ranks = [], []
-    for first in range(0, len(starts), _CHUNK):
-        report(first / len(starts), f"{first} of {len(starts)} starts followed")
-        factors, rank = reduced(basis.T @ starts[first : first + _CHUNK])
+    chunks = [reduced(basis.T @ starts[first : first + _CHUNK]) for first in range(0, len(starts), _CHUNK)]
+    for k, (factors, _) in enumerate(chunks):
+        require_followed(factors, strengths / rate, until * rate, local, first=k * _CHUNK)
+    runs = []
+    for k, (factors, _) in enumerate(chunks):
+        report(k / len(chunks), f"{k * _CHUNK} of {len(starts)} starts followed")
         runs.append(follow(factors, strengths / rate, x, times * rate, local, order_for(local), least))
-        ranks.append(rank)
-    return _assemble(strengths, basis, point, tolerance, times, runs, np.concatenate(ranks))
+    ranks = np.concatenate([ranks for _, ranks in chunks])
+    return _assemble(strengths, basis, point, tolerance, times, runs, ranks)
 
 
 def numbers(name: str, given: Any) -> np.ndarray:
@@ -222,6 +225,7 @@ def _spectrum(moment: Any) -> tuple[np.ndarray, np.ndarray]:
         if np.abs(a - a.T).max() > 1e-12 * np.abs(a).max():
             raise InputError(f"moment must be symmetric; got {moment!r}. Pass X^T X / n for a second moment.")
         strengths, basis = np.linalg.eigh(a)
+        strengths[np.abs(strengths) <= len(a) * np.finfo(float).eps * np.max(strengths)] = 0.0  # rounding of 0
     if not np.max(strengths) > 0 or np.min(strengths) < -1e-12 * np.max(strengths):
         raise InputError(f"moment must be positive semidefinite and not 0; got eigenvalues {strengths!r}.")
     return np.maximum(strengths, 0.0), basis
@@ -244,6 +248,27 @@ def require_starts(starts: np.ndarray, d: int, until: float, tolerance: float) -
         raise InputError(f"until must be a positive finite time; got {until!r}.")
     require_tolerance(tolerance, 1e-12, 1e-3)
     return starts
+
+
+def require_followed(
+    factors: Float[np.ndarray, "n d r"], a: Float[np.ndarray, "d"], end: float, local: float, first: int = 0
+) -> None:
+    """Raise unless the flows can be followed in an affordable number of steps.
+
+    Args:
+        factors: of W at time 0, in the eigenvectors of A.
+        a: eigenvalues of A, the largest 1.
+        end: the last time.
+        local: the relative error of one step.
+        first: number of the first of these starts.
+
+    Raises:
+        InputError: a start takes too many steps.
+    """
+    needed = steps_needed(factors, a, end, local, order_for(local))
+    worst = int(np.argmax(needed))
+    if needed[worst] > SPARE_STEPS:
+        raise InputError(stiff_start(first + worst, needed[worst]))
 
 
 def reduced(starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

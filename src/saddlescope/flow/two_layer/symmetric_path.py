@@ -18,7 +18,7 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope.flow.two_layer.symmetric_flows import LOCAL_SHARE, numbers, reduced, require_starts
+from saddlescope.flow.two_layer.symmetric_flows import LOCAL_SHARE, numbers, reduced, require_followed, require_starts
 from saddlescope.flow.two_layer.taylor_series import order_for, series
 from saddlescope.flow.two_layer.turning_points import persistent, turning_points
 
@@ -111,6 +111,7 @@ def symmetric_path(
         raise InputError(f"start must have shape ({len(a)}, width), one start only; got shape {U.shape!r}.")
     rate, local = float(a.max()), tolerance * LOCAL_SHARE
     factors, _ = reduced(require_starts(U[None], len(a), until, tolerance))
+    require_followed(factors, a / rate, until * rate, local)
     factors = np.ascontiguousarray(factors.transpose(1, 2, 0))
     order, now, end = order_for(local), 0.0, until * rate
     edges, coefficients = [0.0], []

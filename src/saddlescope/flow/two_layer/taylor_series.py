@@ -34,6 +34,11 @@ def order_for(local: float) -> int:
     return max(6, math.ceil(-math.log(local) / 2) + 1)
 
 
+def longest_step(order: int) -> float:
+    """Return the longest step at which a series of this order is stable while W is of order 1."""
+    return _STABLE * (order + 3)
+
+
 @dataclass(frozen=True, eq=False)
 class TaylorSeries:
     """Taylor series of the flows of n starts around their present times.
@@ -68,7 +73,7 @@ class TaylorSeries:
         """
         last = len(self.factors) - 1
         size = np.abs(self.factors[[0, last - 1, last]]).max(axis=(1, 2))
-        h = np.full(size.shape[1], _STABLE * (last + 3))
+        h = np.full(size.shape[1], longest_step(last))
         for k, term in ((last - 1, size[1]), (last, size[2])):
             ratio = np.divide(local * size[0], term, out=np.full_like(h, np.inf), where=term > 0)
             h = np.minimum(h, ratio ** (1 / k))

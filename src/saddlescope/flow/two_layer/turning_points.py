@@ -69,7 +69,7 @@ def persistent(
     values: Float[np.ndarray, "k"],
     first: Float[np.ndarray, "n"],
     last: Float[np.ndarray, "n"],
-    least: float,
+    least: "float | Float[np.ndarray, 'k']",
 ) -> Bool[np.ndarray, "k"]:
     """Return a mask of the turns that remain when rises and falls of at most `least` are removed, smallest first.
 
@@ -78,19 +78,24 @@ def persistent(
         values: of the curves at their turns, in the order of time on each curve.
         first: first value of each curve.
         last: last value of each curve.
-        least: the size that rises and falls must exceed.
+        least: the size that rises and falls must exceed, of all turns or of each; between two turns, the larger one.
     """
+    own = np.broadcast_to(least, values.shape)
     keep = np.ones(len(owners), bool)
     same = owners[1:] == owners[:-1]
     before, after = first[owners], last[owners]
     before[1:][same], after[:-1][same] = values[:-1][same], values[1:][same]
-    small = np.minimum(np.abs(values - before), np.abs(values - after)) <= least
+    small = np.minimum(np.abs(values - before), np.abs(values - after)) <= own
+    small[1:] |= same & (np.abs(values[1:] - values[:-1]) <= own[:-1])
+    small[:-1] |= same & (np.abs(values[1:] - values[:-1]) <= own[1:])
     for owner in np.unique(owners[small]):
         turns = list(range(*np.searchsorted(owners, [owner, owner + 1])))
         while turns:
             steps = np.abs(np.diff([first[owner], *values[turns], last[owner]]))
-            j = int(np.argmin(steps))
-            if steps[j] > least:
+            allowed = np.array([0.0, *own[turns], 0.0])
+            excess = steps - np.maximum(allowed[1:], allowed[:-1])
+            j = int(np.argmin(excess))
+            if excess[j] > 0:
                 break
             for turn in turns[max(j - 1, 0) : j + 1]:  # the ends of this rise or fall, where they are turns
                 keep[turn] = False
