@@ -36,7 +36,7 @@ class Params(EntryParams):
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Average the images in one part for each seed."""
     images = context.read_data(params.dataset, read_images).train_images
-    parts = []
+    parts: list[xr.Dataset] = []
     for seed, step in context.steps(params.seeds):
         part = xr.Dataset({"mean": ((), float(images[seed].mean()))})
         parts.append(context.cached(f"seed-{seed}", lambda part=part: part))
@@ -127,7 +127,7 @@ def test_a_killed_run_is_resumed_on_its_own_data_alone(two, tmp_path):
 
 
 def test_data_that_change_during_a_run_are_refused(two, tmp_path):
-    begun = IMAGES.checksums(Params(), two[0])
+    begun = IMAGES.checksums(ENTRY.configure(), two[0])
     context = RunContext(tmp_path, data=two[1], data_sets=begun)
     with pytest.raises(InputError, match="must not change during a run"):
         context.read_data("mnist-small", read_images)
@@ -150,7 +150,7 @@ def test_every_entry_with_a_data_parameter_declares_its_data():
 
 def test_the_data_are_stored_and_shown(two, tmp_path, capsys):
     cli.main(["run", ENTRY.name, "--out", str(tmp_path / "out"), "--data", str(two[0])])
-    checksum = IMAGES.checksums(Params(), two[0])["mnist-small"]
+    checksum = IMAGES.checksums(ENTRY.configure(), two[0])["mnist-small"]
     (file,) = store.find_runs(tmp_path / "out")
     assert Provenance.of(store.read(file)).data_sets == {"mnist-small": checksum}
     assert f"Data: mnist-small (SHA-256 {checksum[:12]}...)" in capsys.readouterr().out
@@ -171,4 +171,4 @@ def test_points_of_a_sweep_on_other_data_are_other_points(two, tmp_path):
     grid = Grid.parse(ENTRY, ["seeds=0,1"])
     first, second = (sweep(ENTRY, grid, out=tmp_path / "out", data=data, processes=1) for data in two)
     assert set(first.data.point.values).isdisjoint(second.data.point.values)
-    assert not np.array_equal(*(made.at(seeds=0).run["mean"] for made in (first, second)))
+    assert not first.at(seeds=0).run.equals(second.at(seeds=0).run)

@@ -1,5 +1,7 @@
 """Turns of the symmetric two-layer flow from large starts and moments of low rank, beside a flow in long double."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -11,13 +13,15 @@ _ORDER, _SAMPLES = 16, 8  # terms of the series, and samples of each step
 _STATIONARY = 1e-14  # size of the entries of W - 1 that move W, at the end
 
 
-def reference_losses(a, start, x, until):
+def reference_losses(a: Any, start: Any, x: Any, until: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the loss at samples of time, and the scale of its errors there, in long double by a Taylor series."""
     a, u, x = (np.asarray(each, np.longdouble) for each in (a, start, x))
     pairs, one, now = a[:, None] + a[None, :], np.eye(len(a), dtype=np.longdouble), np.longdouble(0)
-    losses, scales = [], []
+    losses: list[Any] = []
+    scales: list[Any] = []
     while now < until:
-        terms, errors = [u], []
+        terms: list[Any] = [u]
+        errors: list[Any] = []
         for k in range(_ORDER):
             errors.append(sum(terms[j] @ terms[k - j].T for j in range(k + 1)) - (one if k == 0 else 0))
             rates = [pairs * error for error in errors]
@@ -25,7 +29,7 @@ def reference_losses(a, start, x, until):
         last = max(np.abs(terms[-1]).max(), np.longdouble(1e-300))
         h = min(until - now, (np.longdouble(1e-17) * np.abs(u).max() / last) ** (np.longdouble(1) / _ORDER), 1.5)
         for part in np.linspace(0, 1, _SAMPLES, endpoint=False):
-            here = sum(term * (part * h) ** k for k, term in enumerate(terms))
+            here: Any = sum(term * (part * h) ** k for k, term in enumerate(terms))
             W = here @ here.T
             residual = W @ x - x
             length = np.sqrt(x @ x)
