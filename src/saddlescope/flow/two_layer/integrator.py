@@ -138,7 +138,7 @@ def steps_needed(
     """
     descending = np.argsort(-a, kind="stable")
     s = np.zeros((len(starts), len(a)))
-    rows = np.linalg.qr(starts[:, descending].mT, mode="r")
+    rows = np.asarray(np.linalg.qr(starts[:, descending].mT, mode="r"))
     s[:, : rows.shape[1]] = np.diagonal(rows, axis1=1, axis2=2) ** 2
     slow = 4 * a[descending]
     positive = (slow > 0) & (s > 0)
