@@ -20,51 +20,77 @@ GPU_RUNS := gradual-rank/figure-4 gradual-rank/figure-1 concept-learning/figure-
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
+# uv installs in seconds what takes pip minutes. Where pip is told of another place to look, uv is told too.
+LINKS = $(shell $(BIN)/python -m pip config get global.find-links 2>/dev/null | tr ' ' ',')
+define install # $(call install,what): with the pinned versions of constraints.txt, by uv where it can be had
+	@$(if $(LINKS),UV_FIND_LINKS="$${UV_FIND_LINKS:-$(LINKS)}") $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt $(1) \
+		|| $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(1)
+endef
+
 .venv/ready: pyproject.toml constraints.txt
-	@echo "== Building .venv with the pinned packages of constraints.txt (a few minutes, once)"
+	@echo "== Building .venv with the pinned packages of constraints.txt (1.6 GB, once; about a minute)"
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else "saddlescope needs Python 3.11, 3.12 or 3.13; this is %d.%d. Name another with: make PYTHON=python3.11" % v)'
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade -c constraints.txt pip
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[language,sweep,notebook]' --group dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --upgrade pip
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv || echo "== No uv for this machine; pip takes a few minutes more"
+	$(call install,--editable '.[train]')
 	@touch $@
 
-setup: .venv/ready ## build .venv (every other target does it when needed)
+# What every entry needs, and what the developers' targets need on top: a demo waits for neither.
+.venv/extras: .venv/ready
+	@echo "== Adding the extras to .venv"
+	$(call install,--editable '.[language,sweep,notebook]')
+	@touch $@
 
-demo: .venv/ready ## run the two reproductions of the front door and build their gallery
-	@echo "== Figure 2: Algorithm 1 beside gradient flow, six initial scales"
-	@$(BIN)/saddlescope run gradual-rank/figure-2 --out $(OUT); s=$$?; test $$s -ne 2 -a $$s -le 3
-	@echo "== Figures 4, 5 and 15: a vision transformer, the rank of what it learns"
-	@$(BIN)/saddlescope run gradual-rank/figure-4 --out $(OUT); s=$$?; test $$s -ne 2 -a $$s -le 3
+.venv/tools: .venv/extras
+	@echo "== Adding the developers' tools to .venv (another 1.3 GB, once; about a minute)"
+	$(call install,--editable '.[language,sweep,notebook]' --group dev)
+	@touch $@
+
+setup: .venv/tools ## build .venv with everything (every other target builds what it needs of it)
+
+# A smaller network than the entry's default, so that the demo ends with the other run.
+DEMO_VIT := --set seeds=5,6,7 --set depth=3 --set embedding=64 --set heads=4 --set mlp=64 --set epochs=30
+
+demo: .venv/ready ## run two reproductions side by side and build their gallery (three minutes)
+	@echo "== About two minutes on two cores, the two runs side by side:"
+	@echo "==   Figure 2: Algorithm 1 beside gradient flow, six initial scales"
+	@echo "==   Figures 4, 5 and 15: a small vision transformer, the rank of what it learns"
+	@mkdir -p $(OUT)
+	@export OMP_NUM_THREADS=1 TTY_COMPATIBLE=0; \
+	$(BIN)/saddlescope run gradual-rank/figure-4 $(DEMO_VIT) --out $(OUT) > $(OUT)/demo.txt & vit=$$!; trap 'kill $$vit' INT TERM; \
+	$(BIN)/saddlescope run gradual-rank/figure-2 --out $(OUT); head=$$?; wait $$vit; vit=$$?; cat $(OUT)/demo.txt; rm $(OUT)/demo.txt; \
+	for s in $$head $$vit; do test $$s -ne 2 -a $$s -le 3 || exit 1; done
 	@$(BIN)/saddlescope gallery $(OUT) --site $(SITE)
 	@echo "== Done: open $(SITE)/index.html in a browser"
 
-reproduce: .venv/ready ## run every reproduction of size SIZE (default), with DATA=DIR also on the papers' MNIST, and build the gallery
+reproduce: .venv/extras ## run every reproduction of size SIZE (default), with DATA=DIR also on the papers' MNIST, and build the gallery
 	@es=$$($(BIN)/python -c 'import sys; from saddlescope.reproduction import SIZES, entry_names, find_entry; size = sys.argv[1]; sys.exit(f"SIZE must be one of {SIZES}; got {size!r}.") if size not in SIZES else print(*(e for e in entry_names() if size in find_entry(e).sizes))' "$(SIZE)") || exit 1; for e in $$es; do echo "== $$e"; $(BIN)/saddlescope run $$e --size $(SIZE) --out $(OUT) $(WITH_DATA); s=$$?; test $$s -ne 2 -a $$s -le 3 || exit 1; done
 	@test $(SIZE) != default -o ! -d "$(DATA)/mnist" || for e in $(ON_MNIST); do echo "== $$e on MNIST"; $(BIN)/saddlescope run $$e --set dataset=mnist --out $(OUT) $(WITH_DATA); s=$$?; test $$s -ne 2 -a $$s -le 3 || exit 1; done
 	@$(BIN)/saddlescope gallery $(OUT) --site $(SITE)
 
-gpu: .venv/ready ## run the paper sizes that want a GPU, the worthiest first, with DATA=DIR; rerun it to go on (docs/gpu.md)
+gpu: .venv/extras ## run the paper sizes that want a GPU, the worthiest first, with DATA=DIR; rerun it to go on (docs/gpu.md)
 	@$(BIN)/python -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else "PyTorch found no GPU. Install its CUDA build into .venv, or run the entries without one: make reproduce SIZE=reduced DATA=DIR.")'
 	@left=; for e in $(GPU_RUNS); do echo "== $$e"; $(BIN)/saddlescope run $$e --size paper --out $(OUT) $(WITH_DATA); s=$$?; test $$s -le 3 || exit 1; test $$s -ne 2 || left="$$left $$e"; done; $(BIN)/saddlescope gallery $(OUT) --site $(SITE); test -z "$$left" || { echo "== Left out, for the reasons above:$$left" >&2; exit 1; }
 
 gallery: .venv/ready ## build the gallery from the stored results
 	@$(BIN)/saddlescope gallery $(OUT) --site $(SITE)
 
-test: .venv/ready ## the test suite (minutes)
+test: .venv/tools ## the test suite (minutes)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
 	@$(BIN)/python scripts/surface.py
 
-test-all: .venv/ready ## every test, the slow ones and the wheel in empty environments included (an hour)
+test-all: .venv/tools ## every test, the slow ones and the wheel in empty environments included (an hour)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 	@$(BIN)/python scripts/surface.py
 
-coverage: .venv/ready ## the lines that the test suite runs (half as long again as the tests alone)
+coverage: .venv/tools ## the lines that the test suite runs (half as long again as the tests alone)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal --cov=saddlescope --cov-report=term:skip-covered
 
-test-slow: .venv/ready ## the tests that take many minutes
+test-slow: .venv/tools ## the tests that take many minutes
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
 
-lint: .venv/ready ## style, types, import laws, and the tables of verdicts
+lint: .venv/tools ## style, types, import laws, and the tables of verdicts
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports --no-cache
@@ -73,21 +99,21 @@ lint: .venv/ready ## style, types, import laws, and the tables of verdicts
 readme: .venv/ready ## write README.md's line of totals and all tables of verdicts; entries without a stored run keep theirs
 	@$(BIN)/python scripts/readme.py --add $(OUT)
 
-survey: .venv/ready ## check the tracker on every model type of Transformers and write docs/models.md (an hour)
+survey: .venv/tools ## check the tracker on every model type of Transformers and write docs/models.md (an hour)
 	@$(BIN)/python scripts/survey.py && $(BIN)/python scripts/survey.py --write
 
-docs: .venv/ready ## build the documentation into build/docs
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[docs]'
+docs: .venv/tools ## build the documentation into build/docs
+	$(call install,--editable '.[docs]')
 	@$(BIN)/python -m sphinx -W --keep-going -q docs build/docs
 	@echo "== Done: open build/docs/index.html"
 
-bench: .venv/ready ## every benchmark, side by side with what one would use instead (BENCH="--again flow" for some)
+bench: .venv/tools ## every benchmark, side by side with what one would use instead (BENCH="--again flow" for some)
 	@$(BIN)/python benchmarks $(BENCH)
 
-wheel: .venv/ready ## build the wheel and the source distribution into dist/
+wheel: .venv/tools ## build the wheel and the source distribution into dist/
 	@PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m build
 
-test-wheel: .venv/ready ## install the wheel into empty environments, without extras and with each, and use it there
+test-wheel: .venv/tools ## install the wheel into empty environments, without extras and with each, and use it there
 	@$(BIN)/python -m pytest -m slow tests/packaging
 
 clean: ## remove what the targets made (results are kept: delete $(OUT) yourself)
