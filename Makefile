@@ -21,9 +21,9 @@ help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 # uv installs in seconds what takes pip minutes. Where pip is told of another place to look, uv is told too.
-LINKS = $(shell $(BIN)/python -m pip config get global.find-links 2>/dev/null | tr ' ' ',')
 define install # $(call install,what): with the pinned versions of constraints.txt, by uv where it can be had
-	@$(if $(LINKS),UV_FIND_LINKS="$${UV_FIND_LINKS:-$(LINKS)}") $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt $(1) \
+	@links=$$($(BIN)/python -m pip config get global.find-links 2>/dev/null | tr ' ' ','); test -z "$$links" || export UV_FIND_LINKS="$$links"; \
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt $(1) \
 		|| $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(1)
 endef
 
