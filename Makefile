@@ -20,9 +20,11 @@ GPU_RUNS := gradual-rank/figure-4 gradual-rank/figure-1 concept-learning/figure-
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-# uv installs in seconds what takes pip minutes. Where pip is told of another place to look, uv is told too.
+# uv installs in seconds what takes pip minutes, and PyTorch's CPU build (some gigabytes smaller) where there is no GPU.
+# Where pip is told of another place to look, uv looks there.
 define install # $(call install,what): with the pinned versions of constraints.txt, by uv where it can be had
-	@links=$$($(BIN)/python -m pip config get global.find-links 2>/dev/null | tr ' ' ','); test -z "$$links" || export UV_FIND_LINKS="$$links"; \
+	@links=$$($(BIN)/python -m pip config get global.find-links 2>/dev/null | tr ' ' ','); \
+	if test -n "$$links"; then export UV_FIND_LINKS="$$links"; else export UV_TORCH_BACKEND="$${UV_TORCH_BACKEND:-auto}"; fi; \
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt $(1) \
 		|| $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(1)
 endef
