@@ -160,6 +160,83 @@ class MixedScores(TalkingHeads):
         return self.joined(self.mix(q @ k.transpose(-1, -2)).softmax(-1) @ v)
 
 
+class MixedAndAdded(TalkingHeads):
+    """x-transformers with pre_talking_heads: mixed scores are added to the scores themselves."""
+
+    def forward(self, x):
+        q, k, v = self.parts(x)
+        scores = q @ k.transpose(-1, -2)
+        return self.joined((scores + self.mix(scores)).softmax(-1) @ v)
+
+
+class MixedByEinsum(_Llama):
+    """Scores are mixed by einsum with a matrix of heads by heads."""
+
+    def __init__(self):
+        super().__init__()
+        self.mix = nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x):
+        q, k, v = self.parts(x)
+        scores = torch.einsum("bhij,hg->bgij", q @ k.transpose(-1, -2), self.mix)
+        return self.joined(scores.softmax(-1) @ v)
+
+
+class ScaledByMixed(TalkingHeads):
+    """x-transformers with pre_scale_post_talking_heads: a mixture of scores multiplies the weights."""
+
+    def forward(self, x):
+        q, k, v = self.parts(x)
+        scores = q @ k.transpose(-1, -2)
+        return self.joined((scores.softmax(-1) * self.mix(scores).sigmoid()) @ v)
+
+
+class Laser(_Llama):
+    """x-transformers with laser: exponentials of values are read, and the logarithm is written."""
+
+    def forward(self, x):
+        q, k, v = self.parts(x)
+        return self.joined(attend(q, k, v.exp()).log())
+
+
+class NotFinite(_Llama):
+    """Module that cannot compute on normal random inputs."""
+
+    def forward(self, x):
+        q, k, v = self.parts(x.abs().sqrt().neg().log())
+        return self.joined(attend(q, k, v))
+
+
+class AddedPositions(_Llama):
+    """Mask2Former: tokens first, and values that exist only if embeddings are added to the inputs."""
+
+    def forward(self, hidden_states, attention_mask=None, position_embeddings=None):
+        hidden_states = hidden_states.transpose(0, 1)
+        if position_embeddings is not None:
+            original = hidden_states
+            hidden_states = hidden_states + position_embeddings.transpose(0, 1)
+        q, k, v = self.parts(hidden_states)
+        v = self.v_proj(original).unflatten(-1, (4, 3)).transpose(1, 2)
+        return self.joined(attend(q, k, v)).transpose(0, 1)
+
+
+class NeedsMask(_Llama):
+    """CPM-Ant: a mask is needed, and one of zeros hides everything."""
+
+    def forward(self, hidden_states, attention_mask=None):
+        q, k, v = self.parts(hidden_states)
+        hidden = (attention_mask == 0)[:, None]
+        weights = (q @ k.transpose(-1, -2)).masked_fill(hidden, -torch.inf).softmax(-1)
+        return self.joined(weights.masked_fill(hidden, 0) @ v)
+
+
+class TokensMixedFirst(_Llama):
+    """CvT: queries, keys and values of several tokens."""
+
+    def forward(self, x):
+        return self.joined(attend(*self.parts(x + x.roll(1, dims=1))))
+
+
 class Differential(_Llama):
     """Differential transformer: the difference of two softmaxes reads values of twice the width."""
 
@@ -191,4 +268,6 @@ class Swapped(_Llama):
 
 
 READ = (Sequential, StridedGroups, GatedQueries, Pieces, Columns, SampleSecond, Einsum)
-REFUSED = (LinearAttention, OverChannels, TalkingHeads, MixedScores, Differential, HeadScales, Swapped)
+REFUSED = (LinearAttention, OverChannels, TalkingHeads, MixedScores, MixedAndAdded, MixedByEinsum, ScaledByMixed, Laser,
+           Differential, HeadScales, Swapped)  # fmt: skip
+MIXED = (TalkingHeads, MixedScores, MixedAndAdded, MixedByEinsum, ScaledByMixed)

@@ -6,7 +6,18 @@ import copy
 import pytest
 import torch
 from attention_standins import LlamaAttention, attend
-from other_attention import READ, REFUSED, GatedQueries, StridedGroups, _Llama
+from other_attention import (
+    MIXED,
+    READ,
+    REFUSED,
+    AddedPositions,
+    GatedQueries,
+    NeedsMask,
+    NotFinite,
+    StridedGroups,
+    TokensMixedFirst,
+    _Llama,
+)
 from torch import nn
 from torch.nn.utils import parametrizations
 
@@ -51,6 +62,60 @@ def test_attention_whose_products_mean_something_else_is_refused(kind):
     assert row.reason
     with pytest.raises(InputError, match=kind.__name__):
         RankTracker(model)
+
+
+@pytest.mark.parametrize("kind", MIXED)
+def test_heads_that_are_mixed_are_named_as_the_reason(kind):
+    (row,) = find_attention(nn.ModuleDict({"self_attn": kind()})).coverage
+    by = "einsum" if kind.__name__ == "MixedByEinsum" else "conv2d"
+    assert row.reason == f"its scores or attention weights are mixed by {by}, over heads or tokens"
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (NotFinite, "its forward pass gave NaN or infinity on random inputs"),
+        (TokensMixedFirst, "its queries and keys are not those of single tokens of its input"),
+    ],
+)
+def test_a_call_that_cannot_decide_leaves_the_module_unchecked(kind, reason):
+    """The products were not seen to differ: nothing is refused."""
+    found = find_attention(nn.ModuleDict({"self_attn": kind()}))
+    assert len(found.blocks) == 1
+    assert [(row.outcome, row.reason) for row in found.coverage] == [("unchecked", reason)]
+
+
+@pytest.mark.parametrize("kind", [AddedPositions, NeedsMask])
+def test_arguments_that_a_module_cannot_go_without_are_supplied(kind):
+    (row,) = find_attention(nn.ModuleDict({"self_attn": kind()})).coverage
+    assert (row.outcome, row.reason) == ("verified", "")
+
+
+def test_a_user_s_inputs_that_give_nan_leave_the_module_unchecked():
+    model = nn.Sequential(NotFinite())
+    tracker = RankTracker(model)
+    (row,) = tracker.check(model, torch.randn(2, 5, 12))
+    assert row.outcome == "unchecked"
+    assert "NaN" in row.reason
+
+
+@pytest.mark.parametrize(
+    ("options", "outcome"),
+    [
+        ({}, "verified"),
+        ({"attn_pre_talking_heads": True}, "mixed by conv2d"),
+        ({"attn_post_talking_heads": True}, "mixed by conv2d"),
+        ({"attn_pre_scale_post_talking_heads": True}, "mixed by conv2d"),
+        ({"attn_laser": True}, "its values are not those of W_V"),
+        ({"rotary_xpos": True}, "verified"),
+    ],
+)
+def test_x_transformers(options, outcome):
+    """The library itself, where it is installed; above are modules that compute the same."""
+    x_transformers = pytest.importorskip("x_transformers")
+    layers = x_transformers.Decoder(dim=64, depth=1, heads=4, **options)
+    row = find_attention(layers).coverage[0]
+    assert outcome in f"{row.outcome} {row.reason}"
 
 
 def test_a_wrong_layout_of_the_user_is_refused():

@@ -225,6 +225,9 @@ def _unchecked(module: nn.Module, fitting: Sequence[AttentionLayout], reason: st
     return _refused(error)
 
 
+_MIXED_TOKENS = "its queries and keys are not those of single tokens of its input"
+
+
 def judge(
     seen: Iterable[Probe], module: nn.Module, fitting: Sequence[AttentionLayout], *, known: bool = True
 ) -> Verdict:
@@ -241,9 +244,11 @@ def judge(
         if one.failure:
             return _unchecked(module, fitting, one.failure)
         if not one.heads and one.meetings:
-            return _unchecked(module, fitting, "its queries and keys are not those of single tokens of its input")
+            return _unchecked(module, fitting, _MIXED_TOKENS)
         if not one.heads and one.opaque:
             return _unchecked(module, fitting, f"its forward pass calls {one.opaque}, into which the check cannot look")
+        if not one.heads and one.mixed:
+            return _refused(f"its scores or attention weights are mixed by {one.mixed}, over heads or tokens")
         if not one.heads:
             what = (
                 "has no softmax"
@@ -256,7 +261,11 @@ def judge(
         found = _agreeing(one, fitting)
         if found.outcome == "verified":
             return found
-        first = first or found
+        if one.mixed:
+            found = _refused(f"its scores or attention weights are mixed by {one.mixed}, over heads or tokens")
+        elif not one.of_single_tokens():
+            found = _unchecked(module, fitting, _MIXED_TOKENS)
+        first = first if first is not None and first.outcome == "refused" else found
     return first or _refused("its forward pass was not called")
 
 

@@ -51,6 +51,8 @@ _PRODUCTS = frozenset({
 _NORMS = frozenset({functional.normalize, functional.layer_norm, functional.rms_norm, functional.group_norm})
 _GATES = frozenset({torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__, Tensor.__imul__, Tensor.mul_})
 _MIXING = ("conv", "linear", "addmm", "mm", "cumsum", "flip", "roll", "mean", "sum")
+_PRODUCT_NAMES = ("einsum", "matmul", "bmm", "baddbmm", "tensordot", "mm", "rmatmul")
+_MIXES = ("conv", "linear", "addmm", "cumsum", "flip", "roll", *_PRODUCT_NAMES)  # heads or tokens, of scores
 
 
 class AttentionTrace(TorchFunctionMode):
@@ -60,6 +62,8 @@ class AttentionTrace(TorchFunctionMode):
         meetings: one per softmax of scores, in order.
         softmaxes: number of all softmax calls.
         opaque: name of a function that computes attention out of sight; "" for none.
+        mixed: name of a function that mixes scores, or attention weights, of several heads or tokens, and whose result
+            comes between them and the values; "" for none.
     """
 
     def __init__(self) -> None:
@@ -67,6 +71,8 @@ class AttentionTrace(TorchFunctionMode):
         self.meetings: list[Meeting] = []
         self.softmaxes = 0
         self.opaque = ""
+        self.mixed = ""
+        self._mixtures: dict[int, str] = {}  # results of functions that mix scores or attention weights
         self._scores: dict[int, tuple[tuple[Tensor, Tensor], ...]] = {}
         self._weights: dict[int, Meeting] = {}  # results of a softmax
         self._read: dict[int, Meeting] = {}
@@ -94,6 +100,9 @@ class AttentionTrace(TorchFunctionMode):
                 self._multiplied(product, part)
             elif name in ("softmax", "_softmax"):
                 self._softmax(args[0], part)
+            elif name.lstrip("_").startswith(_MIXES) and len(_tensors(args, kwargs)) > (name == "einsum"):
+                if any(id(one) in known for one in _tensors(args, kwargs) for known in (self._scores, self._weights)):
+                    self._mixtures[id(part)] = name
             elif not name.lstrip("_").startswith(_MIXING):
                 self._follow(func, args, kwargs, part)
         return out
@@ -111,6 +120,8 @@ class AttentionTrace(TorchFunctionMode):
 
     def _multiplied(self, product: _Product, out: Tensor) -> None:
         first, second = (self._weights.get(id(one)) for one in product.operands)
+        self.mixed = self.mixed or next((self._mixtures[id(one)] for one in product.operands
+                                         if id(one) in self._mixtures), "")  # fmt: skip
         if first is None and second is None:
             self._scores[id(out)] = ((product.left, product.right.transpose(-1, -2)),)
             return
@@ -124,6 +135,7 @@ class AttentionTrace(TorchFunctionMode):
 
     def _softmax(self, scores: Tensor, out: Tensor) -> None:
         self.softmaxes += 1
+        self.mixed = self.mixed or self._mixtures.get(id(scores), "")
         pairs = self._scores.get(id(scores))
         if pairs is not None:
             self.meetings.append(Meeting(pairs))
@@ -131,7 +143,11 @@ class AttentionTrace(TorchFunctionMode):
 
     def _follow(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Tensor) -> None:
         """Carry the memory of arguments over to a result of elementwise functions and changes of shape."""
-        tensors = [leaf for leaf in pytree.tree_leaves((args, dict(kwargs))) if isinstance(leaf, Tensor)]
+        tensors = _tensors(args, kwargs)
+        mixture = next((self._mixtures[id(one)] for one in tensors if id(one) in self._mixtures), "")
+        if mixture:  # also where it is added to, or multiplies, what it was made of
+            self._mixtures[id(out)] = mixture
+            return
         pairs: list[tuple[Tensor, Tensor]] = []
         for tensor in tensors:
             for pair in self._scores.get(id(tensor), ()):
@@ -146,6 +162,10 @@ class AttentionTrace(TorchFunctionMode):
                     meeting.read.append(out)
         if pairs:
             self._scores[id(out)] = tuple(pairs)
+
+
+def _tensors(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Tensor]:
+    return [leaf for leaf in pytree.tree_leaves((args, dict(kwargs))) if isinstance(leaf, Tensor)]
 
 
 def _product(

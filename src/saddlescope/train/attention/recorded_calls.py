@@ -13,7 +13,16 @@ from torch.utils import _pytree as pytree
 
 from saddlescope._shared.errors import InputError
 from saddlescope.train.attention.attention_trace import AttentionTrace
-from saddlescope.train.attention.probe import Probe, brief, failed, quiet, random_copy, returned_outputs
+from saddlescope.train.attention.probe import (
+    NOT_FINITE,
+    Probe,
+    brief,
+    failed,
+    finite,
+    quiet,
+    random_copy,
+    returned_outputs,
+)
 from saddlescope.train.attention.self_check import Heads, heads_of
 
 _SAMPLES = 4
@@ -93,7 +102,8 @@ def probe_call(module: nn.Module, call: Call, *, inputs: int, key_inputs: int) -
     try:
         twin = random_copy(module)
         for of_keys in [[], others] if others else [[]]:
-            yield _together(twin, [_run(twin, leaves, form, same, of_keys, seed) for seed in range(_SAMPLES)])
+            one = _together(twin, [_run(twin, leaves, form, same, of_keys, seed) for seed in range(_SAMPLES)])
+            yield one if finite(one) else failed(NOT_FINITE)
     except Exception as error:
         yield failed(f"a copy of it could not be called ({brief(error)})")
 
@@ -158,4 +168,6 @@ def _together(twin: nn.Module, runs: Sequence[_Run]) -> Probe:
     outputs = [torch.cat(parts) for parts in zip(*(run.outputs for run in runs), strict=True)]
     x, y = torch.cat([run.queries for run in runs]), torch.cat([run.keys for run in runs])
     trace = runs[0].trace
-    return Probe(twin, x, y, tuple(joined), outputs, trace.softmaxes, len(trace.meetings), trace.opaque, "")
+    return Probe(
+        twin, x, y, tuple(joined), outputs, trace.softmaxes, len(trace.meetings), trace.opaque, trace.mixed, ""
+    )
