@@ -208,15 +208,14 @@ class NotFinite(_Llama):
 
 
 class AddedPositions(_Llama):
-    """Mask2Former: tokens first, and values that exist only if embeddings are added to the inputs."""
+    """Mask2Former: tokens first, and embeddings that are added to the inputs of queries and keys are needed."""
 
     def forward(self, hidden_states, attention_mask=None, position_embeddings=None):
         hidden_states = hidden_states.transpose(0, 1)
-        if position_embeddings is not None:
-            original = hidden_states
-            hidden_states = hidden_states + position_embeddings.transpose(0, 1)
-        q, k, v = self.parts(hidden_states)
-        v = self.v_proj(original).unflatten(-1, (4, 3)).transpose(1, 2)
+        if position_embeddings is None:
+            raise ValueError("values are of the inputs without positions")
+        q, k, _ = self.parts(hidden_states + position_embeddings.transpose(0, 1))
+        v = self.v_proj(hidden_states).unflatten(-1, (4, 3)).transpose(1, 2)
         return self.joined(attend(q, k, v)).transpose(0, 1)
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -152,7 +153,7 @@ def test_zero_weights_hide_nothing():
     for parameter in module.parameters():
         nn.init.zeros_(parameter)
     assert find_attention(module).coverage[0].outcome == "verified"
-    assert find_attention(module).blocks[0].layout.strided
+    assert find_attention(module).blocks[0].factors().strided
 
 
 def test_layers_that_differ_only_in_weights_share_one_check(monkeypatch):
@@ -192,7 +193,7 @@ class Model(nn.Module):
 
 
 class Crossed(NeedsMore):
-    def parts(self, x):
+    def parts(self, x):  # pyright: ignore[reportIncompatibleMethodOverride]
         q, k, v = super().parts(x)
         return q, k.flip(1), v
 
@@ -252,7 +253,7 @@ def test_attention_out_of_sight_is_tracked_and_said_to_be_unchecked():
 class OwnMultihead(nn.MultiheadAttention):
     """A subclass with another forward pass."""
 
-    def forward(self, query, key, value):
+    def forward(self, query, key, value):  # pyright: ignore[reportIncompatibleMethodOverride]
         return super().forward(query, value, key)
 
 
@@ -271,9 +272,10 @@ def test_spectral_norm_is_read_without_a_power_iteration():
     read = block.factors().query
     for name, value in module.q_proj.state_dict().items():
         assert torch.equal(value, before[name])
-    assert module.q_proj.parametrizations.weight[0].training
-    module.q_proj.eval()
-    torch.testing.assert_close(read, module.q_proj.weight.T.unflatten(1, (4, 3)).permute(1, 0, 2).detach())
+    q_proj: Any = module.q_proj
+    assert q_proj.parametrizations.weight[0].training
+    q_proj.eval()
+    torch.testing.assert_close(read, q_proj.weight.T.unflatten(1, (4, 3)).permute(1, 0, 2).detach())
 
 
 def test_weight_norm_is_read_as_the_forward_pass_computes_it():
