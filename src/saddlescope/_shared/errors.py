@@ -33,6 +33,7 @@ _WITHOUT = {
     "sweep": "sweeps run on this machine only",
     "notebook": "a notebook shows progress as plain lines",
     "tables": "results print as tables but do not become data frames",
+    "explore": "the live page cannot be served",
 }
 _PACKAGES = {  # of the extras, by their import names
     "torch": ("PyTorch", "train"),
@@ -45,6 +46,8 @@ _PACKAGES = {  # of the extras, by their import names
     "distributed": ("distributed", "sweep"),
     "ipywidgets": ("ipywidgets", "notebook"),
     "pandas": ("pandas", "tables"),
+    "starlette": ("Starlette", "explore"),
+    "uvicorn": ("uvicorn", "explore"),
 }
 
 

@@ -19,6 +19,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.cli.attention import attention
 from saddlescope.cli.completion import VARIABLE
 from saddlescope.cli.data import data
+from saddlescope.cli.explore import explore
 from saddlescope.cli.extract_lora import extract_lora
 from saddlescope.cli.reproductions import check, gallery, list_entries, run, show
 from saddlescope.cli.spectra import spectra
@@ -38,7 +39,7 @@ _SYSTEM |= {errno.ENOTDIR, errno.EPERM, errno.EROFS}
 
 app = typer.Typer(help=_HELP, epilog=_STATUS, context_settings={"help_option_names": ["-h", "--help"]})
 app.command("list")(list_entries)
-for _command in (run, sweep, check, show, gallery, attention, spectra):
+for _command in (run, sweep, check, show, gallery, explore, attention, spectra):
     app.command()(_command)
 app.command("extract-lora")(extract_lora)
 app.add_typer(data, name="data")

@@ -4,8 +4,8 @@ import ast
 import hashlib
 import os
 import sys
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Callable, Iterable
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -22,7 +22,11 @@ SIZES = ("quick", "default", "reduced", "paper")
 OWN = "saddlescope_entries_"
 """Beginning of the module names of your own files."""
 
-_FOLDER = Path(__file__).parents[1] / "papers"
+_PACKAGE = Path(__file__).parents[1]
+_PAPERS = _PACKAGE / "papers"
+_TOYS = tuple(_PACKAGE / f"explore/toys/{name}.py" for name in ("scale", "leaving", "concepts", "escape", "attention"))
+TOYS = "Toys of the live page"
+"""Heading of the entries made for `saddlescope explore`, in place of a citation."""
 
 
 class Heading(NamedTuple):
@@ -45,37 +49,65 @@ _loaded: dict[str, _Declared] = {}  # entries of other files, by `load_entries`
 
 @cache
 def _declared() -> dict[str, _Declared]:
-    """Return the entries declared in this package by name: from the calls `Entry("name", "title", source=...)`."""
-    found = {}
-    for file in sorted(_FOLDER.glob("*/*.py")) + sorted(_FOLDER.glob("*/*/__init__.py")):
-        text = file.read_text(encoding="utf-8")
-        if (start := text.find(" = Entry(")) < 0:
-            continue
-        parts = file.relative_to(_FOLDER.parent).with_suffix("").parts
-        module = ".".join(("saddlescope", *parts)).removesuffix(".__init__")
-        citation = import_module(f"saddlescope.papers.{parts[1]}").CITATION
-        for statement in ast.parse(text[text.rfind("\n", 0, start + 1) + 1 :]).body:
-            call = statement.value if isinstance(statement, ast.Assign) else None
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Entry":
-                name, title = (ast.literal_eval(value) for value in call.args)
-                source = next((ast.literal_eval(k.value) for k in call.keywords if k.arg == "source"), "")
-                found[name] = _Declared(module, Heading(title, source, citation))
+    """Return the entries of the papers by name: from the calls `Entry("name", "title", source=...)`."""
+    files = sorted(_PAPERS.glob("*/*.py")) + sorted(_PAPERS.glob("*/*/__init__.py"))
+    found: dict[str, _Declared] = {}
+    for file in files:
+        citation = partial(_citation, file.relative_to(_PAPERS).parts[0])
+        found |= _declared_in(file, citation)
+    return found
+
+
+@cache
+def _toys() -> dict[str, _Declared]:
+    """Return the entries of the live page by name; they are in no list, tally or sweep of the papers."""
+    found: dict[str, _Declared] = {}
+    for file in _TOYS:
+        found |= _declared_in(file, lambda: TOYS)
+    return found
+
+
+def _citation(paper: str) -> str:
+    return import_module(f"saddlescope.papers.{paper}").CITATION
+
+
+def _declared_in(file: Path, citation: Callable[[], str]) -> dict[str, _Declared]:
+    text, found = file.read_text(encoding="utf-8"), {}
+    if (start := text.find(" = Entry(")) < 0:
+        return {}
+    parts = file.relative_to(_PACKAGE).with_suffix("").parts
+    module = ".".join(("saddlescope", *parts)).removesuffix(".__init__")
+    for statement in ast.parse(text[text.rfind("\n", 0, start + 1) + 1 :]).body:
+        call = statement.value if isinstance(statement, ast.Assign) else None
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Entry":
+            name, title = (ast.literal_eval(value) for value in call.args)
+            source = next((ast.literal_eval(k.value) for k in call.keywords if k.arg == "source"), "")
+            found[name] = _Declared(module, Heading(title, source, citation()))
     return found
 
 
 def entry_names() -> tuple[str, ...]:
-    """Return the names of all entries, `group/entry`."""
+    """Return the names of all entries, `group/entry`, without the toys."""
     return tuple(sorted([*_declared(), *_loaded]))
+
+
+def toy_names() -> tuple[str, ...]:
+    """Return the names of the entries made for `saddlescope explore`."""
+    return tuple(_toys())
 
 
 def entry_heading(name: str) -> Heading:
     """Return the heading of an existing entry."""
-    return (_loaded.get(name) or _declared()[name]).heading
+    return _found(name).heading
 
 
 def entry_module(name: str) -> str:
     """Return the name of the module that declares an existing entry."""
-    return (_loaded.get(name) or _declared()[name]).module
+    return _found(name).module
+
+
+def _found(name: str) -> _Declared:
+    return _loaded.get(name) or _declared().get(name) or _toys()[name]
 
 
 def load_entries(file: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -121,7 +153,7 @@ def _own_headings(file: str | os.PathLike[str], entries: "Iterable[Entry[Any]]")
     if not found:
         raise InputError(f"{file} must declare an entry, such as entry = Entry(...); got none.")
     for name in found:
-        if name in entry_names():
+        if name in (*entry_names(), *toy_names()):
             raise InputError(f"{file} must give its entries new names; got {name!r}, which exists.")
         if name.count("/") != 1 or not name.replace("/", "").replace("-", "").isalnum():
             raise InputError(f"The name of an entry must be GROUP/NAME of letters, digits and -; got {name!r}.")

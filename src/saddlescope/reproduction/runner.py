@@ -209,11 +209,29 @@ def reproduce(
             say(f"Resuming the interrupted run in {scratch}.")
         context = RunContext(scratch, report, data, Path(out) / "parts", again, data_sets)
         run = stamped_run(entry, params, context, size, settings)
-        # Judged as stored, so that `check` agrees, and written once, with the verdicts.
-        reproduction = Reproduction(folder.file, entry, store.Provenance.of(run), store.as_stored(run))
-        vars(reproduction)["verdicts"] = entry.judge(reproduction.run, size)  # an error of a claim here is a defect
-        store.write(_with_verdicts(run, reproduction), folder.file)
+        stored = _stored(run, entry, size, folder)
         folder.clear()
+    return stored
+
+
+def store_run(entry: entries.Entry, run: xr.Dataset, *, out: str | os.PathLike[str]) -> Reproduction:
+    """Judge and store a run that `stamped_run` made, in the file that `reproduce` would write; it replaces another one.
+
+    Raises:
+        InputError: the folder cannot be written, or another process is working on the same run.
+    """
+    made = store.Provenance.of(run)
+    names = identity(made.params, made.data_sets)
+    folder = store.RunFolder(Path(out), entry.name, names, "" if made.settings else made.size)
+    with folder.lock():
+        return _stored(run, entry, made.size, folder)
+
+
+def _stored(run: xr.Dataset, entry: entries.Entry, size: str, folder: store.RunFolder) -> Reproduction:
+    """Judge a run as stored, so that `check` agrees, and write it once, with the verdicts."""
+    reproduction = Reproduction(folder.file, entry, store.Provenance.of(run), store.as_stored(run))
+    vars(reproduction)["verdicts"] = entry.judge(reproduction.run, size)  # an error of a claim here is a defect
+    store.write(_with_verdicts(run, reproduction), folder.file)
     stored = dataclasses.replace(reproduction, run=_with_verdicts(reproduction.run, reproduction))
     vars(stored)["verdicts"] = reproduction.verdicts
     return stored

@@ -1,0 +1,50 @@
+"""Command `explore`: the live page."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from saddlescope._shared.errors import MissingExtraError
+from saddlescope.cli.completion import complete_entry
+from saddlescope.cli.reproductions import DataFolder, EntryFile, check_data, load_own
+
+
+def explore(
+    entry: Annotated[
+        str,
+        typer.Argument(metavar="[ENTRY]", help="A name from `saddlescope list`.", autocompletion=complete_entry),
+    ] = "",
+    results: Annotated[Path, typer.Option(metavar="DIR", help="Folder in which the page stores runs.")] = Path("results"),
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port to listen on, on this machine alone.")] = None,
+    processes: Annotated[int, typer.Option(min=1, max=16, metavar="N", help="Number of worker processes.")] = 2,
+    limit: Annotated[float, typer.Option(min=1.0, metavar="SECONDS", help="Stop a run after this time.")] = 300.0,
+    browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    data: DataFolder = None,
+    entry_file: EntryFile = None,
+) -> int:
+    """Open a page on this machine in which you move the parameters of an entry and see its pictures change."""
+    try:
+        from saddlescope.explore import serve
+    except ImportError as error:
+        if (missing := MissingExtraError.of("saddlescope explore", error)) is None:
+            raise
+        raise missing from error
+    check_data(data)
+    load_own(entry_file)
+
+    def ready(address: str) -> None:
+        typer.echo(f"Open {address} in a browser; press Ctrl-C to end.")
+        if browser:
+            import webbrowser
+
+            webbrowser.open(address)
+
+    try:
+        serve(
+            entry, results=results, data=data, entry_file=entry_file, port=port, processes=processes, limit=limit,
+            ready=ready,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        typer.echo("Ended.")
+    return 0

@@ -1,0 +1,87 @@
+"""Guard of the live page: who may ask, and what a page may do.
+
+The server listens on 127.0.0.1 only. Every address begins with a secret token, so that other users of the machine and
+other pages in the browser cannot ask; a name that is pointed at 127.0.0.1 fails by its Host, another page's script by
+its Origin. The policy of each answer keeps a page to its own files.
+"""
+
+import hmac
+import os
+import secrets
+from pathlib import Path
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse, RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+
+_HOSTS = ("127.0.0.1", "localhost")
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:;"
+    " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)  # Plotly writes style elements
+_HEADERS = {
+    "content-security-policy": _POLICY,
+    "referrer-policy": "no-referrer",  # the address has the token
+    "x-content-type-options": "nosniff",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+class Guard:
+    """ASGI middleware: refuse foreign requests, strip the token from the path, and add headers to every answer."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self.app, self.token = app, token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_HEADERS)
+            await send(message)
+
+        first, _, rest = scope["path"].lstrip("/").partition("/")
+        if refusal := self._refusal(Headers(scope=scope), first):
+            await PlainTextResponse(refusal, 403)(scope, receive, send_guarded)
+            return
+        if scope["path"] == f"/{first}":  # relative links need the slash
+            await RedirectResponse(f"/{first}/")(scope, receive, send_guarded)
+            return
+        inner = {**scope, "path": f"/{rest}", "raw_path": f"/{rest}".encode(), "root_path": ""}
+        await self.app(inner, receive, send_guarded)
+
+    def _refusal(self, headers: Headers, first: str) -> str:
+        host = headers.get("host", "")
+        if host.partition(":")[0] not in _HOSTS:
+            return "This server answers to 127.0.0.1 and localhost only."
+        if headers.get("origin", f"http://{host}") != f"http://{host}":
+            return "Another page may not ask this server."
+        if not hmac.compare_digest(first.encode(), self.token.encode()):
+            return "Open the address that `saddlescope explore` printed: it has a token."
+        return ""
+
+
+def persistent_token() -> str:
+    """Return the token of this user, which survives a restart, so that bookmarks do; a new one if it cannot be kept."""
+    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    file = Path(home) / "saddlescope" / "explore-token"
+    try:
+        token = file.read_text(encoding="ascii").strip()
+        if len(token) >= 20 and token.isalnum() and not file.stat().st_mode & 0o077:
+            return token
+    except (OSError, ValueError):
+        pass
+    token = secrets.token_hex(16)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file.unlink(missing_ok=True)
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as opened:
+            opened.write(token)
+    except OSError:  # the token then lasts as long as the server
+        pass
+    return token

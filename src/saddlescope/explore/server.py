@@ -1,0 +1,379 @@
+"""Server of the live page, on this machine alone.
+
+    GET  /                  the first page: the toys, and all entries
+    GET  /entry/GROUP/NAME  an entry, with its parameters in the query
+    POST /run               run an entry: lines of JSON with its progress, then its answer
+    POST /save              store a run as `saddlescope run` does
+    GET  /thumbnail/...     a toy's small picture, made by a worker
+    GET  /assets/...        style, scripts, Plotly
+
+All below the token (`guard`). A request names an entry, a size and values that the entry's records check; nothing in it
+is executed. A new run of a page stops its run before.
+"""
+
+import asyncio
+import json
+import socket
+import tempfile
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from saddlescope._shared.errors import InputError
+from saddlescope.explore.answer import pages
+from saddlescope.explore.controls import checked_settings, make_controls
+from saddlescope.explore.guard import Guard, persistent_token
+from saddlescope.explore.worker_pool import WorkerEndedError, WorkerPool
+from saddlescope.gallery.site import read_assets
+from saddlescope.reproduction import catalogue, find_entry
+
+PORT = 8642
+"""Port unless it is taken or another one is given: a fixed one, so that bookmarks survive a restart."""
+
+_LARGEST = 64_000  # bytes of a request
+_REMEMBERED = 64  # answers that need no second run
+_REMEMBERED_BYTES = 128_000_000
+_CLIENTS = 32  # pages that may wait for a run
+_TYPES = {".css": "text/css", ".js": "text/javascript"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A run that a page asks for.
+
+    Attributes:
+        client: the page, a random name of its own.
+        entry: its name.
+        size: of the parameters.
+        settings: parameters that differ from those of the size, checked.
+    """
+
+    client: str
+    entry: str
+    size: str
+    settings: dict[str, str]
+
+    @classmethod
+    def of(cls, body: Any) -> "Asked":
+        """Return what a request asks for.
+
+        Raises:
+            InputError: it is not a record of strings, or its entry, size or settings do not exist or do not fit.
+        """
+        fields = ("client", "entry", "size")
+        if not isinstance(body, dict) or not all(isinstance(body.get(name), str) for name in fields):
+            raise InputError("A request must be a JSON object with the strings client, entry and size.")
+        settings = body.get("settings", {})
+        if not isinstance(settings, dict) or not all(isinstance(value, str) for value in settings.values()):
+            raise InputError("settings must be a JSON object of strings.")
+        return cls(
+            *(body[name] for name in fields), checked_settings(find_entry(body["entry"]), body["size"], settings)
+        )
+
+    @property
+    def key(self) -> str:
+        """Text that is equal for equal runs."""
+        return json.dumps([self.entry, self.size, sorted(self.settings.items())])
+
+
+class _Answers:
+    """Finished answers as JSON lines, the latest ones."""
+
+    def __init__(self) -> None:
+        self._lines: OrderedDict[str, str] = OrderedDict()
+
+    def get(self, key: str) -> str | None:
+        if key in self._lines:
+            self._lines.move_to_end(key)
+        return self._lines.get(key)
+
+    def keep(self, key: str, line: str) -> None:
+        self._lines[key] = line
+        while len(self._lines) > _REMEMBERED or sum(map(len, self._lines.values())) > _REMEMBERED_BYTES:
+            self._lines.popitem(last=False)
+
+
+class Explorer:
+    """State of the server: its workers, the answers, and the run of each page."""
+
+    def __init__(self, pool: WorkerPool, entry: str) -> None:
+        self.pool, self.entry = pool, entry
+        self.answers = _Answers()
+        self.current: dict[str, asyncio.Task[Any]] = {}
+        self.thumbnails: dict[str, asyncio.Task[dict[str, str]]] = {}
+        self.pages = pages()
+        self.assets = read_assets()
+        own = files("saddlescope.explore").joinpath("assets")
+        self.assets |= {name: own.joinpath(name).read_text("utf-8") for name in ("explore.css", "explore.js")}
+
+    def routes(self) -> list[Route]:
+        """Return the routes, below the token."""
+        return [
+            Route("/", self.first_page),
+            Route("/entry/{name:path}", self.entry_page),
+            Route("/run", self.run, methods=["POST"]),
+            Route("/save", self.save, methods=["POST"]),
+            Route("/thumbnail/{name:path}", self.thumbnail),
+            Route("/assets/{name}", self.asset),
+            Route("/alive", self.alive),
+        ]
+
+    async def first_page(self, request: Request) -> Response:
+        """Show the toys and all entries."""
+        toys = _headed(catalogue.toy_names())
+        entries = _headed(catalogue.entry_names())
+        return HTMLResponse(self.pages.get_template("first.html").render(toys=toys, entries=entries, root=""))
+
+    async def entry_page(self, request: Request) -> Response:
+        """Show the controls of an entry; its script runs it with the parameters of the address."""
+        name = request.path_params["name"]
+        entry = find_entry(name)
+        toy = name in catalogue.toy_names()
+        size = request.query_params.get("size", "default" if toy else "quick")
+        page = self.pages.get_template("entry.html")
+        lead = (entry.params.__doc__ or "").strip()
+        shown = {"entry": entry, "toy": toy, "size": size, "lead": lead, "toys": _headed(catalogue.toy_names())}
+        return HTMLResponse(page.render(controls=make_controls(entry, size), root="../" * (name.count("/") + 1), **shown))
+
+    async def run(self, request: Request) -> Response:
+        """Run an entry and stream its messages; the client that goes away, or asks again, stops it."""
+        asked = Asked.of(await _body(request))
+        if line := self.answers.get(asked.key):
+            self._stop(asked.client)
+            return Response(line, media_type="application/x-ndjson")
+        if len(self.current) >= _CLIENTS and asked.client not in self.current:
+            raise HTTPException(429, "Too many pages wait for a run; close some.")
+        return StreamingResponse(self._messages(asked), media_type="application/x-ndjson")
+
+    async def save(self, request: Request) -> Response:
+        """Store a run as `saddlescope run` does."""
+        asked = Asked.of(await _body(request))
+        return StreamingResponse(self._messages(asked, do="save"), media_type="application/x-ndjson")
+
+    async def thumbnail(self, request: Request) -> Response:
+        """Return the small pictures of a toy."""
+        name = request.path_params["name"]
+        if name not in catalogue.toy_names():
+            raise HTTPException(404, f"There is no toy {name!r}.")
+        return JSONResponse(await asyncio.shield(self._thumbnail(name)))
+
+    async def asset(self, request: Request) -> Response:
+        """Return a file of the page."""
+        name = request.path_params["name"]
+        if name not in self.assets:
+            raise HTTPException(404, f"There is no asset {name!r}.")
+        return Response(
+            self.assets[name], media_type=_TYPES[Path(name).suffix], headers={"cache-control": "max-age=3600"}
+        )
+
+    async def alive(self, request: Request) -> Response:
+        """Answer a page that waits for a new server."""
+        return JSONResponse({"alive": True})
+
+    async def warm(self) -> None:
+        """Make the pictures of the first page, or run the entry that the command names, before anyone asks."""
+        if self.entry:
+            size = "default" if self.entry in catalogue.toy_names() else "quick"
+            async for _ in self._messages(Asked("", self.entry, size, {})):
+                pass
+        for name in () if self.entry else catalogue.toy_names():
+            await self._thumbnail(name)
+            async for _ in self._messages(Asked("", name, "default", {})):
+                pass
+
+    def _thumbnail(self, name: str) -> "asyncio.Task[dict[str, str]]":
+        async def make() -> dict[str, str]:
+            asked = Asked("", name, "default", {})
+            async with aclosing(self.pool.ask(_request(asked, "thumbnail"))) as messages:
+                async for message in messages:
+                    if "done" in message:
+                        return message["done"]
+            return {}
+
+        if name not in self.thumbnails or (self.thumbnails[name].done() and self.thumbnails[name].exception()):
+            self.thumbnails[name] = asyncio.create_task(make())
+        return self.thumbnails[name]
+
+    def _stop(self, client: str) -> None:
+        if client in self.current:
+            self.current.pop(client).cancel()
+
+    async def _messages(self, asked: Asked, do: str = "run") -> AsyncIterator[str]:
+        """Yield the messages of a run as lines; errors are messages too."""
+        self._stop(asked.client)
+        lines: asyncio.Queue[str | None] = asyncio.Queue()
+        task = asyncio.create_task(self._follow(asked, do, lines.put_nowait))
+        if asked.client:
+            self.current[asked.client] = task
+        try:
+            while line := await lines.get():
+                yield line
+        finally:
+            task.cancel()
+            if self.current.get(asked.client) is task:
+                del self.current[asked.client]
+
+    async def _follow(self, asked: Asked, do: str, put: Callable[[str | None], None]) -> None:
+        """Put the messages of a run as lines, then None."""
+        try:
+            async with aclosing(self.pool.ask(_request(asked, do))) as messages:
+                async for message in messages:
+                    line = json.dumps({k: v for k, v in message.items() if k != "id"}, ensure_ascii=False) + "\n"
+                    if do == "run" and "done" in message:
+                        self.answers.keep(asked.key, line)
+                    put(line)
+        except WorkerEndedError as error:
+            put(_line(f"The process of the run ended early ({error}), perhaps for lack of memory. Choose less."))
+        except TimeoutError:
+            limit = f"{self.pool.limit:g} s, the limit of this page"
+            put(_line(f"The run was stopped after {limit}. Choose less, give --limit, or use `saddlescope run`."))
+        except asyncio.CancelledError:
+            put(json.dumps({"stopped": True}) + "\n")
+            raise
+        finally:
+            put(None)
+
+
+def _headed(names: Iterable[str]) -> list[tuple[str, catalogue.Heading]]:
+    return [(name, catalogue.entry_heading(name)) for name in names]
+
+
+def _request(asked: Asked, do: str) -> dict[str, Any]:
+    return {"do": do, "entry": asked.entry, "size": asked.size, "settings": asked.settings}
+
+
+def _line(sentence: str) -> str:
+    return json.dumps({"failed": sentence}) + "\n"
+
+
+async def _body(request: Request) -> Any:
+    """Return the JSON of a request, of limited length."""
+    if request.headers.get("content-type") != "application/json":
+        raise HTTPException(415, "A request must be JSON.")
+    content = b""
+    async for part in request.stream():
+        content += part
+        if len(content) > _LARGEST:
+            raise HTTPException(413, f"A request must have at most {_LARGEST} bytes.")
+    try:
+        return json.loads(content)
+    except ValueError as error:
+        raise InputError("A request must be JSON.") from error
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """Return the sentence of an error: as a page, or to a script as JSON."""
+    status, sentence = (error.status_code, error.detail) if isinstance(error, HTTPException) else (400, str(error))
+    if request.method == "POST":
+        return JSONResponse({"refused": sentence}, status)
+    root = "../" * request.url.path.count("/")
+    page = pages().get_template("refusal.html").render(sentence=sentence, root=root.removesuffix("../"))
+    return HTMLResponse(page, status)
+
+
+def make_app(pool: WorkerPool, token: str, entry: str = "") -> Starlette:
+    """Return the application.
+
+    Args:
+        pool: the workers, which end with the application.
+        token: the beginning of every path.
+        entry: run first, so that it is ready; empty: the toys.
+    """
+    explorer = Explorer(pool, entry)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
+        warming = asyncio.create_task(explorer.warm())
+        try:
+            yield
+        finally:
+            warming.cancel()
+            await pool.close()
+
+    app = Starlette(
+        routes=explorer.routes(),
+        lifespan=lifespan,
+        exception_handlers={InputError: _refused, HTTPException: _refused},
+    )
+    app.add_middleware(Guard, token=token)
+    return app
+
+
+def serve(
+    entry: str = "",
+    *,
+    results: Path,
+    data: Path | None = None,
+    entry_file: Path | None = None,
+    port: int | None = None,
+    processes: int = 2,
+    limit: float = 300.0,
+    ready: Callable[[str], None] = print,
+) -> None:
+    """Serve the live page until it is interrupted.
+
+    Args:
+        entry: name of the entry whose page the address is; empty: the first page.
+        results: folder in which "Save this run" stores.
+        data: folder of data sets in their official formats.
+        entry_file: your Python file of entries, loaded already; the workers load it too.
+        port: to listen on; None: 8642, or any other that is free.
+        processes: largest number of worker processes.
+        limit: seconds after which a run is stopped.
+        ready: called with the address once the server listens.
+
+    Raises:
+        InputError: the entry does not exist, or the port is taken.
+    """
+    if entry:
+        find_entry(entry)
+    listening, token = _listen(port), persistent_token()
+    with tempfile.TemporaryDirectory(prefix="saddlescope-explore-") as shared, listening:
+        folders = {"results": results, "data": data, "shared": Path(shared), "entry_file": entry_file}
+        absolute = {name: None if path is None else str(path.absolute()) for name, path in folders.items()}
+        pool = WorkerPool(absolute, most=processes, limit=limit, cache=_cache())
+        config = uvicorn.Config(
+            make_app(pool, token, entry), log_level="warning", access_log=False, ws="none", loop="asyncio", http="h11",
+            timeout_graceful_shutdown=1, server_header=False,
+        )  # fmt: skip
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}/{token}/"
+        ready(f"{address}entry/{entry}" if entry else address)
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listen(port: int | None) -> socket.socket:
+    """Return a socket that listens on this machine alone."""
+    for one in (PORT, 0) if port is None else (port,):
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind(("127.0.0.1", one))
+            listening.listen()
+            return listening
+        except OSError as error:
+            listening.close()
+            reason = error.strerror
+    raise InputError(f"port must be free; got {port}: {reason}. Leave --port out for another one.")
+
+
+def _cache() -> Path | None:
+    """Return the folder of compiled code of this user, or None if there can be none."""
+    from os import environ
+
+    folder = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "saddlescope" / "compiled"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder

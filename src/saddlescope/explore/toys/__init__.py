@@ -1,0 +1,1 @@
+"""Five small entries made for the live page: each answers a moved slider within a second."""
