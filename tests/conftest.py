@@ -1,8 +1,9 @@
-"""Fixtures of all tests: float64 in JAX, strict promotion, the data folder, and quick runs of entries."""
+"""Fixtures of all tests: float64 in JAX, strict promotion, the data folder, a browser, and quick runs of entries."""
 
 import hashlib
 import os
 import pickle
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -53,6 +54,26 @@ def data_folder() -> Path:
             pytest.fail(f"CI needs the official data; there is no folder {folder}. Set SADDLESCOPE_DATA.")
         pytest.skip("official data absent: set SADDLESCOPE_DATA")
     return folder
+
+
+SWITCHES = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
+
+
+@pytest.fixture(scope="module")  # a session's browser would leave its event loop running for the tests of others
+def chromium():
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        if os.environ.get("CI"):
+            pytest.fail("CI needs a Chromium: apt-get install chromium")
+        pytest.skip("no Chromium: apt-get install chromium")
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=SWITCHES)
+        yield browser
+        browser.close()
 
 
 @dataclass

@@ -1,18 +1,10 @@
 """A results folder of the tiny entry in three sizes, the gallery built from it, and a browser that visits pages."""
 
-import os
-import shutil
-
 import pytest
 
 import tiny
 from saddlescope.gallery import build
 from saddlescope.reproduction import reproduce
-
-SWITCHES = [
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-]
 
 
 @pytest.fixture(scope="session")
@@ -34,20 +26,6 @@ def site(results, tmp_path_factory):
         patch.setattr("saddlescope.reproduction.entry.find_entry", tiny.find_entry)
         build(results, folder)
     return folder
-
-
-@pytest.fixture(scope="module")  # a session's browser would leave its event loop running for the tests of others
-def chromium():
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if path is None:
-        if os.environ.get("CI"):
-            pytest.fail("CI needs a Chromium: apt-get install chromium")
-        pytest.skip("no Chromium: apt-get install chromium")
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=SWITCHES)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -15,8 +15,12 @@ def explore(
         str,
         typer.Argument(metavar="[ENTRY]", help="A name from `saddlescope list`.", autocompletion=complete_entry),
     ] = "",
-    results: Annotated[Path, typer.Option(metavar="DIR", help="Folder in which the page stores runs.")] = Path("results"),
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port to listen on, on this machine alone.")] = None,
+    results: Annotated[Path, typer.Option(metavar="DIR", help="Folder in which the page stores runs.")] = Path(
+        "results"
+    ),
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port to listen on, on this machine alone.")
+    ] = None,
     processes: Annotated[int, typer.Option(min=1, max=16, metavar="N", help="Number of worker processes.")] = 2,
     limit: Annotated[float, typer.Option(min=1.0, metavar="SECONDS", help="Stop a run after this time.")] = 300.0,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,

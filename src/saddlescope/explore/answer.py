@@ -1,7 +1,6 @@
 """Answers of a worker: a run as pictures, verdicts and commands, in JSON values."""
 
 import shlex
-import textwrap
 from base64 import b64encode
 from collections.abc import Mapping
 from io import BytesIO
@@ -24,39 +23,51 @@ def pages() -> Environment:
     return found
 
 
-def answer(entry: Entry[Any], run: xr.Dataset, size: str, settings: Mapping[str, str]) -> dict[str, Any]:
-    """Return the pictures, verdicts and commands of a run, whose text is escaped in what is HTML."""
+def answer(
+    entry: Entry[Any], run: xr.Dataset, size: str, settings: Mapping[str, str], entry_file: str | None = None
+) -> dict[str, Any]:
+    """Return the pictures, verdicts and commands of a run, whose text is escaped in what is HTML.
+
+    Args:
+        entry: the entry.
+        run: its run.
+        size: of its parameters.
+        settings: those that differ from the size.
+        entry_file: your Python file that declares the entry; None for an entry of this package.
+    """
     verdicts = entry.judge(run, size)
     parts = pages().get_template("claims.html")
     return {
         "figures": [_drawn(figure) for figure in entry.figures(run)],
         "claims": parts.render(rows=claim_rows(entry, verdicts), tallied=tallies(verdicts)),
         "signs": [{"claim": v.claim, "outcome": str(v.outcome), "sign": SYMBOLS[v.outcome]} for v in verdicts],
-        "label": " ".join(f"{name}={value}" for name, value in settings.items()) or f"{size} size",
-        "command": command(entry.name, size, settings),
-        "python": python(entry.name, size, settings),
+        "label": " ".join(f"{name}={value}" for name, value in settings.items()) or f"{size} values",
+        "command": command(entry.name, size, settings, entry_file),
+        "python": python(entry.name, size, settings, entry_file),
     }
 
 
-def command(entry: str, size: str, settings: Mapping[str, str]) -> str:
+def command(entry: str, size: str, settings: Mapping[str, str], entry_file: str | None = None) -> str:
     """Return the command that stores this run."""
     words = ["saddlescope", "run", entry, *(["--size", size] if size != "default" else [])]
-    return shlex.join([*words, *(word for name, value in settings.items() for word in ("--set", f"{name}={value}"))])
+    words += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    return shlex.join(words + (["--entry", entry_file] if entry_file else []))
 
 
-def python(entry: str, size: str, settings: Mapping[str, str]) -> str:
+def python(entry: str, size: str, settings: Mapping[str, str], entry_file: str | None = None) -> str:
     """Return a Python program that stores this run and shows its verdicts."""
-    return textwrap.dedent(
-        f"""\
-        from saddlescope.reproduction import find_entry, reproduce
-
-        entry = find_entry({entry!r})
-        stored = reproduce(entry, out="results", size={size!r}, settings={dict(settings)!r})
-        print(stored.run)  # an xarray.Dataset
-        for verdict in stored.verdicts:
-            print(verdict.claim, verdict.outcome, verdict.value)
-        """
-    )
+    names = "find_entry, load_entries, reproduce" if entry_file else "find_entry, reproduce"
+    lines = [
+        f"from saddlescope.reproduction import {names}",
+        "",
+        *([f"load_entries({entry_file!r})"] if entry_file else []),
+        f"entry = find_entry({entry!r})",
+        f'stored = reproduce(entry, out="results", size={size!r}, settings={dict(settings)!r})',
+        "print(stored.run)  # an xarray.Dataset",
+        "for verdict in stored.verdicts:",
+        "    print(verdict.claim, verdict.outcome, verdict.value)",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def thumbnails(figure: Figure) -> dict[str, str]:

@@ -14,6 +14,7 @@ from saddlescope.reproduction import SIZES, Entry, Parameter
 
 _BEYOND = 4  # times the largest value at the entry's sizes: the end of a slider, and the limit of a count
 _ORDERS = 100.0  # times the same on a logarithmic slider
+_FAR = 25  # times the end of a linear slider: bounds beyond it are no end of a slider
 _TUPLE = 16  # values of a tuple that are always allowed
 _SEEDS = ("seed", "seeds")  # whose size costs nothing
 _LAST_SEED = 99  # of the slider
@@ -35,9 +36,9 @@ class Control:
     record: Parameter
     value: str
     kind: Literal["slider", "number", "choice", "switch", "text"]
-    low: float = 0.0
-    high: float = 0.0
-    step: float = 0.0
+    low: int | float = 0
+    high: int | float = 0
+    step: int | float = 0
 
     @property
     def name(self) -> str:
@@ -74,9 +75,8 @@ def checked_settings(entry: Entry[Any], size: str, settings: Mapping[str, str]) 
 
 def _values(entry: Entry[Any], size: str) -> dict[str, list[Any]]:
     """Return the values of each parameter at all sizes up to one of them, which is the last."""
+    entry.configure(size)  # raises for one that does not exist
     upto = [one for one in entry.sizes if SIZES.index(one) <= SIZES.index(size)]
-    if size not in upto:
-        entry.configure(size)  # raises
     made = [entry.configure(one) for one in upto]
     return {name: [getattr(params, name) for params in made] for name in entry.parameters}
 
@@ -92,36 +92,37 @@ def _control(record: Parameter, values: Sequence[Any]) -> Control:
     low, high = _ends(record, values)
     if not low < high:
         return Control(record, text, "number")
-    if _logarithmic(record, low, high):
-        return Control(record, text, "slider", low, high)
-    step = _step(record, low, high)
-    low += step if record.gt is not None and low <= record.gt else 0.0
-    high -= step if record.lt is not None and high >= record.lt else 0.0
+    log = _logarithmic(record, low, high)
+    step = 0 if log else _step(record, low, high)
+    if record.gt is not None and low <= record.gt:
+        low = min(low + (0.01 * low if log else step), *values)
+    if record.lt is not None and high >= record.lt:
+        high = max(high - (0.01 * high if log else step), *values)
     return Control(record, text, "slider", low, high, step)
 
 
-def _ends(record: Parameter, values: Sequence[Any]) -> tuple[float, float]:
+def _ends(record: Parameter, values: Sequence[Any]) -> tuple[int | float, int | float]:
     least, most = min(values), max(values)
     low = record.ge if record.ge is not None else record.gt
     high = record.le if record.le is not None else record.lt
     if record.name in _SEEDS:
-        return (low or 0), (high if high is not None else max(_LAST_SEED, most))
-    if record.type is int:
-        limit = _limit(record, values)
-        return (low if low is not None else min(0, _BEYOND * least)), (high if limit is None else limit)
+        return low or 0, max(_LAST_SEED, most) if high is None else high
+    if (limit := _limit(record, values)) is not None:
+        return min(0, _BEYOND * least) if low is None else low, limit
     if record.scale == "log":
         low = low if low else least / _ORDERS
         return low, (high if high is not None else most * _ORDERS)
     reach = _BEYOND * max(abs(least), abs(most)) or 1.0
-    low = low if low is not None else (-reach if least < 0 or high is not None else 0.0)
-    return low, (high if high is not None else max(reach, low + reach))
+    if low is None or low < -_FAR * reach:
+        low = -reach if least < 0 or high is not None else 0.0
+    return low, (max(reach, low + reach) if high is None or high > _FAR * reach else high)
 
 
-def _logarithmic(record: Parameter, low: float, high: float) -> bool:
+def _logarithmic(record: Parameter, low: int | float, high: int | float) -> bool:
     return low > 0 and record.multiple_of == 1 and (record.scale == "log" or (record.type is int and high / low > 500))
 
 
-def _step(record: Parameter, low: float, high: float) -> float:
+def _step(record: Parameter, low: int | float, high: int | float) -> int | float:
     if record.type is int:
         return record.multiple_of
     rough = (high - low) / _STEPS

@@ -14,7 +14,6 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-
 _HOSTS = ("127.0.0.1", "localhost")
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:;"
@@ -36,6 +35,7 @@ class Guard:
         self.app, self.token = app, token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse or pass on one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -80,8 +80,8 @@ def persistent_token() -> str:
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file.unlink(missing_ok=True)
-        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as opened:
-            opened.write(token)
+        file.touch(mode=0o600, exist_ok=False)
+        file.write_text(token, encoding="ascii")
     except OSError:  # the token then lasts as long as the server
         pass
     return token

@@ -77,9 +77,8 @@ class Asked:
         settings = body.get("settings", {})
         if not isinstance(settings, dict) or not all(isinstance(value, str) for value in settings.values()):
             raise InputError("settings must be a JSON object of strings.")
-        return cls(
-            *(body[name] for name in fields), checked_settings(find_entry(body["entry"]), body["size"], settings)
-        )
+        client, entry, size = (body[name] for name in fields)
+        return cls(client, entry, size, checked_settings(find_entry(entry), size, settings))
 
     @property
     def key(self) -> str:
@@ -142,9 +141,11 @@ class Explorer:
         toy = name in catalogue.toy_names()
         size = request.query_params.get("size", "default" if toy else "quick")
         page = self.pages.get_template("entry.html")
-        lead = (entry.params.__doc__ or "").strip()
+        lead = " ".join((entry.params.__doc__ or "").split())
         shown = {"entry": entry, "toy": toy, "size": size, "lead": lead, "toys": _headed(catalogue.toy_names())}
-        return HTMLResponse(page.render(controls=make_controls(entry, size), root="../" * (name.count("/") + 1), **shown))
+        return HTMLResponse(
+            page.render(controls=make_controls(entry, size), root="../" * (name.count("/") + 1), **shown)
+        )
 
     async def run(self, request: Request) -> Response:
         """Run an entry and stream its messages; the client that goes away, or asks again, stops it."""
@@ -354,6 +355,7 @@ def serve(
 
 def _listen(port: int | None) -> socket.socket:
     """Return a socket that listens on this machine alone."""
+    reason = ""
     for one in (PORT, 0) if port is None else (port,):
         listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -363,7 +365,7 @@ def _listen(port: int | None) -> socket.socket:
             return listening
         except OSError as error:
             listening.close()
-            reason = error.strerror
+            reason = error.strerror or str(error)
     raise InputError(f"port must be free; got {port}: {reason}. Leave --port out for another one.")
 
 

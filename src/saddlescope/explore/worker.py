@@ -43,10 +43,11 @@ class _Worker:
         self.send = send
         self.stopped = -1
         self.kept: OrderedDict[str, xr.Dataset] = OrderedDict()
-        if folders["entry_file"]:
+        self.own: dict[str, str] = {}  # files of your own entries, by name
+        if file := folders["entry_file"]:
             from saddlescope.reproduction import load_entries
 
-            load_entries(folders["entry_file"])
+            self.own = dict.fromkeys(load_entries(file), file)
 
     def handle(self, request: dict[str, Any]) -> None:
         """Do one task and send its messages."""
@@ -107,7 +108,8 @@ class _Worker:
 
         began = time.monotonic()
         run = self._made(request, report)
-        made = answer(find_entry(request["entry"]), run, request["size"], request["settings"])
+        name = request["entry"]
+        made = answer(find_entry(name), run, request["size"], request["settings"], self.own.get(name))
         return made | {"seconds": round(time.monotonic() - began, 3)}
 
     def _save(self, request: dict[str, Any], report: Report) -> dict[str, Any]:

@@ -57,6 +57,10 @@ class _Worker:
         await self.process.wait()
 
 
+def _is_final(message: Mapping[str, Any]) -> bool:
+    return any(key in message for key in _FINAL)
+
+
 class WorkerPool:
     """Processes that answer requests.
 
@@ -90,10 +94,12 @@ class WorkerPool:
         worker.tell({**request, "id": worker.number})
         finished = False
         try:
-            async with asyncio.timeout(self.limit):
+            async with asyncio.timeout(None) as timeout:
                 while not finished:
                     message = await worker.next_message()
-                    finished = any(key in message for key in _FINAL)
+                    if timeout.when() is None:  # the run has begun; the imports of a new process do not count
+                        timeout.reschedule(asyncio.get_running_loop().time() + self.limit)
+                    finished = _is_final(message)
                     if finished:
                         await self._release(worker)
                     yield message
@@ -134,7 +140,10 @@ class WorkerPool:
             self._starting -= 1
 
     async def _start(self) -> asyncio.subprocess.Process:
-        compiled = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
+        compiled = {
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2",
+            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        }
         cache = {"JAX_COMPILATION_CACHE_DIR": str(self.cache), **compiled} if self.cache else {}
         return await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "saddlescope.explore.worker", json.dumps(self.folders)),
@@ -157,7 +166,7 @@ class WorkerPool:
         """Wait until a stopped run has ended, and kill the process of one that does not."""
         try:
             async with asyncio.timeout(_GRACE):
-                while not any(key in await worker.next_message() for key in _FINAL):
+                while not _is_final(await worker.next_message()):
                     pass
         except (TimeoutError, WorkerEndedError):
             await self._release(worker, ended=True)

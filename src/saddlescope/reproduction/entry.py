@@ -144,8 +144,7 @@ def find_entry(name: str) -> Entry[Any]:
     Raises:
         InputError: it does not exist; the message has the nearest names.
     """
-    names = catalogue.entry_names()
-    if name not in names and name not in catalogue.toy_names():
+    if name not in (names := (*catalogue.entry_names(), *catalogue.toy_names())):
         near = get_close_matches(name, names, n=3, cutoff=0.5)
         hint = f"; did you mean {' or '.join(near)}?" if near else "."
         raise InputError(

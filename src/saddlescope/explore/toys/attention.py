@@ -18,8 +18,9 @@ _TOLERANCE = 1e-6
 
 
 class Params(EntryParams):
-    """One softmax attention head, once with a single matrix W and once with keys and queries, W = K Qᵀ. Both separate the
-    same tokens, but each minimises another norm. Directions converge with the logarithm of time.
+    """One softmax attention head learns, once with a single matrix W and once with keys and queries, W = K Qᵀ.
+
+    Both separate the same tokens, but each minimises another norm. Directions converge with the logarithm of time.
     """
 
     samples: int = param(4, "samples", ge=2, le=8)
@@ -48,13 +49,13 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     draw = np.random.default_rng((params.seed, 1)).normal(size=(2, params.dim, params.dim))
     K, Q = params.scale / params.dim**0.5 * draw
     pairs = key_query_margin_flow(loss, data.differences, data.z, (K, Q), **policies)
-    spectra = np.full((2, _RECORDS, params.dim), np.nan)
-    for k in range(_RECORDS):
-        for n, flow in enumerate((alone, pairs)):
-            if k < len(flow.margin) and flow.margin[k] > 0:
-                values = np.linalg.svd(flow.weights(k), compute_uv=False) if n == 0 else flow.spectrum(k)
-                spectra[n, k, : len(values)] = values[: params.dim] / flow.margin[k]
-                spectra[n, k, len(values) :] = 0.0
+    spectra = np.full((2, _RECORDS, params.dim), np.nan)  # a flow that ends early has no later ones
+    for n, (margin, spectrum) in enumerate(
+        ((alone.margin, lambda k: np.linalg.svd(alone.weights(k), compute_uv=False)), (pairs.margin, pairs.spectrum))
+    ):
+        for k in np.flatnonzero(margin > 0):
+            values = spectrum(int(k)) / margin[k]
+            spectra[n, k] = np.append(values, np.zeros(params.dim - len(values)))
     least = np.array([nuclear.certificate.dual, frobenius.certificate.dual])
     norms = np.stack([spectra.sum(axis=-1), np.sqrt((spectra**2).sum(axis=-1))], axis=-1)
     return xr.Dataset(

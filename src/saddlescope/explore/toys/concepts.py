@@ -16,8 +16,9 @@ _POINTS = 160
 
 
 class Params(EntryParams):
-    """A network learns the concept with the larger signal or the larger diversity first. Move concept 1 across the line
-    on the map, where the second moments of both are equal, and the order flips.
+    """A network learns the concept with the larger signal or the larger diversity first.
+
+    Move concept 1 across the line on the map, where the second moments of both are equal, and the order flips.
     """
 
     signal: float = param(1.0, "signal μ₁ of concept 1", ge=0.2, le=_LARGEST_MU)
@@ -89,9 +90,9 @@ def figures(run: xr.Dataset) -> list[Figure]:
         for n in range(run.sizes["start"])
     ]
     curves += [
-        Line(x=run.time.values, y=np.median(run.learned.values[..., k], axis=0), group=f"concept {k + 1}", color=k, width=3.0)
-        for k in (0, 1)
-    ]  # fmt: skip
+        Line(x=run.time.values, y=path, group=f"concept {k + 1}", color=k, width=3.0)
+        for k, path in enumerate(np.median(run.learned.values, axis=0).T)
+    ]
     sigma = np.linspace(0.0, _LARGEST_SIGMA, 200)
     line = np.sqrt(np.maximum(2 * (float(run.strength[1]) - sigma**2), 0.0))
     top = np.full_like(sigma, _LARGEST_MU)

@@ -1,8 +1,8 @@
 """A diagonal linear network on exact covariances: Algorithm 1 and the gradient flow, in stored variables.
 
-    h(x; β) = x · β,  β = u² − v²    L(β) = |X (β − β*)|² / n with X^T X / n = Σ
-    α                                initial scale of u and v
-    time                             of the gradient flow, divided by log(1/α)
+h(x; β) = x · β,  β = u² − v²    L(β) = |X (β − β*)|² / n with X^T X / n = Σ
+α                                initial scale of u and v
+time                             of the gradient flow, divided by log(1/α)
 """
 
 from typing import Any
@@ -13,13 +13,20 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope.plot import Axis, Figure, Line, Panel, lines
 from saddlescope.reproduction import Estimate, RunContext
+from saddlescope.reproduction.formatting import number
 
 _POINTS = 500  # of each curve
 _TOLERANCE = 1e-4  # relative, of the stage times
 
 
 def follow(
-    covariance: np.ndarray, teacher: np.ndarray, *, decades: float, seed: int, context: RunContext
+    covariance: np.ndarray,
+    teacher: np.ndarray,
+    *,
+    decades: float,
+    seed: int,
+    context: RunContext,
+    log_time: bool = False,
 ) -> xr.Dataset:
     """Run Algorithm 1, and the flow from one initial scale.
 
@@ -29,6 +36,7 @@ def follow(
         decades: the initial scale is 10^-decades.
         seed: of the initial weights, standard normal times the scale.
         context: of the run.
+        log_time: True: record at times that are evenly spaced in their logarithm.
     """
     import jax
 
@@ -41,10 +49,13 @@ def follow(
     with jax.enable_x64(True):
         network = diagonal_linear_network(features, features @ teacher)
         learned = incremental_learning(network, p)
+        if learned.status.value != "converged":
+            raise InputError(f"Algorithm 1 predicts no whole staircase here. {learned.message}")
         last = learned.stages[-1]
         until = 1.15 * last.time + 12 / (unit * last.curvature)
         start = DiagonalInit(*np.random.default_rng(seed).standard_normal((2, p)), log_scale=-unit)
-        times = np.linspace(0.0, until, _POINTS)
+        first = learned.stages[1].time / 2
+        times = np.append(0.0, np.geomspace(first, until, _POINTS)) if log_time else np.linspace(0.0, until, _POINTS)
         context.report(0.3, "gradient flow")
         flow = gradient_flow(
             network, start, until=until, tolerance=_TOLERANCE, record=times,
@@ -60,7 +71,7 @@ def follow(
             "stage_loss": ("stage", np.array([stage.loss for stage in learned.stages])),
         },
         coords={"time": times, "stage": begins, "coordinate": np.arange(1, p + 1)},
-        attrs={"decades": decades},
+        attrs={"decades": decades, "log_time": int(log_time)},
     )
 
 
@@ -103,9 +114,16 @@ def steps(run: xr.Dataset, values: np.ndarray) -> dict[str, Any]:
     return {"x": np.append(run.stage.values, end), "y": np.append(values, values[-1]), "style": "steps"}
 
 
+def _scale(decades: float) -> str:
+    """Return the initial scale as text: 10⁻⁸ or 0.0316."""
+    if decades == int(decades):
+        return "10⁻" + f"{int(decades)}".translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return number(10.0**-decades, 3) if decades < 300 else f"10^−{decades:g}"
+
+
 def staircase_figure(run: xr.Dataset, names: tuple[str, ...], caption: str) -> Figure:
     """Draw the coordinates and the loss over time, simulated and predicted."""
-    time = Axis("time / log(1/α)")
+    time = Axis("time / log(1/α)", scale="log" if run.attrs["log_time"] else "linear")
     simulated = lines(
         run.beta, x="time", hue="coordinate", label=lambda k: names[int(k) - 1], grouped=True, width=2.2
     )  # fmt: skip
@@ -113,14 +131,14 @@ def staircase_figure(run: xr.Dataset, names: tuple[str, ...], caption: str) -> F
         Line(**steps(run, run.stage_beta.values[:, k]), group=name, color=k, width=1.2, opacity=0.75)
         for k, name in enumerate(names)
     )
-    loss = run.loss.values / run.stage_loss.values[0]
+    first = run.stage_loss.values[0]
     falls = (
-        Line(**steps(run, run.stage_loss.values / run.stage_loss.values[0]), group="predicted loss", color=None, width=2.6),
-        Line(x=run.time.values, y=loss, group="simulated loss", color=len(names), width=2.2),
-    )  # fmt: skip
+        Line(**steps(run, run.stage_loss.values / first), group="predicted loss", color=None, width=2.6),
+        Line(x=run.time.values, y=run.loss.values / first, group="simulated loss", color=len(names), width=2.2),
+    )
     return Figure(
         name="staircase",
-        title=f"Simulation from α = 10^−{run.attrs['decades']:g} and its prediction",
+        title=f"Simulated from α = {_scale(run.attrs['decades'])}, and predicted",
         caption=caption,
         panels=(
             Panel(title="coordinates", x=time, y=Axis("β"), marks=(*predicted, *simulated)),

@@ -17,8 +17,9 @@ _COORDINATES = 5
 
 
 class Params(EntryParams):
-    """From a small initial scale α, coordinates are learned one at a time, when Algorithm 1 predicts. Raise the scale to
-    melt the steps; lower it to sharpen them.
+    """From a small initial scale α, coordinates are learned one at a time, when Algorithm 1 predicts.
+
+    Raise the scale to melt the steps; lower it to sharpen them.
     """
 
     decades: float = param(8.0, "decades by which the initial scale α is below 1", ge=0.3, le=512.0, scale="log")

@@ -1,0 +1,299 @@
+"""The server of the live page, asked without a browser: who may ask, what is refused, runs, stops, kills, saving."""
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import xarray as xr
+
+from saddlescope.explore.guard import persistent_token
+from saddlescope.reproduction import Reproduction
+
+OWN = str(Path(__file__).with_name("own_entries.py"))
+
+
+def until(condition, seconds=30):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.05)
+
+
+def test_it_listens_on_this_machine_alone(server):
+    listed = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
+    places = {line.split()[1] for line in listed.splitlines() if f":{server.port:04X}" in line.split()[1]}
+    assert {place.partition(":")[0] for place in places} == {"0100007F"}
+
+
+def test_the_server_itself_loads_no_array_framework(server):
+    server.messages()
+    loaded = Path(f"/proc/{server.process.pid}/maps").read_text()
+    assert "jaxlib" not in loaded
+    assert "libtorch" not in loaded
+
+
+@pytest.mark.parametrize("path", ["", "entry/toys/scale", "assets/explore.js", "alive"])
+def test_only_the_token_opens_a_page(server, path):
+    status, headers, _ = server.ask(path)
+    assert status == 200
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'self';" in policy
+    assert headers["referrer-policy"] == "no-referrer"
+    for token in ("x", "", server.token[:-1], server.token + "0", server.token.upper()):
+        status, _, text = server.ask(path, token=token)
+        assert status == 403
+        assert server.token not in text
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8642", "169.254.169.254", "127.0.0.1.evil.example", ""])
+def test_another_name_of_this_machine_is_refused(server, host):
+    assert server.ask("", Host=host)[0] == 403
+
+
+def test_a_tunnel_may_have_another_port(server):
+    assert server.ask("", Host="localhost:1234", Origin="http://localhost:1234")[0] == 200
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1", "http://localhost"])
+def test_another_page_is_refused(server, origin):
+    body = {"client": "c", "entry": "own/timed", "size": "default"}
+    assert server.ask("run", method="POST", body=body, Origin=origin)[0] == 403
+    assert server.ask("alive", Origin=origin)[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        (b"{", 400, "JSON"),
+        (b"[]", 400, "client, entry and size"),
+        ({"client": "c", "entry": "own/timed"}, 400, "client, entry and size"),
+        ({"client": "c", "entry": "own/timed", "size": "default", "settings": ["x"]}, 400, "settings"),
+        ({"client": "c", "entry": "own/timed", "size": "default", "settings": {"seconds": 3}}, 400, "settings"),
+        ({"client": "c", "entry": "own/timer", "size": "default"}, 400, "did you mean own/timed"),
+        ({"client": "c", "entry": "../../etc/passwd", "size": "default"}, 400, "There is no entry"),
+        ({"client": "c", "entry": "own/timed", "size": "huge"}, 400, "no size 'huge'"),
+        ({"client": "c", "entry": "own/timed", "size": "default", "settings": {"level": "2"}}, 400, "level must be"),
+        ({"client": "c", "entry": "own/timed", "size": "default", "settings": {"points": "999"}}, 400, "at most 80"),
+        (b" " * 100_000, 413, "at most"),
+    ],
+)
+def test_a_bad_request_is_refused_in_one_sentence(server, body, status, words):
+    found, _, text = server.ask("run", method="POST", body=body)
+    assert found == status
+    assert words in json.loads(text)["refused"]
+
+
+def test_a_form_of_another_page_could_not_run_anything(server):
+    found = server.ask("run", method="POST", body=b"{}", Content_Type="text/plain")
+    assert found[0] == 415
+    assert server.ask("run")[0] == 405
+
+
+def test_pages_that_do_not_exist_say_so(server):
+    status, _, text = server.ask("entry/own/timer")
+    assert status == 400
+    assert "did you mean own/timed" in text
+    assert server.ask("entry/own/timed?size=huge")[0] == 400
+    assert server.ask("assets/..%2fserver.py")[0] == 404
+    assert server.ask("assets/server.py")[0] == 404
+    assert server.ask("nothing")[0] == 404
+
+
+def test_a_run_reports_and_answers(server):
+    *progress, last = server.messages(seconds="0.4", level="0.7")
+    fractions = [message["progress"][0] for message in progress]
+    assert fractions == sorted(fractions)
+    assert fractions[-1] > 0.5
+    done = last["done"]
+    (figure,) = done["figures"]
+    assert figure["panels"][0]["data"][0]["y"][-1] == 0.7
+    assert done["signs"] == [{"claim": "high", "outcome": "reproduced", "sign": "✓"}]
+    assert "&lt;img src=x" in done["claims"]
+    assert "<img" not in done["claims"]
+    assert done["command"] == f"saddlescope run own/timed --set seconds=0.4 --set level=0.7 --entry {OWN}"
+    assert f"load_entries({str(OWN)!r})" in done["python"]
+
+
+def test_an_answer_is_remembered_whatever_the_spelling(server):
+    first = server.messages(level="0.25")
+    again = server.messages(level="2.5e-1", points="20")
+    assert first[-1] == again[-1]
+    assert len(again) == 1
+
+
+def test_other_output_is_no_message(server):
+    assert "done" in server.messages(prints="true")[-1]
+
+
+def test_a_defect_is_reported_and_the_worker_goes_on(server):
+    before = server.messages(level="0.11")[-1]["done"]["figures"][0]["caption"]
+    assert server.messages(fails="true")[-1] == {"failed": "RuntimeError: a defect"}
+    assert server.messages(level="0.12")[-1]["done"]["figures"][0]["caption"] == before  # the same process
+
+
+def test_a_worker_that_dies_is_replaced(server):
+    assert "ended early (exit status -9)" in server.messages(dies="true")[-1]["failed"]
+    assert "done" in server.messages(level="0.13")[-1]
+
+
+def open_run(server, **settings):
+    """Begin a run and return its connection after the first message."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    body = {"client": settings.pop("client", "open"), "entry": "own/timed", "size": "default", "settings": settings}
+    headers = {"Content-Type": "application/json"}
+    connection.request("POST", f"/{server.token}/run", json.dumps(body), headers)
+    answer = connection.getresponse()
+    assert b"progress" in answer.readline()
+    return connection, answer
+
+
+def test_a_page_has_one_run_at_a_time(server):
+    connection, answer = open_run(server, client="page", seconds="600")
+    began = time.monotonic()
+    assert "done" in server.messages(client="page", level="0.31")[-1]
+    assert time.monotonic() - began < 60
+    assert json.loads(answer.read().splitlines()[-1]) == {"stopped": True}
+    connection.close()
+
+
+def test_the_runs_of_a_page_that_is_closed_stop(make_server):
+    server = make_server("--processes", "1")
+    server.messages()
+    (worker,) = server.workers()
+    connection, answer = open_run(server, seconds="600")
+    answer.close()
+    connection.close()
+    assert "done" in server.messages(client="other", level="0.32")[-1]
+    assert server.workers() == [worker]  # stopped, not killed: it is still warm
+
+
+def test_a_run_that_does_not_stop_is_killed(make_server):
+    server = make_server("--processes", "1")
+    server.messages()
+    (worker,) = server.workers()
+    connection, answer = open_run(server, seconds="600", silent="true")
+    answer.close()
+    connection.close()
+    assert "done" in server.messages(client="other", level="0.33")[-1]
+    assert server.workers() != [worker]
+
+
+def test_a_run_has_a_limit(make_server):
+    server = make_server("--limit", "2")
+    server.messages()
+    assert "stopped after 2 s" in server.messages(seconds="600")[-1]["failed"]
+    assert "done" in server.messages(level="0.34")[-1]
+
+
+def test_two_pages_run_side_by_side(server):
+    connection, _ = open_run(server, client="one", seconds="600")
+    assert "done" in server.messages(client="two", level="0.35")[-1]
+    connection.close()
+
+
+def test_a_saved_run_is_the_one_of_the_command(server, tmp_path, monkeypatch):
+    settings = {"level": "0.7", "points": "5"}
+    done = server.messages(**settings)[-1]["done"]
+    file = Path(server.messages("save", **settings)[-1]["done"]["file"])
+    assert file.is_relative_to(server.home / "results")
+    command = done["command"].split()[1:]
+    words = [sys.executable, "-m", "saddlescope.cli", *command, "--out", str(tmp_path)]
+    subprocess.run(words, check=True, capture_output=True)
+    other = tmp_path / file.relative_to(server.home / "results")
+    saved, run = xr.load_dataset(file), xr.load_dataset(other)
+    xr.testing.assert_equal(saved, run)
+    differing = {name for name in run.attrs if run.attrs[name] != saved.attrs[name]}
+    assert differing <= {"started", "finished", "cpu_seconds", "process"}
+    assert saved.attrs["settings"] == json.dumps(settings)
+    assert "verdicts" in saved.attrs
+    checked = [sys.executable, "-m", "saddlescope.cli", "check", str(file.parent), "--entry", OWN]
+    assert subprocess.run(checked, capture_output=True, check=False).returncode == 0
+
+
+def test_the_copied_program_stores_the_same_run(server, tmp_path, monkeypatch):
+    answer = server.messages(entry="toys/concepts", size="quick", seed="3")[-1]["done"]
+    monkeypatch.chdir(tmp_path)
+    exec(compile(answer["python"], "copied", "exec"), {})
+    (file,) = tmp_path.glob("results/toys/concepts/*.nc")
+    stored = Reproduction.open(file)
+    assert (stored.provenance.size, stored.provenance.settings) == ("quick", {"seed": "3"})
+    assert [{"claim": v.claim, "outcome": str(v.outcome)} for v in stored.verdicts] == [
+        {"claim": one["claim"], "outcome": one["outcome"]} for one in answer["signs"]
+    ]
+
+
+def test_a_name_in_a_copied_program_is_no_code():
+    from saddlescope.explore.answer import command, python
+
+    hostile = {"words": "'); import os; os.abort() #\n$(reboot)"}
+    assert repr(hostile) in python("own/timed", "quick", hostile)
+    compile(python("own/timed", "quick", hostile), "copied", "exec")
+    assert command("own/timed", "quick", {"words": "$(reboot)"}).endswith("--set 'words=$(reboot)'")
+
+
+def test_an_interrupt_ends_it_and_its_workers(make_server):
+    server = make_server()
+    server.messages()
+    workers = server.workers()
+    assert server.stop(signal.SIGINT) == 0
+    until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
+
+
+def test_workers_end_with_a_server_that_is_killed(make_server):
+    server = make_server()
+    server.messages()
+    workers = server.workers()
+    server.stop(signal.SIGKILL)
+    until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
+
+
+def test_a_taken_port_is_named_and_the_usual_one_replaced(server, make_server):
+    other = make_server()
+    assert other.port != server.port
+    words = ["explore", "--port", str(server.port)]
+    done = subprocess.run(
+        [sys.executable, "-m", "saddlescope.cli", *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert f"port must be free; got {server.port}" in done.stderr
+
+
+def test_an_unknown_entry_is_refused_before_anything_starts():
+    words = [sys.executable, "-m", "saddlescope.cli", "explore", "toys/scales"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "toys/scale" in done.stderr
+
+
+def test_the_token_survives_and_is_this_users_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    token = persistent_token()
+    file = tmp_path / "saddlescope" / "explore-token"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert persistent_token() == token
+    file.chmod(0o644)  # someone may have read it
+    renewed = persistent_token()
+    assert renewed != token
+    assert persistent_token() == renewed
+    file.write_text("short")
+    assert len(persistent_token()) == 32
+
+
+def test_without_a_writable_home_there_is_a_token_all_the_same(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    assert len(persistent_token()) == 32
+
+
+def test_without_the_extra_the_cure_is_named(tmp_path):
+    code = "import sys; sys.modules['starlette'] = None\nfrom saddlescope.cli import main; sys.exit(main(['explore']))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ, check=False)
+    assert done.returncode == 2
+    assert "pip install 'saddlescope[explore]'" in done.stderr
