@@ -33,20 +33,20 @@ class Server:
             [sys.executable, "-m", "saddlescope.cli", *words],
             stdout=subprocess.PIPE, text=True, start_new_session=True, env={**os.environ, **home},
         )  # fmt: skip
-        line = self.process.stdout.readline()
-        self.address = re.search(r"http://\S+", line)[0]
+        assert self.process.stdout is not None
+        (self.address,) = re.findall(r"http://\S+", self.process.stdout.readline())
         return self
 
     def stop(self, how: int = signal.SIGINT) -> int:
         if self.process.poll() is None:
             self.process.send_signal(how)
         status = self.process.wait(20)
-        self.process.stdout.close()
+        self.process.communicate()
         return status
 
     @property
     def port(self) -> int:
-        return int(re.search(r":(\d+)/", self.address)[1])
+        return int(self.address.split("/")[2].partition(":")[2])
 
     @property
     def token(self) -> str:

@@ -1,6 +1,7 @@
 """Controls of the live page for every entry, and the limits of what a page may ask for."""
 
 import pytest
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.explore.controls import checked_settings, make_controls
@@ -25,7 +26,7 @@ class Params(EntryParams):
 
 ENTRY = Entry(
     "own/controls", "Controls", params=Params, quick={"samples": 10}, paper={"samples": 1000},
-    run=lambda params, context: None, claims=Claims(), figures=lambda run: [],
+    run=lambda params, context: xr.Dataset(), claims=Claims(), figures=lambda run: [],
 )  # fmt: skip
 
 
