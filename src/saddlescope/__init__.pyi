@@ -48,6 +48,7 @@ from .theory import incremental_learning as incremental_learning
 from .theory import l1_svm as l1_svm
 from .theory import low_rank_learning as low_rank_learning
 from .theory import nuclear_svm as nuclear_svm
+from .theory import unit_learning as unit_learning
 from .train import RankTracker as RankTracker
 from .train import allocate_ranks as allocate_ranks
 from .train import checkpoint_spectra as checkpoint_spectra

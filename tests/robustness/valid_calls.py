@@ -42,63 +42,68 @@ def _measure() -> dict[str, Call]:
         name: Call(getattr(m, name), {"values": values})
         for name in ("stable_rank", "effective_rank", "second_ratio", "tail_energy")
     }
-    return calls | {
-        "numerical_rank": Call(m.numerical_rank, {"values": values, "level": 0.1}),
-        "energy_rank": Call(m.energy_rank, {"values": values, "fraction": 0.9}),
-        "bulk_count": Call(m.bulk_count, {"values": values, "initial": values, "margin": 1.5}),
-        "nonlinearity": Call(m.nonlinearity, {"preactivations": draw((4, 7))}),
-        "bottleneck_rank": Call(m.bottleneck_rank, {"layer_ranks": (3, 2, 4)}),
-        "power_law_tail": Call(m.power_law_tail, {"values": values, "level": 0.1}),
-        "spectrum": Call(m.spectrum, {"matrix": after, "top": 2}),
-        "update_spectrum": Call(m.update_spectrum, {"after": after, "before": before, "top": 2}),
-        "update_noise_floor": Call(m.update_noise_floor, {"after": after, "before": before}),
-        "product_spectrum": Call(m.product_spectrum, {"left": factors["left"], "right": factors["right"], "top": 2}),
-        "product_update_spectrum": Call(m.product_update_spectrum, factors | {"top": 2}),
-        "product_update_orders": Call(m.product_update_orders, factors | {"top": 2}),
-        "product_update_subspaces": Call(m.product_update_subspaces, factors | {"k": 2}),
-        "principal_angles": Call(m.principal_angles, {"first": np.eye(5)[:, :2], "second": np.eye(5)[:, 1:3]}),
-        "find_stages": Call(
-            m.find_stages,
-            {"times": times, "losses": losses, "activity": activity, "level": 0.5, "min_duration": 0.0},
-            {"time_unit": "t"},
-        ),
-        "find_plateaus": Call(
-            m.find_plateaus,
-            {
-                "times": np.linspace(1.0, 50.0, 50),
-                "losses": losses,
-                "singular_values": [history],
-                "contrast": 8.0,
-                "min_drop": 0.02,
-                "share": 0.1,
-                "margin": 1.5,
-                "settled": 0.8,
-            },
-            {"time_unit": "t"},
-        ),
-        "find_descents": Call(m.find_descents, {"losses": losses, "hysteresis": 0.0}),
-        "rank_staircases": Call(
-            m.rank_staircases,
-            {
-                "times": times,
-                "values": np.sort(history)[:, ::-1].copy(),
-                "noise_floors": np.full(50, 1e-6),
-                "share": 0.1,
-                "contrast": 8.0,
-                "lead": 2.0,
-            },
-            {"time_unit": "t"},
-        ),
-        "rank_stairs": Call(
-            m.rank_stairs,
-            {"times": times, "share": 0.1, "contrast": 8.0, "lead": 2.0},
-            {"spectrum": Spectrum(np.sort(history)[:, ::-1].copy(), np.full(50, 1e-6)), "time_unit": "t"},
-        ),
-        "richardson": Call(
-            m.richardson, {"times": [[1.0, 2.0], [1.1, 2.1], [1.2, 2.2]], "log_scales": [-10.0, -20.0, -30.0]}
-        ),
-        "Stage": Call(m.Stage, {"start": 0.0, "end": 1.0, "loss": 0.5, "rank": 1}),
-    }
+    return (
+        calls
+        | {
+            "numerical_rank": Call(m.numerical_rank, {"values": values, "level": 0.1}),
+            "energy_rank": Call(m.energy_rank, {"values": values, "fraction": 0.9}),
+            "bulk_count": Call(m.bulk_count, {"values": values, "initial": values, "margin": 1.5}),
+            "nonlinearity": Call(m.nonlinearity, {"preactivations": draw((4, 7))}),
+            "bottleneck_rank": Call(m.bottleneck_rank, {"layer_ranks": (3, 2, 4)}),
+            "power_law_tail": Call(m.power_law_tail, {"values": values, "level": 0.1}),
+            "spectrum": Call(m.spectrum, {"matrix": after, "top": 2}),  # pyright: ignore[reportArgumentType]
+            "update_spectrum": Call(m.update_spectrum, {"after": after, "before": before, "top": 2}),
+            "update_noise_floor": Call(m.update_noise_floor, {"after": after, "before": before}),
+            "product_spectrum": Call(
+                m.product_spectrum, {"left": factors["left"], "right": factors["right"], "top": 2}
+            ),
+            "product_update_spectrum": Call(m.product_update_spectrum, factors | {"top": 2}),
+            "product_update_orders": Call(m.product_update_orders, factors | {"top": 2}),
+            "product_update_subspaces": Call(m.product_update_subspaces, factors | {"k": 2}),
+            "principal_angles": Call(m.principal_angles, {"first": np.eye(5)[:, :2], "second": np.eye(5)[:, 1:3]}),
+            "find_stages": Call(
+                m.find_stages,
+                {"times": times, "losses": losses, "activity": activity, "level": 0.5, "min_duration": 0.0},
+                {"time_unit": "t"},
+            ),
+            "find_plateaus": Call(
+                m.find_plateaus,
+                {
+                    "times": np.linspace(1.0, 50.0, 50),
+                    "losses": losses,
+                    "singular_values": [history],
+                    "contrast": 8.0,
+                    "min_drop": 0.02,
+                    "share": 0.1,
+                    "margin": 1.5,
+                    "settled": 0.8,
+                },
+                {"time_unit": "t"},
+            ),
+            "find_descents": Call(m.find_descents, {"losses": losses, "hysteresis": 0.0}),
+            "rank_staircases": Call(
+                m.rank_staircases,
+                {
+                    "times": times,
+                    "values": np.sort(history)[:, ::-1].copy(),
+                    "noise_floors": np.full(50, 1e-6),
+                    "share": 0.1,
+                    "contrast": 8.0,
+                    "lead": 2.0,
+                },
+                {"time_unit": "t"},
+            ),
+            "rank_stairs": Call(
+                m.rank_stairs,
+                {"times": times, "share": 0.1, "contrast": 8.0, "lead": 2.0},
+                {"spectrum": Spectrum(np.sort(history)[:, ::-1].copy(), np.full(50, 1e-6)), "time_unit": "t"},
+            ),
+            "richardson": Call(
+                m.richardson, {"times": [[1.0, 2.0], [1.1, 2.1], [1.2, 2.2]], "log_scales": [-10.0, -20.0, -30.0]}
+            ),
+            "Stage": Call(m.Stage, {"start": 0.0, "end": 1.0, "loss": 0.5, "rank": 1}),
+        }
+    )
 
 
 @cache
@@ -201,6 +206,20 @@ def _theory() -> dict[str, Call]:
         "low_rank_learning": Call(
             t.low_rank_learning, {"shapes": [(2, 2)], "width": 2, "tolerance": 1e-9, "loss": _matrix_quadratic}
         ),
+        "unit_learning": Call(
+            t.unit_learning,
+            {
+                "unit": _bilinear_unit,
+                "data": (np.eye(2), np.array([1.0, 0.5])),
+                "loss": _squared,
+                "parameters": np.zeros(2),
+                "kinds": 2,
+                "width": 1,
+                "tolerance": 1e-9,
+                "max_stages": 1,
+                "seed": 0,
+            },
+        ),
         "l1_svm": Call(t.l1_svm, {"data": data}),
         "nuclear_svm": Call(t.nuclear_svm, {"data": data, "rank_bound": 2, "num_starts": 2, "seed": 0}),
         "frobenius_svm": Call(t.frobenius_svm, {"data": data, "rank_bound": 2, "num_starts": 2, "seed": 0}),
@@ -257,6 +276,14 @@ def _quadratic(beta: Any) -> Any:
 
 def _matrix_quadratic(products: Any) -> Any:
     return jnp.sum((products[0] - jnp.diag(jnp.array([2.0, 1.0]))) ** 2) / 2
+
+
+def _bilinear_unit(theta: Any, x: Any, kind: Any) -> Any:
+    return theta[0] * theta[1] * x[kind]
+
+
+def _squared(output: Any, target: Any) -> Any:
+    return (output - target) ** 2 / 2
 
 
 def _concepts() -> dict[str, Call]:

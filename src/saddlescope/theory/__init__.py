@@ -59,6 +59,8 @@ from saddlescope.theory.incremental.prediction import AlgorithmStatus, GreedySta
 from saddlescope.theory.incremental.timed_transition import TimedTransition
 from saddlescope.theory.incremental.transition import Transition
 from saddlescope.theory.low_rank.greedy_algorithm import LowRankLearning, LowRankStage, low_rank_learning
+from saddlescope.theory.units.greedy_algorithm import unit_learning
+from saddlescope.theory.units.results import UnitLearning, UnitNearTie, UnitStage, UnitStatus
 
 __all__ = [
     "AlgorithmStatus",
@@ -87,6 +89,10 @@ __all__ = [
     "SvmCertificate",
     "TimedTransition",
     "Transition",
+    "UnitLearning",
+    "UnitNearTie",
+    "UnitStage",
+    "UnitStatus",
     "aligned_matrix_flow",
     "aligned_product_flow",
     "aligned_time",
@@ -122,4 +128,5 @@ __all__ = [
     "rank_one_escape_speed",
     "refine_direction",
     "speed_deficit",
+    "unit_learning",
 ]

@@ -1,0 +1,1 @@
+"""Stages of networks that are sums of homogeneous units."""

@@ -1,0 +1,139 @@
+"""Dormant units of degree 2 whose utility is no quadratic form, such as ReLU neurons: a basin of U each.
+
+    u     direction of a unit; it ascends U on the sphere in a time of order 1 to a local maximum
+    xi    exponent of its norm, alpha^(1 - xi), with dxi/dT = 2 U(u)
+    T     time / log(1/alpha)
+
+Units of the same kind that reach the same maximum with the same exponent become active together and stay parallel: in a
+network of degree 2 they count as one unit. The starting directions, one per unit, decide which maxima are found.
+"""
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from saddlescope.theory.units.dormant_units import Arrival, Settled
+from saddlescope.theory.units.unit_network import UnitNetwork, UnitSystem
+
+_SAME = 1e-3  # distance of directions that count as one maximum
+_ALIGNED = 1e-8  # gradient along the sphere at a maximum, relative to the largest gradient
+_LONGEST = 1e4  # time of the ascent, in units of one over the largest gradient
+_TOLERANCE = 1e-8  # of a step of the ascent
+_MAX_STEPS = 20_000
+
+
+class AlignedUnits:
+    """Dormant units with given initial directions; see the module.
+
+    Args:
+        network: the network, of degree 2.
+        weights: initial weights, shape (m, p), none of them 0; only their directions matter.
+        kinds: kind of each unit, shape (m,).
+        noise: rates below it count as zero.
+    """
+
+    def __init__(
+        self, network: UnitNetwork, weights: Float[np.ndarray, "m p"], kinds: Int[np.ndarray, "m"], noise: float
+    ) -> None:
+        self._network, self._kinds, self._noise = network, kinds, noise
+        self._directions = weights / np.linalg.norm(weights, axis=1, keepdims=True)
+        self._xi = np.zeros(len(kinds))
+        self._rates = np.zeros(len(kinds))
+        self._dormant: Bool[np.ndarray, "m"] = np.ones(len(kinds), bool)
+        self._entered_with: dict[int, np.ndarray] = {}
+
+    def arrivals(self, residual: Array) -> list[Arrival]:
+        """Return one arrival per maximum and exponent, soonest first."""
+        self._directions = _ascended(
+            self._network.system, self._directions, self._kinds, self._dormant, residual, self._noise
+        )
+        utilities, _ = self._network.utilities(self._directions, self._kinds, residual)
+        self._rates = np.where(np.abs(2 * utilities) > self._noise, 2 * utilities, 0.0)
+        delays = np.full(len(self._xi), np.inf)
+        growing = self._dormant & (self._rates > 0)
+        delays[growing] = np.maximum(1 - self._xi[growing], 0.0) / self._rates[growing]
+        found: list[Arrival] = []
+        taken = ~growing
+        for n in np.argsort(delays, kind="stable"):
+            if taken[n]:
+                continue
+            taken |= self._alike(int(n))
+            found.append(
+                Arrival(
+                    delay=float(delays[n]),
+                    kind=int(self._kinds[n]),
+                    direction=self._directions[n].copy(),
+                    utility=float(self._rates[n]) / 2,
+                    slot=int(n),
+                )
+            )
+        return found
+
+    def _alike(self, n: int) -> Bool[np.ndarray, "m"]:
+        """Return a mask of the dormant units with the direction and the exponent of unit n."""
+        near = np.linalg.norm(self._directions - self._directions[n], axis=1) < _SAME
+        return near & (np.abs(self._xi - self._xi[n]) < _SAME) & (self._kinds == self._kinds[n]) & self._dormant
+
+    def advance(self, arrival: Arrival) -> None:
+        """Let exponents grow for a time; all units that arrive with the first become active."""
+        alike = self._alike(arrival.slot)
+        self._xi = self._xi + np.where(self._dormant, self._rates, 0.0) * arrival.delay
+        self._dormant &= ~alike
+        self._entered_with[arrival.slot] = np.flatnonzero(alike)
+
+    def settle(self, settled: Settled) -> None:
+        """Take back the units that fell dormant, with xi = 1."""
+        for slot, direction in zip(settled.removed_slots, settled.removed, strict=True):
+            members = self._entered_with.pop(int(slot))
+            self._dormant[members], self._xi[members], self._directions[members] = True, 1.0, direction
+
+    def count(self, slot: int) -> int:
+        """Return the number of units that became active together."""
+        return len(self._entered_with[slot])
+
+
+def _ascended(
+    system: UnitSystem,
+    directions: Float[np.ndarray, "m p"],
+    kinds: Int[np.ndarray, "m"],
+    dormant: Bool[np.ndarray, "m"],
+    residual: Array,
+    noise: float,
+) -> Float[np.ndarray, "m p"]:
+    """Return the directions after an ascent of U on the sphere; those of active units stay."""
+    ascended = np.array(_ascend(system, jnp.asarray(directions), jnp.asarray(kinds), residual, noise))
+    ascended /= np.linalg.norm(ascended, axis=1, keepdims=True)
+    return np.where(dormant[:, None], ascended, directions)
+
+
+@eqx.filter_jit
+def _ascend(system: UnitSystem, directions: Array, kinds: Array, residual: Array, noise: float) -> Array:
+    gradient = jax.grad(system.utility)
+    largest = jnp.max(jnp.linalg.norm(jax.vmap(gradient, (0, 0, None))(directions, kinds, residual), axis=1)) + noise
+
+    def turning(u: Array, kind: Array) -> Array:
+        unit = u / jnp.linalg.norm(u)
+        slope = gradient(unit, kind, residual)
+        return (slope - (unit @ slope) * unit) / largest
+
+    def one(start: Array, kind: Array) -> Array:
+        solution = diffrax.diffeqsolve(
+            diffrax.ODETerm(lambda s, u, args: turning(u, kind)),
+            diffrax.Tsit5(),
+            t0=0.0,
+            t1=_LONGEST,
+            dt0=None,
+            y0=start,
+            stepsize_controller=diffrax.PIDController(rtol=_TOLERANCE, atol=_TOLERANCE),
+            event=diffrax.Event(lambda s, u, args, **_: jnp.linalg.norm(turning(u, kind)) <= _ALIGNED),
+            adjoint=diffrax.ForwardMode(),
+            max_steps=_MAX_STEPS,
+            throw=False,
+        )
+        assert solution.ys is not None
+        return solution.ys[0]
+
+    return jax.vmap(one)(directions, kinds)

@@ -1,0 +1,257 @@
+"""Greedy prediction of learning stages for any sum of homogeneous units, as the initial scale alpha goes to 0.
+
+Gradient flow of L(theta_1, ..., theta_m) with all units at alpha times generic weights alternates between two phases
+(alternating gradient flows, Kunin et al. 2025, arXiv 2506.06489; Zhang, Saxe and Latham 2025, arXiv 2512.20607):
+
+    (A)  Dormant units do not change the residual r, so each follows the gradient of its utility U(theta; r):
+             d log|theta| / dt = kappa |theta|^(kappa-2) U(u),   du/dt = |theta|^(kappa-2) (grad U - <u, grad U> u)
+         with u = theta / |theta|. For kappa = 2 directions align in a time of order 1 and norms take log(1/alpha); for
+         kappa > 2 both take alpha^(2-kappa).
+    (B)  The first unit to reach a norm of order 1 is active, and the active units descend the loss to the next
+         stationary point, which takes no time on this scale.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report, silent
+from saddlescope.theory.units.aligned_units import AlignedUnits
+from saddlescope.theory.units.dormant_units import Arrival, DormantUnits, Settled
+from saddlescope.theory.units.quadratic_units import QuadraticUnits
+from saddlescope.theory.units.results import UnitLearning, UnitStage, UnitStatus
+from saddlescope.theory.units.superlinear_units import SuperlinearUnits
+from saddlescope.theory.units.transition import NoStationaryUnits, StationaryUnits, Transition
+from saddlescope.theory.units.unit_network import UnitNetwork
+
+_DORMANT = 64  # random initial weights of each kind
+
+
+@validate_arguments
+def unit_learning(
+    unit: Callable[..., Array],
+    data: tuple[PyTree, PyTree],
+    loss: Callable[[Any, Any], Array],
+    *,
+    parameters: PyTree,
+    kinds: int = 1,
+    width: int | None = None,
+    weights: PyTree | None = None,
+    tolerance: float = 1e-9,
+    max_stages: int | None = None,
+    seed: int = 0,
+    report: Report = silent,
+) -> UnitLearning:
+    """Predict the stages in which gradient flow learns a network that is a sum of units f(x) = sum_i unit(theta_i, x).
+
+    A unit is a hidden neuron with its outgoing weights, a convolution kernel, an attention head. Its degree kappa at
+    the origin is measured and checked.
+
+    Args:
+        unit: unit(theta, x), a JAX function of the weights of one unit and one sample; unit(theta, x, kind) if there
+            are several kinds, with a whole number `kind`.
+        data: (inputs, targets), arrays or pytrees of arrays with a leading axis of samples.
+        loss: loss(output, target) of one sample, whose mean over the samples is minimised.
+        parameters: an array or a pytree of arrays of the shapes of theta; its values do not matter.
+        kinds: number of kinds of unit; the coordinates of a diagonal network, for example.
+        width: number of units of each kind. None: as many as can be of use where the utility is a quadratic form
+            (linear networks), else 64.
+        weights: initial weights before they are scaled by alpha, like `parameters` with a leading axis of units, kind
+            by kind, `width` of each. None: normal. Where the utility is a quadratic form the limit depends on none.
+            For kappa = 2 otherwise only directions matter; for kappa > 2 times depend on all of them.
+        tolerance: rates below this share of the largest at the origin count as zero, and times with a smaller relative
+            difference are a tie.
+        max_stages: largest number of transitions, at least 1; None: no limit.
+        seed: of random weights, at which the degree is measured, and of those drawn for None.
+        report: called after each stage with the finished fraction and a note.
+
+    Returns:
+        The stages found, from the origin on, with the termination status:
+
+        - converged: no dormant unit has a positive utility, or all units are active.
+        - no_utility: this holds at the origin, so nothing will ever be learned.
+        - max_stages: the requested number of stages was found.
+        - tie: two units become active at the same time.
+        - degenerate: the first to become active is one of a manifold of equally good directions.
+        - no_minimum: a transition ends at no minimum of the active units.
+        - not_finite: the loss is NaN or infinite on a transition.
+
+    Raises:
+        InputError: an argument out of range, JAX not in float64 mode, arguments that do not fit each other, a unit
+            that is not homogeneous of a degree of at least 2 at the origin, or a loss that is not smooth at output 0.
+
+    >>> import jax, jax.numpy as jnp
+    >>> X, Y = jnp.eye(3), jnp.array([[3.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    >>> with jax.enable_x64(True):  # a two-layer linear network on whitened data: T = 3 / singular value
+    ...     learned = unit_learning(
+    ...         lambda theta, x: theta["out"] * (theta["in"] @ x), (X, Y), lambda f, y: 0.5 * jnp.sum((f - y) ** 2),
+    ...         parameters={"in": jnp.zeros(3), "out": jnp.zeros(2)},
+    ...     )
+    >>> [(round(stage.time, 9), stage.active) for stage in learned.stages]
+    [(0.0, 0), (1.0, 1), (3.0, 2)]
+    """
+    if kinds < 1:
+        raise InputError(f"kinds must be at least 1; got {kinds!r}.")
+    if width is not None and width < 1:
+        raise InputError(f"width must be at least 1, or None; got {width!r}.")
+    if not 0 < tolerance < 1e-3:
+        raise InputError(f"tolerance must be a number between 0 and 1e-3; got {tolerance!r}.")
+    if max_stages is not None and max_stages < 1:
+        raise InputError(f"max_stages must be at least 1, or None; got {max_stages!r}.")
+    network = UnitNetwork.of(unit, data, loss, parameters, kinds, seed)
+    dormant = _dormant_units(network, width, weights, tolerance, seed)
+    return _Run(network, dormant, tolerance, max_stages, report).run()
+
+
+def _dormant_units(
+    network: UnitNetwork, width: int | None, weights: PyTree | None, tolerance: float, seed: int
+) -> DormantUnits:
+    _, residual = network.at_origin()
+    if network.quadratic:
+        if weights is not None:
+            raise InputError(
+                "weights must be None for a unit whose utility is a quadratic form: the limit depends on none."
+            )
+        origin = np.zeros(network.size)
+        M = (network.utility_hessian(origin, kind, residual) for kind in range(network.kinds))
+        return QuadraticUnits(network, width, tolerance * max(float(np.max(np.abs(of_kind))) for of_kind in M))
+    start, kinds = _initial_weights(network, width, weights, seed)
+    directions = start / np.linalg.norm(start, axis=1, keepdims=True)
+    _, slopes = network.utilities(directions, kinds, residual)
+    noise = tolerance * float(np.max(np.linalg.norm(slopes, axis=1)))
+    return (AlignedUnits if network.degree == 2 else SuperlinearUnits)(network, start, kinds, noise)
+
+
+def _initial_weights(
+    network: UnitNetwork, width: int | None, weights: PyTree | None, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return flat initial weights and the kind of each unit."""
+    if weights is None:
+        each = width or _DORMANT
+        start = np.random.default_rng(seed).standard_normal((network.kinds * each, network.size))
+        return start, np.repeat(np.arange(network.kinds), each)
+    start = network.flat_weights(weights)
+    each, left = divmod(len(start), network.kinds)
+    if left or each < 1 or (width is not None and each != width):
+        wanted = "a multiple of kinds" if width is None else "kinds * width"
+        raise InputError(f"weights must have a leading axis of units, {wanted} of them; got {len(start)}.")
+    return start, np.repeat(np.arange(network.kinds), each)
+
+
+class _Run:
+    """State of the algorithm: the active units and the stages so far."""
+
+    def __init__(
+        self, network: UnitNetwork, dormant: DormantUnits, tolerance: float, max_stages: int | None, report: Report
+    ) -> None:
+        self._network, self._dormant = network, dormant
+        self._tolerance, self._max_stages, self._report = tolerance, max_stages, report
+        self._thetas = np.zeros((0, network.size))
+        self._kinds = np.zeros(0, int)
+        self._slots = np.zeros(0, int)
+        self._units: tuple[int | None, ...] = ()
+
+    def run(self) -> UnitLearning:
+        """Alternate between (A) and (B) until nothing more is learned."""
+        loss, residual = self._network.at_origin()
+        stages = [self._stage(0.0, None, StationaryUnits.origin(self._network.size, loss), 0, [])]
+        while True:
+            arrivals = self._dormant.arrivals(residual)
+            end = stages[-1].time + arrivals[0].delay if arrivals else math.inf
+            ended = self._obstacle(arrivals, stages, end)
+            if ended is None:
+                found = self._transition(arrivals[0])
+                if isinstance(found, StationaryUnits):
+                    left = self._settle(arrivals[0], found)
+                    residual = self._network.residual_of(self._thetas, self._kinds)[1]
+                    stages.append(self._stage(end, arrivals[0], found, left, arrivals))
+                    self._report_stage(stages)
+                    continue
+                status = UnitStatus.NO_MINIMUM if found.finite else UnitStatus.NOT_FINITE
+                ended = status, f"At T = {end:.6g}: {found.reason}"
+            return UnitLearning(
+                stages=tuple(stages),
+                end=end,
+                end_rate=self._network.degree * arrivals[0].utility if arrivals else 0.0,
+                degree=self._network.degree,
+                status=ended[0],
+                message=ended[1],
+            )
+
+    def _obstacle(self, arrivals: list[Arrival], stages: list[UnitStage], end: float) -> tuple[UnitStatus, str] | None:
+        """Return the status and message that end the algorithm before the next transition, if any."""
+        if not arrivals:
+            if len(stages) == 1:
+                return UnitStatus.NO_UTILITY, (
+                    "No unit has a positive utility at the origin: nothing will ever be learned from small weights."
+                )
+            return UnitStatus.CONVERGED, "No dormant unit has a positive utility, or all units are active."
+        first = arrivals[0]
+        if self._max_stages is not None and len(stages) > self._max_stages:
+            return UnitStatus.MAX_STAGES, f"Stopped after max_stages={self._max_stages} transitions."
+        if first.degenerate:
+            return UnitStatus.DEGENERATE, (
+                f"The direction that becomes active at T = {end:.6g} is one of a manifold of equally good ones, so the "
+                "next stage depends on the initial weights. Break the symmetry of the data."
+            )
+        if len(arrivals) > 1 and arrivals[1].delay - first.delay <= self._tolerance * max(end, first.delay):
+            return UnitStatus.TIE, (
+                f"Two units become active at the same time, T = {end:.6g}: the next stage depends on their initial "
+                "weights. Break the symmetry of the data."
+            )
+        return None
+
+    def _transition(self, arrival: Arrival) -> StationaryUnits | NoStationaryUnits:
+        kinds = np.append(self._kinds, arrival.kind)
+        path = Transition(
+            self._network, self._thetas, kinds, arrival.direction, arrival.utility, rotate=self._network.quadratic
+        )
+        return path.follow()
+
+    def _settle(self, arrival: Arrival, found: StationaryUnits) -> int:
+        """Update the active and the dormant units after a transition; return the number of units that left."""
+        self._dormant.advance(arrival)
+        kinds, slots = np.append(self._kinds, arrival.kind), np.append(self._slots, arrival.slot)
+        units = (*self._units, arrival.unit)
+        gone = np.setdiff1d(np.arange(len(kinds)), found.kept)
+        self._thetas, self._kinds, self._slots = found.thetas, kinds[found.kept], slots[found.kept]
+        self._units = tuple(units[n] for n in found.kept)
+        self._dormant.settle(Settled(found.thetas, self._kinds, self._slots, found.removed, kinds[gone], slots[gone]))
+        return len(gone)
+
+    def _stage(
+        self, time: float, arrival: Arrival | None, found: StationaryUnits, left: int, arrivals: list[Arrival]
+    ) -> UnitStage:
+        units = tuple(n for n in self._units if n is not None)
+        after = arrivals[1] if len(arrivals) > 1 else None
+        found.thetas.setflags(write=False)
+        return UnitStage(
+            time=time,
+            entered=None if arrival is None else arrival.kind,
+            unit=None if arrival is None else arrival.unit,
+            direction=None if arrival is None else arrival.direction,
+            utility=0.0 if arrival is None else arrival.utility,
+            left=left,
+            thetas=found.thetas,
+            kinds=tuple(self._kinds.tolist()),
+            units=units if len(units) == len(self._units) else None,
+            loss=found.loss,
+            curvature=found.curvature,
+            flat=found.flat,
+            runner_up=None if after is None else after.kind,
+            margin=math.inf if after is None or arrival is None else after.delay - arrival.delay,
+            runner_up_rate=0.0 if after is None else self._network.degree * after.utility,
+        )
+
+    def _report_stage(self, stages: list[UnitStage]) -> None:
+        stage, k = stages[-1], len(stages) - 1
+        done = 1 - stage.loss / stages[0].loss if self._max_stages is None else k / self._max_stages
+        self._report(
+            float(np.clip(done, 0.0, 1.0)),
+            f"stage {k}: {stage.active} active units, T = {stage.time:.4g}, loss {stage.loss:.3g}",
+        )

@@ -1,0 +1,173 @@
+"""Predicted stages of a sum of units, their status, and near-ties at a finite initial scale."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import ReprMixin, Table
+from saddlescope.measure.stages import Stage, Staircase
+
+
+class UnitStatus(StrEnum):
+    """Termination status of `unit_learning`."""
+
+    CONVERGED = "converged"
+    NO_UTILITY = "no_utility"
+    MAX_STAGES = "max_stages"
+    TIE = "tie"
+    DEGENERATE = "degenerate"
+    UNSTABLE = "unstable"
+    NO_MINIMUM = "no_minimum"
+    NOT_FINITE = "not_finite"
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class UnitStage(ReprMixin):
+    """Stage k of the learning of a sum of units: a plateau at a saddle.
+
+    Attributes:
+        time: T_k, when the stage begins, in the time unit of the result.
+        entered: kind of the unit that became active; None for stage 0.
+        unit: its number, where units have one; else None.
+        direction: its direction when it became active, shape (p,), of norm 1; None for stage 0.
+        utility: U of this direction; 0 for stage 0.
+        left: number of units that fell dormant in the transition.
+        thetas: flat weights of the active units, shape (a, p). Where the unit is a quadratic form, these are
+            orthogonal directions of each kind that stand for any number of units with the same sum of theta theta^T.
+        kinds: kind of each active unit.
+        units: number of each active unit, where units have one; else None.
+        loss: L at the saddle, the level of the plateau.
+        curvature: smallest eigenvalue of the Hessian of L by the active weights that is not 0, the rate at which
+            gradient flow approaches the saddle; infinite for stage 0.
+        flat: number of directions of the active weights along which L does not change to second order.
+        runner_up: kind of the next unit that would have become active; None if no other.
+        margin: its delay, in the time unit of the result; infinite without a runner-up.
+        runner_up_rate: d log|theta| / dt of the runner-up, for kappa = 2; 0 without one.
+    """
+
+    time: float
+    entered: int | None
+    unit: int | None
+    direction: Float[np.ndarray, "p"] | None
+    utility: float
+    left: int
+    thetas: Float[np.ndarray, "a p"]
+    kinds: tuple[int, ...]
+    units: tuple[int, ...] | None
+    loss: float
+    curvature: float
+    flat: int
+    runner_up: int | None
+    margin: float
+    runner_up_rate: float
+
+    @property
+    def active(self) -> int:
+        """Number of active units."""
+        return len(self.thetas)
+
+
+@dataclass(frozen=True)
+class UnitNearTie:
+    """Property of a stage that a given initial scale does not resolve.
+
+    Attributes:
+        stage: the index k.
+        kind: "order" if another unit becomes active at almost the same time; "plateau" if the stage ends before its
+            plateau is reached.
+        efolds: the separation, in factors of e of a weight.
+    """
+
+    stage: int
+    kind: Literal["order", "plateau"]
+    efolds: float
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class UnitLearning(ReprMixin):
+    """Predicted stages, and the termination status.
+
+    Attributes:
+        stages: stage 0, at the origin, and all that follow.
+        end: time at which the last stage ends; infinite when learning has converged.
+        end_rate: d log|theta| / dt of the unit that ends it, for kappa = 2; 0 if none does.
+        degree: kappa, the measured degree of the unit at the origin.
+        status: termination status.
+        message: the same in a sentence, with the cure for a failure.
+    """
+
+    stages: tuple[UnitStage, ...]
+    end: float
+    end_rate: float
+    degree: float
+    status: UnitStatus
+    message: str
+
+    def __repr__(self) -> str:
+        last = self.stages[-1]
+        return (
+            f"UnitLearning(degree {self.degree:g}, {len(self.stages)} stages to T = {last.time:.6g}, {last.active} "
+            f"active units, loss {self.stages[0].loss:.3g} to {last.loss:.3g}, {self.status.value})"
+        )
+
+    def _table(self) -> Table:
+        rows = ((k, one.time, one.entered, one.unit, one.active, one.loss) for k, one in enumerate(self.stages))
+        return ("stage", "T", "kind that enters", "unit", "active units", "loss"), rows
+
+    @property
+    def time_unit(self) -> str:
+        """Unit of all times."""
+        return "t / log(1/alpha)" if self.degree == 2 else f"t alpha^{self.degree - 2:g}"
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """Time at which each stage ends."""
+        return (*(stage.time for stage in self.stages[1:]), self.end)
+
+    @property
+    def staircase(self) -> Staircase:
+        """Prediction as a `Staircase`, whose ranks are numbers of active units, to be compared with that of a run."""
+        return Staircase(
+            tuple(
+                Stage(one.time, end, one.loss, one.active, None if one.units is None else tuple(sorted(one.units)))
+                for one, end in zip(self.stages, self.ends, strict=True)
+            ),
+            self.time_unit,
+        )
+
+    def near_ties(self, log_scale: float, *, efolds: float = 1.0) -> tuple[UnitNearTie, ...]:
+        """Return stages that at the initial scale alpha are separated by fewer than `efolds` e-folds (kappa = 2).
+
+        - order: the runner-up of stage k lacks its rate times the margin times log(1/alpha) e-folds when it begins.
+        - plateau: stage k lasts its duration times log(1/alpha) in time t. The slower of the approach to the saddle
+          and of the growth of the unit that ends it, times this time, is the number of e-folds.
+
+        Args:
+            log_scale: the natural logarithm of alpha, below 0; any size.
+            efolds: number of e-folds that count as separated.
+
+        Raises:
+            InputError: log_scale is not below 0, efolds is not positive, or kappa is not 2: then stages are separated
+                by powers of alpha wherever their times differ.
+        """
+        if not (log_scale < 0 and math.isfinite(log_scale)):
+            raise InputError(f"log_scale must be the natural logarithm of a scale below 1; got {log_scale!r}.")
+        if not efolds > 0:
+            raise InputError(f"efolds must be positive; got {efolds!r}.")
+        if self.degree != 2:
+            raise InputError(f"near_ties must be asked of units of degree 2; got degree {self.degree:g}.")
+        found = []
+        for k, (stage, end) in enumerate(zip(self.stages, self.ends, strict=True)):
+            if k and math.isfinite(stage.margin):
+                found.append(UnitNearTie(k, "order", stage.margin * stage.runner_up_rate * -log_scale))
+            if math.isfinite(end):
+                last = k + 1 == len(self.stages)
+                grown = self.end_rate if last else 2 * self.stages[k + 1].utility
+                duration = (end - stage.time) * -log_scale
+                found.append(UnitNearTie(k, "plateau", min(stage.curvature, grown) * duration))
+        return tuple(tie for tie in found if tie.efolds < efolds)

@@ -1,0 +1,258 @@
+"""Transition of the active units, once one more is active, to the next stationary point.
+
+    theta   weights of the active units, shape (a, p); theta' = -dL/dtheta
+    H       Hessian of L by theta
+
+An implicit solver follows the flow from the saddle with the new unit at a small norm, so that a long approach costs
+little; Newton's method in the directions with curvature computes the end to rounding. Directions without curvature,
+such as a rotation of directions among units of a linear network, are left alone.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.integrate import BDF
+
+from saddlescope.theory.units.unit_network import NonFiniteUnitsError, UnitNetwork
+
+_SEED = 1e-3  # norm of the new unit at the start, in units of the scale at which it feels itself
+_TOLERANCE = 1e-6  # relative error of a step of the path: it has to end in the right basin
+_STEPS = 3_000
+_LOOK = 5  # steps between tests for the end of the path
+_SLOW = 3e-3  # speed, relative to the fastest, at which Newton's method is tried
+_NEAR = 0.1  # how far Newton's method may move, relative to the norm of the weights
+_NEWTON_STEPS = 40
+_FLAT = 1e-7  # eigenvalues of H below this share of the largest are flat directions
+_NEGATIVE = 1e-6  # eigenvalues below minus this share of the largest are descent directions
+_EXACT = 1e-11  # relative gradient at a stationary point
+_HORIZON = 1e9  # in units of 1 / rate of the new unit
+_LARGEST = 1e8  # weights beyond it diverge
+_SMALL = 0.03  # units that fell to this share of their largest norm may be falling dormant
+
+
+@dataclass(frozen=True, eq=False)
+class StationaryUnits:
+    """Stationary point of the active units.
+
+    Attributes:
+        thetas: shape (a, p).
+        loss: L.
+        curvature: smallest eigenvalue of H that is not flat; infinite without units.
+        flat: number of flat directions.
+        kept: numbers of the units among those that the transition started with, shape (a,).
+        removed: direction before it vanished of each unit that fell dormant, shape (f, p).
+    """
+
+    thetas: Float[np.ndarray, "a p"]
+    loss: float
+    curvature: float
+    flat: int
+    kept: Int[np.ndarray, "a"]
+    removed: Float[np.ndarray, "f p"]
+
+    @classmethod
+    def origin(cls, size: int, loss: float) -> "StationaryUnits":
+        """Return the stationary point without active units."""
+        empty = np.zeros((0, size))
+        return cls(empty, loss, np.inf, 0, np.zeros(0, int), empty)
+
+
+@dataclass(frozen=True)
+class NoStationaryUnits:
+    """Result of a transition that found no stationary point.
+
+    Attributes:
+        reason: one sentence for the reader.
+        finite: True if the loss was finite on the whole path.
+    """
+
+    reason: str
+    finite: bool = True
+
+
+class Transition:
+    """Path of active units from a saddle.
+
+    Args:
+        network: the network.
+        thetas: weights at the saddle, shape (a, p).
+        kinds: kinds of these units and of the new one, shape (a + 1,).
+        direction: of the new unit.
+        utility: U of this direction.
+        rotate: True if the columns of one kind may be mixed by rotations, as where U is a quadratic form.
+    """
+
+    def __init__(
+        self,
+        network: UnitNetwork,
+        thetas: Float[np.ndarray, "a p"],
+        kinds: Int[np.ndarray, "b"],
+        direction: Float[np.ndarray, "p"],
+        utility: float,
+        *,
+        rotate: bool,
+    ) -> None:
+        self._network, self._kinds, self._rotate = network, kinds, rotate
+        self._start = np.concatenate(
+            [thetas, _SEED * _reach(network, thetas, kinds, direction, utility) * direction[None]]
+        )
+        new = float(np.linalg.norm(self._start[-1]))
+        self._rate = network.degree * utility * new ** (network.degree - 2)
+        self._shape = self._start.shape
+
+    def follow(self) -> StationaryUnits | NoStationaryUnits:
+        """Return the end of the path."""
+        try:
+            return self._follow()
+        except NonFiniteUnitsError:
+            return NoStationaryUnits(
+                "The loss is NaN or infinite on the path of the active units. Look for a division, root or logarithm "
+                "of an output.",
+                finite=False,
+            )
+
+    def _follow(self) -> StationaryUnits | NoStationaryUnits:
+        size = self._start.size
+        solver = BDF(
+            lambda t, y: self._velocity(y),
+            0.0,
+            self._start.ravel(),
+            np.inf,
+            first_step=1e-2 / self._rate,
+            rtol=_TOLERANCE,
+            atol=_TOLERANCE * float(np.linalg.norm(self._start[-1])),
+            jac=lambda t, y: -self._network.loss_hessian(y.reshape(self._shape), self._kinds),
+        )
+        fastest, wait = 0.0, 0
+        peak = np.linalg.norm(self._start, axis=1)
+        for step in range(_STEPS):
+            solver.step()
+            if solver.status == "failed":
+                break
+            if solver.t * self._rate > _HORIZON:
+                return NoStationaryUnits(
+                    "The active units still move after 1e9 times the time that the new unit took to grow: the loss "
+                    "seems to have its minimum at infinity. Add a small penalty on the output to the loss."
+                )
+            thetas = solver.y.reshape(self._shape)
+            if float(np.max(np.abs(thetas))) > _LARGEST:
+                return NoStationaryUnits(
+                    "The active units diverge: the loss has its minimum at infinity, as losses with exponential tails "
+                    "do on separable data. Add a small penalty on the output to the loss."
+                )
+            speed = float(np.linalg.norm(self._velocity(solver.y)))
+            fastest = max(fastest, speed)
+            peak = np.maximum(peak, np.linalg.norm(thetas, axis=1))
+            if step % _LOOK or step < wait or speed > _SLOW * fastest or solver.t * self._rate < 1.0:
+                continue
+            found = self._end_near(thetas, peak)
+            if found is not None:
+                return found
+            wait = step + max(step // 8, 2 * size if size > 300 else 0)
+        return NoStationaryUnits(
+            "The active units reach no stationary point that is a minimum among them: they follow a valley without "
+            "end, or stop at a saddle. Add a small penalty on the output to the loss."
+        )
+
+    def _velocity(self, y: Float[np.ndarray, "q"]) -> Float[np.ndarray, "q"]:
+        return -self._network.loss_gradient(y.reshape(self._shape), self._kinds)[1].ravel()
+
+    def _end_near(self, thetas: Float[np.ndarray, "b p"], peak: Float[np.ndarray, "b"]) -> StationaryUnits | None:
+        """Return the stationary point near the path's present point, if Newton's method finds one."""
+        if self._rotate:
+            thetas, peak = principal_units(thetas, self._kinds), np.full(len(peak), float(np.max(peak)))
+        norms = np.linalg.norm(thetas, axis=1)
+        _, residual = self._network.residual_of(thetas, self._kinds)
+        directions = thetas / np.maximum(norms, 1e-300)[:, None]
+        falling = self._network.utilities(directions, self._kinds, residual)[0] < 0
+        leaving = (norms <= _SMALL * peak) & falling
+        for gone in [leaving, np.zeros_like(leaving)] if leaving.any() else [leaving]:
+            found = self._polished(thetas, directions, ~gone)
+            if found is not None:
+                return found
+        return None
+
+    def _polished(
+        self, thetas: Float[np.ndarray, "b p"], directions: Float[np.ndarray, "b p"], keep: np.ndarray
+    ) -> StationaryUnits | None:
+        end = _newton(self._network, thetas[keep], self._kinds[keep])
+        if end is None:
+            return None
+        point, curvature, flat = end
+        loss, residual = self._network.residual_of(point, self._kinds[keep])
+        if not keep.all():
+            pushed = self._network.utilities(directions[~keep], self._kinds[~keep], residual)[0]
+            if np.any(pushed >= 0):
+                return None
+        return StationaryUnits(
+            thetas=point,
+            loss=loss,
+            curvature=curvature,
+            flat=flat,
+            kept=np.flatnonzero(keep),
+            removed=directions[~keep],
+        )
+
+
+def _reach(
+    network: UnitNetwork,
+    thetas: Float[np.ndarray, "a p"],
+    kinds: Int[np.ndarray, "b"],
+    direction: Float[np.ndarray, "p"],
+    utility: float,
+) -> float:
+    """Return the norm at which a new unit halves its own utility or leaves the loss's domain, by doubling; else 1."""
+    norm = 1e-4
+    for _ in range(60):
+        trial = np.concatenate([thetas, norm * direction[None]])
+        try:
+            _, residual = network.residual_of(trial, kinds)
+        except NonFiniteUnitsError:
+            return norm / 2
+        if network.utilities(direction[None], kinds[-1:], residual)[0][0] < utility / 2:
+            return norm
+        norm *= 2.0
+    return 1.0
+
+
+def principal_units(thetas: Float[np.ndarray, "b p"], kinds: Int[np.ndarray, "b"]) -> Float[np.ndarray, "b p"]:
+    """Return units with the same sum of theta theta^T of each kind and orthogonal weights, largest first."""
+    turned = thetas.copy()
+    for kind in np.unique(kinds):
+        of_kind = np.flatnonzero(kinds == kind)
+        if len(of_kind) > 1:
+            _, s, Vt = np.linalg.svd(thetas[of_kind], full_matrices=False)
+            turned[of_kind] = 0.0
+            turned[of_kind[: len(s)]] = s[:, None] * Vt
+    return turned
+
+
+def _newton(
+    network: UnitNetwork, start: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"]
+) -> tuple[Float[np.ndarray, "a p"], float, int] | None:
+    """Return a nearby minimum, its smallest curvature, and the number of flat directions; None if there is none."""
+    if not start.size:
+        return start, np.inf, 0
+    thetas, allowed = start, np.inf
+    reach = float(np.linalg.norm(start))
+    for _ in range(_NEWTON_STEPS):
+        _, slope = network.loss_gradient(thetas, kinds)
+        values, vectors = np.linalg.eigh(network.loss_hessian(thetas, kinds))
+        largest = float(np.max(np.abs(values)))
+        if values[0] < -_NEGATIVE * largest and allowed < 1e-4:
+            return None  # close to a stationary point that is no minimum
+        curved = np.abs(values) > _FLAT * largest
+        along = vectors.T @ slope.ravel()
+        if np.linalg.norm(along) <= _EXACT * largest * np.linalg.norm(thetas) and allowed <= 1e-8:
+            if values[0] < -_NEGATIVE * largest:
+                return None
+            return thetas, float(np.min(values[curved])), int(np.sum(~curved))
+        step = -(vectors[:, curved] @ (along[curved] / values[curved])).reshape(thetas.shape)
+        size = float(np.linalg.norm(step)) / reach
+        if size > _NEAR or (size > 0.9 * allowed and size > 1e-9):
+            return None
+        thetas, allowed = thetas + step, max(size, 1e-16)
+        if np.linalg.norm(thetas - start) > _NEAR * reach:
+            return None
+    return None

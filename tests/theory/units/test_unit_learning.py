@@ -1,0 +1,190 @@
+"""Greedy stages of sums of units: closed forms of diagonal, linear, ReLU and cubic units, and every status."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from saddlescope._shared.errors import InputError
+from saddlescope.theory import incremental_learning, low_rank_learning, unit_learning
+
+ORTHOGONAL = np.linalg.qr(np.random.default_rng(7).standard_normal((20, 4)))[0] * np.sqrt(20)
+
+
+def squared(output, target):
+    return 0.5 * jnp.sum((output - target) ** 2)
+
+
+def diagonal(theta, x, kind):
+    return theta[0] * theta[1] * x[kind]
+
+
+def linear(theta, x):
+    return theta["out"] * (theta["in"] @ x)
+
+
+def relu(theta, x):
+    return theta["a"] * jax.nn.relu(theta["w"] @ x)
+
+
+def regression(seed, p=5):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((12, p)) @ (np.eye(p) + 0.4 * rng.standard_normal((p, p)))
+    return X, X @ (2 * rng.standard_normal(p))
+
+
+@pytest.mark.parametrize("seed", [0, 1])  # in seed 1 a coordinate leaves and returns with the other sign
+def test_diagonal_networks_have_the_stages_of_algorithm_1(seed):
+    X, Y = regression(seed)
+    learned = unit_learning(diagonal, (X, Y), squared, parameters=np.zeros(2), kinds=5, width=1)
+    greedy = incremental_learning(lambda beta: 0.5 * jnp.mean((jnp.asarray(X) @ beta - Y) ** 2), 5)
+    assert (learned.degree, learned.status.value) == (2.0, greedy.status.value)
+    times = [(one.time, other.time) for one, other in zip(learned.stages, greedy.stages, strict=True)]
+    np.testing.assert_allclose(*np.transpose(times), rtol=1e-9)
+    np.testing.assert_allclose(learned.staircase.losses, greedy.staircase.losses, atol=1e-9)
+    assert learned.staircase.supports == greedy.staircase.supports
+    assert [stage.left for stage in learned.stages] == [len(stage.left) for stage in greedy.stages]
+    assert sum(stage.left for stage in learned.stages) == seed
+    margins = [(one.margin, other.margin) for one, other in zip(learned.stages, greedy.stages, strict=True)]
+    np.testing.assert_allclose(*np.transpose(margins), rtol=1e-9)
+
+
+@pytest.mark.parametrize("width", [None, 2])
+def test_linear_networks_learn_singular_modes_in_order(width):
+    target = np.random.default_rng(3).standard_normal((4, 3))
+    s = np.linalg.svd(target)[1][: width or 3]
+    parameters = {"in": np.zeros(4), "out": np.zeros(3)}
+    data = (ORTHOGONAL, ORTHOGONAL @ target)
+    learned = unit_learning(linear, data, squared, parameters=parameters, width=width)
+    assert learned.status.value == "converged"
+    np.testing.assert_allclose(learned.staircase.times, 1 / s, rtol=1e-8)
+    levels = [0.5 * (np.sum(target**2) - np.sum(s[:k] ** 2)) for k in range(len(s) + 1)]
+    np.testing.assert_allclose(learned.staircase.losses, levels, atol=1e-8)
+    assert learned.staircase.ranks == tuple(range(len(s) + 1))
+    learned_map = sum(np.outer(theta[:4], theta[4:]) for theta in learned.stages[-1].thetas)
+    U, full, Vt = np.linalg.svd(target, full_matrices=False)
+    np.testing.assert_allclose(learned_map, (U[:, : len(s)] * full[: len(s)]) @ Vt[: len(s)], atol=1e-8)
+
+
+def test_linear_networks_on_correlated_inputs_have_the_stages_of_full_weights():
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((15, 3)) @ np.diag([1.0, 1.5, 0.6]) @ rng.standard_normal((3, 3))
+    Y = X @ rng.standard_normal((3, 2))
+    learned = unit_learning(linear, (X, Y), squared, parameters={"in": np.zeros(3), "out": np.zeros(2)})
+    full = low_rank_learning(lambda B: 0.5 * jnp.mean(jnp.sum((jnp.asarray(X) @ B[0] - Y) ** 2, 1)), [(3, 2)])
+    np.testing.assert_allclose(learned.staircase.times, full.staircase.times, rtol=1e-8)
+    np.testing.assert_allclose(learned.staircase.losses, full.staircase.losses, atol=1e-8)
+
+
+def test_relu_neurons_learn_the_positive_and_the_negative_labels_of_orthogonal_samples():
+    y = np.array([1.2, -0.5, 0.7, -1.0])
+    data, parameters = (np.eye(4), y), {"w": np.zeros(4), "a": np.zeros(())}
+    learned = unit_learning(relu, data, squared, parameters=parameters, width=200)
+    positive, negative = np.linalg.norm(y[y > 0]), np.linalg.norm(y[y < 0])
+    assert (learned.degree, learned.status.value) == (2.0, "converged")
+    np.testing.assert_allclose(learned.staircase.times, [4 / positive, 4 / negative], rtol=1e-8)
+    levels = np.array([np.sum(y**2), negative**2, 0.0]) / 8
+    np.testing.assert_allclose(learned.staircase.losses, levels, atol=1e-8)
+
+
+def test_cubic_units_blow_up_at_one_over_rate_and_start():
+    """For abc = f(1) from a = b = c = w: da/dt = r a^2, so T = 1 / (r w) in t alpha."""
+    data = (np.eye(2), np.array([2.0, 0.7]))
+    weights = np.array([[0.5, 0.5, 0.5], [0.8, 0.8, 0.8]])
+    learned = unit_learning(
+        lambda theta, x, kind: jnp.prod(theta) * x[kind], data, squared,
+        parameters=np.zeros(3), kinds=2, width=1, weights=weights,
+    )  # fmt: skip
+    assert (learned.degree, learned.time_unit, learned.status.value) == (3.0, "t alpha^1", "converged")
+    np.testing.assert_allclose(learned.staircase.times, [1 / (1.0 * 0.5), 1 / (0.35 * 0.8)], rtol=1e-8)
+    np.testing.assert_allclose(learned.staircase.losses, [(4 + 0.49) / 4, 0.49 / 4, 0], atol=1e-8)
+    assert learned.staircase.supports == ((), (0,), (0, 1))
+
+
+def test_a_unit_smooth_at_the_origin_counts_by_its_leading_part():
+    data = (np.eye(2), np.array([[1.5, 0.0], [0.0, 0.5]]))
+    learned = unit_learning(
+        lambda theta, x: theta["out"] * jnp.tanh(theta["in"] @ x), data, squared,
+        parameters={"in": np.zeros(2), "out": np.zeros(2)}, max_stages=1,
+    )  # fmt: skip
+    assert (learned.degree, learned.status.value) == (2.0, "max_stages")
+    np.testing.assert_allclose(learned.stages[1].time, 2 / 1.5, rtol=1e-8)
+
+
+def test_every_end_is_one_sentence_with_the_stages_found_so_far():
+    parameters = {"in": np.zeros(2), "out": np.zeros(2)}
+
+    def ends(Y, **given):
+        return unit_learning(linear, (np.eye(2), np.asarray(Y, float)), squared, parameters=parameters, **given)
+
+    nothing = ends(np.zeros((2, 2)))
+    assert (nothing.status.value, len(nothing.stages)) == ("no_utility", 1)
+    assert "nothing will ever be learned" in nothing.message
+    assert ends(np.eye(2)).status.value == "degenerate"
+    data = (np.eye(2), np.array([1.0, 1.0]))
+    tied = unit_learning(diagonal, data, squared, parameters=np.zeros(2), kinds=2, width=1)
+    assert (tied.status.value, tied.end) == ("tie", 2.0)
+    unbounded = unit_learning(
+        linear, (np.eye(2), np.eye(2)), lambda f, y: jnp.sum(jnp.exp(-f)) + 0 * jnp.sum(y), parameters=parameters
+    )
+    assert unbounded.status.value == "no_minimum"
+    assert "minimum at infinity" in unbounded.message
+    broken = unit_learning(
+        linear, (np.eye(2), np.diag([2.0, 1.0])),
+        lambda f, y: jnp.where(jnp.sum(f) > 1, jnp.nan, squared(f, y)), parameters=parameters,
+    )  # fmt: skip
+    assert (broken.status.value, len(broken.stages)) == ("not_finite", 1)
+
+
+def test_near_ties_at_a_finite_scale():
+    data = (np.eye(2), np.diag([2.0, 1.9]))
+    learned = unit_learning(linear, data, squared, parameters={"in": np.zeros(2), "out": np.zeros(2)})
+    (order,) = [tie for tie in learned.near_ties(-10.0) if tie.kind == "order"]
+    assert order.stage == 1
+    np.testing.assert_allclose(order.efolds, 10 * 0.95 * (2 / 1.9 - 1), rtol=1e-9)
+    assert not [tie for tie in learned.near_ties(-1000.0) if tie.kind == "order"]
+    with pytest.raises(InputError, match="log_scale"):
+        learned.near_ties(0.5)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"unit": lambda theta, x: theta["out"] * jnp.tanh(theta["in"] @ x) + 1}, "must be 0 at zero weights"),
+        ({"unit": lambda theta, x: theta["out"] * x[0]}, "degree of at least 2"),
+        ({"unit": lambda theta, x: jnp.sum(theta["in"]) ** 2 + theta["out"] ** 3}, "one degree at the origin"),
+        ({"unit": lambda theta, x: 0 * theta["out"] * (theta["in"] @ x)}, "not vanish"),
+        ({"unit": lambda theta, x: theta["no"]}, "must accept one sample"),
+        ({"loss": lambda f, y: f - y}, "must return one float64 number"),
+        ({"loss": lambda f, y: jnp.sum(jnp.sqrt(jnp.abs(f)))}, "smooth at 0"),
+        ({"data": (np.eye(2), np.eye(3))}, "as many targets as inputs"),
+        ({"data": (np.eye(2), np.full((2, 2), np.nan))}, "must be finite"),
+        ({"parameters": 3}, "pytree of arrays"),
+        ({"width": 0}, "width must be at least 1"),
+        ({"kinds": 0}, "kinds must be at least 1"),
+        ({"max_stages": 0}, "max_stages must be at least 1"),
+        ({"tolerance": 0.1}, "tolerance must be"),
+        ({"weights": {"in": np.ones((3, 2)), "out": np.ones((3, 2))}}, "weights must be None"),
+    ],
+)
+def test_bad_input_is_one_sentence(change, sentence):
+    given = {
+        "unit": linear, "data": (np.eye(2), np.eye(2)), "loss": squared,
+        "parameters": {"in": np.zeros(2), "out": np.zeros(2)},
+    } | change  # fmt: skip
+    with pytest.raises(InputError, match=sentence):
+        unit_learning(given.pop("unit"), given.pop("data"), given.pop("loss"), **given)
+
+
+@pytest.mark.parametrize("weights", [np.ones((2, 3)), np.ones((3, 2)), np.zeros((2, 2)), np.full((2, 2), np.nan)])
+def test_weights_that_do_not_fit_are_refused(weights):
+    with pytest.raises(InputError, match="weights must"):
+        unit_learning(
+            lambda theta, x, kind: theta[0] * jax.nn.relu(theta[1] * x[kind]), (np.eye(2), np.ones(2)), squared,
+            parameters=np.zeros(2), kinds=2, weights=weights,
+        )  # fmt: skip
+
+
+def test_float32_is_refused():
+    with jax.enable_x64(False), pytest.raises(InputError, match="float64"):
+        unit_learning(linear, (np.eye(2), np.eye(2)), squared, parameters={"in": np.zeros(2), "out": np.zeros(2)})
