@@ -55,7 +55,7 @@ def test_bad_arguments_raise_one_clear_sentence(subpackage, types_unchecked):
         derandomize=True,
         database=None,
         deadline=None,
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=list(HealthCheck),  # pyright: ignore[reportArgumentType]
     )
     @given(st.data())
     def examples(data: st.DataObject) -> None:
