@@ -120,6 +120,100 @@ def test_series_are_switched_in_all_panels(visit, server):
     assert marks.count() == 4
 
 
+def opacities(page, panel):
+    """Return the opacities of the curves of a panel by series."""
+    return page.evaluate(
+        "k => Object.fromEntries([...document.querySelectorAll('.plot')[k].data]"
+        ".filter(t => t.meta.kind === 'line').map(t => [t.meta.series, t.opacity]))",
+        panel,
+    )
+
+
+def test_the_series_that_is_pointed_at_stands_out(visit, server):
+    page = visit(f"{server}/{RUN}", viewport={"width": 1280, "height": 1200})
+    before = opacities(page, 0), opacities(page, 1)
+    switch = page.get_by_role("button", name="α = 1e-08")
+    stands_out = (
+        "([a, b]) => { const [p] = document.querySelectorAll('.plot');"
+        " const of = Object.fromEntries(p.data.map(t => [t.meta.series, t.opacity]));"
+        " return of['α = 1e-08'] === a && of['α = 0.01'] === b; }"
+    )
+    switch.hover()
+    page.wait_for_function(stands_out, arg=[1, 0.12])
+    assert opacities(page, 1)["α = 0.01"] == 0.12
+    page.mouse.move(5, 5)
+    page.wait_for_function(stands_out, arg=[1, 1])
+    assert (opacities(page, 0), opacities(page, 1)) == before
+    page.keyboard.press("Tab")
+    switch.focus()
+    page.wait_for_function(stands_out, arg=[1, 0.12])
+    page.keyboard.press("Enter")  # hidden: nothing is pointed at
+    page.wait_for_function(stands_out, arg=[1, 1])
+    page.keyboard.press("Enter")
+    box = page.locator(".plot").nth(0).locator(".nsewdrag").bounding_box()
+    for step in range(4, 60):
+        page.mouse.move(box["x"] + 0.2 * box["width"], box["y"] + step / 100 * box["height"])
+        if page.locator(".hoverlayer .hovertext").count():
+            break
+    page.locator(".legend .pointed").wait_for()
+    assert 0.12 in opacities(page, 0).values()
+
+
+def test_axes_of_integers_have_no_ticks_between_them(visit, server):
+    page = visit(f"{server}/{RUN}", viewport={"width": 1280, "height": 1200})
+    last = page.locator(".plot").nth(2)  # cells of stages over time
+    for low, high in ((-0.5, 3.5), (1.2, 2.9), (-10, 90), (0, 1.5)):
+        last.evaluate("(plot, range) => Plotly.relayout(plot, {'yaxis.range': range})", [low, high])
+        page.wait_for_timeout(100)
+        ticks = last.locator(".ytick text").all_text_contents()
+        assert ticks
+        assert all("." not in tick for tick in ticks), (low, high, ticks)
+    last.evaluate("plot => Plotly.relayout(plot, {'xaxis.range': [0, 1.5]})")
+    page.wait_for_timeout(100)
+    assert any("." in tick for tick in last.locator(".xtick text").all_text_contents())
+
+
+@pytest.mark.parametrize("name", ["index.html", RUN])
+def test_a_picture_is_above_the_fold_of_a_phone(visit, server, name):
+    phone = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
+    page = visit(f"{server}/{name}", **phone)
+    box = page.locator(".plot, .card img").first.bounding_box()
+    assert box["y"] + box["height"] < 740
+
+
+def shown_cards(page):
+    return page.locator(".card:visible h3").all_inner_texts()
+
+
+def test_the_index_is_filtered_and_the_address_holds_the_filter(visit, root):
+    page = visit(f"{root}/index.html")
+    count = len(shown_cards(page))
+    assert count >= 1
+    search = page.get_by_role("searchbox")
+    search.fill("STAIR no time")
+    assert len(shown_cards(page)) == count
+    assert page.url.endswith("#words=STAIR+no+time")
+    search.fill("nothing has this")
+    assert shown_cards(page) == []
+    assert page.locator(".filter output").inner_text() == "Nothing matches."
+    page.get_by_role("button", name="Clear").click()
+    page.wait_for_function("!location.hash")
+    assert len(shown_cards(page)) == count
+    page.get_by_label("Kind of claim").select_option("own")
+    page.get_by_label("Verdict").select_option("refuted")
+    assert len(shown_cards(page)) == count
+    page.get_by_label("Verdict").select_option("undecided")  # a claim of another kind is
+    assert shown_cards(page) == []
+    again = visit(page.url)
+    assert shown_cards(again) == []
+    assert again.get_by_label("Verdict").input_value() == "undecided"
+    again.get_by_label("Kind of claim").select_option("")
+    again.get_by_label("Paper").select_option("tiny")
+    assert len(shown_cards(again)) == count
+    strange = visit(f"{root}/index.html#paper=gone&kind=%3Cimg%20src=x%3E")
+    assert len(shown_cards(strange)) == count
+
+
 def test_axes_become_logarithmic_and_linear_again(visit, server):
     page = visit(f"{server}/{RUN}")
     loss, rank = (page.get_by_role("button", name=f"Logarithmic y axis of {name}") for name in ("loss", "rank"))

@@ -76,18 +76,22 @@ def test_the_slider_moves_the_images_and_the_dots(visit, films):
     page.wait_for_function("[...document.querySelectorAll('.film img')].every(i => i.complete && i.naturalWidth > 0)")
     assert page.get_by_role("slider").count() == 1, "what has one frame has no slider"
     slider.focus()
-    for frame, point in ((4, [1, 1]), (3, [0.5, 0.25]), (2, [0.5, 0.25]), (1, [0, 0]), (0, [None, None])):
+    for frame, point in ((0, [None, None]), (1, [0, 0]), (2, [0.5, 0.25]), (3, [0.5, 0.25]), (4, [1, 1])):
+        assert page.locator(".shown-frame").inner_text() == f"frame {frame + 1} of 5"
         assert reported.inner_text() == slider.get_attribute("aria-valuetext") == f"step {STEPS[frame]}"
         assert page.get_by_role("img", name=f"A film, step {STEPS[frame]}", exact=True).count() == 1
         np.testing.assert_allclose(middle(page, 0), COLORS[frame], atol=2)
         np.testing.assert_allclose(middle(page, 1), COLORS[frame] // 2, atol=2)
         assert dots(page) == [point]
-        page.keyboard.press("ArrowLeft")
+        page.keyboard.press("ArrowRight")
     assert page.title() != "owned"
     assert page.locator("img[src=x]").count() == 0
     assert tiny.HOSTILE in page.locator(".film .rows").first.inner_text()
-    page.keyboard.press("End")
-    assert reported.inner_text() == "step 5000"
+    page.keyboard.press("Home")
+    assert reported.inner_text() == "step 1"
+    for name, step in (("Previous", 1), ("Next", 10), ("Next", 100), ("Previous", 10)):
+        page.get_by_role("button", name=f"{name} frame").click()
+        assert reported.inner_text() == f"step {step}"
     np.testing.assert_allclose(middle(page, 0, film=1), COLORS[0], atol=2)
 
 
@@ -139,15 +143,16 @@ def test_films_fit_phones_screens_and_paper(visit, films):
             assert 0 <= box["x"] < box["x"] + box["width"] <= width
             shows_one_frame(film)
     page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
     shows_one_frame(page.locator(".film").first)
     assert not page.get_by_role("slider").is_visible()
     assert page.locator(".shown-step").inner_text() == "step 5000"
 
 
 def shows_one_frame(film):
-    """Two rows of three images of 8 x 8 pixels, each but the last with a gap of one pixel."""
+    """Two rows of three images of 8 x 8 pixels in frames, each but the last with a gap of one pixel."""
     box = film.locator(".window").bounding_box()
-    assert box["width"] / box["height"] == pytest.approx(26 / 17, rel=0.02)
+    assert box["width"] / box["height"] == pytest.approx(32 / 21, rel=0.02)
 
 
 def test_without_scripts_films_are_strips(visit, films):

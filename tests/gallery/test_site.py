@@ -91,10 +91,12 @@ def test_every_link_resolves(pages, site):
 def test_hostile_names_are_shown_and_not_executed(pages):
     for name, page in pages.items():
         assert module.HOSTILE in page.text
-        assert len(page.all("script")) == (0 if name == "index.html" else 4)
+        assert len(page.all("script")) == (1 if name == "index.html" else 4)
         assert all("onerror" not in attributes for _, attributes in page.elements)
         for attributes in page.all("script"):
-            assert attributes.get("type") == "application/json" or attributes["src"].startswith("../../assets/")
+            assert attributes.get("type") == "application/json" or attributes["src"].startswith(
+                ("assets/", "../../assets/")
+            )
 
 
 def test_a_page_has_everything_about_its_run(pages, site, results):
@@ -148,9 +150,41 @@ def test_the_index_shows_the_largest_run_of_an_entry(pages):
     assert links[-1] == "tiny/staircase/quick.html"
     words = " ".join(index.text.split())
     assert (
-        "1 reproduction. Verdicts by kind of claim: 1 printed 1 reproduced 1 reading 1 undecided 1 own 1 refuted"
+        "1 reproduction Verdicts by kind of claim: 1 printed 1 reproduced 1 reading 1 undecided 1 own 1 refuted"
         in words
     )
+    (card,) = [attributes for _, attributes in index.elements if attributes.get("class") == "card"]
+    assert card["data-outcomes"] == "printed/reproduced reading/undecided own/refuted"
+    assert "the run resolves every stage" in card["data-words"]
+
+
+def test_verdicts_of_quick_runs_are_apart(tiny, undrawn, one_run, pages, tmp_path):
+    quick, default = pages["tiny/staircase/quick.html"], pages["tiny/staircase/default.html"]
+    for page, smoke in ((quick, True), (default, False)):
+        badges = [attributes["class"] for _, attributes in page.elements if "verdict " in attributes.get("class", "")]
+        assert badges
+        assert all(("smoke" in badge) == smoke for badge in badges)
+        assert ("A quick run: a smoke test, in no tally" in page.text) == smoke
+    assert "parameters changed" in quick.text
+    assert "parameters changed" not in default.text
+    build(one_run, tmp_path / "site")
+    index = Page(tmp_path / "site" / "index.html")
+    assert "Quick runs, in no tally: Nobody: A tiny paper, 2023" in index.text
+    assert [a["data-outcomes"] for _, a in index.elements if a.get("class") == "card"] == [""]
+
+
+def test_pages_lead_to_the_previous_and_the_next_entry(tiny, undrawn, results, tmp_path, monkeypatch):
+    good = store.read(results / "tiny/staircase/quick.nc")
+    for name in "abc":
+        store.write(good.assign_attrs(entry=f"tiny/{name}"), tmp_path / f"runs/{name}.nc")
+    entries = {f"tiny/{name}": dataclasses.replace(module.ENTRY, name=f"tiny/{name}") for name in "abc"}
+    monkeypatch.setattr("saddlescope.reproduction.entry.find_entry", entries.get)
+    build(tmp_path / "runs", tmp_path / "site")
+    for name, previous, following in (("a", None, "b"), ("b", "a", "c"), ("c", "b", None)):
+        links = Page(tmp_path / f"site/tiny/{name}/quick.html").all("a")
+        for rel, of in (("prev", previous), ("next", following)):
+            found = {a["href"] for a in links if a.get("rel") == rel}
+            assert found == ({f"../../tiny/{of}/quick.html"} if of else set())
 
 
 def test_building_runs_nothing_and_is_the_same_again(tiny, results, site, tmp_path, monkeypatch):

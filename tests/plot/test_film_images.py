@@ -81,15 +81,18 @@ def test_pictures_lines_and_figures_that_cannot_be_shown_are_refused():
 
 
 @pytest.mark.parametrize(("height", "gap"), [(4, 1), (40, 2)])
-def test_a_grid_has_every_image_in_its_place(height, gap):
+def test_a_grid_has_every_image_in_its_place_and_its_frame(height, gap):
     images = film(frames=1, size=(height, 6)).images[0]
     drawn = grid(images)
-    assert drawn.shape == (2 * (height + gap), 3 * (6 + gap), 4)
+    assert drawn.shape == (2 * (height + 2 + gap), 3 * (6 + 2 + gap), 4)
     for row in range(2):
         for column in range(3):
-            top, left = row * (height + gap), column * (6 + gap)
-            np.testing.assert_array_equal(drawn[top : top + height, left : left + 6, :3], images[row, column])
-    np.testing.assert_array_equal(drawn[..., 3].sum(), 255 * 6 * height * 6)
+            top, left = row * (height + 2 + gap), column * (6 + 2 + gap)
+            shown = drawn[top : top + height + 2, left : left + 8, :3]
+            np.testing.assert_array_equal(shown[1:-1, 1:-1], images[row, column])
+            np.testing.assert_array_equal(np.unique(shown[[0, -1]]), [128])
+            np.testing.assert_array_equal(np.unique(shown[:, [0, -1]]), [128])
+    np.testing.assert_array_equal(drawn[..., 3].sum(), 255 * 6 * (height + 2) * 8)
     assert not drawn[-gap:].any()
     assert not drawn[:, -gap:].any()
 
@@ -181,7 +184,7 @@ def test_pictures_stand_at_their_points_in_both_drawings(pinned):
     assert ax.get_ylim() == pytest.approx((low, high))
     pins = [artist for artist in ax.artists if isinstance(artist, AnnotationBbox)]
     assert [pin.xy for pin in pins] == [(0.5, 0.25), (0.75, 1.0)]
-    np.testing.assert_array_equal(pins[0].offsetbox.get_data(), framed(IMAGE))
+    np.testing.assert_array_equal(pins[0].offsetbox.get_data(), framed(IMAGE))  # type: ignore[attr-defined]
 
 
 def test_the_dots_of_pictures_have_the_colour_of_their_group(pinned):
@@ -202,6 +205,7 @@ def test_pictures_on_logarithmic_axes_stand_where_the_points_are():
     assert image["x"] == 2
     assert image["y"] == pytest.approx(-3, abs=0.1)
     (pin,) = draw_matplotlib(drawn).axes[0].artists
+    assert isinstance(pin, AnnotationBbox)
     assert pin.xy == (100, 1e-3)
 
 

@@ -108,7 +108,7 @@ def test_series_share_one_colour_in_all_panels_and_both_drawings(everything):
     lines = [[t for t in p["data"] if t["meta"]["kind"] == "line"] for p in spec["panels"]]
     assert [[t["meta"]["color"] for t in p] for p in lines] == [[0, 1], [3, 0, 2], []]
     for ax, traces in zip(drawn.axes, lines, strict=False):
-        curves = [line for line in ax.lines if len(line.get_xdata()) > 2]
+        curves = [line for line in ax.lines if np.size(line.get_xdata()) > 2]
         colors = [(t.get("line") or t["marker"])["color"] for t in traces]
         assert [line.get_color() for line in curves] == colors == [LIGHT.color(t["meta"]["color"]) for t in traces]
     band = next(t for t in spec["panels"][0]["data"] if t["meta"]["kind"] == "band")
@@ -124,6 +124,33 @@ def test_the_legend_has_every_series_once(everything):
     ]
     shown = draw_matplotlib(everything).legends[0]
     assert [text.get_text() for text in shown.get_texts()] == ["layer 1", "alone", "predicted", "layer 2"]
+
+
+def test_solid_curves_whose_colours_repeat_are_dashed_otherwise():
+    drawn = figure(panel(*(Line(x=T, y=T + k, label=str(k)) for k in range(9)), Line(x=T, y=T, color=8, style="steps")))
+    spec, again = draw_plotly(drawn), len(LIGHT.palette)
+    assert [s["shape"] for s in spec["legend"]] == ["solid"] * again + ["dashdot"] * (9 - again)
+    dashes = [trace["line"]["dash"] for trace in spec["panels"][0]["data"]]
+    assert dashes == ["solid"] * again + ["9px,3px,2px,3px"] * (9 - again) + ["solid"]
+    ax = draw_matplotlib(drawn).axes[0]
+    assert [line.get_linestyle() for line in ax.lines] == ["-"] * again + ["--"] * (9 - again) + ["-"]
+
+
+@pytest.mark.parametrize(
+    ("x", "integers"),
+    [([1, 2, 3], True), ([0, 40], True), ([0.5, 1, 2], False), ([2, 2], False), ([1, np.nan, 3], True), ([], False)],
+)
+def test_axes_of_integers_have_integer_ticks(x, integers):
+    drawn = figure(panel(Line(x=np.array(x, float), y=np.full(len(x), 0.5)), Mark(at=0.3, axis="y")))
+    assert draw_plotly(drawn)["panels"][0]["layout"]["meta"]["integer"] == {"x": integers, "y": False}
+    drawing = draw_matplotlib(drawn)
+    drawing.canvas.draw()
+    ticks = drawing.axes[0].get_xticks()
+    assert len(ticks) > 1
+    if integers:
+        np.testing.assert_array_equal(ticks, np.round(ticks))
+    logarithmic = figure(panel(Line(x=np.array([1.0, 2]), y=np.array([0.5, 1])), x=Axis("n", scale="log")))
+    assert draw_plotly(logarithmic)["panels"][0]["layout"]["meta"]["integer"]["x"] is False
 
 
 def test_plotly_itself_accepts_what_is_written(everything):
@@ -147,7 +174,7 @@ def test_marks_stand_where_they_are(everything):
     assert (level["y0"], level["y1"], level["yref"], level["xref"]) == (0.5, 0.5, "y", "paper")
     assert level["label"]["text"] == "half"
     ax = draw_matplotlib(everything).axes[0]
-    assert [list(line.get_xdata()) for line in ax.lines[-2:]] == [[3, 3], [0, 1]]
+    assert [np.asarray(line.get_xdata()).tolist() for line in ax.lines[-2:]] == [[3, 3], [0, 1]]
 
 
 def test_steps_hold_their_value_until_the_next(everything):
@@ -224,7 +251,7 @@ def test_heat_keeps_its_orientation():
     assert trace["z"] == [[0, 1], [None, 3], [-3, 0]]
     assert trace["customdata"][1] == [0, 1000]
     (mesh,) = draw_matplotlib(drawn).axes[0].collections
-    np.testing.assert_array_equal(mesh.get_array().filled(np.nan), np.where(z > 0, z, np.nan))
+    np.testing.assert_array_equal(np.ma.filled(mesh.get_array(), np.nan), np.where(z > 0, z, np.nan))
 
 
 @given(arrays(float, st.integers(5, 400), elements=st.floats(-1e6, 1e6) | st.just(np.nan)), st.integers(8, 60))
@@ -266,7 +293,7 @@ def test_positive_leaves_out_zero():
 
 def test_panels_stand_in_rows_of_columns(everything):
     positions = [ax.get_subplotspec() for ax in draw_matplotlib(everything).axes[:3]]
-    assert [(p.rowspan.start, p.colspan.start) for p in positions] == [(0, 0), (0, 1), (1, 0)]
+    assert [(p.rowspan.start, p.colspan.start) for p in positions if p is not None] == [(0, 0), (0, 1), (1, 0)]
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
@@ -297,7 +324,7 @@ def test_a_legend_is_no_wider_than_the_drawing(words):
     drawing = draw_matplotlib(figure(panel(*lines), panel(lines[0])))
     (shown,) = drawing.legends
     drawing.canvas.draw()
-    assert shown._ncols == (5 if words == 1 else 1)
+    assert shown._ncols == (5 if words == 1 else 1)  # type: ignore[attr-defined]
     if words == 1:
         assert shown.get_window_extent().width <= drawing.bbox.width
 

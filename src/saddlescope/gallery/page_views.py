@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -56,6 +56,11 @@ class RunView:
         return self.reproduction.entry.name
 
     @property
+    def title(self) -> str:
+        """Title of the page."""
+        return self.reproduction.entry.title
+
+    @property
     def page(self) -> str:
         """Address of the page."""
         return f"{self.name}/{self.slug}.html"
@@ -94,7 +99,7 @@ class RunView:
     def parameters(self) -> tuple[dict[str, Any], ...]:
         """Rows of the table of parameters."""
         records = self.reproduction.entry.parameters
-        usual = json.loads(json.dumps(dataclasses.asdict(self.reproduction.entry.configure())))
+        usual = json.loads(json.dumps(dataclasses.asdict(self.reproduction.entry.configure())))  # as stored
         return tuple(
             {
                 "name": name,
@@ -105,11 +110,17 @@ class RunView:
             for name, value in self.reproduction.provenance.params.items()
         )
 
+    @property
+    def changed(self) -> int:
+        """Number of parameters that differ from the default."""
+        return sum(row["changed"] for row in self.parameters)
+
     @cached_property
     def origin(self) -> tuple[tuple[str, str], ...]:
         """Provenance of the run, in pairs of name and value."""
         stored = self.reproduction.provenance
         pairs = (
+            ("Paper", self.reproduction.entry.citation),
             ("Data", data_in_words(stored.data_sets)),
             ("Seed", stored.seeds),
             ("CPU time", f"{number(stored.cpu_seconds, 3)} s" + (", after a resume" if stored.resumed else "")),
@@ -138,9 +149,39 @@ class Card:
         return not self.best.reproduction.smoke_test
 
     @property
-    def citation(self) -> str:
-        """Citation of the paper."""
-        return self.best.reproduction.entry.citation
+    def heading(self) -> str:
+        """Heading of its section: the citation of the paper, of entries with a quick run alone in a section apart."""
+        citation = self.best.reproduction.entry.citation or "Your entries"
+        return citation if self.counted else f"Quick runs, in no tally: {citation}"
+
+    @property
+    def paper(self) -> str:
+        """First part of the name of the entry, which is that of its paper."""
+        return self.best.name.partition("/")[0]
+
+    @property
+    def outcomes(self) -> str:
+        """Kind and outcome of each counted claim, for the filter: "printed/reproduced own/not-seen"."""
+        return counted_outcomes(self.best.tallies) if self.counted else ""
+
+    @property
+    def words(self) -> str:
+        """Text that the search looks through."""
+        entry = self.best.reproduction.entry
+        parts = (
+            entry.name,
+            entry.title,
+            entry.source,
+            *(verdict.statement for verdict in self.best.reproduction.verdicts),
+        )
+        return " ".join(parts).lower()
+
+
+def counted_outcomes(tallied: Mapping[Any, Mapping[Outcome, int]]) -> str:
+    """Return the kinds and outcomes that occur in a tally, as the filter of the index reads them."""
+    return " ".join(
+        f"{kind}/{outcome.replace(' ', '-')}" for kind, of in tallied.items() for outcome, n in of.items() if n
+    )
 
 
 def claim_rows(entry: Entry[Any], verdicts: Sequence[Verdict]) -> tuple[dict[str, Any], ...]:
@@ -160,14 +201,15 @@ def claim_rows(entry: Entry[Any], verdicts: Sequence[Verdict]) -> tuple[dict[str
 
 
 def cards(runs: Sequence[RunView]) -> list[Card]:
-    """Return one card per entry, by name, so that the entries of a paper are together."""
+    """Return one card per entry, by paper and name, in the order of the index: quick runs last."""
 
     def preference(run: RunView) -> tuple[int, str]:
         size = run.slug if run.slug in SIZES else ""
         return _PREFERENCE.index(size), run.reproduction.provenance.label
 
     names = sorted({run.name for run in runs})
-    return [Card(sorted((r for r in runs if r.name == name), key=preference)) for name in names]
+    found = [Card(sorted((r for r in runs if r.name == name), key=preference)) for name in names]
+    return sorted(found, key=lambda card: (not card.counted, card.heading.lower()))
 
 
 def environment() -> Environment:
@@ -179,7 +221,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    pages.globals |= {"outcomes": tuple(Outcome), "version": __version__}
+    pages.globals |= {"outcomes": tuple(Outcome), "kinds": tuple(Kind), "version": __version__}
     pages.filters |= {"cell": _cell, "tally": _tally}
     return pages
 

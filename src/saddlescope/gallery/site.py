@@ -119,16 +119,21 @@ class _Drawing:
 def _write_pages(site: Path, shown: list[Card], sweeps: list[SweepView]) -> None:
     pages = environment()
     write_assets(site / "assets")
-    write_page(site / "index.html", pages.get_template("index.html").render(cards=shown, sweeps=sweeps, root=""))
-    for card in shown:
+    papers = sorted({one.paper for one in (*shown, *sweeps)})
+    write_page(
+        site / "index.html", pages.get_template("index.html").render(cards=shown, sweeps=sweeps, papers=papers, root="")
+    )
+    for card, before, after in zip(shown, [None, *shown], [*shown[1:], None], strict=False):
+        beside = {"previous": before and before.best, "next": after and after.best}
         for run in card.runs:
             others = [other for other in card.runs if other is not run]
             same = [sweep for sweep in sweeps if sweep.name == run.name]
-            page = pages.get_template("run.html").render(run=run, others=others, sweeps=same, root="../../")
+            page = pages.get_template("run.html").render(run=run, others=others, sweeps=same, root="../../", **beside)
             write_page(site / run.page, page)
-    for sweep in sweeps:
+    for sweep, before, after in zip(sweeps, [None, *sweeps], [*sweeps[1:], None], strict=False):
         runs = [run for card in shown for run in card.runs if run.name == sweep.name]
-        page = pages.get_template("sweep.html").render(view=sweep, runs=runs, root="../../../")
+        beside = {"previous": before, "next": after}
+        page = pages.get_template("sweep.html").render(view=sweep, runs=runs, root="../../../", **beside)
         write_page(site / sweep.page, page)
 
 
@@ -164,7 +169,7 @@ def read_assets() -> dict[str, str]:
     """Return style, script and Plotly, by file name."""
     from plotly.offline import get_plotlyjs
 
-    own = ("style.css", "run.css", "tables.css", "sweep.css", "page.js")
+    own = ("style.css", "run.css", "tables.css", "sweep.css", "index.css", "page.js", "index.js")
     dark = f"@media screen and (prefers-color-scheme: dark) {{ :root:not(.printing) {{ {_variables(DARK)} }} }}\n"
     return {
         "plotly.min.js": get_plotlyjs(),

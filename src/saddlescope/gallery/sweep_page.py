@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from saddlescope._shared.errors import InputError
-from saddlescope.gallery.page_views import FigureView
+from saddlescope.gallery.page_views import FigureView, counted_outcomes
 from saddlescope.plot.phase_diagram import phase_figures
 from saddlescope.plot.phase_layout import values_of
 from saddlescope.reproduction import Outcome
@@ -37,6 +37,31 @@ class SweepView:
     def name(self) -> str:
         """Name of the entry."""
         return self.sweep.entry.name
+
+    @property
+    def title(self) -> str:
+        """Title of the page."""
+        return f"{self.sweep.entry.title}, over {self.over}"
+
+    @property
+    def counted(self) -> bool:
+        """False for points of the quick size, which are in no tally."""
+        return self.sweep.grid.size != "quick"
+
+    @property
+    def outcomes(self) -> str:
+        """Kind and outcome of each counted claim, for the filter of the index."""
+        return counted_outcomes(self.tallies) if self.counted else ""
+
+    @property
+    def paper(self) -> str:
+        """First part of the name of the entry, which is that of its paper."""
+        return self.name.partition("/")[0]
+
+    @property
+    def words(self) -> str:
+        """Text that the search looks through."""
+        return " ".join((self.name, self.title, *self.sweep.data.claim_statement.values.tolist())).lower()
 
     @property
     def folder(self) -> str:

@@ -7,13 +7,15 @@ their images show the paper.
 from dataclasses import dataclass
 from io import BytesIO
 from math import ceil, isfinite, isqrt
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from saddlescope.plot.figure import AnyMark, Axis, Band, Film, Mark, Panel, Picture
+from saddlescope.plot.axis_values import values_along
+from saddlescope.plot.figure import Axis, Film, Panel, Picture
 
 _FRAME = 128  # grey of the frame round a picture, seen on light and on dark paper
+_BORDER = 1  # pixels of a frame
 _MARGIN = 0.05  # of a panel's width or height, beyond its points
 
 
@@ -32,14 +34,16 @@ class Sprite:
 
 
 def grid(images: np.ndarray) -> np.ndarray:
-    """Arrange images in rows and columns as one image, each with a transparent gap at its right and below it.
+    """Arrange images in rows and columns as one image, each in a grey frame with a gap at its right and below it.
 
     Args:
         images: shape (row, column, height, width, 3), uint8.
 
     Returns:
-        Shape (row * (height + gap), column * (width + gap), 4), uint8; the gap is height / 16, at least one pixel.
+        Shape (row * (height + 2 + gap), column * (width + 2 + gap), 4), uint8; the gap is transparent, of
+        (height + 2) / 16 pixels, at least one.
     """
+    images = framed(images)
     rows, columns, height, width, _ = images.shape
     gap = max(1, height // 16)
     cells = np.zeros((rows, columns, height + gap, width + gap, 4), np.uint8)
@@ -80,6 +84,7 @@ def strip(film: Film, most: int) -> Strip:
     """Select at most `most` frames of a film, at least one, evenly spaced by number, with the first and the last."""
     images = np.asarray(film.images)
     count, rows, columns, height, width, _ = images.shape
+    height, width = height + 2 * _BORDER, width + 2 * _BORDER
     chosen = np.unique(np.linspace(count - 1, 0, max(1, most)).round().astype(int))
     grids = [grid(images[k]) for k in chosen]
     apart = np.zeros((len(grids[0]), width // 2, 4), np.uint8)
@@ -95,8 +100,9 @@ def strip(film: Film, most: int) -> Strip:
 
 
 def framed(image: np.ndarray) -> np.ndarray:
-    """Add a grey frame of one pixel, so that the image stands out from its background."""
-    return np.pad(image, ((1, 1), (1, 1), (0, 0)), constant_values=_FRAME)
+    """Add a grey frame of one pixel to images, shape (..., height, width, 3), which stand out from any background."""
+    around = ((0, 0),) * (image.ndim - 3) + ((_BORDER, _BORDER),) * 2 + ((0, 0),)
+    return np.pad(image, around, constant_values=_FRAME)
 
 
 def png(pixels: np.ndarray) -> bytes:
@@ -125,27 +131,16 @@ def ranges(panel: Panel) -> tuple[tuple[float, float], tuple[float, float]]:
     return _range(panel, "x", _MARGIN), _range(panel, "y", above + _MARGIN)
 
 
-def _range(panel: Panel, name: str, above: float) -> tuple[float, float]:
+def _range(panel: Panel, name: Literal["x", "y"], above: float) -> tuple[float, float]:
     """Low and high on one axis; `above` is the share of the panel that stays free beyond the greatest value."""
     axis: Axis = getattr(panel, name)
     if axis.range is not None and not (axis.scale == "log" and min(axis.range) <= 0):
         return axis.range
-    values = np.concatenate([np.ravel(np.asarray(part, float)) for mark in panel.marks for part in _along(mark, name)])
-    values = values[np.isfinite(values) & ((values > 0) | (axis.scale == "linear"))]
+    values = values_along(panel, name)
+    values = values[(values > 0) | (axis.scale == "linear")]
     if axis.scale == "log":
         values = np.log10(values)
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
     span = (high - low or 1.0) / (1 - above - _MARGIN)
     low, high = low - _MARGIN * span, high + above * span
     return (10**low, 10**high) if axis.scale == "log" else (low, high)
-
-
-def _along(mark: AnyMark, name: str) -> tuple[np.ndarray | float, ...]:
-    """Return the values of a mark along an axis."""
-    match mark:
-        case Mark():
-            return (mark.at,) if mark.axis == name else ()
-        case Band() if name == "y":
-            return (mark.low, mark.high)
-        case _:
-            return (getattr(mark, name),)

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from saddlescope.plot.axis_values import has_integers
 from saddlescope.plot.curve_points import lifted, positive, thin
 from saddlescope.plot.figure import AnyMark, Axis, Band, Figure, Film, Heat, Kinds, Line, Mark, Panel, Picture
 from saddlescope.plot.film_images import Strip, can_stand, framed, grid, ranges, strip
-from saddlescope.plot.series import Series, color_series, legend
+from saddlescope.plot.series import Series, color_series, legend, style_of
 from saddlescope.plot.theme import LIGHT, Theme
 from saddlescope.plot.tick_names import MOST_APART, named_ticks
 
@@ -17,7 +18,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as MatplotlibFigure
     from matplotlib.figure import SubFigure
 
-_STYLES = {"solid": "-", "dashed": (0, (5, 3)), "dotted": (0, (1.2, 2)), "steps": "-", "points": "none"}
+_STYLES = {
+    "solid": "-",
+    "dashed": (0, (5, 3)),
+    "dotted": (0, (1.2, 2)),
+    "steps": "-",
+    "points": "none",
+    "dashdot": (0, (7, 2, 1.5, 2)),
+}
 _PANEL = (4.6, 3.2)  # width and height of a panel, inches
 _FILM = 7.6  # width of a film that is alone or beside a single panel, inches
 _NAMES = 1.8  # of it, for the names of the rows
@@ -87,7 +95,7 @@ def _draw_legend(drawing: "MatplotlibFigure | SubFigure", series: tuple[Series, 
     """Draw one legend below all panels, in as many columns, up to `most`, as fit the width."""
     for columns in range(most, 0, -1):
         shown = drawing.legend(
-            handles=[_swatch(one.shape, theme.color(one.color)) for one in series],
+            handles=[_swatch(one, theme.color(one.color)) for one in series],
             labels=[one.name for one in series],
             loc="outside lower center",
             ncols=columns,
@@ -126,7 +134,7 @@ def _canvas(size: tuple[float, float], theme: Theme) -> "MatplotlibFigure":
 
 def draw_panel(ax: "Axes", panel: Panel, marks: list[tuple[AnyMark, int | None]], theme: Theme) -> None:
     """Draw the marks of a panel, with their palette indices from `color_series`, and its axes; without a title."""
-    from matplotlib.ticker import LogFormatterSciNotation
+    from matplotlib.ticker import LogFormatterSciNotation, MaxNLocator
 
     ax.set_facecolor(theme.paper)
     ax.set_xscale(panel.x.scale)
@@ -135,7 +143,7 @@ def draw_panel(ax: "Axes", panel: Panel, marks: list[tuple[AnyMark, int | None]]
         color = theme.color(index)
         match mark:
             case Line():
-                _draw_line(ax, mark, panel, color)
+                _draw_line(ax, mark, panel, color, style_of(mark, index))
             case Band():
                 _draw_band(ax, mark, panel, color)
             case Heat():
@@ -154,7 +162,10 @@ def draw_panel(ax: "Axes", panel: Panel, marks: list[tuple[AnyMark, int | None]]
         shown = ranges(panel)
         ax.set_xlim(shown[0])
         ax.set_ylim(shown[1])
-    for axis, scale in ((ax.xaxis, panel.x.scale), (ax.yaxis, panel.y.scale)):
+    whole = has_integers(panel, "x"), has_integers(panel, "y")
+    for axis, integers, scale in zip((ax.xaxis, ax.yaxis), whole, (panel.x.scale, panel.y.scale), strict=True):
+        if integers:
+            axis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
         if scale == "log":  # labels between powers of ten only if those are too few, since labels overlap
             axis.set_minor_formatter(LogFormatterSciNotation(minor_thresholds=(0.9, 0.3)))
     for setter, axis in ((ax.set_xticks, panel.x), (ax.set_yticks, panel.y)):
@@ -174,7 +185,7 @@ def _set_range(setter: object, axis: Axis) -> None:
         setter(axis.range)
 
 
-def _draw_line(ax: "Axes", line: Line, panel: Panel, color: str) -> None:
+def _draw_line(ax: "Axes", line: Line, panel: Panel, color: str, style: str) -> None:
     x, y = np.asarray(line.x, float), np.asarray(line.y, float)
     keep = thin(x, y)
     x, y = x[keep], y[keep]
@@ -184,7 +195,7 @@ def _draw_line(ax: "Axes", line: Line, panel: Panel, color: str) -> None:
         color=color,
         alpha=line.opacity,
         linewidth=line.width,
-        linestyle=_STYLES[line.style],
+        linestyle=_STYLES[style],
         drawstyle="steps-post" if line.style == "steps" else "default",
         marker="o" if line.style == "points" else None,
         markersize=2.2 * line.width,
@@ -313,12 +324,15 @@ def _draw_pixels(ax: "Axes", pixels: np.ndarray) -> None:
     ax.spines[:].set_visible(False)
 
 
-def _swatch(shape: str, color: str) -> object:
+def _swatch(series: Series, color: str) -> object:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
+    shape = series.shape
     if shape in ("band", "kind"):
         return Patch(color=color, alpha=0.3 if shape == "band" else 1.0, linewidth=0)
+    alpha = max(0.3, series.opacity)
     if shape == "points":
-        return Line2D([], [], color=color, linestyle="none", marker="o", markersize=4)
-    return Line2D([], [], color=color, linestyle=_STYLES["dotted" if shape == "mark" else shape], linewidth=1.6)
+        return Line2D([], [], color=color, linestyle="none", marker="o", markersize=4, alpha=alpha)
+    style = _STYLES["dotted" if shape == "mark" else shape]
+    return Line2D([], [], color=color, linestyle=style, linewidth=min(4.0, max(0.8, series.width)), alpha=alpha)

@@ -6,19 +6,27 @@ at each step of the film.
 """
 
 from base64 import b64encode
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
+from saddlescope.plot.axis_values import has_integers
 from saddlescope.plot.curve_points import lifted, positive, thin
 from saddlescope.plot.figure import AnyMark, Axis, Band, Figure, Film, Heat, Kinds, Line, Mark, Panel, Picture
 from saddlescope.plot.film_images import can_stand, framed, png, ranges, sprite
-from saddlescope.plot.series import color_series, legend, name_of
+from saddlescope.plot.series import color_series, legend, name_of, style_of
 from saddlescope.plot.theme import LIGHT
 from saddlescope.plot.tick_names import MOST_APART, named_ticks
 
-_DASHES = {"solid": "solid", "dashed": "7px,4px", "dotted": "2px,3px", "steps": "solid", "points": "solid"}
+_DASHES = {
+    "solid": "solid",
+    "dashed": "7px,4px",
+    "dotted": "2px,3px",
+    "dashdot": "9px,3px,2px,3px",
+    "steps": "solid",
+    "points": "solid",
+}
 _DIGITS = 6  # of a number in a page: finer than a pixel at any sensible zoom
 BAND_OPACITY = 0.18
 _LIFT = 0.015  # of the panel's height between a picture and its point, so that the dot is seen
@@ -29,15 +37,15 @@ def draw_plotly(figure: Figure) -> dict[str, Any]:
 
     Returns:
         A dictionary with the figure's `name`, `title` and `columns`; `legend`, a list of series with `name`, `color`
-        (index into the palette, or null) and `shape`; `panels`, a list of Plotly figures with `data`, `layout`
-        and `config`, drawn in the light theme; and `film`, null or a dictionary with the labels of a film and the
-        `width`, `height`, `across` and `down` of the frames in the image of `film_images.sprite`.
+        (index into the palette, or null), `shape`, `width` and `opacity`; `panels`, a list of Plotly figures with
+        `data`, `layout` and `config`, drawn in the light theme; and `film`, null or a dictionary with the labels of a
+        film and the `width`, `height`, `across` and `down` of the frames in the image of `film_images.sprite`.
     """
     return {
         "name": figure.name,
         "title": figure.title,
         "columns": figure.columns,
-        "legend": [{"name": s.name, "color": s.color, "shape": s.shape} for s in legend(figure)],
+        "legend": [asdict(series) for series in legend(figure)],
         "panels": [_panel(figure, panel, marks) for panel, marks in color_series(figure)],
         "film": None if figure.film is None else _film(figure.film),
     }
@@ -98,6 +106,7 @@ def _panel(figure: Figure, panel: Panel, marks: list[tuple[AnyMark, int | None]]
         "meta": {
             "title": panel.title,
             "log": {"x": not fixed and _has_logarithm(panel, "x"), "y": not fixed and _has_logarithm(panel, "y")},
+            "integer": {"x": has_integers(panel, "x"), "y": has_integers(panel, "y")},
             "marks": [
                 {"series": name_of(mark), "color": index} for mark, index in marks if isinstance(mark, Mark)
             ],
@@ -164,7 +173,7 @@ def _line(line: Line, index: int | None, panel: Panel) -> dict[str, Any]:
         trace["marker"] = {"color": color, "size": 3 * line.width}
     else:
         shape = "hv" if line.style == "steps" else "linear"
-        trace["line"] = {"color": color, "width": line.width, "dash": _DASHES[line.style], "shape": shape}
+        trace["line"] = {"color": color, "width": line.width, "dash": _DASHES[style_of(line, index)], "shape": shape}
     return trace
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from saddlescope.plot.figure import AnyMark, Band, Figure, Heat, Kinds, Line, Mark, Panel, Picture
+from saddlescope.plot.theme import LIGHT
 
 
 @dataclass(frozen=True)
@@ -14,12 +15,20 @@ class Series:
     Attributes:
         name: of the group, or the label of a mark without group.
         color: index into the palette; None is neutral.
-        shape: its shape in the legend: a style of `Line`, "band", "mark", or "kind", which has no switch.
+        shape: its shape in the legend: a style of `Line`, "dashdot", "band", "mark", or "kind", which has no switch.
+        width, opacity: those of its first line.
     """
 
     name: str
     color: int | None
     shape: str
+    width: float = 1.6
+    opacity: float = 1.0
+
+
+def style_of(line: Line, color: int | None) -> str:
+    """Return the style of a line; a solid one whose colour repeats an earlier one is "dashdot"."""
+    return "dashdot" if line.style == "solid" and color is not None and color >= len(LIGHT.palette) else line.style
 
 
 def name_of(mark: AnyMark) -> str:
@@ -70,6 +79,8 @@ def legend(figure: Figure) -> tuple[Series, ...]:
             name = "" if isinstance(mark, Picture) else name_of(mark)
             if not name or (name in found and not (found[name].shape == "band" and isinstance(mark, Line))):
                 continue
-            shape = mark.style if isinstance(mark, Line) else "band" if isinstance(mark, Band) else "mark"
-            found[name] = Series(name, color, shape)
+            if isinstance(mark, Line):
+                found[name] = Series(name, color, style_of(mark, color), mark.width, mark.opacity)
+            else:
+                found[name] = Series(name, color, "band" if isinstance(mark, Band) else "mark")
     return tuple(found.values())

@@ -1,5 +1,6 @@
 // Draws the figures of a page from the JSON beside them: one legend of switches a figure, logarithmic axes on request,
 // colours from the style sheet, so that plots follow the reader's light or dark system, and the light one on paper.
+// A series that is pointed at, in the legend or in a plot, stands out from all others.
 // Images over steps have a slider, which moves dots along the curves whose points have steps.
 "use strict";
 
@@ -17,6 +18,8 @@
     };
   };
   const faint = (hex) => `${hex}2e`; // 0.18, as in the static pictures
+  const BEHIND = 0.12; // opacity of all series but the one pointed at
+  const FEW = 8; // integers on an axis: with fewer, every one has a tick
 
   const element = (tag, properties, ...children) => {
     const made = Object.assign(document.createElement(tag), properties);
@@ -76,7 +79,41 @@
       }
       this.ranges = { x: layout.xaxis.range, y: layout.yaxis.range };
       this.types = { x: layout.xaxis.type, y: layout.yaxis.type };
-      return Plotly.newPlot(this.plot, data, layout, config).then(() => this.paint());
+      this.opacity = data.map((trace) => trace.opacity ?? 1);
+      this.pointed = null;
+      return Plotly.newPlot(this.plot, data, layout, config).then(() => {
+        this.paint();
+        this.plot.on("plotly_relayout", () => this.ticks());
+        this.plot.on("plotly_hover", ({ points }) => this.pointing?.(points[0].data.meta.series || null));
+        this.plot.on("plotly_unhover", () => this.pointing?.(null));
+        return this.ticks();
+      });
+    }
+
+    // Integer axes have no ticks between integers, however far the reader zooms in.
+    ticks() {
+      const layout = {};
+      for (const axis of ["x", "y"]) {
+        const { type, range } = this.plot._fullLayout[`${axis}axis`];
+        const few = this.spec.layout.meta.integer[axis] && type === "linear" && Math.abs(range[1] - range[0]) < FEW;
+        if (few === (this.plot.layout[`${axis}axis`].dtick === 1)) continue;
+        layout[`${axis}axis.tickmode`] = few ? "linear" : "auto";
+        layout[`${axis}axis.dtick`] = few ? 1 : null;
+      }
+      return Object.keys(layout).length ? Plotly.relayout(this.plot, layout) : null;
+    }
+
+    // Makes one series stand out, or none.
+    point(series) {
+      if (!this.plot.data || this.pointed === series) return;
+      this.pointed = series;
+      const behind = (of) => series !== null && of !== series;
+      const single = ({ meta }) => meta.kind !== "heat" && meta.kind !== "kinds";
+      const opacity = this.plot.data.map(({ meta }, k) => (behind(meta.series) ? BEHIND : 1) * this.opacity[k]);
+      const all = this.plot.data.flatMap((trace, k) => (single(trace) ? [k] : []));
+      if (all.length) Plotly.restyle(this.plot, { opacity: all.map((k) => opacity[k]) }, all);
+      const marks = this.spec.layout.meta.marks.map((mark, k) => [`shapes[${k}].opacity`, behind(mark.series) ? BEHIND : 1]);
+      if (marks.length) Plotly.relayout(this.plot, Object.fromEntries(marks));
     }
 
     paint() {
@@ -173,7 +210,7 @@
     }
 
     controls() {
-      this.slider = element("input", { type: "range", min: 0, max: this.last, value: this.last });
+      this.slider = element("input", { type: "range", min: 0, max: this.last, value: 0 });
       this.slider.setAttribute("aria-label", `${this.spec.unit} shown`);
       this.slider.addEventListener("input", () => {
         this.stop();
@@ -188,10 +225,24 @@
       };
       still.addEventListener("change", obey);
       obey();
-      addEventListener("beforeprint", () => this.stop());
+      addEventListener("beforeprint", () => {
+        this.stop();
+        this.show(this.last);
+      });
+      const step = (sign, label, by) => {
+        const made = element("button", { type: "button", className: "step" }, sign);
+        made.setAttribute("aria-label", label);
+        made.addEventListener("click", () => {
+          this.stop();
+          this.show(Math.min(this.last, Math.max(0, Number(this.slider.value) + by)));
+        });
+        return made;
+      };
       this.label = element("span", { className: "shown-step" });
-      this.label.setAttribute("aria-hidden", "true"); // the slider announces it
-      return element("div", { className: "controls" }, this.button, this.slider, this.label);
+      this.count = element("span", { className: "shown-frame" });
+      for (const shown of [this.label, this.count]) shown.setAttribute("aria-hidden", "true"); // the slider announces it
+      const steps = element("span", { className: "steps" }, step("‹", "Previous frame", -1), step("›", "Next frame", 1));
+      return element("div", { className: "controls" }, this.button, steps, this.slider, this.label, this.count);
     }
 
     show(frame) {
@@ -204,6 +255,7 @@
         this.slider.value = frame;
         this.slider.setAttribute("aria-valuetext", text);
         this.label.textContent = text;
+        this.count.textContent = `frame ${frame + 1} of ${this.last + 1}`;
       }
       this.panels.forEach((panel) => panel.move(steps[frame]));
     }
@@ -228,18 +280,40 @@
 
   const switches = (legend, series, panels) => {
     const show = (name, on) => panels.forEach((panel) => panel.show(name, on));
-    const made = series.flatMap(({ name, color, shape }) => {
+    const buttons = new Map();
+    let wanted = null;
+    const point = (name) => {
+      wanted = name;
+      // Once per picture of the screen: a mouse passes over many.
+      requestAnimationFrame(() => {
+        if (wanted !== name || buttons.size < 2) return;
+        panels.forEach((panel) => panel.point(name));
+        buttons.forEach((one, of) => one.classList.toggle("pointed", of === name));
+      });
+    };
+    const made = series.flatMap(({ name, color, shape, width = 1.6, opacity = 1 }) => {
       const swatch = element("span", { className: `swatch ${shape}` });
+      swatch.style.setProperty("--width", `${Math.min(6, Math.max(1.2, 1.5 * width))}px`);
+      swatch.style.opacity = Math.max(0.3, opacity);
       const count = getComputedStyle(root).getPropertyValue("--series-count");
       swatch.style.color = color === null ? "var(--muted)" : `var(--series-${color % count})`;
       if (shape === "kind") {
         legend.append(element("span", { className: "kind" }, swatch, name)); // cells are not switched
         return [];
       }
-      const one = button("", true, (on) => show(name, on));
+      const one = button("", true, (on) => {
+        show(name, on);
+        if (!on) point(null);
+      });
       one.append(swatch, name);
+      // A finger does not point: it switches.
+      one.addEventListener("pointerenter", ({ pointerType }) => pointerType === "mouse" && point(name));
+      one.addEventListener("focus", () => one.matches(":focus-visible") && point(name));
+      for (const event of ["pointerleave", "blur"]) one.addEventListener(event, () => point(null));
+      buttons.set(name, one);
       return [one];
     });
+    for (const panel of panels) panel.pointing = point;
     legend.append(...made);
     if (made.length < 4) return;
     const press = (on) => made.filter((one) => (one.getAttribute("aria-pressed") === "true") !== on).forEach((one) => one.click());
@@ -263,7 +337,7 @@
     if (figure.film) films.push(new Film(section.querySelector(".film"), figure.film, figure.title, panels));
   }
   Promise.all(drawn.map((panel) => panel.draw())).then(() => {
-    films.forEach((film) => film.show(film.last));
+    films.forEach((film) => film.show(0));
     root.dataset.drawn = drawn.length;
   });
 
@@ -278,6 +352,13 @@
     root.classList.remove("printing");
     paint();
     drawn.forEach((panel) => Plotly.relayout(panel.plot, { autosize: true, width: null, height: null }));
+  });
+
+  // Arrows turn the page, unless something that uses them has the focus.
+  addEventListener("keydown", ({ key, altKey, ctrlKey, metaKey, shiftKey, target }) => {
+    const rel = { ArrowLeft: "prev", ArrowRight: "next" }[key];
+    if (!rel || altKey || ctrlKey || metaKey || shiftKey || target !== document.body) return;
+    document.querySelector(`a[rel=${rel}]`)?.click();
   });
 
   for (const command of document.querySelectorAll(".command")) {
