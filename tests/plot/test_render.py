@@ -251,7 +251,9 @@ def test_heat_keeps_its_orientation():
     assert trace["z"] == [[0, 1], [None, 3], [-3, 0]]
     assert trace["customdata"][1] == [0, 1000]
     (mesh,) = draw_matplotlib(drawn).axes[0].collections
-    np.testing.assert_array_equal(np.ma.filled(mesh.get_array(), np.nan), np.where(z > 0, z, np.nan))
+    values = mesh.get_array()
+    assert values is not None
+    np.testing.assert_array_equal(np.ma.filled(values, np.nan), np.where(z > 0, z, np.nan))
 
 
 @given(arrays(float, st.integers(5, 400), elements=st.floats(-1e6, 1e6) | st.just(np.nan)), st.integers(8, 60))
