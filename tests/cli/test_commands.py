@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 
 from saddlescope import cli, store
 from saddlescope.reproduction import Reproduction
+from saddlescope.sweeps.point import Point
 
 TINY = [sys.executable, str(Path(__file__).parents[1] / "tiny.py")]
 
@@ -79,6 +81,28 @@ def test_list_names_every_entry(saddlescope):
     (entry,) = json.loads(saddlescope("list --json")[1])
     kinds = {"printed": 1, "reading": 1, "own": 1}
     assert entry == {"name": "tiny/staircase"} | tiny.HEADING._asdict() | {"claims": kinds}
+
+
+def test_list_takes_a_paper_and_words(capsys):
+    def names(line):
+        assert cli.main(line.split()) == 0
+        return re.findall(r"^  ([a-z-]+/[a-z0-9-]+) ", capsys.readouterr().out, re.MULTILINE)
+
+    every, of_paper = names("list"), names("list deep-relu")
+    assert of_paper == [name for name in every if name.startswith("deep-relu/")]
+    found = names("list --search nuclear --search NORM")
+    assert found
+    assert set(found) < set(every)
+    assert set(names("list softmax-attention --search nuclear --search norm")) <= set(found)
+    for line, reported in [
+        ("list deep-rleu", "There is no paper 'deep-rleu'; did you mean deep-relu?\n"),
+        ("list softmax", "There is no paper 'softmax'; did you mean softmax-attention?\n"),
+        ("list deep-relu --search zebra", "No entry of deep-relu has 'zebra' in its name, title or source."),
+        ("run figure-2", "did you mean concept-learning/figure-2 or deep-relu/figure-2 or gradual-rank/figure-2?\n"),
+        ("run zzzz", "There is no entry 'zzzz'. List all with: saddlescope list\n"),
+    ]:
+        assert cli.main(line.split()) == 2
+        assert reported in capsys.readouterr().err
 
 
 def test_show_reports_parameters_claims_and_stored_runs(saddlescope):
@@ -197,7 +221,11 @@ def test_a_killed_run_is_resumed_by_the_same_command(tmp_path):
 def test_an_interrupt_says_how_to_go_on(tmp_path):
     stopped = process("run tiny/staircase", tmp_path, TINY_DIE_AT="2", TINY_SIGNAL="SIGINT")
     assert stopped.returncode == 130
-    assert stopped.stderr.endswith("Interrupted; rerun the same command to resume.\n")
+    kept = "Interrupted; 1 file of finished work (10 bytes) is kept in results/tiny/staircase/"
+    assert kept in stopped.stderr
+    assert stopped.stderr.endswith(
+        "resume: it repeats only the part in progress, from its last checkpoint if it has one.\n"
+    )
     assert "Traceback" not in stopped.stderr
     assert "Resuming" in process("run tiny/staircase", tmp_path).stderr
 
@@ -258,13 +286,49 @@ def test_version_and_help(saddlescope):
     assert "1 one refuted" in saddlescope("--help")[1]
 
 
+def test_an_interrupt_before_the_first_part_says_so(tmp_path):
+    stopped = process("run tiny/staircase", tmp_path, TINY_DIE_AT="0", TINY_SIGNAL="SIGINT")
+    assert stopped.returncode == 130
+    assert "Interrupted before a part was finished; the same command starts from the beginning." in stopped.stderr
+    assert not any(tmp_path.iterdir())
+
+
+def test_an_interrupted_sweep_counts_its_points(saddlescope, monkeypatch):
+    def stop(point, *_):
+        if point.params.seed == 2:
+            raise KeyboardInterrupt
+        return run(point, *_)
+
+    run = Point.run
+    monkeypatch.setattr(Point, "run", stop)
+    status, _, err = saddlescope("sweep tiny/staircase --seeds 0:5 --processes 1")
+    assert status == 130
+    assert (
+        "Interrupted; 2 of 5 points are stored in results/sweeps/tiny/staircase/points. Rerun the same command to "
+        in err
+    )
+    assert "run the other 3; points in progress resume from their finished parts." in err
+    monkeypatch.setattr(Point, "run", run)
+    assert "2 of 5 points are stored already." in saddlescope("sweep tiny/staircase --seeds 0:5 --processes 1")[2]
+
+
 def test_what_keeps_nothing_says_so_when_interrupted(monkeypatch, capsys, tmp_path):
-    def stop(*_):
+    def stop(*_, **__):
         raise KeyboardInterrupt
 
+    site = tmp_path / "site"
     monkeypatch.setattr("saddlescope.gallery.build", stop)
-    assert cli.main(["gallery", str(tmp_path)]) == 130
-    assert capsys.readouterr().err == "Interrupted; nothing was written. Rerun the same command to start again.\n"
+    line = ["gallery", str(tmp_path), "--site", str(site)]
+    assert cli.main(line) == 130
+    assert (
+        capsys.readouterr().err == f"Interrupted; {site} was not written. The same command starts from the beginning.\n"
+    )
+    site.mkdir()
+    assert cli.main(line) == 130
+    assert f"Interrupted; {site} is unchanged." in capsys.readouterr().err
+    monkeypatch.setattr("saddlescope.reproduction.stored_files", stop)
+    assert cli.main(["check", str(tmp_path)]) == 130
+    assert capsys.readouterr().err == "Interrupted; what is stored is unchanged.\n"
 
 
 def test_a_quick_run_is_a_smoke_test_and_in_no_tally(saddlescope):

@@ -1,5 +1,6 @@
 """Parameters as data: records, checks, parsing, JSON schema, pickling."""
 
+# pyright: reportCallIssue=false, reportAttributeAccessIssue=false
 import doctest
 import math
 import pickle
@@ -64,7 +65,7 @@ def test_records_are_inherited_and_replaced():
         ({"rate": math.inf}, "rate must be a finite number, such as rate=1e-8; got inf."),
         ({"share": 1.0}, "share must be above 0 and below 1; got 1.0."),
         ({"centred": 1}, "centred must be true or false, such as centred=true; got 1."),
-        ({"data": "mnits"}, "There is no choice for data 'mnits'; did you mean mnist or digits? Known: digits, mnist."),
+        ({"data": "mnits"}, "There is no choice for data 'mnits'; did you mean mnist or digits?"),
         ({"norms": ("l2",)}, "norms must be one or more words, each one of l1, nuclear, each once"),
         ({"norms": ("l1", "l1")}, "norms must be one or more words"),
         ({"log10_scales": (-8.0, -1.0)}, "log10_scales must be one or more negative numbers, decreasing, such as"),

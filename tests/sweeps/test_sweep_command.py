@@ -63,7 +63,7 @@ def test_many_failures_are_counted(typed):
         ("tiny/walk --grid dim", "NAME=VALUES"),
         ("tiny/walk --grid dim=0", "dim must be at least 1"),
         ("tiny/walk --seeds x", "seed must be an integer"),
-        ("tiny/walk --seeds 0:2 --processes 0", "--processes"),
+        ("tiny/walk --seeds 0:2 --processes 0", "processes must be at least 1"),
         ("tiny/walk --seeds 0:2 --processes two", "--processes"),
         ("tiny/walk --seeds 0:2 --processes 2 --scheduler tcp://x:1", "left out with a scheduler"),
         ("tiny/walk --seeds 0:2 --set dim", "--set must be NAME=VALUE"),
@@ -89,4 +89,5 @@ def test_an_interrupt_says_that_the_sweep_goes_on(typed, monkeypatch):
     monkeypatch.setattr(tiny_sweep, "_break", interrupt)
     status, _, err = typed("tiny/walk --seeds 0:2 --size quick --processes 1")
     assert status == 130
-    assert "Interrupted; rerun the same command to resume." in err
+    assert "Interrupted; 0 of 2 points are stored in " in err
+    assert "points. Rerun the same command to run" in err

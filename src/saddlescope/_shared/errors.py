@@ -1,8 +1,10 @@
 """Errors for input that cannot be used; each message is one sentence that names the cure."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+
+_NEAREST = 6  # names in one sentence
 
 
 class InputError(ValueError):
@@ -16,15 +18,29 @@ class InputError(ValueError):
 
 
 def unknown(kind: str, given: str, known: Iterable[str]) -> InputError:
-    """Return an `InputError` for a name that does not exist, with the nearest names that do.
+    """Return an `InputError` for a name that does not exist, with the nearest names that do, or a few if none is near.
 
     >>> str(unknown("size", "quik", ["quick", "default", "reduced", "paper"]))
-    "There is no size 'quik'; did you mean quick? Known: default, paper, quick, reduced."
+    "There is no size 'quik'; did you mean quick?"
     """
     names = sorted(known)
-    near = get_close_matches(given, names, n=3, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(near)}?" if near else "."
-    return InputError(f"There is no {kind} {given!r}{hint} Known: {', '.join(names)}.")
+    if near := nearest(given, names):
+        return InputError(f"There is no {kind} {given!r}; did you mean {' or '.join(near)}?")
+    more = f" and {len(names) - _NEAREST} more" if len(names) > _NEAREST else ""
+    return InputError(f"There is no {kind} {given!r}. Known: {', '.join(names[:_NEAREST])}{more}.")
+
+
+def nearest(given: str, names: Sequence[str]) -> list[str]:
+    """Return names of which a part is the given one, or else begins with it, or else the most similar ones, if any.
+
+    >>> nearest("figure-2", ["gradual-rank/figure-2", "gradual-rank/figure-20", "deep-relu/figure-2"])
+    ['gradual-rank/figure-2', 'deep-relu/figure-2']
+    >>> nearest("gradual", ["gradual-rank/figure-2", "deep-relu/figure-2"])
+    ['gradual-rank/figure-2']
+    """
+    whole = [name for name in names if given in name.split("/")]
+    begun = [name for name in names if given and any(part.startswith(given) for part in (name, *name.split("/")))]
+    return (whole or begun)[:_NEAREST] or get_close_matches(given, names, cutoff=0.5)
 
 
 _WITHOUT = {

@@ -1,5 +1,6 @@
 """Progress of long calls: a bar in a notebook or on a terminal, elsewhere a plain line at every tenth."""
 
+import errno
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -54,15 +55,20 @@ def _in_notebook() -> bool:
 @contextmanager
 def _lines(title: str, before: str = "") -> Iterator[Report]:
     reported = -1
-    sys.stderr.write(before)
+    if before:
+        sys.stderr.write(before)
 
     def report(fraction: float, note: str) -> None:
         nonlocal reported
         tenth = int(10 * fraction + 1e-9)
         if tenth > reported:
             reported = tenth
-            sys.stderr.write(f"{title}: {fraction:4.0%}  {note}\n")
-            sys.stderr.flush()
+            try:
+                sys.stderr.write(f"{title}: {fraction:4.0%}  {note}\n")
+                sys.stderr.flush()
+            except OSError as error:  # a full disk behind it ends no run
+                if error.errno == errno.EPIPE:
+                    raise
 
     yield report
 

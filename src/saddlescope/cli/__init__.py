@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,17 +22,19 @@ from saddlescope.cli.completion import VARIABLE
 from saddlescope.cli.data import data
 from saddlescope.cli.explore import explore
 from saddlescope.cli.extract_lora import extract_lora
+from saddlescope.cli.process import prepare_process
 from saddlescope.cli.reproductions import check, gallery, list_entries, run, show
 from saddlescope.cli.spectra import spectra
 from saddlescope.cli.sweep import sweep
-from saddlescope.cli.terminal import say
+from saddlescope.cli.terminal import announce, print_text, say, settle
 
 _HELP = "In which stages does a neural network learn? Predictions, simulations and measurements, compared."
 _STATUS = (
     "Exit status: 0 all tested claims reproduced, 1 one refuted, 3 none refuted but one undecided or not seen on a"
     " stand-in, 2 input that cannot be used, 130 interrupted, 70 a defect of saddlescope."
 )
-_RESUMED = ("run", "sweep", "data")  # commands that resume
+_UNTOUCHED = "Interrupted; what is stored is unchanged."
+_INSTANT = ("list", "data", "-h", "--help", "--version", "--install-completion", "--show-completion")
 
 # Errors of the system about a path that no command can use, or a disk; any other is a defect.
 _SYSTEM = {getattr(errno, name) for name in ("EACCES", "EDQUOT", "EIO", "EISDIR", "ELOOP", "ENAMETOOLONG", "ENOSPC")}
@@ -50,7 +53,7 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
     if version:
         from saddlescope import __version__
 
-        typer.echo(f"saddlescope {__version__}")
+        print_text(f"saddlescope {__version__}")
         raise typer.Exit
 
 
@@ -64,6 +67,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status.
     """
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    if arguments is None:
+        prepare_process()
+        if words[0] not in _INSTANT and VARIABLE not in os.environ:
+            announce(f"saddlescope {words[0]}")
+    try:
+        return _status_of(words)
+    finally:
+        settle()
+
+
+def _status_of(words: list[str]) -> int:
     try:
         command = typer.main.get_command(app)
         if VARIABLE in os.environ:
@@ -79,18 +93,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except typer.TyperException as error:
         say(_usage(error))
         return 2
-    except (KeyboardInterrupt, typer.Abort):
-        resumed = words[0] in _RESUMED
-        say(
-            "Interrupted; rerun the same command to resume."
-            if resumed
-            else "Interrupted; nothing was written. Rerun the same command to start again."
-        )
+    except (KeyboardInterrupt, typer.Abort) as interrupt:
+        say(str(interrupt) or _UNTOUCHED)
         return 130
     except BrokenPipeError:  # the reader has closed the pipe, as `head` does
         sys.stdout = None  # type: ignore[assignment]
         return 141
     except OSError as error:
+        if error.errno == errno.ENOENT and not _has_working_directory():
+            say("The working directory was deleted. Change to another one, then rerun the command.")
+            return 2
         if error.errno not in _SYSTEM and "--install-completion" not in words:  # which writes the shell's own files
             return _defect()
         say(f"Cannot use {error.filename or 'a file'}: {error.strerror}. Give another path, or free some space.")
@@ -98,6 +110,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception:
         return _defect()
     return status if isinstance(status, int) else 0
+
+
+def _has_working_directory() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _defect() -> int:

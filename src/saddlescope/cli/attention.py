@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from saddlescope._shared.output_paths import require_writable_file
-from saddlescope._shared.progress import show_progress
-from saddlescope.cli.options import AsJson
-from saddlescope.cli.terminal import print_json, print_table
+from saddlescope.cli.options import AsJson, number, whole_number
+from saddlescope.cli.terminal import on_interrupt, print_json, print_table, print_text, progress, unwritten
 
 
 def attention(
@@ -17,14 +16,21 @@ def attention(
         Path, typer.Argument(metavar="FILE.npz", help="Arrays X (n, L, d), z (n, d), y (n,) of 1 and -1, and v (d,).")
     ],
     loss: Annotated[str, typer.Option(help="exponential or logistic.")] = "exponential",
-    log_until: Annotated[float, typer.Option(metavar="LN_T", help="ln t at the end of the flows.")] = 1e6,
+    log_until: Annotated[
+        float, typer.Option(parser=number, metavar="LN_T", help="ln t at the end of the flows.")
+    ] = 1e6,
     log_scale: Annotated[
         float,
         typer.Option(
-            metavar="LN", help="ln of the initial scale, the size of the margins of K and Q.", show_default="ln 0.1"
+            parser=number,
+            metavar="LN",
+            help="ln of the initial scale, the size of the margins of K and Q.",
+            show_default="ln 0.1",
         ),
     ] = math.log(0.1),
-    seed: Annotated[int, typer.Option(help="Seed of the initial keys and queries.")] = 0,
+    seed: Annotated[
+        int, typer.Option(parser=whole_number, metavar="N", help="Seed of the initial keys and queries.")
+    ] = 0,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE.nc", help="Store the flows over time in this file.")
     ] = None,
@@ -35,12 +41,12 @@ def attention(
         require_writable_file(out)  # before the work
     from saddlescope.studies import implicit_bias
 
-    with show_progress(str(file)) as report:
+    with on_interrupt(lambda: unwritten(out)), progress(str(file)) as report:
         found = implicit_bias(file, loss=loss, log_until=log_until, log_scale=log_scale, seed=seed, report=report)
     if as_json:
         print_json(found.summary())
     else:
-        typer.echo(f"{found.data!r}\n{found.assumptions!r}\n")
+        print_text(f"{found.data!r}\n{found.assumptions!r}\n")
         print_table(*found.problems(), title="Support vector machines")
         print_table(*found.outcomes(), title=f"Gradient flows to ln t = {log_until:g}")
     if out is not None:
@@ -48,5 +54,5 @@ def attention(
 
         stored = store.write(found.dataset, out)
         if not as_json:
-            typer.echo(f"Stored in {stored}.")
+            print_text(f"Stored in {stored}.")
     return 0

@@ -17,6 +17,14 @@ def complete_entry(incomplete: str) -> list[str]:
     return [name for name in catalogue.entry_names() if name.startswith(incomplete)]
 
 
+def complete_paper(incomplete: str) -> list[str]:
+    """Return the first parts of the names of entries with this beginning."""
+    from saddlescope.reproduction import catalogue
+
+    papers = dict.fromkeys(name.partition("/")[0] for name in catalogue.entry_names())
+    return [paper for paper in papers if paper.startswith(incomplete)]
+
+
 def complete_size(incomplete: str) -> list[str]:
     """Return the sizes with this beginning."""
     from saddlescope.reproduction import SIZES

@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
-from saddlescope._shared.progress import show_progress
 from saddlescope.cli.options import AsJson
-from saddlescope.cli.terminal import print_json, print_table
+from saddlescope.cli.terminal import on_interrupt, print_json, print_table, print_text, progress
+
+_KEPT = "Interrupted; what was downloaded is kept. Rerun the same command to resume after its last byte."
 
 data = typer.Typer(help="Official data sets, from their publishers.")
 
@@ -41,10 +42,10 @@ def get_source(
     """Download a data set and verify its checksum. Rerun the command to resume a broken download."""
     from saddlescope.train.data.download import download
 
-    with show_progress(f"data {name}") as report:
+    with on_interrupt(lambda: _KEPT), progress(f"data {name}") as report:
         files = download(name, folder, report=report)
     if as_json:
         print_json([str(file) for file in files])
     else:
-        typer.echo("\n".join(map(str, files)))
+        print_text("\n".join(map(str, files)))
     return 0

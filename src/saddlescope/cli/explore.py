@@ -7,7 +7,9 @@ import typer
 
 from saddlescope._shared.errors import MissingExtraError
 from saddlescope.cli.completion import complete_entry
+from saddlescope.cli.options import between, number, whole_number
 from saddlescope.cli.reproductions import DataFolder, EntryFile, check_data, load_own
+from saddlescope.cli.terminal import print_text
 
 
 def explore(
@@ -19,10 +21,17 @@ def explore(
         "results"
     ),
     port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Port to listen on, on this machine alone.")
+        int | None,
+        typer.Option(
+            parser=between(whole_number, 1, 65535), metavar="N", help="Port to listen on, on this machine alone."
+        ),
     ] = None,
-    processes: Annotated[int, typer.Option(min=1, max=16, metavar="N", help="Number of worker processes.")] = 2,
-    limit: Annotated[float, typer.Option(min=1.0, metavar="SECONDS", help="Stop a run after this time.")] = 300.0,
+    processes: Annotated[
+        int, typer.Option(parser=between(whole_number, 1, 16), metavar="N", help="Number of worker processes.")
+    ] = 2,
+    limit: Annotated[
+        float, typer.Option(parser=between(number, 1), metavar="SECONDS", help="Stop a run after this time.")
+    ] = 300.0,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     data: DataFolder = None,
     entry_file: EntryFile = None,
@@ -38,7 +47,7 @@ def explore(
     load_own(entry_file)
 
     def ready(address: str) -> None:
-        typer.echo(f"Open {address} in a browser; press Ctrl-C to end.")
+        print_text(f"Open {address} in a browser; press Ctrl-C to end.")
         if browser:
             import webbrowser
 
@@ -50,5 +59,5 @@ def explore(
             ready=ready,
         )  # fmt: skip
     except KeyboardInterrupt:
-        typer.echo("Ended.")
+        print_text("Ended.")
     return 0

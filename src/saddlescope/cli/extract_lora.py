@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.progress import show_progress
-from saddlescope.cli.options import AsJson, Base, Matrices
-from saddlescope.cli.terminal import print_json, print_table, say
+from saddlescope.cli.options import AsJson, Base, Matrices, number, whole_number
+from saddlescope.cli.terminal import on_interrupt, print_json, print_table, print_text, progress, say, unwritten
 
 if TYPE_CHECKING:
     from saddlescope.train.lora import Extraction, LogitsError
@@ -21,11 +20,16 @@ def extract_lora(
     tuned: Annotated[Path, typer.Argument(metavar="TUNED", help="The checkpoint after training.")],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the adapter.")],
     energy: Annotated[
-        float | None, typer.Option(metavar="E", help="Share of |W - W0|² that each layer keeps, such as 0.95.")
+        float | None,
+        typer.Option(parser=number, metavar="E", help="Share of |W - W0|² that each layer keeps, such as 0.95."),
     ] = None,
-    rank: Annotated[int | None, typer.Option(metavar="R", help="Rank of every layer, instead of --energy.")] = None,
+    rank: Annotated[
+        int | None, typer.Option(parser=whole_number, metavar="R", help="Rank of every layer, instead of --energy.")
+    ] = None,
     matrices: Matrices = None,
-    max_rank: Annotated[int | None, typer.Option(metavar="R", help="With --energy: largest rank of a layer.")] = None,
+    max_rank: Annotated[
+        int | None, typer.Option(parser=whole_number, metavar="R", help="With --energy: largest rank of a layer.")
+    ] = None,
     exclude: Annotated[
         list[str] | None, typer.Option(metavar="PATTERN", help="Weights that get no adapter; may be repeated.")
     ] = None,
@@ -58,7 +62,7 @@ def extract_lora(
         faults.append(sentence)
         say(sentence)
 
-    with show_progress("extract-lora") as report:
+    with on_interrupt(lambda: unwritten(out)), progress("extract-lora") as report:
         extraction = extract(
             base,
             tuned,
@@ -96,31 +100,31 @@ def extract_lora(
 
 
 def _print(extraction: "Extraction", error: "LogitsError | None") -> None:
-    from saddlescope.reproduction.formatting import number
+    from saddlescope.reproduction.formatting import number as rounded
 
-    layers = [(one.name, one.rank, min(one.shape), number(one.captured_energy(), 4)) for one in extraction.layers]
+    layers = [(one.name, one.rank, min(one.shape), rounded(one.captured_energy(), 4)) for one in extraction.layers]
     print_table(("layer", "rank", "of", "energy kept"), layers)
     rows = [
-        (rank, number(kept, 4), number(least, 4), f"{parameters:,}")
+        (rank, rounded(kept, 4), rounded(least, 4), f"{parameters:,}")
         for rank, (kept, least, parameters) in _by_rank(extraction).items()
     ]
     print_table(("rank", "energy kept", "least of a layer", "parameters"), rows, title="One rank for all layers")
-    typer.echo(
-        f"This adapter keeps {number(extraction.captured_energy, 4)} of the energy"
+    print_text(
+        f"This adapter keeps {rounded(extraction.captured_energy, 4)} of the energy"
         f" with {extraction.parameters:,} parameters."
     )
     if (excess := max(layer.excess for layer in extraction.layers)) > 0:
-        typer.echo(
+        print_text(
             "Large layers were decomposed at random: each error is at most "
-            f"{number(excess, 2)} |W - W0| above that of the best adapter."
+            f"{rounded(excess, 2)} |W - W0| above that of the best adapter."
         )
     if error is not None:
-        typer.echo(
-            f"Logits on {error.tokens} tokens: error {number(error.relative, 3)} of that of the base model; divergence "
-            f"{number(error.divergence, 3)} nats (base {number(error.base_divergence, 3)}); same likeliest token at "
-            f"{error.agreement:.1%} (base {error.base_agreement:.1%})."
+        print_text(
+            f"Logits on {error.tokens} tokens: error {rounded(error.relative, 3)} of that of the base model; "
+            f"divergence {rounded(error.divergence, 3)} nats (base {rounded(error.base_divergence, 3)}); same "
+            f"likeliest token at {error.agreement:.1%} (base {error.base_agreement:.1%})."
         )
-    typer.echo(
+    print_text(
         f"Stored in {extraction.folder}; load it with peft.PeftModel.from_pretrained(model, '{extraction.folder}')."
     )
 

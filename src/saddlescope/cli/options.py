@@ -1,11 +1,15 @@
 """Options shared by several commands."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
+from saddlescope._shared import typed_numbers
 from saddlescope._shared.errors import InputError
+
+_N = TypeVar("_N", int, float)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Base = Annotated[
@@ -31,6 +35,35 @@ Heads = Annotated[
 ]
 
 
+def whole_number(text: object) -> int:
+    """Return the value of an option that takes a whole number; defaults pass through it, too."""
+    try:
+        return typed_numbers.whole_number(str(text))
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a whole number, such as 3.") from None
+
+
+def number(text: object) -> float:
+    """Return the value of an option that takes a number; defaults pass through it, too."""
+    try:
+        return typed_numbers.number(str(text))
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a number, such as 0.5.") from None
+
+
+def between(read: Callable[[object], _N], low: int, high: int | None = None) -> Callable[[object], _N]:
+    """Return a reader of numbers from `low` to `high`."""
+
+    def bounded(text: object) -> _N:
+        value = read(text)
+        if value < low or (high is not None and value > high):
+            limits = f"at least {low}" if high is None else f"between {low} and {high}"
+            raise typer.BadParameter(f"{text!r} must be {limits}.")
+        return value
+
+    return bounded
+
+
 def parse_heads(given: list[str] | None) -> int | dict[str, int] | None:
     """Return the numbers of heads of `--heads N`, or of `--heads PATTERN=N` once or repeated.
 
@@ -41,12 +74,12 @@ def parse_heads(given: list[str] | None) -> int | dict[str, int] | None:
         return None
     counts: dict[str, int] = {}
     for one in given:
-        pattern, equals, number = one.rpartition("=")
-        if not number.strip().isdecimal() or (equals and not pattern):
+        pattern, equals, count = one.rpartition("=")
+        if not (count.strip().isascii() and count.strip().isdigit()) or (equals and not pattern):
             raise InputError(f"heads must be a number, or PATTERN=NUMBER; got {one!r}.")
         if not equals and len(given) > 1:
             raise InputError(f"heads must have a pattern each if there are several; got {one!r}. Pass PATTERN={one}.")
         if pattern in counts:
             raise InputError(f"heads must have each pattern once; got {pattern!r} twice.")
-        counts[pattern] = int(number)
+        counts[pattern] = int(count)
     return counts.get("", counts)

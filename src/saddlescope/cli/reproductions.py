@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from saddlescope._shared.errors import InputError
-from saddlescope._shared.progress import show_progress
-from saddlescope.cli.completion import complete_entry, complete_parameter, complete_size
+from saddlescope._shared.errors import InputError, unknown
+from saddlescope.cli.completion import complete_entry, complete_paper, complete_parameter, complete_size
 from saddlescope.cli.options import AsJson
-from saddlescope.cli.terminal import print_json, print_table, say
+from saddlescope.cli.terminal import on_interrupt, print_json, print_table, print_text, progress, say, unwritten
 
 if TYPE_CHECKING:
     from saddlescope.reproduction import Reproduction
@@ -51,12 +50,28 @@ EntryFile = Annotated[
 RunsFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of stored runs: the one given to --out.")]
 
 
-def list_entries(entry_file: EntryFile = None, as_json: AsJson = False) -> int:
+def list_entries(
+    paper: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PAPER]",
+            help="Only the entries of a paper: the first part of their names.",
+            autocompletion=complete_paper,
+        ),
+    ] = None,
+    search: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WORD", help="Only entries with this word in name, title or source; may be repeated."),
+    ] = None,
+    entry_file: EntryFile = None,
+    as_json: AsJson = False,
+) -> int:
     """List the reproductions: one entry per figure or theorem."""
     from saddlescope.reproduction import catalogue
 
     load_own(entry_file)
     found = [{"name": name} | catalogue.entry_heading(name)._asdict() for name in catalogue.entry_names()]
+    found = _matching(found, paper, search or [])
     if as_json:
         from collections import Counter
 
@@ -88,22 +103,16 @@ def run(
     load_own(entry_file)
     found = entries.find_entry(entry)
     check_data(data)
-    with show_progress(f"{entry} ({size})") as report:
+    given = settings_of(settings or [])
+    with progress(f"{entry} ({size})") as report:
         reproduction = reproduce(
-            found,
-            out=out,
-            size=size,
-            settings=settings_of(settings or []),
-            data=data,
-            again=again,
-            report=report,
-            say=say,
+            found, out=out, size=size, settings=given, data=data, again=again, report=report, say=say
         )
     if as_json:
         print_json(reproduction.records())
     else:
         _print_verdicts([reproduction])
-        typer.echo(f"Stored in {reproduction.file}.")
+        print_text(f"Stored in {reproduction.file}.")
     return exit_status(verdict.outcome for verdict in reproduction.verdicts)
 
 
@@ -166,7 +175,7 @@ def show(
             }
         )
         return 0
-    typer.echo(
+    print_text(
         "\n".join(part for part in (found.title, "; ".join(filter(None, (found.citation, found.source)))) if part)
     )
     rows, differing = [], [size for size in sizes if size != "default"]
@@ -182,12 +191,12 @@ def show(
             stored = Reproduction.open(file)
             smoke = " (a smoke test)" if stored.smoke_test else ""
             read = data_in_words(stored.provenance.data_sets)
-            typer.echo(f"{file}{smoke}: {summary(stored.verdicts)}" + (f"; data: {read}" if read else ""))
+            print_text(f"{file}{smoke}: {summary(stored.verdicts)}" + (f"; data: {read}" if read else ""))
         except InputError as error:
             say(str(error))
     if not files:
         option = f" --entry {entry_file}" if entry_file else ""
-        typer.echo(f"No run is stored in {out}; run it with: saddlescope run {found.name}{option}")
+        print_text(f"No run is stored in {out}; run it with: saddlescope run {found.name}{option}")
     return 0
 
 
@@ -211,10 +220,29 @@ def gallery(
         skipped.append(sentence)
         say(f"Skipped: {sentence}")
 
-    with show_progress("gallery") as report:
+    with on_interrupt(lambda: unwritten(site)), progress("gallery") as report:
         index = build(folder, site, report=report, on_error=skip)
-    typer.echo(f"Open {index} in a browser.")
+    print_text(f"Open {index} in a browser.")
     return 2 if skipped else 0
+
+
+def _matching(entries: list[dict[str, str]], paper: str | None, words: Sequence[str]) -> list[dict[str, str]]:
+    """Return the entries of a paper, or of all, that have every word in their name, title, source or citation.
+
+    Raises:
+        InputError: there is no such paper, or no such entry.
+    """
+    if paper is not None:
+        papers = {entry["name"].partition("/")[0] for entry in entries}
+        if paper not in papers:
+            raise unknown("paper", paper, papers)
+        entries = [entry for entry in entries if entry["name"].startswith(f"{paper}/")]
+    found = [entry for entry in entries if all(word.lower() in " ".join(entry.values()).lower() for word in words)]
+    if not found:
+        named = " and ".join(map(repr, words))
+        of = f" of {paper}" if paper else ""
+        raise InputError(f"No entry{of} has {named} in its name, title or source. List all with: saddlescope list")
+    return found
 
 
 def load_own(entry_file: Path | None) -> None:
@@ -270,12 +298,12 @@ def _print_verdicts(stored: "Sequence[Reproduction]") -> None:
         title = f"{reproduction.entry.name} ({reproduction.provenance.label}): {reproduction.entry.title}"
         print_table(VERDICT_COLUMNS, rows, title=title)
         if reproduction.provenance.data_sets:
-            typer.echo(f"Data: {data_in_words(reproduction.provenance.data_sets)}.")
+            print_text(f"Data: {data_in_words(reproduction.provenance.data_sets)}.")
         if reproduction.scaling:
-            typer.echo(f"The paper's experiment, scaled down: {reproduction.scaling}.")
+            print_text(f"The paper's experiment, scaled down: {reproduction.scaling}.")
     counted = [reproduction for reproduction in stored if not reproduction.smoke_test]
     if counted:
-        typer.echo(f"Verdicts by kind of claim: {summary(v for one in counted for v in one.verdicts)}.")
+        print_text(f"Verdicts by kind of claim: {summary(v for one in counted for v in one.verdicts)}.")
     if (smoke := len(stored) - len(counted)) > 0:
         runs = "A quick run is a smoke test and is" if smoke == 1 else f"{smoke} quick runs are smoke tests and are"
-        typer.echo(f"{runs} not counted in any tally; the default size judges the claims.")
+        print_text(f"{runs} not counted in any tally; the default size judges the claims.")

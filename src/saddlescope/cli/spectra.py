@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from saddlescope._shared.output_paths import require_writable_file
-from saddlescope._shared.progress import show_progress
-from saddlescope.cli.options import AsJson, Base, Heads, Matrices, parse_heads
-from saddlescope.cli.terminal import print_json, print_table, say
+from saddlescope.cli.options import AsJson, Base, Heads, Matrices, parse_heads, whole_number
+from saddlescope.cli.terminal import on_interrupt, print_json, print_table, print_text, progress, say, unwritten
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -34,7 +33,9 @@ def spectra(
     ] = None,
     matrices: Matrices = None,
     attention: Annotated[bool, typer.Option(help="Measure attention heads, not only single matrices.")] = True,
-    top: Annotated[int | None, typer.Option(metavar="K", help="Keep the K largest singular values.")] = None,
+    top: Annotated[
+        int | None, typer.Option(parser=whole_number, metavar="K", help="Keep the K largest singular values.")
+    ] = None,
     heads: Heads = None,
     layout: Annotated[
         list[str] | None,
@@ -44,7 +45,10 @@ def spectra(
         ),
     ] = None,
     subspace: Annotated[
-        int, typer.Option(metavar="K", help="Angles of the K leading directions from one checkpoint to the next.")
+        int,
+        typer.Option(
+            parser=whole_number, metavar="K", help="Angles of the K leading directions from one checkpoint to the next."
+        ),
     ] = 0,
     as_json: AsJson = False,
 ) -> int:
@@ -70,7 +74,7 @@ def spectra(
         faults.append(sentence)
         say(sentence)
 
-    with show_progress("spectra") as report:
+    with on_interrupt(lambda: unwritten(out)), progress("spectra") as report:
         found = checkpoint_spectra(
             base,
             *(tuned or []),
@@ -98,9 +102,9 @@ def spectra(
     else:
         for table in tables.values():
             print_table(table.columns, [[_cell(value) for value in row] for row in table.rows])
-        typer.echo(f"Stored in {stored}.")
+        print_text(f"Stored in {stored}.")
         if page is not None:
-            typer.echo(f"Open {page} in a browser.")
+            print_text(f"Open {page} in a browser.")
     return 2 if faults else 0
 
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from saddlescope._shared.progress import show_progress
+from saddlescope._shared.counted import counted
 from saddlescope.cli.completion import complete_parameter
-from saddlescope.cli.options import AsJson
+from saddlescope.cli.options import AsJson, whole_number
 from saddlescope.cli.reproductions import (
     DataFolder,
     EntryFile,
@@ -20,7 +20,7 @@ from saddlescope.cli.reproductions import (
     load_own,
     settings_of,
 )
-from saddlescope.cli.terminal import print_json, print_table, say
+from saddlescope.cli.terminal import print_json, print_table, print_text, progress, say
 
 if TYPE_CHECKING:
     from saddlescope.sweeps import Sweep
@@ -42,7 +42,9 @@ def sweep(
     seeds: Annotated[str, typer.Option(metavar="VALUES", help="Vary the seed, such as 0:64.")] = "",
     size: Size = "default",
     settings: Settings = None,
-    processes: Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of worker processes.")] = None,
+    processes: Annotated[
+        int | None, typer.Option(parser=whole_number, metavar="N", help="Number of worker processes.")
+    ] = None,
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Run the points on the workers of a Dask scheduler.")
     ] = None,
@@ -64,7 +66,7 @@ def sweep(
     found = entries.find_entry(entry)
     chosen = sweeps.Grid.parse(found, grid or [], seeds=seeds, size=size, settings=settings_of(settings or []))
     check_data(data)
-    with show_progress(f"{entry}, {math.prod(chosen.shape)} points") as report:
+    with progress(f"{entry}, {counted(math.prod(chosen.shape), 'point')}") as report:
         result = sweeps.sweep(
             found,
             chosen,
@@ -116,4 +118,4 @@ def _print(result: "Sweep") -> None:
     if (more := len(result.failures) - _SHOWN) > 0:
         say(f"... and {more} more; the data set has them all.")
     counts = ", ".join(f"{count} {state}" for state, count in result.counts.items() if count)
-    typer.echo(f"{math.prod(result.grid.shape)} points: {counts}.\nStored in {result.file}.")
+    print_text(f"{counted(math.prod(result.grid.shape), 'point')}: {counts}.\nStored in {result.file}.")

@@ -1,23 +1,113 @@
-"""Output of the commands: sentences on stderr, tables and JSON on stdout."""
+"""Output of the commands: sentences and progress on stderr, tables and JSON on stdout."""
 
+import errno
 import json
-from collections.abc import Iterable, Sequence
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from saddlescope._shared.errors import StorageError
+from saddlescope._shared.progress import Report, show_progress
+
 if TYPE_CHECKING:
     from rich.console import Console
 
+_SILENCE = 0.4  # seconds after which a command that has printed nothing says that it is at work
+
+_pending: list[threading.Timer] = []
+
 
 def say(sentence: str) -> None:
-    """Print a sentence on stderr."""
-    typer.echo(sentence, err=True)
+    """Print a sentence on stderr; a full disk behind it ends no command."""
+    settle()
+    try:
+        typer.echo(sentence, err=True)
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise
+
+
+def print_text(text: str) -> None:
+    """Print text on stdout.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    settle()
+    with _written():
+        typer.echo(text)
+
+
+@contextmanager
+def _written() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise StorageError(
+            f"Cannot write to the standard output: {error.strerror}. What the command stored is kept."
+        ) from error
+
+
+def announce(title: str) -> None:
+    """Print a note after a moment unless the command prints or ends before: imports take seconds."""
+    timer = threading.Timer(_SILENCE, _note, [title])
+    timer.daemon = True
+    _pending.append(timer)
+    timer.start()
+
+
+def _note(title: str) -> None:
+    with suppress(OSError, ValueError):
+        typer.echo(f"{title}: preparing", err=True)
+
+
+def settle() -> None:
+    """Withdraw the note of `announce`."""
+    while _pending:
+        _pending.pop().cancel()
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Report]:
+    """Show the progress of a long call as `show_progress` does; the first report withdraws the note of `announce`."""
+    if sys.stderr.isatty():
+        settle()  # the bar shows at once
+    with show_progress(title) as report:
+
+        def reported(fraction: float, note: str) -> None:
+            settle()
+            report(fraction, note)
+
+        yield reported
+
+
+@contextmanager
+def on_interrupt(sentence: Callable[[], str]) -> Iterator[None]:
+    """Give an interrupt a sentence that says what is kept, and what the same command does again."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        raise (interrupt if interrupt.args else KeyboardInterrupt(sentence())) from None
+
+
+def unwritten(path: Path | None) -> str:
+    """Return the sentence after an interrupt of a command that writes one result at its end, or none."""
+    if path is None:
+        return "Interrupted; nothing was written. The same command starts from the beginning."
+    state = "is unchanged" if path.exists() else "was not written"
+    return f"Interrupted; {path} {state}. The same command starts from the beginning."
 
 
 def print_json(value: object) -> None:
     """Print a value as strict JSON."""
-    typer.echo(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))
+    print_text(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
@@ -32,9 +122,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
     console = _console()
-    with console.capture() as drawn:
+    with _written(), console.capture() as drawn:
         console.print(table)
-    typer.echo("\n".join(line.rstrip() for line in drawn.get().splitlines()))
+    print_text("\n".join(line.rstrip() for line in drawn.get().splitlines()))
 
 
 def _console() -> "Console":

@@ -26,7 +26,7 @@ from scipy.signal import find_peaks
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope.measure.bottleneck import bottleneck_rank
-from saddlescope.measure.records import Series, recorded_losses, recorded_rows, recorded_times
+from saddlescope.measure.records import Series, extreme_exponent, recorded_losses, recorded_rows, recorded_times
 from saddlescope.measure.stages import Stage, Staircase
 
 LEAST_RECORDS = 5  # fewer cannot show two plateaus
@@ -106,6 +106,8 @@ def find_plateaus(
         raise InputError(f"margin must be at least 1 and finite; got {margin!r}.")
     t = recorded_times(times, least=LEAST_RECORDS)
     loss, spectra = recorded_losses(losses, t), _spectra(singular_values, t)
+    time_exponent, loss_exponent = extreme_exponent(t), extreme_exponent(loss)
+    t, loss = np.ldexp(t, -time_exponent), np.ldexp(loss, -loss_exponent)
 
     typical = median_filter(loss, size=3, mode="nearest")
     fit = isotonic_regression(typical, increasing=False).x
@@ -121,7 +123,9 @@ def find_plateaus(
     layers = [_ranks(s, onsets, ends, share, margin, settled) for s in spectra]
     stages = []
     for ranks, level, (start, end) in zip(zip(*layers, strict=True), levels, itertools.pairwise(edges), strict=True):
-        stages.append(Stage(start, end, level, bottleneck_rank(ranks), layer_ranks=ranks))
+        first, last = math.ldexp(start, time_exponent), math.ldexp(end, time_exponent)
+        height = math.ldexp(level, loss_exponent)
+        stages.append(Stage(first, last, height, bottleneck_rank(ranks), layer_ranks=ranks))
     return Staircase(tuple(stages), time_unit)
 
 
@@ -133,7 +137,7 @@ def _spectra(singular_values: Sequence[Any], times: Series) -> list[np.ndarray]:
     for layer, s in enumerate(spectra):
         if np.any(s < 0):
             raise InputError(f"singular_values[{layer}] must be at least 0; got {float(np.min(s))!r}.")
-    return [np.sort(s, axis=1) for s in spectra]
+    return [np.sort(np.ldexp(s, -extreme_exponent(s)), axis=1) for s in spectra]  # ranks do not depend on the scale
 
 
 def _noise(loss: Series, fit: Series) -> float:

@@ -18,7 +18,7 @@ def recorded_times(times: Any, *, least: int) -> Series:
         InputError: fewer than `least` times, or times that do not increase.
     """
     t = as_numpy("times", times)
-    if t.ndim != 1 or len(t) < least or not np.all(np.diff(t) > 0):
+    if t.ndim != 1 or len(t) < least or not np.all(t[1:] > t[:-1]):
         raise InputError(f"times must be at least {least} strictly increasing numbers; got shape {t.shape!r}.")
     return t
 
@@ -33,6 +33,15 @@ def recorded_losses(losses: Any, times: Series) -> Series:
     if loss.shape != times.shape:
         raise InputError(f"losses must have the shape of times, {times.shape!r}; got {loss.shape!r}.")
     return loss
+
+
+_MODERATE = 500  # sums and squares of numbers between 2^-500 and 2^500 neither overflow nor vanish
+
+
+def extreme_exponent(values: Float[np.ndarray, "..."]) -> int:
+    """Return the k for which the numbers times 2^-k, an exact factor, are at most 1; 0 if they are moderate already."""
+    k = int(np.frexp(np.max(np.abs(values), initial=0.0))[1])
+    return k if abs(k) > _MODERATE else 0
 
 
 def recorded_rows(name: str, values: Any, times: Series) -> Float[np.ndarray, "n r"]:

@@ -16,7 +16,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.measure.arrays import as_numpy
-from saddlescope.measure.records import Series, recorded_losses, recorded_rows, recorded_times
+from saddlescope.measure.records import Series, extreme_exponent, recorded_losses, recorded_rows, recorded_times
 from saddlescope.measure.spectrum import Spectrum
 
 
@@ -194,6 +194,10 @@ def find_stages(
     levels = np.full(len(t), float(level))
     if not identified:
         levels = np.maximum(levels, as_numpy("activity.noise_floor", activity.noise_floor))
+    time_exponent, loss_exponent = extreme_exponent(t), extreme_exponent(loss)
+    longest = min(min_duration, 4 * float(np.max(np.abs(t))))  # beyond the record all durations are alike
+    min_duration = math.ldexp(longest, -time_exponent)
+    t, loss = np.ldexp(t, -time_exponent), np.ldexp(loss, -loss_exponent)
     periods = [_active_periods(t, magnitude, levels, min_duration) for magnitude in np.abs(weight).T]
     changes = {edge for of_component in periods for period in of_component for edge in period}
     starts = [float(t[0]), *sorted(edge for edge in changes if t[0] < edge < t[-1])]
@@ -201,7 +205,9 @@ def find_stages(
     for start, end in itertools.pairwise([*starts, float(t[-1])]):
         support = tuple(i for i, of_component in enumerate(periods) if any(a <= start < b for a, b in of_component))
         plateau = _plateau(t, loss, start, end, min_duration)
-        stages.append(Stage(start, end, plateau, len(support), support if identified else None))
+        first, last = math.ldexp(start, time_exponent), math.ldexp(end, time_exponent)
+        height = math.ldexp(plateau, loss_exponent)
+        stages.append(Stage(first, last, height, len(support), support if identified else None))
     return Staircase(tuple(stages), time_unit)
 
 

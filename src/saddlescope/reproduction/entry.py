@@ -19,14 +19,13 @@ those inside.
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from typing import Any, Generic, TypeVar
 
 import xarray as xr
 
-from saddlescope._shared.errors import InputError, unknown
+from saddlescope._shared.errors import InputError, nearest, unknown
 from saddlescope._shared.reprs import ReprMixin, Table, brief
 from saddlescope.plot.figure import Figure
 from saddlescope.reproduction import catalogue
@@ -145,11 +144,9 @@ def find_entry(name: str) -> Entry[Any]:
         InputError: it does not exist; the message has the nearest names.
     """
     if name not in (names := (*catalogue.entry_names(), *catalogue.toy_names())):
-        near = get_close_matches(name, names, n=3, cutoff=0.5)
-        hint = f"; did you mean {' or '.join(near)}?" if near else "."
-        raise InputError(
-            f"There is no entry {name!r}{hint} `saddlescope list` names all; give the file of your own with --entry."
-        )
+        near = nearest(name, names)
+        hint = f"; did you mean {' or '.join(near)}?" if near else ". List all with: saddlescope list"
+        raise InputError(f"There is no entry {name!r}{hint}")
     return entries_of(import_module(catalogue.entry_module(name)))[name]
 
 

@@ -16,7 +16,7 @@ import math
 import sys
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -25,10 +25,17 @@ from typing import Any, ClassVar, Literal, dataclass_transform
 
 from saddlescope._shared.errors import InputError, unknown
 from saddlescope._shared.reprs import ReprMixin
+from saddlescope._shared.typed_numbers import number, whole_number
 
 _TYPES = {int: "integer", float: "number", bool: "boolean", str: "string"}
 _NOUNS = {int: "integer", float: "number", bool: "boolean", str: "word"}
 _ONE = {int: "an integer", float: "a finite number", bool: "true or false", str: "a word"}
+_PARSERS: Mapping[type, Callable[[str], Any]] = {
+    int: whole_number,
+    float: number,
+    bool: lambda text: {"true": True, "false": False}[text.lower()],
+    str: str,
+}
 Order = Literal["", "increasing", "decreasing", "distinct"]
 """Order of the values of a tuple; the first two are strict."""
 
@@ -169,7 +176,7 @@ class Parameter(ReprMixin):
         return value
 
     def _parse(self, text: str) -> Any:
-        return {"true": True, "false": False}[text.lower()] if self.type is bool else self.type(text)
+        return _PARSERS[self.type](text)
 
     @staticmethod
     def text(value: Any) -> str:

@@ -21,6 +21,7 @@ from saddlescope.reproduction import entry as entries
 from saddlescope.reproduction.claim import Verdict
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.data_sets import data_in_words
+from saddlescope.reproduction.finished_parts import interrupts_named
 from saddlescope.reproduction.formatting import record, summary, verdict_table
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
@@ -185,6 +186,7 @@ def reproduce(
 
     Raises:
         InputError: parameters, output folder or data cannot be used, or another process is working on the same run.
+        KeyboardInterrupt: with a sentence that says what is kept.
     """
     settings = dict(settings or {})
     params = entry.configure(size, settings)
@@ -208,7 +210,8 @@ def reproduce(
         if any(scratch.iterdir()):
             say(f"Resuming the interrupted run in {scratch}.")
         context = RunContext(scratch, report, data, Path(out) / "parts", again, data_sets)
-        run = stamped_run(entry, params, context, size, settings)
+        with interrupts_named(folder):
+            run = stamped_run(entry, params, context, size, settings)
         stored = _stored(run, entry, size, folder)
         folder.clear()
     return stored

@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.typed_numbers import number, whole_number
 from saddlescope.reproduction.parameters import Parameter
 
 MOST_POINTS = 100_000
@@ -56,7 +57,7 @@ def _spread(name: str, word: str, kind: type) -> list[str]:
     if head in _SPACED:
         return _spaced(name, word, head, parts, kind)
     try:
-        numbers = [int(part) for part in word.split(":")]
+        numbers = [whole_number(part) for part in word.split(":")]
         start, stop, step = numbers if len(numbers) == 3 else (*numbers, 1)
         wanted = range(start, stop, step)
     except ValueError as error:
@@ -69,13 +70,13 @@ def _spread(name: str, word: str, kind: type) -> list[str]:
             f"{name} must be a range that contains a whole number, the stop excluded, such as 0:8; got {word!r}."
         )
     _bounded(name, word, len(wanted))
-    return [repr(kind(number)) for number in wanted]
+    return [repr(kind(value)) for value in wanted]
 
 
 def _spaced(name: str, word: str, how: str, parts: list[str], kind: type) -> list[str]:
     """Return COUNT numbers from START to STOP, at equal distances or ratios; integer parameters take integers only."""
     try:
-        start, stop, count = float(parts[0]), float(parts[1]), int(parts[2])
+        start, stop, count = number(parts[0]), number(parts[1]), whole_number(parts[2])
     except (ValueError, IndexError) as error:
         raise InputError(f"{name} must be {how}:START:STOP:COUNT, such as {how}:1:100:3; got {word!r}.") from error
     if len(parts) != 3 or count < 2 or start == stop or not (math.isfinite(start) and math.isfinite(stop)):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from saddlescope import store
+from saddlescope._shared.counted import counted
 from saddlescope._shared.errors import InputError, StorageError
 from saddlescope._shared.output_paths import require_writable_file
 from saddlescope._shared.progress import Report, silent
@@ -16,6 +17,7 @@ from saddlescope.sweeps.grid import Grid
 from saddlescope.sweeps.local_workers import run_in_batches, run_in_processes, tidy
 from saddlescope.sweeps.point import Point, State
 from saddlescope.sweeps.result import Sweep
+from saddlescope.sweeps.scheduler_address import require_scheduler
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -62,6 +64,7 @@ def sweep(
 
     Raises:
         InputError: the grid, the folder, the data or the workers cannot be used; finished points are stored.
+        KeyboardInterrupt: with a sentence that says which points are stored.
     """
     entry = entries.find_entry(entry) if isinstance(entry, str) else entry
     grid = grid if isinstance(grid, Grid) else Grid.parse(entry, grid)
@@ -69,6 +72,8 @@ def sweep(
         raise InputError(f"grid must be one of {entry.name}; got one of {grid.entry.name}.")
     if processes is not None and (scheduler is not None or not isinstance(processes, int) or processes < 1):
         raise InputError(f"processes must be at least 1, and left out with a scheduler; got {processes!r}.")
+    if isinstance(scheduler, str):
+        require_scheduler(scheduler)
     data = None if data is None else Path(data)
     if data is not None and not data.is_dir():
         raise InputError(f"data must be an existing folder; got '{data}'. Embedded data sets need none.")
@@ -90,7 +95,7 @@ def sweep(
     interrupted = tidy(points)
     try:
         if missing:
-            report(0.0, f"{len(missing)} of {len(points)} points to run")
+            report(0.0, f"{len(missing)} of {counted(len(points), 'point')} to run")
             if scheduler is not None:
                 from saddlescope.sweeps.dask_workers import run_on_cluster
 
@@ -99,9 +104,11 @@ def sweep(
                 run_in_batches(entry, missing, interrupted, data, report, say)
             else:
                 run_in_processes(missing, processes or len(os.sched_getaffinity(0)), data, report)
-    except (InputError, KeyboardInterrupt):
+    except (InputError, KeyboardInterrupt) as stopped:
         with suppress(StorageError):
             store.write(assemble(grid, points, file.parent, notes), file)
+        if isinstance(stopped, KeyboardInterrupt):
+            raise KeyboardInterrupt(_kept(points, again)) from None
         raise
     store.write(assemble(grid, points, file.parent, notes), file)
     return Sweep.open(file)
@@ -116,7 +123,24 @@ def _missing(points: Sequence[Point], *, retry: bool, again: bool, say: Callable
             point.forget_failure()
     states = [point.state for point in points]
     if finished := states.count(State.FINISHED):
-        say(f"{finished} of {len(points)} points are stored already. Pass --again to rerun them.")
+        say(f"{_of(finished, points)} stored already. Pass --again to rerun.")
     if failed := states.count(State.FAILED):
-        say(f"{failed} of {len(points)} points failed before and are skipped. Pass --retry to retry them.")
+        say(f"{_of(failed, points)} skipped after an earlier failure. Pass --retry to retry.")
     return [point for point, state in zip(points, states, strict=True) if state is State.MISSING]
+
+
+def _of(count: int, points: Sequence[Point]) -> str:
+    return f"{count} of {counted(len(points), 'point')} {'is' if count == 1 else 'are'}"
+
+
+def _kept(points: Sequence[Point], again: bool) -> str:
+    """Return the sentence after an interrupt: the stored points, and what the same command runs."""
+    states = [point.state for point in points]
+    finished, missing, where = states.count(State.FINISHED), states.count(State.MISSING), points[0].file.parent
+    if not missing:
+        return f"Interrupted; no point is left to run: {_of(finished, points)} stored in {where}."
+    command = "the same command, without --again," if again else "the same command"
+    return (
+        f"Interrupted; {_of(finished, points)} stored in {where}. Rerun {command} to run the "
+        f"{'other' if finished else 'first'} {missing}; points in progress resume from their finished parts."
+    )

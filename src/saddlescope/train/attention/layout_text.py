@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -33,6 +34,8 @@ def layout_from_text(text: str) -> AttentionLayout:
     8
     """
     try:
+        if re.search(r"(?<![\w.'\"])[0-9]+_", text):
+            raise ValueError("a number has an underscore")
         call = ast.parse(text.strip(), mode="eval").body
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             raise ValueError("it is not a call")

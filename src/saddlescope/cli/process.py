@@ -1,0 +1,29 @@
+"""State of the process that runs a command: standard streams, environment, warnings of libraries."""
+
+import logging
+import os
+import sys
+import warnings
+from pathlib import Path
+
+
+def prepare_process() -> None:
+    """Prepare this process, and those that it starts, for a command; a caller from Python keeps its own state."""
+    _open_standard_streams()
+    os.environ["MPLBACKEND"] = "agg"  # pictures go to files, and a name that Matplotlib lacks would end its import
+    if not sys.warnoptions:  # libraries do not speak before our sentence, unless asked to by -W or PYTHONWARNINGS
+        warnings.simplefilter("ignore")
+        os.environ["PYTHONWARNINGS"] = "ignore"
+        logging.disable(logging.CRITICAL)
+
+
+def _open_standard_streams() -> None:
+    """Open what the caller has closed: the next file opened would take its number, and the output of libraries."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - for as long as the process

@@ -1,0 +1,177 @@
+"""The command line in odd environments: each ends as documented, without a traceback."""
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from saddlescope import cli
+
+TINY = [sys.executable, str(Path(__file__).parents[1] / "tiny.py")]
+PROJECT = [sys.executable, "-m", "saddlescope.cli"]
+
+
+def shell(line, folder, program=TINY, **environment):
+    """Run a line of the shell in which `saddlescope` is the command with the tiny entry."""
+    text = line.replace("saddlescope", shlex.join(program), 1)
+    given = os.environ | environment
+    return subprocess.run(["bash", "-c", text], cwd=folder, env=given, capture_output=True, text=True, check=False)
+
+
+def test_closed_streams_change_no_status_and_no_result(tmp_path):
+    for line, status in [
+        ("saddlescope list >&-", 0),
+        ("saddlescope list 2>&-", 0),
+        ("saddlescope run tiny/staircase --out a <&- >&- 2>&-", 1),
+        ("saddlescope run tiny/stairs 2>&-", 2),
+        ("saddlescope gallery a --site b <&- >&- 2>&-", 0),
+    ]:
+        done = shell(line, tmp_path)
+        assert (done.returncode, "Traceback" in done.stderr) == (status, False), (line, done.stderr)
+    assert "tiny/staircase" in shell("saddlescope list 2>&-", tmp_path).stdout
+    assert shell("saddlescope check a", tmp_path).returncode == 1  # the file has no foreign bytes
+    assert (tmp_path / "b" / "index.html").is_file()
+
+
+def test_a_full_standard_output_is_one_sentence(tmp_path):
+    for line in ("saddlescope run tiny/staircase >/dev/full", "saddlescope list --json >/dev/full"):
+        done = shell(line, tmp_path)
+        assert done.returncode == 2
+        assert (
+            "Cannot write to the standard output: No space left on device. What the command stored is kept."
+            in done.stderr
+        )
+        assert "Traceback" not in done.stderr
+    assert (tmp_path / "results/tiny/staircase/default.nc").is_file()
+
+
+def test_a_full_standard_error_changes_nothing(tmp_path):
+    done = shell("saddlescope run tiny/staircase 2>/dev/full", tmp_path)
+    assert done.returncode == 1
+    assert "Stored in results" in done.stdout
+    assert shell("saddlescope run tiny/stairs 2>/dev/full", tmp_path).returncode == 2
+
+
+def test_an_unknown_backend_of_matplotlib_changes_nothing(tmp_path):
+    shell("saddlescope run tiny/staircase", tmp_path)
+    done = shell("saddlescope gallery results --site site", tmp_path, MPLBACKEND="nonsense")
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+
+
+def test_a_deleted_working_directory_is_one_sentence(tmp_path):
+    shell("saddlescope run tiny/staircase", tmp_path)
+    gone = "mkdir gone && cd gone && rmdir ../gone && "
+    done = shell(gone + f"saddlescope gallery {tmp_path}/results", tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.endswith("The working directory was deleted. Change to another one, then rerun the command.\n")
+    done = shell(gone + "saddlescope run tiny/staircase", tmp_path)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert shell(gone + "saddlescope list", tmp_path).returncode == 0
+
+
+def test_without_assertions_and_docstrings(tmp_path):
+    optimised = [TINY[0], "-OO", TINY[1]]
+    for line, status in [
+        ("run tiny/staircase", 1),
+        ("check results", 1),
+        ("gallery results", 0),
+        ("show tiny/staircase", 0),
+    ]:
+        done = shell(f"saddlescope {line}", tmp_path, optimised)
+        assert (done.returncode, "Traceback" in done.stderr) == (status, False), done.stderr
+
+
+def test_warnings_of_libraries_are_not_shown_unless_asked_for(tmp_path):
+    program = "import sys, warnings, logging, tiny; from saddlescope import cli; from saddlescope.cli import app\n"
+    program += "@app.command()\ndef warn():\n"
+    program += "    warnings.warn('of a library', DeprecationWarning)\n    warnings.warn('of a library')\n"
+    program += "    logging.getLogger('library').error('of a library')\nsys.exit(cli.main())"
+    command = [sys.executable, "-c", program]
+    environment = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])}
+    plain = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"} | environment
+    for words, reported in (([], ""), (["-W", "default"], "of a library")):
+        done = subprocess.run(
+            [command[0], *words, *command[1:], "warn"],
+            cwd=tmp_path,
+            env=plain,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0
+        shown = done.stderr.replace("saddlescope warn: preparing\n", "")
+        assert shown == "" if not reported else reported in shown
+
+
+def test_a_long_command_says_within_a_second_that_it_is_at_work(tmp_path):
+    """Measure against a command that prints at once: the interpreter's own start is not ours."""
+    began = time.perf_counter()
+    shell("saddlescope --version", tmp_path, PROJECT)
+    least = time.perf_counter() - began
+    began = time.perf_counter()
+    command = [*PROJECT, "run", "gradual-rank/figure-2", "--size", "quick"]
+    running = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    assert running.stderr is not None
+    try:
+        first = running.stderr.readline()
+        assert first.startswith(("saddlescope run: preparing", "gradual-rank/figure-2 (quick):"))
+        assert time.perf_counter() - began < 1.5 * least + 1.0
+    finally:
+        running.kill()
+        running.wait()
+        running.stderr.close()
+
+
+def _options(command, path=""):
+    for parameter in command.params:
+        yield f"{path} {parameter.opts[0]}", parameter.type_descriptor
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from _options(inner, f"{path} {name}")
+
+
+def test_every_number_on_the_command_line_is_read_by_one_rule():
+    """Python's own conversions would read other digits and underscores."""
+    options = dict(_options(typer.main.get_command(cli.app)))
+    numbers = {name: of.parameter_info.parser for name, of in options.items() if of.annotation in (int, float)}
+    assert {" attention --seed", " extract-lora --energy", " spectra --top", " sweep --processes"} <= set(numbers)
+    assert {parser and parser.__module__ for parser in numbers.values()} == {"saddlescope.cli.options"}
+
+
+@pytest.mark.parametrize("typed", ["1_0", "１０", "٣", "1e1_0", "0x10", "3²", "1 0"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "run tiny/staircase --set stages={}",
+        "run tiny/staircase --set scales=0.1,{}",
+        "sweep tiny/staircase --grid stages={}",
+        "sweep tiny/staircase --grid stages=0:{}",
+        "sweep tiny/staircase --grid scales=log:1e-3:{}:3",
+        "sweep tiny/staircase --grid scales=linear:1:2:{}",
+        "sweep tiny/staircase --seeds {}",
+        "sweep tiny/staircase --seeds 0:2 --processes {}",
+        "attention tokens.npz --seed {}",
+        "attention tokens.npz --log-until {}",
+        "attention tokens.npz --log-scale {}",
+        "spectra a b --top {}",
+        "spectra a b --subspace {}",
+        "spectra a b --heads {}",
+        "spectra a b --layout Separate(wk,wq,wv,wo,heads={})",
+        "extract-lora a b --out c --energy {}",
+        "extract-lora a b --out c --rank {}",
+        "extract-lora a b --out c --energy .9 --max-rank {}",
+    ],
+)
+def test_digits_of_other_scripts_and_underscores_are_refused_everywhere(
+    line, typed, tiny, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    words = [word.replace("{}", typed) for word in line.split(" ")]
+    assert cli.main(words) == 2
+    reported = capsys.readouterr().err
+    assert reported.count("\n") == 1
+    assert not any(tmp_path.iterdir())

@@ -1,0 +1,61 @@
+"""Addresses of schedulers: refused before any work unless a scheduler answers."""
+
+import contextlib
+import socket
+import threading
+import time
+
+import pytest
+
+from saddlescope._shared.errors import InputError
+
+_JUNK = ["nonsense", "http://127.0.0.1", "", "tcp://127.0.0.1", "x://y:1", "tcp://host name:1", "tcp://127.0.0.1:99999"]
+_JUNK += ["tcp://127.0.0.1:８７８６", "/etc/passwd", "tcp://a:1:2"]
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [(junk, "it is no PROTOCOL://HOST:PORT") for junk in _JUNK]
+    + [
+        ("tcp://127.0.0.1:9", "connection refused"),
+        ("localhost:9", "connection refused"),
+        ("tcp://[::1]:9", ""),
+        ("tcp://there.is.no.such.host.invalid:8786", "the host is unknown"),
+    ],
+)
+def test_an_address_that_nobody_answers_is_refused_before_any_work(swept, tmp_path, address, reason):
+    began = time.process_time()
+    with pytest.raises(InputError, match="must be the address of a running Dask scheduler") as refused:
+        swept("dim=1,2", scheduler=address)
+    assert str(refused.value).endswith(f"{reason}.")
+    assert time.process_time() - began < 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_address_at_which_something_else_answers_is_refused(swept):
+    """A server that never speaks, and one that speaks another protocol."""
+    for greeting in (b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            heard = threading.Thread(target=_answer, args=(server, greeting), daemon=True)
+            heard.start()
+            address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+            began = time.perf_counter()
+            with pytest.raises(InputError, match="something else answers there"):
+                swept("dim=1,2", scheduler=address)
+            assert time.perf_counter() - began < 20
+        heard.join(timeout=30)
+
+
+def _answer(server, greeting):
+    """Accept the connections of the check and greet each."""
+    kept = []
+    with contextlib.suppress(OSError):
+        for _ in range(2):
+            kept.append(server.accept()[0])
+            with contextlib.suppress(OSError):
+                kept[-1].sendall(greeting)
+        kept[-1].settimeout(20)
+        while kept[-1].recv(1 << 12):
+            pass
+    for connection in kept:
+        connection.close()
