@@ -27,6 +27,7 @@ from saddlescope.cli.reproductions import check, gallery, list_entries, run, sho
 from saddlescope.cli.spectra import spectra
 from saddlescope.cli.sweep import sweep
 from saddlescope.cli.terminal import announce, print_text, say, settle
+from saddlescope.cli.watch import watch
 
 _HELP = "In which stages does a neural network learn? Predictions, simulations and measurements, compared."
 _STATUS = (
@@ -42,7 +43,7 @@ _SYSTEM |= {errno.ENOTDIR, errno.EPERM, errno.EROFS}
 
 app = typer.Typer(help=_HELP, epilog=_STATUS, context_settings={"help_option_names": ["-h", "--help"]})
 app.command("list")(list_entries)
-for _command in (run, sweep, check, show, gallery, explore, attention, spectra):
+for _command in (run, sweep, check, show, gallery, explore, watch, attention, spectra):
     app.command()(_command)
 app.command("extract-lora")(extract_lora)
 app.add_typer(data, name="data")

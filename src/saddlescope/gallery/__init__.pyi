@@ -1,2 +1,3 @@
 from .site import build as build
 from .spectra_page import build_spectra as build_spectra
+from .spectra_page import build_training as build_training

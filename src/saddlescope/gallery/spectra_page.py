@@ -1,7 +1,9 @@
-"""Site of one page for the spectra of checkpoints: pictures and tables without claims, from one stored file."""
+"""Site of one page for spectra of checkpoints or of a training run: pictures and tables without claims."""
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +14,7 @@ from saddlescope import store
 from saddlescope._shared.errors import InputError
 from saddlescope.gallery.page_views import FigureView, environment
 from saddlescope.gallery.site import draw_figures, require_gallery_folder, swapped, write_assets, write_page
-from saddlescope.plot import Figure
+from saddlescope.plot import Figure, Panel
 from saddlescope.plot.matrix_rank_figure import matrix_rank_figure
 from saddlescope.plot.rank_figures import layer_rank_figure, spectrum_figure, spectrum_stages_figure, stable_rank_figure
 from saddlescope.plot.rank_staircase_figure import LEAST_RECORDS, staircase_figure
@@ -37,23 +39,63 @@ def build_spectra(file: str | os.PathLike[str], site: str | os.PathLike[str]) ->
     """
     site = Path(site).absolute()
     require_gallery_folder(site)
-    view = SpectraView(Path(file), store.read(file))
-    if not {"update_spectrum", "matrix_update_spectrum"} & set(view.spectra.data_vars):
-        raise InputError(f"{file} must have spectra of updates; got none. Compute them with saddlescope spectra.")
-    with swapped(site) as new:
-        write_assets(new / "assets")
-        draw_figures(view.figures, new / "spectra")
-        (new / "spectra" / view.data_name).write_bytes(view.file.read_bytes())
-        write_page(new / "index.html", environment().get_template("spectra.html").render(view=view, root=""))
+    view = SpectraView(Path(file), _with_spectra(store.read(file), file))
+    with _page(site, "spectra.html", view) as folder:
+        (folder / view.data_name).write_bytes(view.file.read_bytes())
     return site / "index.html"
 
 
-@dataclass(frozen=True, eq=False)
+def build_training(file: str | os.PathLike[str], site: str | os.PathLike[str], *, live: int = 0) -> Path:
+    """Build the page of a training run, finished or not, from the file of a tracker.
+
+    The site is replaced atomically at the end, as by `saddlescope.gallery.build`.
+
+    Args:
+        file: the file that `saddlescope.train.RankTracker(file=...)` writes.
+        site: folder of the site; it is created, or replaces an earlier gallery.
+        live: seconds after which the page loads itself again; 0 for never.
+
+    Returns:
+        The page.
+
+    Raises:
+        InputError: the file is damaged or has no records, or the site's folder is not a gallery.
+    """
+    site = Path(site).absolute()
+    require_gallery_folder(site)
+    records = store.read_log(file)
+    if not records.sizes["step"]:
+        raise InputError(f"{file} must have a record; got none yet. Wait for the tracker's first.")
+    view = TrainingView(Path(file), _with_spectra(records, file), live=live)
+    with _page(site, "training.html", view) as folder:
+        store.write(records, folder / view.data_name)
+    return site / "index.html"
+
+
+def _with_spectra(ds: xr.Dataset, file: str | os.PathLike[str]) -> xr.Dataset:
+    if not {"update_spectrum", "matrix_update_spectrum"} & set(ds.data_vars):
+        raise InputError(f"{file} must have spectra of updates; got none. Compute them with saddlescope spectra.")
+    return ds
+
+
+@contextmanager
+def _page(site: Path, template: str, view: "SpectraView") -> Iterator[Path]:
+    """Build the page with its pictures; yield the folder of the pictures, for the data."""
+    with swapped(site) as new:
+        write_assets(new / "assets")
+        draw_figures(view.figures, new / "spectra")
+        yield new / "spectra"
+        view.data_bytes = (new / "spectra" / view.data_name).stat().st_size
+        write_page(new / "index.html", environment().get_template(template).render(view=view, root=""))
+
+
+@dataclass(eq=False)
 class SpectraView:
     """View of a data set of spectra for its page."""
 
     file: Path
     spectra: xr.Dataset
+    data_bytes: int = 0
 
     @property
     def data_name(self) -> str:
@@ -63,7 +105,7 @@ class SpectraView:
     @property
     def data_size(self) -> str:
         """Size of the data file."""
-        return f"{number(self.file.stat().st_size / 1e6, 2)} MB"
+        return f"{number(self.data_bytes / 1e6, 2)} MB"
 
     @property
     def base(self) -> str:
@@ -99,6 +141,38 @@ class SpectraView:
     def figures(self) -> tuple[FigureView, ...]:
         """Figures of the page."""
         return tuple(FigureView(figure, f"figure-{k}") for k, figure in enumerate(_figures(self.spectra), 1))
+
+
+@dataclass(eq=False, kw_only=True)
+class TrainingView(SpectraView):
+    """View of the records of a training run for its page.
+
+    Attributes:
+        live: seconds after which the page loads itself again; 0 for never.
+    """
+
+    live: int
+
+    @property
+    def data_name(self) -> str:
+        """File name of the downloaded data."""
+        return f"{self.file.stem}.nc"
+
+    @cached_property
+    def figures(self) -> tuple[FigureView, ...]:
+        """Figures of the page, those over the steps first."""
+        drawn = sorted(_figures(self.spectra), key=lambda figure: not any(_over_steps(panel) for panel in figure.panels))
+        return tuple(FigureView(figure, f"figure-{k}") for k, figure in enumerate(drawn, 1))
+
+    @property
+    def progress(self) -> str:
+        """Sentence on the records so far."""
+        steps = self.spectra.step.values
+        return f"{len(steps)} record{'s' * (len(steps) != 1)}, the last after {steps[-1]} steps."
+
+
+def _over_steps(panel: Panel) -> bool:
+    return "steps" in panel.x.label
 
 
 def _figures(ds: xr.Dataset) -> list[Figure]:

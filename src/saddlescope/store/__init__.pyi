@@ -8,5 +8,7 @@ from .netcdf import write as write
 from .netcdf import write_bytes as write_bytes
 from .provenance import Provenance as Provenance
 from .provenance import stopwatch as stopwatch
+from .record_log import RecordLog as RecordLog
+from .record_log import read_log as read_log
 from .run_folder import RunFolder as RunFolder
 from .run_folder import remove_leftovers as remove_leftovers

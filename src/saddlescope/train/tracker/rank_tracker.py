@@ -49,6 +49,7 @@ from saddlescope.train.tracker.initial_weights import (
 )
 from saddlescope.train.tracker.matrix_selection import MatrixSelection, select_matrices
 from saddlescope.train.tracker.optimizer_steps import OptimizerSteps
+from saddlescope.train.tracker.rank_file import RankFile
 from saddlescope.train.tracker.records import PRODUCTS, RankRecords, Spectra, Updates, product_index, stack_records
 from saddlescope.train.tracker.schedules import Geometric, Schedule
 from saddlescope.train.tracker.tracked_matrices import TrackedMatrices, Weights, as_tensors, check_options, from_tensors
@@ -86,6 +87,8 @@ class RankTracker:
             their norms and stable ranks; see `saddlescope.measure.product_update_orders`.
         device: device of the arithmetic, such as "cpu"; None is that of the weights (the host for one without float64).
         strict: raise if any attention of the model cannot be tracked; otherwise a warning names it.
+        file: file to which each record is appended, such as "ranks.jsonl"; `saddlescope watch` draws it while the model
+            trains, and `saddlescope.store.read_log` reads it. None writes none.
 
     Raises:
         InputError: no attention found and no matrices selected (the message lists the names looked for), a pattern
@@ -108,6 +111,7 @@ class RankTracker:
         orders: bool = False,
         device: str | torch.device | None = None,
         strict: bool = False,
+        file: str | Path | None = None,
     ) -> None:
         if not callable(schedule):
             raise InputError(
@@ -142,6 +146,7 @@ class RankTracker:
         self._products, self._single = self._start(
             top, subspace, orders, None if device is None else torch.device(device)
         )
+        self._file = RankFile(Path(file)) if file is not None and self._owners.rank == 0 else None
         self._increments = increments
         self._previous: HeldWeights | None = None  # at the last record, for increments
 
@@ -325,6 +330,8 @@ class RankTracker:
                 lost.setdefault(reason, []).append(name_of(member))
         for reason, names in lost.items():
             self._warn(reason, [name for name in dict.fromkeys(names) if name not in self._warned])
+        if self._file is not None:
+            self._file.update(self._steps, lambda first: self._records_since(first).to_xarray())
 
     def _warn(self, reason: str, names: list[str]) -> None:
         """Warn of layers and matrices whose record is NaN, each once."""
@@ -341,18 +348,22 @@ class RankTracker:
     @property
     def records(self) -> RankRecords:
         """All records so far."""
+        return self._records_since(0)
+
+    def _records_since(self, first: int) -> RankRecords:
+        """Return the records from this one on."""
         products, single = _by_layer(self._products.initial), self._single.initial
         return RankRecords(
-            steps=np.array(self._steps, dtype=np.int64),
-            products=self._updates(0, self.layers, products),
-            matrices=self._updates(1, self.matrices, single),
+            steps=np.array(self._steps[first:], dtype=np.int64),
+            products=self._updates(0, self.layers, products, first),
+            matrices=self._updates(1, self.matrices, single, first),
         )
 
-    def _updates(self, kind: int, names: tuple[str, ...], initial: Spectra) -> Updates:
+    def _updates(self, kind: int, names: tuple[str, ...], initial: Spectra, first: int) -> Updates:
         """Return the records of the products (0) or of the single matrices (1)."""
-        update = stack_records([record[kind] for record in self._records], initial)
-        increments = stack_records([one[kind] for one in self._steps_taken], initial) if self._increments else None
-        return Updates(names, initial, update, increments)
+        update = stack_records([record[kind] for record in self._records[first:]], initial)
+        taken = [one[kind] for one in self._steps_taken[first:]]
+        return Updates(names, initial, update, stack_records(taken, initial) if self._increments else None)
 
     def _remember(self) -> None:
         """Copy the present weights, from which the next increment counts."""

@@ -1,0 +1,53 @@
+"""Command `watch`: the page of a training run, built again with each record."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from saddlescope._shared.errors import InputError
+from saddlescope.cli.terminal import say
+
+_SECONDS = 5
+"""Time after which the page loads itself again."""
+_LOOK = 1.0  # seconds between two looks at the file
+
+
+def watch(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="File that a tracker writes: RankTracker(model, file=FILE).")
+    ],
+    site: Annotated[
+        Path, typer.Option(metavar="DIR", help="Build the page in this folder; an earlier one is replaced.")
+    ] = Path("ranks"),
+    once: Annotated[bool, typer.Option("--once", help="Build the page once, as for a finished run.")] = False,
+) -> int:
+    """Draw the ranks and their steps while a model trains; the page follows each record until Ctrl-C."""
+    from saddlescope.gallery import build_training
+    from saddlescope.gallery.site import require_gallery_folder
+
+    require_gallery_folder(site)
+    if once:
+        typer.echo(f"Open {build_training(file, site)} in a browser.")
+        return 0
+    if not file.exists():
+        say(f"Waiting for {file}; press Ctrl-C to end.")
+    seen = 0  # bytes
+    try:
+        while True:
+            size = file.stat().st_size if file.exists() else 0
+            if size != seen:
+                try:
+                    page = build_training(file, site, live=_SECONDS)
+                except InputError as error:  # a first record may be on its way; a run may begin again
+                    say(str(error))
+                else:
+                    say(f"{time.strftime('%X')}  {page}" if seen else f"Open {page} in a browser; press Ctrl-C to end.")
+                seen = size
+            time.sleep(_LOOK)
+    except KeyboardInterrupt:
+        if not seen:
+            raise
+        typer.echo(f"Ended; {build_training(file, site)} stays as it is.")
+        return 0

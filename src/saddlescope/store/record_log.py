@@ -1,0 +1,171 @@
+"""Append-only file of records, such as those of a training run: written while it runs, safe to kill, open to readers.
+
+One line of JSON per record. The first line has the variables that no record changes:
+
+    {"format": "saddlescope records 1", "along": "step", "coordinates": ["layer"], "variables": {...}}
+    {"step": 1, "variables": {"stable_rank": {"dims": ["layer"], "dtype": "float64", "data": "..."}}}
+
+Numbers are base64 of their little-endian bytes, so exact. A line that a killed writer left unfinished is no record.
+"""
+
+import base64
+import binascii
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from saddlescope._shared.atomic_files import write_atomically
+from saddlescope._shared.errors import InputError, StorageError
+from saddlescope._shared.output_paths import new_folder, other_than_file, reason
+
+_FORMAT = "saddlescope records 1"
+_DTYPES = ("float64", "float32", "int64", "int32", "bool")
+
+
+class RecordLog:
+    """File of records along one dimension of a data set.
+
+    Args:
+        path: the file.
+        along: dimension of the records, with a coordinate of whole numbers.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], along: str = "step") -> None:
+        self.path, self.along = Path(path), along
+
+    def write(self, records: xr.Dataset) -> None:
+        """Replace the file by one with these records, atomically; its folder is created.
+
+        Raises:
+            StorageError: the disk is full, the folder cannot be written, or the path is no regular file.
+        """
+        lines = [self._first_line(records), *self._lines(records)]
+        try:
+            with new_folder(self.path.parent):
+                write_atomically(self.path, b"".join(lines))
+        except OSError as error:
+            raise self._not_written(error) from error
+
+    def append(self, records: xr.Dataset) -> None:
+        """Append records to the file that `write` made.
+
+        Raises:
+            StorageError: the file is gone, or the disk is full.
+        """
+        try:
+            with open(os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK), "wb") as file:
+                file.write(b"".join(self._lines(records)))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise self._not_written(error) from error
+
+    def _first_line(self, records: xr.Dataset) -> bytes:
+        fixed = {name: variable for name, variable in records.variables.items() if self.along not in variable.dims}
+        coordinates = [str(name) for name in records.coords if name in fixed]
+        return _line(
+            {"format": _FORMAT, "along": self.along, "coordinates": coordinates, "attributes": _texts(records.attrs)}
+            | {"attributes_of": {str(name): _texts(array.attrs) for name, array in records.variables.items()}}
+            | {"variables": _encoded(fixed.items())}
+        )
+
+    def _lines(self, records: xr.Dataset) -> list[bytes]:
+        moving = {name: array for name, array in records.data_vars.items() if self.along in array.dims}
+        return [
+            _line(
+                {self.along: int(at)}
+                | {"variables": _encoded((name, array.isel({self.along: k}).variable) for name, array in moving.items())}
+            )
+            for k, at in enumerate(records[self.along].values)
+        ]
+
+    def _not_written(self, error: OSError) -> StorageError:
+        return StorageError(f"Cannot write {self.path}: {reason(error)}. Give another file, or free some space.")
+
+
+def read_log(path: str | os.PathLike[str]) -> xr.Dataset:
+    """Read all finished records of a log; a record of the same number as an earlier one takes its place.
+
+    Returns:
+        The data set, with the records in the order of their numbers.
+
+    Raises:
+        InputError: the file is absent, no log of records, or damaged before its last line.
+    """
+    path = Path(path)
+    try:
+        if (kind := other_than_file(path)) is not None:
+            raise InputError(f"{path} must be a file of records; got {kind}.")
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"Cannot read {path}: {reason(error)}.") from error
+    lines = content.split(b"\n")[:-1]  # what follows the last end of line is unfinished
+    try:
+        first = json.loads(lines[0])
+        if first["format"] != _FORMAT:
+            raise ValueError("format")
+        return _assembled(first, [json.loads(line) for line in lines[1:]])
+    except (LookupError, TypeError, ValueError, RecursionError, OverflowError, AttributeError) as error:
+        raise InputError(
+            f"{path} is damaged, or no file of records (RankTracker(file=...) writes one). Give another file."
+        ) from error
+
+
+def _assembled(first: dict[str, Any], records: list[dict[str, Any]]) -> xr.Dataset:
+    along = str(first["along"])
+    by_number = dict(sorted(((int(one[along]), one["variables"]) for one in records), key=lambda one: one[0]))
+    ds = xr.Dataset({name: _decoded(one) for name, one in first["variables"].items()})
+    ds = ds.set_coords([str(name) for name in first["coordinates"]])
+    ds = ds.assign_coords({along: (along, np.array(list(by_number), np.int64))})
+    for name in next(iter(by_number.values()), {}):
+        each = [_decoded(variables[name]) for variables in by_number.values()]
+        ds[name] = ((along, *each[0].dims), np.stack([one.values for one in each]))
+    for name, attributes in first["attributes_of"].items():
+        if name in ds.variables:
+            ds[name].attrs = _texts(attributes)
+    return ds.assign_attrs(_texts(first["attributes"]))
+
+
+def _texts(attributes: Mapping[Any, Any]) -> dict[str, str]:
+    return {str(name): str(value) for name, value in attributes.items()}
+
+
+def _line(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
+
+
+def _encoded(variables: Iterable[tuple[Any, xr.Variable]]) -> dict[str, Any]:
+    return {str(name): _encoded_variable(variable) for name, variable in variables}
+
+
+def _encoded_variable(variable: xr.Variable) -> dict[str, Any]:
+    values = np.asarray(variable.values)
+    common = {"dims": list(variable.dims), "shape": list(values.shape)}
+    if values.dtype.kind in "UOT":
+        return common | {"dtype": "text", "data": [str(value) for value in values.ravel()]}
+    if values.dtype.name not in _DTYPES:
+        raise InputError(f"records must have arrays of text or of {', '.join(_DTYPES)}; got {values.dtype}.")
+    data = base64.b64encode(np.ascontiguousarray(values, values.dtype.newbyteorder("<")).tobytes())
+    return common | {"dtype": values.dtype.name, "data": data.decode()}
+
+
+def _decoded(one: dict[str, Any]) -> xr.Variable:
+    dims, shape = [str(name) for name in one["dims"]], [int(size) for size in one["shape"]]
+    if one["dtype"] == "text":
+        return xr.Variable(dims, np.array([str(text) for text in one["data"]]).reshape(shape))
+    if one["dtype"] not in _DTYPES:
+        raise ValueError(one["dtype"])
+    dtype = np.dtype(one["dtype"]).newbyteorder("<")
+    try:
+        data = base64.b64decode(one["data"], validate=True)
+    except binascii.Error as error:
+        raise ValueError("data") from error
+    if len(data) != math.prod(shape) * dtype.itemsize or min(shape, default=0) < 0:
+        raise ValueError("shape")
+    return xr.Variable(dims, np.frombuffer(data, dtype).reshape(shape).astype(one["dtype"]))

@@ -1,0 +1,79 @@
+"""The page of a training run and `saddlescope watch`: while it trains, when it is finished, and with other files."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from saddlescope._shared.errors import InputError
+from saddlescope.cli import main
+from saddlescope.gallery import build_training
+from saddlescope.store import RecordLog, read
+
+
+def records(steps):
+    draw = np.random.default_rng(0)
+    values = -np.sort(-draw.exponential(size=(len(steps), 2, 3, 2, 5)))
+    names = ("step", "layer", "head", "product")
+    ranks = {name: (names, np.linalg.norm(values, axis=-1)) for name in ("stable_rank", "effective_rank", "update_norm")}
+    return xr.Dataset(
+        ranks
+        | {
+            "update_spectrum": ((*names, "index"), values),
+            "noise_floor": (names, np.full(values.shape[:-1], 1e-9)),
+            "measurable": (names, np.full(values.shape[:-1], True)),
+            "initial_spectrum": (("layer", "head", "product", "index"), values[0]),
+            "initial_norm": (("layer", "head", "product"), np.linalg.norm(values[0], axis=-1)),
+        },
+        {"step": steps, "layer": ["<b>a</b>", "b"], "product": ["KQ", "VO"]},
+    )
+
+
+def test_a_finished_run_has_its_page_and_its_data(tmp_path, capsys):
+    RecordLog(tmp_path / "ranks.jsonl").write(records([1, 2, 4, 8, 16, 32]))
+    assert main(["watch", str(tmp_path / "ranks.jsonl"), "--site", str(tmp_path / "site"), "--once"]) == 0
+    page = (tmp_path / "site/index.html").read_text("utf-8")
+    assert str(tmp_path / "site/index.html") in capsys.readouterr().out
+    assert "6 records, the last after 32 steps." in page
+    assert 'http-equiv="refresh"' not in page
+    assert "<b>a</b>" not in page
+    assert page.index("Stable rank of the learned updates by layer") < page.index("over depth")
+    xr.testing.assert_identical(read(tmp_path / "site/spectra/ranks.nc"), records([1, 2, 4, 8, 16, 32]))
+
+
+def test_the_page_follows_the_records_until_it_is_interrupted(tmp_path):
+    log = RecordLog(tmp_path / "ranks.jsonl")
+    page = tmp_path / "site/index.html"
+    command = [sys.executable, "-m", "saddlescope.cli", "watch", str(log.path), "--site", str(page.parent)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
+        assert watching.stderr is not None
+        assert "Waiting for" in watching.stderr.readline()
+        log.write(records([1, 2]))
+        assert "Open" in watching.stderr.readline()
+        assert 'http-equiv="refresh"' in page.read_text("utf-8")
+        log.append(records([4, 8]))
+        assert str(page) in watching.stderr.readline()
+        assert "4 records, the last after 8 steps." in page.read_text("utf-8")
+        time.sleep(0.2)
+        os.kill(watching.pid, signal.SIGINT)
+        out = watching.communicate(timeout=120)[0]
+    assert watching.returncode == 0
+    assert "stays as it is" in out
+    assert 'http-equiv="refresh"' not in page.read_text("utf-8")
+
+
+def test_files_without_records_are_refused(tmp_path):
+    log = RecordLog(tmp_path / "ranks.jsonl")
+    log.write(records([1]).isel(step=slice(0, 0)))
+    with pytest.raises(InputError, match="must have a record"):
+        build_training(log.path, tmp_path / "site")
+    log.write(xr.Dataset({"x": ("step", [1.0])}, {"step": [1]}))
+    with pytest.raises(InputError, match="must have spectra"):
+        build_training(log.path, tmp_path / "site")
+    assert not (tmp_path / "site").exists()
+    assert main(["watch", str(tmp_path / "none.jsonl"), "--once", "--site", str(tmp_path / "site")]) == 2
