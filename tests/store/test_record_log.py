@@ -91,7 +91,9 @@ def test_a_log_with_values_that_do_not_fit_is_refused(tmp_path, change):
         read_log(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"{}\n", b"\xff\xfe\n", b"[" * 100_000 + b"\n", b"null\n", b'{"format": 3}\n'])
+@pytest.mark.parametrize(
+    "content", [b"", b"{}\n", b"\xff\xfe\n", b"[" * 100_000 + b"\n", b"null\n", b'{"format": 3}\n']
+)
 def test_other_files_are_refused(tmp_path, content):
     path = tmp_path / "other"
     path.write_bytes(content)

@@ -161,7 +161,9 @@ class TrainingView(SpectraView):
     @cached_property
     def figures(self) -> tuple[FigureView, ...]:
         """Figures of the page, those over the steps first."""
-        drawn = sorted(_figures(self.spectra), key=lambda figure: not any(_over_steps(panel) for panel in figure.panels))
+        drawn = sorted(
+            _figures(self.spectra), key=lambda figure: not any(_over_steps(panel) for panel in figure.panels)
+        )
         return tuple(FigureView(figure, f"figure-{k}") for k, figure in enumerate(drawn, 1))
 
     @property

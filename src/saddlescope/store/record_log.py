@@ -59,7 +59,7 @@ class RecordLog:
             StorageError: the file is gone, or the disk is full.
         """
         try:
-            with open(os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK), "wb") as file:
+            with os.fdopen(os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK), "wb") as file:
                 file.write(b"".join(self._lines(records)))
                 file.flush()
                 os.fsync(file.fileno())
@@ -77,13 +77,12 @@ class RecordLog:
 
     def _lines(self, records: xr.Dataset) -> list[bytes]:
         moving = {name: array for name, array in records.data_vars.items() if self.along in array.dims}
-        return [
-            _line(
-                {self.along: int(at)}
-                | {"variables": _encoded((name, array.isel({self.along: k}).variable) for name, array in moving.items())}
-            )
-            for k, at in enumerate(records[self.along].values)
-        ]
+
+        def line(k: int, number: int) -> bytes:
+            at = ((name, array.isel({self.along: k}).variable) for name, array in moving.items())
+            return _line({self.along: number, "variables": _encoded(at)})
+
+        return [line(k, int(number)) for k, number in enumerate(records[self.along].values)]
 
     def _not_written(self, error: OSError) -> StorageError:
         return StorageError(f"Cannot write {self.path}: {reason(error)}. Give another file, or free some space.")
