@@ -35,18 +35,18 @@ endef
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --upgrade pip
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv || echo "== No uv for this machine; pip takes a few minutes more"
-	$(call install,--editable '.[train]')
+	$(call install,--editable '.[train,explore]')
 	@touch $@
 
 # What every entry needs, and what the developers' targets need on top: a demo waits for neither.
 .venv/extras: .venv/ready
 	@echo "== Adding the extras to .venv"
-	$(call install,--editable '.[language,sweep,notebook]')
+	$(call install,--editable '.[language,sweep,notebook,explore]')
 	@touch $@
 
 .venv/tools: .venv/extras
 	@echo "== Adding the developers' tools to .venv (another 1.3 GB, once; about a minute)"
-	$(call install,--editable '.[language,sweep,notebook]' --group dev)
+	$(call install,--editable '.[language,sweep,notebook,explore]' --group dev)
 	@touch $@
 
 setup: .venv/tools ## build .venv with everything (every other target builds what it needs of it)
