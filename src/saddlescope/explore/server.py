@@ -34,6 +34,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.explore.answer import pages
 from saddlescope.explore.controls import checked_settings, make_controls
 from saddlescope.explore.guard import Guard, persistent_token
+from saddlescope.explore.toys import SHAPES
 from saddlescope.explore.worker_pool import WorkerEndedError, WorkerPool
 from saddlescope.gallery.site import read_assets
 from saddlescope.reproduction import catalogue, find_entry
@@ -110,6 +111,7 @@ class Explorer:
         self.pool, self.entry = pool, entry
         self.answers = _Answers()
         self.current: dict[str, asyncio.Task[Any]] = {}
+        self.warming: dict[str, asyncio.Task[None]] = {}
         self.thumbnails: dict[str, asyncio.Task[dict[str, str]]] = {}
         self.pages = pages()
         self.assets = read_assets()
@@ -138,11 +140,18 @@ class Explorer:
         """Show the controls of an entry; its script runs it with the parameters of the address."""
         name = request.path_params["name"]
         entry = find_entry(name)
-        toy = name in catalogue.toy_names()
-        size = request.query_params.get("size", "default" if toy else "quick")
+        toy, usual = name in catalogue.toy_names(), _usual_size(name)
+        size = request.query_params.get("size", usual)
         page = self.pages.get_template("entry.html")
         lead = " ".join((entry.params.__doc__ or "").split())
-        shown = {"entry": entry, "toy": toy, "size": size, "lead": lead, "toys": _headed(catalogue.toy_names())}
+        shown = {
+            "entry": entry,
+            "toy": toy,
+            "size": size,
+            "usual": usual,
+            "lead": lead,
+            "toys": _headed(catalogue.toy_names()),
+        }
         return HTMLResponse(
             page.render(controls=make_controls(entry, size), root="../" * (name.count("/") + 1), **shown)
         )
@@ -150,6 +159,8 @@ class Explorer:
     async def run(self, request: Request) -> Response:
         """Run an entry and stream its messages; the client that goes away, or asks again, stops it."""
         asked = Asked.of(await _body(request))
+        if asked.key in self.warming:
+            await asyncio.shield(self.warming[asked.key])
         if line := self.answers.get(asked.key):
             self._stop(asked.client)
             return Response(line, media_type="application/x-ndjson")
@@ -185,13 +196,27 @@ class Explorer:
     async def warm(self) -> None:
         """Make the pictures of the first page, or run the entry that the command names, before anyone asks."""
         if self.entry:
-            size = "default" if self.entry in catalogue.toy_names() else "quick"
-            async for _ in self._messages(Asked("", self.entry, size, {})):
-                pass
-        for name in () if self.entry else catalogue.toy_names():
+            await self._warm(Asked("", self.entry, _usual_size(self.entry), {}))
+            return
+        for name in catalogue.toy_names():
+            await self._warm(Asked("", name, "default", {}))
             await self._thumbnail(name)
-            async for _ in self._messages(Asked("", name, "default", {})):
+        for name, several in SHAPES.items():
+            for settings in several:
+                await self._warm(Asked("", name, "default", settings))
+
+    async def _warm(self, asked: Asked) -> None:
+        """Run something before anyone asks; who asks meanwhile waits for it."""
+
+        async def follow() -> None:
+            async for _ in self._messages(asked):
                 pass
+
+        self.warming[asked.key] = asyncio.create_task(follow())
+        try:
+            await self.warming[asked.key]
+        finally:
+            del self.warming[asked.key]
 
     def _thumbnail(self, name: str) -> "asyncio.Task[dict[str, str]]":
         async def make() -> dict[str, str]:
@@ -248,6 +273,11 @@ class Explorer:
 
 def _headed(names: Iterable[str]) -> list[tuple[str, catalogue.Heading]]:
     return [(name, catalogue.entry_heading(name)) for name in names]
+
+
+def _usual_size(entry: str) -> str:
+    """Return the size at which a page opens: the quick one, and the default one of toys."""
+    return "default" if entry in catalogue.toy_names() else "quick"
 
 
 def _request(asked: Asked, do: str) -> dict[str, Any]:

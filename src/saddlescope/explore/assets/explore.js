@@ -285,7 +285,7 @@
       ...runs.map((run) => {
         const signs = element("span", { className: "signs" });
         for (const { outcome, sign, claim } of run.answer.signs) {
-          const one = element("span", { className: outcome.replace(" ", "-"), title: `${claim}: ${outcome}` }, sign);
+          const one = element("span", { className: kebab(outcome), title: `${claim}: ${outcome}` }, sign);
           one.setAttribute("aria-label", `${claim}: ${outcome}`);
           one.setAttribute("role", "img");
           signs.append(one);
@@ -297,6 +297,18 @@
           settle();
         });
         return element("li", {}, again, signs);
+      }),
+    );
+  }
+
+  const kebab = (outcome) => outcome.replace(" ", "-");
+
+  // The verdicts beside the picture, so that they are seen to change with it.
+  function sign(answer) {
+    place.querySelector(".status .signs").replaceChildren(
+      ...answer.signs.slice(0, 6).map(({ outcome, sign, claim }) => {
+        const word = element("span", { className: "unseen" }, `: ${outcome}`);
+        return element("li", { className: kebab(outcome), title: outcome }, `${sign} ${claim}`, word);
       }),
     );
   }
@@ -405,6 +417,7 @@
     saved.textContent = "";
     if (asked.settled) keep(run);
     await draw(run);
+    sign(answer);
     place.querySelector(".verdicts").innerHTML = answer.claims; // escaped by the worker
     for (const box of place.querySelectorAll("[data-copy]")) {
       box.querySelector("code").textContent = answer[box.dataset.copy];

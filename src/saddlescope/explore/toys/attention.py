@@ -26,7 +26,7 @@ class Params(EntryParams):
     samples: int = param(4, "samples", ge=2, le=8)
     tokens: int = param(3, "tokens per sample", ge=2, le=5)
     dim: int = param(6, "dimension of the tokens", ge=3, le=12)
-    decades: float = param(1000.0, "decades of time: the flows end at t = 10^decades", ge=5.0, le=1e5, scale="log")
+    decades: float = param(1000.0, "decades of time until the flows end", ge=5.0, le=1e5, scale="log")
     scale: float = param(0.1, "initial scale of K and Q", ge=1e-3, le=1.0, scale="log")
     seed: int = param(0, "seed of the data and of K and Q", ge=0)
 

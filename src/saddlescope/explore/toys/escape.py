@@ -76,8 +76,8 @@ def _share_faster(run: xr.Dataset) -> Estimate:
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the descents, and the share of starts above each speed."""
     bounds = (
-        Mark(at=rank_one_optimum(_SAMPLES), label="rank one", axis="y"),
-        Mark(at=depth_three_optimum(_SAMPLES), label="depth 3", axis="y"),
+        Mark(at=rank_one_optimum(_SAMPLES), label="best of rank one", axis="y"),
+        Mark(at=depth_three_optimum(_SAMPLES), label="best of depth 3", axis="y"),
     )
     name = f"depth {run.attrs['depth']}, width {run.attrs['width']}"
     curves = tuple(
