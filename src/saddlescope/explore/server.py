@@ -15,6 +15,7 @@ import asyncio
 import json
 import socket
 import tempfile
+import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
@@ -45,6 +46,7 @@ PORT = 8642
 _LARGEST = 64_000  # bytes of a request
 _REMEMBERED = 64  # answers that need no second run
 _REMEMBERED_BYTES = 128_000_000
+_QUIET = 3.0  # seconds without a run of a page, after which the server may compile in advance
 _CLIENTS = 32  # pages that may wait for a run
 _TYPES = {".css": "text/css", ".js": "text/javascript"}
 
@@ -111,6 +113,7 @@ class Explorer:
         self.pool, self.entry = pool, entry
         self.answers = _Answers()
         self.current: dict[str, asyncio.Task[Any]] = {}
+        self.asked_at = -_QUIET
         self.warming: dict[str, asyncio.Task[None]] = {}
         self.thumbnails: dict[str, asyncio.Task[dict[str, str]]] = {}
         self.pages = pages()
@@ -159,8 +162,8 @@ class Explorer:
     async def run(self, request: Request) -> Response:
         """Run an entry and stream its messages; the client that goes away, or asks again, stops it."""
         asked = Asked.of(await _body(request))
-        if asked.key in self.warming:
-            await asyncio.shield(self.warming[asked.key])
+        self.asked_at = time.monotonic()
+        await self._make_way(asked)
         if line := self.answers.get(asked.key):
             self._stop(asked.client)
             return Response(line, media_type="application/x-ndjson")
@@ -194,29 +197,40 @@ class Explorer:
         return JSONResponse({"alive": True})
 
     async def warm(self) -> None:
-        """Make the pictures of the first page, or run the entry that the command names, before anyone asks."""
-        if self.entry:
-            await self._warm(Asked("", self.entry, _usual_size(self.entry), {}))
-            return
-        for name in catalogue.toy_names():
+        """Start a process, then make the pictures of the first page, unless the command names an entry."""
+        await self.pool.prepare()
+        for name in () if self.entry else catalogue.toy_names():
             await self._warm(Asked("", name, "default", {}))
             await self._thumbnail(name)
         for name, several in SHAPES.items():
-            for settings in several:
+            for settings in several if self.entry in ("", name) else ():
                 await self._warm(Asked("", name, "default", settings))
 
     async def _warm(self, asked: Asked) -> None:
-        """Run something before anyone asks; who asks meanwhile waits for it."""
+        """Run something before anyone asks, and again if it has to make way."""
 
         async def follow() -> None:
             async for _ in self._messages(asked):
                 pass
 
-        self.warming[asked.key] = asyncio.create_task(follow())
-        try:
-            await self.warming[asked.key]
-        finally:
-            del self.warming[asked.key]
+        while asked.key not in self.warming:
+            while self.current or time.monotonic() - self.asked_at < _QUIET:
+                await asyncio.sleep(0.5)
+            task = self.warming[asked.key] = asyncio.create_task(follow())
+            try:
+                await asyncio.wait({task})
+            finally:
+                del self.warming[asked.key]
+            if not task.cancelled():
+                return
+
+    async def _make_way(self, asked: Asked) -> None:
+        """Wait for a run that is made in advance if it is this one, and stop any other."""
+        for key, task in list(self.warming.items()):
+            if key == asked.key:
+                await asyncio.wait({task})
+            else:
+                task.cancel()
 
     def _thumbnail(self, name: str) -> "asyncio.Task[dict[str, str]]":
         async def make() -> dict[str, str]:

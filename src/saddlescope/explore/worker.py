@@ -17,6 +17,7 @@ import time
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,14 @@ class _Worker:
         return thumbnails(find_entry(request["entry"]).figures(self._made(request, report))[0])
 
 
+def _preload() -> None:
+    """Import what nearly every run needs, before anyone asks."""
+    import saddlescope.explore.answer  # noqa: F401
+
+    with suppress(ImportError):
+        import jax  # noqa: F401
+
+
 def _serve() -> None:
     """Answer requests until standard input closes."""
     pipe, lock = os.fdopen(os.dup(1), "wb"), threading.Lock()
@@ -154,6 +163,7 @@ def _serve() -> None:
         os._exit(0)
 
     threading.Thread(target=listen, daemon=True).start()
+    _preload()
     while True:
         worker.handle(requests.get())
 

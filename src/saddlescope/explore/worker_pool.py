@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 _GRACE = 5.0  # seconds in which a stopped run may reach its next report; then its process is killed
+_PATIENCE = 2.0  # seconds to wait for a warm process before another is started, such as for one that is stopping
 _FINAL = ("done", "refused", "failed", "stopped")  # keys of the last message of a run
 
 
@@ -21,7 +22,8 @@ class _Worker:
     """One process and the messages of its current run."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process, self.entry, self.number = process, "", 0
+        self.process, self.number = process, 0
+        self.entries: set[str] = set()  # what it has run, and compiled
         self.messages: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self.listener = asyncio.create_task(self._listen())
 
@@ -90,7 +92,7 @@ class WorkerPool:
         """
         worker = await self._worker_for(request["entry"])
         worker.number += 1
-        worker.entry = request["entry"]
+        worker.entries.add(request["entry"])
         worker.tell({**request, "id": worker.number})
         finished = False
         try:
@@ -114,6 +116,10 @@ class WorkerPool:
                 self._settling.add(task)
                 task.add_done_callback(self._settling.discard)
 
+    async def prepare(self) -> None:
+        """Start a process, before anyone asks."""
+        await self._release(await self._worker_for(""))
+
     async def close(self) -> None:
         """Kill all processes."""
         for task in self._settling:
@@ -122,12 +128,15 @@ class WorkerPool:
             await worker.close()
 
     async def _worker_for(self, entry: str) -> _Worker:
-        """Return an idle worker, the one that ran this entry last if possible, or a new one; else wait for one."""
+        """Return an idle worker, one that has run this entry if possible, or a new one; else wait for one."""
         async with self._changed:
-            while not self._idle and len(self._busy) + self._starting >= self.most:
-                await self._changed.wait()
+            try:
+                async with asyncio.timeout(_PATIENCE if self._busy else 0):
+                    await self._changed.wait_for(lambda: bool(self._idle))
+            except TimeoutError:
+                await self._changed.wait_for(lambda: self._idle or len(self._busy) + self._starting < self.most)
             if self._idle:
-                worker = next((one for one in self._idle if one.entry == entry), self._idle[-1])
+                worker = next((one for one in self._idle if entry in one.entries), self._idle[-1])
                 self._idle.remove(worker)
                 self._busy.add(worker)
                 return worker
