@@ -41,7 +41,8 @@ class Server:
         if self.process.poll() is None:
             self.process.send_signal(how)
         status = self.process.wait(20)
-        self.process.communicate()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
         return status
 
     @property

@@ -223,7 +223,7 @@ def test_a_run_is_saved_and_copied(visit, server):
     page.get_by_role("button", name="Save this run").click()
     saved = page.locator(".saved", has_text="Stored in")
     saved.wait_for()
-    file = re.search(r"Stored in (.*)\.$", saved.inner_text())[1]
+    file = saved.inner_text().removeprefix("Stored in ").removesuffix(".")
     assert file.startswith(str(server.home / "results" / "own" / "timed"))
     assert Path(file).is_file()
     for name, beginning in (("command", "saddlescope run own/timed"), ("Python", "from saddlescope")):
