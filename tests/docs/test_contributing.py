@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import snippets
 from saddlescope import cli
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import Outcome, Reproduction, catalogue, find_entry, load_entries, reproduce
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "contributing.md").read_text()
-SHOWN, MODEL = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+SHOWN, MODEL = (one.code for one in snippets.snippets("docs/contributing.md"))
 (COMMANDS,) = re.findall(r"```bash\n(.*?)```", PAGE, re.S)
 NAME = "mine/independent-coordinates"
 
@@ -77,9 +78,8 @@ def test_it_is_in_the_style_of_the_others(own):
 
 
 def test_the_model_learns_in_stages(types_unchecked):
-    made: dict = {}
     with types_unchecked():
-        exec(MODEL, made)
+        made = snippets.run(snippets.snippets("docs/contributing.md")[1])
     learned = made["learned"]
     assert learned.status == "converged"
     assert len(learned.stages) >= 3

@@ -3,9 +3,20 @@
 from pathlib import Path
 
 import pytest
+
 import snippets
 
-HERE = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("page", snippets.pages())
+def test_every_page_with_code_has_a_test_and_shows_what_is_printed(page):
+    tested = {
+        word for file in TESTS.rglob("test_*.py") for word in re.findall(r'"((?:docs/)?[\w/]+\.md)"', file.read_text())
+    }
+    assert page in tested
+    for one in snippets.snippets(page):
+        assert (one.shown is not None) == (one.prints and one.runs), f"{page}:\n{one.code}"
 
 
 def test_outputs_are_compared_word_by_word_and_number_by_number():

@@ -1,33 +1,25 @@
-"""Examples of docs/tracker.md: each runs after the first one, which creates the model."""
+"""Examples of docs/tracker.md: each runs alone and prints what is shown."""
 
-import re
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-BLOCKS = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[2] / "docs" / "tracker.md").read_text(), re.S)
+import snippets
+
+PAGE = "docs/tracker.md"
 
 
 @pytest.fixture
 def example(tmp_path, monkeypatch):
     """Run the example that contains these words in an empty folder, and return its names."""
     monkeypatch.chdir(tmp_path)
-
-    def run(words):
-        (block,) = (block for block in BLOCKS if words in block)
-        made: dict = {}
-        exec(BLOCKS[0], made)
-        exec(block, made)
-        return made
-
-    return run
+    return lambda words: snippets.run(snippets.snippet(PAGE, words), tmp_path)
 
 
 def test_every_example_is_tested():
     words = (
-        "fresh_gpt2",
         "tracker.stable_rank",
         "tracker.coverage",
         "TrainingArguments",
@@ -35,7 +27,7 @@ def test_every_example_is_tested():
         "SummaryWriter",
         "rises =",
     )
-    assert [sum(word in block for word in words) for block in BLOCKS] == [1] * len(words)
+    assert [sum(word in one.code for word in words) for one in snippets.snippets(PAGE)] == [1] * len(words)
 
 
 def test_a_loop(example):
@@ -46,9 +38,9 @@ def test_a_loop(example):
     assert dataset.measurable.all()
 
 
-def test_coverage(example, capsys):
+def test_coverage(example):
     assert example("tracker.coverage")["outcomes"] == ["verified"] * 3
-    assert "transformer.h.0.attn … transformer.h.2.attn (3)" in capsys.readouterr().out
+    assert "transformer.h.0.attn … transformer.h.2.attn (3)" in str(snippets.snippet(PAGE, "tracker.coverage").shown)
 
 
 def test_the_trainer(example):
@@ -76,10 +68,9 @@ def test_scalars(example):
     assert made["tracker"].steps[-1] == 28
 
 
-def test_stairs(example, capsys):
+def test_stairs(example):
     made = example("rises =")
     one, ramp = made["found"]
     assert one.ranks == (0, 1, 2)
     np.testing.assert_allclose(one.times, [20, 60], atol=0.5)
     assert ramp.ranks == (0,)
-    capsys.readouterr()

@@ -1,4 +1,4 @@
-"""Examples of docs/usage.md: its self-contained Python runs, and the promises of its sentences hold."""
+"""Examples of docs/usage.md: each runs alone and prints what is shown, and the promises of its sentences hold."""
 
 import re
 from pathlib import Path
@@ -6,17 +6,15 @@ from pathlib import Path
 import numpy as np
 
 import saddlescope as ss
+import snippets
 from saddlescope.theory import AlgorithmStatus
 
-BLOCKS = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[2] / "docs" / "usage.md").read_text(), re.S)
+PAGE = "docs/usage.md"
 
 
 def _run(words):
     """Run the block that contains these words and return its names."""
-    (block,) = (block for block in BLOCKS if words in block)
-    made: dict = {}
-    exec(block, made)
-    return made
+    return snippets.run(snippets.snippet(PAGE, words))
 
 
 def test_own_network():
@@ -35,15 +33,31 @@ def test_classification_with_cross_entropy():
     np.testing.assert_allclose([crossing.time for crossing in crossings], predicted, rtol=0.02)
 
 
-def test_transformer(capsys):
+def test_transformer():
     made = _run("transformer_teacher_task")
     first = made["predicted"].stages[1]
     assert [made["transformer"].coordinate(i).head for i in first.entered] == [0, 1]
-    assert "layer 0 head 1 VO" in capsys.readouterr().out
+    assert "layer 0 head 1 VO" in str(snippets.snippet(PAGE, "transformer_teacher_task").shown)
 
 
-def test_blocks_that_need_the_readers_own_names_are_few():
-    assert sum("import saddlescope" not in block for block in BLOCKS) <= 1
+def test_many_flows_in_one_call():
+    made = _run("gradient_flow_batched(")
+    assert made["flows"].losses.shape == (3, 201)
+    assert [flow.log_scale for flow in made["flows"]] == [start.log_scale for start in made["starts"]]
+
+
+def test_minibatches():
+    sgd = _run("batch=20")["sgd"]
+    assert sgd.losses[-1] < 1e-4 * sgd.losses[0]
+
+
+def test_ranks_during_training():
+    assert _run("ss.RankTracker(model)")["dataset"].step.values.tolist() == [1, 2, 3, 4, 6, 9, 13, 19]
+
+
+def test_every_example_is_tested():
+    words = re.findall(r'_run\("(.*?)"\)', Path(__file__).read_text())
+    assert {snippets.snippet(PAGE, one) for one in words} == set(snippets.snippets(PAGE))
 
 
 def test_escape_directions_of_example_1():
@@ -59,7 +73,7 @@ def test_escape_from_1e_300():
     np.testing.assert_allclose(flow.log_norms[[0, -1]], [-300 * np.log(10), 0.0], atol=1e-9)
 
 
-def test_stages_of_a_whole_run(capsys):
+def test_stages_of_a_whole_run():
     made = _run("ss.sgd(")
     found = ss.find_plateaus(made["run"].steps, made["losses"], made["spectra"], time_unit="steps")
     assert found.ranks == (0, 1, 2, 3)

@@ -11,26 +11,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import snippets
 from saddlescope import cli
 from saddlescope.reproduction import Parameter, find_entry
 from saddlescope.sweeps import Grid
 
 _PAGE = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text()
-_BLOCKS = re.findall(r"```python\n(.*?)```", _PAGE, re.S)
 
 
 def _block(words):
-    (block,) = (block for block in _BLOCKS if words in block)
-    return block
+    return snippets.snippet("docs/sweeps.md", words)
 
 
 def test_a_sweep_in_python(tmp_path, monkeypatch, types_unchecked):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})  # one processor: it is made here
-    made: dict = {}
     with types_unchecked():
-        exec(_block("Sweep.open(made.file)"), made)
-    assert repr(made["made"]) in _PAGE
+        made = snippets.run(_block("Sweep.open(made.file)"), tmp_path)
     assert made["excess"].dims == ("log10_scale", "seed")
     assert float(made["excess"].sel(log10_scale=-64.0).max()) < float(made["excess"].sel(log10_scale=-1.0).min())
     assert float(made["share"].sel(claim="least-norm").min()) == 1
@@ -60,7 +57,7 @@ def test_the_spellings_of_the_table(word, walk):
 
 
 def test_the_job_that_slurm_is_given():
-    arguments = re.search(r"SLURMCluster\((.*?)\)", _block("SLURMCluster")).group(1)
+    arguments = re.search(r"SLURMCluster\((.*?)\)", _block("SLURMCluster").code).group(1)
     code = (
         "if __name__ == '__main__':\n"
         "    from dask_jobqueue.slurm import SLURMJob\n"
