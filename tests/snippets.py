@@ -90,9 +90,12 @@ def executed(one: Snippet, folder: Path | None = None) -> tuple[dict, str]:
     """Run a block in a namespace of its own, and return its names and its output."""
     names: dict = {"__name__": "__main__"}
     output = io.StringIO()
-    with tempfile.TemporaryDirectory() as temporary, contextlib.redirect_stdout(output):
-        with contextlib.chdir(folder or temporary):
-            exec(compile(one.code, one.page, "exec"), names)
+    with (
+        tempfile.TemporaryDirectory() as temporary,
+        contextlib.redirect_stdout(output),
+        contextlib.chdir(folder or temporary),
+    ):
+        exec(compile(one.code, one.page, "exec"), names)
     return names, output.getvalue()
 
 
@@ -115,11 +118,9 @@ def write(page: str) -> None:
     for one in filter(lambda one: one.runs and one.prints, snippets(page)):
         _, printed = executed(one)
         block = f"```python\n{one.code}```\n"
-        below = (
-            "" if one.shown is None else re.search(rf"{re.escape(block)}(\s*```text\n.*?^```\n)", text, re.M | re.S)[1]
-        )
+        below = r"\s*```text\n.*?^```\n" if one.shown is not None else ""
         shown = f"\n```text\n{printed.rstrip()}\n```\n" if printed.strip() else ""
-        text = text.replace(block + below, block + shown, 1)
+        text = re.sub(re.escape(block) + below, lambda _, new=block + shown: new, text, count=1, flags=re.M | re.S)
     (ROOT / page).write_text(text, encoding="utf-8")
 
 

@@ -11,10 +11,7 @@ TESTS = Path(__file__).parents[1]
 
 @pytest.mark.parametrize("page", snippets.pages())
 def test_every_page_with_code_has_a_test_and_shows_what_is_printed(page):
-    tested = {
-        word for file in TESTS.rglob("test_*.py") for word in re.findall(r'"((?:docs/)?[\w/]+\.md)"', file.read_text())
-    }
-    assert page in tested
+    assert any(f'"{page}"' in file.read_text() for file in TESTS.rglob("test_*.py"))
     for one in snippets.snippets(page):
         assert (one.shown is not None) == (one.prints and one.runs), f"{page}:\n{one.code}"
 

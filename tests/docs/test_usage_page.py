@@ -55,8 +55,21 @@ def test_ranks_during_training():
     assert _run("ss.RankTracker(model)")["dataset"].step.values.tolist() == [1, 2, 3, 4, 6, 9, 13, 19]
 
 
+def test_results_as_tables_and_pictures(tmp_path):
+    found = snippets.run(snippets.snippet(PAGE, "to_csv("), tmp_path)["found"]
+    assert (tmp_path / "stages.csv").read_text().splitlines()[0] == "stage,start,end,loss,rank,support"
+    assert len((tmp_path / "stages.csv").read_text().splitlines()) == 1 + len(found)
+    assert (tmp_path / "stages.png").stat().st_size > 5_000
+
+
+def test_norms_on_ones_own_tokens():
+    verdicts = _run("ss.implicit_bias(")["answer"].verdicts
+    assert verdicts["keys and queries"].norm == "nuclear"
+    assert verdicts["W alone"].norm == "Frobenius"
+
+
 def test_every_example_is_tested():
-    words = re.findall(r'_run\("(.*?)"\)', Path(__file__).read_text())
+    words = [*re.findall(r'_run\("(.*?)"\)', Path(__file__).read_text()), "to_csv("]
     assert {snippets.snippet(PAGE, one) for one in words} == set(snippets.snippets(PAGE))
 
 

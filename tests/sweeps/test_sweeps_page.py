@@ -57,7 +57,7 @@ def test_the_spellings_of_the_table(word, walk):
 
 
 def test_the_job_that_slurm_is_given():
-    arguments = re.search(r"SLURMCluster\((.*?)\)", _block("SLURMCluster").code).group(1)
+    (arguments,) = re.findall(r"SLURMCluster\((.*?)\)", _block("SLURMCluster").code)
     code = (
         "if __name__ == '__main__':\n"
         "    from dask_jobqueue.slurm import SLURMJob\n"
