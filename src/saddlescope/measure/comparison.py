@@ -125,7 +125,7 @@ def compare(predicted: Staircase, found: Staircase, *, until: float = math.inf) 
         The matches with their errors, and the arrivals without a match.
 
     Raises:
-        InputError: the units of time differ.
+        InputError: the units of time differ, or `until` is NaN.
 
     >>> one, two = (Staircase((Stage(0.0, t, 1.0, 0, ()), Stage(t, 9.0, 0.5, 1, (3,))), "t") for t in (4.0, 4.1))
     >>> compare(one, two)
@@ -135,6 +135,8 @@ def compare(predicted: Staircase, found: Staircase, *, until: float = math.inf) 
         raise InputError(
             f"found must be in the time unit of predicted, {predicted.time_unit!r}; got {found.time_unit!r}."
         )
+    if math.isnan(until):
+        raise InputError(f"until must be a time, or infinite; got {until!r}.")
     identified = None not in (*predicted.supports, *found.supports)
     expected, seen = _arrivals(predicted, identified), _arrivals(found, identified)
     last = min(until, found.stages[-1].end)

@@ -107,7 +107,8 @@ def energy_rank(values: Any, *, fraction: float) -> Int[Any, "..."]:
 
     Args:
         values: s, (..., r).
-        fraction: greater than 0, at most 1; 0.9 and 0.99 are customary.
+        fraction: greater than 0, at most 1; 0.9 and 0.99 are customary. 1 counts the singular values that are not 0,
+            however small; below 1 the energies are compared to rounding.
 
     Returns:
         (...), integers.
@@ -123,6 +124,8 @@ def energy_rank(values: Any, *, fraction: float) -> Int[Any, "..."]:
     """
     if not 0 < fraction <= 1:
         raise InputError(f"fraction must be greater than 0 and at most 1; got {fraction!r}.")
+    if fraction == 1:
+        return numerical_rank(values, level=0)
     library, shares = descending_shares(values)
     xp = library.xp
     held = xp.cumulative_sum(shares**2, axis=-1)

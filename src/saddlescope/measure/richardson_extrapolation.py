@@ -5,14 +5,14 @@ initial weights and the transitions before it cost O(1) of time, for any alpha. 
 small in the length of the plateaus.
 """
 
-import math
-
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+
+_SEPARATE = 1e-12  # relative difference of two logarithms, below which only rounding distinguishes them
 
 
 @validate_arguments
@@ -32,7 +32,8 @@ def richardson(times: ArrayLike, log_scales: ArrayLike) -> Float[np.ndarray, "..
         The limits, of the shape of one scale's times; NaN where any time is NaN.
 
     Raises:
-        InputError: fewer than two scales, equal scales, one that is not below 1, or times of another shape.
+        InputError: fewer than two scales, scales that are equal to rounding, one that is not below 1, or times of
+            another shape.
 
     >>> import math
     >>> log_scales = [-32 * math.log(10), -64 * math.log(10)]
@@ -48,6 +49,11 @@ def richardson(times: ArrayLike, log_scales: ArrayLike) -> Float[np.ndarray, "..
         )
     if found.ndim == 0 or found.shape[0] != logs.size:
         raise InputError(f"times must have shape ({logs.size}, ...), one row per log_scale; got {found.shape!r}.")
-    h = -1 / logs
-    weights = [math.prod(h[j] / (h[j] - h[i]) for j in range(h.size) if j != i) for i in range(h.size)]
-    return np.tensordot(np.asarray(weights), found, axes=1)
+    # h_j / (h_j - h_i) = l_i / (l_i - l_j) with the logarithms l, of any size; a weight may be 0 beside the others.
+    with np.errstate(over="ignore"):
+        gaps = (logs[:, None] - logs) / logs[:, None]
+    np.fill_diagonal(gaps, 1.0)
+    if not np.all(np.abs(gaps) > _SEPARATE):
+        raise InputError(f"log_scales must differ by more than rounding; got {log_scales!r}.")
+    weights = np.prod(1 / gaps, axis=1)
+    return np.tensordot(weights, found, axes=1)

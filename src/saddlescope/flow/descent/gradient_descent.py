@@ -11,6 +11,7 @@ import optax
 from jaxtyping import Array, Int, PyTree
 
 from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.compiled_functions import compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope.flow.descent.learning_rates import (
@@ -194,7 +195,7 @@ def _descend_in_parts(
     return losses, states, elapsed
 
 
-@eqx.filter_jit
+@compiled
 def _descend(
     loss: Loss,
     argument: Callable[[PyTree], PyTree],

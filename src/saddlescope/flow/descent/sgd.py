@@ -20,6 +20,7 @@ from jaxtyping import Array, Int, PyTree
 from threadpoolctl import threadpool_limits
 
 from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.compiled_functions import compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
@@ -159,7 +160,7 @@ def _run(
     return ALL_STEPS
 
 
-@eqx.filter_jit
+@compiled
 def _advance(
     source: Loss | Minibatches,
     rates: AbstractLearningRate,
@@ -188,11 +189,16 @@ def _advance(
     return jax.lax.fori_loop(start // source.per_epoch, -(-stop // source.per_epoch), epoch, weights)
 
 
-@eqx.filter_jit
+@compiled
 def _observed(observe: Callable[[PyTree], PyTree], weights: PyTree) -> list[Array]:
     """Return True if the weights are finite, and the leaves of the observations."""
     finite = jnp.asarray([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(weights)]).all()
     return [finite, *jax.tree.leaves(observe(weights))]
+
+
+@compiled
+def _called(function: Callable[..., Any], *arguments: Any) -> Array:
+    return function(*arguments)
 
 
 def _check_start(loss: Loss, weights: PyTree, rates: AbstractLearningRate) -> float:
@@ -206,7 +212,7 @@ def _check_start(loss: Loss, weights: PyTree, rates: AbstractLearningRate) -> fl
     calls = [("loss", loss, (weights,)), ("learning_rate", rates.at, (0, weights))]
     for name, function, arguments in calls:
         require_scalar(name, function, arguments, kind)
-        value = float(eqx.filter_jit(function)(*arguments))
+        value = float(_called(function, *arguments))
         if not np.isfinite(value):
             raise InputError(
                 f"{name} must be finite at the start; got {value!r}. Look for NaN in the data, or for weights too "

@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from threadpoolctl import threadpool_limits
 
 from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.compiled_functions import compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
@@ -211,7 +212,7 @@ def _enter(progress: RunState, seen: list[np.ndarray]) -> None:
     progress.seen += count
 
 
-@eqx.filter_jit
+@compiled
 def _epoch(
     losses: StackedRuns,
     observers: StackedRuns,
@@ -273,7 +274,7 @@ def _observed(observe: Callable[[PyTree], PyTree], weights: PyTree) -> tuple[Boo
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(one)) for one in sums])), observe(weights)
 
 
-@eqx.filter_jit
+@compiled
 def _values(losses: StackedRuns, weights: PyTree) -> Float[Array, "runs"]:
     """Return the loss of each run."""
     return jax.lax.map(lambda given: losses.built(given[0])(given[1]), (losses.arrays, weights), batch_size=16)

@@ -7,6 +7,7 @@ conservation law W_1^T W_1 - W_2^T W_2 = const (equation 5 of Boix-Adsera et al.
 construction.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from scipy.optimize import brentq
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.loss_scale import scale_exponent
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope._shared.results import PlotMixin
@@ -121,7 +123,7 @@ class FactoredTrajectory(ReprMixin, PlotMixin):
     @property
     def log_scale(self) -> float:
         """Natural logarithm of the initial scale alpha."""
-        return -self.path.unit
+        return self.path.log_scale
 
     def to_xarray(self) -> xr.Dataset:
         """Return loss (time) and log_singular_value (time, product, index), natural logarithms."""
@@ -197,15 +199,21 @@ class FactoredPath:
 
     Attributes:
         origin: the factors at time 0.
-        unit: time of the flow in one unit of the run's time.
+        log_scale: natural logarithm of the initial scale.
+        unit: time of the flow of the scaled loss in one unit of the run's time.
         interpolants: the solution over each step.
         last: the last time, if the run reached it.
     """
 
     def __init__(
-        self, origin: State, unit: float, interpolants: Sequence[AbstractInterpolant], last: float | None
+        self,
+        origin: State,
+        log_scale: float,
+        unit: float,
+        interpolants: Sequence[AbstractInterpolant],
+        last: float | None,
     ) -> None:
-        self.origin, self.unit, self.interpolants = origin, unit, interpolants
+        self.origin, self.log_scale, self.unit, self.interpolants = origin, log_scale, unit, interpolants
         self._ends = np.array([0.0, *(step.end for step in interpolants)]) / unit
         if last is not None:
             self._ends[-1] = last  # exactly, without the rounding of a change of units
@@ -281,7 +289,15 @@ def factored_flow(
     layout, unit = TreeLayout.of(products), -start.log_scale
     require_float64_loss(loss, products)
     compiled = CompiledLoss(loss, layout)
-    require_finite(*compiled.value_and_gradient(layout.flatten(products)))
+    value, gradient = compiled.value_and_gradient(layout.flatten(products))
+    require_finite(value, gradient)
+    compiled.exponent = scale_exponent([gradient])
+    unit = math.ldexp(unit, compiled.exponent)  # the flow of the scaled loss takes as much longer
+    if not 0 < until * unit < np.inf and until > 0:
+        raise InputError(
+            f"until must be a time that the loss can resolve; got {until!r} for a gradient of "
+            f"{float(np.max(np.abs(gradient))):.3g} at the start. Scale the loss."
+        )
     stepper = FactoredStepper(compiled, origin, until * unit, tolerance=tolerance, local=tolerance * LOCAL_SHARE)
     interpolants, status = [], REACHED
     while stepper.t < until * unit:
@@ -299,7 +315,7 @@ def factored_flow(
             break
         if len(interpolants) % 16 == 0:
             report(stepper.t / unit / until, f"{TIME_UNIT} = {stepper.t / unit:.4g} of {until:.4g}")
-    path = FactoredPath(origin, unit, interpolants, until if status.ok else None)
+    path = FactoredPath(origin, start.log_scale, unit, interpolants, until if status.ok else None)
     last = float(path.steps()[-1])
     asked = path.steps() if record is None else np.asarray(record)[np.asarray(record) <= last]
     times = np.unique(np.concatenate([[0.0], asked, [last]]))

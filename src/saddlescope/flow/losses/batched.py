@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from saddlescope._shared.compiled_functions import compiled_for_constants
 from saddlescope._shared.errors import InputError
 from saddlescope.flow.losses.compiled import Loss, loss_and_gradient
 
@@ -117,11 +118,13 @@ def _map(evaluate: Callable, kind: _Kind, each: bool, arrays: list[Array], point
     return jax.vmap(one, in_axes=(0 if each else None, 0))(arrays, points)
 
 
+@compiled_for_constants
 @partial(jax.jit, static_argnums=(0, 1))
 def _gradients(kind: _Kind, each: bool, arrays: list[Array], points: Array) -> Array:
     return _map(lambda loss, point: loss_and_gradient(loss, point)[1], kind, each, arrays, points)
 
 
+@compiled_for_constants
 @partial(jax.jit, static_argnums=(0, 1))
 def _hessians(kind: _Kind, each: bool, arrays: list[Array], slots: Array, points: Array) -> Array:
     def one(loss: Any, point: Array) -> Array:
@@ -130,6 +133,7 @@ def _hessians(kind: _Kind, each: bool, arrays: list[Array], slots: Array, points
     return _map(one, kind, each, [array[slots] for array in arrays] if each else arrays, points)
 
 
+@compiled_for_constants
 @partial(jax.jit, static_argnums=(0, 1))
 def _values(kind: _Kind, each: bool, arrays: list[Array], points: Array) -> Array:
     return _map(lambda loss, points: jax.lax.map(loss, points), kind, each, arrays, points)

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from saddlescope._shared.compiled_functions import compiled
 from saddlescope.flow.losses.tree_layout import TreeLayout
 
 Loss = Callable[[PyTree], Array]
@@ -39,10 +39,17 @@ class Evaluations:
 
 @dataclass(eq=False)
 class CompiledLoss:
-    """A compiled loss that counts its evaluations. Points are flat NumPy vectors, laid out by `layout`."""
+    """A compiled loss that counts its evaluations. Points are flat NumPy vectors, laid out by `layout`.
+
+    Attributes:
+        loss: the loss.
+        layout: of its argument.
+        exponent: the values and derivatives that it returns are divided by 2^exponent, except those of `at`.
+    """
 
     loss: Loss
     layout: TreeLayout
+    exponent: int = field(default=0, init=False)
     gradients: int = field(default=0, init=False)
     hessians: int = field(default=0, init=False)
     columns: int = field(default=0, init=False)
@@ -57,7 +64,10 @@ class CompiledLoss:
         """Return the loss and its gradient."""
         self.gradients += 1
         value, gradient = _value_and_gradient(self.loss, self.layout, jnp.asarray(point))
-        return float(value), np.asarray(gradient)
+        return self._scaled(float(value)), self._scaled(np.asarray(gradient))
+
+    def _scaled(self, values: Any) -> Any:
+        return np.ldexp(values, -self.exponent) if self.exponent else values
 
     def hessian_columns(self, point: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Return some columns of the Hessian, shape (n, m)."""
@@ -68,7 +78,7 @@ class CompiledLoss:
         padded = jnp.asarray(np.resize(columns, size))
         vector = len(self.layout.shapes) == 1 and len(self.layout.shapes[0]) == 1
         function = _own_hessian_columns if vector and hasattr(self.loss, "hessian_columns") else _hessian_columns
-        return np.asarray(function(self.loss, self.layout, jnp.asarray(point), padded))[:, : len(columns)]
+        return self._scaled(np.asarray(function(self.loss, self.layout, jnp.asarray(point), padded))[:, : len(columns)])
 
     def at(self, points: np.ndarray) -> np.ndarray:
         """Return the loss at many points, shape (k, n)."""
@@ -95,23 +105,23 @@ def _flat(tree: PyTree) -> Array:
     return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(tree)])
 
 
-@eqx.filter_jit
+@compiled
 def _value_and_gradient(loss: Loss, layout: TreeLayout, point: Array) -> tuple[Array, Array]:
     value, gradient = loss_and_gradient(loss, layout.build(point))
     return value, _flat(gradient)
 
 
-@eqx.filter_jit
+@compiled
 def _values(loss: Loss, layout: TreeLayout, points: Array) -> Array:
     return jax.lax.map(lambda point: loss(layout.build(point)), points)
 
 
-@eqx.filter_jit
+@compiled
 def _own_hessian_columns(loss: Any, layout: TreeLayout, point: Array, columns: Array) -> Array:
     return loss.hessian_columns(layout.build(point), columns)
 
 
-@eqx.filter_jit
+@compiled
 def _hessian_columns(loss: Loss, layout: TreeLayout, point: Array, columns: Array) -> Array:
     def gradient(at: Array) -> Array:
         return _flat(jax.grad(loss)(layout.build(at)))

@@ -42,6 +42,8 @@ from saddlescope.flow.solvers.ndf_coefficients import (
     slope_basis,
 )
 
+_SMALLEST = 1e-290  # sum of squares below which some of them have underflown
+
 _factorise, _solve = get_lapack_funcs(("getrf", "getrs"), dtype=np.float64)
 
 
@@ -280,4 +282,9 @@ class _NewtonMatrix:
 
 def _norm(x: np.ndarray) -> float:
     """Return the root mean square."""
-    return math.sqrt(float(x @ x) / x.size)
+    with np.errstate(over="ignore", under="ignore"):
+        square = float(x @ x)
+    if _SMALLEST < square < math.inf:
+        return math.sqrt(square / x.size)
+    largest = float(np.abs(x).max())  # its square over- or underflows
+    return largest * math.sqrt(float(np.mean((x / largest) ** 2))) if 0 < largest < math.inf else largest

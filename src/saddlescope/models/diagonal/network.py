@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree, Shaped
 
 from saddlescope._shared.arguments import require
+from saddlescope._shared.compiled_functions import compiled
 from saddlescope._shared.errors import InputError
 
 
@@ -59,13 +60,13 @@ class DiagonalNetwork(eqx.Module):
         samples = (self.inputs[indices], self.targets[indices])
         return eqx.tree_at(lambda network: (network.inputs, network.targets), self, samples)
 
-    @eqx.filter_jit
+    @compiled
     def __call__(self, beta: Float[Array, "p"]) -> Float[Array, ""]:
         """Return L(beta)."""
         predictions = jax.vmap(self.h, in_axes=(0, None))(self.inputs, beta)
         return jnp.mean(jax.vmap(self.loss)(self.targets, predictions))
 
-    @eqx.filter_jit
+    @compiled
     def value_and_gradient(self, beta: Float[Array, "p"]) -> tuple[Float[Array, ""], Float[Array, "p"]]:
         """Return L(beta) and dL/dbeta = -g."""
         return jax.value_and_grad(self.__call__)(beta)
@@ -74,7 +75,7 @@ class DiagonalNetwork(eqx.Module):
         """Return the second derivatives of L at beta."""
         return self.hessian_columns(beta, jnp.arange(beta.size))
 
-    @eqx.filter_jit
+    @compiled
     def hessian_columns(self, beta: Float[Array, "p"], columns: Int[Array, "m"]) -> Float[Array, "p m"]:
         """Return some columns of the Hessian of L at beta: m products with it, and memory for p m numbers, not p^2.
 

@@ -28,6 +28,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
 
 _ROUNDING = 32 * np.finfo(float).eps  # error of a score, in units of sum_k |v_k x_k|
+_LARGEST = 1e75  # entry whose fourth power does not overflow
 _ARRAYS = ("X", "z", "y", "v")
 
 HeadWeights = ArrayLike | tuple[ArrayLike, ArrayLike]
@@ -48,8 +49,8 @@ class TokenData(ReprMixin):
         v: prediction head, (d,).
 
     Raises:
-        InputError: arrays of other shapes, numbers that are not finite, other labels, or a sample in which two tokens
-            share the highest score, to rounding.
+        InputError: arrays of other shapes, numbers that are not finite, X, z or v whose largest entry is above 1e75 or
+            below 1e-75, other labels, or a sample in which two tokens share the highest score, to rounding.
     """
 
     X: np.ndarray
@@ -72,6 +73,14 @@ class TokenData(ReprMixin):
                 raise InputError(
                     f"{name} must have shape {shape!r} to go with X of shape {self.X.shape!r};"
                     f" got {getattr(self, name).shape!r}."
+                )
+        for name in ("X", "z", "v"):
+            largest = float(np.abs(getattr(self, name)).max())
+            if largest > 0 and not 1 / _LARGEST <= largest <= _LARGEST:
+                raise InputError(
+                    f"{name} must be of a size whose products float64 can hold, its largest entry between"
+                    f" {1 / _LARGEST:g} and {_LARGEST:g}; got {largest:.3g}. Divide {name} by it: that changes only the"
+                    " unit of scores and weights."
                 )
         wrong = np.flatnonzero(np.abs(self.y) != 1)
         if len(wrong):

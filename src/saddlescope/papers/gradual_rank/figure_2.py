@@ -35,7 +35,7 @@ class Params(HeadParams):
     )
     until: float = param(1000.0, "end of the simulation in rescaled time", gt=0)
     tolerance: float = param(2e-5, "relative tolerance of the stage times", ge=1e-12, le=1e-2, scale="log")
-    level: float = param(0.01, "|β_i| above which coordinate i counts as learned", gt=0, scale="log")
+    level: float = param(0.01, "|β_i| above which coordinate i counts as learned", gt=0, lt=1, scale="log")
     points: int = param(701, "times at which the curves are stored, evenly spaced in their logarithm", ge=2)
 
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from saddlescope._shared.compiled_functions import compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 
@@ -33,14 +34,14 @@ class NonFiniteLossError(Exception):
         self.size = size
 
 
-@eqx.filter_jit
+@compiled
 def _value_and_gradient(loss: Any, beta: Float[Array, "p"]) -> tuple[Array, Array]:
     if hasattr(loss, "value_and_gradient"):
         return loss.value_and_gradient(beta)
     return jax.value_and_grad(loss)(beta)
 
 
-@eqx.filter_jit
+@compiled
 def _hessian_columns(loss: Any, beta: Float[Array, "p"], columns: Int[Array, "m"]) -> Float[Array, "p m"]:
     if hasattr(loss, "hessian_columns"):
         return loss.hessian_columns(beta, columns)

@@ -169,11 +169,12 @@ def low_rank_learning(
     time, entered, margin = 0.0, None, math.inf
     while True:
         grown = tuple(growth(frame, _square(G)) for frame, G in zip(frames, saddle.force, strict=True))
-        stages.append(_stage(saddle, grown, time, entered, margin))
+        stages.append(_stage(saddle, grown, time, entered, margin, oracle.exponent))
         if len(stages) > 1:
             _report_stage(report, stages, most, max_stages)
         arrivals = _Arrivals(grown, stages[-1].ranks, most, noise)
         end, status, message = time + arrivals.duration, None, ""
+        shown = math.ldexp(end, -oracle.exponent)
         if not math.isfinite(end):
             status, message = (
                 AlgorithmStatus.CONVERGED,
@@ -182,7 +183,7 @@ def low_rank_learning(
         elif arrivals.margin <= tolerance * max(end, arrivals.duration):
             status, message = (
                 AlgorithmStatus.TIE,
-                f"Two directions become active at the same time, T = {end:.6g}: the next stage depends on their "
+                f"Two directions become active at the same time, T = {shown:.6g}: the next stage depends on their "
                 "initial weights. Break the symmetry of the loss, or simulate with flow.factored_flow.",
             )
         elif max_stages is not None and len(stages) > max_stages:
@@ -204,8 +205,8 @@ def low_rank_learning(
                 saddle, time, entered, margin = found, end, number, arrivals.margin
                 continue
             status = AlgorithmStatus.NO_MINIMUM if found.finite else AlgorithmStatus.NOT_FINITE
-            message = f"At T = {end:.6g}: {found.reason}"
-        return LowRankLearning(stages=tuple(stages), end=end, status=status, message=message)
+            message = f"At T = {shown:.6g}: {found.reason}"
+        return LowRankLearning(stages=tuple(stages), end=shown, status=status, message=message)
 
 
 class _Arrivals:
@@ -229,17 +230,20 @@ class _Arrivals:
         self.margin = waits[1][0] - self.duration if len(waits) > 1 and math.isfinite(waits[1][0]) else math.inf
 
 
-def _stage(saddle: Saddle, grown: Sequence[Growth], time: float, entered: int | None, margin: float) -> LowRankStage:
+def _stage(
+    saddle: Saddle, grown: Sequence[Growth], time: float, entered: int | None, margin: float, exponent: int
+) -> LowRankStage:
+    """Return a stage of the loss itself, from what was found for the loss divided by 2^exponent."""
     return LowRankStage(
-        time=time,
+        time=math.ldexp(time, -exponent),
         entered=entered,
         rank_drops=tuple(U.shape[1] for U, _ in saddle.removed),
         products=saddle.products,
         singular_values=tuple(s for _, s, _ in saddle.spectra),
-        loss=saddle.loss,
-        rates=tuple(of.rate for of in grown),
+        loss=math.ldexp(saddle.loss, exponent),
+        rates=tuple(np.ldexp(of.rate, exponent) for of in grown),
         exponents=tuple(of.start for of in grown),
-        margin=margin,
+        margin=math.ldexp(margin, -exponent),
     )
 
 

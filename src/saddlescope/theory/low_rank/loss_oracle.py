@@ -13,8 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from saddlescope._shared.compiled_functions import compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
+from saddlescope._shared.loss_scale import scale_exponent
 
 Matrices = tuple[Float[np.ndarray, "_ _"], ...]
 
@@ -23,20 +25,23 @@ class NonFiniteProductLossError(Exception):
     """Loss, gradient or second derivative that is NaN or infinite at some products."""
 
 
-@eqx.filter_jit
+@compiled
 def _value_and_slope(loss: Any, products: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...]]:
     if hasattr(loss, "value_and_gradient"):
         return loss.value_and_gradient(products)
     return jax.value_and_grad(loss)(products)
 
 
-@eqx.filter_jit
+@compiled
 def _hvp(loss: Any, products: tuple[Array, ...], change: tuple[Array, ...]) -> tuple[Array, ...]:
     return jax.jvp(lambda at: _value_and_slope(loss, at)[1], (products,), (change,))[1]
 
 
 class ProductLossOracle:
-    """Oracle of L, G and its derivative, as NumPy float64 arrays.
+    """Oracle of L, G and its derivative, as NumPy float64 arrays, all divided by 2^exponent.
+
+    Attributes:
+        exponent: chosen so that the largest entry of G at 0 is about 1; 0 where G is 0 there.
 
     Args:
         loss: L(B), a JAX function of a tuple of matrices of the given shapes; its method `value_and_gradient(products)`
@@ -66,13 +71,15 @@ class ProductLossOracle:
             ) from error
         if getattr(out, "shape", None) != () or getattr(out, "dtype", None) != jnp.dtype("float64"):
             raise InputError(f"loss must return one float64 number; got {out!r}.")
+        self.exponent = 0
         try:
-            self.value_and_force(tuple(np.zeros(shape) for shape in self.shapes))
+            _, force = self.value_and_force(tuple(np.zeros(shape) for shape in self.shapes))
         except NonFiniteProductLossError as error:
             raise InputError(
                 "loss must be finite with a finite gradient where all products are 0, where learning starts; got NaN "
                 "or infinity. Look for a division, root or logarithm of a product, and for NaN in the data."
             ) from error
+        self.exponent = scale_exponent(force)
 
     def value_and_force(self, products: Matrices) -> tuple[float, Matrices]:
         """Return L(B) and G(B).
@@ -81,10 +88,10 @@ class ProductLossOracle:
             NonFiniteProductLossError: one of them is NaN or infinite.
         """
         value, slopes = _value_and_slope(self.loss, tuple(map(jnp.asarray, products)))
-        force = tuple(-np.asarray(slope) for slope in slopes)
+        force = tuple(-np.ldexp(np.asarray(slope), -self.exponent) for slope in slopes)
         if not (np.isfinite(value) and all(np.isfinite(g).all() for g in force)):
             raise NonFiniteProductLossError
-        return float(value), force
+        return float(np.ldexp(float(value), -self.exponent)), force
 
     def hvp(self, products: Matrices, change: Matrices) -> Matrices:
         """Return dG(B)[change], the derivative of G in a direction.
@@ -93,7 +100,7 @@ class ProductLossOracle:
             NonFiniteProductLossError: an entry is NaN or infinite.
         """
         slopes = _hvp(self.loss, tuple(map(jnp.asarray, products)), tuple(map(jnp.asarray, change)))
-        change_of_force = tuple(-np.asarray(slope) for slope in slopes)
+        change_of_force = tuple(-np.ldexp(np.asarray(slope), -self.exponent) for slope in slopes)
         if not all(np.isfinite(g).all() for g in change_of_force):
             raise NonFiniteProductLossError
         return change_of_force

@@ -21,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from saddlescope._shared.errors import InputError
-from saddlescope.train.checkpoints.files import Checkpoint, read_json, require_finite
+from saddlescope.train.checkpoints.files import Checkpoint, read_json, require_finite, unambiguous
 from saddlescope.train.checkpoints.tensor_files import first_few
 
 CONFIG = "adapter_config.json"
@@ -105,9 +105,10 @@ class AdapterFile:
             InputError: factors without their partner, or settings of LoRA with which the update is not scale * B A.
         """
         parts: dict[str, dict[str, str]] = {}
-        for name in self.stored.tensors:
-            if (found := _NAME.fullmatch(name)) is not None:
-                parts.setdefault(found["module"], {})[found["part"]] = name
+        matches = [found for name in self.stored.tensors if (found := _NAME.fullmatch(name)) is not None]
+        unambiguous(self.path, ((f"{m['module'].removeprefix(_PREFIX)}.{m['part']}", m.string) for m in matches))
+        for found in matches:
+            parts.setdefault(found["module"], {})[found["part"]] = found.string
         factors = {}
         for module, own in parts.items():
             down, up = (next((own[part] for part in side if part in own), None) for side in (_DOWN, _UP))
@@ -191,10 +192,13 @@ class AdapterFile:
 
     def other_tensors(self) -> dict[str, str]:
         """Return stored names by the names of parameters that the adapter replaces: PEFT's `modules_to_save`."""
-        names = {name.removeprefix(_PREFIX): name for name in self.stored.tensors if _NAME.fullmatch(name) is None}
-        return {
-            own.replace(".modules_to_save.default.", ".").replace(".base_layer.", "."): n for own, n in names.items()
-        }
+        others = [name for name in self.stored.tensors if _NAME.fullmatch(name) is None]
+        return unambiguous(self.path, ((_parameter(name), name) for name in others))
+
+
+def _parameter(stored: str) -> str:
+    """Return the name in the base of a parameter that an adapter replaces."""
+    return stored.removeprefix(_PREFIX).replace(".modules_to_save.default.", ".").replace(".base_layer.", ".")
 
 
 def _of_module(patterns: object, module: str, default: object) -> object:

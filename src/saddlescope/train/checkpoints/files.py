@@ -163,9 +163,31 @@ class Checkpoint(ReprMixin):
 
 
 def _described(file: Path) -> dict[str, StoredTensor]:
-    """Return the tensors of one file by their names in the model."""
+    """Return the tensors of one file by their names in the model.
+
+    Raises:
+        InputError: the file cannot be read, or two of its names are one in the model.
+    """
     with open_tensors(file) as held:
-        return {_model_name(name): StoredTensor(file, name, *held.describe(name)) for name in held.names()}
+        names = unambiguous(file, ((_model_name(name), name) for name in held.names()))
+        return {own: StoredTensor(file, name, *held.describe(name)) for own, name in names.items()}
+
+
+def unambiguous(path: Path, names: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return stored names by the names that they have in the model, from pairs of both.
+
+    Raises:
+        InputError: two stored names are one in the model: which of the tensors is meant is unknown.
+    """
+    found: dict[str, str] = {}
+    for own, stored in names:
+        if own in found:
+            raise InputError(
+                f"{path} must hold each tensor of the model once; got {found[own]} and {stored}, which are both {own} "
+                "without the prefixes of wrappers. Remove one of them."
+            )
+        found[own] = stored
+    return found
 
 
 def _weight_files(path: Path) -> list[Path]:

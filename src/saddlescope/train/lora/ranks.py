@@ -6,6 +6,7 @@ parameters              r (m + n): a LoRA of rank r is a product of m x r and r 
 """
 
 import heapq
+import math
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -90,7 +91,8 @@ def allocate_ranks(
         Ranks by name, at most min(m, n) each; the sum of r (m + n) is at most `parameters`.
 
     Raises:
-        InputError: a matrix without a shape, or a budget too small for `least`.
+        InputError: singular values that are not real, finite and at least 0, a matrix without a shape of two positive
+            integers, or a budget too small for `least`.
 
     >>> spectra = {"a": np.array([3.0, 2.0]), "b": np.array([1.0, 0.5])}
     >>> allocate_ranks(spectra, {"a": (8, 8), "b": (8, 8)}, parameters=48)
@@ -99,8 +101,9 @@ def allocate_ranks(
     by_name = _by_name(spectra)
     if absent := [name for name in by_name if name not in shapes]:
         raise InputError(f"shapes must have every matrix of the spectra; got none of {absent[0]}.")
-    cost = {name: sum(shapes[name]) for name in by_name}
-    most = {name: min(len(values), *shapes[name]) for name, values in by_name.items()}
+    checked = {name: _shape(name, shapes[name]) for name in by_name}
+    cost = {name: sum(checked[name]) for name in by_name}
+    most = {name: min(len(values), *checked[name]) for name, values in by_name.items()}
     if least < 0 or any(least > most[name] for name in by_name):
         raise InputError(f"least must be from 0 to {min(most.values())}, the smallest full rank; got {least!r}.")
     remaining = parameters - (needed := least * sum(cost.values()))
@@ -111,7 +114,8 @@ def allocate_ranks(
 
     def offer(name: str) -> None:
         if ranks[name] < most[name] and by_name[name][ranks[name]] > 0:
-            heapq.heappush(queue, (-(float(by_name[name][ranks[name]]) ** 2) / cost[name], name))
+            energy = 2 * math.log(float(by_name[name][ranks[name]]))  # as a logarithm: squares over- and underflow
+            heapq.heappush(queue, (math.log(cost[name]) - energy, name))
 
     for name in by_name:
         offer(name)
@@ -130,4 +134,22 @@ def _by_name(spectra: Any) -> dict[str, np.ndarray]:
     require("spectra", spectra, Mapping[str, Any])
     if not spectra:
         raise InputError("spectra must have one matrix or more; got none.")
-    return {name: np.sort(np.asarray(values, dtype=float))[::-1] for name, values in spectra.items()}
+    return {name: _descending(name, values) for name, values in spectra.items()}
+
+
+def _descending(name: str, values: Any) -> np.ndarray:
+    """Return singular values in descending order, checked."""
+    require(f"spectra[{name!r}]", values, Float[np.ndarray, " values"])
+    found = np.asarray(values, dtype=float)
+    if not np.all(np.isfinite(found) & (found >= 0)):
+        raise InputError(f"spectra[{name!r}] must be finite singular values of at least 0; got {found!r:.60}.")
+    return np.sort(found)[::-1]
+
+
+def _shape(name: str, shape: Any) -> tuple[int, int]:
+    """Return the shape of a matrix, checked."""
+    require(f"shapes[{name!r}]", shape, tuple[int, int])
+    m, n = map(int, shape)
+    if min(m, n) < 1:
+        raise InputError(f"shapes[{name!r}] must be two positive integers, (m, n); got {shape!r}.")
+    return m, n

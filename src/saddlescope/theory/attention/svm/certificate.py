@@ -4,6 +4,9 @@ For a norm |.| with the dual norm |.|_o, multipliers lambda >= 0 and Z(lambda) =
 
     sum(lambda) / |Z(lambda)|_o  <=  optimum  <=  |W| / min margin.
 
+Both bounds are computed in extended precision and widened by its rounding, so that the gap holds however badly the data
+are scaled: margins and Z are small differences of large terms then.
+
 With lambda scaled to |Z|_o = 1 and W to a margin of 1, the difference splits into optimality residuals,
 |W| - sum(lambda) = (|W| - <Z, W>) + sum_il lambda_il (u_il - 1). The duals: l1 of beta and the largest |sum lambda B|;
 the nuclear and the spectral norm; the Frobenius norm and itself. Multipliers are those of the norm, not of its square.
@@ -37,8 +40,8 @@ class SvmCertificate(ReprMixin):
 
     Attributes:
         norm: the norm that is minimised.
-        primal: |W| / min margin, an upper bound; infinite where a margin is not positive.
-        dual: sum(lambda) / |Z(lambda)|_o, a lower bound.
+        primal: |W| / min margin, an upper bound; infinite where a margin is not positive beyond rounding.
+        dual: sum(lambda) / |Z(lambda)|_o, a lower bound; rounding of both included.
         feasibility: shortfall of the smallest margin of the given weights below 1.
         stationarity: distance of Z(lambda), |Z|_o = 1, from the subdifferential of the norm at W: for the Frobenius
             norm |Z - W/|W||_F, for the others the largest error on the support of W, in l1 and in spectral norm.
@@ -131,7 +134,8 @@ def _of_diagonal(data: TokenData, beta: np.ndarray, lam: np.ndarray, u: np.ndarr
     rows = data.features[lam > FACE * lam.max()][:, at_one]
     support = size > np.finfo(float).eps * size.max()
     off = np.abs(Z / dual_norm - np.sign(beta))[support].max(initial=0.0) if dual_norm > 0 else np.inf
-    return _assembled("l1", lam, u, size, np.abs(Z), dual_norm, float(off), _least_singular_value(rows))
+    bounds = _bounds(data, beta, lam, "l1", size)
+    return _assembled("l1", lam, u, size, np.abs(Z), dual_norm, float(off), _least_singular_value(rows), bounds)
 
 
 def _of_matrix(
@@ -145,7 +149,7 @@ def _of_matrix(
     if norm == "frobenius":
         dual_norm = float(np.linalg.norm(s))
         off = _frobenius_distance(Z / dual_norm, E_x.T @ left, size / np.linalg.norm(size), right_t @ E_z)
-        return _assembled(norm, lam, u, size, s, dual_norm, off, 1.0)
+        return _assembled(norm, lam, u, size, s, dual_norm, off, 1.0, _bounds(data, (K, Q), lam, norm, size))
     dual_norm = float(s[0])
     support = size > max(Z.shape) * np.finfo(float).eps * size[0]
     left, right_t = left[:, support], right_t[support]
@@ -159,7 +163,47 @@ def _of_matrix(
     rows = np.concatenate(
         [alpha * beta, (alpha[:, first] * beta[:, second] + alpha[:, second] * beta[:, first]) / 2**0.5], axis=1
     )
-    return _assembled(norm, lam, u, size, s, dual_norm, off, _least_singular_value(rows))
+    bounds = _bounds(data, (K, Q), lam, norm, size)
+    return _assembled(norm, lam, u, size, s, dual_norm, off, _least_singular_value(rows), bounds)
+
+
+def _bounds(
+    data: TokenData,
+    weights: np.ndarray | tuple[np.ndarray, np.ndarray],
+    lam: np.ndarray,
+    norm: str,
+    size: np.ndarray,
+) -> tuple[float, float]:
+    """Return the upper and the lower bound, computed in extended precision and widened by its rounding."""
+    wide = np.longdouble
+    X, z, multipliers = data.X.astype(wide), data.z.astype(wide), lam.astype(wide)
+    rows = np.arange(data.samples)
+    D = X[rows, data.optimal][:, None] - X[rows[:, None], data.others]
+    terms = [part.astype(wide) for part in weights] if isinstance(weights, tuple) else [weights.astype(wide)]
+
+    def margins(D: np.ndarray, z: np.ndarray, terms: list[np.ndarray]) -> np.ndarray:
+        if len(terms) == 1:
+            return np.einsum("imd,id,d->im", D, z, terms[0])
+        return np.einsum("imr,ir->im", D @ terms[0], z @ terms[1])
+
+    def dual(D: np.ndarray, z: np.ndarray) -> np.ndarray:
+        pulled = np.einsum("im,imd->id", multipliers, D)
+        return np.einsum("id,id->d", pulled, z) if len(terms) == 1 else pulled.T @ z
+
+    unit = 4 * (data.dim + data.samples * data.tokens) * np.finfo(wide).eps  # of the sums, over those of the sizes
+    error = unit * margins(np.abs(D), np.abs(z), [np.abs(term) for term in terms])
+    margin = float(np.min(margins(D, z, terms) - error))
+    Z, rounding = dual(D, z), unit * dual(np.abs(D), np.abs(z))
+    if norm == "l1":
+        dual_norm = float(np.max(np.abs(Z) + rounding))
+    else:
+        order = 2 if norm == "nuclear" else None
+        largest = float(np.max(np.abs(Z))) or 1.0
+        dual_norm = largest * float(np.linalg.norm((Z / largest).astype(float), order))
+        dual_norm += largest * float(np.linalg.norm((rounding / largest).astype(float)))
+    length = float(np.linalg.norm(size) if norm == "frobenius" else size.sum())
+    upper = length / margin if margin > 0 else float("inf")
+    return upper, float(lam.sum()) / dual_norm if dual_norm > 0 else float("inf")
 
 
 def _frobenius_distance(Z: np.ndarray, left: np.ndarray, size: np.ndarray, right_t: np.ndarray) -> float:
@@ -192,10 +236,10 @@ def _assembled(
     dual_norm: float,
     stationarity: float,
     injectivity: float,
+    bounds: tuple[float, float],
 ) -> SvmCertificate:
-    margin, length = float(u.min()), float(np.linalg.norm(size) if norm == "frobenius" else size.sum())
-    upper = length / margin if margin > 0 else float("inf")
-    lower = float(lam.sum()) / dual_norm if dual_norm > 0 else float("inf")
+    margin = float(u.min())
+    upper, lower = bounds
     size = np.sort(size)[::-1] / (margin if margin > 0 else 1.0)
     dual = np.sort(dual)[::-1] / (dual_norm or 1.0)
     gap = max(0.0, 1 - lower / upper)

@@ -99,6 +99,9 @@ class MatrixConstraints:
         return (scaled * self.least * self.unit).reshape(self.shape)
 
 
+_ALIKE = 1e6  # ratio of sizes of constraints up to which the SVMs are solved unless their margin is small
+
+
 def not_solved(data: TokenData, *, diagonal: bool = False) -> ArithmeticError:
     """Return the error for data for which no separating weights were found, after a search for the reason.
 
@@ -106,6 +109,15 @@ def not_solved(data: TokenData, *, diagonal: bool = False) -> ArithmeticError:
         InputError: the data are not separable; the message names the samples of a Farkas certificate.
     """
     require_separable(data, diagonal=diagonal)
+    features = data.differences[..., None, :] * data.z[:, None, :, None]
+    sizes = np.linalg.norm(data.features, axis=-1) if diagonal else np.linalg.norm(features, axis=(-2, -1))
+    ratio = float(sizes.max() / sizes.min())
+    if ratio > _ALIKE:
+        return ArithmeticError(
+            f"The data are separable, but their differences of tokens times queries differ by {ratio:.1e} in size, so"
+            " that the SVM was not solved in float64. Divide the tokens and the query of each sample by their size:"
+            " weights that separate the data stay the same."
+        )
     return ArithmeticError("The data are separable, but by so small a margin that the SVM was not solved in float64.")
 
 

@@ -1,0 +1,72 @@
+"""Compilation of functions that take a user's loss, with compiled code that is released.
+
+A loss that is an Equinox module compiles once for all its arrays of one shape. Each new closure compiles anew, a few
+megabytes a time, which JAX keeps for ever. Here the compiled code of all functions is dropped whenever more than a
+number of different losses have been compiled, so that memory stays bounded however many closures a program makes.
+"""
+
+from collections.abc import Callable
+from functools import partial, wraps
+from threading import Lock
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+
+MOST = 24
+"""Different losses whose compiled code is kept."""
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_lock = Lock()
+_known: set[Any] = set()  # the static parts of the arguments, by which JAX keeps compiled code
+_compiled: list[Any] = []
+
+
+def compiled(function: _Function) -> _Function:
+    """Decorate a function like `equinox.filter_jit`, with compiled code that is released.
+
+    Arrays among the arguments, or in their pytrees, are arguments of the compiled code; all else is constant in it, and
+    must be hashable. The function returns a pytree of arrays.
+    """
+
+    @partial(jax.jit, static_argnums=(1, 2))
+    def run(arrays: list[Any], constants: tuple[Any, ...], structure: Any) -> Any:
+        leaves = [one if two is None else two for one, two in zip(constants, arrays, strict=True)]
+        arguments, named = jax.tree.unflatten(structure, leaves)
+        return function(*arguments, **named)
+
+    _compiled.append(run)
+
+    @wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        leaves, structure = jax.tree.flatten((arguments, named))
+        arrays = [leaf if eqx.is_array(leaf) else None for leaf in leaves]
+        constants = tuple(None if eqx.is_array(leaf) else leaf for leaf in leaves)
+        _remember((constants, structure))
+        return run(arrays, constants, structure)
+
+    return call  # type: ignore[return-value]
+
+
+def compiled_for_constants(run: Any) -> Callable[..., Any]:
+    """Decorate a function compiled by `jax.jit` for its first two arguments, so that its compiled code is released."""
+    _compiled.append(run)
+
+    @wraps(run)
+    def call(*arguments: Any) -> Any:
+        _remember((run, *arguments[:2]))
+        return run(*arguments)
+
+    return call
+
+
+def _remember(constants: Any) -> None:
+    if constants in _known:
+        return
+    with _lock:
+        if len(_known) >= MOST:
+            _known.clear()
+            for run in _compiled:
+                run.clear_cache()
+        _known.add(constants)
