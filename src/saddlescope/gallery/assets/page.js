@@ -109,7 +109,7 @@
       this.pointed = series;
       const behind = (of) => series !== null && of !== series;
       const single = ({ meta }) => meta.kind !== "heat" && meta.kind !== "kinds";
-      const opacity = this.plot.data.map(({ meta }, k) => (behind(meta.series) ? BEHIND : 1) * this.opacity[k]);
+      const opacity = this.plot.data.map(({ meta }, k) => (behind(meta.series) ? BEHIND : 1) * (this.opacity[k] ?? 1));
       const all = this.plot.data.flatMap((trace, k) => (single(trace) ? [k] : []));
       if (all.length) Plotly.restyle(this.plot, { opacity: all.map((k) => opacity[k]) }, all);
       const marks = this.spec.layout.meta.marks.map((mark, k) => [`shapes[${k}].opacity`, behind(mark.series) ? BEHIND : 1]);
