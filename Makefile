@@ -105,7 +105,7 @@ survey: .venv/tools ## check the tracker on every model type of Transformers and
 	@$(BIN)/python scripts/survey.py && $(BIN)/python scripts/survey.py --write
 
 docs: .venv/tools ## build the documentation into build/docs
-	$(call install,--editable '.[docs]')
+	$(call install,--editable '.[docs,explore]')
 	@$(BIN)/python -m sphinx -W --keep-going -q docs build/docs
 	@echo "== Done: open build/docs/index.html"
 

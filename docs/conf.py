@@ -1,7 +1,8 @@
 """Sphinx configuration: Markdown pages, one executed notebook, the reference from the docstrings.
 
-The build fails where a page is in no table of contents, where a link leads nowhere, and where a public name of the
-package is missing from the reference (`public_names.py`).
+The build fails where a page is in no table of contents, where a link leads nowhere, where a public name of the
+package is missing from the reference (`public_names.py`), and where a page loads from another host (`own_host.py`): the
+site works without a network, from any folder of any host.
 """
 
 import sys
@@ -17,14 +18,20 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx.ext.mathjax",
+    "sphinx.ext.githubpages",  # .nojekyll: folders whose names begin with _ are served
     "commands",
+    "own_host",
+    "own_mathjax",
     "public_names",
+    "table_files",
 ]
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 3  # headings can be linked to by their words, as on GitHub
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
+mathjax_path = "mathjax.js"
+html_static_path = ["../build/docs-static"]
 html_theme = "furo"
 html_title = "saddlescope"
 html_show_copyright = False

@@ -30,7 +30,7 @@ def executed(types_unchecked):
 
 
 def test_every_tutorial_is_tested():
-    assert {page.stem for page in TUTORIALS.glob("*.md")} == {"theorist", "transformers", "reader"}
+    assert {page.stem for page in TUTORIALS.glob("*.md")} == {"theorist", "full-matrices", "transformers", "reader"}
 
 
 def test_a_network_of_ones_own(executed, capsys):
@@ -48,6 +48,17 @@ def test_a_network_of_ones_own(executed, capsys):
     assert len(limit) == 4
     assert np.all(np.abs(corrected - simulated) < np.abs(limit - simulated) / 5)
     assert [stage.entered for stage in made["predicted_counts"].stages[1:]][:2] == [(0,), (1,)]
+
+
+def test_full_matrices(executed, capsys):
+    made = executed("full-matrices")
+    assert made["predicted"].status == "converged"
+    assert [stage.ranks for stage in made["predicted"].stages] == [(0,), (1,), (2,), (3,)]
+    assert made["comparison"].exact_order_prefix == 3
+    assert not made["comparison"].missed
+    errors = np.abs(np.subtract(made["found"].times, made["predicted"].staircase.times)) * 32 * np.log(10)
+    assert errors.max() < 8, "some e-folds, of 74"
+    assert "rank 3" in capsys.readouterr().out
 
 
 def test_what_a_transformer_learned(executed, capsys):

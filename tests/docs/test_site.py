@@ -1,0 +1,99 @@
+"""The documentation's site: formulas, tables and pages need no other host."""
+
+import csv
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def _extension(name):
+    pytest.importorskip("sphinx")
+    spec = importlib.util.spec_from_file_location(name, DOCS / "extensions" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_a_page_loads_from_elsewhere_is_found():
+    elsewhere = _extension("own_host").elsewhere
+    loading = [
+        '<script src="https://cdn.org/x.js"></script>',
+        '<script src="//cdn.org/x.js"></script>',
+        '<link rel="stylesheet" href="http://cdn.org/x.css">',
+        '<img src="/x.png">',
+        '<img src="x.png" srcset="https://cdn.org/2x.png 2x">',
+        '<p style="background: url(https://cdn.org/x.png)">',
+        '<iframe src="https://cdn.org"></iframe>',
+    ]
+    for page in loading:
+        assert len(elsewhere(page)) == 1, page
+    for page in (
+        '<a href="https://arxiv.org/abs/2306.07042">the paper</a>',
+        '<script src="_static/mathjax.js"></script>',
+        '<img src="data:image/png;base64,AAAA">',
+        '<link rel="stylesheet" href="../_static/x.css?v=1">',
+    ):
+        assert elsewhere(page) == [], page
+    assert elsewhere("@import url('https://fonts.org/x.css');", ".css") == ["https://fonts.org/x.css"]
+    assert elsewhere("a { background: url(x.png) }", ".css") == []
+
+
+def test_another_package_than_the_pinned_one_is_refused(tmp_path):
+    mathjax = _extension("own_mathjax")
+    package = tmp_path / "mathjax.tgz"
+    package.write_bytes(b"something else")
+    with pytest.raises(mathjax.ExtensionError, match="has another checksum"):
+        mathjax.fetch_mathjax(tmp_path / "static", package.as_uri())
+    assert not (tmp_path / "static").exists()
+    with pytest.raises(mathjax.ExtensionError, match="could not be fetched"):
+        mathjax.fetch_mathjax(tmp_path / "static", (tmp_path / "absent").as_uri())
+
+
+def test_every_how_to_page_is_in_its_table_and_shows_its_output():
+    import snippets
+
+    index = (DOCS / "how-to" / "index.md").read_text()
+    pages = {file.name for file in (DOCS / "how-to").glob("*.md")} - {"index.md"}
+    assert set(re.findall(r"\]\(([a-z0-9-]+\.md)\)", index)) == pages
+    for page in pages:
+        (program,) = snippets.snippets(f"docs/how-to/{page}")
+        assert program.shown is not None
+
+
+def test_the_built_site_has_its_formulas_and_tables_and_loads_nothing_from_elsewhere(tmp_path):
+    """Build three pages without the reference."""
+    _extension("own_host")
+    pytest.importorskip("furo")
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "conf.py").write_text(
+        "import sys\n"
+        f"sys.path.insert(0, {str(DOCS / 'extensions')!r})\n"
+        "extensions = ['myst_nb', 'sphinx.ext.mathjax', 'sphinx.ext.githubpages', 'own_host', 'table_files']\n"
+        "myst_enable_extensions = ['dollarmath']\nhtml_theme = 'furo'\nmathjax_path = 'mathjax.js'\n"
+    )
+    page = "# Page\n\nThe scale $\\alpha$.\n\n| a | b, c |\n|---|---|\n| 1 | $x$ |\n| 2 | q; r |\n| 3 | z |\n"
+    (folder / "index.md").write_text(page + "\n```{toctree}\ninner/page\n```\n")
+    (folder / "inner").mkdir()
+    (folder / "inner" / "page.md").write_text(page)
+    command = [sys.executable, "-m", "sphinx", "-q", str(folder), str(tmp_path / "site")]
+    subprocess.run(command, check=True, capture_output=True)
+    assert (tmp_path / "site" / ".nojekyll").exists()
+    for place in ("index", "inner/page"):
+        text = (tmp_path / "site" / f"{place}.html").read_text()
+        assert "_static/mathjax.js" in text
+        (address,) = re.findall(r'<a href="([^"]+\.csv)" download>', text)
+        with (tmp_path / "site" / place).parent.joinpath(address).open(newline="") as file:
+            assert list(csv.reader(file)) == [["a", "b, c"], ["1", "x"], ["2", "q; r"], ["3", "z"]]
+    (folder / "inner" / "page.md").write_text("# Page\n\n<img src='https://elsewhere.org/x.png'>\n")
+    failed = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert failed.returncode != 0
+    assert "The site must load nothing from other hosts: inner/page.html loads https://elsewhere.org" in failed.stderr
