@@ -99,7 +99,10 @@ def test_list_takes_a_paper_and_words(capsys):
         ("list softmax", "There is no paper 'softmax'; did you mean softmax-attention?\n"),
         ("list deep-relu --search zebra", "No entry of deep-relu has 'zebra' in its name, title or source."),
         ("run figure-2", "did you mean concept-learning/figure-2 or deep-relu/figure-2 or gradual-rank/figure-2?\n"),
-        ("run zzzz", "There is no entry 'zzzz'. List all with: saddlescope list\n"),
+        (
+            "run zzzz",
+            "There is no entry 'zzzz'. List all with: saddlescope list; give the file of your own with --entry\n",
+        ),
     ]:
         assert cli.main(line.split()) == 2
         assert reported in capsys.readouterr().err

@@ -145,7 +145,8 @@ def find_entry(name: str) -> Entry[Any]:
     """
     if name not in (names := (*catalogue.entry_names(), *catalogue.toy_names())):
         near = nearest(name, names)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ". List all with: saddlescope list"
+        cure = ". List all with: saddlescope list; give the file of your own with --entry"
+        hint = f"; did you mean {' or '.join(near)}?" if near else cure
         raise InputError(f"There is no entry {name!r}{hint}")
     return entries_of(import_module(catalogue.entry_module(name)))[name]
 
