@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
+from saddlescope._shared.visible_text import visible
+
 _NEAREST = 6  # names in one sentence
 
 
@@ -14,7 +16,8 @@ class InputError(ValueError):
     """
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(re.sub(r"\s*\n\s*", " ", message))  # arrays and file names may contain line breaks
+        # Arrays, file names and texts from others may contain line breaks and control characters.
+        super().__init__(visible(re.sub(r"\s*\n\s*", " ", message)))
 
 
 def unknown(kind: str, given: str, known: Iterable[str]) -> InputError:

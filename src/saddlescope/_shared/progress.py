@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
+from saddlescope._shared.visible_text import visible
+
 Report = Callable[[float, str], None]
 """Progress callback of every long call: receives the finished fraction, from 0 to 1, and a short note."""
 
@@ -64,7 +66,7 @@ def _lines(title: str, before: str = "") -> Iterator[Report]:
         if tenth > reported:
             reported = tenth
             try:
-                sys.stderr.write(f"{title}: {fraction:4.0%}  {note}\n")
+                sys.stderr.write(visible(f"{title}: {fraction:4.0%}  {note}") + "\n")
                 sys.stderr.flush()
             except OSError as error:  # a full disk behind it ends no run
                 if error.errno == errno.EPIPE:
@@ -86,8 +88,8 @@ def _bar(title: str) -> Iterator[Report]:
         TextColumn("{task.fields[note]}", markup=False, style="dim"),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=1.0, note="")
-        yield lambda fraction, note: bar.update(task, completed=fraction, note=note)
+        task = bar.add_task(visible(title), total=1.0, note="")
+        yield lambda fraction, note: bar.update(task, completed=fraction, note=visible(note))
 
 
 @contextmanager

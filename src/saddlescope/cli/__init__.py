@@ -123,7 +123,7 @@ def _has_working_directory() -> bool:
 
 def _defect() -> int:
     """Report an unexpected error, and return its exit status."""
-    traceback.print_exc()
+    say(traceback.format_exc())
     say("This is a defect of saddlescope; nothing stored is lost. Please report the lines above.")
     return 70
 

@@ -1,4 +1,4 @@
-"""Output of the commands: sentences and progress on stderr, tables and JSON on stdout."""
+"""Output of the commands: sentences and progress on stderr, tables and JSON on stdout; control characters escaped."""
 
 import errno
 import json
@@ -13,6 +13,7 @@ import typer
 
 from saddlescope._shared.errors import StorageError
 from saddlescope._shared.progress import Report, show_progress
+from saddlescope._shared.visible_text import visible, visible_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,7 +27,7 @@ def say(sentence: str) -> None:
     """Print a sentence on stderr; a full disk behind it ends no command."""
     settle()
     try:
-        typer.echo(sentence, err=True)
+        typer.echo(visible(sentence), err=True)
     except OSError as error:
         if error.errno == errno.EPIPE:
             raise
@@ -40,7 +41,7 @@ def print_text(text: str) -> None:
     """
     settle()
     with _written():
-        typer.echo(text)
+        typer.echo(visible(text))
 
 
 @contextmanager
@@ -65,7 +66,7 @@ def announce(title: str) -> None:
 
 def _note(title: str) -> None:
     with suppress(OSError, ValueError):
-        typer.echo(f"{title}: preparing", err=True)
+        typer.echo(visible(f"{title}: preparing"), err=True)
 
 
 def settle() -> None:
@@ -107,7 +108,7 @@ def unwritten(path: Path | None) -> str:
 
 def print_json(value: object) -> None:
     """Print a value as strict JSON."""
-    print_text(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))
+    print_text(visible_json(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
@@ -116,11 +117,15 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, title=Text(title) if title else None, title_justify="left", title_style="bold")
+    def cell_of(value: object) -> Text:
+        text = value if isinstance(value, Text) else Text(str(value))
+        return text if visible(text.plain) == text.plain else Text(visible(text.plain))
+
+    table = Table(box=SIMPLE_HEAD, title=cell_of(title) if title else None, title_justify="left", title_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
+        table.add_row(*map(cell_of, row))
     console = _console()
     with _written(), console.capture() as drawn:
         console.print(table)

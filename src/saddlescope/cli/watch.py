@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from saddlescope._shared.errors import InputError
-from saddlescope.cli.terminal import say
+from saddlescope.cli.terminal import print_text, say
 
 _SECONDS = 5
 """Time after which the page loads itself again."""
@@ -29,7 +29,7 @@ def watch(
 
     require_gallery_folder(site)
     if once:
-        typer.echo(f"Open {build_training(file, site)} in a browser.")
+        print_text(f"Open {build_training(file, site)} in a browser.")
         return 0
     if not file.exists():
         say(f"Waiting for {file}; press Ctrl-C to end.")
@@ -49,5 +49,5 @@ def watch(
     except KeyboardInterrupt:
         if not seen:
             raise
-        typer.echo(f"Ended; {build_training(file, site)} stays as it is.")
+        print_text(f"Ended; {build_training(file, site)} stays as it is.")
         return 0

@@ -1,6 +1,5 @@
 """Site of one page for spectra of checkpoints or of a training run: pictures and tables without claims."""
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -129,7 +128,7 @@ class SpectraView:
     def origin(self) -> list[tuple[str, str]]:
         """Provenance of the data, in pairs of name and value."""
         attributes = self.spectra.attrs
-        versions = json.loads(attributes.get("versions", "{}"))
+        versions = parse_json(str(attributes.get("versions", "{}")))
         pairs = (
             ("Command", attributes.get("command", "")),
             ("Finished", attributes.get("finished", "")),

@@ -1,6 +1,5 @@
 """View of a sweep for its page: phase diagrams, verdicts by grid point, and the points."""
 
-import json
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -186,7 +185,7 @@ class SweepView:
     def origin(self) -> tuple[tuple[str, str], ...]:
         """Provenance of the data, in pairs of name and value."""
         attributes, grid = self.sweep.data.attrs, self.sweep.grid
-        versions = json.loads(str(attributes.get("versions", "{}")))
+        versions = parse_json(str(attributes.get("versions", "{}")))
         pairs = (
             ("Size", " ".join([grid.size, *(f"{name}={value}" for name, value in grid.settings.items())])),
             ("CPU time", f"{number(float(attributes.get('cpu_seconds', math.nan)), 3)} s in all points"),

@@ -14,6 +14,7 @@ import xarray as xr
 
 from saddlescope import store
 from saddlescope._shared.errors import BusyError, InputError, MissingExtraError, StorageError
+from saddlescope._shared.json_text import parse_json
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope.plot.figure import Figure
@@ -111,7 +112,7 @@ class Reproduction(ReprMixin):
             InputError: the stored verdicts cannot be read.
         """
         try:
-            stored = {one["claim"]: dict(one) for one in json.loads(self.run.attrs.get("verdicts", "[]"))}
+            stored = {one["claim"]: dict(one) for one in parse_json(self.run.attrs.get("verdicts", "[]"))}
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"{self.file} must hold its verdicts as a list of records; got {self.run.attrs['verdicts']!r:.40}."

@@ -19,6 +19,7 @@ import xarray as xr
 from saddlescope._shared.atomic_files import write_atomically
 from saddlescope._shared.errors import InputError, StorageError
 from saddlescope._shared.output_paths import new_folder, other_than_file, reason
+from saddlescope.store.untrusted_content import DENSEST, SMALL, ForeignContentError, numbers_size, require_bounded
 
 COPIES = ".saddlescope-gallery"
 """Name of the file that marks a folder of copies of runs, as a gallery has; `find_runs` skips the folder."""
@@ -30,8 +31,6 @@ PARTS = ".saddlescope-parts"
 """Name of the file that marks a folder of parts that runs share; `find_runs` skips the folder."""
 
 _one_writer = threading.Lock()
-_DENSEST = 1100  # largest ratio of an array's bytes to its deflated bytes
-_SMALL = 2**26  # bytes of arrays that are allowed whatever their ratio
 
 _SEAL = b"\nsaddlescope run 1, sha256 "
 
@@ -55,6 +54,9 @@ def write(dataset: xr.Dataset, path: str | os.PathLike[str]) -> Path:
         if variable.ndim and variable.size and variable.dtype.kind in "biuf"
     }
     content = _in_memory(dataset, encoding)  # a full disk is then an error of one write, outside HDF5
+    sizes = (numbers_size(dataset[name].size, dataset[name].dtype.itemsize) for name in encoding)
+    if sum(sizes) > SMALL + DENSEST * len(content):
+        content = _in_memory(dataset, {})  # what expands by so much is not read
     return write_bytes(content + _seal(content), path)
 
 
@@ -130,9 +132,7 @@ def read(path: str | os.PathLike[str]) -> xr.Dataset:
 
 
 def _refuse_traps(path: Path, content: bytes) -> None:
-    """Raise InputError if a file has links outside itself or arrays that would fill the memory, as no run has.
-
-    The SHA-256 does not exclude them, since anybody can compute it.
+    """Raise InputError if a file has what no run has; the SHA-256 does not exclude it, since anybody can compute it.
 
     Raises:
         InputError: it has, or it is no HDF5 file.
@@ -141,24 +141,11 @@ def _refuse_traps(path: Path, content: bytes) -> None:
 
     try:
         with h5py.File(BytesIO(content), "r") as file:
-            links = [type(file.get(name, getlink=True)) for name in file]
-            arrays = [file[name] for name in file] if all(link is h5py.HardLink for link in links) else []
-            inside = len(arrays) == len(links)
-            size = 0
-            for array in arrays:
-                if not isinstance(array, h5py.Dataset) or array.external or array.is_virtual:
-                    inside = False
-                else:
-                    size += array.nbytes
+            require_bounded(file, content)
+    except ForeignContentError as error:
+        raise InputError(f"{path} must {error}. Rerun the entry.") from error
     except Exception as error:  # of h5py, of any type
         raise InputError(f"{path} is no stored run ({type(error).__name__}: {error}); rerun the entry.") from error
-    if not inside:
-        raise InputError(f"{path} must contain its arrays; got links or groups. Rerun the entry.")
-    if size > _SMALL + _DENSEST * len(content):
-        raise InputError(
-            f"{path} must have at most {_DENSEST} times its size in arrays; got {size / 2**30:.3g} GiB of arrays"
-            f" in {len(content) / 2**20:.3g} MiB. Rerun the entry."
-        )
 
 
 def find_runs(folder: str | os.PathLike[str]) -> tuple[Path, ...]:

@@ -16,6 +16,7 @@ from typing import Any
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.json_text import parse_json
 from saddlescope._shared.reprs import ReprMixin
 
 _PACKAGES = ("saddlescope", "numpy", "scipy", "xarray", "jax", "torch")
@@ -95,7 +96,7 @@ class Provenance(ReprMixin):
         try:
             attributes = {"data_sets": "{}"} | run.attrs  # files of earlier versions lack them
             raw: dict[str, Any] = {each.name: attributes[each.name] for each in fields(cls)}
-            raw |= {name: json.loads(raw[name]) for name in ("settings", "params", "versions", "data_sets")}
+            raw |= {name: parse_json(raw[name]) for name in ("settings", "params", "versions", "data_sets")}
             raw |= {"resumed": bool(raw["resumed"]), "cpu_seconds": float(raw["cpu_seconds"])}
             for name in ("settings", "versions", "data_sets"):
                 raw[name] = {str(key): str(value) for key, value in raw[name].items()}

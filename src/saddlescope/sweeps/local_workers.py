@@ -12,6 +12,7 @@ from pathlib import Path
 
 from saddlescope import store
 from saddlescope._shared.errors import BusyError, InputError, StorageError
+from saddlescope._shared.json_text import parse_json
 from saddlescope._shared.progress import Report
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
@@ -197,7 +198,7 @@ def _batch_folder(batch: Sequence[Point]) -> store.RunFolder:
 def _digests(file: Path) -> list[str]:
     """Return the points of a batch from its scratch folder; none if there are none."""
     try:
-        found = json.loads(file.read_text())
-    except (OSError, ValueError, RecursionError):
+        found = parse_json(file.read_text())
+    except (OSError, ValueError):
         return []
     return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []

@@ -15,6 +15,7 @@ import xarray as xr
 
 from saddlescope import store
 from saddlescope._shared.errors import BusyError, InputError, StorageError
+from saddlescope._shared.json_text import parse_json
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.reproduction import entry as entries
@@ -82,7 +83,7 @@ class Point(ReprMixin):
         if self.state is not State.FAILED:
             return ""
         try:
-            return str(json.loads(self._failure.read_text())["error"])
+            return str(parse_json(self._failure.read_text())["error"])
         except (OSError, ValueError, KeyError, TypeError):
             return "It failed, and the record of its error is damaged."
 

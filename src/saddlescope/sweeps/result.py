@@ -1,7 +1,6 @@
 """Result of a sweep: one labelled data set over the swept parameters, and the runs of its points."""
 
 import dataclasses
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ import xarray as xr
 
 from saddlescope import store
 from saddlescope._shared.errors import InputError, unknown
+from saddlescope._shared.json_text import parse_json
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.reproduction import entry as entries
 from saddlescope.reproduction.claim import Outcome
@@ -64,8 +64,8 @@ class Sweep(ReprMixin):
         if data.attrs.get("kind") != KIND:
             raise InputError(f"{file} must be a stored sweep, such as one below OUT/sweeps; got another kind of file.")
         try:
-            axes = [(name, tuple(texts)) for name, texts in json.loads(data.attrs["grid"])]
-            settings = dict(json.loads(data.attrs["settings"]))
+            axes = [(name, tuple(texts)) for name, texts in parse_json(data.attrs["grid"])]
+            settings = dict(parse_json(data.attrs["settings"]))
             grid = Grid.of(entries.find_entry(data.attrs["entry"]), axes, data.attrs["size"], settings)
             if data.state.dims != grid.names or data.state.shape != grid.shape:
                 raise ValueError("its variables are not over its axes")

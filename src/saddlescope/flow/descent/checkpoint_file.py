@@ -3,13 +3,13 @@
 import dataclasses
 import hashlib
 import io
-import zipfile
 from pathlib import Path
 
 import numpy as np
 
 from saddlescope._shared.atomic_files import write_atomically
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.npz_files import read_npz
 from saddlescope._shared.output_paths import require_writable_file
 
 _RUN = "run"
@@ -64,10 +64,9 @@ def read(path: Path, run: str) -> dict[str, np.ndarray] | None:
     if not path.exists():
         return None
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
+        arrays = read_npz(path)
         found = str(arrays.pop(_RUN))
-    except (OSError, ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError) as error:
         raise InputError(
             f"checkpoint must be a complete checkpoint of saddlescope; got {str(path)!r}, which is damaged or another "
             "kind of file. Delete it to start this run again, or name another file."

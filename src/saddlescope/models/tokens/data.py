@@ -14,7 +14,6 @@ Sheen, Chen, Wang and Zhou (2024), "Implicit regularization of gradient flow on 
 section 3.1 and Definitions 3.1 and 4.1.
 """
 
-import zipfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +24,7 @@ from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.npz_files import is_npy, npz_names, read_npz
 from saddlescope._shared.reprs import ReprMixin
 
 _ROUNDING = 32 * np.finfo(float).eps  # error of a score, in units of sum_k |v_k x_k|
@@ -213,24 +213,23 @@ def load_tokens(path: str | Path) -> TokenData:
     if not file.is_file():
         raise InputError(f"path must be an existing .npz file; got {str(file)!r}.")
     try:
-        stored = np.load(file, allow_pickle=False)
-        if not isinstance(stored, np.lib.npyio.NpzFile):
+        if is_npy(file):
             raise InputError(f"path must be an .npz file with the arrays X, z, y and v; got one array, {str(file)!r}.")
-        with stored:
-            missing = [name for name in _ARRAYS if name not in stored.files]
-            if missing:
-                raise InputError(
-                    f"path must be an .npz file with the arrays X, z, y and v; got {str(file)!r} with"
-                    f" {', '.join(stored.files) or 'none'}, without {', '.join(missing)}."
-                )
-            arrays = [stored[name] for name in _ARRAYS]
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        if isinstance(error, InputError):
-            raise
+        found = npz_names(file)
+        missing = [name for name in _ARRAYS if name not in found]
+        if missing:
+            raise InputError(
+                f"path must be an .npz file with the arrays X, z, y and v; got {str(file)!r} with"
+                f" {', '.join(found) or 'none'}, without {', '.join(missing)}."
+            )
+        arrays = read_npz(file, _ARRAYS)
+    except InputError:
+        raise
+    except (ValueError, OSError) as error:
         raise InputError(
-            f"path must be an .npz file of numbers, without pickled objects; got {str(file)!r}."
+            f"path must be an .npz file of numbers, without pickled objects; got {str(file)!r} ({error})."
         ) from error
-    return TokenData(*arrays)
+    return TokenData(*(arrays[name] for name in _ARRAYS))
 
 
 def real_array(name: str, given: object) -> Float[np.ndarray, "..."]:

@@ -6,7 +6,6 @@ ever resident, however large the file.
 """
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ import torch
 from torch import Tensor
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.json_text import parse_json
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure.arrays import UNIT_ROUNDOFF
 from saddlescope.train.checkpoints.tensor_files import SAFE, TORCH, first_few, first_line, open_tensors
@@ -231,8 +231,8 @@ def _in_folder(folder: Path, on_error: Callable[[str], None]) -> tuple[list[Path
 def read_json(file: Path) -> dict[str, Any]:
     """Read a JSON object; raise InputError for anything else."""
     try:
-        value = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        value = parse_json(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
         raise InputError(f"{file} must be JSON; got a file that cannot be read ({first_line(error)}).") from error
     if not isinstance(value, dict):
         raise InputError(f"{file} must hold a JSON object; got {type(value).__name__}.")

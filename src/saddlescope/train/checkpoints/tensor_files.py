@@ -4,6 +4,7 @@ A file of a training script holds more than weights: the optimiser's state, sett
 tensor itself). `_state_dict` finds the one state dict in it, and `settings` the plain values of its configuration.
 """
 
+import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,8 @@ import torch
 from torch import Tensor
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.visible_text import visible
+from saddlescope.train.pickle_scan import require_plain
 
 SAFE = (".safetensors",)
 TORCH = (".bin", ".pt", ".pth", ".ckpt")
@@ -56,11 +59,11 @@ class TensorFile(Protocol):
 class _SafeFile:
     """Opened safetensors file; the library has checked its header against its size."""
 
-    def __init__(self, handle: Any) -> None:
-        self._handle = handle
+    def __init__(self, file: Path, handle: Any) -> None:
+        self._file, self._handle = file, handle
 
     def names(self) -> list[str]:
-        return list(self._handle.keys())
+        return _clear_names(self._file, list(self._handle.keys()))
 
     def describe(self, name: str) -> tuple[tuple[int, ...], bool]:
         part = self._handle.get_slice(name)
@@ -77,11 +80,11 @@ class _TorchFile:
     """Memory-mapped file of `torch.save`."""
 
     def __init__(self, file: Path, content: Any) -> None:
+        self._file, self._content = file, content
         self._tensors = _state_dict(file, content)
-        self._content = content
 
     def names(self) -> list[str]:
-        return list(self._tensors)
+        return _clear_names(self._file, list(self._tensors))
 
     def describe(self, name: str) -> tuple[tuple[int, ...], bool]:
         tensor = self._tensors[name]
@@ -108,7 +111,7 @@ def open_tensors(file: Path) -> Iterator[TensorFile]:
 
         try:
             with safe_open(file, framework="pt", device="cpu") as handle:
-                yield _SafeFile(handle)
+                yield _SafeFile(file, handle)
         except (SafetensorError, OSError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
@@ -118,6 +121,7 @@ def open_tensors(file: Path) -> Iterator[TensorFile]:
             ) from error
         return
     try:
+        _require_bounded(file)
         content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # a damaged pickle or archive can raise nearly anything
         if "_use_new_zipfile_serialization" in str(error):
@@ -130,6 +134,38 @@ def open_tensors(file: Path) -> Iterator[TensorFile]:
             f"nothing in it was executed. {cure}"
         ) from error
     yield _TorchFile(file, content)
+
+
+def _require_bounded(file: Path) -> None:
+    """Raise unless a file of `torch.save` can be read in time and memory proportional to its size.
+
+    Raises:
+        ValueError: parts of it are compressed, or larger than it.
+        pickle.UnpicklingError: its pickle expands.
+    """
+    with file.open("rb") as stored:
+        if stored.read(2) != b"PK":  # of another format, which `torch.load` then refuses
+            return
+        with zipfile.ZipFile(stored) as archive:
+            members = archive.infolist()
+            if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+                raise ValueError("parts of it are compressed")
+            if sum(member.file_size for member in members) > file.stat().st_size:
+                raise ValueError("its parts are larger than the file")
+            for member in members:
+                if member.filename.endswith("data.pkl"):
+                    require_plain(archive.read(member))
+
+
+def _clear_names(file: Path, names: list[str]) -> list[str]:
+    """Return the names of tensors.
+
+    Raises:
+        InputError: one has control characters, which no file or page can hold.
+    """
+    if odd := [name for name in names if visible(name) != name or "\n" in name]:
+        raise InputError(f"{file} must have names of tensors without control characters; got {odd[0]!r:.80}.")
+    return names
 
 
 def _state_dict(file: Path, content: Any) -> dict[str, Tensor]:

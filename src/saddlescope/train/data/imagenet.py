@@ -92,7 +92,7 @@ def _load_decoded(
     names = hashlib.sha256("\n".join(f"{file.parent.name}/{file.name}" for file in files).encode()).hexdigest()
     try:
         place.mkdir(exist_ok=True)
-        known = json.loads(mark.read_text()) if mark.exists() else {}
+        known = parse_json(mark.read_text()) if mark.exists() else {}
         done, counts = 0, np.zeros((3, 256), np.int64)
         if known.get("files") == names and (unfinished.exists() or (known["done"] == len(files) and ready.exists())):
             done, counts = known["done"], counts + known["counts"]

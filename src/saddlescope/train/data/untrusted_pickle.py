@@ -14,6 +14,10 @@ from typing import Any
 import numpy as np
 
 from saddlescope._shared.errors import InputError
+from saddlescope.train.pickle_scan import require_plain
+
+_AXES = 32  # of an array, as many as every version of NumPy admits
+_LONGEST = 2**63  # lengths of axes are below
 
 
 class _Recorder:
@@ -73,8 +77,10 @@ class _Array(_Recorder):
         _, shape, dtype, fortran, content = state
         if not isinstance(dtype, _Dtype) or not isinstance(content, bytes):
             raise pickle.UnpicklingError("arrays of objects are not admitted")
-        if not all(isinstance(size, int) and size >= 0 for size in shape):
-            raise pickle.UnpicklingError(f"an array has shape {shape!r}")
+        if not isinstance(shape, tuple) or len(shape) > _AXES:
+            raise pickle.UnpicklingError("an array has no shape of a few axes")
+        if not all(isinstance(size, int) and 0 <= size < _LONGEST for size in shape):
+            raise pickle.UnpicklingError("an array has lengths that are none")
         if len(content) != math.prod(shape) * dtype.numpy().itemsize:
             raise pickle.UnpicklingError(f"an array of shape {shape!r} has {len(content)} bytes")
         self.value = np.frombuffer(content, dtype.numpy()).reshape(shape, order="F" if fortran else "C")
@@ -148,6 +154,7 @@ def unpickle(content: bytes, name: str) -> Any:
     {'labels': [3, 5], 'data': array([0, 1, 2, 3], dtype=uint8)}
     """
     try:
+        require_plain(content)
         loaded = _Unpickler(io.BytesIO(content), encoding="bytes").load()
         return _plain(loaded, {})
     except Exception as error:  # a damaged pickle can raise nearly anything
