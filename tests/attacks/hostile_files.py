@@ -277,7 +277,8 @@ KEYS = {
     "a number of a million digits": b"\x80\x02L" + b"9" * 1_000_000 + b"L\n.",
     "marks": b"\x80\x02" + b"(" * 200_000 + b"N.",
     "nothing": b".",
-    "a shape of doubled tuples": b"\x80\x02cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\nK\x00\x85U\x01btR(K\x01"
+    "a shape of doubled tuples": b"\x80\x02cnumpy.core.multiarray\n_reconstruct\n"
+    + b"(cnumpy\nndarray\nK\x00\x85U\x01btR(K\x01"
     + doubled(60)
     + b"cnumpy\ndtype\n(U\x02u1K\x00K\x01tR(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89U\x00tb.",
     "a function": pickle.dumps(os.system),
@@ -464,4 +465,5 @@ if __name__ == "__main__":
         os.chdir(here)
         command("spectra", "first.pt", "first.pt", "--heads", "2")
     chosen = list(ATTACKS)
+    chosen = [chosen[0], *chosen[1 :: int(sys.argv[2])]]
     print(json.dumps({name: measured(name, here / f"{k}") for k, name in enumerate(chosen)}))  # noqa: T201

@@ -27,10 +27,11 @@ _TIME = 10  # seconds of CPU time
 _CLEAR = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]*")
 
 
-@pytest.fixture(scope="module")
-def outcomes(tmp_path_factory):
+@pytest.fixture(scope="module", params=["some", pytest.param("all", marks=pytest.mark.slow)])
+def outcomes(request, tmp_path_factory):
     """Return what came of each attack, and what it took."""
-    command = [sys.executable, str(PROGRAM), str(tmp_path_factory.mktemp("attacks"))]
+    step = "2" if request.param == "some" else "1"
+    command = [sys.executable, str(PROGRAM), str(tmp_path_factory.mktemp("attacks")), step]
     done = subprocess.run(
         command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False
     )
@@ -39,7 +40,7 @@ def outcomes(tmp_path_factory):
 
 
 def test_all_attacks_end_in_one_sentence_or_do_no_harm(outcomes):
-    assert len(outcomes) >= 140
+    assert len(outcomes) >= 70
     faults = {name: message for name, (what, message, *_) in outcomes.items() if what == "error"}
     assert not faults
     for name, (what, message, *_) in outcomes.items():
@@ -50,7 +51,7 @@ def test_all_attacks_end_in_one_sentence_or_do_no_harm(outcomes):
 
 
 def test_memory_and_time_are_bounded(outcomes):
-    harmless = outcomes.pop("nothing at all")[2]
+    harmless = outcomes["nothing at all"][2]
     costs = {name: (memory - harmless, seconds) for name, (_, _, memory, seconds) in outcomes.items()}
     assert not {name: cost for name, cost in costs.items() if cost[0] > _MEMORY or cost[1] > _TIME}
 

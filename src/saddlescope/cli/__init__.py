@@ -17,6 +17,7 @@ from typing import Annotated
 import typer
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.memory import exhausted
 from saddlescope.cli.attention import attention
 from saddlescope.cli.completion import VARIABLE
 from saddlescope.cli.data import data
@@ -108,8 +109,11 @@ def _status_of(words: list[str]) -> int:
             return _defect()
         say(f"Cannot use {error.filename or 'a file'}: {error.strerror}. Give another path, or free some space.")
         return 2
-    except Exception:
-        return _defect()
+    except Exception as error:
+        if (sentence := exhausted(error)) is None:
+            return _defect()
+        say(str(sentence))
+        return 2
     return status if isinstance(status, int) else 0
 
 

@@ -23,12 +23,14 @@ from importlib import import_module
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, dataclass_transform
 
+from saddlescope._shared.arguments import shown
 from saddlescope._shared.errors import InputError, unknown
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope._shared.typed_numbers import number, whole_number
 
 _TYPES = {int: "integer", float: "number", bool: "boolean", str: "string"}
 _NOUNS = {int: "integer", float: "number", bool: "boolean", str: "word"}
+_LARGEST = 2**63  # whole numbers from here on fit no array, no step count and no seed
 _ONE = {int: "an integer", float: "a finite number", bool: "true or false", str: "a word"}
 _PARSERS: Mapping[type, Callable[[str], Any]] = {
     int: whole_number,
@@ -121,7 +123,11 @@ class Parameter(ReprMixin):
             raise unknown(f"choice for {self.name}", value, self.choices)
         else:
             wanted = self._bounds if self._bounds and self._is_of_type(value) else self._type
-        raise InputError(f"{self.name} must be {wanted}; got {value!r}.")
+        if any(
+            isinstance(one, int) and abs(one) >= _LARGEST for one in (value if isinstance(value, tuple) else (value,))
+        ):
+            wanted = "below 2^63 in size"
+        raise InputError(f"{self.name} must be {wanted}; got {shown(value)}.")
 
     @property
     def _type(self) -> str:
@@ -131,7 +137,7 @@ class Parameter(ReprMixin):
     def _is_of_type(self, value: Any) -> bool:
         if self.type in (str, bool):
             return isinstance(value, self.type)
-        whole = isinstance(value, int) and not isinstance(value, bool)
+        whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST
         return whole or (self.type is float and isinstance(value, float) and math.isfinite(value))
 
     def _fits_all(self, values: Any) -> bool:
@@ -171,7 +177,7 @@ class Parameter(ReprMixin):
                 value = self._parse(text)
         except (ValueError, KeyError) as error:
             wanted = f"{self.requirement}, such as {self.name}={self.text(self.default)}" if self.many else self._type
-            raise InputError(f"{self.name} must be {wanted}; got {text!r}.") from error
+            raise InputError(f"{self.name} must be {wanted}; got {shown(text)}.") from error
         self.check(value)
         return value
 

@@ -15,6 +15,7 @@ import xarray as xr
 from saddlescope import store
 from saddlescope._shared.errors import BusyError, InputError, MissingExtraError, StorageError
 from saddlescope._shared.json_text import parse_json
+from saddlescope._shared.memory import exhausted
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope.plot.figure import Figure
@@ -24,6 +25,7 @@ from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.data_sets import data_in_words
 from saddlescope.reproduction.finished_parts import interrupts_named
 from saddlescope.reproduction.formatting import record, summary, verdict_table
+from saddlescope.reproduction.memory import require_room
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 
@@ -207,6 +209,7 @@ def reproduce(
             say(f"{folder.file} was made from {read}, not from {data_in_words(data_sets)}: rerunning.")
         else:
             say(f"{folder.file} holds other parameters (its version's {size}): rerunning.")
+    require_room(params)
     with folder.lock() as scratch:
         if any(scratch.iterdir()):
             say(f"Resuming the interrupted run in {scratch}.")
@@ -269,13 +272,13 @@ def stamped_run(
     """Run an entry, resuming from its scratch folder, and return the run with its provenance.
 
     Raises:
-        InputError: the entry cannot be run with these parameters.
+        InputError: the entry cannot be run with these parameters, or the memory does not suffice.
         MissingExtraError: it needs an extra that is not installed.
         StorageError: the disk is full, or cannot be written.
     """
     resumed = any(context.scratch.iterdir())
     stop = store.stopwatch()
-    with _disk_named(context.scratch.parent), _extra_named(entry):
+    with _disk_named(context.scratch.parent), _extra_named(entry), _memory_named():
         run = entry.run(params, context)
     return stamp(run, entry, params, size, settings, resumed, stop() | {"data_sets": context.data_sets})
 
@@ -304,6 +307,16 @@ def _extra_named(entry: entries.Entry) -> Iterator[None]:
         if (missing := MissingExtraError.of(entry.name, error)) is None:
             raise
         raise missing from error
+
+
+@contextmanager
+def _memory_named() -> Iterator[None]:
+    try:
+        yield
+    except (MemoryError, OverflowError, RuntimeError) as error:
+        if (sentence := exhausted(error)) is None:
+            raise
+        raise sentence from error
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -43,7 +44,7 @@ class SweptParameter(ReprMixin):
             raise InputError(f"{name} must have one or more values; got none.")
         values = [entry.value(name, text) for text in texts]
         if len(set(values)) < len(values):
-            twice = next(value for value in values if values.count(value) > 1)
+            twice = Counter(values).most_common(1)[0][0]
             raise InputError(f"{name} must have each value once; got {twice!r} twice.")
         if isinstance(values[0], tuple):
             single = all(len(value) == 1 for value in values)

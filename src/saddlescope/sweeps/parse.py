@@ -69,7 +69,7 @@ def _spread(name: str, word: str, kind: type) -> list[str]:
         raise InputError(
             f"{name} must be a range that contains a whole number, the stop excluded, such as 0:8; got {word!r}."
         )
-    _bounded(name, word, len(wanted))
+    _bounded(name, word, (wanted[-1] - wanted[0]) // step + 1)  # since len() has a largest value
     return [repr(kind(value)) for value in wanted]
 
 
