@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,6 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.json_text import parse_json
 from saddlescope._shared.npz_files import read_npz
 from saddlescope._shared.visible_text import visible, visible_json
-from saddlescope.gallery.page_views import environment
 
 PROGRAM = Path(__file__).with_name("hostile_files.py")
 _MEMORY = 300  # MiB beyond those of a harmless file
@@ -96,7 +96,7 @@ def test_a_compressed_npz_of_a_usual_kind_is_read(tmp_path):
 
 
 def test_pages_restrict_scripts_and_images():
-    text = environment().loader.get_source(environment(), "base.html")[0]
+    text = files("saddlescope.gallery").joinpath("templates", "base.html").read_text("utf-8")
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]+)"', text)
     rules = {rule.split()[0]: rule.split()[1:] for rule in policy.split(";")}
     assert rules["default-src"] == ["'none'"]

@@ -11,6 +11,7 @@ import xarray as xr
 
 from saddlescope import store
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.json_text import parse_json
 from saddlescope.gallery.page_views import FigureView, environment
 from saddlescope.gallery.site import draw_figures, require_gallery_folder, swapped, write_assets, write_page
 from saddlescope.plot import Figure, Panel

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.json_text import parse_json
 from saddlescope.gallery.page_views import FigureView, counted_outcomes
 from saddlescope.plot.phase_diagram import phase_figures
 from saddlescope.plot.phase_layout import values_of

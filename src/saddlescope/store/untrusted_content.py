@@ -51,7 +51,8 @@ def require_bounded(file: "h5py.File", content: bytes) -> None:
     links = [type(file.get(name, getlink=True)) for name in names]
     arrays = [file[name] for name in names] if all(link is h5py.HardLink for link in links) else [None]
     left = SMALL + DENSEST * len(content)
-    attributes, longest = [file], _longest_string(content)
+    attributes: list[h5py.File | h5py.Dataset] = [file]
+    longest = _longest_string(content)
     for array in arrays:
         if not isinstance(array, h5py.Dataset) or array.external or array.is_virtual:
             raise ForeignContentError("contain its arrays; got links or groups")

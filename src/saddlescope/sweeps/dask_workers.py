@@ -5,6 +5,7 @@ survive any crash, and interrupted points resume. A worker that does not see it 
 """
 
 import dataclasses
+import fcntl
 import logging
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from saddlescope.sweeps.point import Point, describe_error
 if TYPE_CHECKING:
     from distributed import Client
 
+_MARK = ".seen-by-"  # beginning of names
 _PATIENCE = 10  # seconds to wait for an answer of the scheduler
 
 
@@ -236,10 +238,24 @@ def _logger_muted(name: str) -> Iterator[None]:
 def _token(folder: Path) -> Iterator[_Token]:
     """Keep a token in the folder while the sweep lasts."""
     text = secrets.token_hex(8)
-    token = _Token(folder.resolve() / f".seen-by-{text}", text)
+    token = _Token(folder.resolve() / f"{_MARK}{text}", text)
     store.write_bytes(text.encode(), token.file)
     try:
-        yield token
+        with token.file.open("rb") as held:
+            with suppress(OSError):  # where there are no locks, tokens of killed clients stay
+                fcntl.flock(held, fcntl.LOCK_EX)
+                _remove_stale_tokens(folder)
+            yield token
     finally:
         with suppress(OSError):
             token.file.unlink()
+
+
+def _remove_stale_tokens(folder: Path) -> None:
+    """Remove tokens of clients that were killed: the system has released their locks."""
+    for path in folder.glob(f"{_MARK}*"):
+        if not path.is_file():  # opening a pipe would wait
+            continue
+        with suppress(OSError), path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()

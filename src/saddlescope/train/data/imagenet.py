@@ -21,6 +21,7 @@ from jaxtyping import Int64, UInt8
 
 from saddlescope._shared.atomic_files import write_atomically
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.json_text import parse_json
 from saddlescope._shared.progress import Report, silent
 from saddlescope.train.data.labelled_images import ImageData, assemble
 
