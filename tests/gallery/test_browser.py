@@ -214,6 +214,23 @@ def test_the_index_is_filtered_and_the_address_holds_the_filter(visit, root):
     assert len(shown_cards(strange)) == count
 
 
+def test_arrows_turn_the_page_unless_something_else_uses_them(visit, server):
+    page = visit(f"{server}/{RUN}")
+    page.evaluate(
+        'document.querySelector(\'.turn\').innerHTML = \'<a rel="next" href="#turned">next</a>'
+        '<a rel="prev" href="#back">previous</a>\''
+    )
+    page.get_by_role("button", name="α = 1e-08").focus()
+    page.keyboard.press("ArrowRight")
+    assert "#" not in page.url
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("ArrowRight")
+    assert page.url.endswith("#turned")
+    page.keyboard.press("Alt+ArrowUp")
+    page.keyboard.press("ArrowLeft")
+    assert page.url.endswith("#back")
+
+
 def test_axes_become_logarithmic_and_linear_again(visit, server):
     page = visit(f"{server}/{RUN}")
     loss, rank = (page.get_by_role("button", name=f"Logarithmic y axis of {name}") for name in ("loss", "rank"))
