@@ -11,7 +11,7 @@ _GRAIN = 0.02  # seconds by which the clock of a file system may be late
 
 
 @contextmanager
-def interrupts_named(folder: store.RunFolder) -> Iterator[None]:
+def interrupts_named(folder: "store.RunFolder") -> Iterator[None]:
     """Give an interrupt of a run the sentence that says what is kept and what the same call does again."""
     since = time.time() - _GRAIN
     try:
@@ -20,7 +20,7 @@ def interrupts_named(folder: store.RunFolder) -> Iterator[None]:
         raise KeyboardInterrupt(_kept(folder, since)) from None
 
 
-def _kept(folder: store.RunFolder, since: float) -> str:
+def _kept(folder: "store.RunFolder", since: float) -> str:
     own = [file for file in folder.scratch.rglob("*") if file.is_file()]
     shared = [file for file in (folder.out / "parts").glob("*/*.partial/**/*") if file.is_file()]  # of several entries
     shared = [file for file in shared if file.stat().st_mtime >= since]

@@ -234,7 +234,7 @@ def store_run(entry: entries.Entry, run: xr.Dataset, *, out: str | os.PathLike[s
         return _stored(run, entry, made.size, folder)
 
 
-def _stored(run: xr.Dataset, entry: entries.Entry, size: str, folder: store.RunFolder) -> Reproduction:
+def _stored(run: xr.Dataset, entry: entries.Entry, size: str, folder: "store.RunFolder") -> Reproduction:
     """Judge a run as stored, so that `check` agrees, and write it once, with the verdicts."""
     reproduction = Reproduction(folder.file, entry, store.Provenance.of(run), store.as_stored(run))
     vars(reproduction)["verdicts"] = entry.judge(reproduction.run, size)  # an error of a claim here is a defect
@@ -248,7 +248,7 @@ def _with_verdicts(run: xr.Dataset, judged: Reproduction) -> xr.Dataset:
     return run.assign_attrs(verdicts=json.dumps(judged.records(), ensure_ascii=False))
 
 
-def _repair(stored: Reproduction, folder: store.RunFolder) -> None:
+def _repair(stored: Reproduction, folder: "store.RunFolder") -> None:
     """Add verdicts that are missing, and remove what a process killed at its end left, unless another is at the run."""
     if "verdicts" not in stored.run.attrs:
         with suppress(BusyError, StorageError), folder.lock():
