@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from saddlescope._shared.counted import counted
 from saddlescope._shared.errors import InputError
 from saddlescope.cli.options import AsJson, Base, Matrices, number, whole_number
 from saddlescope.cli.terminal import on_interrupt, print_json, print_table, print_text, progress, say, unwritten
@@ -82,10 +83,9 @@ def extract_lora(
         say(remark)
     if extraction.left_out:
         some = ", ".join(extraction.left_out[:3]) + (" and others" if len(extraction.left_out) > 3 else "")
-        say(
-            f"{len(extraction.left_out)} tensors changed and are not in the adapter, such as {some}. Add them by "
-            "--embeddings or --modules-to-save PATTERN."
-        )
+        changed = counted(len(extraction.left_out), "changed tensor")
+        verb = "is" if len(extraction.left_out) == 1 else "are"
+        say(f"{changed} {verb} not in the adapter, such as {some}. Pass --embeddings or --modules-to-save PATTERN.")
     error = None
     if logits:
         try:
@@ -120,7 +120,7 @@ def _print(extraction: "Extraction", error: "LogitsError | None") -> None:
         )
     if error is not None:
         print_text(
-            f"Logits on {error.tokens} tokens: error {rounded(error.relative, 3)} of that of the base model; "
+            f"Logits on {counted(error.tokens, 'token')}: error {rounded(error.relative, 3)} of that of the base; "
             f"divergence {rounded(error.divergence, 3)} nats (base {rounded(error.base_divergence, 3)}); same "
             f"likeliest token at {error.agreement:.1%} (base {error.base_agreement:.1%})."
         )

@@ -225,7 +225,7 @@ def spectra_dataset(
         initial_norm        (layer, head, product)
         angles              (step, layer, head, product, side, angle), in radians; only if subspaces were tracked
         order_norm, order_stable_rank           (step, layer, head, product, order); only if orders were recorded
-        increment_...       the same for the updates since the previous record; only if increments were recorded
+        `increment_...`     the same for the updates since the previous record; only if increments were recorded
 
     Single matrices have the same variables without the angles, with the prefix `matrix_` and the dimension matrix
     (names of parameters) in place of layer, head and product. Spectra with fewer values than others end in zeros.
