@@ -15,6 +15,7 @@ from .flow import sgd as sgd
 from .flow import sgd_batched as sgd_batched
 from .flow import symmetric_flows as symmetric_flows
 from .flow import symmetric_path as symmetric_path
+from .flow import unit_flow as unit_flow
 from .measure import Stage as Stage
 from .measure import Staircase as Staircase
 from .measure import compare as compare

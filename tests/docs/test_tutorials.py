@@ -30,7 +30,8 @@ def executed(types_unchecked):
 
 
 def test_every_tutorial_is_tested():
-    assert {page.stem for page in TUTORIALS.glob("*.md")} == {"theorist", "full-matrices", "transformers", "reader"}
+    pages = {"theorist", "full-matrices", "units", "transformers", "reader"}
+    assert {page.stem for page in TUTORIALS.glob("*.md")} == pages
 
 
 def test_a_network_of_ones_own(executed, capsys):
@@ -59,6 +60,16 @@ def test_full_matrices(executed, capsys):
     errors = np.abs(np.subtract(made["found"].times, made["predicted"].staircase.times)) * 32 * np.log(10)
     assert errors.max() < 8, "some e-folds, of 74"
     assert "rank 3" in capsys.readouterr().out
+
+
+def test_a_sum_of_units_of_ones_own(executed):
+    made = executed("units")
+    predicted, run = made["predicted"], made["run"]
+    assert (predicted.degree, predicted.status.value) == (2.0, "converged")
+    np.testing.assert_allclose(predicted.staircase.times, 4 / np.hypot([1.2, 1.0], [0.7, 0.5]))
+    by_sign = [np.mean(run.rises[:3]), np.mean(run.rises[3:])]
+    np.testing.assert_allclose(by_sign, predicted.staircase.times, rtol=0.05)
+    assert run.losses[-1] < 1e-8
 
 
 def test_what_a_transformer_learned(executed, capsys):

@@ -21,6 +21,7 @@ from saddlescope.flow.status import BatchedFlowError, FlowError, Status
 from saddlescope.flow.two_layer.start_search import FoundStart, SearchError, find_start
 from saddlescope.flow.two_layer.symmetric_flows import Ending, SymmetricFlows, symmetric_flows
 from saddlescope.flow.two_layer.symmetric_path import SymmetricPath, symmetric_path
+from saddlescope.flow.units.unit_flow import UnitTrajectory, unit_flow
 
 __all__ = [
     "AbstractLearningRate",
@@ -51,6 +52,7 @@ __all__ = [
     "SymmetricFlows",
     "SymmetricPath",
     "Trajectory",
+    "UnitTrajectory",
     "WeightFlow",
     "diagonal_margin_flow",
     "escape_flow",
@@ -67,5 +69,6 @@ __all__ = [
     "sgd_batched",
     "symmetric_flows",
     "symmetric_path",
+    "unit_flow",
     "weight_flow",
 ]

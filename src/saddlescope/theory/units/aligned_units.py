@@ -4,8 +4,9 @@
     xi    exponent of its norm, alpha^(1 - xi), with dxi/dT = 2 U(u)
     T     time / log(1/alpha)
 
-Units of the same kind that reach the same maximum with the same exponent become active together and stay parallel: in a
-network of degree 2 they count as one unit. The starting directions, one per unit, decide which maxima are found.
+Units of the same kind that reach the same function with the same exponent become active together and stay equal up to
+their norms: in a network of degree 2 they count as one unit. The starting directions, one per unit, decide which maxima
+are found.
 """
 
 import diffrax
@@ -18,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 from saddlescope.theory.units.dormant_units import Arrival, Settled
 from saddlescope.theory.units.unit_network import UnitNetwork, UnitSystem
 
-_SAME = 1e-3  # distance of directions that count as one maximum
+_SAME = 1e-3  # relative distance of outputs, and distance of exponents, that count as one
 _ALIGNED = 1e-8  # gradient along the sphere at a maximum, relative to the largest gradient
 _LONGEST = 1e4  # time of the ascent, in units of one over the largest gradient
 _TOLERANCE = 1e-8  # of a step of the ascent
@@ -43,6 +44,7 @@ class AlignedUnits:
         self._xi = np.zeros(len(kinds))
         self._rates = np.zeros(len(kinds))
         self._dormant: Bool[np.ndarray, "m"] = np.ones(len(kinds), bool)
+        self._outputs = network.outputs(self._directions, kinds)
         self._entered_with: dict[int, np.ndarray] = {}
 
     def arrivals(self, residual: Array) -> list[Arrival]:
@@ -52,6 +54,7 @@ class AlignedUnits:
         )
         utilities, _ = self._network.utilities(self._directions, self._kinds, residual)
         self._rates = np.where(np.abs(2 * utilities) > self._noise, 2 * utilities, 0.0)
+        self._outputs = self._network.outputs(self._directions, self._kinds)
         delays = np.full(len(self._xi), np.inf)
         growing = self._dormant & (self._rates > 0)
         delays[growing] = np.maximum(1 - self._xi[growing], 0.0) / self._rates[growing]
@@ -73,9 +76,42 @@ class AlignedUnits:
         return found
 
     def _alike(self, n: int) -> Bool[np.ndarray, "m"]:
-        """Return a mask of the dormant units with the direction and the exponent of unit n."""
-        near = np.linalg.norm(self._directions - self._directions[n], axis=1) < _SAME
+        """Return a mask of the dormant units with the output and the exponent of unit n; theta and -theta may agree."""
+        outputs = self._outputs
+        near = np.linalg.norm(outputs - outputs[n], axis=1) < _SAME * np.linalg.norm(outputs[n])
         return near & (np.abs(self._xi - self._xi[n]) < _SAME) & (self._kinds == self._kinds[n]) & self._dormant
+
+    def unpredictable(self, residual: Array, settled: Settled) -> str:
+        """Return a sentence if copies of an active unit separate, or a dormant one is at no maximum of U.
+
+        Both take a time of the order of log(1/alpha) that depends on small deviations, which are not tracked.
+        """
+        for theta, kind, slot in zip(settled.thetas, settled.kinds, settled.slots, strict=True):
+            if len(self._entered_with[int(slot)]) > 1:
+                force = self._network.force_hessian(theta, int(kind), residual)
+                if float(np.linalg.eigvalsh(force)[-1]) > self._noise:
+                    return (
+                        "Units that became active together separate from each other, at a time that depends on small "
+                        "differences between them. Simulate it at a moderate scale."
+                    )
+        if not len(settled.thetas):
+            return ""
+        left = self._dormant.copy()
+        while left.any():
+            n = int(np.argmax(left))
+            left &= ~self._alike(n)
+            left[n] = False
+            fastest = float(
+                np.linalg.eigvalsh(self._network.utility_hessian(self._directions[n], int(self._kinds[n]), residual))[
+                    -1
+                ]
+            )
+            if fastest > self._noise and fastest > self._rates[n] + 1e-6 * abs(fastest):
+                return (
+                    "A dormant unit is at a direction that is no maximum of its utility, and leaves it at a time that "
+                    "depends on small deviations. Simulate it at a moderate scale."
+                )
+        return ""
 
     def advance(self, arrival: Arrival) -> None:
         """Let exponents grow for a time; all units that arrive with the first become active."""

@@ -62,6 +62,10 @@ class DormantUnits(Protocol):
         """Return who becomes active with this residual, soonest first."""
         ...
 
+    def unpredictable(self, residual: Array, settled: "Settled") -> str:
+        """Return why the next stage cannot be predicted from here, in a sentence; empty if it can."""
+        ...
+
     def advance(self, arrival: Arrival) -> None:
         """Let the delay of an arrival pass, and remove what becomes active then."""
         ...

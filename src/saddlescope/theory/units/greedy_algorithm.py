@@ -78,6 +78,8 @@ def unit_learning(
         - max_stages: the requested number of stages was found.
         - tie: two units become active at the same time.
         - degenerate: the first to become active is one of a manifold of equally good directions.
+        - unstable: what ends the stage depends on small deviations between units: copies of an active unit that
+          separate (of tanh neurons, say), or a direction that is no maximum of its utility any more.
         - no_minimum: a transition ends at no minimum of the active units.
         - not_finite: the loss is NaN or infinite on a transition.
 
@@ -155,6 +157,7 @@ class _Run:
         self._kinds = np.zeros(0, int)
         self._slots = np.zeros(0, int)
         self._units: tuple[int | None, ...] = ()
+        self._settled = Settled(self._thetas, self._kinds, self._slots, self._thetas, self._kinds, self._slots)
 
     def run(self) -> UnitLearning:
         """Alternate between (A) and (B) until nothing more is learned."""
@@ -163,7 +166,7 @@ class _Run:
         while True:
             arrivals = self._dormant.arrivals(residual)
             end = stages[-1].time + arrivals[0].delay if arrivals else math.inf
-            ended = self._obstacle(arrivals, stages, end)
+            ended = self._obstacle(arrivals, stages, end, residual)
             if ended is None:
                 found = self._transition(arrivals[0])
                 if isinstance(found, StationaryUnits):
@@ -183,8 +186,14 @@ class _Run:
                 message=ended[1],
             )
 
-    def _obstacle(self, arrivals: list[Arrival], stages: list[UnitStage], end: float) -> tuple[UnitStatus, str] | None:
+    def _obstacle(
+        self, arrivals: list[Arrival], stages: list[UnitStage], end: float, residual: Array
+    ) -> tuple[UnitStatus, str] | None:
         """Return the status and message that end the algorithm before the next transition, if any."""
+        if self._max_stages is not None and len(stages) > self._max_stages:
+            return UnitStatus.MAX_STAGES, f"Stopped after max_stages={self._max_stages} transitions."
+        if reason := self._dormant.unpredictable(residual, self._settled):
+            return UnitStatus.UNSTABLE, reason
         if not arrivals:
             if len(stages) == 1:
                 return UnitStatus.NO_UTILITY, (
@@ -192,8 +201,6 @@ class _Run:
                 )
             return UnitStatus.CONVERGED, "No dormant unit has a positive utility, or all units are active."
         first = arrivals[0]
-        if self._max_stages is not None and len(stages) > self._max_stages:
-            return UnitStatus.MAX_STAGES, f"Stopped after max_stages={self._max_stages} transitions."
         if first.degenerate:
             return UnitStatus.DEGENERATE, (
                 f"The direction that becomes active at T = {end:.6g} is one of a manifold of equally good ones, so the "
@@ -221,7 +228,8 @@ class _Run:
         gone = np.setdiff1d(np.arange(len(kinds)), found.kept)
         self._thetas, self._kinds, self._slots = found.thetas, kinds[found.kept], slots[found.kept]
         self._units = tuple(units[n] for n in found.kept)
-        self._dormant.settle(Settled(found.thetas, self._kinds, self._slots, found.removed, kinds[gone], slots[gone]))
+        self._settled = Settled(found.thetas, self._kinds, self._slots, found.removed, kinds[gone], slots[gone])
+        self._dormant.settle(self._settled)
         return len(gone)
 
     def _stage(

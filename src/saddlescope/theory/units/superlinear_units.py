@@ -78,6 +78,10 @@ class SuperlinearUnits:
             for place, n in enumerate(order)
         ]
 
+    def unpredictable(self, residual: Array, settled: Settled) -> str:
+        """Return the empty string: nothing here is left out."""
+        return ""
+
     def advance(self, arrival: Arrival) -> None:
         """Let all units move until the blow-up; the unit that arrives is no longer dormant."""
         assert self._after is not None

@@ -92,6 +92,11 @@ def _outputs(system: UnitSystem, theta: Array, kind: Array) -> Array:
 
 
 @eqx.filter_jit
+def _each_output(system: UnitSystem, thetas: Array, kinds: Array) -> Array:
+    return jax.vmap(system.output)(thetas, kinds)
+
+
+@eqx.filter_jit
 def _residual(system: UnitSystem, outputs: Array) -> tuple[Array, Array]:
     value, slope = jax.value_and_grad(system.loss_of_outputs)(outputs)
     return value, -slope
@@ -110,6 +115,11 @@ def _utilities(system: UnitSystem, thetas: Array, kinds: Array, residual: Array)
 @eqx.filter_jit
 def _utility_hessian(system: UnitSystem, theta: Array, kind: Array, residual: Array) -> Array:
     return jax.hessian(system.utility)(theta, kind, residual)
+
+
+@eqx.filter_jit
+def _force_hessian(system: UnitSystem, theta: Array, kind: Array, residual: Array) -> Array:
+    return jax.hessian(lambda at: jnp.sum(system.output(at, kind) * residual))(theta)
 
 
 @eqx.filter_jit
@@ -135,7 +145,7 @@ class UnitNetwork:
         kinds: number of kinds of unit.
         degree: kappa.
         homogeneous: True if the unit is homogeneous everywhere, not only at the origin.
-        quadratic: True if phi is a quadratic form of the weights.
+        quadratic: True if the unit is a quadratic form of its weights.
     """
 
     system: UnitSystem
@@ -170,7 +180,8 @@ class UnitNetwork:
         if not homogeneous:
             system = dataclasses.replace(system, taylor=round(degree))
             _check_leading(system, flat, degree, seed)
-        network = cls(system, flat, kinds, degree, homogeneous, degree == 2.0 and _is_quadratic(system, flat, seed))
+        quadratic = homogeneous and degree == 2.0 and _is_quadratic(system, flat, seed)
+        network = cls(system, flat, kinds, degree, homogeneous, quadratic)
         network.at_origin()
         return network
 
@@ -229,9 +240,19 @@ class UnitNetwork:
         values, slopes = _utilities(self.system, *_padded(thetas, kinds), residual)
         return np.array(values[: len(thetas)]), np.array(slopes[: len(thetas)])
 
+    def outputs(self, thetas: Float[np.ndarray, "m p"], kinds: Int[np.ndarray, "_"]) -> Float[np.ndarray, "m o"]:
+        """Return the outputs of each of several units on all samples, flat."""
+        made = np.asarray(_each_output(self.system, *_padded(thetas, kinds)))[: len(thetas)]
+        return made.reshape(len(thetas), -1)
+
     def utility_hessian(self, theta: Float[np.ndarray, "p"], kind: int, residual: Array) -> Float[np.ndarray, "p p"]:
         """Return the Hessian of U."""
         H = np.asarray(_utility_hessian(self.system, jnp.asarray(theta), jnp.asarray(kind), residual))
+        return (H + H.T) / 2
+
+    def force_hessian(self, theta: Float[np.ndarray, "p"], kind: int, residual: Array) -> Float[np.ndarray, "p p"]:
+        """Return the Hessian of sum_n <f_unit(x_n; theta), r_n>, at which deviations between equal units grow."""
+        H = np.asarray(_force_hessian(self.system, jnp.asarray(theta), jnp.asarray(kind), residual))
         return (H + H.T) / 2
 
     def loss_gradient(
@@ -408,7 +429,7 @@ def _check_leading(system: UnitSystem, size: int, degree: float, seed: int) -> N
 
 
 def _is_quadratic(system: UnitSystem, size: int, seed: int) -> bool:
-    """Return True if phi satisfies the parallelogram law at random weights."""
+    """Return True if the unit satisfies the parallelogram law at random weights."""
     leading = eqx.filter_jit(system.leading)
     probes = _probe_weights(size, system.kinds, seed)
     for (one, kind), (other, _) in zip(probes, [*probes[1:], probes[0]], strict=True):

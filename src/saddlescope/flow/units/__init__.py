@@ -1,0 +1,1 @@
+"""Gradient flow of sums of units from tiny initial scales."""

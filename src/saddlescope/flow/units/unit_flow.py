@@ -1,0 +1,322 @@
+"""Gradient flow of a sum of units f(x) = sum_i unit(theta_i, x) from a tiny initial scale.
+
+    theta_i   weights of unit i, theta_i = exp(l_i) u_i with the log norm l_i and the direction u_i, |u_i| = 1
+    g_i       -dL/dtheta_i
+    alpha     initial scale: theta_i(0) = alpha w_i
+    T         time, t / log(1/alpha) for degree 2 and t alpha^(degree - 2) above
+
+    dl_i/dt = exp(-l_i) <u_i, g_i>,   du_i/dt = exp(-l_i) (g_i - <u_i, g_i> u_i)
+
+Norms of 1e-100 cost as much as norms of 1. Directions are known to the tolerance only: where a unit's direction, once
+aligned, becomes an unstable stationary point of its utility (a diagonal coordinate whose force changes sign, a second
+mode of a linear network in the same units), it turns after log(1/tolerance) rather than log(1/alpha). Follow those with
+`gradient_flow` or `factored_flow`.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PyTree
+from scipy.linalg import lu_factor, lu_solve
+from scipy.optimize import brentq
+
+from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.float64 import require_float64
+from saddlescope._shared.progress import Report, silent
+from saddlescope._shared.reprs import ReprMixin
+from saddlescope.flow.losses.tree_layout import TreeLayout
+from saddlescope.flow.solvers.ndf import AbstractStiffSystem, Interpolant, StepError, Stepper
+from saddlescope.flow.status import LOCAL_SHARE, REACHED, FlowError, Status, exhausted, require_run, stuck
+
+_RECORDS = 401
+_LARGEST_LOG = 30.0  # of a norm: beyond it the flow diverges
+_LONGEST = 20.0  # steps change no log norm by more
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class UnitTrajectory(ReprMixin):
+    """A run of the flow of a sum of units.
+
+    Attributes:
+        times: recorded times, ascending, shape (k,), in `time_unit`.
+        losses: L, shape (k,).
+        log_norms: log |theta_i|, shape (k, m).
+        directions: theta_i / |theta_i|, flat, shape (k, m, p).
+        rises: time at which the norm of each unit first passed `level` upwards, shape (m,); NaN where it did not.
+        evaluations: number of evaluations of the right-hand side.
+        time_unit: unit of all times.
+        status: termination status.
+    """
+
+    times: Float[np.ndarray, "k"]
+    losses: Float[np.ndarray, "k"]
+    log_norms: Float[np.ndarray, "k m"]
+    directions: Float[np.ndarray, "k m p"]
+    rises: Float[np.ndarray, "m"]
+    evaluations: int
+    time_unit: str
+    status: Status
+
+    def __repr__(self) -> str:
+        return (
+            f"UnitTrajectory({len(self.times)} records to {self.times[-1]:.6g} in {self.time_unit!r}, loss "
+            f"{self.losses[0]:.3g} to {self.losses[-1]:.3g}, {int(np.sum(np.isfinite(self.rises)))} of "
+            f"{len(self.rises)} units active; {self.status})"
+        )
+
+    @property
+    def norms(self) -> Float[np.ndarray, "k m"]:
+        """Norms |theta_i| at the recorded times; 0 where they underflow."""
+        return np.exp(self.log_norms)
+
+
+@validate_arguments
+def unit_flow(
+    unit: Callable[..., Array],
+    data: tuple[PyTree, PyTree],
+    loss: Callable[[Any, Any], Array],
+    weights: PyTree,
+    *,
+    degree: float,
+    log_scale: float,
+    until: float,
+    tolerance: float,
+    level: float = 0.1,
+    kinds: Int[np.ndarray, "m"] | None = None,
+    record: Float[np.ndarray, "k"] | None = None,
+    max_evaluations: int = 1_000_000,
+    throw: bool = True,
+    report: Report = silent,
+) -> UnitTrajectory:
+    """Follow gradient flow of a sum of units from alpha times given weights.
+
+    Args:
+        unit: unit(theta, x), or unit(theta, x, kind) if kinds are given, as for `unit_learning`.
+        data: (inputs, targets), with a leading axis of samples in every array.
+        loss: loss(output, target) of one sample, whose mean is minimised.
+        weights: initial weights before they are scaled by alpha: a pytree with a leading axis of units.
+        degree: of the unit at the origin, at least 2; it fixes the unit of time.
+        log_scale: the natural logarithm of alpha, below 0.
+        until: last time, in units of log(1/alpha) for degree 2, and of alpha^(2 - degree) above.
+        tolerance: error of log norms and directions; steps have a fiftieth of it.
+        level: norm whose first passage is recorded for each unit.
+        kinds: kind of each unit, shape (m,); None: the unit takes no kind.
+        record: recorded times; by default 401 evenly spaced ones.
+        max_evaluations: end the flow early after so many evaluations of the right-hand side.
+        throw: True: raise if the flow ends early. False: return it; check `UnitTrajectory.status`.
+        report: called from time to time with the finished fraction and a note.
+
+    Raises:
+        InputError: an argument out of range, JAX not in float64 mode, or weights that are not finite or 0 in a unit.
+        FlowError: the flow ended early and `throw` is true; `FlowError.result` is the flow until then.
+
+    >>> import jax, numpy as np
+    >>> data = np.eye(2), np.array([2.0, 1.0])
+    >>> with jax.enable_x64(True):  # two coordinates of a diagonal network: T = 1 and 2
+    ...     run = unit_flow(
+    ...         lambda theta, x, kind: theta[0] * theta[1] * x[kind], data, lambda f, y: (f - y) ** 2 / 2,
+    ...         np.ones((2, 2)), degree=2.0, log_scale=-1000.0, until=3.0, tolerance=1e-5, kinds=np.arange(2),
+    ...     )
+    >>> run.rises.round(2).tolist()
+    [1.0, 2.0]
+    """
+    require_float64("unit_flow")
+    require_run(until=until, tolerance=tolerance, record=record, max_evaluations=max_evaluations, level=level)
+    if not degree >= 2:
+        raise InputError(f"degree must be at least 2; got {degree!r}.")
+    if not -math.inf < log_scale < 0:
+        raise InputError(f"log_scale must be the natural logarithm of a scale below 1; got {log_scale!r}.")
+    start = _flat(weights)
+    count = len(start)
+    if kinds is not None and np.shape(kinds) != (count,):
+        raise InputError(f"kinds must hold one number per unit, {count}; got shape {np.shape(kinds)!r}.")
+    log_unit = math.log(-log_scale) if degree == 2 else -(degree - 2) * log_scale
+    layout = TreeLayout.of(jax.tree.map(lambda leaf: np.asarray(leaf)[0], weights))
+    parts = tuple(jax.tree.map(_double, part) for part in data)
+    model = _Model(unit, loss, parts[0], parts[1], layout, None if kinds is None else jnp.asarray(kinds), count)
+    system = _System(model, log_unit, max_evaluations)
+    norms = np.linalg.norm(start, axis=1)
+    state = np.concatenate([np.log(norms) + log_scale, (start / norms[:, None]).ravel()])
+    times = np.linspace(0, until, _RECORDS) if record is None else np.asarray(record, float)
+    times = np.unique(np.concatenate([[0.0], times, [until]]))
+    run = _Run(system, state, count, until, tolerance * LOCAL_SHARE, times, math.log(level), report)
+    status = run.follow()
+    unit_of_time = "t / log(1/alpha)" if degree == 2 else f"t alpha^{degree - 2:g}"
+    states = np.array(run.states)
+    directions = states[:, count:].reshape(len(states), count, -1)
+    result = UnitTrajectory(
+        times=np.array(run.recorded),
+        losses=np.array([float(_loss(model, jnp.asarray(each))) for each in states]),
+        log_norms=states[:, :count],
+        directions=directions / np.linalg.norm(directions, axis=2, keepdims=True),
+        rises=run.rises,
+        evaluations=system.evaluations,
+        time_unit=unit_of_time,
+        status=status,
+    )
+    if throw and not status.ok:
+        raise FlowError(result)
+    return result
+
+
+def _flat(weights: PyTree) -> Float[np.ndarray, "m p"]:
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(weights)]
+    if not leaves or any(leaf.ndim < 1 or leaf.dtype.kind not in "iuf" for leaf in leaves):
+        raise InputError("weights must be real arrays with a leading axis of units; got another pytree.")
+    if len({len(leaf) for leaf in leaves}) != 1 or not len(leaves[0]):
+        raise InputError(f"weights must have the same leading axis; got lengths {[len(leaf) for leaf in leaves]!r}.")
+    flat = np.concatenate([leaf.reshape(len(leaf), -1) for leaf in leaves], axis=1).astype(float)
+    if not np.isfinite(flat).all() or not np.all(np.any(flat != 0, axis=1)):
+        raise InputError("weights must be finite and not all 0 in any unit; got NaN, infinite or zero units.")
+    return flat
+
+
+def _double(leaf: Any) -> Array:
+    array = np.asarray(leaf)
+    return jnp.asarray(array, float) if array.dtype.kind == "f" else jnp.asarray(array)
+
+
+class _Model(eqx.Module):
+    """Right-hand side in time t, of the state (l, u) as one vector."""
+
+    unit: Callable[..., Array]
+    loss: Callable[[Array, Array], Array]
+    inputs: PyTree
+    targets: PyTree
+    layout: TreeLayout = eqx.field(static=True)
+    kinds: Array | None
+    count: int = eqx.field(static=True)
+
+    def mean_loss(self, thetas: Array) -> Array:
+        """Return L."""
+
+        def output(x: PyTree) -> Array:
+            trees = self.layout.build(thetas)
+            if self.kinds is None:
+                outputs = jax.vmap(lambda tree: self.unit(tree, x))(trees)
+            else:
+                outputs = jax.vmap(lambda tree, kind: self.unit(tree, x, kind))(trees, self.kinds)
+            return jnp.sum(outputs, axis=0)
+
+        return jnp.mean(jax.vmap(lambda x, y: self.loss(output(x), y))(self.inputs, self.targets))
+
+    def split(self, state: Array) -> tuple[Array, Array]:
+        """Return l, and u of norm 1."""
+        u = state[self.count :].reshape(self.count, -1)
+        return state[: self.count], u / jnp.linalg.norm(u, axis=1, keepdims=True)
+
+    def slope(self, state: Array, log_unit: Array) -> Array:
+        """Return the derivatives by the time in units of exp(log_unit)."""
+        log_norms, u = self.split(state)
+        g = -jax.grad(self.mean_loss)(jnp.exp(log_norms)[:, None] * u)
+        g = g * jnp.exp(log_unit - log_norms)[:, None]
+        along = jnp.sum(u * g, axis=1)
+        return jnp.concatenate([along, (g - along[:, None] * u).ravel()])
+
+
+@eqx.filter_jit
+def _slope(model: _Model, state: Array, log_unit: Array) -> Array:
+    return model.slope(state, log_unit)
+
+
+@eqx.filter_jit
+def _jacobian(model: _Model, state: Array, log_unit: Array) -> Array:
+    times = jax.linearize(lambda at: model.slope(at, log_unit), state)[1]
+    return jax.lax.map(times, jnp.eye(state.size), batch_size=32).T
+
+
+@eqx.filter_jit
+def _loss(model: _Model, state: Array) -> Array:
+    log_norms, u = model.split(state)
+    return model.mean_loss(jnp.exp(log_norms)[:, None] * u)
+
+
+class _ExhaustedError(Exception):
+    pass
+
+
+class _System(AbstractStiffSystem):
+    """The system for the stiff solver, with a dense Jacobian."""
+
+    def __init__(self, model: _Model, log_unit: float, max_evaluations: int) -> None:
+        self.model, self.log_unit, self._most, self.evaluations = model, jnp.asarray(log_unit), max_evaluations, 0
+
+    def slope(self, y: np.ndarray) -> np.ndarray:
+        """Return dy/dT."""
+        if self.evaluations >= self._most:
+            raise _ExhaustedError
+        self.evaluations += 1
+        return np.asarray(_slope(self.model, jnp.asarray(y), self.log_unit))
+
+    def newton(self, y: np.ndarray, c: float) -> Callable[[np.ndarray], np.ndarray]:
+        """Return the solution of the Newton equations."""
+        J = np.asarray(_jacobian(self.model, jnp.asarray(y), self.log_unit))
+        if not np.isfinite(J).all():
+            return lambda r: np.full_like(r, np.nan)
+        factors = lu_factor(np.eye(len(y)) - c * J, check_finite=False)
+        return lambda r: lu_solve(factors, r, check_finite=False)
+
+    def shorten(self, y: np.ndarray, predicted: np.ndarray) -> float:
+        """Return the fraction of the step that no log norm changes too much in."""
+        count = self.model.count
+        change = float(np.max(np.abs(predicted[:count] - y[:count])))
+        return min(1.0, _LONGEST / change) if change > 0 else 1.0
+
+
+class _Run:
+    """Records and first passages along the flow."""
+
+    def __init__(
+        self,
+        system: _System,
+        state: np.ndarray,
+        count: int,
+        until: float,
+        step_error: float,
+        times: np.ndarray,
+        level: float,
+        report: Report,
+    ) -> None:
+        self._system, self._start, self._count, self._until = system, state, count, until
+        self._error, self._times, self._level, self._report = step_error, times, level, report
+        self.recorded, self.states = [0.0], [state]
+        self.rises = np.full(count, np.nan)
+
+    def follow(self) -> Status:
+        """Follow the flow to its end and return the status."""
+        if self._until == 0:
+            return REACHED
+        try:
+            stepper = Stepper(self._system, self._start, self._until, rtol=0.0, atol=self._error)
+            told = 0.0
+            while stepper.t < self._until:
+                before = stepper.y
+                self._note(stepper.step(), before, stepper.y)
+                if float(np.max(stepper.y[: self._count])) > _LARGEST_LOG:
+                    return Status(False, f"A norm exceeds 1e13 at T = {stepper.t:.6g}.", "The loss has no minimum.")
+                if stepper.t >= told:
+                    self._report(min(stepper.t / self._until, 1.0), f"T = {stepper.t:.4g} of {self._until:.4g}")
+                    told = stepper.t + 0.01 * self._until
+        except _ExhaustedError:
+            return exhausted(self._system.evaluations, self.recorded[-1], "T")
+        except StepError as error:
+            return stuck(self.recorded[-1], "T", finite=error.finite)
+        return REACHED
+
+    def _note(self, step: Interpolant, before: np.ndarray, after: np.ndarray) -> None:
+        inside = self._times[(self._times > step.start) & (self._times <= step.end)]
+        if len(inside):
+            self.recorded += inside.tolist()
+            self.states += list(step.states(inside))
+        low, high = before[: self._count], after[: self._count]
+        for n in np.flatnonzero((low < self._level) & (high >= self._level) & np.isnan(self.rises)):
+            height = lambda t, n=n: float(step(t)[n]) - self._level  # noqa: E731
+            ends = height(step.start), height(step.end)
+            self.rises[n] = step.end if ends[0] * ends[1] > 0 else brentq(height, step.start, step.end, rtol=1e-13)

@@ -1,0 +1,92 @@
+"""Flow of sums of units: closed forms, the flow of the plain weights, and the prediction as alpha vanishes."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from saddlescope._shared.errors import InputError
+from saddlescope.flow import FlowError, unit_flow
+from saddlescope.theory import unit_learning
+
+LABELS = np.array([1.2, -0.5, 0.7, -1.0])
+
+
+def squared(output, target):
+    return 0.5 * jnp.sum((output - target) ** 2)
+
+
+def relu(theta, x):
+    return theta["a"] * jax.nn.relu(theta["w"] @ x)
+
+
+def neurons(seed):
+    rng = np.random.default_rng(seed)
+    return {"a": np.array([1.0, -1.0]), "w": np.abs(rng.standard_normal((2, 4))) + 0.2}
+
+
+def test_from_moderate_weights_it_is_the_flow_of_the_weights():
+    start = neurons(0)
+    run = unit_flow(relu, (np.eye(4), LABELS), squared, start, degree=2.0, log_scale=-1.0, until=9.0, tolerance=1e-8)
+
+    def slope(t, flat):
+        w, a = flat[:8].reshape(2, 4), flat[8:]
+        hidden = np.maximum(w, 0)  # on samples that are unit vectors
+        r = (LABELS - a @ hidden) / 4
+        return np.concatenate([(a[:, None] * (w > 0) * r).ravel(), hidden @ r])
+
+    flat = np.concatenate([start["w"].ravel(), start["a"]]) * np.exp(-1.0)
+    end = solve_ivp(slope, (0, 9.0), flat, rtol=1e-11, atol=1e-12).y[:, -1]
+    thetas = run.norms[-1][:, None] * run.directions[-1]  # leaves in the order of their names: a, w
+    np.testing.assert_allclose(thetas[:, 0], end[8:], atol=1e-6)
+    np.testing.assert_allclose(thetas[:, 1:], end[:8].reshape(2, 4), atol=1e-6)
+
+
+def test_cubic_units_pass_any_level_at_the_time_of_their_closed_form():
+    """For abc = f(1) from a = b = c = alpha: da/dt = a^2 (y - a^3) is a^2 y as long as a is small."""
+    run = unit_flow(
+        lambda theta, x: jnp.prod(theta) * x, (np.ones(1), np.ones(1)), squared, np.ones((1, 3)),
+        degree=3.0, log_scale=np.log(1e-9), until=2.0, tolerance=1e-9, level=1e-3 * np.sqrt(3),
+    )  # fmt: skip
+    np.testing.assert_allclose(run.rises, 1 - 1e-9 / 1e-3, atol=1e-8)
+    np.testing.assert_allclose(run.losses[-1], 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_error_of_the_prediction_falls_as_one_over_log_alpha(seed):
+    start = neurons(seed)
+    parameters = {"a": np.zeros(()), "w": np.zeros(4)}
+    learned = unit_learning(relu, (np.eye(4), LABELS), squared, parameters=parameters, weights=start)
+    logs, errors, lowest = np.log(10) * np.array([8.0, 25.0, 100.0]), [], np.inf
+    for log in logs:
+        run = unit_flow(
+            relu, (np.eye(4), LABELS), squared, start, degree=2.0, log_scale=-log, until=4.5, tolerance=1e-6
+        )
+        lowest = run.losses[-1]
+        errors.append(np.abs(np.sort(run.rises) - learned.staircase.times))
+    slopes = np.polyfit(np.log(logs), np.log(errors), 1)[0]
+    np.testing.assert_allclose(slopes, -1, atol=0.1)
+    np.testing.assert_allclose(lowest, learned.stages[-1].loss, atol=1e-8)
+
+
+def test_bad_input_is_one_sentence():
+    data, start = (np.eye(4), LABELS), neurons(0)
+    fine: dict[str, Any] = {"degree": 2.0, "log_scale": -5.0, "until": 1.0, "tolerance": 1e-4}
+    for change, sentence in (
+        ({"degree": 1.0}, "degree must be at least 2"),
+        ({"log_scale": 1.0}, "log_scale must be"),
+        ({"kinds": np.arange(3)}, "one number per unit"),
+        ({"level": 0.0}, "level must be positive"),
+    ):
+        given: dict[str, Any] = fine | change
+        with pytest.raises(InputError, match=sentence):
+            unit_flow(relu, data, squared, start, **given)
+    with pytest.raises(InputError, match="not all 0"):
+        unit_flow(relu, data, squared, {"a": np.zeros(1), "w": np.zeros((1, 4))}, **fine)
+    with pytest.raises(FlowError, match="max_evaluations=5"):
+        unit_flow(relu, data, squared, start, **fine, max_evaluations=5)
+    short = unit_flow(relu, data, squared, start, **fine, max_evaluations=5, throw=False)
+    assert not short.status.ok
