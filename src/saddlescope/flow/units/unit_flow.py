@@ -319,4 +319,4 @@ class _Run:
         for n in np.flatnonzero((low < self._level) & (high >= self._level) & np.isnan(self.rises)):
             height = lambda t, n=n: float(step(t)[n]) - self._level  # noqa: E731
             ends = height(step.start), height(step.end)
-            self.rises[n] = step.end if ends[0] * ends[1] > 0 else brentq(height, step.start, step.end, rtol=1e-13)
+            self.rises[n] = step.end if ends[0] * ends[1] > 0 else brentq(height, step.start, step.end)
