@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     if arguments is None:
         prepare_process()
-        if words[0] not in _INSTANT and VARIABLE not in os.environ:
+        if words[0] not in _INSTANT and not {"-h", "--help"} & set(words) and VARIABLE not in os.environ:
             announce(f"saddlescope {words[0]}")
     try:
         return _status_of(words)
