@@ -163,7 +163,8 @@ def test_impossible_grids_are_refused_at_once(folder):
 
 
 def test_bad_options_are_refused_at_once_or_valid(folder):
-    call(["spectra", "missing", "missing"])  # so that no line is charged for imports
+    for words in (["spectra", "missing", "missing"], ["attention", "missing.npz"]):
+        call(words)  # so that no line is charged for imports
     count, found = faults(option_lines(), folder, {0, 2, None})
     assert count >= 200
     assert not found, found[:10]
