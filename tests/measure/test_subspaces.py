@@ -8,7 +8,7 @@ import torch
 import references
 from problems import product_factors
 from saddlescope._shared.errors import InputError
-from saddlescope.measure import principal_angles, product_update_subspaces
+from saddlescope.measure import principal_angles, product_update_subspaces, subspace_overlap
 
 LIBRARIES = {"numpy": np.asarray, "jax": jnp.asarray, "torch": torch.asarray}
 
@@ -81,3 +81,13 @@ def test_invalid_input_raises():
         principal_angles(np.eye(3)[:, :1], np.ones((3, 1)))
     with pytest.raises(InputError, match=r"second must have the shape of first, \(3, 1\), but for the last axis"):
         principal_angles(np.eye(3)[:, :1], np.eye(4)[:, :1])
+
+
+def test_the_overlap_is_the_mean_square_of_the_cosines_of_the_angles():
+    rng = np.random.default_rng(0)
+    one, other = (np.linalg.qr(rng.standard_normal((5, 9, k)))[0] for k in (2, 3))
+    expected = (np.cos(principal_angles(one, other)) ** 2).mean(axis=-1)
+    np.testing.assert_allclose(subspace_overlap(one, other), expected)
+    np.testing.assert_allclose(subspace_overlap(other, other[..., :1]), 1)
+    with pytest.raises(InputError, match="orthonormal columns"):
+        subspace_overlap(2 * one, other)

@@ -61,6 +61,7 @@ def _measure() -> dict[str, Call]:
             "product_update_orders": Call(m.product_update_orders, factors | {"top": 2}),
             "product_update_subspaces": Call(m.product_update_subspaces, factors | {"k": 2}),
             "principal_angles": Call(m.principal_angles, {"first": np.eye(5)[:, :2], "second": np.eye(5)[:, 1:3]}),
+            "subspace_overlap": Call(m.subspace_overlap, {"first": np.eye(5)[:, :2], "second": np.eye(5)[:, 1:3]}),
             "find_stages": Call(
                 m.find_stages,
                 {"times": times, "losses": losses, "activity": activity, "level": 0.5, "min_duration": 0.0},

@@ -18,7 +18,7 @@ from saddlescope.measure.spectrum import (
     update_spectrum,
 )
 from saddlescope.measure.stages import Stage, Staircase, find_stages
-from saddlescope.measure.subspaces import Subspaces, principal_angles, product_update_subspaces
+from saddlescope.measure.subspaces import Subspaces, principal_angles, product_update_subspaces, subspace_overlap
 from saddlescope.measure.update_orders import UpdateOrders, product_update_orders
 
 __all__ = [
@@ -57,6 +57,7 @@ __all__ = [
     "second_ratio",
     "spectrum",
     "stable_rank",
+    "subspace_overlap",
     "tail_energy",
     "update_noise_floor",
     "update_spectrum",

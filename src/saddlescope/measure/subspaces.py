@@ -108,14 +108,8 @@ def principal_angles(first: Any, second: Any) -> Float[Any, "..."]:
     >>> np.degrees(principal_angles(np.eye(3)[:, :2], np.eye(3)[:, 1:])).round(12)
     array([ 0., 90.])
     """
-    library, (one, other) = take(axes=2, first=first, second=second)
-    xp, shape = library.xp, tuple(one.array.shape)
-    if tuple(other.array.shape)[:-1] != shape[:-1]:
-        raise InputError(f"second must have the shape of first, {shape!r}, but for the last axis; "
-                         f"got {tuple(other.array.shape)!r}.")  # fmt: skip
-    X, Y = upcast(library, one), upcast(library, other)
-    for name, basis in (("first", X), ("second", Y)):
-        _check_orthonormal(xp, name, basis)
+    library, X, Y = _two_bases(first, second)
+    xp = library.xp
     if X.shape[-1] < Y.shape[-1]:
         X, Y = Y, X  # the residual is that of the smaller basis: each of its directions has an angle
     across = xp.matrix_transpose(X) @ Y
@@ -125,6 +119,44 @@ def principal_angles(first: Any, second: Any) -> Float[Any, "..."]:
     by_sine = xp.asin(xp.minimum(sines, one_))
     by_cosine = xp.acos(xp.minimum(cosines, one_))
     return library.give_back(xp.where(cosines**2 > 0.5, by_sine, by_cosine))
+
+
+def subspace_overlap(first: Any, second: Any) -> Float[Any, "..."]:
+    """Return the overlap |X^T Y|_F^2 / min(k, l) of two subspaces.
+
+    It is the mean of cos(theta)^2 over their principal angles: 1 if one contains the other and 0 if they are
+    orthogonal. Two random subspaces of R^d have max(k, l) / d on average.
+
+    Args:
+        first: X, an orthonormal basis in columns, (..., d, k), such as `Subspaces.left`.
+        second: Y, another, (..., d, l).
+
+    Returns:
+        (...), from 0 to 1.
+
+    Raises:
+        InputError: as `principal_angles`.
+
+    >>> import numpy as np
+    >>> float(subspace_overlap(np.eye(3)[:, :2], np.eye(3)[:, 1:]))
+    0.5
+    """
+    library, X, Y = _two_bases(first, second)
+    across = library.xp.matrix_transpose(X) @ Y
+    return library.give_back(library.xp.sum(across * across, axis=(-2, -1)) / min(X.shape[-1], Y.shape[-1]))
+
+
+def _two_bases(first: Any, second: Any) -> tuple[Library, Any, Any]:
+    """Return two orthonormal bases of subspaces of one space in wide type."""
+    library, (one, other) = take(axes=2, first=first, second=second)
+    shape = tuple(one.array.shape)
+    if tuple(other.array.shape)[:-1] != shape[:-1]:
+        raise InputError(f"second must have the shape of first, {shape!r}, but for the last axis; "
+                         f"got {tuple(other.array.shape)!r}.")  # fmt: skip
+    X, Y = upcast(library, one), upcast(library, other)
+    for name, basis in (("first", X), ("second", Y)):
+        _check_orthonormal(library.xp, name, basis)
+    return library, X, Y
 
 
 def _check_orthonormal(xp: ModuleType, name: str, basis: Any) -> None:

@@ -24,6 +24,10 @@ _START = len(_HEADER) + 32  # of the payload
 _PAUSE = 50  # times as long as the last checkpoint took to write: writing takes at most 2 % of the time
 
 
+class OldStateError(InputError):
+    """State in a format that this version of saddlescope does not read."""
+
+
 class Checkpointer:
     """Reader and writer of the checkpoint of one run.
 
@@ -67,6 +71,13 @@ class Checkpointer:
         write_state(self._path, {"identity": self._identity, **state})
         self._written_at = time.monotonic()
         self._duration = self._written_at - began
+
+    def of_another_version(self) -> InputError:
+        """Return the error about a checkpoint of this run that another version of saddlescope has written."""
+        return InputError(
+            f"checkpoint must be of this version of saddlescope; got {str(self._path)!r}, the progress that another "
+            "version kept of this run. Delete this file to start afresh, or finish the run with that version."
+        )
 
     def due(self) -> bool:
         """Return True if there is a file to write and writing it now still takes at most 2 % of the time."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError
 from saddlescope.train.configuration import check_range
-from saddlescope.train.run_checkpoint import Checkpointer
+from saddlescope.train.run_checkpoint import Checkpointer, OldStateError
 
 
 class TrainingRun(ABC):
@@ -141,8 +141,11 @@ class TrainingRun(ABC):
             self.begin()
             self.save()
             return
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.step = self._checked = state["step"]
-        self.losses[: self.step] = state[self.losses_name]
-        self.restore(state)
+        try:
+            self.model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.step = self._checked = state["step"]
+            self.losses[: self.step] = state[self.losses_name]
+            self.restore(state)
+        except (KeyError, OldStateError) as error:
+            raise self._checkpointer.of_another_version() from error

@@ -203,8 +203,6 @@ def test_state_is_all_that_a_resumed_run_needs(tmp_path):
     for name in ("steps", "update", "noise_floor", "initial"):
         np.testing.assert_array_equal(getattr(resumed.records, name), getattr(whole.records, name))
     assert resumed.records.steps.tolist() == [2, 4, 6]
-    with pytest.raises(InputError, match="state must be of a tracker of the same model"):
-        RankTracker(GPT2Attention(8, 2)).load_state_dict(whole.state_dict())
 
 
 def test_layers_of_different_shapes_stand_side_by_side():

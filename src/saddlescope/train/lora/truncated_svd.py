@@ -6,11 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from saddlescope.train.lora.randomized_svd import randomized_svd
+from saddlescope.train.randomized_svd import pays, randomized_svd, scaled
 
 TOLERANCE = 1e-3  # largest error of a randomised decomposition beyond the best one's, over |D|_F
-_SMALL = 512  # shorter side up to which everything is computed
-_SHARE = 16  # a rank above min(m, n) / 16 takes all singular values
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +41,9 @@ class TruncatedSVD:
             update: D, finite; converted to float64.
             rank: the only rank at which it will be truncated; None if all singular values are needed.
         """
-        if rank is None or min(update.shape) <= _SMALL or rank * _SHARE > min(update.shape):
+        if rank is None or not pays(update.shape, rank):
             return cls.exactly(update)
-        D, size = _scaled(update)
+        D, size = scaled(update)
         found = randomized_svd(D, rank, tolerance=TOLERANCE)
         if found.excess > TOLERANCE:
             return cls.exactly(update)
@@ -61,7 +59,7 @@ class TruncatedSVD:
         Args:
             update: D, finite; converted to float64.
         """
-        D, size = _scaled(update)
+        D, size = scaled(update)
         wide = D.shape[0] <= D.shape[1]
         short = D if wide else D.T
         squares, vectors = torch.linalg.eigh(short @ short.T)
@@ -82,10 +80,3 @@ class TruncatedSVD:
         assert self._right is not None
         basis = self._right[:rank]
         return (self._update @ basis.T) * inverse, root[:, None] * basis
-
-
-def _scaled(update: Tensor) -> tuple[Tensor, float]:
-    """Return D, over its largest entry if squares could overflow or vanish, and the divisor."""
-    D = update.double()
-    size = max(float(D.max()), -float(D.min()))
-    return (D if 1e-30 < size < 1e30 else D / (size or 1.0)), (1.0 if 1e-30 < size < 1e30 else size)

@@ -25,7 +25,7 @@ import xarray as xr
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saddlescope._shared.errors import InputError
+from saddlescope._shared.errors import InputError, unknown
 from saddlescope.train.attention.attention_blocks import (
     AttentionBlock,
     FoundAttention,
@@ -39,11 +39,11 @@ from saddlescope.train.attention.known_layouts import LAYOUTS
 from saddlescope.train.attention.layouts import AttentionLayout
 from saddlescope.train.module_names import canonical_name, unwrap_model
 from saddlescope.train.shards import full_tensor, require_readable, shapes_only
+from saddlescope.train.tracker import tracker_state
 from saddlescope.train.tracker.initial_weights import (
     HeldWeights,
     InitialWeights,
     InMemory,
-    OnDisk,
     Reference,
     require_reference,
 )
@@ -52,7 +52,8 @@ from saddlescope.train.tracker.optimizer_steps import OptimizerSteps
 from saddlescope.train.tracker.rank_file import RankFile
 from saddlescope.train.tracker.records import PRODUCTS, RankRecords, Spectra, Updates, product_index, stack_records
 from saddlescope.train.tracker.schedules import Geometric, Schedule
-from saddlescope.train.tracker.tracked_matrices import TrackedMatrices, Weights, as_tensors, check_options, from_tensors
+from saddlescope.train.tracker.singular_vectors import SingularVectors
+from saddlescope.train.tracker.tracked_matrices import TrackedMatrices, Weights, check_options
 from saddlescope.train.tracker.unit_owners import owners_of
 
 if TYPE_CHECKING:
@@ -81,6 +82,12 @@ class RankTracker:
             time, unless `reference` keeps a copy.
         reference: place of the initial weights: `InMemory()`, in bfloat16 with `InMemory(torch.bfloat16)`, or
             `OnDisk(folder)`. None keeps them in memory, or in the checkpoint `initial`.
+        randomized: find the `top` singular values of large matrices by a randomised method, which takes a fraction of
+            the time, with a bound on the error of each. Their norms and stable ranks stay those of the whole update;
+            effective ranks are NaN.
+        vectors: number of leading singular vectors to record of each update; see `singular_vectors`. In memory and in
+            the tracker's state, each record takes 4 vectors (rows + columns) bytes per matrix, or product of a head.
+        vectors_at: function from the number of steps to whether a record there has vectors; None records them always.
         increments: record the updates since the previous record, too. It keeps a second copy of the tracked weights in
             memory, and in the tracker's state.
         orders: split each update of a product into its first and second order in the updates of its factors, and record
@@ -107,6 +114,9 @@ class RankTracker:
         subspace: int = 0,
         initial: str | Path | None = None,
         reference: Reference | None = None,
+        randomized: bool = False,
+        vectors: int = 0,
+        vectors_at: Schedule | None = None,
         increments: bool = False,
         orders: bool = False,
         device: str | torch.device | None = None,
@@ -118,7 +128,9 @@ class RankTracker:
                 f"schedule must be a function from the number of steps to True or False; got {schedule!r}. Pass "
                 "Geometric(1.5), Every(100) or AtSteps(1, 10, 100)."
             )
-        check_options(attention=attention, matrices=matrices, top=top, subspace=subspace)
+        check_options(
+            attention=attention, matrices=matrices, top=top, subspace=subspace, randomized=randomized, vectors=vectors
+        )
         require_reference(reference)
         require_readable(model)
         self._owners = owners_of(model)
@@ -144,9 +156,11 @@ class RankTracker:
         self._reference = reference
         self._initial = self._keep(model, initial, reference)
         self._products, self._single = self._start(
-            top, subspace, orders, None if device is None else torch.device(device)
+            top, subspace, orders, None if device is None else torch.device(device), randomized, vectors
         )
         self._file = RankFile(Path(file)) if file is not None and self._owners.rank == 0 else None
+        self._vectors, self._vectors_at = vectors, vectors_at
+        self._bases: list[tracker_state.Vectors] = []
         self._increments = increments
         self._previous: HeldWeights | None = None  # at the last record, for increments
 
@@ -192,12 +206,19 @@ class RankTracker:
         return held
 
     def _start(
-        self, top: int | None, subspace: int, orders: bool, device: torch.device | None
+        self,
+        top: int | None,
+        subspace: int,
+        orders: bool,
+        device: torch.device | None,
+        randomized: bool,
+        vectors: int,
     ) -> tuple[TrackedMatrices, TrackedMatrices]:
         """Measure the initial weights."""
         heads = max((block.heads for block in self._blocks), default=0)
         rounded = any(self._owners.exchange(self._initial.rounded))
         common: dict[str, Any] = {"top": top, "rounded": rounded, "device": device, "owners": self._owners}
+        common |= {"randomized": randomized, "vectors": vectors}
         products = TrackedMatrices(
             self._initial_factors, len(self._blocks), heads=heads, subspace=subspace, orders=orders, **common
         )
@@ -315,8 +336,11 @@ class RankTracker:
         if self._steps and self._steps[-1] == self._made:
             return
         last = self._previous
-        products = self._products.measure(self._factors, last and partial(self._stored_factors, last))
-        single = self._single.measure(self._matrix, last and partial(self._stored_matrix, last))
+        chosen = bool(self._vectors) and (self._vectors_at is None or self._vectors_at(self._made))
+        products = self._products.measure(self._factors, last and partial(self._stored_factors, last), vectors=chosen)
+        single = self._single.measure(self._matrix, last and partial(self._stored_matrix, last), vectors=chosen)
+        if chosen:
+            self._bases.append((self._made, products.vectors, single.vectors))
         self._records.append((_by_layer(products.update), single.update))
         if self._increments:  # the first is the update itself
             self._steps_taken.append(
@@ -382,6 +406,34 @@ class RankTracker:
         for name, tensor in self._previous.tensors.items():
             tensor.copy_(full_tensor(present[name]))
 
+    def singular_vectors(self, name: str, product: str | None = None) -> SingularVectors:
+        """Return the recorded singular vectors of the updates of one layer or matrix.
+
+            tracker.singular_vectors("blocks.0.attn", "KQ").overlap()    # (records, records, heads)
+
+        Args:
+            name: a layer, or a single matrix.
+            product: "KQ" or "VO" of a layer; None for a matrix.
+
+        Raises:
+            InputError: the tracker records no vectors, or none of this name.
+        """
+        names = self.matrices if product is None else self.layers
+        if not self._vectors:
+            raise InputError(
+                "vectors must be at least 1 to record singular vectors; got 0. Pass RankTracker(vectors=4)."
+            )
+        if name not in names:
+            raise unknown("name", name, names)
+        member = names.index(name) + (0 if product is None else names.index(name) + product_index(product))
+        recorded = [(step, single if product is None else heads) for step, heads, single in self._bases]
+        found = [(step, bases[member]) for step, bases in recorded if member in bases]
+        if not found:
+            raise InputError(
+                f"name must be of a matrix with a record of its vectors; got {name!r}, which has none yet."
+            )
+        return SingularVectors.of([step for step, _ in found], [bases for _, bases in found])
+
     def stable_rank(self, product: str) -> Float[np.ndarray, "records layers heads"]:
         """Return the stable rank ||M||_F^2 / ||M||_2^2 of one product's update M; NaN where rounding hides it.
 
@@ -426,28 +478,22 @@ class RankTracker:
         Raises:
             InputError: the folder cannot be written to.
         """
-        records, held, digest = self.records, self._initial, None
-        if self._owners.size == 1 and (folder is not None or not isinstance(held, HeldWeights)):
-            digest = held.digest()
-        if self._owners.size == 1 and folder is not None and isinstance(held, HeldWeights):
-            from saddlescope.train.tracker.reference_weights import StoredWeights  # imports the checkpoint readers
-
-            StoredWeights.write(held.names, held.tensors.__getitem__, folder, rounded=held.rounded)
         previous = {} if self._previous is None else dict(self._previous.tensors)
         return {
+            "version": tracker_state.VERSION,
             "layers": list(self.layers),
             "matrices": list(self.matrices),
             "made": self._made,
             "stepped": list(self._stepped if self._watched is None else self._watched.stepped),
-            "steps": torch.from_numpy(records.steps),
-            "weights": self._owners.collect(held.of(held.names)) if digest is None else {},
-            "digest": digest,
+            "steps": torch.tensor(self._steps, dtype=torch.int64),
+            **tracker_state.weights_state(self._initial, self._owners, folder),
             "rounded": self._products.rounded,
             "heads": self._products.state_dict(),
             "single": self._single.state_dict(),
-            "records": [[as_tensors(one) for one in record] for record in self._records],
-            "increments": [[as_tensors(one) for one in record] for record in self._steps_taken],
+            "records": tracker_state.records_state(self._records),
+            "increments": tracker_state.records_state(self._steps_taken),
             "previous": self._owners.collect(previous),
+            "vectors": tracker_state.vectors_state(self._bases),
         }
 
     def load_state_dict(self, state: dict[str, Any], *, folder: str | Path | None = None) -> None:
@@ -459,54 +505,29 @@ class RankTracker:
                 `OnDisk`.
 
         Raises:
-            InputError: the state is of a model with other attention blocks or matrices, or of another tracker; or the
-                file of its initial weights is missing.
+            InputError: the state is of a model with other attention blocks or matrices, of a tracker with other
+                options, or in a format that this version does not read; or the file of its initial weights is missing.
         """
         tracked = {"heads": self._products, "single": self._single}
-        theirs, ours = (*state["layers"], *state["matrices"]), (*self.layers, *self.matrices)
-        if (
-            theirs != ours
-            or not all(kind.fits(state[name]) for name, kind in tracked.items())
-            or (len(state["steps"]) > 0 and self._increments != bool(state["increments"]))
-            or (state["digest"] is None and not set(state["weights"]) >= set(self._initial.names))
-        ):
-            raise InputError(
-                f"state must be of a tracker of the same model; got one of {', '.join(theirs)}, while this one has "
-                f"{', '.join(ours)}, or their shapes or numbers of values differ."
-            )
-        self._initial = self._restored_weights(state, folder)
+        tracker_state.require_version(state)
+        tracker_state.require_fit(
+            state,
+            layers=self.layers,
+            matrices=self.matrices,
+            kinds=tracked,
+            increments=self._increments,
+            weights=self._initial.names,
+        )
+        self._initial = tracker_state.restored_weights(state, self._initial, self._reference, folder)
         for name, kind in tracked.items():
             kind.load_state_dict(state[name], rounded=self._initial.rounded)
         self._made, self._stepped = state["made"], tuple(state["stepped"])
         self._steps = state["steps"].tolist()
-        self._records = [(from_tensors(heads), from_tensors(single)) for heads, single in state["records"]]
-        self._steps_taken = [(from_tensors(heads), from_tensors(single)) for heads, single in state["increments"]]
+        self._records = tracker_state.restored_records(state["records"])
+        self._steps_taken = tracker_state.restored_records(state["increments"])
+        self._bases = tracker_state.restored_vectors(state)
         previous = {name: state["previous"][name].clone() for name in self._initial.names if state["previous"]}
         self._previous = HeldWeights(previous, rounded=False) if previous else None
-
-    def _restored_weights(self, state: dict[str, Any], folder: str | Path | None) -> InitialWeights:
-        """Return the initial weights of a state: its own, those that this tracker has, or those in a file."""
-        digest, rounded, names = state["digest"], state["rounded"], self._initial.names
-        if digest is None:
-            return HeldWeights({name: state["weights"][name].clone() for name in names}, rounded=rounded)
-        if self._initial.digest() == digest and self._initial.rounded == rounded:
-            return self._initial
-        from saddlescope.train.tracker.reference_weights import StoredWeights, file_of, read_from_folder
-
-        own = self._reference.folder if isinstance(self._reference, OnDisk) else None
-        folders = [place for place in (folder, own) if place is not None]
-        for place in folders:
-            if (stored := read_from_folder(place, digest, names, rounded=rounded)) is not None:
-                if own is None:
-                    return HeldWeights({name: one.clone() for name, one in stored.of(names).items()}, rounded=rounded)
-                if isinstance(self._initial, StoredWeights) and self._initial.created:
-                    self._initial.path.unlink()  # the weights of the moment of resumption, which nobody needs
-                return stored
-        raise InputError(
-            f"The initial weights of the state must be in {file_of('', digest)}; got no such file in "
-            f"{' or '.join(map(str, folders)) or 'any folder: pass folder='}. Copy it there, or pass the checkpoint "
-            "that updates were counted from as initial= again."
-        )
 
     def _trained(self) -> dict[str, nn.Parameter]:
         """Return the parameters that are read, by name."""

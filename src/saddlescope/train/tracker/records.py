@@ -6,7 +6,7 @@ measurable      the largest singular value is above the noise floor. Below it th
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import xarray as xr
@@ -38,6 +38,8 @@ class Spectra(ReprMixin):
         order_norm: Frobenius norms of the first and the second order of a product's update; see
             `saddlescope.measure.product_update_orders`.
         order_stable_rank: their stable ranks; NaN for an order below its noise floor.
+        errors: bounds on the errors of the values, where a randomised method found them: a true singular value is at
+            least the recorded one, and at most this much larger, with probability 1 - 1e-6. 0 for exact values.
     """
 
     values: Float[np.ndarray, "*labels index"]
@@ -48,6 +50,7 @@ class Spectra(ReprMixin):
     angles: Float[np.ndarray, "*labels 2 subspace"]
     order_norm: Float[np.ndarray, "*labels orders"]
     order_stable_rank: Float[np.ndarray, "*labels orders"]
+    errors: Float[np.ndarray, "*labels bounded"]
 
     @classmethod
     def of(cls, values: Float[np.ndarray, "*labels all"], noise_floor: Float[np.ndarray, "*labels"]) -> "Spectra":
@@ -63,6 +66,22 @@ class Spectra(ReprMixin):
             angles=np.full((*noise_floor.shape, len(SIDES), 0), np.nan),
             order_norm=np.full((*noise_floor.shape, 0), np.nan),
             order_stable_rank=np.full((*noise_floor.shape, 0), np.nan),
+            errors=np.full((*noise_floor.shape, 0), np.nan),
+        )
+
+    @classmethod
+    def leading(
+        cls, values: Float[np.ndarray, " top"], errors: Float[np.ndarray, " top"], noise_floor: float, norm: float
+    ) -> "Spectra":
+        """Compute the ranks of one matrix from its leading values and its norm; the effective rank is unknown, NaN."""
+        seen = cls.of(values, np.asarray(noise_floor))
+        rank = (norm / values[0]) ** 2 if values[0] > noise_floor else np.nan
+        return replace(
+            seen,
+            norm=np.asarray(norm),
+            stable_rank=np.asarray(rank),
+            effective_rank=np.asarray(np.nan),
+            errors=errors,
         )
 
     @property
@@ -197,6 +216,8 @@ LONG_NAMES = {
     "initial_norm": "Frobenius norm at the start",
     "angles": "principal angles to the leading subspace of the previous record",
     "measurable": "update above the noise floor",
+    "update_error": "bound on how much larger a singular value of the update may be",
+    "increment_error": "bound on how much larger a singular value of the update since the previous record may be",
     "order_norm": "Frobenius norm of one order of the update",
     "order_stable_rank": "stable rank of one order of the update",
     "increment_spectrum": "singular values of the update since the previous record",
@@ -225,6 +246,7 @@ def spectra_dataset(
         initial_norm        (layer, head, product)
         angles              (step, layer, head, product, side, angle), in radians; only if subspaces were tracked
         order_norm, order_stable_rank           (step, layer, head, product, order); only if orders were recorded
+        update_error        as update_spectrum, where a randomised method found the values (of matrices only)
         `increment_...`     the same for the updates since the previous record; only if increments were recorded
 
     Single matrices have the same variables without the angles, with the prefix `matrix_` and the dimension matrix
@@ -283,6 +305,8 @@ def _variables(
         f"{of_rank}effective_rank": (("step", *labels), spectra.effective_rank),
         f"{of_rank}measurable": (("step", *labels), spectra.measurable),
     }
+    if spectra.errors.shape[-1]:
+        variables[f"{of_size}error"] = (("step", *labels, "index"), pad_spectra(spectra.errors, length))
     if spectra.order_norm.shape[-1]:
         for name in ("order_norm", "order_stable_rank"):
             variables[f"{of_rank}{name}"] = (("step", *labels, "order"), getattr(spectra, name))

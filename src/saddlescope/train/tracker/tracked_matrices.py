@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from saddlescope._shared.errors import InputError
@@ -29,7 +28,9 @@ from saddlescope.measure import (
     update_spectrum,
 )
 from saddlescope.train.tracker.matrix_selection import MatrixSelection
+from saddlescope.train.tracker.matrix_updates import leading_spectra, matrix_bases
 from saddlescope.train.tracker.records import ORDERS, PRODUCTS, SIDES, Spectra
+from saddlescope.train.tracker.singular_vectors import Bases
 from saddlescope.train.tracker.unit_owners import UnitOwners, merge
 
 # The weights of one member: (W,) for a single matrix; (L, R), (heads, rows, columns) each, for the products L R^T.
@@ -44,15 +45,6 @@ _ACCELERATOR_ENTRIES = 2**25
 
 
 @dataclass(frozen=True, eq=False)
-class _Bases:
-    """Leading singular subspaces of a member at one record."""
-
-    left: Float[np.ndarray, "heads left_rows subspace"]
-    right: Float[np.ndarray, "heads right_rows subspace"]
-    counted: Any  # (heads,), number of directions above the noise floor
-
-
-@dataclass(frozen=True, eq=False)
 class Measured:
     """Record of all members.
 
@@ -60,11 +52,13 @@ class Measured:
         update: spectra of the updates since the start; NaN for members without.
         increment: of the updates since the previous record; None if they were not measured.
         lost: members without, with the reason.
+        vectors: leading singular vectors of the updates, of members that have any; empty if they were not asked for.
     """
 
     update: Spectra
     increment: Spectra | None
     lost: dict[int, str]
+    vectors: dict[int, Bases]
 
 
 class TrackedMatrices:
@@ -80,6 +74,8 @@ class TrackedMatrices:
             rounding then counts to the noise floor. Weights of a running model are exact.
         device: device of the arithmetic; None is that of the weights, or the host if that has no float64.
         orders: measure the first and the second order of the updates of products, too.
+        randomized: find the `top` values of large single matrices by a randomised method; see `matrix_updates`.
+        vectors: number of leading singular vectors to return on request.
         owners: processes that measure the units, of a sharded model. `before` is called for owned units only.
 
     Attributes:
@@ -98,31 +94,45 @@ class TrackedMatrices:
         rounded: bool = False,
         device: torch.device | None = None,
         orders: bool = False,
+        randomized: bool = False,
+        vectors: int = 0,
         owners: UnitOwners = UnitOwners(),  # noqa: B008  (has no state)
     ) -> None:
         self._before, self._units, self._device, self._owners = before, units, device, owners
         self._of_unit = 1 if heads is None else len(PRODUCTS)
         self._labels = (units,) if heads is None else (len(PRODUCTS) * units, heads)
         self._subspace, self.rounded = subspace, rounded
+        self._top, self._randomized, self._vectors = top, randomized and heads is None, vectors
         self._orders = len(ORDERS) if orders and heads is not None else 0
-        self._former: list[_Bases | None] = [None] * self._labels[0]
+        self._asked, self._found_vectors = 0, dict[int, Bases]()  # of the present record
+        self._former: list[Bases | None] = [None] * self._labels[0]
         found, unreadable, most = dict[int, Spectra](), list[int](), 0
         with owners.together():
             for unit in filter(owners.owns, range(units)):
                 for member, start in self._members(unit, before):
                     most = max(most, _values_of_update(start))
                     try:
-                        found[member] = self._cut((), start, _initial_spectrum, rounded=rounded)
+                        found[member] = self._initial_spectra(start)
                     except InputError:
                         _raise_if_finite(start)
                         unreadable.append(member)
         everything = owners.exchange((found, unreadable, most))
         most = max(most for _, _, most in everything)
         self._values = most if top is None else min(top, most)
+        self._bounded = self._values if self._randomized else 0
         self.initial = self._assemble(merge(found for found, _, _ in everything))
         self.unreadable = tuple(sorted(member for _, unreadable, _ in everything for member in unreadable))
 
-    def measure(self, present: ReadSharedUnit, previous: ReadUnit | None = None) -> "Measured":
+    def _initial_spectra(self, start: Weights) -> Spectra:
+        if self._randomized:
+            zero = start[0].new_zeros(()).expand_as(start[0])
+            if (found := self._leading(start, (zero,), self.rounded)) is not None:
+                return found
+        return self._cut((), start, _initial_spectrum, rounded=self.rounded)
+
+    def measure(
+        self, present: ReadSharedUnit, previous: ReadUnit | None = None, *, vectors: bool = False
+    ) -> "Measured":
         """Measure the updates of all members.
 
         Args:
@@ -130,8 +140,11 @@ class TrackedMatrices:
                 in those that do not own it.
             previous: function from an owned unit to its weights at the previous record, exact, to measure increments
                 from.
+            vectors: return singular vectors, too.
         """
         found, steps, lost = dict[int, Spectra](), dict[int, Spectra](), dict[int, str]()
+        self._asked = self._vectors if vectors else 0
+        self._found_vectors = {}
         with self._owners.together():
             failed: Exception | None = None
             for units in self._owners.rounds(self._units):  # all processes go through all of them, whatever fails
@@ -151,12 +164,12 @@ class TrackedMatrices:
                         failed = failed or error
             if failed is not None:
                 raise failed
-        everything = self._owners.exchange((found, steps, lost))
-        found, steps = merge(found for found, _, _ in everything), merge(steps for _, steps, _ in everything)
-        lost = merge(lost for _, _, lost in everything)
+        everything = self._owners.exchange((found, steps, lost, self._found_vectors))
+        found, steps = merge(part[0] for part in everything), merge(part[1] for part in everything)
+        lost, bases = merge(part[2] for part in everything), merge(part[3] for part in everything)
         for member in lost:
             self._former[member] = None
-        return Measured(self._assemble(found), None if previous is None else self._assemble(steps), lost)
+        return Measured(self._assemble(found), None if previous is None else self._assemble(steps), lost, bases)
 
     def _measure_unit(
         self, now: dict[int, Weights], unit: int, found: dict[int, Spectra], lost: dict[int, str]
@@ -190,20 +203,39 @@ class TrackedMatrices:
     def _measured(self, member: int, after: Weights, before: Weights) -> Spectra:
         """Return the spectra of the update of a member."""
         spectra = self._with_orders(after, before, self._update(after, before, self.rounded), self.rounded)
-        if not self._subspace or len(after) == 1:
+        if len(after) == 1:
+            if self._asked:
+                now, then = next(_slices(after, before, self.rounded, self._device))
+                k = min(self._asked, _values_of_update(after))
+                found = matrix_bases(now, then, k, spectra, randomized=self._randomized)
+                self._found_vectors[member] = found.single()
             return spectra
-        k = min(self._subspace, _values_of_update(after))
+        k = min(max(self._subspace, self._asked), _values_of_update(after))
+        if not k:
+            return spectra
         parts = [
             product_update_subspaces(*slices, k=k) for slices in _slices(after, before, self.rounded, self._device)
         ]
         counted = (spectra.values[..., :k] > spectra.noise_floor[..., None]).sum(axis=-1)
         left, right = (np.concatenate([_on_host(getattr(part, side)) for part in parts]) for side in SIDES)
-        return self._with_angles(member, spectra, _Bases(left, right, counted))
+        if self._asked:
+            self._found_vectors[member] = Bases(left, right, counted).leading(self._asked).single()
+        if not self._subspace:
+            return spectra
+        return self._with_angles(member, spectra, Bases(left, right, counted).leading(self._subspace))
 
     def _update(self, after: Weights, before: Weights, rounded: bool) -> Spectra:
+        if self._randomized and (found := self._leading(after, before, rounded)) is not None:
+            return found
         return self._cut(
             after, before, product_update_spectrum if len(after) == 2 else update_spectrum, rounded=rounded
         )
+
+    def _leading(self, after: Weights, before: Weights, rounded: bool) -> Spectra | None:
+        """Return the leading values of the update of a large matrix, with bounds; None if all are to be computed."""
+        assert self._top is not None
+        now, then = next(_slices(after, before, rounded, self._device))
+        return leading_spectra(now, then, self._top)
 
     def _with_orders(self, after: Weights, before: Weights, spectra: Spectra, rounded: bool) -> Spectra:
         """Return the spectra with the norms and stable ranks of both orders of the update."""
@@ -220,7 +252,7 @@ class TrackedMatrices:
         norm, rank = (np.stack([getattr(one, name) for one in orders], axis=-1) for name in ("norm", "stable_rank"))
         return replace(spectra, order_norm=norm, order_stable_rank=rank)
 
-    def _with_angles(self, member: int, spectra: Spectra, present: _Bases) -> Spectra:
+    def _with_angles(self, member: int, spectra: Spectra, present: Bases) -> Spectra:
         """Return the spectra with the angles between the leading subspaces now and at the previous record."""
         former = self._former[member]
         angles = np.full((*present.counted.shape, len(SIDES), self._subspace), np.nan)
@@ -246,7 +278,7 @@ class TrackedMatrices:
 
     def _assemble(self, found: dict[int, Spectra]) -> Spectra:
         """Combine the spectra of the members; NaN for those without, and for heads that a layer does not have."""
-        trailing = {"values": (self._values,), "angles": (len(SIDES), self._subspace)}
+        trailing = {"values": (self._values,), "errors": (self._bounded,), "angles": (len(SIDES), self._subspace)}
         trailing |= dict.fromkeys(("order_norm", "order_stable_rank"), (self._orders,))
         arrays = {
             name: np.full((*self._labels, *trailing.get(name, ())), np.nan) for name in Spectra.__dataclass_fields__
@@ -254,8 +286,8 @@ class TrackedMatrices:
         for member, spectra in found.items():
             for name, array in spectra.arrays().items():
                 target = arrays[name][member, : len(array)] if len(self._labels) == 2 else arrays[name][member, ...]
-                if name == "values":  # short spectra end in zeros
-                    top = array[..., : self._values]
+                if name in ("values", "errors"):  # short spectra end in zeros, and exact ones have no errors
+                    top = array[..., : trailing[name][0]]
                     target[...] = 0.0
                     target[..., : top.shape[-1]] = top
                 elif name not in trailing or array.shape[-1]:
@@ -290,14 +322,22 @@ class TrackedMatrices:
         self.rounded = rounded
         self.initial = from_tensors(state["initial"])
         self._former = [
-            None if one is None else _Bases(*(part.numpy().copy() for part in one)) for one in state["former"]
+            None if one is None else Bases(*(part.numpy().copy() for part in one)) for one in state["former"]
         ]
 
 
 _NOT_FINITE = "weights must be finite; got NaN or infinity: lower the learning rate."
 
 
-def check_options(*, attention: bool, matrices: MatrixSelection | None, top: int | None, subspace: int) -> None:
+def check_options(
+    *,
+    attention: bool,
+    matrices: MatrixSelection | None,
+    top: int | None,
+    subspace: int,
+    randomized: bool = False,
+    vectors: int = 0,
+) -> None:
     """Raise InputError for options of a tracker, or of `checkpoint_spectra`, that measure nothing."""
     if not attention and matrices is None:
         raise InputError("attention must be True if no matrices are selected; got False, which measures nothing.")
@@ -305,6 +345,13 @@ def check_options(*, attention: bool, matrices: MatrixSelection | None, top: int
         raise InputError(f"top must be at least 1, or None for all singular values; got {top!r}.")
     if subspace < 0:
         raise InputError(f"subspace must be at least 1, or 0 for no angles; got {subspace!r}.")
+    if vectors < 0:
+        raise InputError(f"vectors must be at least 1, or 0 for none; got {vectors!r}.")
+    if randomized and (top is None or matrices is None):
+        raise InputError(
+            "randomized=True must come with matrices and top, the number of values to find; got "
+            f"matrices={matrices!r}, top={top!r}. Pass such as matrices='*.mlp.*', top=16."
+        )
 
 
 def as_tensors(spectra: Spectra) -> dict[str, Tensor]:
@@ -313,8 +360,9 @@ def as_tensors(spectra: Spectra) -> dict[str, Tensor]:
 
 
 def from_tensors(arrays: dict[str, Tensor]) -> Spectra:
-    """Return spectra from the tensors of a checkpoint."""
-    return Spectra(**{name: array.numpy().copy() for name, array in arrays.items()})
+    """Return spectra from the tensors of a checkpoint; those of earlier versions have fewer."""
+    found = {name: array.numpy().copy() for name, array in arrays.items()}
+    return Spectra(**{"errors": np.full((*found["norm"].shape, 0), np.nan)} | found)
 
 
 def _on_host(array: Tensor) -> np.ndarray:

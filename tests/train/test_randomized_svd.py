@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from saddlescope.train.lora.randomized_svd import randomized_svd
 from saddlescope.train.lora.truncated_svd import TOLERANCE, TruncatedSVD
+from saddlescope.train.randomized_svd import randomized_svd
 
 SHAPES = [(600, 900), (900, 600)]
 

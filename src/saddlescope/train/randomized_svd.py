@@ -8,7 +8,8 @@
 **Certificate.** In a basis that starts with U, D D^T is [[theta, E^T], [E, C]] with E = D D^T U - U theta and C the
 part on the complement. By Ky Fan's inequality the r largest squared singular values of D add up to at most
 sum_i max(theta_i, |C|_2) + sum_i s_i(E), s_i(E) the singular values of E. So the least possible squared error is at
-most sum_i max(0, |C|_2 - theta_i) + sum_i s_i(E) below that of U U^T D.
+most sum_i max(0, |C|_2 - theta_i) + sum_i s_i(E) below that of U U^T D. This number, the slack, also bounds each
+singular value: theta_i is at most its square (Cauchy's interlacing), and at most the slack below it.
 
 **Norm of C.** Let g be a random start, x its share in the leading eigenvector of C, and d the degree of a Krylov space.
 Its largest Ritz value is at least |C|_2 (1 - e) / (1 + |g|^2 / (x T)^2), T = T_d((1 + e) / (1 - e)), for every e in
@@ -19,7 +20,7 @@ Iterations run in float32: they choose subspaces. All numbers above are computed
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -29,7 +30,9 @@ from torch import Tensor
 _EXTRA = 8  # columns of the start beyond the rank
 _POWERS = 5  # q
 _STARTS = 16  # columns of the start for |C|_2
-_SHARE = 0.3  # x^2 of the best of them; P(|N(0, 1)| < sqrt(0.3))^16 < 1e-6
+_LEAST = 0.3  # x^2 of the best of them; P(|N(0, 1)| < sqrt(0.3))^16 < 1e-6
+_SMALL = 512  # shorter side up to which everything is computed
+_RANKS = 16  # a rank above min(m, n) / 16 takes all singular values
 _CHECKS = (4, 8, 12, 18, 26)  # degrees d at which the certificate is tried
 
 
@@ -43,6 +46,7 @@ class RandomizedSVD:
         right: right singular vectors of U U^T D, in rows.
         energy: |D|_F^2.
         excess: bound on the error beyond that of the best approximation, over |D|_F; infinite if none was found.
+        slack: bound on the sum of the squares of the true singular values minus those of `values`; infinite likewise.
     """
 
     left: Float[Tensor, "m rank"]
@@ -50,6 +54,24 @@ class RandomizedSVD:
     right: Float[Tensor, "rank n"]
     energy: float
     excess: float
+    slack: float
+
+    @property
+    def value_errors(self) -> Float[Tensor, " rank"]:
+        """Bounds on the errors of `values`: each true singular value is at least as large, and at most this larger."""
+        return (self.values**2 + self.slack).sqrt() - self.values
+
+
+def pays(shape: Sequence[int], rank: int) -> bool:
+    """Return True for a matrix so large, and a rank so low, that the method is faster than all singular values."""
+    return min(shape) > _SMALL and rank * _RANKS <= min(shape)
+
+
+def scaled(update: Tensor) -> tuple[Tensor, float]:
+    """Return a matrix in float64, over its largest entry if squares could overflow or vanish, and the divisor."""
+    D = update.double()
+    size = max(float(D.max()), -float(D.min()))
+    return (D if 1e-30 < size < 1e30 else D / (size or 1.0)), (1.0 if 1e-30 < size < 1e30 else size)
 
 
 def randomized_svd(D: Float[Tensor, "m n"], rank: int, *, tolerance: float, seed: int = 0) -> RandomizedSVD:
@@ -63,7 +85,7 @@ def randomized_svd(D: Float[Tensor, "m n"], rank: int, *, tolerance: float, seed
     """
     generator = torch.Generator().manual_seed(seed)
     fast = D.float()
-    block = fast @ torch.randn(D.shape[1], rank + _EXTRA, generator=generator)
+    block = fast @ torch.randn(D.shape[1], rank + _EXTRA, generator=generator).to(D.device)
     Q = _orthonormal(_krylov(fast, block, _POWERS).double())
     Y = Q.T @ D
     squares, vectors = torch.linalg.eigh(Y @ Y.T)
@@ -74,37 +96,39 @@ def randomized_svd(D: Float[Tensor, "m n"], rank: int, *, tolerance: float, seed
     energy = float((D * D).sum())
     E = D @ projected.T - U * theta
     coupling = float(torch.linalg.eigvalsh(E.T @ E).clamp(min=0).sqrt().sum())
-    excess = _excess(fast, U, theta, coupling, energy, tolerance, generator)
-    return RandomizedSVD(U, values, right, energy, excess)
+    excess, slack = _excess(fast, U, theta, coupling, energy, tolerance, generator)
+    return RandomizedSVD(U, values, right, energy, excess, slack)
 
 
 def _excess(
     D: Tensor, U: Tensor, theta: Tensor, coupling: float, energy: float, tolerance: float, generator: torch.Generator
-) -> float:
-    """Return the bound on the error beyond the best approximation's, over |D|_F."""
+) -> tuple[float, float]:
+    """Return the bound on the error beyond the best approximation's, over |D|_F, and the slack."""
     if energy == 0:
-        return 0.0
+        return 0.0, 0.0
     error = max(energy - float(theta.sum()), 0.0)
 
+    def slack(rest: float) -> float:
+        return min(coupling + float((rest - theta).clamp(min=0).sum()), error)
+
     def bound(rest: float) -> float:
-        least = max(error - coupling - float((rest - theta).clamp(min=0).sum()), 0.0)
-        return (math.sqrt(error) - math.sqrt(least)) / math.sqrt(energy)
+        return (math.sqrt(error) - math.sqrt(error - slack(rest))) / math.sqrt(energy)
 
     if bound(error) <= tolerance:  # |C|_2 is at most its trace, the squared error
-        return bound(error)
+        return bound(error), slack(error)
     if bound(0.0) > tolerance:
-        return math.inf
+        return math.inf, math.inf
     rest = 0.0
     for degree, ritz, start in _largest_ritz(D, U.to(D.dtype), generator):
         rest = ritz * _chebyshev_factor(degree, start)
         if bound(rest) <= tolerance or bound(ritz) > tolerance:
             break
-    return bound(rest)
+    return bound(rest), slack(rest)
 
 
 def _largest_ritz(D: Tensor, U: Tensor, generator: torch.Generator) -> Iterator[tuple[int, float, float]]:
     """Yield degree, largest Ritz value of C = (1 - U U^T) D D^T (1 - U U^T) and the largest |g|^2 of the starts."""
-    g = torch.randn(D.shape[0], _STARTS, generator=generator, dtype=D.dtype)
+    g = torch.randn(D.shape[0], _STARTS, generator=generator, dtype=D.dtype).to(D.device)
     start = float((g * g).sum(0).max())
     block = _orthonormal(g - U @ (U.T @ g))
     basis, images = block, D.T @ block
@@ -125,7 +149,7 @@ def _chebyshev_factor(degree: int, start: float) -> float:
 
     def factor(e: float) -> float:
         peak = math.cosh(degree * math.acosh((1 + e) / (1 - e)))
-        return (1 + start / (_SHARE * peak**2)) / (1 - e)
+        return (1 + start / (_LEAST * peak**2)) / (1 - e)
 
     return min(factor(number / 50) for number in range(1, 50))
 
