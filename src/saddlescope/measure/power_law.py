@@ -6,7 +6,7 @@
 
 Each eigenvalue is tried as the start of the tail. Over the n eigenvalues from there on, the likelihood is largest at
 alpha = 1 + n / sum(log(lambda / start)). The start with the smallest D is taken. The package `powerlaw` does so,
-in version 2 if its limit alpha <= 3 is lifted. WeightWatcher's alpha has this definition, for weights instead of
+in version 2 if its limit alpha <= 3 is lifted. So does WeightWatcher from 20 eigenvalues on, for weights instead of
 updates. The exponent of the singular values themselves is 2 alpha - 1.
 """
 

@@ -1,5 +1,7 @@
 """Callback in real runs of transformers.Trainer: records are of its steps, and tracking changes no run."""
 
+# pyright: reportOptionalSubscript=false
+
 import copy
 import math
 import socket

@@ -1,5 +1,7 @@
 """Selection of single matrices by name: matches, canonical names, and errors without a match."""
 
+# pyright: reportArgumentType=false, reportOperatorIssue=false
+
 import numpy as np
 import pytest
 import torch
@@ -119,3 +121,57 @@ def test_heads_and_matrices_share_a_data_set():
     alone = RankTracker(model, matrices="*.expand", attention=False)
     alone.measure()
     assert "layer" not in alone.to_xarray().dims
+
+
+class Experts(nn.Module):
+    """Experts of a mixture, as Transformers 5 has them: parameters of three axes in a module of this kind."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Parameter(torch.randn(3, 6, 4)), nn.Parameter(torch.randn(3, 4, 5))
+
+
+class Mixture(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.position = nn.Parameter(torch.randn(1, 7, 4))  # no matrix
+        self.convolution = nn.Conv1d(4, 4, 3)
+        self.gate, self.mlp = nn.Linear(4, 3, bias=False), Experts()
+
+
+def test_experts_are_matrices_of_their_own():
+    model = Mixture()
+    experts = [f"mlp.{name}[{expert}]" for name in ("up", "down") for expert in range(3)]
+    assert list(select_matrices(model, "*")) == ["gate.weight", *experts]
+    assert list(select_matrices(model, "mlp.down")) == experts[3:]
+    assert list(select_matrices(model, ["mlp.down[1]", "*.up[2]"])) == [experts[2], experts[4]]
+    assert list(select_matrices(model, lambda name, parameter: name.endswith("[0]"))) == [experts[0], experts[3]]
+    assert list(select_matrices(model, "*", experts=False)) == ["gate.weight"]
+    with pytest.raises(InputError, match=r"got 'mlp\.up\[3\]', which matches none"):
+        select_matrices(model, "mlp.up[3]")
+
+
+def test_each_expert_has_the_spectrum_of_its_own_update():
+    model = Mixture().double()
+    before = model.mlp.down.detach().clone()
+    tracker = RankTracker(model, attention=False, matrices=["mlp.down", "gate"], schedule=Every(1), increments=True)
+    assert set(tracker.state_dict()["weights"]) == {"mlp.down", "gate.weight"}  # each parameter once
+    with torch.no_grad():
+        model.mlp.down[1] += torch.outer(torch.ones(4), torch.ones(5)).double()
+        model.mlp.down[2] += torch.randn(4, 5).double()
+    tracker.step()
+    dataset = tracker.to_xarray().isel(step=0)
+    assert not dataset.matrix_update_norm.sel(matrix="mlp.down[0]").item()
+    assert dataset.matrix_stable_rank.sel(matrix="mlp.down[1]").item() == pytest.approx(1)
+    for expert in range(3):
+        expected = torch.linalg.svdvals(model.mlp.down.detach()[expert] - before[expert])
+        found = dataset.matrix_update_spectrum.sel(matrix=f"mlp.down[{expert}]")[:4]
+        np.testing.assert_allclose(found, expected, atol=1e-7)
+    resumed = RankTracker(model, attention=False, matrices=["mlp.down", "gate"], schedule=Every(1), increments=True)
+    resumed.load_state_dict(tracker.state_dict())
+    with torch.no_grad():
+        model.mlp.down[0] += 1
+    resumed.step()
+    increments = resumed.to_xarray().isel(step=1).matrix_increment_norm
+    assert increments.sel(matrix="mlp.down[0]").item() == pytest.approx(20**0.5)
+    assert not increments.sel(matrix="mlp.down[1]").item()

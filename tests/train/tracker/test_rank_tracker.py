@@ -1,5 +1,7 @@
 """Rank tracker: its spectra are those of the paper's products, and tracking changes no run."""
 
+# pyright: reportIndexIssue=false, reportAttributeAccessIssue=false
+
 import copy
 
 import numpy as np

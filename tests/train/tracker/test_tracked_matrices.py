@@ -1,5 +1,7 @@
 """Tracked matrices: norms, ranks and angles of each update, and updates that cannot be measured."""
 
+# pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportCallIssue=false, reportArgumentType=false
+
 import copy
 
 import numpy as np

@@ -41,7 +41,7 @@ from saddlescope.train.checkpoints.tensor_matching import (
     find_identical,
     match_tensors,
 )
-from saddlescope.train.tracker.matrix_selection import MatrixSelection, select_matrices
+from saddlescope.train.tracker.matrix_selection import MatrixSelection, matrix_of, parameter_name, select_matrices
 from saddlescope.train.tracker.records import PRODUCTS, Spectra, Updates, pad_spectra, spectra_dataset
 from saddlescope.train.tracker.tracked_matrices import TrackedMatrices, Weights, check_options
 
@@ -206,7 +206,7 @@ def _in_base(
         return not gone
 
     kept = tuple(block for block in blocks if present(_of_block(block).tensors))
-    matrices = tuple(name for name in single if present([name]))
+    matrices = tuple(name for name in single if present([parameter_name(name)]))
     if absent or not (kept or matrices):
         sentence = f"{start.path} must hold the weights of its model; got none of {first_few(absent or start.lost)}."
         if not (kept or matrices):
@@ -244,7 +244,8 @@ def _of_block(block: AttentionBlock) -> _Part:
 
 
 def _of_matrix(name: str, model: nn.Module) -> _Part:
-    return _Part(name, (name,), lambda: [(model.get_parameter(name).detach(),)], None)
+    whole = parameter_name(name)
+    return _Part(name, (whole,), lambda: [(matrix_of(name, model.get_parameter(whole).detach()),)], None)
 
 
 @torch.no_grad()

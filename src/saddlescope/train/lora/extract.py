@@ -263,7 +263,7 @@ def _chosen(
             or _is_conv1d(model, name)
         )
 
-    found = tuple(select_matrices(model, usual if matrices is None else matrices))
+    found = tuple(select_matrices(model, usual if matrices is None else matrices, experts=False))
     if odd := [name for name in found if not name.endswith(".weight")]:
         raise InputError(
             f"matrices must select weights of linear layers, since adapters exist only for these; got {odd[0]}."

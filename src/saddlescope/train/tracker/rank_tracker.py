@@ -47,7 +47,7 @@ from saddlescope.train.tracker.initial_weights import (
     Reference,
     require_reference,
 )
-from saddlescope.train.tracker.matrix_selection import MatrixSelection, select_matrices
+from saddlescope.train.tracker.matrix_selection import MatrixSelection, matrix_of, parameter_name, select_matrices
 from saddlescope.train.tracker.optimizer_steps import OptimizerSteps
 from saddlescope.train.tracker.rank_file import RankFile
 from saddlescope.train.tracker.records import PRODUCTS, RankRecords, Spectra, Updates, product_index, stack_records
@@ -73,7 +73,8 @@ class RankTracker:
         layouts: possible layouts of the attention weights; see `saddlescope.train.attention.layouts`.
         attention: track the attention heads.
         matrices: single matrices to track in addition: patterns such as "*.mlp.*" on the names of parameters or of
-            their modules, or a function of name and parameter; see `saddlescope.train.tracker.matrix_selection`.
+            their modules, or a function of name and parameter; see `saddlescope.train.tracker.matrix_selection`. The
+            experts of a mixture are matrices "name[k]" of one parameter.
         top: number of singular values to record per spectrum; None records all. Norms and ranks use all of them.
         subspace: dimension of the leading singular subspaces of each head whose principal angles from record to record
             are recorded; 0 for none.
@@ -166,7 +167,7 @@ class RankTracker:
 
     def _keep(self, model: nn.Module, initial: str | Path | None, reference: Reference | None) -> InitialWeights:
         """Store the initial weights, or find them in a checkpoint."""
-        parameters: dict[str, nn.Parameter] = dict(self._matrices)
+        parameters = self._single_parameters()
         names = {id(parameter): name for name, parameter in parameters.items()}
         for number, block in enumerate(self._blocks):
             own = dict(block.module.named_parameters())
@@ -177,7 +178,7 @@ class RankTracker:
         owned = [*filter(self._owners.owns, range(len(self._blocks)))]
         singles = [*filter(self._owners.owns, range(len(self._matrices)))]
         names = dict.fromkeys(name for unit in owned for name in self._read[unit].values())
-        names |= dict.fromkeys(self.matrices[unit] for unit in singles)
+        names |= dict.fromkeys(parameter_name(self.matrices[unit]) for unit in singles)
         if initial is None:
             if self._owners.size == 1:
                 return (reference or InMemory()).keep(
@@ -201,7 +202,7 @@ class RankTracker:
             found = self._owners.gather(self._present(layer), layer) or {}
             held |= {self._read[layer][own]: tensor.to("cpu", copy=True) for own, tensor in found.items()}
         for number, name in enumerate(self.matrices):
-            found = self._owners.gather({name: self._matrices[name]}, number) or {}
+            found = self._owners.gather({parameter_name(name): self._matrices[name]}, number) or {}
             held |= {name: tensor.to("cpu", copy=True) for name, tensor in found.items() if name not in held}
         return held
 
@@ -394,7 +395,7 @@ class RankTracker:
         if self._owners.size > 1:
             self._previous = HeldWeights(self._gather_all(), rounded=False)
             return
-        present = dict[str, nn.Parameter](self._matrices)
+        present = self._single_parameters()
         for names, block in zip(self._read, self._blocks, strict=True):
             own = dict(block.module.named_parameters())
             present |= {full: own[local] for local, full in names.items()}
@@ -532,7 +533,11 @@ class RankTracker:
     def _trained(self) -> dict[str, nn.Parameter]:
         """Return the parameters that are read, by name."""
         blocks = {f"{block.label}.{name}": weight for block in self._blocks for name, weight in block.weights.items()}
-        return blocks | self._matrices
+        return blocks | self._single_parameters()
+
+    def _single_parameters(self) -> dict[str, nn.Parameter]:
+        """Return the parameters of the single matrices, each once: experts of a mixture share theirs."""
+        return {parameter_name(name): parameter for name, parameter in self._matrices.items()}
 
     def _layer_of(self, member: int) -> str:
         """Return the name of the layer of a product, for messages."""
@@ -568,7 +573,7 @@ class RankTracker:
         """Return a single matrix; None in a process that does not own it."""
         name = self.matrices[number]
         gathered = self._owners.gather({name: self._matrices[name]}, number)
-        return None if gathered is None else [tuple(gathered.values())]
+        return None if gathered is None else [(matrix_of(name, gathered[name]),)]
 
     def _initial_matrix(self, number: int) -> list[Weights]:
         """Return a single matrix at the start."""
@@ -577,7 +582,8 @@ class RankTracker:
     def _stored_matrix(self, weights: InitialWeights, number: int) -> list[Weights]:
         """Return a single matrix from stored weights, on the device of the matrix."""
         name = self.matrices[number]
-        return [(weights.of([name])[name].to(self._matrices[name].device),)]
+        stored = weights.of([whole := parameter_name(name)])[whole]
+        return [(matrix_of(name, stored).to(self._matrices[name].device),)]
 
 
 def _products(factors: HeadFactors) -> list[Weights]:
