@@ -1,5 +1,7 @@
 """Updates since the previous record, and the first and second order of each update, against dense matrices."""
 
+# pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportOperatorIssue=false
+
 import copy
 from functools import partial
 
