@@ -3,7 +3,7 @@
 "use strict";
 
 (() => {
-  const { element, Panel, Film, switches } = saddlescope;
+  const { colors, element, faint, Panel, Film, switches } = saddlescope;
 
   // ---- the first page: thumbnails, which the workers make, and the search ----
 
@@ -119,6 +119,32 @@
 
   // ---- pictures ----
 
+  // Colours a plot before it is drawn: `paint`, which changes a drawn one, draws it once more for each kind of trace.
+  function tint({ data, layout }) {
+    const theme = colors();
+    for (const trace of data) {
+      const color = theme.of(trace.meta.color);
+      if (trace.meta.kind === "line" && trace.mode === "lines") trace.line.color = color;
+      else if (trace.meta.kind === "line") trace.marker.color = color;
+      else if (trace.meta.kind === "band") trace.fillcolor = faint(color);
+      else if (trace.meta.kind === "kinds") {
+        const kinds = trace.meta.colors.map(theme.of);
+        trace.colorscale = kinds.flatMap((of, k) => [k, k + 1].map((edge) => [edge / kinds.length, of]));
+        trace.textfont = { color: theme.surface };
+      }
+    }
+    layout.meta.marks.forEach((mark, k) => {
+      layout.shapes[k].line.color = theme.of(mark.color);
+      if (layout.shapes[k].label) layout.shapes[k].label.font.color = theme.of(mark.color);
+    });
+    for (const axis of [layout.xaxis, layout.yaxis]) {
+      Object.assign(axis, { gridcolor: theme.grid, linecolor: theme.grid, tickcolor: theme.grid });
+    }
+    layout.font.color = theme.ink;
+    layout.hoverlabel = { ...layout.hoverlabel, bgcolor: theme.surface, font: { color: theme.ink } };
+    layout.modebar = { bgcolor: "rgba(0,0,0,0)", color: theme.muted, activecolor: theme.ink };
+  }
+
   class LivePanel extends Panel {
     chosen = {};
 
@@ -142,7 +168,8 @@
         layout.margin.t = 36;
       }
       this.spec = spec;
-      return Plotly.react(this.plot, spec.data, layout, spec.config).then(() => this.paint());
+      tint(spec);
+      return Plotly.react(this.plot, spec.data, layout, spec.config);
     }
   }
 

@@ -82,16 +82,14 @@ def _share_in_order(run: xr.Dataset) -> Estimate:
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the learned shares over time, and the map of orders."""
-    curves = [
-        Line(
-            x=run.time.values, y=run.learned.values[n, :, k], group=f"concept {k + 1}", color=k, width=1.0, opacity=0.35
-        )
-        for k in (0, 1)
-        for n in range(run.sizes["start"])
-    ]
-    curves += [
+    curves = [  # the medians first: they are what the legend shows
         Line(x=run.time.values, y=path, group=f"concept {k + 1}", color=k, width=3.0)
         for k, path in enumerate(np.median(run.learned.values, axis=0).T)
+    ]
+    curves += [
+        Line(x=run.time.values, y=path, group=f"concept {k + 1}", color=k, width=1.0, opacity=0.35)
+        for k in (0, 1)
+        for path in run.learned.values[..., k]
     ]
     sigma = np.linspace(0.0, _LARGEST_SIGMA, 200)
     line = np.sqrt(np.maximum(2 * (float(run.strength[1]) - sigma**2), 0.0))

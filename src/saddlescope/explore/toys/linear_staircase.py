@@ -141,7 +141,7 @@ def staircase_figure(run: xr.Dataset, names: tuple[str, ...], caption: str) -> F
         title=f"Simulated from α = {_scale(run.attrs['decades'])}, and predicted",
         caption=caption,
         panels=(
-            Panel(title="coordinates", x=time, y=Axis("β"), marks=(*predicted, *simulated)),
+            Panel(title="coordinates", x=time, y=Axis("β"), marks=(*simulated, *predicted)),
             Panel(title="loss", x=time, y=Axis("loss / initial loss", range=(-0.04, 1.08)), marks=falls),
         ),
     )

@@ -324,7 +324,7 @@
     }
   };
 
-  globalThis.saddlescope = { element, button, Panel, Film, switches }; // for pages that draw more later
+  globalThis.saddlescope = { colors, element, faint, Panel, Film, switches }; // for pages that draw more later
 
   const drawn = [];
   const films = [];
