@@ -147,6 +147,12 @@
 
   class LivePanel extends Panel {
     chosen = {};
+    hidden = new Set();
+
+    show(series, on) {
+      this.hidden[on ? "delete" : "add"](series);
+      super.show(series, on);
+    }
 
     scale(axis, type) {
       this.chosen[axis] = type;
@@ -167,9 +173,15 @@
         layout.dragmode = false;
         layout.margin.t = 36;
       }
+      for (const trace of spec.data) if (this.hidden.has(trace.meta.series)) trace.visible = false;
       this.spec = spec;
+      this.opacity = spec.data.map(({ opacity = 1 }) => opacity);
+      this.pointed = null;
       tint(spec);
-      return Plotly.react(this.plot, spec.data, layout, spec.config);
+      return Plotly.react(this.plot, spec.data, layout, spec.config).then(() => {
+        for (const series of this.hidden) this.show(series, false); // its marks
+        return this.ticks();
+      });
     }
   }
 
@@ -177,7 +189,6 @@
   class Picture {
     constructor(figure) {
       this.shape = Picture.shapeOf(figure);
-      this.hidden = new Set();
       this.title = element("h2");
       this.caption = element("p", { className: "caption" });
       this.legend = element("div", { className: "legend" });
@@ -207,7 +218,6 @@
       this.words(figure);
       await Promise.all(figure.panels.map((spec, k) => this.panels[k].update(spec)));
       this.picture(figure);
-      for (const name of this.hidden) this.panels.forEach((panel) => panel.show(name, false));
     }
 
     words(figure) {
@@ -217,13 +227,9 @@
       const key = JSON.stringify(figure.legend);
       if (key === this.legendKey) return;
       this.legendKey = key;
-      this.hidden.clear();
+      for (const panel of this.panels) panel.hidden.clear();
       this.legend.replaceChildren();
-      const show = (name, on) => {
-        this.hidden[on ? "delete" : "add"](name);
-        this.panels.forEach((panel) => panel.show(name, on));
-      };
-      switches(this.legend, figure.legend, [{ show }]);
+      switches(this.legend, figure.legend, this.panels);
     }
 
     picture(figure) {
@@ -273,7 +279,7 @@
     const kept = new Map();
     const work = run.answer.figures.map((figure) => {
       const made = overlaid(figure, ghosts);
-      const same = shown.get(Picture.shapeOf(figure));
+      const same = figure.film ? null : shown.get(Picture.shapeOf(figure)); // a film's panels have dots of their own
       const picture = same ?? new Picture(made);
       kept.set(picture.shape, picture);
       return { picture, made, same };
