@@ -220,7 +220,10 @@ def test_chosen_axes_and_series_stay(visit, toys):
 
 def test_a_series_stands_out_in_every_run(visit, toys):
     page = visit(toy(toys))
-    opacity = "() => Math.max(...document.querySelector('.plot').data.filter(t => t.meta.series === 'concept 2').map(t => t.opacity))"
+    opacity = (
+        "() => Math.max(...document.querySelector('.plot').data"
+        ".filter(t => t.meta.series === 'concept 2').map(t => t.opacity))"
+    )
     for moved in (False, True):
         if moved:
             press(page, "signal", "End")
