@@ -90,6 +90,8 @@ def test_a_slider_moves_the_picture_the_verdict_and_the_address(visit, server):
 
 def test_a_drag_follows_the_slider_and_ends_in_one_address(visit, server):
     page = visit(own(server))
+    press(page, "level", "End")  # a second run: the first one of a process is slow, and is not followed
+    wait_shown(page, {"level": "0.995"})
     before = page.evaluate("history.length")
     box = page.locator("[data-name=level] .slide").bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
@@ -97,11 +99,11 @@ def test_a_drag_follows_the_slider_and_ends_in_one_address(visit, server):
     for share in (0.55, 0.6, 0.65, 0.7):
         page.mouse.move(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
     page.wait_for_function(
-        "() => document.querySelector('.explore').dataset.shown !== '{}'"
+        "() => !document.querySelector('.explore').dataset.shown.includes('0.995')"
     )  # the button is still down
-    assert "level" not in page.url
+    assert page.url.endswith("?level=0.995")
     page.mouse.up()
-    page.wait_for_function("() => location.search.startsWith('?level=0.')")
+    page.wait_for_function("() => !location.search.includes('0.995')")
     value = page.locator("[data-name=level] .exact").input_value()
     wait_shown(page, {"level": value})
     assert last_point(page) == float(value)
