@@ -123,7 +123,7 @@ def test_a_resumed_tracker_knows_the_directions_of_the_last_record():
     resumed.step()
     assert resumed.to_xarray().identical(whole.to_xarray())
     assert (resumed.to_xarray().angles[1] > 0).all()
-    with pytest.raises(InputError, match="got other numbers of heads, values or vectors of the attention heads"):
+    with pytest.raises(InputError, match="got other numbers of heads, values, angles or orders of the attention heads"):
         RankTracker(model, top=3).load_state_dict(whole.state_dict())
 
 

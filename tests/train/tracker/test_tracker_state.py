@@ -54,7 +54,7 @@ def test_a_state_of_a_later_version_is_named():
     [
         (lambda: RankTracker(GPT2Attention(8, 2)), "got one with blocks.0.attention and 1 more and without the model"),
         (lambda: RankTracker(ViT(SMALL), matrices="*.expand"), "got one without blocks.0.expand.weight and 1 more"),
-        (lambda: RankTracker(ViT(SMALL), top=2), "other numbers of heads, values or vectors of the attention heads"),
+        (lambda: RankTracker(ViT(SMALL), top=2), "values, angles or orders of the attention heads"),
         (lambda: RankTracker(ViT(SMALL), increments=True), "increments=True; got one with increments=False"),
     ],
 )  # fmt: skip

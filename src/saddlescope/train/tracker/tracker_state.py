@@ -71,7 +71,8 @@ def require_fit(
         what = " and ".join("attention heads" if name == "heads" else "single matrices" for name in unfit)
         raise InputError(
             "state must be of matrices of the same shapes, recorded with the same options; got other numbers of heads, "
-            f"values or vectors of the {what}. Build the tracker with the model and the options of the first run."
+            f"values, angles or orders of the {what}. Build the tracker with the model and the options of the first "
+            "run."
         )
     if len(state["steps"]) and increments != bool(state["increments"]):
         raise InputError(
