@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
+from saddlescope._shared.reprs import ReprMixin
 
 
 @runtime_checkable
@@ -22,8 +23,8 @@ Reader = Callable[[str, Path | None, Report], Digested]
 """Function that reads the data set of a name from the folder of data sets, None if none was given, and reports."""
 
 
-@dataclass(frozen=True)
-class DataSets:
+@dataclass(frozen=True, repr=False)
+class DataSets(ReprMixin):
     """Data sets of an entry.
 
     Attributes:
