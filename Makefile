@@ -20,6 +20,11 @@ GPU_RUNS := gradual-rank/figure-4 gradual-rank/figure-1 concept-learning/figure-
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
+# A comma would end an argument of `call`, so what to install are variables.
+NEEDED := --editable '.[train,explore]'
+EXTRAS := --editable '.[language,sweep,notebook,explore]'
+DOCS := --editable '.[docs,explore]'
+
 # uv installs in seconds what takes pip minutes, and PyTorch's CPU build (some gigabytes smaller) where there is no GPU.
 # Where pip is told of another place to look, uv looks there.
 define install # $(call install,what): with the pinned versions of constraints.txt, by uv where it can be had
@@ -35,18 +40,18 @@ endef
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --upgrade pip
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv || echo "== No uv for this machine; pip takes a few minutes more"
-	$(call install,--editable '.[train,explore]')
+	$(call install,$(NEEDED))
 	@touch $@
 
 # What every entry needs, and what the developers' targets need on top: a demo waits for neither.
 .venv/extras: .venv/ready
 	@echo "== Adding the extras to .venv"
-	$(call install,--editable '.[language,sweep,notebook,explore]')
+	$(call install,$(EXTRAS))
 	@touch $@
 
 .venv/tools: .venv/extras
 	@echo "== Adding the developers' tools to .venv (another 1.3 GB, once; about a minute)"
-	$(call install,--editable '.[language,sweep,notebook,explore]' --group dev)
+	$(call install,$(EXTRAS) --group dev)
 	@touch $@
 
 setup: .venv/tools ## build .venv with everything (every other target builds what it needs of it)
@@ -105,7 +110,7 @@ survey: .venv/tools ## check the tracker on every model type of Transformers and
 	@$(BIN)/python scripts/survey.py && $(BIN)/python scripts/survey.py --write
 
 docs: .venv/tools ## build the documentation into build/docs
-	$(call install,--editable '.[docs,explore]')
+	$(call install,$(DOCS))
 	@$(BIN)/python -m sphinx -W --keep-going -q docs build/docs
 	@echo "== Done: open build/docs/index.html"
 
