@@ -21,6 +21,7 @@ def example(tmp_path, monkeypatch):
 def test_every_example_is_tested():
     words = (
         "tracker.stable_rank",
+        "tracker.singular_vectors",
         "tracker.coverage",
         "TrainingArguments",
         "LightningModule",
@@ -28,6 +29,13 @@ def test_every_example_is_tested():
         "rises =",
     )
     assert [sum(word in one.code for word in words) for one in snippets.snippets(PAGE)] == [1] * len(words)
+
+
+def test_singular_vectors(example):
+    made = example("tracker.singular_vectors")
+    records = len(made["tracker"].steps)
+    assert made["heads"].shape == (records, records, 4)
+    assert made["matrix"].shape == (records, records)
 
 
 def test_a_loop(example):

@@ -197,7 +197,7 @@ def test_the_index_is_filtered_and_the_address_holds_the_filter(visit, root):
     assert shown_cards(page) == []
     assert page.locator(".filter output").inner_text() == "Nothing matches."
     page.get_by_role("button", name="Clear").click()
-    page.wait_for_function("!location.hash")
+    page.wait_for_function("() => !location.hash")
     assert len(shown_cards(page)) == count
     page.get_by_label("Kind of claim").select_option("own")
     page.get_by_label("Verdict").select_option("refuted")

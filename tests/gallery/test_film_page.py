@@ -73,7 +73,9 @@ def test_the_slider_moves_the_images_and_the_dots(visit, films):
     page = visit(films)
     slider = page.get_by_role("slider", name="step shown")
     reported = page.locator(".shown-step")
-    page.wait_for_function("[...document.querySelectorAll('.film img')].every(i => i.complete && i.naturalWidth > 0)")
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('.film img')].every(i => i.complete && i.naturalWidth > 0)"
+    )
     assert page.get_by_role("slider").count() == 1, "what has one frame has no slider"
     slider.focus()
     for frame, point in ((0, [None, None]), (1, [0, 0]), (2, [0.5, 0.25]), (3, [0.5, 0.25]), (4, [1, 1])):
@@ -103,7 +105,7 @@ def test_a_film_is_played_and_paused_and_never_for_who_wants_little_motion(visit
     page.get_by_role("button", name="Pause").click()
     stands_still(page)
     button.click()
-    page.wait_for_function("document.querySelector('.shown-step').textContent === 'step 5000'")
+    page.wait_for_function("() => document.querySelector('.shown-step').textContent === 'step 5000'")
     button.click()
     page.emulate_media(reduced_motion="reduce")
     page.locator(".film .play[hidden]").wait_for(state="attached")
@@ -137,7 +139,7 @@ def test_films_fit_phones_screens_and_paper(visit, films):
     page = visit(films)
     for width in (360, 700, 1280):
         page.set_viewport_size({"width": width, "height": 740})
-        page.wait_for_function("document.documentElement.scrollWidth === innerWidth")  # once plots have followed
+        page.wait_for_function("() => document.documentElement.scrollWidth === innerWidth")  # once plots have followed
         for film in page.locator(".film").all():
             box = film.bounding_box()
             assert 0 <= box["x"] < box["x"] + box["width"] <= width

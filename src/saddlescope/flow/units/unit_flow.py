@@ -77,6 +77,9 @@ class UnitTrajectory(ReprMixin):
         return np.exp(self.log_norms)
 
 
+_LEAST = -700.0  # smaller weights underflow in float64
+
+
 @validate_arguments
 def unit_flow(
     unit: Callable[..., Array],
@@ -103,7 +106,7 @@ def unit_flow(
         loss: loss(output, target) of one sample, whose mean is minimised.
         weights: initial weights before they are scaled by alpha: a pytree with a leading axis of units.
         degree: of the unit at the origin, at least 2; it fixes the unit of time.
-        log_scale: the natural logarithm of alpha, below 0.
+        log_scale: the natural logarithm of alpha, between -700 and 0.
         until: last time, in units of log(1/alpha) for degree 2, and of alpha^(2 - degree) above.
         tolerance: error of log norms and directions; steps have a fiftieth of it.
         level: norm whose first passage is recorded for each unit.
@@ -122,17 +125,17 @@ def unit_flow(
     >>> with jax.enable_x64(True):  # two coordinates of a diagonal network: T = 1 and 2
     ...     run = unit_flow(
     ...         lambda theta, x, kind: theta[0] * theta[1] * x[kind], data, lambda f, y: (f - y) ** 2 / 2,
-    ...         np.ones((2, 2)), degree=2.0, log_scale=-1000.0, until=3.0, tolerance=1e-5, kinds=np.arange(2),
+    ...         np.ones((2, 2)), degree=2.0, log_scale=-700.0, until=3.0, tolerance=1e-5, kinds=np.arange(2),
     ...     )
     >>> run.rises.round(2).tolist()
-    [1.0, 2.0]
+    [1.0, 1.99]
     """
     require_float64("unit_flow")
     require_run(until=until, tolerance=tolerance, record=record, max_evaluations=max_evaluations, level=level)
     if not degree >= 2:
         raise InputError(f"degree must be at least 2; got {degree!r}.")
-    if not -math.inf < log_scale < 0:
-        raise InputError(f"log_scale must be the natural logarithm of a scale below 1; got {log_scale!r}.")
+    if not _LEAST <= log_scale < 0:
+        raise InputError(f"log_scale must be the natural logarithm of a scale between 1e-304 and 1; got {log_scale!r}.")
     start = _flat(weights)
     count = len(start)
     if kinds is not None and np.shape(kinds) != (count,):
