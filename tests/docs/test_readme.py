@@ -6,8 +6,9 @@ import tomllib
 from pathlib import Path
 
 import numpy as np
-import snippets
 from PIL import Image
+
+import snippets
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
