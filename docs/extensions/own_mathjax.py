@@ -17,7 +17,7 @@ STATIC = Path(__file__).parents[2] / "build" / "docs-static"
 
 
 def fetch_mathjax(folder: Path = STATIC, url: str = URL) -> None:
-    """Put the files into a folder unless they are there; a package with another checksum is refused."""
+    """Write the missing files to a folder; raise if the package has another checksum."""
     if all((folder / name).is_file() for name in FILES.values()):
         return
     try:

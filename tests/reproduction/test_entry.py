@@ -72,8 +72,12 @@ def test_bad_input_is_one_sentence_with_the_cure(size, settings, sentence):
 
 
 def test_unknown_entry_names_the_nearest():
-    with pytest.raises(InputError, match=r"did you mean gradual-rank/figure-2 or "):
+    with pytest.raises(InputError) as caught:
         find_entry("gradual-rank/figure2")
+    near = "gradual-rank/figure-2 or gradual-rank/figure-20 or gradual-rank/figure-12"
+    assert str(caught.value) == f"There is no entry 'gradual-rank/figure2'; did you mean {near}?"
+    with pytest.raises(InputError, match=r"no entry 'qqqq'.*saddlescope list.*--entry$"):
+        find_entry("qqqq")
 
 
 def test_names_and_headings_come_from_the_files():

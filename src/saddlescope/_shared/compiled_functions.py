@@ -1,7 +1,7 @@
 """Compilation of functions that take a user's loss, with compiled code that is released.
 
-A loss that is an Equinox module compiles once for all its arrays of one shape. Each new closure compiles anew, a few
-megabytes a time, which JAX keeps for ever. Here the compiled code of all functions is dropped whenever more than a
+A loss that is an Equinox module is compiled once for all arrays of one shape. Each new closure is compiled again; its
+code takes a few megabytes, and JAX never releases it. Here the compiled code of all functions is dropped whenever more than a
 number of different losses have been compiled, so that memory stays bounded however many closures a program makes.
 """
 

@@ -35,7 +35,7 @@ def output_file(path: Path) -> Path:
 
 
 def other_than_file(path: Path) -> str | None:
-    """Return the kind of anything but a regular file, such as "a pipe"; None for a file, or if nothing is there.
+    """Return what a path is, such as "a pipe", if it is no regular file; None for a file or an absent path.
 
     Raises:
         OSError: a folder on the way cannot be read.

@@ -49,5 +49,5 @@ def watch(
     except KeyboardInterrupt:
         if not seen:
             raise
-        print_text(f"Ended; {build_training(file, site)} stays as it is.")
+        print_text(f"Ended; {build_training(file, site)} has all records and no longer reloads.")
         return 0

@@ -298,15 +298,15 @@ class _Run:
             return REACHED
         try:
             stepper = Stepper(self._system, self._start, self._until, rtol=0.0, atol=self._error)
-            told = 0.0
+            next_report = 0.0
             while stepper.t < self._until:
                 before = stepper.y
                 self._note(stepper.step(), before, stepper.y)
                 if float(np.max(stepper.y[: self._count])) > _LARGEST_LOG:
                     return Status(False, f"A norm exceeds 1e13 at T = {stepper.t:.6g}.", "The loss has no minimum.")
-                if stepper.t >= told:
+                if stepper.t >= next_report:
                     self._report(min(stepper.t / self._until, 1.0), f"T = {stepper.t:.4g} of {self._until:.4g}")
-                    told = stepper.t + 0.01 * self._until
+                    next_report = stepper.t + 0.01 * self._until
         except _ExhaustedError:
             return exhausted(self._system.evaluations, self.recorded[-1], "T")
         except StepError as error:
