@@ -1,8 +1,8 @@
 """Compilation of functions that take a user's loss, with compiled code that is released.
 
 A loss that is an Equinox module is compiled once for all arrays of one shape. Each new closure is compiled again; its
-code takes a few megabytes, and JAX never releases it. Here the compiled code of all functions is dropped whenever more than a
-number of different losses have been compiled, so that memory stays bounded however many closures a program makes.
+code takes a few megabytes, and JAX never releases it. Here the compiled code of all functions is dropped when more
+than a number of different losses have been compiled: memory stays bounded however many closures a program makes.
 """
 
 from collections.abc import Callable

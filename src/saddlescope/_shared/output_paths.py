@@ -34,6 +34,20 @@ def output_file(path: Path) -> Path:
     return target
 
 
+def output_folder(path: Path) -> Path:
+    """Return the folder that a write to a path fills or creates: the end of its links.
+
+    Raises:
+        StorageError: that is a file, a device, a pipe or a socket, or the links have no end.
+        OSError: a folder on the way cannot be read.
+    """
+    target = Path(os.path.realpath(path))
+    kind = "a file" if target.is_file() else other_than_file(target)
+    if kind not in (None, _KINDS[stat.S_IFDIR]):
+        raise StorageError(f"{path} must be a folder or a new one; got {kind}.")
+    return target
+
+
 def other_than_file(path: Path) -> str | None:
     """Return what a path is, such as "a pipe", if it is no regular file; None for a file or an absent path.
 

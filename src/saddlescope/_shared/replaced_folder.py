@@ -14,6 +14,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from saddlescope._shared.errors import BusyError, InputError
+from saddlescope._shared.output_paths import output_folder
 
 _MARK = ".saddlescope-work"
 _PATIENCE = 0.2  # seconds to wait for a lock, such as one whose holder is just removing it
@@ -30,10 +31,11 @@ def replaced_folder(folder: Path) -> Iterator[Path]:
 
     Raises:
         BusyError: another process is replacing it.
+        StorageError: it is something other than a folder.
         InputError: files of others have the name of the working folder.
         OSError: the disk is full, or the folder cannot be written.
     """
-    folder = folder.resolve()
+    folder = output_folder(folder)
     with _working_folder(folder) as work:
         _recover(folder, work)
         new, old = work / "new", work / "old"
@@ -49,9 +51,10 @@ def recover_folder(folder: Path) -> None:
 
     Raises:
         BusyError: another process is replacing it.
+        StorageError: it is something other than a folder.
         OSError: the folder cannot be written.
     """
-    folder = folder.resolve()
+    folder = output_folder(folder)
     if _work(folder).is_dir() and not folder.exists():
         with _working_folder(folder) as work:
             _recover(folder, work)

@@ -195,7 +195,7 @@ def write_page(path: Path, text: str) -> None:
 def require_gallery_folder(site: Path) -> None:
     """Raise InputError unless a folder is absent, empty or a gallery, and can be written; restore a killed one."""
     recover_folder(site)
-    if site.exists() and (not site.is_dir() or (any(site.iterdir()) and not (site / store.COPIES).exists())):
+    if site.exists() and any(site.iterdir()) and not (site / store.COPIES).exists():
         raise InputError(f"{site} must be a gallery or a new folder; got other files. Give a new folder with --site.")
     require_writable_folder(site)
 

@@ -35,7 +35,7 @@ class LoraFactors:
 def refuse_foreign(folder: Path) -> None:
     """Raise InputError for a folder that holds something other than an adapter; undo a killed replacement."""
     recover_folder(folder)
-    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / _CONFIG).exists())):
+    if folder.exists() and any(folder.iterdir()) and not (folder / _CONFIG).exists():
         raise InputError(
             f"{folder} must be a new folder or an adapter; got something else. Name a new folder with --out."
         )

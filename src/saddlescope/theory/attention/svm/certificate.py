@@ -186,24 +186,40 @@ def _bounds(
             return np.einsum("imd,id,d->im", D, z, terms[0])
         return np.einsum("imr,ir->im", D @ terms[0], z @ terms[1])
 
-    def dual(D: np.ndarray, z: np.ndarray) -> np.ndarray:
-        pulled = np.einsum("im,imd->id", multipliers, D)
-        return np.einsum("id,id->d", pulled, z) if len(terms) == 1 else pulled.T @ z
-
     unit = 4 * (data.dim + data.samples * data.tokens) * np.finfo(wide).eps  # of the sums, over those of the sizes
     error = unit * margins(np.abs(D), np.abs(z), [np.abs(term) for term in terms])
     margin = float(np.min(margins(D, z, terms) - error))
-    Z, rounding = dual(D, z), unit * dual(np.abs(D), np.abs(z))
+    pulled, sizes = (np.einsum("im,imd->id", multipliers, each) for each in (D, np.abs(D)))
     if norm == "l1":
-        dual_norm = float(np.max(np.abs(Z) + rounding))
+        Z, rounding = (np.einsum("id,id->d", *pair) for pair in ((pulled, z), (sizes, np.abs(z))))
+        dual_norm = float(np.max(np.abs(Z) + unit * rounding))
     else:
-        order = 2 if norm == "nuclear" else None
-        largest = float(np.max(np.abs(Z))) or 1.0
-        dual_norm = largest * float(np.linalg.norm((Z / largest).astype(float), order))
-        dual_norm += largest * float(np.linalg.norm((rounding / largest).astype(float)))
+        dual_norm = float(_product_norm(pulled, z, norm) + unit * _product_norm(sizes, np.abs(z), "frobenius"))
     length = float(np.linalg.norm(size) if norm == "frobenius" else size.sum())
     upper = length / margin if margin > 0 else float("inf")
     return upper, float(lam.sum()) / dual_norm if dual_norm > 0 else float("inf")
+
+
+def _product_norm(left: np.ndarray, right: np.ndarray, norm: str) -> np.longdouble:
+    """Return an upper bound of the dual norm of left^T right (d, d), from bases of the spans of the rows (n, d)."""
+    (scale, A, E, off_left), (other, B, F, off_right) = _in_basis(left), _in_basis(right)
+    stretch = (1 + _departure(E)) ** 0.5 * (1 + _departure(F)) ** 0.5
+    inside = np.linalg.norm((A.T @ B).astype(float), 2 if norm == "nuclear" else None)
+    outside = off_left * (np.linalg.norm(B) + off_right) + np.linalg.norm(A) * off_right
+    return scale * other * stretch * (inside + outside)
+
+
+def _in_basis(rows: np.ndarray) -> tuple[np.longdouble, np.ndarray, np.ndarray, np.longdouble]:
+    """Return the largest entry of rows (n, d); of the rows over it coordinates, basis (d, k) and length outside it."""
+    scale = np.max(np.abs(rows)) or np.longdouble(1)
+    E = np.linalg.qr((rows / scale).astype(float).T)[0].astype(np.longdouble)
+    inside = (rows / scale) @ E
+    return scale, inside, E, np.linalg.norm(rows / scale - inside @ E.T)
+
+
+def _departure(E: np.ndarray) -> np.longdouble:
+    """Return how far E^T E is from the identity."""
+    return np.linalg.norm(E.T @ E - np.eye(E.shape[1]))
 
 
 def _frobenius_distance(Z: np.ndarray, left: np.ndarray, size: np.ndarray, right_t: np.ndarray) -> float:
