@@ -182,6 +182,7 @@ def call(tiny, inputs, tmp_path, monkeypatch, capsys):
 
 LINES = {
     "attention": "attention tokens.npz --out out",
+    "attention's page": "attention tokens.npz --site out",
     "spectra": "spectra base.pt tuned.pt --heads 2 --out out",
     "spectra's page": "spectra base.pt tuned.pt --heads 2 --out s.nc --site out",
     "extract-lora": "extract-lora base.pt tuned.pt --rank 2 --no-logits --out out",

@@ -1,6 +1,8 @@
 """Command `attention`: the implicit bias of softmax attention on your token data."""
 
 import math
+import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -34,25 +36,37 @@ def attention(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE.nc", help="Store the flows over time in this file.")
     ] = None,
+    site: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Build a page of pictures in this folder; an earlier one is replaced."),
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Find the norm that gradient flow on softmax attention minimises on these token data."""
     if out is not None:
         require_writable_file(out)  # before the work
+    from saddlescope import store
+    from saddlescope.gallery import build_attention
+    from saddlescope.gallery.site import require_gallery_folder
     from saddlescope.studies import implicit_bias
 
+    if site is not None:
+        require_gallery_folder(site)
+    stop = store.stopwatch()
     with on_interrupt(lambda: unwritten(out)), progress(str(file)) as report:
         found = implicit_bias(file, loss=loss, log_until=log_until, log_scale=log_scale, seed=seed, report=report)
+    command = shlex.join(["saddlescope", "attention", str(file)])
+    found = replace(found, dataset=store.stamped(found.dataset, stop(), command=command))
+    stored = store.write(found.dataset, out) if out is not None else None
+    page = build_attention(found, site) if site is not None else None
     if as_json:
         print_json(found.summary())
-    else:
-        print_text(f"{found.data!r}\n{found.assumptions!r}\n")
-        print_table(*found.problems(), title="Support vector machines")
-        print_table(*found.outcomes(), title=f"Gradient flows to ln t = {log_until:g}")
-    if out is not None:
-        from saddlescope import store
-
-        stored = store.write(found.dataset, out)
-        if not as_json:
-            print_text(f"Stored in {stored}.")
+        return 0
+    print_text(f"{found.data!r}\n{found.assumptions!r}\n")
+    print_table(*found.problems(), title="Support vector machines")
+    print_table(*found.outcomes(), title=f"Gradient flows to ln t = {log_until:g}")
+    if stored is not None:
+        print_text(f"Stored in {stored}.")
+    if page is not None:
+        print_text(f"Open {page} in a browser.")
     return 0

@@ -1,6 +1,5 @@
 """Command `spectra`: spectra of weight updates between checkpoints."""
 
-import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -60,14 +59,13 @@ def spectra(
     from saddlescope import store
     from saddlescope.gallery import build_spectra
     from saddlescope.gallery.site import require_gallery_folder
-    from saddlescope.store import stopwatch
     from saddlescope.train.attention.layout_text import read_layouts
     from saddlescope.train.checkpoints import checkpoint_spectra
 
     if site is not None:
         require_gallery_folder(site)
     counts, layouts = parse_heads(heads), read_layouts(layout or [])
-    stop = stopwatch()
+    stop = store.stopwatch()
     faults: list[str] = []
 
     def fault(sentence: str) -> None:
@@ -90,9 +88,7 @@ def spectra(
     for remark in found.attrs["remarks"].splitlines():
         say(remark)
     command = shlex.join(["saddlescope", "spectra", str(base), *map(str, tuned or [])])
-    provenance = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in stop().items()}
-    found = found.assign_attrs(provenance, command=command, faults="\n".join(faults))
-    stored = store.write(found, out)
+    stored = store.write(store.stamped(found, stop(), command=command, faults="\n".join(faults)), out)
     page = build_spectra(stored, site) if site is not None else None
     tables = _tables(found)
     if as_json:

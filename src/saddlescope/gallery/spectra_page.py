@@ -1,25 +1,21 @@
 """Site of one page for spectra of checkpoints or of a training run: pictures and tables without claims."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 import xarray as xr
 
 from saddlescope import store
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.json_text import parse_json
-from saddlescope.gallery.page_views import FigureView, environment
-from saddlescope.gallery.site import draw_figures, require_gallery_folder, swapped, write_assets, write_page
+from saddlescope.gallery.data_page import DataView, data_page
+from saddlescope.gallery.site import require_gallery_folder
 from saddlescope.plot import Figure, Panel
 from saddlescope.plot.matrix_rank_figure import matrix_rank_figure
 from saddlescope.plot.rank_figures import layer_rank_figure, spectrum_figure, spectrum_stages_figure, stable_rank_figure
 from saddlescope.plot.rank_staircase_figure import LEAST_RECORDS, staircase_figure
 from saddlescope.plot.rank_tables import layer_table
-from saddlescope.reproduction.formatting import number
 
 
 def build_spectra(file: str | os.PathLike[str], site: str | os.PathLike[str]) -> Path:
@@ -39,9 +35,9 @@ def build_spectra(file: str | os.PathLike[str], site: str | os.PathLike[str]) ->
     """
     site = Path(site).absolute()
     require_gallery_folder(site)
-    view = SpectraView(Path(file), _with_spectra(store.read(file), file))
-    with _page(site, "spectra.html", view) as folder:
-        (folder / view.data_name).write_bytes(view.file.read_bytes())
+    file = Path(file)
+    with data_page(site, SpectraView(_with_spectra(store.read(file), file), file.name)) as data:
+        data.write_bytes(file.read_bytes())
     return site / "index.html"
 
 
@@ -66,9 +62,10 @@ def build_training(file: str | os.PathLike[str], site: str | os.PathLike[str], *
     records = store.read_log(file)
     if not records.sizes["step"]:
         raise InputError(f"{file} must have a record; got none yet. Wait for the tracker's first.")
-    view = TrainingView(Path(file), _with_spectra(records, file), live=live)
-    with _page(site, "training.html", view) as folder:
-        store.write(records, folder / view.data_name)
+    file = Path(file)
+    name = f"{file.stem}.nc"
+    with data_page(site, TrainingView(_with_spectra(records, file), name, source=file.name, live=live)) as data:
+        store.write(records, data)
     return site / "index.html"
 
 
@@ -78,69 +75,28 @@ def _with_spectra(ds: xr.Dataset, file: str | os.PathLike[str]) -> xr.Dataset:
     return ds
 
 
-@contextmanager
-def _page(site: Path, template: str, view: "SpectraView") -> Iterator[Path]:
-    """Build the page with its pictures; yield the folder of the pictures, for the data."""
-    with swapped(site) as new:
-        write_assets(new / "assets")
-        draw_figures(view.figures, new / "spectra")
-        yield new / "spectra"
-        view.data_bytes = (new / "spectra" / view.data_name).stat().st_size
-        write_page(new / "index.html", environment().get_template(template).render(view=view, root=""))
-
-
 @dataclass(eq=False)
-class SpectraView:
+class SpectraView(DataView):
     """View of a data set of spectra for its page."""
 
-    file: Path
-    spectra: xr.Dataset
-    data_bytes: int = 0
-
-    @property
-    def data_name(self) -> str:
-        """File name of the downloaded data."""
-        return self.file.name
-
-    @property
-    def data_size(self) -> str:
-        """Size of the data file."""
-        return f"{number(self.data_bytes / 1e6, 2)} MB"
+    template: ClassVar[str] = "spectra.html"
+    folder: ClassVar[str] = "spectra"
 
     @property
     def base(self) -> str:
         """Checkpoint at the start."""
-        return str(self.spectra.attrs.get("base", ""))
+        return str(self.dataset.attrs.get("base", ""))
 
     @property
     def checkpoints(self) -> list[tuple[int, str]]:
         """Later checkpoints, with their steps."""
-        steps = self.spectra.step.values.tolist()
-        names = self.spectra.checkpoint.values.tolist() if "checkpoint" in self.spectra.coords else [""] * len(steps)
+        steps = self.dataset.step.values.tolist()
+        names = self.dataset.checkpoint.values.tolist() if "checkpoint" in self.dataset.coords else [""] * len(steps)
         return list(zip(steps, map(str, names), strict=True))
 
-    @property
-    def notes(self) -> list[str]:
-        """Failed measurements, and remarks."""
-        texts = (str(self.spectra.attrs.get(name, "")) for name in ("faults", "remarks"))
-        return [line for text in texts for line in text.splitlines()]
-
-    @property
-    def origin(self) -> list[tuple[str, str]]:
-        """Provenance of the data, in pairs of name and value."""
-        attributes = self.spectra.attrs
-        versions = parse_json(str(attributes.get("versions", "{}")))
-        pairs = (
-            ("Command", attributes.get("command", "")),
-            ("Finished", attributes.get("finished", "")),
-            ("Versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
-        )
-        return [(name, str(value)) for name, value in pairs if value]
-
-    @cached_property
-    def figures(self) -> tuple[FigureView, ...]:
-        """Figures of the page."""
-        return tuple(FigureView(figure, f"figure-{k}") for k, figure in enumerate(_figures(self.spectra), 1))
+    def draw(self) -> list[Figure]:
+        """Return the figures that the data allow."""
+        return _figures(self.dataset)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -148,28 +104,22 @@ class TrainingView(SpectraView):
     """View of the records of a training run for its page.
 
     Attributes:
+        source: name of the tracker's file.
         live: seconds after which the page loads itself again; 0 for never.
     """
 
+    source: str
     live: int
+    template: ClassVar[str] = "training.html"
 
-    @property
-    def data_name(self) -> str:
-        """File name of the downloaded data."""
-        return f"{self.file.stem}.nc"
-
-    @cached_property
-    def figures(self) -> tuple[FigureView, ...]:
-        """Figures of the page, those over the steps first."""
-        drawn = sorted(
-            _figures(self.spectra), key=lambda figure: not any(_over_steps(panel) for panel in figure.panels)
-        )
-        return tuple(FigureView(figure, f"figure-{k}") for k, figure in enumerate(drawn, 1))
+    def draw(self) -> list[Figure]:
+        """Return the figures that the data allow, those over the steps first."""
+        return sorted(_figures(self.dataset), key=lambda figure: not any(_over_steps(panel) for panel in figure.panels))
 
     @property
     def progress(self) -> str:
         """Sentence on the records so far."""
-        steps = self.spectra.step.values
+        steps = self.dataset.step.values
         return f"{len(steps)} record{'s' * (len(steps) != 1)}, the last after {steps[-1]} steps."
 
 

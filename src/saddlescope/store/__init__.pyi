@@ -7,6 +7,7 @@ from .netcdf import read as read
 from .netcdf import write as write
 from .netcdf import write_bytes as write_bytes
 from .provenance import Provenance as Provenance
+from .provenance import stamped as stamped
 from .provenance import stopwatch as stopwatch
 from .record_log import RecordLog as RecordLog
 from .record_log import read_log as read_log

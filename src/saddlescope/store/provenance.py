@@ -131,6 +131,12 @@ def stopwatch() -> Callable[[], dict[str, Any]]:
     }
 
 
+def stamped(ds: xr.Dataset, made: Mapping[str, Any], **further: str) -> xr.Dataset:
+    """Return a data set with the fields of a stopwatch, and further ones, as attributes; mappings become JSON."""
+    fields = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in made.items()}
+    return ds.assign_attrs(fields, **further)
+
+
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
