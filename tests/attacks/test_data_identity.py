@@ -10,7 +10,7 @@ import xarray as xr
 from saddlescope import cli, store
 from saddlescope._shared.errors import InputError
 from saddlescope.gallery.page_views import RunView
-from saddlescope.papers.deep_relu.shared.training import IMAGES, read_images
+from saddlescope.papers.image_data import IMAGES, read_images
 from saddlescope.reproduction import (
     Claims,
     Entry,

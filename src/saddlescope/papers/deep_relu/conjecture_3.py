@@ -30,7 +30,8 @@ from saddlescope.papers.deep_relu.shared.layer_measurements import (
     train_jobs,
 )
 from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_METRICS
-from saddlescope.papers.deep_relu.shared.training import DATASET, IMAGES, Data, TrainingSetup, concatenate_networks
+from saddlescope.papers.deep_relu.shared.training import DATASET, Data, TrainingSetup, concatenate_networks
+from saddlescope.papers.image_data import IMAGES
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext

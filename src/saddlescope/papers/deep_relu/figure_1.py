@@ -24,8 +24,9 @@ from saddlescope.papers.deep_relu.shared.plateau_statistics import (
     select_seeds,
     singular_value_ratios,
 )
-from saddlescope.papers.deep_relu.shared.training import DATASET, IMAGES, Data, TrainingSetup, image_loss, train_seeds
+from saddlescope.papers.deep_relu.shared.training import DATASET, Data, TrainingSetup, image_loss, train_seeds
 from saddlescope.papers.deep_relu.shared.training_figures import layer_panels, loss_panel, spectra_panel, stage_table
+from saddlescope.papers.image_data import IMAGES
 from saddlescope.plot import Figure, Mark
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext

@@ -27,7 +27,6 @@ from saddlescope.papers.deep_relu.shared.plateau_statistics import (
 )
 from saddlescope.papers.deep_relu.shared.training import (
     DATASET,
-    IMAGES,
     Data,
     TrainingSetup,
     concatenate_networks,
@@ -35,6 +34,7 @@ from saddlescope.papers.deep_relu.shared.training import (
     train_seeds,
 )
 from saddlescope.papers.deep_relu.shared.training_figures import layer_panels, loss_panel, stage_table
+from saddlescope.papers.image_data import IMAGES
 from saddlescope.plot import Figure
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext

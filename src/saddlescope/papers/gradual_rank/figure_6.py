@@ -15,7 +15,6 @@ from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared.training_metrics import image_metrics
 from saddlescope.papers.gradual_rank.shared.vit_training import (
     CIFAR,
-    IMAGES,
     QUICK,
     REDUCED,
     NarrowTraining,
@@ -23,6 +22,7 @@ from saddlescope.papers.gradual_rank.shared.vit_training import (
     train,
     training_figure,
 )
+from saddlescope.papers.image_data import IMAGES
 from saddlescope.plot import Figure
 from saddlescope.plot.rank_figures import PRODUCTS, evolution_figure, scale_rank_figure
 from saddlescope.reproduction.claim import Claims, Estimate, Size

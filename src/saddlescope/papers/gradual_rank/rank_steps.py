@@ -20,7 +20,8 @@ import xarray as xr
 
 from saddlescope.papers.gradual_rank import CITATION, figure_6
 from saddlescope.papers.gradual_rank.shared.training_metrics import image_metrics
-from saddlescope.papers.gradual_rank.shared.vit_training import CIFAR, IMAGES, QUICK, changes
+from saddlescope.papers.gradual_rank.shared.vit_training import CIFAR, QUICK, changes
+from saddlescope.papers.image_data import IMAGES
 from saddlescope.plot import Axis, Band, Figure, Line, Panel
 from saddlescope.plot.rank_figures import PRODUCTS
 from saddlescope.plot.rank_staircase_figure import staircase_figure

@@ -24,7 +24,6 @@ from saddlescope.papers.gradual_rank.shared.training_metrics import image_metric
 from saddlescope.papers.gradual_rank.shared.vit_training import (
     CIFAR,
     GPU,
-    IMAGES,
     QUICK,
     QUICK_PAIRS,
     REDUCED,
@@ -35,6 +34,7 @@ from saddlescope.papers.gradual_rank.shared.vit_training import (
     train,
     training_figure,
 )
+from saddlescope.papers.image_data import IMAGES
 from saddlescope.plot import Figure
 from saddlescope.plot.rank_figures import PRODUCTS, spectrum_figure, spectrum_stages_figure, stable_rank_figure
 from saddlescope.reproduction.catalogue import SIZES

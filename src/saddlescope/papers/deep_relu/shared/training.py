@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
+from saddlescope.papers.image_data import read_images
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.data_sets import DataSets
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from saddlescope.flow import Recording
     from saddlescope.measure import Staircase
     from saddlescope.models.deep import LayeredLoss
-    from saddlescope.train.data import ImageData
 
 Data = Literal["mnist", "mnist-small", "digits"]
 
@@ -53,26 +52,6 @@ class TrainingSetup:
     batch: int | None
     seed: int
 
-
-def read_images(name: str, folder: Path | None, report: Report) -> "ImageData":
-    """Return the images of that name.
-
-    Raises:
-        InputError: there is no data folder for a data set that is not embedded, it lacks the data set, or its files are
-            damaged.
-    """
-    from saddlescope.train.data import EMBEDDED, load
-
-    if name not in EMBEDDED and folder is None:
-        raise InputError(
-            f"dataset {name!r} needs the folder of its official files: give --data or set SADDLESCOPE_DATA, or take "
-            "dataset=digits, which is embedded."
-        )
-    return load(name, folder, report=report)
-
-
-IMAGES = DataSets(read_images, parameters=("dataset",))
-"""Data of entries that have the parameter `dataset`."""
 
 DIGITS = DataSets(read_images, names=("digits",))
 """Data of entries that train on the embedded digits."""

@@ -9,18 +9,16 @@ Shared by the entries on Figures 1, 4 to 7 and 12 to 19, which differ in data, s
 """
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.progress import Report
 from saddlescope.papers.gradual_rank.shared.shared_training import train_seeds
+from saddlescope.papers.image_data import read_images
 from saddlescope.plot import Axis, Figure, Panel, lines
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.data_sets import DataSets
 from saddlescope.reproduction.device import prepare_device
 from saddlescope.reproduction.parameters import EntryParams, param, parameters
 
@@ -116,27 +114,6 @@ four times it, and 10,000 images are seen 30 times, in 4,680 steps. Set precisio
 def changes(params: type[EntryParams], values: dict[str, Any]) -> dict[str, Any]:
     """Return the values that differ from the defaults of a class of parameters."""
     return {name: value for name, value in values.items() if value != parameters(params)[name].default}
-
-
-def read_images(name: str, folder: Path | None, report: Report) -> "ImageData":
-    """Return the images of that name.
-
-    Raises:
-        InputError: there is no data folder for a data set that is not embedded, it lacks the data set, or its files are
-            damaged.
-    """
-    from saddlescope.train.data import EMBEDDED, load
-
-    if name not in EMBEDDED and folder is None:
-        raise InputError(
-            f"dataset {name!r} needs the folder of its official files: give --data or set SADDLESCOPE_DATA, "
-            "or take dataset=digits, which is embedded."
-        )
-    return load(name, folder, report=report)
-
-
-IMAGES = DataSets(read_images, parameters=("dataset",))
-"""Data of the entries that train vision transformers."""
 
 
 def train(params: Training, context: RunContext, *, initial_scale: float = 1.0) -> xr.Dataset:
