@@ -17,7 +17,7 @@ from matplotlib import pyplot as plt
 import saddlescope as ss
 from saddlescope._shared.errors import InputError, MissingExtraError
 from saddlescope._shared.results import PlotMixin, TableMixin
-from saddlescope.flow import DiagonalInit
+from saddlescope.flow import DiagonalInit, gradient_flow_batched, symmetric_flows, symmetric_path
 from saddlescope.flow.factored.factored_flow import FactorInit
 from saddlescope.models import LayeredLoss
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
@@ -104,8 +104,18 @@ def margin_flow():
     return ss.matrix_margin_flow(loss, data.differences, data.z, log_until=100.0, tolerance=1e-6)
 
 
+def several():
+    starts = [DiagonalInit(np.ones(3), np.zeros(3), log_scale=k * math.log(10)) for k in (-8, -64)]
+    return gradient_flow_batched(quadratic, starts, until=3.0, tolerance=1e-6, level=0.5)
+
+
 RESULTS = {
     "Staircase": found,
+    "BatchedTrajectory": several,
+    "SymmetricFlows": lambda: symmetric_flows(
+        [2.0, 1.0], 0.1 * np.eye(2)[None], test_point=[1.0, 1.0], until=4.0, tolerance=1e-6
+    ),
+    "SymmetricPath": lambda: symmetric_path([2.0, 1.0], 0.1 * np.eye(2), until=4.0, tolerance=1e-6),
     "Comparison": lambda: ss.compare(predicted().staircase, found()),
     "Spectrum": lambda: ss.spectrum(np.diag([3.0, 2.0, 1.0])),
     "Trajectory": simulated,

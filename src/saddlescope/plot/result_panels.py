@@ -1,6 +1,7 @@
 """Pictures of results, by the names of their classes: drawing needs their public attributes, not their packages."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from saddlescope.plot.staircase_panels import comparison_panel, found_panel, sta
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_FEW = 6  # lines, each with a label and a colour of its own
+_CURVE = 12  # records from which on a line through them is a curve
 _MOST_LINES = 60  # of a crowd of thin lines
 _MOST_MARKS = 40  # crossings beyond it are not marked
 
@@ -46,6 +49,44 @@ def _crossings(crossings: Any, last: float) -> list[Mark]:
         marks.append(Mark(at=one.time, label=f"{'+' if one.rising else '−'}{one.index}" if room else ""))
         named = one.time if room else named
     return marks
+
+
+def _batch(runs: Any) -> Panel:
+    """Losses over time of every flow."""
+    width = 1.6 if len(runs) <= _FEW else 0.8
+    marks = tuple(
+        Line(x=one.times, y=one.losses, color=flow if len(runs) <= _FEW else 0, label=f"flow {flow}", width=width)
+        for flow, one in enumerate(runs.each[:_MOST_LINES])
+    )
+    return Panel(x=Axis(time_label(runs.time_unit)), y=Axis("loss"), marks=_unlabelled(marks))
+
+
+def _symmetric_flows(flows: Any) -> Panel:
+    """Losses out of distribution of every start, at the recorded times and at all extrema."""
+    style = "solid" if len(flows.times) >= _CURVE else "points"
+    marks = []
+    for start in range(min(len(flows), _MOST_LINES)):
+        times, first = np.unique(np.append(flows.times, flows.turning_times[start]), return_index=True)
+        losses = np.append(flows.losses[start], flows.turning_losses[start])[first]
+        color, width = (start, 1.6) if len(flows) <= _FEW else (0, 0.8)
+        marks.append(Line(x=times, y=losses, color=color, label=f"start {start}", width=width, style=style))
+    return Panel(x=Axis("time t"), y=Axis("loss out of distribution"), marks=_unlabelled(tuple(marks)))
+
+
+def _symmetric_path(path: Any) -> Panel:
+    """Entries of W over time, those of the diagonal in bold."""
+    times = np.unique(np.concatenate([np.linspace(0.0, path.until, 400), path.edges]))
+    W = path(times)
+    marks = tuple(
+        Line(x=times, y=W[:, i, j], label=f"w{i}{j}", width=2.0 if i == j else 0.8, color=i if i == j else None)
+        for i, j in np.argwhere(np.triu(np.ones_like(W[0]))).tolist()
+    )
+    return Panel(x=Axis("time t"), y=Axis("entry of W"), marks=_unlabelled(marks[:_MOST_LINES]))
+
+
+def _unlabelled(lines: tuple[Line, ...]) -> tuple[Line, ...]:
+    """Return lines without labels where they are a crowd."""
+    return lines if len(lines) <= _FEW else tuple(replace(line, label="") for line in lines)
 
 
 def _deep_linear(stages: Any) -> Panel:
@@ -122,6 +163,7 @@ def _spectrum(spectrum: Any) -> Panel:
 
 
 PANELS: dict[str, Callable[[Any], Panel]] = {
+    "BatchedTrajectory": _batch,
     "Comparison": comparison_panel,
     "ConceptStages": lambda predicted: found_panel(staircase_of(predicted)),
     "DeepLinearStages": _deep_linear,
@@ -136,6 +178,8 @@ PANELS: dict[str, Callable[[Any], Panel]] = {
     "MatrixSvm": _matrix_svm,
     "RankRecords": lambda records: spectra_panel(records),
     "Spectrum": _spectrum,
+    "SymmetricFlows": _symmetric_flows,
+    "SymmetricPath": _symmetric_path,
     "Staircase": found_panel,
     "Trajectory": _trajectory,
 }

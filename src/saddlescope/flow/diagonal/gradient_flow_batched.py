@@ -13,7 +13,8 @@ from jaxtyping import Float
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
-from saddlescope._shared.reprs import ReprMixin
+from saddlescope._shared.reprs import Table
+from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.flow.diagonal.batched_records import BatchRecords
 from saddlescope.flow.diagonal.batched_system import MirrorSystems, stacked
 from saddlescope.flow.diagonal.coordinates import MirrorCoordinates
@@ -40,7 +41,7 @@ _CHECK_EVERY = 16  # evaluations between two checks for divergence and two repor
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class BatchedTrajectory(ReprMixin):
+class BatchedTrajectory(TableMixin, PlotMixin):
     """Runs of many gradient flows. `trajectories[i]` is the `Trajectory` of one; iterating gives all.
 
     Between records and crossings, each is linear in the integral of the gradient: exact on plateaus and rough between
@@ -75,6 +76,20 @@ class BatchedTrajectory(ReprMixin):
             f"{sum(map(len, self.crossings))} crossings, {self.evaluations.gradients} gradients; "
             f"{len(self.failed) or 'none'} ended early)"
         )
+
+    def _table(self) -> Table:
+        rows = (
+            (
+                flow,
+                float(one.times[-1]),
+                float(one.losses[-1]),
+                len(one.crossings),
+                one.evaluations.gradients,
+                one.status.ok,
+            )
+            for flow, one in enumerate(self)
+        )
+        return ("flow", "end", "loss", "crossings", "gradients", "complete"), rows
 
     @property
     def crossings(self) -> tuple[tuple[LevelEvent, ...], ...]:

@@ -22,7 +22,8 @@ from numpy.typing import ArrayLike
 from saddlescope._shared.arguments import require, validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
-from saddlescope._shared.reprs import ReprMixin
+from saddlescope._shared.reprs import Table
+from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.flow.status import Status, require_tolerance
 from saddlescope.flow.two_layer.integrator import SPARE_STEPS, Run, follow, steps_needed, stiff_start
 from saddlescope.flow.two_layer.taylor_series import order_for
@@ -51,7 +52,7 @@ class Ending(IntEnum):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class SymmetricFlows(ReprMixin):
+class SymmetricFlows(TableMixin, PlotMixin):
     """Runs of many flows of the symmetric two-layer model, in the coordinates of the data.
 
     Attributes:
@@ -97,6 +98,15 @@ class SymmetricFlows(ReprMixin):
     def __repr__(self) -> str:
         kinds = ", ".join(f"{int(np.sum(self.endings == kind))} {kind.name.lower()}" for kind in Ending)
         return f"SymmetricFlows({len(self)} starts to t = {self.times[-1]:.6g}: {kinds.replace('_', ' ')})"
+
+    def _table(self) -> Table:
+        rows = (
+            (start, int(turns), float(time), float(losses[-1]), Ending(kind).name.lower().replace("_", " "))
+            for start, (turns, time, losses, kind) in enumerate(
+                zip(self.turns, self.generalized, self.losses, self.endings, strict=True)
+            )
+        )
+        return ("start", "turns", "generalized", "loss", "ending"), rows
 
     def learned_at(self, start: int) -> float:
         """Return the time at which the last diagonal entry of W passes 1/2, predicted from the end; infinite if never.

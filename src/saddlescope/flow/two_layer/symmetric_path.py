@@ -17,14 +17,15 @@ from jaxtyping import Float
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
-from saddlescope._shared.reprs import ReprMixin
+from saddlescope._shared.reprs import Table
+from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.flow.two_layer.symmetric_flows import LOCAL_SHARE, numbers, reduced, require_followed, require_starts
 from saddlescope.flow.two_layer.taylor_series import order_for, series
 from saddlescope.flow.two_layer.turning_points import persistent, turning_points
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SymmetricPath(ReprMixin):
+class SymmetricPath(TableMixin, PlotMixin):
     """W(t) from one start. Call it with times to have W there.
 
     Attributes:
@@ -44,6 +45,12 @@ class SymmetricPath(ReprMixin):
 
     def __repr__(self) -> str:
         return f"SymmetricPath({len(self.strengths)} strengths, {len(self.edges) - 1} steps to t = {self.until:.6g})"
+
+    def _table(self) -> Table:
+        start, end = self([0.0, self.until])
+        pairs = np.argwhere(np.triu(np.ones_like(start))).tolist()
+        rows = ((f"{i}, {j}", float(start[i, j]), float(end[i, j]), len(self.turns(i, j))) for i, j in pairs)
+        return ("entry", "first", "last", "turns"), rows
 
     def __call__(self, times: Any) -> Float[np.ndarray, "k d d"]:
         """Return W at these times, between 0 and `until`, (k,).
