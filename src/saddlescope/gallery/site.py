@@ -107,7 +107,7 @@ class _Drawing:
             _write_shown(folder, view.figures, file, view.data_name)
         except _UNFIT as error:
             shutil.rmtree(folder, ignore_errors=True)
-            if isinstance(error, InputError):
+            if isinstance(error, InputError) and str(file) in str(error):
                 raise
             raise InputError(
                 f"{file} cannot be shown ({type(error).__name__}: {error}). Rerun it with --again."
