@@ -112,7 +112,10 @@ def test_runs_and_sweeps_stand_side_by_side(known, results, stored, tmp_path, mo
     shutil.copytree(results / "tiny", both / "tiny")
     build(both, tmp_path / "site")
     index = text_of((tmp_path / "site/index.html").read_text("utf-8"))
-    assert "1 reproduction Verdicts by kind of claim: 1 printed 1 reproduced 1 reading 1 undecided 1 own 1 refuted" in index
+    assert (
+        "1 reproduction Verdicts by kind of claim: 1 printed 1 reproduced 1 reading 1 undecided 1 own 1 refuted"
+        in index
+    )
     assert "default · default stages=6 · quick" in index
     assert "12 of 12 points finished" in index
     page, run = SweepView(stored["seeds"]).page, tmp_path / "site/tiny/staircase/quick.html"

@@ -63,7 +63,7 @@ def test_official_data_without_a_folder_is_one_sentence(tmp_path):
 
 
 @pytest.mark.data
-@pytest.mark.parametrize(("dataset", "patch"), [("mnist", "7"), ("cifar10", "8")])
+@pytest.mark.parametrize(("dataset", "patch"), [("mnist", "7"), pytest.param("cifar10", "8", marks=pytest.mark.slow)])
 def test_official_data_are_used(data_folder, tmp_path, dataset, patch):
     params = ENTRY.configure(
         "quick", {"dataset": dataset, "patch": patch, "images": "100", "epochs": "2", "batch": "20", "seeds": "0"}
