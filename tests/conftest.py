@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Timer
 
 import jax
 import jaxtyping
@@ -16,6 +17,23 @@ import pytest
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+CHECKED = 0.3  # seconds of each test in which types are checked: later calls are mostly those of a loop
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Iterator[object]:
+    """Check types at run time at the beginning of each test only, since checks double the time of small loops."""
+    timer = Timer(CHECKED, jaxtyping.config.update, ("jaxtyping_disable", True))
+    timer.daemon = True
+    timer.start()
+    try:
+        return (yield)
+    finally:
+        timer.cancel()
+        timer.join()
+        jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(scope="session")
