@@ -65,7 +65,7 @@ def build(
         sweeps = drawn.all(sweep_files, lambda file: SweepView(Sweep.open(file)))
         runs = drawn.all(run_files, lambda file: RunView(Reproduction.open(file)))
         if not runs and not sweeps:
-            raise InputError(f"None of the {drawn.count} files in {folder} can be shown; rerun the entries.")
+            raise InputError(f"No file in {folder} can be shown; rerun the entries.")
         _write_pages(new, cards(runs), sweeps)
     return site / "index.html"
 
