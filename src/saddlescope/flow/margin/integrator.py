@@ -1,12 +1,17 @@
 """Integration of a margin system through the recorded times, with its energy balance."""
 
 from dataclasses import dataclass
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from saddlescope._shared.progress import Report
+from saddlescope.flow.margin.compiled_run import compiled_run, padded
 from saddlescope.flow.margin.systems import AbstractMarginSystem
+from saddlescope.flow.solvers import ndf_compiled
 from saddlescope.flow.solvers.ndf import Interpolant, StepError, Stepper
 from saddlescope.flow.solvers.ndf_coefficients import ALPHA
 from saddlescope.flow.status import REACHED, Status, exhausted
@@ -31,6 +36,58 @@ class MarginPath:
     defects: Float[np.ndarray, "k"]
     steps: int
     status: Status
+
+
+def follow_compiled(
+    system: AbstractMarginSystem,
+    start: Float[np.ndarray, "N"],
+    log_times: Float[np.ndarray, "K"],
+    *,
+    rtol: float,
+    atol: float,
+    max_evaluations: int,
+    report: Report,
+) -> tuple[MarginPath, dict[str, Any]]:
+    """Integrate as `follow` does, in one compiled call, with the tables of all records.
+
+    Args:
+        system: the right-hand side, `compilable`.
+        start: the coordinates at time 0.
+        log_times: ln t to record, ascending, the last finite.
+        rtol: relative error of a step.
+        atol: absolute error of a step, in the coordinates.
+        max_evaluations: of the right-hand side.
+        report: called once, at the end.
+    """
+    coordinate = system.time_coordinate
+    recorded = coordinate.at(log_times)
+    with jax.enable_x64(True):
+        numbers = (start, padded(recorded), padded(log_times), recorded[-1], np.float64(rtol), np.float64(atol))
+        run = compiled_run(system.in_jax(), *map(jnp.asarray, numbers), jnp.asarray(max_evaluations))
+        tables, ending = jax.device_get(run)
+    system.evaluations, time = int(ending.evaluations), float(ending.time)
+    kept = np.arange(ending.reached)
+    status = REACHED
+    if ending.code != ndf_compiled.REACHED:
+        kept = np.append(kept, -1)
+        last = tables.states[-1]
+        if ending.code == ndf_compiled.STUCK:
+            status = _no_step(system, last, finite=bool(ending.finite))
+        else:
+            status = _exhausted(max_evaluations, coordinate.log_time(time))
+    log_times = np.append(log_times[: ending.reached], [] if status.ok else coordinate.log_time(time))
+    tables = jax.tree.map(lambda table: table[kept], tables)
+    report(time / float(recorded[-1]), f"ln t = {coordinate.log_time(time):.4g}")
+    first = system.loss.log_excess(system.margins(start))
+    carried = tables.states[:, 1]
+    defects = np.abs(carried - tables.log_excess) / np.maximum(1.0, np.abs(carried - first))
+    path = MarginPath(log_times, tables.states, defects, int(ending.steps), status)
+    return path, {name: table for name, table in tables._asdict().items() if name != "states"}
+
+
+def _exhausted(max_evaluations: int, log_time: float) -> Status:
+    cure = "Raise max_evaluations or tolerance, or lower log_until."
+    return exhausted(max_evaluations, log_time, "ln t", cure)
 
 
 def follow(
@@ -63,8 +120,7 @@ def follow(
     states, steps, status = [y] * int(np.sum(recorded <= 0)), 0, REACHED
     while len(states) < len(recorded):
         if system.evaluations >= max_evaluations:
-            cure = "Raise max_evaluations or tolerance, or lower log_until."
-            status = exhausted(max_evaluations, coordinate.log_time(stepper.t), "ln t", cure)
+            status = _exhausted(max_evaluations, coordinate.log_time(stepper.t))
             break
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # a trial state may overflow: it is rejected

@@ -1,0 +1,96 @@
+"""Compiled margin flows: the steps of the interpreted ones, without a second compilation, with the same refusals."""
+
+import numpy as np
+import pytest
+
+from saddlescope._shared.errors import InputError
+from saddlescope.flow import FlowError, diagonal_margin_flow, key_query_margin_flow, matrix_margin_flow
+from saddlescope.flow.margin.compiled_run import compiled_run
+from saddlescope.models.tokens.generators import gaussian_tokens
+from saddlescope.models.tokens.losses import SelectionLoss
+from saddlescope.models.tokens.selection_loss_in_jax import SelectionLossInJax
+
+UNEQUAL = gaussian_tokens(3, 4, 5, seed=1, spread=0.5)
+POLICY = {"log_until": 50.0, "record": [-np.inf, 3.0, 50.0], "tolerance": 1e-7}
+
+
+def _loss(data, kind="exponential"):
+    return SelectionLoss(data.optimal_scores, data.gaps, kind)
+
+
+def _keys_and_queries(loss, data, **policy):
+    start = tuple(0.2 * np.random.default_rng(3).standard_normal((2, data.dim, 2)))
+    return key_query_margin_flow(loss, data.differences, data.z, start, **policy)
+
+
+def _compilations():
+    return compiled_run._cache_size()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+RUNS = {
+    "exponential": lambda loss, data, **policy: diagonal_margin_flow(loss, data.features, 0.1, **policy),
+    "logistic": lambda loss, data, **policy: matrix_margin_flow(loss, data.differences, data.z, **policy),
+}
+
+
+@pytest.mark.parametrize(
+    ("run", "kind"),
+    [
+        (RUNS["exponential"], "exponential"),
+        (RUNS["logistic"], "logistic"),
+        pytest.param(_keys_and_queries, "logistic", marks=pytest.mark.slow),
+    ],
+)
+def test_a_compiled_flow_takes_the_steps_of_the_interpreted_one(run, kind):
+    loss = _loss(UNEQUAL, kind)
+    slow, fast = (run(loss, UNEQUAL, **POLICY, compiled=compiled) for compiled in (False, True))
+    assert (fast.steps, fast.evaluations) == (slow.steps, slow.evaluations)
+    np.testing.assert_array_equal(fast.log_times, slow.log_times)
+    for name in ("margins", "log_rates", "margin_speeds", "log_excess"):
+        ours, theirs = getattr(fast, name), getattr(slow, name)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-7 * np.abs(theirs).max(), err_msg=name)
+    np.testing.assert_array_equal(fast.rate_signs, slow.rate_signs)
+    np.testing.assert_allclose(fast.energy_defects, slow.energy_defects, atol=1e-9)
+
+
+def test_data_of_the_same_shape_are_not_compiled_again():
+    RUNS["exponential"](_loss(UNEQUAL), UNEQUAL, **POLICY, compiled=True)
+    before = _compilations()
+    other = gaussian_tokens(3, 4, 5, seed=2, spread=0.5)
+    policy = {"log_until": 700.0, "record": np.linspace(1.0, 700.0, 7), "tolerance": 1e-6}
+    flow = diagonal_margin_flow(_loss(other), other.features, 0.3, **policy, compiled=True)
+    assert flow.status.ok
+    assert _compilations() == before
+
+
+class _WrongInJax(SelectionLossInJax):
+    def log_rates(self, margins):
+        log_rates, signs = super().log_rates(margins)
+        return log_rates + np.log([1.1, 1, 1])[:, None], signs
+
+
+class _WrongLoss(SelectionLoss):
+    def in_jax(self):
+        return _WrongInJax(self.optimal_scores, self.gaps, False, self.equal_gaps)
+
+
+class _OtherLoss(SelectionLoss):
+    pass
+
+
+def test_refusals_are_those_of_the_interpreted_flow():
+    with pytest.raises(InputError, match="loss must have a method in_jax, of its own class"):
+        RUNS["exponential"](_OtherLoss(UNEQUAL.optimal_scores, UNEQUAL.gaps), UNEQUAL, **POLICY, compiled=True)
+    statuses = []
+    for compiled in (False, True):
+        with pytest.raises(FlowError, match="max_evaluations=150 were used up") as raised:
+            RUNS["exponential"](_loss(UNEQUAL), UNEQUAL, **POLICY, compiled=compiled, max_evaluations=150)
+        statuses.append((str(raised.value.result.status), len(raised.value.result.log_times)))
+    assert statuses[0] == statuses[1]
+
+
+@pytest.mark.slow
+def test_wrong_rates_are_found_out_by_the_energy_of_a_compiled_flow():
+    wrong = _WrongLoss(UNEQUAL.optimal_scores, UNEQUAL.gaps)
+    with pytest.raises(FlowError, match="out of balance"):
+        RUNS["exponential"](wrong, UNEQUAL, **POLICY, compiled=True)
