@@ -68,23 +68,8 @@ static int is_due(int folder, const char *path) { return is_below(folder, path) 
 #define BEFORE(folder, path) \
     if (is_due(folder, path)) die()
 
-#define OPEN(name)                                                                \
-    int name(const char *path, int flags, ...) {                                  \
-        mode_t mode = 0;                                                          \
-        if (flags & (O_CREAT | O_TMPFILE)) {                                      \
-            va_list more;                                                         \
-            va_start(more, flags);                                                \
-            mode = va_arg(more, mode_t);                                          \
-            va_end(more);                                                         \
-        }                                                                         \
-        if (flags & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC)) BEFORE(AT_FDCWD, path); \
-        return ORIGINAL(name)(path, flags, mode);                                 \
-    }
-OPEN(open)
-OPEN(open64)
-
-#define OPENAT(name)                                                              \
-    int name(int folder, const char *path, int flags, ...) {                      \
+#define OPEN(name, parameters, arguments, folder)                                 \
+    int name parameters {                                                         \
         mode_t mode = 0;                                                          \
         if (flags & (O_CREAT | O_TMPFILE)) {                                      \
             va_list more;                                                         \
@@ -93,10 +78,12 @@ OPEN(open64)
             va_end(more);                                                         \
         }                                                                         \
         if (flags & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC)) BEFORE(folder, path); \
-        return ORIGINAL(name)(folder, path, flags, mode);                         \
+        return ORIGINAL(name) arguments;                                          \
     }
-OPENAT(openat)
-OPENAT(openat64)
+OPEN(open, (const char *path, int flags, ...), (path, flags, mode), AT_FDCWD)
+OPEN(open64, (const char *path, int flags, ...), (path, flags, mode), AT_FDCWD)
+OPEN(openat, (int folder, const char *path, int flags, ...), (folder, path, flags, mode), folder)
+OPEN(openat64, (int folder, const char *path, int flags, ...), (folder, path, flags, mode), folder)
 
 ssize_t write(int file, const void *content, size_t length) {
     if (is_due(file, NULL)) {

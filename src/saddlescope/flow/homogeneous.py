@@ -29,6 +29,7 @@ import xarray as xr
 from jaxtyping import Array, Float, PyTree
 
 from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.compiled_functions import compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.progress import Report, silent
@@ -251,7 +252,7 @@ def _largest(error: tuple[Array, Array, Array]) -> Array:
     return jnp.max(jnp.stack([jnp.abs(shift), jnp.linalg.norm(point), jnp.abs(scaled)]))
 
 
-@eqx.filter_jit
+@compiled
 def _solve(
     system: _System,
     direction: Array,
@@ -308,7 +309,7 @@ def _status(result: diffrax.RESULTS, reached: float, max_evaluations: int, finit
     return Status(False, f"No step could be taken at s = {reached:.6g}.", "Raise tolerance.")
 
 
-@eqx.filter_jit
+@compiled
 def _output_twice(system: _System, direction: Array) -> tuple[Array, Array, Array]:
     once, twice = (system.output(system.layout.build(scale * direction)) for scale in (1.0, 2.0))
     return once, twice, jax.grad(system.cost)(jnp.zeros_like(once))

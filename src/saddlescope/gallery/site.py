@@ -104,6 +104,8 @@ class _Drawing:
         folder = self.site / view.folder
         try:
             _ = view.claims, view.tallies
+            if not view.figures:
+                raise InputError(f"{file} cannot be shown: {view.name} draws no picture. Let its `figures` return one.")
             _write_shown(folder, view.figures, file, view.data_name)
         except _UNFIT as error:
             shutil.rmtree(folder, ignore_errors=True)

@@ -101,6 +101,12 @@ def entry_heading(name: str) -> Heading:
     return _found(name).heading
 
 
+def own_file(name: str) -> str | None:
+    """Return the file of an entry that `load_entries` has added, or None for any other."""
+    declared = _loaded.get(name)
+    return None if declared is None else getattr(sys.modules.get(declared.module), "__file__", None)
+
+
 def entry_module(name: str) -> str:
     """Return the name of the module that declares an existing entry."""
     return _found(name).module
@@ -138,20 +144,30 @@ def load_entries(file: str | os.PathLike[str]) -> tuple[str, ...]:
     try:
         spec.loader.exec_module(module)
         found = _own_headings(file, entries_of(module).values())
-    except Exception as error:
-        del sys.modules[name]
+    except (Exception, SystemExit) as error:
+        from saddlescope.reproduction.own_code import described
+
+        sys.modules.pop(name, None)
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{file} cannot be imported: {type(error).__name__}: {error}") from error
+        raise InputError(f"{file} cannot be imported: {described(error)}") from error
     _loaded.update({entry: _Declared(name, heading) for entry, heading in found.items()})
     return tuple(found)
 
 
 def _own_headings(file: str | os.PathLike[str], entries: "Iterable[Entry[Any]]") -> dict[str, Heading]:
     """Return the headings of the entries of your own file, by name, or raise InputError."""
+    entries = list(entries)
     found = {one.name: Heading(one.title, one.source, one.citation) for one in entries}
     if not found:
         raise InputError(f"{file} must declare an entry, such as entry = Entry(...); got none.")
+    from saddlescope.reproduction.parameters import EntryParams
+
+    for one in entries:
+        if not (isinstance(one.params, type) and issubclass(one.params, EntryParams)):
+            raise InputError(
+                f"{file} must give the entry {one.name} a subclass of EntryParams as params; got {one.params!r}."
+            )
     for name in found:
         if name in (*entry_names(), *toy_names()):
             raise InputError(f"{file} must give its entries new names; got {name!r}, which exists.")

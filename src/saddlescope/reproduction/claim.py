@@ -77,6 +77,8 @@ class Estimate:
     tested: bool = True
 
     def __post_init__(self) -> None:
+        if math.isnan(self.uncertainty):
+            object.__setattr__(self, "uncertainty", math.inf)
         if self.uncertainty < 0:
             raise ValueError(f"uncertainty must be at least 0; got {self.uncertainty!r}.")
         for name, kind in (("value", float), ("uncertainty", float), ("n", int)):  # NumPy's numbers cannot be stored
@@ -282,7 +284,14 @@ def judge(claims: Sequence[Claim], run: xr.Dataset, size: str = "default") -> tu
 
     A claim that others need is looked at for them at every size.
     """
-    return verdicts(claims, {claim.name: claim.statistic(run) for claim in claims}, size)
+    return verdicts(claims, {claim.name: _measured(claim, run) for claim in claims}, size)
+
+
+def _measured(claim: Claim, run: xr.Dataset) -> Estimate:
+    estimate = claim.statistic(run)
+    if not isinstance(estimate, Estimate):
+        raise TypeError(f"the claim {claim.name} must return an Estimate; got {estimate!r:.80}")
+    return estimate
 
 
 def verdicts(claims: Sequence[Claim], measured: Mapping[str, Estimate], size: str = "default") -> tuple[Verdict, ...]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import xarray as xr
 
-from saddlescope._shared.errors import BusyError
+from saddlescope._shared.errors import BusyError, InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.reproduction.data_sets import Digested, require_unchanged
@@ -86,8 +86,15 @@ class RunContext(ReprMixin):
         return self._file(name).exists()
 
     def cached(self, name: str, compute: Callable[[], xr.Dataset]) -> xr.Dataset:
-        """Return the cached part of that name, computing and storing it if absent."""
+        """Return the cached part of that name, computing and storing it if absent.
+
+        Raises:
+            InputError: a name that is no file name, such as one with a slash.
+        """
         from saddlescope import store
+
+        if Path(name).name != name:
+            raise InputError(f"The name of a part must be a file name; got {name!r}.")
 
         if self.has(name):
             return store.read(self._file(name))

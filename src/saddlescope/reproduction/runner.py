@@ -26,6 +26,7 @@ from saddlescope.reproduction.data_sets import data_in_words
 from saddlescope.reproduction.finished_parts import interrupts_named
 from saddlescope.reproduction.formatting import record, summary, verdict_table
 from saddlescope.reproduction.memory import require_room
+from saddlescope.reproduction.own_code import own_errors_named
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 
@@ -96,7 +97,10 @@ class Reproduction(ReprMixin):
     def figures(self) -> tuple[Figure, ...]:
         """Figures of the stored data."""
         with self._reading("pictures"):
-            return tuple(self.entry.figures(self.run))
+            figures = tuple(self.entry.figures(self.run))
+        if wrong := [figure for figure in figures if not isinstance(figure, Figure)]:
+            raise InputError(f"{self.entry.name} must draw a list of Figure; got {wrong[0]!r}. Mend the entry.")
+        return figures
 
     def records(self) -> list[dict[str, Any]]:
         """Return the verdicts as JSON values, each with the entry, the size and the data sets, if any."""
@@ -130,7 +134,7 @@ class Reproduction(ReprMixin):
             yield
         except InputError:
             raise
-        except (IndexError, TypeError, ValueError) as error:
+        except (ArithmeticError, IndexError, SystemExit, TypeError, ValueError) as error:
             raise InputError(
                 f"{self.file} holds other data than the {what} of {self.entry.name} read ({type(error).__name__}:"
                 f" {error}); saddlescope {self.provenance.versions.get('saddlescope', 'unknown')} stored it."
@@ -237,7 +241,8 @@ def store_run(entry: entries.Entry, run: xr.Dataset, *, out: str | os.PathLike[s
 def _stored(run: xr.Dataset, entry: entries.Entry, size: str, folder: "store.RunFolder") -> Reproduction:
     """Judge a run as stored, so that `check` agrees, and write it once, with the verdicts."""
     reproduction = Reproduction(folder.file, entry, store.Provenance.of(run), store.as_stored(run))
-    vars(reproduction)["verdicts"] = entry.judge(reproduction.run, size)  # an error of a claim here is a defect
+    with own_errors_named(entry.name):
+        vars(reproduction)["verdicts"] = entry.judge(reproduction.run, size)  # an error of a claim here is a defect
     store.write(_with_verdicts(run, reproduction), folder.file)
     stored = dataclasses.replace(reproduction, run=_with_verdicts(reproduction.run, reproduction))
     vars(stored)["verdicts"] = reproduction.verdicts
@@ -278,8 +283,10 @@ def stamped_run(
     """
     resumed = any(context.scratch.iterdir())
     stop = store.stopwatch()
-    with _disk_named(context.scratch.parent), _extra_named(entry), _memory_named():
+    with own_errors_named(entry.name), _disk_named(context.scratch.parent), _extra_named(entry), _memory_named():
         run = entry.run(params, context)
+    if not isinstance(run, xr.Dataset):
+        raise InputError(f"The run of {entry.name} must return an xarray.Dataset; got {run!r:.80}. Mend the entry.")
     return stamp(run, entry, params, size, settings, resumed, stop() | {"data_sets": context.data_sets})
 
 

@@ -46,6 +46,7 @@ def write(dataset: xr.Dataset, path: str | os.PathLike[str]) -> Path:
         The path.
 
     Raises:
+        InputError: a variable or an attribute that a netCDF file cannot hold, or that `read` refuses.
         StorageError: the disk is full or the folder cannot be written; no partial file remains.
     """
     encoding = {
@@ -66,10 +67,23 @@ def as_stored(dataset: xr.Dataset) -> xr.Dataset:
 
 
 def _in_memory(dataset: xr.Dataset, encoding: dict[Hashable, Any]) -> bytes:
-    """Return the content of the netCDF file of a run."""
+    """Return the content of the netCDF file of a run.
+
+    Raises:
+        InputError: a variable or an attribute that it cannot hold.
+    """
+    for name, variable in dataset.variables.items():
+        if variable.dtype.kind == "c":
+            raise InputError(f"{name} must be real to be stored; got complex numbers. Store both parts by themselves.")
     content = BytesIO()
-    with _unlocked():
-        dataset.to_netcdf(content, engine="h5netcdf", encoding=encoding)
+    try:
+        with _unlocked():
+            dataset.to_netcdf(content, engine="h5netcdf", encoding=encoding)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"The data set cannot be stored as netCDF: {str(error).rstrip('.')}. Store real numbers and text, under"
+            " names without /."
+        ) from error
     return content.getvalue()
 
 

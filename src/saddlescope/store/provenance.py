@@ -78,12 +78,12 @@ class Provenance(ReprMixin):
         """Return the run with this provenance among its attributes.
 
         Raises:
-            ValueError: the run already has an attribute of the same name.
+            InputError: the run already has an attribute of the same name.
         """
         attributes = {each.name: _encode(getattr(self, each.name)) for each in fields(self)}
         attributes |= {"command": self.command, "seed": self.seeds}
         if taken := [name for name in attributes if name in run.attrs]:
-            raise ValueError(f"The attributes {', '.join(taken)} are reserved for provenance; rename the run's own.")
+            raise InputError(f"The attributes {', '.join(taken)} are reserved for provenance; rename the run's own.")
         return run.assign_attrs(attributes)
 
     @classmethod

@@ -136,7 +136,7 @@ class Point(ReprMixin):
         except (StorageError, BusyError):
             raise
         except InputError as error:
-            self.fail(str(error))
+            self.fail(str(error), traceback.format_exc() if error.__cause__ is not None else "")
         except Exception as error:
             self.fail(describe_error(error), traceback.format_exc())
         else:

@@ -17,15 +17,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 from numpy.typing import ArrayLike
 from scipy.integrate import DOP853
 
 from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.compiled_functions import compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope.flow.losses.checks import require_numbers
+from saddlescope.flow.losses.tree_layout import TreeLayout
 from saddlescope.flow.margin.records import (
     MarginFlow,
     Record,
@@ -90,15 +91,16 @@ def weight_flow(
     require_evaluations(max_evaluations)
     with jax.enable_x64(True):
         require_numbers("start", start)
-        point, shaped = ravel_pytree(jax.tree.map(lambda leaf: jnp.asarray(leaf, float), start))
+        layout = TreeLayout.of(start)
+        point = np.asarray(layout.flatten(start), float)
         if not np.all(np.isfinite(point)):
             raise InputError("start must be finite; got NaN or infinity in it.")
-        system = _WeightSystem(loss, lambda flat: margins_of(shaped(flat)), np.asarray(point))
+        system = _WeightSystem(loss, margins_of, layout, point)
         last = float(np.logaddexp(0.0, log_until - system.log_unit))
         times = recorded_log_times(record, log_until, system.log_time, last)
-        states, times, status = _follow(system, np.asarray(point), times, tolerance, max_evaluations, report)
+        states, times, status = _follow(system, point, times, tolerance, max_evaluations, report)
         tables = as_tables([system.record(state[1:], time) for state, time in zip(states, times, strict=True)])
-        weights = jax.tree.map(np.asarray, jax.vmap(shaped)(jnp.asarray(states[:, 1:])))
+        weights = layout.build(states[:, 1:])
     energies = states[:, 0]
     defects = np.abs(energies - tables["log_excess"]) / np.maximum(1.0, np.abs(energies - system.first_excess))
     return returned(
@@ -115,16 +117,33 @@ def weight_flow(
     )
 
 
+@compiled
+def _margins(margins_of: Callable[[PyTree], Array], layout: TreeLayout, flat: Array) -> Array:
+    return margins_of(layout.build(flat))
+
+
+@compiled
+def _pull(margins_of: Callable[[PyTree], Array], layout: TreeLayout, flat: Array, rates: Array) -> Array:
+    return jax.vjp(lambda at: margins_of(layout.build(at)), flat)[1](rates)[0]
+
+
+@compiled
+def _push(margins_of: Callable[[PyTree], Array], layout: TreeLayout, flat: Array, motion: Array) -> Array:
+    return jax.jvp(lambda at: margins_of(layout.build(at)), (flat,), (motion,))[1]
+
+
 class _WeightSystem:
     """Right-hand side in tau: [dE/dtau, dweights/dtau], with E = ln(L - L*)."""
 
     def __init__(
-        self, loss: MarginLoss, margins_of: Callable[[jax.Array], Array], point: Float[np.ndarray, "N"]
+        self,
+        loss: MarginLoss,
+        margins_of: Callable[[PyTree], Array],
+        layout: TreeLayout,
+        point: Float[np.ndarray, "N"],
     ) -> None:
         self.loss, self.evaluations, self.steps = loss, 0, 0
-        self._margins = jax.jit(margins_of)
-        self._pull = jax.jit(lambda flat, rates: jax.vjp(margins_of, flat)[1](rates)[0])
-        self._push = jax.jit(lambda flat, motion: jax.jvp(margins_of, (flat,), (motion,))[1])
+        self._function = margins_of, layout
         margins = self.margins(point)
         if margins.ndim != 2:
             raise InputError(f"margins_of must give margins of shape (n, m); got shape {margins.shape!r}.")
@@ -143,11 +162,11 @@ class _WeightSystem:
 
     def margins(self, point: np.ndarray) -> np.ndarray:
         """Return the margins as a NumPy array."""
-        return np.asarray(self._margins(jnp.asarray(point)))
+        return np.asarray(_margins(*self._function, jnp.asarray(point)))
 
     def pulled(self, point: np.ndarray, rates: np.ndarray) -> np.ndarray:
         """Return the velocity of the weights under these rates."""
-        return np.asarray(self._pull(jnp.asarray(point), jnp.asarray(rates)))
+        return np.asarray(_pull(*self._function, jnp.asarray(point), jnp.asarray(rates)))
 
     def __call__(self, tau: float, y: np.ndarray) -> np.ndarray:
         self.evaluations += 1
@@ -167,7 +186,7 @@ class _WeightSystem:
             margins=margins,
             log_rates=log_rates,
             rate_signs=signs,
-            margin_speeds=np.asarray(self._push(jnp.asarray(point), jnp.asarray(motion))),
+            margin_speeds=np.asarray(_push(*self._function, jnp.asarray(point), jnp.asarray(motion))),
             log_excess=self.loss.log_excess(margins),
         )
 

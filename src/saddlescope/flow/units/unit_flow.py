@@ -27,6 +27,7 @@ from scipy.linalg import lu_factor, lu_solve
 from scipy.optimize import brentq
 
 from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.compiled_functions import compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.progress import Report, silent
@@ -224,18 +225,18 @@ class _Model(eqx.Module):
         return jnp.concatenate([along, (g - along[:, None] * u).ravel()])
 
 
-@eqx.filter_jit
+@compiled
 def _slope(model: _Model, state: Array, log_unit: Array) -> Array:
     return model.slope(state, log_unit)
 
 
-@eqx.filter_jit
+@compiled
 def _jacobian(model: _Model, state: Array, log_unit: Array) -> Array:
     times = jax.linearize(lambda at: model.slope(at, log_unit), state)[1]
     return jax.lax.map(times, jnp.eye(state.size), batch_size=32).T
 
 
-@eqx.filter_jit
+@compiled
 def _loss(model: _Model, state: Array) -> Array:
     log_norms, u = model.split(state)
     return model.mean_loss(jnp.exp(log_norms)[:, None] * u)

@@ -11,9 +11,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Shaped
+from jaxtyping import Array, Bool, Shaped
 
 from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.compiled_functions import compiled
 from saddlescope._shared.errors import InputError
 from saddlescope.models.diagonal.network import DiagonalNetwork, squared_error
 
@@ -84,26 +85,28 @@ def _depends_otherwise(f: Callable[..., Array], inputs: Array, size: int) -> Boo
     """Mark each coordinate at which f changes when u_i is multiplied and v_i divided by 2 or -1/2 at random weights."""
     u, v = jnp.asarray(np.random.default_rng(0).uniform(0.5, 1.5, (2, size)))
 
-    @jax.jit
-    def outputs(u: Float[Array, "p"], v: Float[Array, "p"]) -> Array:
-        return jax.vmap(f, in_axes=(0, None, None))(inputs, u, v)
+    def change(factors: np.ndarray) -> float:
+        return float(_change(f, inputs, u, v, jnp.asarray(factors)))
 
-    @jax.jit
-    def change(factors: Float[Array, "p"]) -> Array:
-        rescaled = outputs(u * factors, v / factors)
-        return jnp.max(jnp.abs(rescaled - outputs(u, v))) / (1e-300 + jnp.max(jnp.abs(rescaled)))
-
-    if not bool(jnp.all(jnp.isfinite(outputs(u, v)))):
+    if not bool(jnp.all(jnp.isfinite(_outputs(f, inputs, u, v)))):
         raise InputError(
             "f must be finite at weights between 0.5 and 1.5; got NaN or infinity. Look for a log or a root."
         )
     some = np.random.default_rng(1).choice([2.0, 0.25], size)
-    if all(float(change(jnp.asarray(sign * some))) <= _SAME for sign in (1, -1)):
+    if all(change(sign * some) <= _SAME for sign in (1, -1)):
         return np.zeros(size, dtype=bool)
     ones = np.ones(size)
     return np.array(
-        [
-            not all(float(change(jnp.asarray(np.where(np.arange(size) == i, c, ones)))) <= _SAME for c in (2.0, -0.5))
-            for i in range(size)
-        ]
+        [not all(change(np.where(np.arange(size) == i, c, ones)) <= _SAME for c in (2.0, -0.5)) for i in range(size)]
     )
+
+
+@compiled
+def _outputs(f: Callable[..., Array], inputs: Array, u: Array, v: Array) -> Array:
+    return jax.vmap(f, in_axes=(0, None, None))(inputs, u, v)
+
+
+@compiled
+def _change(f: Callable[..., Array], inputs: Array, u: Array, v: Array, factors: Array) -> Array:
+    rescaled, first = _outputs(f, inputs, u * factors, v / factors), _outputs(f, inputs, u, v)
+    return jnp.max(jnp.abs(rescaled - first)) / (1e-300 + jnp.max(jnp.abs(rescaled)))

@@ -16,14 +16,16 @@ Sheen, Chen, Wang and Zhou (2024), Assumption 1; Tarzanagh et al. (2023a), Theor
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.models.tokens.data import TokenData
+from saddlescope.models.tokens.row_scales import of_unit_size
 
 _EPS = float(np.finfo(float).eps)
+_SMALLEST = -900  # exponent of 2 of the size of a feature below which it counts as that
 _SUPPORT = 1e-9  # share of the multipliers below which one counts as zero
 _FREE = 1e-8  # smallest eigenvalue of the features' Gram matrix, of its largest, at which they count as independent
 
@@ -68,13 +70,16 @@ def separability(data: TokenData, *, diagonal: bool = False) -> Separability:
         data: the tokens.
         diagonal: True for W = diag(beta), False for any W.
     """
+    (D, long_by), (z, wide_by) = of_unit_size(data.differences), of_unit_size(data.z)
+    exponents = (long_by + wide_by[:, None]).ravel()  # weights that separate the data in these units do so in any
     if diagonal:
-        return _decide(data, data.features.reshape(-1, data.dim), None)
-    tokens, queries = _span(data.differences.reshape(-1, data.dim)), _span(data.z)
-    left, right = data.differences @ tokens, data.z @ queries
+        features, own = of_unit_size((z[:, None] * D).reshape(-1, data.dim))
+        return _decide(data, features, exponents + own, None)
+    tokens, queries = _span(D.reshape(-1, data.dim)), _span(z)
+    left, right = D @ tokens, z @ queries
     size = tokens.shape[1] * queries.shape[1]
     features = np.einsum("imp,iq->impq", left, right).reshape(data.samples * (data.tokens - 1), size)
-    return _decide(data, features, (tokens, queries))
+    return _decide(data, features, exponents, (tokens, queries))
 
 
 @validate_arguments
@@ -105,9 +110,12 @@ def _span(rows: Float[np.ndarray, "k d"]) -> Float[np.ndarray, "d r"]:
 
 
 def _decide(
-    data: TokenData, features: Float[np.ndarray, "k p"], bases: tuple[np.ndarray, np.ndarray] | None
+    data: TokenData,
+    features: Float[np.ndarray, "k p"],
+    exponents: Int[np.ndarray, "k"],
+    bases: tuple[np.ndarray, np.ndarray] | None,
 ) -> Separability:
-    """Decide separability for features in the coordinates of a basis of their span, or in those of beta."""
+    """Decide separability for features over 2^exponents, in the coordinates of `bases` or in those of beta."""
 
     def weights_of(w: np.ndarray) -> np.ndarray:
         return w if bases is None else bases[0] @ w.reshape(bases[0].shape[1], -1) @ bases[1].T
@@ -130,14 +138,15 @@ def _decide(
     minimal = _minimal(unit, multipliers, m)
     multipliers = multipliers if minimal is None else minimal
     multipliers = _polished(unit, multipliers) / np.where(nonzero, sizes, 1.0)
-    multipliers /= multipliers.sum()
-    rho = float(np.linalg.norm(multipliers @ features))
-    rounding = 4 * _EPS * float(multipliers @ sizes)
     conflict = np.unique(np.flatnonzero(multipliers) // m)
+    of_data = np.ldexp(multipliers, -np.maximum(exponents, _SMALLEST))
+    total = float(of_data.sum())
+    rho = float(np.linalg.norm(multipliers @ features)) / total
+    rounding = 4 * _EPS * float(multipliers @ sizes) / total
     return Separability(
         diagonal=bases is None,
         weights=None,
-        multipliers=multipliers.reshape(-1, m),
+        multipliers=(of_data / total).reshape(-1, m),
         least_norm=1 / max(rho + rounding, np.finfo(float).tiny),
         conflict=tuple(int(i) for i in conflict),
     )

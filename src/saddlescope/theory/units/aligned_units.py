@@ -10,12 +10,12 @@ are found.
 """
 
 import diffrax
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from saddlescope._shared.compiled_functions import compiled
 from saddlescope.theory.units.dormant_units import Arrival, Settled
 from saddlescope.theory.units.unit_network import UnitNetwork, UnitSystem
 
@@ -140,13 +140,13 @@ def _ascended(
     noise: float,
 ) -> Float[np.ndarray, "m p"]:
     """Return the directions after an ascent of U on the sphere; those of active units stay."""
-    ascended = np.array(_ascend(system, jnp.asarray(directions), jnp.asarray(kinds), residual, noise))
+    ascended = np.array(_ascend(system, jnp.asarray(directions), jnp.asarray(kinds), residual, jnp.asarray(noise)))
     ascended /= np.linalg.norm(ascended, axis=1, keepdims=True)
     return np.where(dormant[:, None], ascended, directions)
 
 
-@eqx.filter_jit
-def _ascend(system: UnitSystem, directions: Array, kinds: Array, residual: Array, noise: float) -> Array:
+@compiled
+def _ascend(system: UnitSystem, directions: Array, kinds: Array, residual: Array, noise: Array) -> Array:
     gradient = jax.grad(system.utility)
     largest = jnp.max(jnp.linalg.norm(jax.vmap(gradient, (0, 0, None))(directions, kinds, residual), axis=1)) + noise
 

@@ -13,12 +13,12 @@ import math
 from typing import Any
 
 import diffrax
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from saddlescope._shared.compiled_functions import compiled
 from saddlescope.theory.units.dormant_units import Arrival, Settled
 from saddlescope.theory.units.unit_network import UnitNetwork, UnitSystem
 
@@ -110,7 +110,7 @@ def _blow_up(
     with np.errstate(over="ignore"):
         (grown, u, T), ended = _solve(
             system, degree, jnp.asarray(log_norms - shift), jnp.asarray(directions), jnp.asarray(kinds),
-            jnp.asarray(dormant), residual, noise,
+            jnp.asarray(dormant), residual, jnp.asarray(noise),
         )  # fmt: skip
     if not ended:
         return math.inf, log_norms, directions
@@ -119,7 +119,7 @@ def _blow_up(
     return float(T) * math.exp(-(degree - 2) * shift), np.array(grown) + shift, u
 
 
-@eqx.filter_jit
+@compiled
 def _solve(
     system: UnitSystem,
     degree: float,
@@ -128,7 +128,7 @@ def _solve(
     kinds: Array,
     dormant: Array,
     residual: Array,
-    noise: float,
+    noise: Array,
 ) -> tuple[tuple[Array, Array, Array], Array]:
     """Return (l, u, T) at the end, and whether a unit blew up."""
     power = degree - 2

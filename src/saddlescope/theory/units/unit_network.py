@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
+from saddlescope._shared.compiled_functions import compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 
@@ -86,48 +87,53 @@ def _derivative(function: Callable[[Array], Array], at: Array) -> Array:
     return jax.jvp(function, (at,), (jnp.ones_like(at),))[1]
 
 
-@eqx.filter_jit
+@compiled
 def _outputs(system: UnitSystem, theta: Array, kind: Array) -> Array:
     return system.output(theta, kind)
 
 
-@eqx.filter_jit
+@compiled
+def _leading(system: UnitSystem, theta: Array, kind: Array) -> Array:
+    return system.leading(theta, kind)
+
+
+@compiled
 def _each_output(system: UnitSystem, thetas: Array, kinds: Array) -> Array:
     return jax.vmap(system.output)(thetas, kinds)
 
 
-@eqx.filter_jit
+@compiled
 def _residual(system: UnitSystem, outputs: Array) -> tuple[Array, Array]:
     value, slope = jax.value_and_grad(system.loss_of_outputs)(outputs)
     return value, -slope
 
 
-@eqx.filter_jit
+@compiled
 def _network(system: UnitSystem, thetas: Array, kinds: Array) -> Array:
     return system.network(thetas, kinds)
 
 
-@eqx.filter_jit
+@compiled
 def _utilities(system: UnitSystem, thetas: Array, kinds: Array, residual: Array) -> tuple[Array, Array]:
     return jax.vmap(jax.value_and_grad(system.utility), (0, 0, None))(thetas, kinds, residual)
 
 
-@eqx.filter_jit
+@compiled
 def _utility_hessian(system: UnitSystem, theta: Array, kind: Array, residual: Array) -> Array:
     return jax.hessian(system.utility)(theta, kind, residual)
 
 
-@eqx.filter_jit
+@compiled
 def _force_hessian(system: UnitSystem, theta: Array, kind: Array, residual: Array) -> Array:
     return jax.hessian(lambda at: jnp.sum(system.output(at, kind) * residual))(theta)
 
 
-@eqx.filter_jit
+@compiled
 def _loss_gradient(system: UnitSystem, thetas: Array, kinds: Array) -> tuple[Array, Array]:
     return jax.value_and_grad(system.loss_of)(thetas, kinds)
 
 
-@eqx.filter_jit
+@compiled
 def _loss_hessian(system: UnitSystem, thetas: Array, kinds: Array) -> Array:
     size = thetas.size
     flat = lambda vector: jax.grad(system.loss_of)(vector.reshape(thetas.shape), kinds).ravel()  # noqa: E731
@@ -419,7 +425,7 @@ def _degree(system: UnitSystem, size: int, seed: int) -> tuple[float, bool]:
 def _check_leading(system: UnitSystem, size: int, degree: float, seed: int) -> None:
     """Raise unless the Taylor polynomial of degree kappa is the leading part: it is not at a kink at the origin."""
     for theta, kind in _probe_weights(size, system.kinds, seed):
-        leading = np.asarray(eqx.filter_jit(system.leading)(theta, kind))
+        leading = np.asarray(_leading(system, theta, kind))
         scaled = 2.0 ** (10 * degree) * np.asarray(_outputs(system, 2.0**-10 * theta, kind))
         if np.linalg.norm(scaled - leading) > 0.05 * max(np.linalg.norm(scaled), 1e-300):
             raise InputError(
@@ -430,7 +436,7 @@ def _check_leading(system: UnitSystem, size: int, degree: float, seed: int) -> N
 
 def _is_quadratic(system: UnitSystem, size: int, seed: int) -> bool:
     """Return True if the unit satisfies the parallelogram law at random weights."""
-    leading = eqx.filter_jit(system.leading)
+    leading = partial(_leading, system)
     probes = _probe_weights(size, system.kinds, seed)
     for (one, kind), (other, _) in zip(probes, [*probes[1:], probes[0]], strict=True):
         both = np.asarray(leading(one + other, kind)) + np.asarray(leading(one - other, kind))

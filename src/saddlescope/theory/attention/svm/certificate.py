@@ -142,7 +142,7 @@ def _of_matrix(
     data: TokenData, K: np.ndarray, Q: np.ndarray, lam: np.ndarray, u: np.ndarray, norm: str
 ) -> SvmCertificate:
     within = MatrixConstraints.of(data)
-    Z = within.dual_matrix(lam.ravel() / (within.least * within.unit))
+    Z = within.dual_matrix(within.scaled(lam))
     left, size, right_t = _factored_svd(K, Q)
     E_z, E_x = within.right_basis, within.left_basis
     U, s, Vt = np.linalg.svd(Z, full_matrices=False)
@@ -201,7 +201,12 @@ def _bounds(
 
 
 def _product_norm(left: np.ndarray, right: np.ndarray, norm: str) -> np.longdouble:
-    """Return an upper bound of the dual norm of left^T right (d, d), from bases of the spans of the rows (n, d)."""
+    """Return an upper bound of the dual norm of left^T right (d, d), from bases of the spans of the rows (n, d).
+
+    Rows on the right are taken to a size near 1, and those on the left inversely: samples may differ in size.
+    """
+    exponents = np.frexp(np.max(np.abs(right), axis=1, keepdims=True))[1]
+    left, right = np.ldexp(left, exponents), np.ldexp(right, -exponents)
     (scale, A, E, off_left), (other, B, F, off_right) = _in_basis(left), _in_basis(right)
     stretch = (1 + _departure(E)) ** 0.5 * (1 + _departure(F)) ** 0.5
     inside = np.linalg.norm((A.T @ B).astype(float), 2 if norm == "nuclear" else None)

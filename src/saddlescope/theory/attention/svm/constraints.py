@@ -5,6 +5,9 @@ W = E_x M E_z^T with p <= nm, q <= n, and D_il = E_x a_il, z_i = E_z b_i. The ve
 length 1, and the right-hand sides to 1 in the mean, so that data in any units lead to the same problem:
 
     a_il^T M' b_i >= h_il,    h_il = 1 / (unit |D_il| |z_i|),    M' = M / unit,    lambda_il = lambda'_il unit h_il.
+
+Samples of large tokens have right-hand sides so small that the rounding of a_il^T M' b_i would decide whether they
+hold. These are solved with h_il + 1e-10, which changes the optimum by about 1e-10 of itself.
 """
 
 from dataclasses import dataclass
@@ -14,6 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from saddlescope.models.tokens.data import TokenData
+from saddlescope.models.tokens.row_scales import of_unit_size
 from saddlescope.models.tokens.separability import require_separable
 
 
@@ -24,7 +28,8 @@ class MatrixConstraints:
     Attributes:
         left_basis, right_basis: E_x (d, p), E_z (d, q).
         left, right: unit vectors a_il (N, p), b_i (N, q).
-        least: h_il, (N,).
+        least: h_il, those below 1e-5 raised by 1e-10, (N,).
+        exact: h_il, (N,).
         unit: unit of M: M' = M / unit.
         shape: (n, m).
     """
@@ -34,6 +39,7 @@ class MatrixConstraints:
     left: Float[np.ndarray, "N p"]
     right: Float[np.ndarray, "N q"]
     least: Float[np.ndarray, "N"]
+    exact: Float[np.ndarray, "N"]
     unit: float
     shape: tuple[int, int]
 
@@ -45,22 +51,26 @@ class MatrixConstraints:
             InputError: a query z_i is zero, so that no W has positive margins in that sample.
         """
         n, m, d = data.differences.shape
-        left, right = _scaled(data.differences.reshape(n * m, d)), _scaled(data.z)
-        left_basis, left_factor = np.linalg.qr(left.array.T)
-        right_basis, right_factor = np.linalg.qr(right.array.T)
+        (left, long_by), (right, wide_by) = of_unit_size(data.differences.reshape(n * m, d)), of_unit_size(data.z)
+        left_basis, left_factor = np.linalg.qr(left.T)
+        right_basis, right_factor = np.linalg.qr(right.T)
         a, b = left_factor.T, np.repeat(right_factor.T, m, axis=0)
         long, wide = np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=1)
         if not np.all(long * wide > 0):
             raise not_solved(data)
-        least = 1 / (long * wide)
+        logs = long_by + np.repeat(wide_by, m)
+        largest = -int(logs.min())  # of the right-hand sides, as a power of 2
+        least = np.ldexp(1 / (long * wide), np.maximum(-logs - largest, _SMALLEST))
         mean = float(least.mean())
+        exact = least / mean
         return cls(
             left_basis=left_basis,
             right_basis=right_basis,
             left=a / long[:, None],
             right=b / wide[:, None],
-            least=least / mean,
-            unit=mean / left.unit / right.unit,
+            least=raised(exact, _RAISED),
+            exact=exact,
+            unit=float(np.ldexp(mean, largest)),
             shape=(n, m),
         )
 
@@ -96,9 +106,21 @@ class MatrixConstraints:
 
     def multipliers(self, scaled: Float[np.ndarray, "N"]) -> Float[np.ndarray, "n m"]:
         """Return lambda_il of the constraints D_il^T W z_i >= 1."""
-        return (scaled * self.least * self.unit).reshape(self.shape)
+        return (scaled * self.exact * self.unit).reshape(self.shape)
+
+    def scaled(self, multipliers: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "N"]:
+        """Return lambda'_il of these constraints, the inverse of `multipliers`."""
+        return multipliers.ravel() / (self.exact * self.unit)
 
 
+def raised(least: Float[np.ndarray, "N"], by: float) -> Float[np.ndarray, "N"]:
+    """Return right-hand sides of mean 1, with those added to that are near rounding."""
+    return np.where(least < _NEAR_ROUNDING, least + by, least)
+
+
+_NEAR_ROUNDING = 1e-5
+_RAISED = 1e-10
+_SMALLEST = -900  # exponent of 2 below which a right-hand side counts as that, so that it is above 0
 _ALIKE = 1e6  # ratio of sizes of constraints up to which the SVMs are solved unless their margin is small
 
 
@@ -118,16 +140,7 @@ def not_solved(data: TokenData, *, diagonal: bool = False) -> ArithmeticError:
             " that the SVM was not solved in float64. Divide the tokens and the query of each sample by their size:"
             " weights that separate the data stay the same."
         )
-    return ArithmeticError("The data are separable, but by so small a margin that the SVM was not solved in float64.")
-
-
-@dataclass(frozen=True)
-class _Scaled:
-    array: np.ndarray
-    unit: float  # a power of 2, so that dividing by it rounds nothing
-
-
-def _scaled(array: np.ndarray) -> _Scaled:
-    largest = float(np.abs(array).max())
-    unit = float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
-    return _Scaled(array / unit, unit)
+    return ArithmeticError(
+        "The data are separable, but by so small a margin that the SVM was not solved in float64. Remove the samples or"
+        " tokens that nearly conflict, or embed them in more dimensions."
+    )

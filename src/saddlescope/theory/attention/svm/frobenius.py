@@ -90,7 +90,7 @@ def frobenius_multipliers(
 def _gap(within: MatrixConstraints, multipliers: Float[np.ndarray, "N"]) -> float:
     """Return the relative duality gap of Z(lambda') and lambda'; 1 or more where a margin is not positive."""
     M = within.dual_matrix(multipliers)
-    margin = float((within.margins(M) / within.least).min())
+    margin = float((within.margins(M) / within.exact).min())
     return 1 - margin * float(within.least @ multipliers) / float(np.sum(M**2))
 
 

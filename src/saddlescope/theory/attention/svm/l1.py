@@ -10,11 +10,12 @@ from scipy.optimize import linprog
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope.models.tokens.data import TokenData
-from saddlescope.theory.attention.svm.constraints import not_solved
+from saddlescope.theory.attention.svm.constraints import not_solved, raised
 from saddlescope.theory.attention.svm.solution import DiagonalSvm, diagonal_solution
 
 _ZERO = 1e-9  # weights and multipliers of the scaled program below it count as zeros of HiGHS
 _REFINEMENTS = 3
+_TOLERANCE = 1e-10  # the smallest of HiGHS
 
 
 @validate_arguments
@@ -42,22 +43,24 @@ def l1_svm(data: TokenData) -> DiagonalSvm:
 def _vertex(
     B: Float[np.ndarray, "N d"], h: Float[np.ndarray, "N"]
 ) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray, "N"]] | None:
-    """Return weights and multipliers of min |beta|_1 over B beta >= h; None where it is infeasible."""
+    """Return weights and multipliers of min |beta|_1 over B beta >= h; None where HiGHS finds none.
+
+    Right-hand sides near the tolerance of HiGHS are raised by ten times it.
+    """
     d = B.shape[1]
+    exact, h = h, raised(h, 10 * _TOLERANCE)
     answer = linprog(
         np.ones(2 * d),
         A_ub=np.concatenate([-B, B], axis=1),
         b_ub=-h,
         method="highs-ds",
-        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+        options={"primal_feasibility_tolerance": _TOLERANCE, "dual_feasibility_tolerance": _TOLERANCE},
     )
-    if answer.status == 2:
-        return None
     if answer.status != 0:
-        raise ArithmeticError(f"HiGHS did not solve the l1 SVM: {answer.message}")
+        return None
     beta, multipliers = answer.x[:d] - answer.x[d:], np.maximum(-answer.ineqlin.marginals, 0.0)
     refined = _refined(B, h, beta, multipliers)
-    return min(((beta, multipliers), refined), key=lambda pair: _gap(B, h, *pair))
+    return min(((beta, multipliers), refined), key=lambda pair: _gap(B, exact, *pair))
 
 
 def _refined(B: np.ndarray, h: np.ndarray, beta: np.ndarray, multipliers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -202,7 +202,7 @@ def _newton_aim(H: np.ndarray, multipliers: np.ndarray, gradient: np.ndarray, ri
 
 def _gap(within: MatrixConstraints, point: _Point, multipliers: np.ndarray) -> float:
     """Return the relative duality gap, 1 where a margin is not positive."""
-    margin = float((within.margins(point.primal) / within.least).min())
+    margin = float((within.margins(point.primal) / within.exact).min())
     if margin <= 0:
         return 1.0
     spectral = float(np.linalg.norm(within.dual_matrix(multipliers), 2))

@@ -63,7 +63,7 @@ def rank_bounded_svm(
     if rank_bound == 1:
         first += _separating_queries(data, within)
     first += [rng.standard_normal((within.right.shape[1], rank_bound)) for _ in range(num_starts)]
-    scaled = convex.multipliers.ravel() / (within.least * within.unit)
+    scaled = within.scaled(convex.multipliers)
     size = convex.certificate.primal / within.unit
     if norm == "frobenius":
         scaled, size = scaled * size, size**2 / 2
@@ -93,7 +93,7 @@ def rank_bounded_svm(
         certificate=certify_svm(data, (K, Q), convex.multipliers, norm=norm),
         local=LocalSolution(
             rank_bound=rank_bound,
-            multipliers=within.multipliers(best.multipliers) * (value / (within.least @ best.multipliers)),
+            multipliers=within.multipliers(best.multipliers) * (value / (within.exact @ best.multipliers)),
             stationarity=problem.stationarity(best),
             num_starts=len(first),
             num_feasible=int(np.isfinite(values).sum()),

@@ -144,6 +144,7 @@ def _checked(certificate: SvmCertificate) -> SvmCertificate:
     if not certificate.gap <= _LARGEST_GAP:
         raise ArithmeticError(
             f"The {certificate.norm} SVM was solved to a relative duality gap of {certificate.gap:.1e} only:"
-            f" its optimum is between {certificate.dual:.9g} and {certificate.primal:.9g}."
+            f" its optimum is between {certificate.dual:.9g} and {certificate.primal:.9g}. Remove the samples or tokens"
+            " that nearly conflict, or embed them in more dimensions: their margin is too small for float64."
         )
     return certificate

@@ -1,0 +1,39 @@
+"""Memory stays flat however many closures are passed: compiled code of functions no longer used is released."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+from closures_program import CALLS
+
+from saddlescope._shared import compiled_functions
+from saddlescope.flow import DiagonalInit, gradient_flow
+
+PROGRAM = Path(__file__).with_name("closures_program.py")
+PER_CALL = 0.02  # MiB; before, 1.9 to 6.9
+
+
+def test_compiled_code_of_a_few_losses_is_kept():
+    start = DiagonalInit([1.0], [0.1], log_scale=-5.0)
+    with jax.enable_x64(True):
+        for k in range(compiled_functions.MOST + 3):
+            gradient_flow(lambda beta, k=k: jnp.sum((beta - 1 - k) ** 2), start, until=0.01, tolerance=1e-2)
+    assert len(compiled_functions._known) <= compiled_functions.MOST
+    assert all(run._cache_size() <= 4 * compiled_functions.MOST for run in compiled_functions._compiled)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CALLS)
+def test_memory_is_flat_over_a_thousand_calls(name):
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), name, "1000"],
+        env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    memory = json.loads(done.stdout)
+    assert (max(memory[5:]) - memory[2]) / 700 < PER_CALL, memory
