@@ -3,9 +3,10 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+import lazy_loader
 import numpy as np
-import xarray as xr
 from jaxtyping import Float, PyTree
 
 from saddlescope._shared.errors import InputError
@@ -16,6 +17,11 @@ from saddlescope.flow.diagonal.initial_conditions import AbstractInit, ResumeFro
 from saddlescope.flow.losses.compiled import Evaluations
 from saddlescope.flow.solvers.ndf import Interpolant
 from saddlescope.flow.status import Status
+
+if TYPE_CHECKING:
+    import xarray as xr
+else:
+    xr = lazy_loader.load("xarray")  # with pandas, which would take as long to load as the solver
 
 
 @dataclass(frozen=True, order=True)
@@ -154,7 +160,7 @@ class Trajectory(ReprMixin, PlotMixin):
         """The products u * v at the recorded times: `values`."""
         return self.values
 
-    def to_xarray(self) -> xr.Dataset:
+    def to_xarray(self) -> "xr.Dataset":
         """Return loss (time) and value (time, entry), beta or the parameters, with crossings over `crossing`."""
         data = {"loss": ("time", self.losses), "value": (("time", "entry"), self.values)}
         for name in ("time", "index", "sign", "rising"):
