@@ -11,6 +11,10 @@ from typing import Any
 
 import lazy_loader
 
+from saddlescope._shared.compiled_code import keep_compiled_code as _keep_compiled_code
+
+_keep_compiled_code()
+
 _public_name, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
