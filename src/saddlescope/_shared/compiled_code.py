@@ -28,6 +28,6 @@ def keep_compiled_code() -> None:
         return
     import jax
 
-    if jax.config.jax_compilation_cache_dir is None:
+    if jax.config.jax_compilation_cache_dir is None:  # pyright: ignore[reportAttributeAccessIssue]
         for name, value in settings.items():
             jax.config.update(name, value)
