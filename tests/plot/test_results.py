@@ -86,6 +86,17 @@ def tracker():
     return tracked
 
 
+def units():
+    """Two coordinates of a diagonal network, as a sum of units."""
+    data = np.eye(2), np.array([2.0, 1.0])
+    return (lambda theta, x, kind: theta[0] * theta[1] * x[kind]), data, lambda f, y: (f - y) ** 2 / 2
+
+
+def unit_flow():
+    run = {"degree": 2.0, "log_scale": -50.0, "until": 1.5, "tolerance": 1e-3, "kinds": np.arange(2)}
+    return ss.unit_flow(*units(), np.ones((2, 2)), **run)
+
+
 def escape_flow():
     rng = np.random.default_rng(0)
     loss = LayeredLoss(rng.standard_normal((4, 2)), rng.standard_normal((4, 1)))
@@ -133,6 +144,8 @@ RESULTS = {
     "MatrixSvm": lambda: ss.nuclear_svm(tokens()),
     "ImplicitBias": lambda: ss.implicit_bias(tokens(), log_until=1e3, tolerance=1e-6),
     "RankRecords": lambda: tracker().records,
+    "UnitLearning": lambda: ss.unit_learning(*units(), parameters=np.zeros(2), kinds=2, width=1),
+    "UnitTrajectory": unit_flow,
 }
 
 

@@ -353,6 +353,20 @@ def _flow() -> dict[str, Call]:
             f.gradient_flow_batched, run | {"level": 0.1, "loss": _quadratic, "starts": [start, start]}
         ),
         "factored_flow": Call(f.factored_flow, run | {"start": factors, "loss": _matrix_quadratic_of_pair}),
+        "unit_flow": Call(
+            f.unit_flow,
+            run
+            | {
+                "unit": _bilinear_unit,
+                "data": (np.eye(2), np.array([1.0, 0.5])),
+                "loss": _squared,
+                "weights": np.ones((2, 2)),
+                "degree": 2.0,
+                "log_scale": -10.0,
+                "level": 0.1,
+                "kinds": np.array([0, 1]),
+            },
+        ),
         "gradient_descent": Call(
             f.gradient_descent,
             {

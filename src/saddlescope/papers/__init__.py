@@ -1,1 +1,1 @@
-"""The four papers: one folder per paper, one module or package per figure, theorem or question."""
+"""Four papers, one folder each, and stages across architectures, `beyond`; a module or package per question."""

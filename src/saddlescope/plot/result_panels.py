@@ -182,5 +182,7 @@ PANELS: dict[str, Callable[[Any], Panel]] = {
     "SymmetricPath": _symmetric_path,
     "Staircase": found_panel,
     "Trajectory": _trajectory,
+    "UnitLearning": lambda predicted: found_panel(staircase_of(predicted)),
+    "UnitTrajectory": _trajectory,
 }
 """Functions that return the panel of a result, by the name of its class."""

@@ -22,6 +22,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import xarray as xr
 from jaxtyping import Array, Float, Int, PyTree
 from scipy.linalg import lu_factor, lu_solve
 from scipy.optimize import brentq
@@ -32,6 +33,8 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
+from saddlescope._shared.results import PlotMixin
+from saddlescope._shared.sample_pair import sample_pair
 from saddlescope.flow.losses.tree_layout import TreeLayout
 from saddlescope.flow.solvers.ndf import AbstractStiffSystem, Interpolant, StepError, Stepper
 from saddlescope.flow.status import LOCAL_SHARE, REACHED, FlowError, Status, exhausted, require_run, stuck
@@ -42,7 +45,7 @@ _LONGEST = 20.0  # steps change no log norm by more
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class UnitTrajectory(ReprMixin):
+class UnitTrajectory(ReprMixin, PlotMixin):
     """A run of the flow of a sum of units.
 
     Attributes:
@@ -51,6 +54,7 @@ class UnitTrajectory(ReprMixin):
         log_norms: log |theta_i|, shape (k, m).
         directions: theta_i / |theta_i|, flat, shape (k, m, p).
         rises: time at which the norm of each unit first passed `level` upwards, shape (m,); NaN where it did not.
+        log_scale: natural logarithm of the initial scale alpha.
         evaluations: number of evaluations of the right-hand side.
         time_unit: unit of all times.
         status: termination status.
@@ -61,6 +65,7 @@ class UnitTrajectory(ReprMixin):
     log_norms: Float[np.ndarray, "k m"]
     directions: Float[np.ndarray, "k m p"]
     rises: Float[np.ndarray, "m"]
+    log_scale: float
     evaluations: int
     time_unit: str
     status: Status
@@ -76,6 +81,17 @@ class UnitTrajectory(ReprMixin):
     def norms(self) -> Float[np.ndarray, "k m"]:
         """Norms |theta_i| at the recorded times; 0 where they underflow."""
         return np.exp(self.log_norms)
+
+    def to_xarray(self) -> xr.Dataset:
+        """Return loss (time), log_norm (time, unit), direction (time, unit, weight) and rise (unit)."""
+        data = {
+            "loss": ("time", self.losses),
+            "log_norm": (("time", "unit"), self.log_norms),
+            "direction": (("time", "unit", "weight"), self.directions),
+            "rise": ("unit", self.rises),
+        }
+        time = ("time", self.times, {"units": self.time_unit})
+        return xr.Dataset(data, {"time": time, "unit": np.arange(len(self.rises))}, {"status": str(self.status)})
 
 
 _LEAST = -700.0  # smaller weights underflow in float64
@@ -118,7 +134,8 @@ def unit_flow(
         report: called from time to time with the finished fraction and a note.
 
     Raises:
-        InputError: an argument out of range, JAX not in float64 mode, or weights that are not finite or 0 in a unit.
+        InputError: an argument out of range, JAX not in float64 mode, data that do not fit each other or are not
+            finite, or weights that are not finite or 0 in a unit.
         FlowError: the flow ended early and `throw` is true; `FlowError.result` is the flow until then.
 
     >>> import jax, numpy as np
@@ -143,8 +160,7 @@ def unit_flow(
         raise InputError(f"kinds must hold one number per unit, {count}; got shape {np.shape(kinds)!r}.")
     log_unit = math.log(-log_scale) if degree == 2 else -(degree - 2) * log_scale
     layout = TreeLayout.of(jax.tree.map(lambda leaf: np.asarray(leaf)[0], weights))
-    parts = tuple(jax.tree.map(_double, part) for part in data)
-    model = _Model(unit, loss, parts[0], parts[1], layout, None if kinds is None else jnp.asarray(kinds), count)
+    model = _Model(unit, loss, *sample_pair(data), layout, None if kinds is None else jnp.asarray(kinds), count)
     system = _System(model, log_unit, max_evaluations)
     norms = np.linalg.norm(start, axis=1)
     state = np.concatenate([np.log(norms) + log_scale, (start / norms[:, None]).ravel()])
@@ -161,6 +177,7 @@ def unit_flow(
         log_norms=states[:, :count],
         directions=directions / np.linalg.norm(directions, axis=2, keepdims=True),
         rises=run.rises,
+        log_scale=log_scale,
         evaluations=system.evaluations,
         time_unit=unit_of_time,
         status=status,
@@ -180,11 +197,6 @@ def _flat(weights: PyTree) -> Float[np.ndarray, "m p"]:
     if not np.isfinite(flat).all() or not np.all(np.any(flat != 0, axis=1)):
         raise InputError("weights must be finite and not all 0 in any unit; got NaN, infinite or zero units.")
     return flat
-
-
-def _double(leaf: Any) -> Array:
-    array = np.asarray(leaf)
-    return jnp.asarray(array, float) if array.dtype.kind == "f" else jnp.asarray(array)
 
 
 class _Model(eqx.Module):

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from scipy.integrate import RK45
 
 from saddlescope.theory.low_rank.loss_oracle import Matrices, NonFiniteProductLossError, ProductLossOracle
+from saddlescope.theory.transition_failure import TransitionFailure
 
 _TOLERANCE = 1e-6  # relative error of a step of the path: it has to end in the right basin
 _STEPS = 10_000  # paths take hundreds
@@ -48,19 +49,6 @@ class Saddle:
     loss: float
     force: Matrices
     removed: tuple[tuple[np.ndarray, np.ndarray], ...]
-
-
-@dataclass(frozen=True)
-class SaddleNotReached:
-    """Result of a transition that found no saddle.
-
-    Attributes:
-        reason: one sentence for the reader.
-        finite: True if the loss was finite on the whole path.
-    """
-
-    reason: str
-    finite: bool = True
 
 
 class _Factors:
@@ -104,7 +92,7 @@ def follow_to_saddle(
     spectra: Spectra,
     force: Matrices,
     entering: tuple[int, np.ndarray, np.ndarray, float],
-) -> Saddle | SaddleNotReached:
+) -> Saddle | TransitionFailure:
     """Return the end of the path that leaves a saddle along a new pair of directions.
 
     Args:
@@ -136,7 +124,7 @@ def follow_to_saddle(
             if solver.status == "failed" or solver.t * rate > _HORIZON:
                 break
             if float(np.max(np.abs(solver.y))) > _LARGEST:
-                return SaddleNotReached(
+                return TransitionFailure(
                     f"The transition that product {number} starts diverges (Assumption 4.4 fails; losses with "
                     "exponential tails have no minimum). Add a small penalty on the products to the loss."
                 )
@@ -152,12 +140,12 @@ def follow_to_saddle(
                     return saddle
                 wait = step + step // 4  # a few tests for every doubling of the path
     except NonFiniteProductLossError:
-        return SaddleNotReached(
+        return TransitionFailure(
             f"The loss is NaN or infinite on the path that product {number} starts. Look for a division, root or "
             "logarithm of a product.",
             finite=False,
         )
-    return SaddleNotReached(
+    return TransitionFailure(
         f"The transition that product {number} starts finds no strict local minimum (Assumption 4.4 fails; more "
         "weights than samples make it flat). Add a small penalty on the products to the loss."
     )

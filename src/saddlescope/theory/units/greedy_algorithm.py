@@ -21,12 +21,13 @@ from jaxtyping import Array, PyTree
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
+from saddlescope.theory.transition_failure import TransitionFailure
 from saddlescope.theory.units.aligned_units import AlignedUnits
 from saddlescope.theory.units.dormant_units import Arrival, DormantUnits, Settled
 from saddlescope.theory.units.quadratic_units import QuadraticUnits
 from saddlescope.theory.units.results import UnitLearning, UnitStage, UnitStatus
 from saddlescope.theory.units.superlinear_units import SuperlinearUnits
-from saddlescope.theory.units.transition import NoStationaryUnits, StationaryUnits, Transition
+from saddlescope.theory.units.transition import StationaryUnits, Transition
 from saddlescope.theory.units.unit_network import UnitNetwork
 
 _DORMANT = 64  # random initial weights of each kind
@@ -213,7 +214,7 @@ class _Run:
             )
         return None
 
-    def _transition(self, arrival: Arrival) -> StationaryUnits | NoStationaryUnits:
+    def _transition(self, arrival: Arrival) -> StationaryUnits | TransitionFailure:
         kinds = np.append(self._kinds, arrival.kind)
         path = Transition(
             self._network, self._thetas, kinds, arrival.direction, arrival.utility, rotate=self._network.quadratic

@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin, Table
+from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.measure.stages import Stage, Staircase
 
 
@@ -89,7 +90,7 @@ class UnitNearTie:
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class UnitLearning(ReprMixin):
+class UnitLearning(TableMixin, PlotMixin):
     """Predicted stages, and the termination status.
 
     Attributes:

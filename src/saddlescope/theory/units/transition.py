@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.integrate import BDF
 
+from saddlescope.theory.transition_failure import TransitionFailure
 from saddlescope.theory.units.unit_network import NonFiniteUnitsError, UnitNetwork
 
 _SEED = 1e-3  # norm of the new unit at the start, in units of the scale at which it feels itself
@@ -58,19 +59,6 @@ class StationaryUnits:
         return cls(empty, loss, np.inf, 0, np.zeros(0, int), empty)
 
 
-@dataclass(frozen=True)
-class NoStationaryUnits:
-    """Result of a transition that found no stationary point.
-
-    Attributes:
-        reason: one sentence for the reader.
-        finite: True if the loss was finite on the whole path.
-    """
-
-    reason: str
-    finite: bool = True
-
-
 class Transition:
     """Path of active units from a saddle.
 
@@ -101,18 +89,18 @@ class Transition:
         self._rate = network.degree * utility * new ** (network.degree - 2)
         self._shape = self._start.shape
 
-    def follow(self) -> StationaryUnits | NoStationaryUnits:
+    def follow(self) -> StationaryUnits | TransitionFailure:
         """Return the end of the path."""
         try:
             return self._follow()
         except NonFiniteUnitsError:
-            return NoStationaryUnits(
+            return TransitionFailure(
                 "The loss is NaN or infinite on the path of the active units. Look for a division, root or logarithm "
                 "of an output.",
                 finite=False,
             )
 
-    def _follow(self) -> StationaryUnits | NoStationaryUnits:
+    def _follow(self) -> StationaryUnits | TransitionFailure:
         size = self._start.size
         solver = BDF(
             lambda t, y: self._velocity(y),
@@ -131,13 +119,13 @@ class Transition:
             if solver.status == "failed":
                 break
             if solver.t * self._rate > _HORIZON:
-                return NoStationaryUnits(
+                return TransitionFailure(
                     "The active units still move after 1e9 times the time that the new unit took to grow: the loss "
                     "seems to have its minimum at infinity. Add a small penalty on the output to the loss."
                 )
             thetas = solver.y.reshape(self._shape)
             if float(np.max(np.abs(thetas))) > _LARGEST:
-                return NoStationaryUnits(
+                return TransitionFailure(
                     "The active units diverge: the loss has its minimum at infinity, as losses with exponential tails "
                     "do on separable data. Add a small penalty on the output to the loss."
                 )
@@ -150,7 +138,7 @@ class Transition:
             if found is not None:
                 return found
             wait = step + max(step // 8, 2 * size if size > 300 else 0)
-        return NoStationaryUnits(
+        return TransitionFailure(
             "The active units reach no stationary point that is a minimum among them: they follow a valley without "
             "end, or stop at a saddle. Add a small penalty on the output to the loss."
         )

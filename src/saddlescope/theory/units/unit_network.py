@@ -24,6 +24,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from saddlescope._shared.compiled_functions import compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
+from saddlescope._shared.sample_pair import sample_pair
 
 _EXACT = 1e-10  # relative difference of f(c theta) and c^kappa f(theta) that is rounding
 _LEADING = 0.02  # largest difference of a measured degree from an integer, at a scale of 2^-10
@@ -180,7 +181,7 @@ class UnitNetwork:
         require_float64("unit_learning")
         layout = _layout(parameters)
         flat = layout.size
-        system = UnitSystem(unit, loss, *_samples(data), layout, kinds)
+        system = UnitSystem(unit, loss, *sample_pair(data), layout, kinds)
         _check_call(system, flat)
         degree, homogeneous = _degree(system, flat, seed)
         if not homogeneous:
@@ -324,33 +325,6 @@ class UnitLayout:
             leaves.append(flat[..., start:stop].reshape(flat.shape[:-1] + shape))
             start = stop
         return jax.tree.unflatten(self.structure, leaves)
-
-
-def _samples(data: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
-    if not (isinstance(data, tuple | list) and len(data) == 2):
-        raise InputError("data must be a pair (inputs, targets), with a leading axis of samples in every array.")
-    parts = []
-    for name, part in zip(("inputs", "targets"), data, strict=True):
-        leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(part)]
-        if any(leaf.dtype.kind not in "biuf" for leaf in leaves):
-            raise InputError(
-                f"{name} of data must be arrays of real numbers; got types {[str(x.dtype) for x in leaves]!r}."
-            )
-        lengths = {leaf.shape[0] if leaf.ndim else -1 for leaf in leaves}
-        if len(lengths) != 1 or min(lengths) < 1:
-            raise InputError(f"{name} of data must be arrays with the same leading axis, samples; got {lengths!r}.")
-        if any(leaf.dtype.kind == "f" and not np.isfinite(leaf).all() for leaf in leaves):
-            raise InputError(f"{name} of data must be finite; got NaN or infinite entries.")
-        parts.append((jax.tree.map(_double, part), lengths.pop()))
-    (inputs, n), (targets, m) = parts
-    if n != m:
-        raise InputError(f"data must have as many targets as inputs; got {m} and {n}.")
-    return inputs, targets
-
-
-def _double(leaf: Any) -> Array:
-    array = np.asarray(leaf)
-    return jnp.asarray(array, float) if array.dtype.kind == "f" else jnp.asarray(array)
 
 
 def _check_call(system: UnitSystem, size: int) -> None:

@@ -1,0 +1,11 @@
+"""Stages across architectures: networks that are sums of units, and escape from the origin in deep networks.
+
+Kunin et al. (2025, arXiv 2506.06489); Zhang, Saxe and Latham (2026, arXiv 2512.20607); Rawal and DeWeese (2026, arXiv
+2605.01288).
+"""
+
+CITATION = (
+    "Kunin, Marchetti, Chen, Karkada, Simon, DeWeese, Ganguli, Miolane: Alternating gradient flows, NeurIPS 2025; "
+    "Zhang, Saxe, Latham: Saddle-to-saddle dynamics explains a simplicity bias, ICLR 2026; "
+    "Rawal, DeWeese: A theory of saddle escape in deep nonlinear networks, arXiv 2026"
+)

@@ -1,0 +1,200 @@
+"""Escape time of deep smooth networks against the initial scale: the exponent counts the small layers alone.
+
+f(x) = W_L φ(W_{L-1} ... φ(W_1 x)) with φ = tanh and He-normal weights, of which the first r layers are multiplied by ε.
+While the output is small, each small layer's relative rate is of order ε^(r-2): the product of the r - 2 others and of
+layers of order 1. So the loss leaves its plateau after a time of order ε^-(r-2) for r > 2, and log(1/ε) for r = 2,
+whatever the depth L.
+
+    τ       time at which the loss has fallen by a tenth
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise, product
+
+import numpy as np
+import xarray as xr
+
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.beyond import CITATION
+from saddlescope.plot import Axis, Figure, Line, Panel, Table
+from saddlescope.reproduction.claim import Claims, Estimate
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
+
+SOURCE = "Rawal and DeWeese 2026, abstract: escape time of order ε^-(r-2)"
+_FALLEN = 0.9  # of the initial loss
+
+
+class Params(EntryParams):
+    """Small networks on random data; time is that of gradient flow."""
+
+    depths: tuple[int, ...] = param((3, 4, 5), "numbers of layers L", ge=2, le=12, order="increasing")
+    small: tuple[int, ...] = param((2, 3, 4), "numbers of small layers r, at most L", ge=2, le=6, order="increasing")
+    log10_scales: tuple[float, ...] = param(
+        (-1.5, -2.0, -2.5), "log10 of the scale ε of the small layers", ge=-6, lt=0, order="decreasing", least=2
+    )
+    seeds: tuple[int, ...] = param((0, 1, 2), "seeds of data and weights", ge=0, order="distinct")
+    width: int = param(8, "width of the hidden layers", ge=1)
+    inputs: int = param(4, "dimension of the inputs", ge=1)
+    samples: int = param(16, "samples in the data set", ge=1)
+
+    def check(self) -> None:
+        if self.small[-1] > self.depths[-1]:
+            raise InputError(f"small must be at most the largest depth, {self.depths[-1]}; got {self.small!r}.")
+
+
+def run(params: Params, context: RunContext) -> xr.Dataset:
+    """Measure the escape time of each network from each scale."""
+    import jax
+
+    cases = [(L, r, seed) for L, r, seed in product(params.depths, params.small, params.seeds) if r <= L]
+    times = []
+    with jax.enable_x64(True):
+        for (depth, small, seed), step in context.steps(cases):
+            step.report(0.0, f"{depth} layers, {small} of them small, seed {seed}")
+            make = partial(_escape_times, params, depth, small, seed)
+            times.append(step.cached(f"case-{depth}-{small}-{seed}", make))
+            step.report(1.0, f"{depth} layers, {small} of them small, seed {seed} done")
+    names = ("depth", "small", "seed")
+    return xr.concat(times, dim="case").assign_coords(
+        scale=list(params.log10_scales),
+        **{name: ("case", [case[k] for case in cases]) for k, name in enumerate(names)},
+    )
+
+
+def _escape_times(params: Params, depth: int, small: int, seed: int) -> xr.Dataset:
+    import jax
+    import jax.numpy as jnp
+
+    rng = np.random.default_rng([seed, depth])
+    X = rng.standard_normal((params.samples, params.inputs))
+    y = np.sin(X @ rng.standard_normal(params.inputs)) + X[:, 0]
+    widths = (params.inputs, *[params.width] * (depth - 1), 1)
+    layers = [
+        rng.standard_normal((o, i)) * np.sqrt(2 / i) for i, o in pairwise(widths)
+    ]  # fmt: skip
+
+    def loss(weights: Sequence[jax.Array]) -> jax.Array:
+        hidden = jnp.asarray(X)
+        for weight in weights[:-1]:
+            hidden = jnp.tanh(hidden @ weight.T)
+        return jnp.mean(((hidden @ weights[-1].T)[:, 0] - jnp.asarray(y)) ** 2) / 2
+
+    found = [_escape_time(loss, layers, small, 10.0**scale) for scale in params.log10_scales]
+    return xr.Dataset({"escape_time": ("scale", np.array(found))})
+
+
+def _escape_time(loss, layers: list[np.ndarray], small: int, scale: float) -> float:
+    """Follow gradient flow by an explicit method until the loss has fallen by a tenth."""
+    import jax
+    import jax.numpy as jnp
+    from jax.flatten_util import ravel_pytree
+    from scipy.integrate import solve_ivp
+
+    start, shaped = ravel_pytree([jnp.asarray(w) * (scale if k < small else 1.0) for k, w in enumerate(layers)])
+    value_and_grad = jax.jit(jax.value_and_grad(lambda flat: loss(shaped(flat))))
+    level = _FALLEN * float(value_and_grad(start)[0])
+
+    def fallen(t: float, flat: np.ndarray) -> float:
+        return float(value_and_grad(flat)[0]) - level
+
+    fallen.terminal = True  # pyright: ignore[reportFunctionMemberAccess]
+    solution = solve_ivp(
+        lambda t, flat: -np.asarray(value_and_grad(flat)[1]), (0.0, 1e3 * scale ** (1.5 - small)), np.asarray(start),
+        method="DOP853", rtol=1e-6, atol=1e-9 * scale, events=fallen,
+    )  # fmt: skip
+    return float(solution.t_events[0][0]) if len(solution.t_events[0]) else np.nan
+
+
+def exponents(run: xr.Dataset) -> xr.DataArray:
+    """Return for each case the slope of log τ over log(1/ε) between the two smallest scales."""
+    last = np.log(run.escape_time).isel(scale=slice(-2, None))
+    step = np.log(10) * (run.scale[-2] - run.scale[-1])
+    return (last.isel(scale=1, drop=True) - last.isel(scale=0, drop=True)) / step.drop_vars("scale", errors="ignore")
+
+
+claims = Claims()
+
+
+@claims.add(
+    "exponent", "With r > 2 small layers, the escape time grows as the initial scale of these to the power -(r - 2)",
+    quantity="largest difference of the slope of log τ over log(1/ε), at the smallest scales, from r - 2",
+    kind="reading", source=f"{SOURCE}; this project's bar", high=0.1, evidence="cases", over="networks",
+    why="The slope between the two smallest scales is the exponent, whatever the constant",
+    doubt="Scales of two decades are followed, and corrections of higher order in ε are judged by the bar",
+)  # fmt: skip
+def _exponent(run: xr.Dataset) -> Estimate:
+    deep = run.isel(case=(run.small > 2).values)
+    return Estimate.largest(abs(exponents(deep) - (deep.small - 2)).fillna(np.inf))
+
+
+@claims.add(
+    "logarithm", "With two small layers, the escape time grows as the logarithm of the initial scale",
+    quantity="largest ratio over networks of the extra time of the last step in log ε to that of the one before, "
+        "or its inverse", kind="reading",
+    source=f"{SOURCE}, at the critical number r = 2; derived in the module; this project's bar", high=1.1,
+    evidence="cases", over="networks", sizes=("default", "paper"),
+    why="Equal steps in log ε must add equal times if time is a logarithm, and growing ones if it is a power",
+    doubt="Three scales are compared, and a very small power could pass",
+)  # fmt: skip
+def _logarithm(run: xr.Dataset) -> Estimate:
+    two = run.isel(case=(run.small == 2).values)
+    if run.sizes["scale"] < 3:
+        return Estimate.unresolved("Give three scales or more.")
+    steps = two.escape_time.diff("scale") / abs(two.scale.diff("scale"))
+    ratio = steps.isel(scale=-1, drop=True) / steps.isel(scale=-2, drop=True)
+    return Estimate.largest(np.maximum(ratio, 1 / ratio).fillna(np.inf))
+
+
+@claims.add(
+    "depth", "The exponent of the escape time depends on the number of small layers and not on the total depth",
+    quantity="largest difference of exponents of networks with the same number of small layers", kind="reading",
+    source=f"{SOURCE}, governed by r rather than the total depth; this project's bar", high=0.1, evidence="cases",
+    over="numbers of small layers",
+    why="Networks of other depths with as many small layers are compared with each other, without a fit",
+    doubt="Depths up to five are tried",
+)  # fmt: skip
+def _depth(run: xr.Dataset) -> Estimate:
+    found = exponents(run)
+    numbers = [found.values[(run.small == r).values] for r in np.unique(run.small)]
+    return Estimate.largest([np.ptp(values) if np.isfinite(values).all() else np.inf for values in numbers])
+
+
+def figures(run: xr.Dataset) -> list[Figure]:
+    """Draw escape times against the scale, one panel per number of small layers."""
+    panels = []
+    for r in np.unique(run.small):
+        some = run.isel(case=(run.small == r).values)
+        x = 10.0**-some.scale.values
+        marks = tuple(
+            Line(x=x, y=one.escape_time.values, group=f"{int(one.depth)} layers", color=int(one.depth), style="solid")
+            for one in (some.isel(case=k) for k in range(some.sizes["case"]))
+        )
+        scale = "linear" if r == 2 else "log"
+        panels.append(
+            Panel(title=f"{int(r)} small layers", x=Axis("1/ε", scale="log"), y=Axis("τ", scale=scale), marks=marks)
+        )
+    found = exponents(run).values
+    rows = tuple(
+        (int(run.depth[k]), int(run.small[k]), int(run.seed[k]), float(found[k]), float(run.small[k] - 2))
+        for k in range(run.sizes["case"])
+    )
+    caption = (
+        "Time at which the loss has fallen by a tenth, against one over the scale of the small layers. With two of "
+        "them the axis of times is linear, and a logarithm is a straight line; with more, the slope is r - 2."
+    )
+    columns = ("layers", "small layers", "seed", "exponent", "r - 2")
+    return [
+        Figure(name="times", title="Escape time against the initial scale", caption=caption, panels=tuple(panels),
+               columns=3, table=Table(columns=columns, rows=rows))
+    ]  # fmt: skip
+
+
+entry = Entry(
+    "beyond/escape-time", "Escape time of deep smooth networks: the exponent counts the small layers",
+    citation=CITATION, source="Rawal and DeWeese, escape time law", params=Params,
+    quick=dict(depths=(3, 4), small=(3,), log10_scales=(-1.5, -2.0), seeds=(0,), width=4), run=run,
+    claims=claims, figures=figures,
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""Code of several entries of this folder."""

@@ -1,0 +1,126 @@
+"""Predicted stages of a network beside those of gradient flow from several initial scales, over seeds.
+
+The loss of plateau k is L_k, that at the origin L_0, and stage k is predicted to begin at T_k as the initial scale α
+vanishes. In the flow it begins at t_k, when the loss first falls below (L_{k-1} + L_k) / 2; its level is the loss in
+its middle, between t_k and t_{k+1}.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from saddlescope.reproduction.context import RunContext
+
+_POINTS = 601  # of a stored curve
+
+Curve = tuple[np.ndarray, np.ndarray]
+"""Times and losses of a flow."""
+
+
+def over_seeds(seeds: Sequence[int], context: RunContext, solve: Callable[[int, RunContext], xr.Dataset]) -> xr.Dataset:
+    """Solve one problem per seed, each cached, and join them along `seed`; curves are those of the first seed."""
+    import jax
+
+    parts: list[xr.Dataset] = []
+    with jax.enable_x64(True):
+        for seed, step in context.steps(seeds):
+            step.report(0.0, f"seed {seed}")
+            parts.append(step.cached(f"seed-{seed}", partial(solve, seed, step)))
+            step.report(1.0, f"seed {seed} done")
+    each = [part.drop_dims("time", errors="ignore") for part in parts]
+    joined = xr.concat(each, dim="seed", join="outer", combine_attrs="drop").assign_coords(seed=list(seeds))
+    return joined.assign({name: parts[0][name] for name in parts[0].data_vars if "time" in parts[0][name].dims})
+
+
+def record_times(predicted: Sequence[float], until: float, width: float) -> np.ndarray:
+    """Return times at which to record a flow: few on plateaus, many around the predicted ones.
+
+    Args:
+        predicted: predicted times.
+        until: the last time.
+        width: time in which a unit grows by a factor of e, about.
+    """
+    near = np.concatenate([time + width * np.linspace(-25, 25, 101) for time in predicted])
+    times = np.concatenate([np.linspace(0.0, until, 101), near])
+    return np.unique(times[(times >= 0) & (times <= until)])
+
+
+def compare_stages(learned: Any, curves: Mapping[float, Curve]) -> xr.Dataset:
+    """Compare a prediction with flows of one network.
+
+    Args:
+        learned: a prediction with a `staircase`.
+        curves: times and losses of the flow by log10 of the initial scale.
+
+    Returns:
+        predicted_time and predicted_loss (stage), found_time and found_loss (scale, stage), for stages 1, 2, ...;
+        initial_loss; and the curves, loss (scale, time) with predicted_curve (time).
+    """
+    stairs = learned.staircase
+    times, losses = (np.array([getattr(stage, name) for stage in stairs.stages]) for name in ("start", "loss"))
+    last = min(float(found[-1]) for found, _ in curves.values())
+    grid = np.linspace(0.0, last, _POINTS)
+    found = {scale: _found(curve, losses) for scale, curve in curves.items()}
+    axes = ("scale", "stage")
+    return xr.Dataset(
+        {
+            "predicted_time": ("stage", times[1:]),
+            "predicted_loss": ("stage", losses[1:]),
+            "initial_loss": losses[0],
+            "found_time": (axes, np.array([one[0] for one in found.values()])),
+            "found_loss": (axes, np.array([one[1] for one in found.values()])),
+            "loss": (("scale", "time"), np.array([np.interp(grid, *curve) for curve in curves.values()])),
+            "predicted_curve": ("time", losses[np.searchsorted(times[1:], grid, side="right")]),
+            "status": learned.status.value,
+        },
+        {"scale": list(curves), "stage": np.arange(1, len(losses)), "time": grid},
+    )
+
+
+def _found(curve: Curve, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return t_k and the level of each stage k = 1, 2, ...; NaN where the flow does not reach it."""
+    times, losses = curve
+    begins = np.array([_passage(times, losses, (a + b) / 2) for a, b in pairwise(levels)])
+    ends = np.append(begins[1:], times[-1])
+    middle = (begins + ends) / 2
+    found = np.full(len(begins), np.nan)
+    seen = np.isfinite(middle)
+    found[seen] = np.interp(middle[seen], times, losses)
+    return begins, found
+
+
+def _passage(times: np.ndarray, losses: np.ndarray, level: float) -> float:
+    """Return the first time at which the loss falls to a level, between two records by a straight line."""
+    below = np.flatnonzero(losses <= level)
+    if not len(below) or below[0] == 0:
+        return np.nan
+    after = int(below[0])
+    share = (losses[after - 1] - level) / (losses[after - 1] - losses[after])
+    return float(times[after - 1] + share * (times[after] - times[after - 1]))
+
+
+def existing(run: xr.Dataset, errors: xr.DataArray) -> xr.DataArray:
+    """Return errors with infinity where the flow has no value, and NaN beyond the last stage of a seed."""
+    return errors.fillna(np.inf).where(run.predicted_time.notnull())
+
+
+def slopes(run: xr.Dataset) -> xr.DataArray:
+    """Return for each seed the slope of log error over log log(1/α); the error is the root mean square over stages."""
+    error = np.sqrt(existing(run, (run.found_time - run.predicted_time) ** 2).mean("stage"))
+    x = np.log(-run.scale * np.log(10))
+    x = x - x.mean("scale")
+    return (x * np.log(error)).sum("scale", skipna=False) / (x**2).sum("scale")
+
+
+def level_errors(run: xr.Dataset) -> xr.DataArray:
+    """Return the distance of each plateau of the flow at the smallest scale from L_k, in units of L_0."""
+    return abs(run.found_loss.isel(scale=-1) - run.predicted_loss) / run.initial_loss
+
+
+def time_errors(run: xr.Dataset) -> xr.DataArray:
+    """Return the relative error of each predicted time at the smallest scale."""
+    return abs(run.found_time.isel(scale=-1) / run.predicted_time - 1)

@@ -1,0 +1,57 @@
+"""Units and losses of the entries, in JAX: the same functions for all seeds, so that each is compiled once."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+Weights = dict[str, Array]
+"""Weights of one unit by name."""
+
+
+def coordinate(theta: Float[Array, "2"], x: Float[Array, "p"], kind: Array) -> Array:
+    """Return the output of one coordinate of a diagonal network."""
+    return theta[0] * theta[1] * x[kind]
+
+
+def linear_neuron(theta: Weights, x: Float[Array, "d"]) -> Float[Array, "o"]:
+    """Return the outputs of one neuron of a linear network."""
+    return theta["out"] * (theta["in"] @ x)
+
+
+def relu_neuron(theta: Weights, x: Float[Array, "d"]) -> Array:
+    """Return the output of one ReLU neuron."""
+    return theta["a"] * jax.nn.relu(theta["w"] @ x)
+
+
+def linear_head(theta: Weights, x: Array) -> Float[Array, "d d"]:
+    """Return v q k^T of one head of linear attention, whatever the sample."""
+    return theta["v"] * theta["q"][:, None] * theta["k"][None, :]
+
+
+def square(output: Array, target: Array) -> Array:
+    """Return the squared error."""
+    return jnp.sum((output - target) ** 2)
+
+
+def half_square(output: Array, target: Array) -> Array:
+    """Return half of the squared error."""
+    return 0.5 * square(output, target)
+
+
+def context_loss(F: Float[Array, "d d"], moments: Weights) -> Array:
+    """Return the loss of linear attention over all contexts, from the second and fourth moments of the inputs."""
+    covariance, second = moments["covariance"], moments["second"]
+    mixed = jnp.sum(covariance * (F @ covariance).T)
+    return (jnp.trace(covariance) - 2 * mixed + jnp.sum((covariance @ F @ second) * F)) / 2
+
+
+class MapLoss(eqx.Module):
+    """Mean of half the squared error of a linear map, which is the only product."""
+
+    X: Float[Array, "n d"]
+    Y: Float[Array, "n o"]
+
+    def __call__(self, products: tuple[Float[Array, "d o"]]) -> Array:
+        """Return the loss of the map."""
+        return 0.5 * jnp.mean(jnp.sum((self.X @ products[0] - self.Y) ** 2, axis=1))

@@ -1,0 +1,140 @@
+"""Entries of sums of units: spoilt runs refute their claims, and the loss of linear attention is an average."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import xarray as xr
+
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.beyond.shared.stage_comparison import compare_stages, slopes
+from saddlescope.papers.beyond.shared.units import context_loss
+from saddlescope.reproduction import find_entry
+from saddlescope.theory import low_rank_learning
+
+SCALES = np.array([-8.0, -32.0, -128.0])
+
+
+def compared(error, seeds=3):
+    """Return a run of two stages whose times are off by `error` of log(1/α), and whose levels are right."""
+    log = -SCALES * np.log(10)
+    predicted = np.array([1.0, 2.0])
+    times = predicted + error(log)[:, None] * np.array([1.0, -2.0])
+    one = xr.Dataset(
+        {
+            "predicted_time": ("stage", predicted),
+            "predicted_loss": ("stage", [0.5, 0.0]),
+            "initial_loss": 1.0,
+            "found_time": (("scale", "stage"), times),
+            "found_loss": (("scale", "stage"), np.tile([0.5, 0.0], (3, 1))),
+            "difference": 0.0,
+        },
+        {"scale": SCALES, "stage": [1, 2]},
+    )
+    return xr.concat([one] * seeds, dim="seed")
+
+
+def test_errors_that_fall_otherwise_refute_the_slope(outcomes):
+    entry = find_entry("beyond/diagonal-networks")
+    assert outcomes(entry, compared(lambda log: 2 / log))["slope"] == "reproduced"
+    for other in (lambda log: 2 / log**1.3, lambda log: 0.1 + 0 * log, lambda log: np.exp(-log / 20)):
+        assert outcomes(entry, compared(other))["slope"] == "refuted"
+
+
+def test_a_stage_that_the_flow_misses_refutes_times_and_levels(outcomes):
+    run = compared(lambda log: 2 / log)
+    run.found_time.values[1, -1, 1] = run.found_loss.values[1, -1, 1] = np.nan
+    found = outcomes(find_entry("beyond/diagonal-networks"), run)
+    assert (found["slope"], found["levels"]) == ("refuted", "refuted")
+
+
+def test_a_seed_with_fewer_stages_is_judged_by_its_own():
+    run = compared(lambda log: 2 / log)
+    run.predicted_time.values[:] = [1.0, 2.0]
+    fewer = run.isel(seed=0).copy(deep=True)
+    fewer.predicted_time[1] = fewer.predicted_loss[1] = np.nan
+    both = xr.concat([run.isel(seed=0), fewer], dim="seed")
+    np.testing.assert_allclose(slopes(both), -1, atol=1e-9)
+
+
+def test_stages_are_found_halfway_between_levels():
+    learned = low_rank_learning(lambda B: 0.5 * jnp.sum((B[0] - jnp.diag(jnp.array([2.0, 1.0]))) ** 2), [(2, 2)])
+    t = np.linspace(0, 3, 3001)
+    losses = 2.5 - 2 / (1 + np.exp(-200 * (t - 0.6))) - 0.5 / (1 + np.exp(-200 * (t - 1.1)))
+    run = compare_stages(learned, {-8.0: (t, losses)})
+    np.testing.assert_allclose(run.found_time.values, [[0.6, 1.1]], atol=1e-6)
+    np.testing.assert_allclose(run.found_loss.values, [[0.5, 0.0]], atol=1e-9)
+    np.testing.assert_allclose(run.predicted_time.values, [0.5, 1.0], rtol=1e-8)
+
+
+def test_the_loss_of_linear_attention_is_the_average_over_contexts():
+    rng = np.random.default_rng(0)
+    d, pairs, draws = 2, 5, 200_000
+    covariance = np.array([[1.0, 0.3], [0.3, 0.5]])
+    root = np.linalg.cholesky(covariance)
+    F = np.array([[0.4, -0.2], [0.1, 0.6]])
+    x, query = rng.standard_normal((draws, pairs, d)) @ root.T, rng.standard_normal((draws, d)) @ root.T
+    w = rng.standard_normal((draws, d))
+    beta = np.einsum("bni,bnj,bj->bi", x, x, w) / pairs
+    errors = np.sum(w * query, 1) - np.einsum("bi,ij,bj->b", query, F, beta)
+    sampled = errors**2 / 2
+    second = covariance @ covariance * (1 + 1 / pairs) + np.trace(covariance) * covariance / pairs
+    exact = context_loss(jnp.asarray(F), {"covariance": jnp.asarray(covariance), "second": jnp.asarray(second)})
+    assert abs(sampled.mean() - float(exact)) < 4 * sampled.std() / np.sqrt(draws)
+
+
+def wrong_mode(run):
+    run.mode_error.values[0, 0] = 1e-6
+
+
+def wrong_time(run):
+    run.predicted_time.values[0, 0] *= 1 + 1e-6
+
+
+def wrong_rank(run):
+    run["rank"].values[0, -1, -1] += 1
+
+
+def wrong_level(run):
+    run.found_loss.values[0, -1, 0] += 1e-3 * float(run.initial_loss[0])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "claim"),
+    [(wrong_mode, "modes"), (wrong_time, "closed-form"), (wrong_rank, "rank"), (wrong_level, "levels")],
+)
+def test_a_spoilt_run_of_linear_networks_refutes_the_claim(quick_run, outcomes, spoil, claim):
+    entry = find_entry("beyond/linear-networks")
+    run = quick_run("beyond/linear-networks").run.copy(deep=True)
+    assert outcomes(entry, run)[claim] == "reproduced"
+    spoil(run)
+    assert outcomes(entry, run)[claim] == "refuted"
+
+
+def _escape(power):
+    scales = np.array([-1.5, -2.0, -2.5, -3.0])
+    cases = [(3, 2), (4, 2), (3, 3), (4, 3)]
+    times = [np.where(r == 2, -scales, 10.0 ** (-power(L, r) * scales)) for L, r in cases]
+    return xr.Dataset(
+        {"escape_time": (("case", "scale"), np.array(times))},
+        {"scale": scales, "depth": ("case", [L for L, _ in cases]), "small": ("case", [r for _, r in cases])},
+    )
+
+
+def test_exponents_of_the_depth_refute_the_law_of_small_layers(outcomes):
+    entry = find_entry("beyond/escape-time")
+    assert set(outcomes(entry, _escape(lambda L, r: r - 2.0)).values()) == {"reproduced"}
+    found = outcomes(entry, _escape(lambda L, r: L - 2.0))
+    assert (found["exponent"], found["depth"], found["logarithm"]) == ("refuted", "refuted", "reproduced")
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "sentence"),
+    [
+        ("linear-networks", {"singular_values": "4,3,2,1"}, "singular_values must be at most 3"),
+        ("escape-time", {"small": "6"}, "small must be at most the largest depth"),
+        ("relu-neurons", {"samples": "5"}, "a multiple of 2"),
+    ],
+)
+def test_values_out_of_range_are_refused_at_once(name, settings, sentence):
+    with pytest.raises(InputError, match=sentence):
+        find_entry(f"beyond/{name}").configure("default", settings)
