@@ -26,7 +26,7 @@ class Params(EntryParams):
     coordinates: int = param(4, "coordinates p", ge=1, le=64)
     ratio: float = param(1.7, "size of each coordinate of the teacher over the next", gt=1)
     log10_scales: tuple[float, ...] = param(
-        (-32.0, -128.0, -512.0), "log10 of the initial scales α", ge=-4096, le=-1, order="decreasing", least=2
+        (-128.0, -512.0, -2048.0), "log10 of the initial scales α", ge=-4096, le=-1, order="decreasing", least=2
     )
     tolerance: float = param(1e-6, "relative tolerance of the flow's stage times", ge=1e-10, le=1e-3, scale="log")
 

@@ -119,7 +119,7 @@ claims = Claims()
 
 
 @claims.add(
-    "exponent", "With r > 2 small layers, the escape time grows as the initial scale of these to the power -(r - 2)",
+    "exponent", "With r > 2 small layers, the escape time grows as ε^-(r - 2), for an initial scale ε",
     quantity="largest difference of the slope of log τ over log(1/ε), at the smallest scales, from r - 2",
     kind="reading", source=f"{SOURCE}; this project's bar", high=0.1, evidence="cases", over="networks",
     why="The slope between the two smallest scales is the exponent, whatever the constant",
