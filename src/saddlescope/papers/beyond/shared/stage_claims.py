@@ -25,7 +25,7 @@ def add_stage_claims(claims: Claims, family: str) -> None:
         source=f"{AGF}: timing of the drops; a unit needs O(1) e-folds more or less out of log(1/α), so the slope is "
         "-1; this project's bar of 10 %", high=0.1, evidence="cases", over="seeds",
         why="An error of another origin than a fixed number of e-folds would fall faster, or not at all",
-        doubt="Stages so close that a scale does not separate them have other errors, as near-ties tell; scales are chosen small",
+        doubt="Stages so close that a scale does not separate them have other errors; scales are chosen small for it",
     )  # fmt: skip
     def slope(run: xr.Dataset) -> Estimate:
         return Estimate.largest(abs(slopes(run) + 1).fillna(np.inf))
