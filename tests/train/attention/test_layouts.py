@@ -5,12 +5,13 @@ import math
 import pytest
 import torch
 from attention_standins import GPT2Attention, LlamaAttention, TimmAttention, all_kinds
+from other_attention import Megatron, MegatronCross, TransformerEngine
 from torch import nn
 from torch.nn import functional
 
 from saddlescope._shared.errors import InputError
 from saddlescope.train import Fused, Separate, TorchMultihead
-from saddlescope.train.attention.attention_blocks import attention_blocks
+from saddlescope.train.attention.attention_blocks import attention_blocks, find_attention
 
 KINDS = ("vit", "torch", "gpt2", "nanogpt", "timm", "vit-pytorch", "bert", "llama", "t5")
 
@@ -116,3 +117,49 @@ def test_names_without_a_number_of_heads_or_with_the_wrong_shapes_are_refused():
 def test_layouts_say_what_they_look_for():
     names = [str(layout) for layout in (TorchMultihead(), Fused("qkv", "proj"), Separate("k", "q", "v", "o"))]
     assert names == ["torch.nn.MultiheadAttention", "qkv, proj", "k, q, v, o"]
+
+
+def heads_of(rows, *sizes):
+    """Return the heads of consecutive rows (out, in), each (in, width)."""
+    return [part.T for part in rows.split(sizes)]
+
+
+def test_megatron_s_linear_layers_are_read_by_the_heads_of_this_process():
+    """Its forward pass needs a GPU: what names and numbers say must be right."""
+    module = Megatron()
+    found = find_attention(nn.ModuleDict({"self_attention": module}))
+    assert [(row.outcome, row.heads, row.key_heads) for row in found.coverage] == [("unchecked", 2, 1)]
+    assert "No CUDA GPUs" in found.coverage[0].reason
+    factors = found.blocks[0].factors()
+    first, second, key, value = heads_of(module.linear_qkv.weight, 3, 3, 3, 3)
+    torch.testing.assert_close(factors.query, torch.stack([first, second]))
+    torch.testing.assert_close(factors.key, key[None])
+    torch.testing.assert_close(factors.value, value[None])
+    torch.testing.assert_close(factors.output, torch.stack(module.linear_proj.weight.split(3, dim=1)))
+    assert find_attention(nn.ModuleDict({"self_attention": Megatron(gate=True)})).coverage[0].outcome == "refused"
+
+
+def test_megatron_s_cross_attention():
+    module = MegatronCross()
+    (block,) = attention_blocks(nn.ModuleDict({"cross_attention": module}))
+    parts = heads_of(module.linear_kv.weight, *[3] * 8)
+    torch.testing.assert_close(block.factors().key, torch.stack(parts[::2]))
+    torch.testing.assert_close(block.factors().value, torch.stack(parts[1::2]))
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_transformer_engine_s_linear_layers(fused):
+    module = TransformerEngine(fuse_qkv_params=fused)
+    (block,) = attention_blocks(nn.ModuleDict({"self_attention": module}))
+    factors, layer = block.factors(), module.layernorm_qkv
+    if fused:  # head by head: two queries, their key, their value
+        parts = heads_of(layer.weight, *[3] * 8)
+        query, key, value = [parts[at] for at in (0, 1, 4, 5)], [parts[2], parts[6]], [parts[3], parts[7]]
+    else:
+        query = heads_of(layer.query_weight, *[3] * 4)
+        key, value = heads_of(layer.key_weight, 3, 3), heads_of(layer.value_weight, 3, 3)
+        assert set(block.weights) == {f"layernorm_qkv.{name}_weight" for name in ("query", "key", "value")} | {
+            "proj.weight"
+        }
+    for found, expected in zip((factors.query, factors.key, factors.value), (query, key, value), strict=True):
+        torch.testing.assert_close(found, torch.stack(expected))

@@ -14,7 +14,8 @@ from torch import nn
 from saddlescope._shared.errors import InputError
 from saddlescope.train import RankTracker
 from saddlescope.train.attention.attention_blocks import attention_blocks, find_attention
-from saddlescope.train.attention.layouts import Fused, Interleaved, KeyValue, resolve
+from saddlescope.train.attention.layouts import Fused, Interleaved, KeyValue
+from saddlescope.train.attention.stated_numbers import resolve
 
 
 def entered_and_left(model, modules, run):

@@ -1,6 +1,7 @@
 """Initial weights: stored once per parameter, in memory, on disk or in a checkpoint; records are the same."""
 
 import copy
+import warnings
 from functools import partial
 
 import numpy as np
@@ -11,6 +12,7 @@ from small_vit import SMALL, step_at_random
 from torch import nn
 
 from saddlescope._shared.errors import InputError
+from saddlescope.measure import product_spectrum
 from saddlescope.train import Every, InMemory, OnDisk, RankTracker, ViT
 
 
@@ -170,3 +172,38 @@ def test_bad_input(tmp_path, types_unchecked):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="reference must have a folder that can be written to"):
         RankTracker(model, reference=OnDisk(tmp_path / "file" / "folder"))
+
+
+def normed(old):
+    model = LlamaAttention(12, 4, 2, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of the older one
+        norm = torch.nn.utils.spectral_norm if old else torch.nn.utils.parametrizations.spectral_norm
+        norm(model.o_proj)
+    return model
+
+
+@pytest.mark.parametrize("place", ["memory", "disk", "checkpoint"])
+@pytest.mark.parametrize("old", [False, True], ids=["parametrization", "hook"])
+def test_the_initial_weights_of_a_spectral_norm_are_normed_as_they_were(old, place, tmp_path):
+    """Their norm is computed with vectors that training changes: they are stored with the weights."""
+    torch.manual_seed(0)
+    model = normed(old)
+    torch.save(model.state_dict(), tmp_path / "start.pt")
+    options = {
+        "memory": {},
+        "disk": {"reference": OnDisk(tmp_path)},
+        "checkpoint": {"initial": tmp_path / "start.pt"},
+    }
+    tracker = RankTracker(model, **options[place])
+    before = tracker._products.initial
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape))
+    for _ in range(5):
+        model(torch.randn(2, 3, 12))  # a power iteration each
+    again = tracker._weights.stored_factors(tracker._initial, 0)
+    after = product_spectrum(*(part.double() for part in again[1]))
+    np.testing.assert_allclose(after.values.numpy(), before.values[1, :, :3], rtol=1e-5)
+    with pytest.raises(InputError, match=r"type of weights with a spectral norm; got InMemory\(dtype=torch.bfloat16\)"):
+        RankTracker(model, reference=InMemory(torch.bfloat16))

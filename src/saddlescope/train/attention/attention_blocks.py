@@ -50,11 +50,21 @@ class AttentionBlock(NamedTuple):
             if id(parameter) in inside and not name.endswith("bias")
         }
 
+    @property
+    def buffers(self) -> dict[str, Tensor]:
+        """Singular vectors of spectral norms, on which the factors depend too, by their names within the module."""
+        inside = {id(one) for part in self.layout.projections(self.module) for one in part.buffers()}
+        return {
+            name: buffer
+            for name, buffer in self.module.named_buffers()
+            if id(buffer) in inside and ("parametrizations." in name or name.endswith(("weight_u", "weight_v")))
+        }
+
     def factors(self, weights: Mapping[str, Tensor] | None = None) -> HeadFactors:
         """Return the factors of all heads.
 
         Args:
-            weights: weights by name within the module, in place of the present ones.
+            weights: weights and buffers by name within the module, in place of the present ones.
         """
         if weights is None:
             factors = self.layout.factors(self.module)

@@ -57,10 +57,13 @@ LAYOUTS: tuple[AttentionLayout, ...] = (
     KeyValue("to_kv", "to_q", "to_out.0"),  # vit-pytorch
     KeyValue("kv_proj", "q_proj", "o_proj"),
     KeyValue("kv_proj", "q_proj", "out_proj"),
-    KeyValue("linear_kv", "linear_q", "linear_proj"),  # Megatron's cross-attention
+    KeyValue("linear_kv", "linear_q", "linear_proj", interleaved=True),  # Megatron's cross-attention
+    KeyValue("key_value", "query_layer", "proj"),  # TransformerEngine's cross-attention
+    KeyValue("key_value", "layernorm_query", "proj"),
     Fused("c_attn", "c_proj"),  # GPT-2, nanoGPT
     Fused("attn", "proj"),  # litgpt until 0.5
-    Fused("qkv", "proj"),  # timm, SAM, Qwen-VL's images, litgpt
+    Fused("qkv", "proj"),  # timm, SAM, Qwen-VL's images, litgpt, TransformerEngine
+    Fused("layernorm_qkv", "proj"),  # TransformerEngine
     Fused("qkv", "projection"),  # BLIP
     Fused("qkv", "out_proj"),
     Fused("qkv", "out"),
@@ -80,6 +83,6 @@ LAYOUTS: tuple[AttentionLayout, ...] = (
     Fused("att_proj", "attn_out"),  # OLMo's own code
     Interleaved("query_key_value", "dense"),  # GPT-NeoX, Pythia, Bloom, Falcon, Persimmon; sequential in ChatGLM, Ling
     Interleaved("self.query_key_value", "output.dense"),
-    Interleaved("linear_qkv", "linear_proj"),  # Megatron, TransformerEngine
+    Interleaved("linear_qkv", "linear_proj"),  # Megatron
     Interleaved("self.in_proj", "output.dense"),  # DeBERTa's first version
 )

@@ -19,7 +19,7 @@ multiplies what a head has read (Qwen3-Next) comes between W_V and W_O, and is l
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -30,20 +30,16 @@ from torch import Tensor, nn
 from saddlescope._shared.errors import InputError
 from saddlescope.train.attention.head_factors import HeadFactors, cut_into_heads
 from saddlescope.train.attention.linear_weights import is_linear, matrix_of
+from saddlescope.train.attention.stated_numbers import (
+    HEADS,
+    KEY_HEADS,
+    Count,
+    count,
+    declared,
+    resolve,
+    states_interleaving,
+)
 from saddlescope.train.shards import full_tensor
-
-# Attributes of attention modules and their configurations with the number of heads, and of key heads.
-_HEADS = (
-    "num_heads", "n_heads", "n_head", "heads", "num_attention_heads", "num_local_heads", "n_local_heads", "nhead",
-    "attention_heads", "num_attn_heads", "n_attention_heads", "num_attention_heads_per_partition",
-)  # fmt: skip
-_KEY_HEADS = (
-    "num_key_value_heads", "num_kv_heads", "kv_heads", "n_kv_heads", "n_kv_head", "n_local_kv_heads",
-    "n_query_groups", "num_query_groups",
-)  # fmt: skip
-
-Count = int | str | None
-"""A number of heads, the path to it, or None: look for the usual names."""
 
 
 class AttentionLayout(ABC):
@@ -89,14 +85,14 @@ class _LinearLayers(AttentionLayout):
         layers = self._layers(module)
         if layers is None:
             return None
-        heads = _count(module, self._paths[0], self._value("heads"), _HEADS)
+        heads = count(module, self._paths[0], self._value("heads"), HEADS)
         if heads is None:
-            names = self._value("heads") or f"{', '.join(_HEADS[:5])} or the like"
+            names = self._value("heads") or f"{', '.join(HEADS[1:6])} or the like"
             raise InputError(
                 f"{type(module).__name__} must have its number of heads as an integer under {names}; got none. Name it "
                 "by your own layout: Separate(..., heads='path.to.it')."
             )
-        key_heads = _count(module, self._paths[0], self._value("key_heads"), _KEY_HEADS)
+        key_heads = count(module, self._paths[0], self._value("key_heads"), KEY_HEADS)
         stated = self._value("key_heads") is not None
         parts = self._split(module, heads, key_heads, *(matrix_of(layer) for layer in layers))
         return cut_into_heads(
@@ -218,7 +214,7 @@ class KeyValue(_LinearLayers):
         fused, query, output = found
         if fused.shape[1] % 2:
             raise InputError(f"{self.kv} must have as many keys as values; got {fused.shape[1]} outputs.")
-        if self.interleaved:
+        if self.interleaved or states_interleaving(module):
             width = max(1, query.shape[1] // heads)
             if fused.shape[1] % (2 * width):
                 raise InputError(f"{self.kv} must hold keys and values of width {width}; got {fused.shape[1]} outputs.")
@@ -268,9 +264,11 @@ class Fused(_LinearLayers):
     def _split(
         self, module: nn.Module, heads: int, key_heads: int | None, *found: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        if states_interleaving(module):
+            return Interleaved(self.qkv, self.output)._split(module, heads, key_heads, *found)
         fused, output = found
         columns, queries = fused.shape[1], output.shape[0]
-        multi_query = _declared(module, self.qkv, ("multi_query",))
+        multi_query = declared(module, self.qkv, ("multi_query",))
         if multi_query is False:
             raise InputError(
                 f"{self.qkv} must hold queries, keys and values one after the other; got {type(module).__name__} with "
@@ -340,6 +338,11 @@ class Interleaved(_LinearLayers):
                 f"{self.qkv} must have {heads} queries and fewer or as many keys and values, all of width {width}; got "
                 f"{fused.shape[1]} outputs."
             )
+        if key_heads is not None and groups != key_heads:  # such as where a gate of each head is among its outputs
+            raise InputError(
+                f"{self.qkv} must have {key_heads} keys and values, as the module states; got {fused.shape[1]} "
+                f"outputs, which are those of {groups}."
+            )
         if not self.whole:
             if groups != heads:
                 raise InputError(f"{self.qkv} must have as many keys as queries; got {groups} and {heads}.")
@@ -389,7 +392,7 @@ class Latent(AttentionLayout):
         layers = self.projections(module)
         if not layers:
             return None
-        heads = _count(module, self.output, self.heads, _HEADS)
+        heads = count(module, self.output, self.heads, HEADS)
         if heads is None:
             raise InputError(f"{type(module).__name__} must have its number of heads; got none.")
         *queries, down, up, output = (matrix_of(layer) for layer in layers)
@@ -469,32 +472,3 @@ class TorchMultihead(AttentionLayout):
 
     def __str__(self) -> str:
         return "torch.nn.MultiheadAttention"
-
-
-def resolve(root: object, path: str) -> Any:
-    """Return the attribute at a dotted path, or None."""
-    for part in path.split("."):
-        try:
-            root = getattr(root, part, None)
-        except Exception:
-            return None
-    return root
-
-
-def _declared(module: nn.Module, path: str, names: Sequence[str]) -> Any:
-    """Return the first integer under these names in the parent of the layer at `path`, the module, or their configs."""
-    holder, _, _ = path.rpartition(".")
-    for owner in (resolve(module, holder) if holder else module, module):
-        for name in names:
-            for value in (resolve(owner, name), resolve(owner, f"config.{name}")):
-                if isinstance(value, int):
-                    return value
-    return None
-
-
-def _count(module: nn.Module, path: str, given: Count, names: Sequence[str]) -> int | None:
-    """Return a number as given by the layout, or under the usual names beside the key or in the module."""
-    value = given
-    if not isinstance(given, int):
-        value = _declared(module, path, names) if given is None else resolve(module, given)
-    return value if isinstance(value, int) and value > 0 else None

@@ -1,6 +1,7 @@
 """Weight matrices of linear layers of any library, as (inputs, outputs), read without side effects.
 
 any module with a two-dimensional `weight`     (out, in), as in nn.Linear, Megatron and TransformerEngine
+several weights listed in `weight_names`       stacked along their outputs, as in TransformerEngine
 Transformers' Conv1D                           (in, out)
 convolutions with kernels of one pixel         (out, in, 1) or (out, in, 1, 1)
 parametrized weights, weight and spectral norm as the forward pass computes them, without its power iteration
@@ -34,6 +35,8 @@ def is_linear(layer: object) -> bool:
         return isinstance(shaped, Tensor) and _is_matrix(layer, shaped)
     if _inner(layer) is not None:
         return is_linear(_inner(layer))
+    if _listed_weights(layer):
+        return True
     weight = getattr(layer, "weight", None)
     return isinstance(weight, Tensor) and (_is_matrix(layer, weight) or quantization(layer) is not None)
 
@@ -42,6 +45,16 @@ def _inner(layer: Any) -> nn.Module | None:
     """Return the linear layer inside a module that does nothing else but clip its inputs or outputs (Gemma 4)."""
     inner = getattr(layer, "linear", None)
     return inner if isinstance(inner, nn.Linear) and [*layer._modules] == ["linear"] else None
+
+
+def _listed_weights(layer: object) -> list[Tensor]:
+    """Return the matrices of a layer that splits its weight into several parameters, by their order in it."""
+    names = getattr(layer, "weight_names", None)
+    if not isinstance(names, list | tuple) or len(names) < 2:
+        return []
+    parts = [getattr(layer, str(name), None) for name in names]
+    matrices = [part for part in parts if isinstance(part, Tensor) and part.ndim == 2]
+    return matrices if len(matrices) == len(parts) else []
 
 
 def _is_matrix(layer: nn.Module, weight: Tensor) -> bool:
@@ -97,6 +110,8 @@ def _plain_weight(layer: Any) -> Tensor:
             options = {"do_power_iteration": False} if type(hook).__name__ == "SpectralNorm" else {}
             with torch.no_grad():
                 return hook.compute_weight(layer, **options).detach()
+    if parts := _listed_weights(layer):
+        return torch.cat([full_tensor(part) for part in parts])
     if quantization(layer) is not None:
         return _dequantized(layer)
     return full_tensor(layer.weight)

@@ -23,38 +23,31 @@ import numpy as np
 import torch
 import xarray as xr
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from saddlescope._shared.errors import InputError, unknown
 from saddlescope.train.attention.attention_blocks import (
-    AttentionBlock,
     FoundAttention,
     checked_coverage,
     find_attention,
     require_attention,
 )
 from saddlescope.train.attention.coverage import AttentionCoverage, warn_of_missed
-from saddlescope.train.attention.head_factors import HeadFactors
 from saddlescope.train.attention.known_layouts import LAYOUTS
 from saddlescope.train.attention.layouts import AttentionLayout
-from saddlescope.train.module_names import canonical_name, unwrap_model
-from saddlescope.train.shards import full_tensor, require_readable, shapes_only
+from saddlescope.train.module_names import unwrap_model
+from saddlescope.train.shards import require_readable, shapes_only
 from saddlescope.train.tracker import tracker_state
-from saddlescope.train.tracker.initial_weights import (
-    HeldWeights,
-    InitialWeights,
-    InMemory,
-    Reference,
-    require_reference,
-)
-from saddlescope.train.tracker.matrix_selection import MatrixSelection, matrix_of, parameter_name, select_matrices
+from saddlescope.train.tracker.initial_weights import HeldWeights, Reference, require_reference
+from saddlescope.train.tracker.matrix_selection import MatrixSelection, select_matrices
 from saddlescope.train.tracker.optimizer_steps import OptimizerSteps
 from saddlescope.train.tracker.rank_file import RankFile
 from saddlescope.train.tracker.records import PRODUCTS, RankRecords, Spectra, Updates, product_index, stack_records
 from saddlescope.train.tracker.schedules import Geometric, Schedule
 from saddlescope.train.tracker.singular_vectors import SingularVectors
-from saddlescope.train.tracker.tracked_matrices import TrackedMatrices, Weights, check_options
+from saddlescope.train.tracker.tracked_matrices import TrackedMatrices, check_options
 from saddlescope.train.tracker.unit_owners import owners_of
+from saddlescope.train.tracker.unit_weights import UnitWeights
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -144,7 +137,7 @@ class RankTracker:
             if attention and matrices is None:
                 require_attention(found, model, layouts)
             self._matrices = {} if matrices is None else select_matrices(model, matrices)
-            self._read = [_names_read(block) for block in self._blocks]
+            self._weights = UnitWeights(self._blocks, self._matrices, self._owners)
         warn_of_missed(self._coverage, stacklevel=2)
         self._schedule = schedule
         self._watched: OptimizerSteps | None = None
@@ -155,7 +148,7 @@ class RankTracker:
         self._steps_taken: list[tuple[Spectra, Spectra]] = []  # increments, one for each record
         self._warned: set[str] = set()
         self._reference = reference
-        self._initial = self._keep(model, initial, reference)
+        self._initial = self._weights.store(model, initial, reference)
         self._products, self._single = self._start(
             top, subspace, orders, None if device is None else torch.device(device), randomized, vectors
         )
@@ -164,47 +157,6 @@ class RankTracker:
         self._bases: list[tracker_state.Vectors] = []
         self._increments = increments
         self._previous: HeldWeights | None = None  # at the last record, for increments
-
-    def _keep(self, model: nn.Module, initial: str | Path | None, reference: Reference | None) -> InitialWeights:
-        """Store the initial weights, or find them in a checkpoint."""
-        parameters = self._single_parameters()
-        names = {id(parameter): name for name, parameter in parameters.items()}
-        for number, block in enumerate(self._blocks):
-            own = dict(block.module.named_parameters())
-            for local, name in self._read[number].items():
-                first = names.setdefault(id(own[local]), name)  # each shared parameter once
-                self._read[number][local] = first
-                parameters[first] = own[local]
-        owned = [*filter(self._owners.owns, range(len(self._blocks)))]
-        singles = [*filter(self._owners.owns, range(len(self._matrices)))]
-        names = dict.fromkeys(name for unit in owned for name in self._read[unit].values())
-        names |= dict.fromkeys(parameter_name(self.matrices[unit]) for unit in singles)
-        if initial is None:
-            if self._owners.size == 1:
-                return (reference or InMemory()).keep(
-                    list(names), lambda name: full_tensor(parameters[name]), rounded=False
-                )
-            held = self._gather_all()
-            with self._owners.together():
-                return (reference or InMemory()).keep(list(held), held.__getitem__, rounded=False)
-        from saddlescope.train.tracker.reference_weights import weights_in_checkpoint  # imports the checkpoint readers
-
-        with self._owners.together():
-            stored = weights_in_checkpoint(initial, model, {name: parameters[name] for name in names})
-            if reference is None:
-                return stored
-            return reference.keep(list(names), lambda name: stored.of([name])[name], rounded=stored.rounded)
-
-    def _gather_all(self) -> dict[str, Tensor]:
-        """Return the weights of the units that this process owns, on the host; all processes take part."""
-        held: dict[str, Tensor] = {}
-        for layer in range(len(self._blocks)):
-            found = self._owners.gather(self._present(layer), layer) or {}
-            held |= {self._read[layer][own]: tensor.to("cpu", copy=True) for own, tensor in found.items()}
-        for number, name in enumerate(self.matrices):
-            found = self._owners.gather({parameter_name(name): self._matrices[name]}, number) or {}
-            held |= {name: tensor.to("cpu", copy=True) for name, tensor in found.items() if name not in held}
-        return held
 
     def _start(
         self,
@@ -221,10 +173,24 @@ class RankTracker:
         common: dict[str, Any] = {"top": top, "rounded": rounded, "device": device, "owners": self._owners}
         common |= {"randomized": randomized, "vectors": vectors}
         products = TrackedMatrices(
-            self._initial_factors, len(self._blocks), heads=heads, subspace=subspace, orders=orders, **common
+            lambda layer: self._weights.stored_factors(self._initial, layer),
+            len(self._blocks),
+            heads=heads,
+            subspace=subspace,
+            orders=orders,
+            **common,
         )
-        single = TrackedMatrices(self._initial_matrix, len(self._matrices), heads=None, subspace=0, **common)
-        for name in (*map(self._layer_of, products.unreadable), *map(self.matrices.__getitem__, single.unreadable)):
+        single = TrackedMatrices(
+            lambda number: self._weights.stored_matrix(self._initial, number),
+            len(self._matrices),
+            heads=None,
+            subspace=0,
+            **common,
+        )
+        for name in (
+            *map(self._weights.layer_of, products.unreadable),
+            *map(self.matrices.__getitem__, single.unreadable),
+        ):
             raise InputError(f"initial weights must be finite; got NaN or infinity in {name}.")
         return products, single
 
@@ -303,7 +269,7 @@ class RankTracker:
             watched.close()
             raise
         self._watched = watched
-        if missing := watched.missing(self._trained()):
+        if missing := watched.missing(self._weights.trained):
             more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
             warnings.warn(
                 f"The watched optimizers hold no {', '.join(missing[:3])}{more}: if another one changes these weights, "
@@ -338,8 +304,11 @@ class RankTracker:
             return
         last = self._previous
         chosen = bool(self._vectors) and (self._vectors_at is None or self._vectors_at(self._made))
-        products = self._products.measure(self._factors, last and partial(self._stored_factors, last), vectors=chosen)
-        single = self._single.measure(self._matrix, last and partial(self._stored_matrix, last), vectors=chosen)
+        weights = self._weights
+        products = self._products.measure(
+            weights.factors, last and partial(weights.stored_factors, last), vectors=chosen
+        )
+        single = self._single.measure(weights.matrix, last and partial(weights.stored_matrix, last), vectors=chosen)
         if chosen:
             self._bases.append((self._made, products.vectors, single.vectors))
         self._records.append((_by_layer(products.update), single.update))
@@ -347,10 +316,10 @@ class RankTracker:
             self._steps_taken.append(
                 (_by_layer(products.increment or products.update), single.increment or single.update)
             )
-            self._remember()
+            self._previous = self._weights.copied(last)
         self._steps.append(self._made)
         lost: dict[str, list[str]] = {}
-        for members, name_of in ((products.lost, self._layer_of), (single.lost, self.matrices.__getitem__)):
+        for members, name_of in ((products.lost, weights.layer_of), (single.lost, self.matrices.__getitem__)):
             for member, reason in members.items():
                 lost.setdefault(reason, []).append(name_of(member))
         for reason, names in lost.items():
@@ -389,23 +358,6 @@ class RankTracker:
         update = stack_records([record[kind] for record in self._records[first:]], initial)
         taken = [one[kind] for one in self._steps_taken[first:]]
         return Updates(names, initial, update, stack_records(taken, initial) if self._increments else None)
-
-    def _remember(self) -> None:
-        """Copy the present weights, from which the next increment counts."""
-        if self._owners.size > 1:
-            self._previous = HeldWeights(self._gather_all(), rounded=False)
-            return
-        present = self._single_parameters()
-        for names, block in zip(self._read, self._blocks, strict=True):
-            own = dict(block.module.named_parameters())
-            present |= {full: own[local] for local, full in names.items()}
-        if self._previous is None:
-            kept = InMemory().keep(self._initial.names, lambda name: full_tensor(present[name]), rounded=False)
-            assert isinstance(kept, HeldWeights)
-            self._previous = kept
-            return
-        for name, tensor in self._previous.tensors.items():
-            tensor.copy_(full_tensor(present[name]))
 
     def singular_vectors(self, name: str, product: str | None = None) -> SingularVectors:
         """Return the recorded singular vectors of the updates of one layer or matrix.
@@ -529,71 +481,6 @@ class RankTracker:
         self._bases = tracker_state.restored_vectors(state)
         previous = {name: state["previous"][name].clone() for name in self._initial.names if state["previous"]}
         self._previous = HeldWeights(previous, rounded=False) if previous else None
-
-    def _trained(self) -> dict[str, nn.Parameter]:
-        """Return the parameters that are read, by name."""
-        blocks = {f"{block.label}.{name}": weight for block in self._blocks for name, weight in block.weights.items()}
-        return blocks | self._single_parameters()
-
-    def _single_parameters(self) -> dict[str, nn.Parameter]:
-        """Return the parameters of the single matrices, each once: experts of a mixture share theirs."""
-        return {parameter_name(name): parameter for name, parameter in self._matrices.items()}
-
-    def _layer_of(self, member: int) -> str:
-        """Return the name of the layer of a product, for messages."""
-        return self._blocks[member // len(PRODUCTS)].label
-
-    def _present(self, layer: int) -> dict[str, nn.Parameter]:
-        """Return the present parameters of a layer by their names in its module."""
-        present = dict(self._blocks[layer].module.named_parameters())
-        return {own: present[own] for own in self._read[layer]}
-
-    def _factors(self, layer: int) -> list[Weights] | None:
-        """Return the left and right factors of both products of a layer, in the order KQ, VO.
-
-        None in a process that does not own a layer of a sharded model.
-        """
-        block = self._blocks[layer]
-        if self._owners.size == 1:
-            return _products(block.factors())
-        gathered = self._owners.gather(self._present(layer), layer)
-        return None if gathered is None else _products(block.factors(gathered))
-
-    def _initial_factors(self, layer: int) -> list[Weights]:
-        """Return the factors of both products of a layer at the start."""
-        return self._stored_factors(self._initial, layer)
-
-    def _stored_factors(self, weights: InitialWeights, layer: int) -> list[Weights]:
-        """Return the factors of both products of a layer from stored weights, on the device of the layer."""
-        names, block = self._read[layer], self._blocks[layer]
-        stored, present = weights.of(names.values()), dict(block.module.named_parameters())
-        return _products(block.factors({own: stored[name].to(present[own].device) for own, name in names.items()}))
-
-    def _matrix(self, number: int) -> list[Weights] | None:
-        """Return a single matrix; None in a process that does not own it."""
-        name = self.matrices[number]
-        gathered = self._owners.gather({name: self._matrices[name]}, number)
-        return None if gathered is None else [(matrix_of(name, gathered[name]),)]
-
-    def _initial_matrix(self, number: int) -> list[Weights]:
-        """Return a single matrix at the start."""
-        return self._stored_matrix(self._initial, number)
-
-    def _stored_matrix(self, weights: InitialWeights, number: int) -> list[Weights]:
-        """Return a single matrix from stored weights, on the device of the matrix."""
-        name = self.matrices[number]
-        stored = weights.of([whole := parameter_name(name)])[whole]
-        return [(matrix_of(name, stored).to(self._matrices[name].device),)]
-
-
-def _products(factors: HeadFactors) -> list[Weights]:
-    return [factors.product(index) for index in range(len(PRODUCTS))]
-
-
-def _names_read(block: AttentionBlock) -> dict[str, str]:
-    """Return the names of the parameters that a layer's factors depend on: in its module, and in the model."""
-    prefix = f"{block.name}." if block.name else ""
-    return {name: canonical_name(f"{prefix}{name}") for name in block.weights}
 
 
 def _by_layer(spectra: Spectra) -> Spectra:

@@ -169,8 +169,8 @@ def _write_safetensors(folder: Path, names: Sequence[str], read: Callable[[str],
     return path, True
 
 
-def weights_in_checkpoint(path: str | Path, model: nn.Module, names: Iterable[str]) -> StoredWeights:
-    """Return parameters of a model in a saved checkpoint, in the types in which they are stored.
+def weights_in_checkpoint(path: str | Path, model: nn.Module, names: Collection[str]) -> StoredWeights:
+    """Return parameters and buffers of a model in a saved checkpoint, in the types in which they are stored.
 
     A prefix of the names, such as "transformer.", may exist in only one of the two. Models of Transformers, also inside
     of other modules, read their files by the rules of Transformers, which renames and merges tensors.
@@ -178,17 +178,20 @@ def weights_in_checkpoint(path: str | Path, model: nn.Module, names: Iterable[st
     Args:
         path: a file or folder; see `saddlescope.train.checkpoints.Checkpoint`.
         model: the model of the checkpoint.
-        names: names of the parameters.
+        names: names of the parameters and buffers.
 
     Raises:
         InputError: the checkpoint cannot be read, lacks a parameter, or has it in another shape.
     """
-    checkpoint, model = Checkpoint.open(path), unwrap_model(model)
+    checkpoint, model, wanted = Checkpoint.open(path), unwrap_model(model), set(names)
     aliases: dict[int, list[str]] = {}  # of a parameter: several if it is shared; files hold one of them
-    parameters: dict[str, nn.Parameter] = {}
+    parameters: dict[str, Tensor] = {}
     for own, parameter in model.named_parameters(remove_duplicate=False):
         aliases.setdefault(id(parameter), []).append(canonical_name(own))
         parameters[canonical_name(own)] = parameter
+    for own, buffer in model.named_buffers():
+        if (name := canonical_name(own)) in wanted:
+            aliases[id(buffer)], parameters[name] = [name], buffer
     aligned = {own: (checkpoint, name) for own, name in align_names(list(parameters), checkpoint.tensors).items()}
     for prefix, inner in _of_transformers(model):
         aligned = _read_as_loaded(checkpoint, prefix, inner, aliases.values(), aligned)
