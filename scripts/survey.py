@@ -4,7 +4,7 @@ Every type of configuration is built as a model with few layers, without memory 
 looked for and checked by its own forward pass, as `RankTracker` does. One line of JSON per type
 goes to a file, so an interrupted survey resumes.
 
-    python scripts/survey.py [--out build/survey.jsonl] [--part I/N] [--only TYPE ...]    survey
+    python scripts/survey.py [--out build/survey.jsonl] [--part I/N] [--only TYPE ...] [--limit SECONDS]    survey
     python scripts/survey.py --write [FILE ...]                                         write docs/models.md from it
 """
 
@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import re
+import signal
 import sys
 import time
 import warnings
@@ -100,15 +101,39 @@ def build(kind: str) -> nn.Module:
     raise LookupError(errors[0])
 
 
-def survey(kind: str) -> dict[str, Any]:
-    """Return what becomes of the attention of one type."""
+class TimeIsUp(BaseException):
+    """Raised by the alarm; no Exception, which the check of a module would take for a failed call."""
+
+
+@contextlib.contextmanager
+def within(seconds: int) -> Iterator[None]:
+    """Raise TimeIsUp in the block after some seconds."""
+
+    def ring(*_: object) -> None:
+        raise TimeIsUp
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def survey(kind: str, limit: int) -> dict[str, Any]:
+    """Return what becomes of the attention of one type; unchecked if its check takes longer than a limit in seconds."""
     try:
         model = build(kind)
     except LookupError as error:
         return {"type": kind, "built": False, "error": str(error)}
     start = time.perf_counter()
-    coverage = find_attention(model).coverage
-    rows = Counter((row.kind, row.outcome, row.reason) for row in coverage)
+    try:
+        with within(limit):
+            coverage = find_attention(model).coverage
+        rows = Counter((row.kind, row.outcome, row.reason) for row in coverage)
+    except TimeIsUp:
+        rows = {("all", "unchecked", f"its check was ended after {limit} s"): 1}
     return {
         "type": kind,
         "built": True,
@@ -181,6 +206,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("build/survey.jsonl"))
     parser.add_argument("--part", default="0/1")
     parser.add_argument("--only", nargs="*", default=None)
+    parser.add_argument("--limit", type=int, default=300)
     parser.add_argument("--write", nargs="*", type=Path, default=None)
     options = parser.parse_args()
     if options.write is not None:
@@ -198,7 +224,7 @@ def main() -> None:
     with options.out.open("a") as file:
         for kind in kinds:
             if kind not in done:
-                found = survey(kind)
+                found = survey(kind, options.limit)
                 print(kind, verdict(found), file=sys.stderr)
                 print(json.dumps(found), file=file, flush=True)
     print(summary(read([options.out])))

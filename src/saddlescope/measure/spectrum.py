@@ -47,7 +47,6 @@ from saddlescope.measure.arrays import (
 )
 
 _CACHED = 2**17  # entries of a factor converted to wide type at once
-DIFFERENCE = -1  # block of A or B: the first stored factor minus the second
 _LARGE = 512  # shorter side from which squares save time: they cost digits of the smallest values
 _SHIFT = 8.0  # in eps |H_A|_F: over many singular matrices, Cholesky needed at most 1.1
 
@@ -239,8 +238,7 @@ def product_update_spectrum(
 
 def _product(library: Library, lefts: Sequence[Stored], rights: Sequence[Stored]) -> tuple[Any, Any]:
     """Return values and noise floor for [L], [R], or for [L, L0], [R, R0]; one batch axis."""
-    blocks = ((0,), (0,)) if len(lefts) == 1 else ((DIFFERENCE, 1), (0, DIFFERENCE))
-    factors = Factors.of(library, lefts, rights, *blocks)
+    factors = Factors.of(library, lefts, rights, _left_blocks, _right_blocks)
     values, error = factors.spectrum()
     noise = reduce(library.xp.hypot, [error, *_propagated(library.xp, lefts, rights, factors.G_A, factors.G_B)])
     return values * factors.unit[:, None], noise * factors.unit
@@ -272,17 +270,19 @@ class Factors:
         library: Library,
         lefts: Sequence[Stored],
         rights: Sequence[Stored],
-        left_blocks: Sequence[int],
-        right_blocks: Sequence[int],
+        left_blocks: Callable[[Sequence[Any]], list[Any]],
+        right_blocks: Callable[[Sequence[Any]], list[Any]],
     ) -> "Factors":
-        """Build A from the left factors and B from the right ones: blocks are their numbers, or DIFFERENCE."""
+        """Build A from the blocks of the left factors, and B from those of the right ones."""
         xp = library.xp
         rows = lefts[0].array.shape[-2], rights[0].array.shape[-2]
         if len(lefts) * lefts[0].array.shape[-1] < min(rows) and _squares_fit(library, (*lefts, *rights)):
             G_A, G_B = _squares_of(library, lefts, left_blocks), _squares_of(library, rights, right_blocks)
             return cls(library, G_A, G_B, None, None, rows, xp.ones_like(G_A[:, 0, 0]))
-        sides = ((lefts, left_blocks), (rights, right_blocks))
-        joint = (xp.concat(_upcast_blocks(library, side, blocks), axis=-1) for side, blocks in sides)
+        wide = ([upcast(library, one) for one in side] for side in (lefts, rights))
+        joint = (
+            xp.concat(blocks(side), axis=-1) for blocks, side in zip((left_blocks, right_blocks), wide, strict=True)
+        )
         (A, a), (B, b) = (normalised(xp, one) for one in joint)
         return cls(library, _squares(xp, [A]), _squares(xp, [B]), A, B, rows, (a * b)[:, 0, 0])
 
@@ -317,35 +317,31 @@ class Factors:
         return xp.where(size[:, None] > 0, values, xp.zeros_like(values)), error
 
 
-def _upcast_blocks(library: Library, parts: Sequence[Stored], blocks: Sequence[int]) -> list[Any]:
-    """Return blocks of factors in wide type."""
-    wide = [upcast(library, one) for one in parts]
-    return [wide[0] - wide[1] if block == DIFFERENCE else wide[block] for block in blocks]
+def _left_blocks(parts: Sequence[Any]) -> list[Any]:
+    """Return the blocks of A: [L - L0, L0] of L and L0, or [L]."""
+    return [parts[0] - parts[1], parts[1]] if len(parts) == 2 else [parts[0]]
 
 
-def _squares_of(library: Library, parts: Sequence[Stored], blocks: Sequence[int]) -> Any:
+def _right_blocks(parts: Sequence[Any]) -> list[Any]:
+    """Return the blocks of B: [R, R - R0] of R and R0, or [R]."""
+    return [parts[0], parts[0] - parts[1]] if len(parts) == 2 else [parts[0]]
+
+
+def _squares_of(library: Library, parts: Sequence[Stored], blocks: Callable[[Sequence[Any]], list[Any]]) -> Any:
     """Return X^T X of blocks X in wide type, one batch axis; on the host, rows that fit into its cache at a time."""
+    xp = library.xp
+    count, rows, h = parts[0].array.shape
     if not is_numpy(library):
-        return _squares(library.xp, _upcast_blocks(library, parts, blocks))
-    arrays = [one.array for one in parts]
-    count, rows, h = arrays[0].shape
-    step = max(1, min(rows, _CACHED // h))
-    columns = len(blocks) * h
-    order = "F" if arrays[0].strides[-2] < arrays[0].strides[-1] else "C"  # that of the factors in memory
-    X = np.empty((step, columns), dtype=library.wide, order=order)
-    squares = np.zeros((count, columns, columns), dtype=library.wide)
+        return _squares(xp, blocks([upcast(library, one) for one in parts]))
+    step = max(1, _CACHED // h)
+    squares = []
     for i in range(count):
+        total: Any = 0.0
         for start in range(0, rows, step):
-            here = [array[i, start : start + step] for array in arrays]
-            filled = X[: len(here[0])]
-            for at, block in enumerate(blocks):
-                target = filled[:, at * h : (at + 1) * h]
-                if block == DIFFERENCE:
-                    np.subtract(here[0], here[1], out=target, dtype=library.wide)
-                else:
-                    target[...] = here[block]
-            squares[i] += filled.T @ filled
-    return squares
+            here = (Stored(one.array[i, start : start + step], one.roundoff) for one in parts)
+            total = total + _squares(xp, blocks([upcast(library, one) for one in here]))
+        squares.append(total)
+    return xp.stack(squares) if squares else xp.zeros((0, len(parts) * h, len(parts) * h), dtype=library.wide)
 
 
 def _squares(xp: ModuleType, blocks: Sequence[Any]) -> Any:
