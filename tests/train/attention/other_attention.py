@@ -79,6 +79,20 @@ class Columns(nn.Module):
         return self.proj(attend(q, k, v).transpose(1, 2).flatten(2))
 
 
+class ChannelsFirst(nn.Module):
+    """timm's CoAtNet: convolutions of one pixel on images, with channels first."""
+
+    def __init__(self):
+        super().__init__()
+        self.num_heads = 4
+        self.qkv, self.proj = nn.Conv2d(12, 36, 1), nn.Conv2d(12, 12, 1)
+
+    def forward(self, x):
+        _, _, height, width = x.shape
+        q, k, v = self.qkv(x).flatten(2).unflatten(1, (3, 4, 3)).transpose(-1, -2).unbind(1)
+        return self.proj(attend(q, k, v).transpose(-1, -2).flatten(1, 2).unflatten(2, (height, width)))
+
+
 class SampleSecond(nn.Module):
     """fairseq: tokens before samples, heads in the batch."""
 
@@ -140,6 +154,21 @@ class OverChannels(_Llama):
     def forward(self, x):
         q, k, v = (part.transpose(-1, -2) for part in self.parts(x))
         return self.joined(((q @ k.transpose(-1, -2)).softmax(-1) @ v).transpose(-1, -2))
+
+
+class OverManyChannels(_Llama):
+    """timm's XCiT: more channels in a head than tokens, by PyTorch's own attention."""
+
+    def __init__(self):
+        super().__init__()
+        self.num_heads = 1
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(12, 40) for _ in range(3))
+        self.o_proj = nn.Linear(40, 12)
+
+    def forward(self, x):
+        q, k, v = (part(x)[:, None].transpose(-1, -2) for part in (self.q_proj, self.k_proj, self.v_proj))
+        read = nn.functional.scaled_dot_product_attention(q, k, v)
+        return self.joined(read.transpose(-1, -2))
 
 
 class TalkingHeads(_Llama):
@@ -269,8 +298,8 @@ class Swapped(_Llama):
 
 
 READ = (Sequential, StridedGroups, GatedQueries, Pieces, Columns, SampleSecond, Einsum)
-REFUSED = (LinearAttention, OverChannels, TalkingHeads, MixedScores, MixedAndAdded, MixedByEinsum, ScaledByMixed, Laser,
-           Differential, HeadScales, Swapped)  # fmt: skip
+REFUSED = (LinearAttention, OverChannels, OverManyChannels, TalkingHeads, MixedScores, MixedAndAdded, MixedByEinsum,
+           ScaledByMixed, Laser, Differential, HeadScales, Swapped)  # fmt: skip
 MIXED = (TalkingHeads, MixedScores, MixedAndAdded, MixedByEinsum, ScaledByMixed)
 
 

@@ -12,6 +12,7 @@ from other_attention import (
     READ,
     REFUSED,
     AddedPositions,
+    ChannelsFirst,
     GatedQueries,
     NeedsMask,
     NotFinite,
@@ -86,7 +87,7 @@ def test_a_call_that_cannot_decide_leaves_the_module_unchecked(kind, reason):
     assert [(row.outcome, row.reason) for row in found.coverage] == [("unchecked", reason)]
 
 
-@pytest.mark.parametrize("kind", [AddedPositions, NeedsMask])
+@pytest.mark.parametrize("kind", [AddedPositions, NeedsMask, ChannelsFirst])
 def test_arguments_that_a_module_cannot_go_without_are_supplied(kind):
     (row,) = find_attention(nn.ModuleDict({"self_attn": kind()})).coverage
     assert (row.outcome, row.reason) == ("verified", "")

@@ -41,6 +41,7 @@ LAYOUTS: tuple[AttentionLayout, ...] = (
     Separate("k_lin", "q_lin", "v_lin", "out_lin"),  # DistilBERT
     Separate("linear_k", "linear_q", "linear_v", "linear_out"),  # wav2vec2-BERT, conformers
     Separate("wk", "wq", "wv", "wo"),  # Meta's Llama, torchtitan
+    Separate("wk", "wq", "wv", "proj"),  # timm's CrossViT
     Separate("Wk", "Wq", "Wv", "dense"),  # CTRL
     Separate("Wk", "Wq", "Wv", "Wo"),
     Separate("c_k", "c_q", "c_v", "c_proj"),  # nanochat

@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from saddlescope.train.attention.attention_trace import AttentionTrace
 from saddlescope.train.attention.probe_arguments import ProbeCall, probe_calls, supplied_calls
-from saddlescope.train.attention.self_check import Heads, heads_of
+from saddlescope.train.attention.self_check import Heads, heads_of, of_tokens
 
 _WAYS = 3  # calls that show queries and keys, at most
 _EMPTY = 12  # calls that show none, at most
@@ -218,9 +218,7 @@ def _traced(module: nn.Module, call: ProbeCall, trace: AttentionTrace, returned:
     batch, tokens = call.queries.shape[:2]
     heads = tuple(one for meeting in trace.meetings for one in heads_of(meeting, batch, tokens))
     outputs = returned_outputs(returned, batch, tokens)
-    # A product that sums over tokens compares channels, as in XCiT.
-    meetings = sum(query.shape[-2] == tokens or query.shape[-1] != tokens
-                   for one in trace.meetings for query, _ in one.pairs)  # fmt: skip
+    meetings = sum(of_tokens(query, tokens) for one in trace.meetings for query, _ in one.pairs)
     return Probe(
         module, call.queries, call.keys, heads, outputs, trace.softmaxes, meetings, trace.opaque, trace.mixed, ""
     )
@@ -243,6 +241,8 @@ def returned_outputs(returned: Any, batch: int, tokens: int) -> list[Float[Tenso
             continue
         if leaf.ndim == 4 and len(leaf) == batch and leaf.shape[1] * leaf.shape[2] == tokens:
             outputs.append(leaf.flatten(1, 2))
+        elif leaf.ndim == 4 and len(leaf) == batch and leaf.shape[2] * leaf.shape[3] == tokens:  # channels first
+            outputs.append(leaf.flatten(2).transpose(1, 2))
         elif leaf.ndim == 3 and tuple(leaf.shape[:2]) == (batch, tokens):
             outputs.append(leaf)
         elif leaf.ndim == 3 and tuple(leaf.shape[:2]) == (tokens, batch):

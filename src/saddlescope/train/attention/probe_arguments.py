@@ -74,6 +74,7 @@ def _forms(tokens: int, *, packed: bool) -> list[Callable[[Tensor], Tensor]]:
         return [lambda x: x.flatten(0, 1), lambda x: x.flatten(0, 1)[None]]
     if side * side == tokens:
         forms.append(lambda x: x.unflatten(1, (side, side)))
+        forms.append(lambda x: x.unflatten(1, (side, side)).permute(0, 3, 1, 2))
     return [*forms, lambda x: x.transpose(0, 1), lambda x: x[:, None]]
 
 
@@ -85,7 +86,7 @@ def _token_counts(module: nn.Module) -> list[int]:
         if isinstance(value, int) and 0 < value <= 256:
             stated += [value * value, value]
         elif isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(one, int) for one in value):
-            stated.append(value[0] * value[1])
+            stated += [value[0] * value[1], value[0] * value[1] + 1]  # with a token for the class
     stated = [count for count in stated if 0 < count <= 1024]
     return list(dict.fromkeys([*stated, *_TOKENS]))
 

@@ -54,6 +54,8 @@ def heads_of(meeting: Meeting, batch: int, tokens: int) -> tuple[Heads, ...]:
     """
     found = []
     for query, key in meeting.pairs:
+        if not of_tokens(query, tokens):
+            continue
         parts = [_with_heads(part, batch, tokens) for part in (query, key)]
         if any(part is None for part in parts):
             continue
@@ -69,6 +71,11 @@ def heads_of(meeting: Meeting, batch: int, tokens: int) -> tuple[Heads, ...]:
                 read.append(shaped)
         found.append(Heads(query4, key4, value, tuple(read)))
     return tuple(found)
+
+
+def of_tokens(query: Tensor, tokens: int) -> bool:
+    """Return False if a product with these queries sums over tokens: it compares channels, as in XCiT."""
+    return query.shape[-2] == tokens or query.shape[-1] != tokens
 
 
 def _with_heads(part: Tensor, batch: int, tokens: int) -> Tensor | None:
