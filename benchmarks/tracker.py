@@ -190,7 +190,7 @@ def measure_memory(kind: str, depth: str) -> None:
 
     dtype = getattr(torch, kind)
     model = GPT2LMHeadModel(GPT2Config(n_layer=int(depth))).to(dtype)
-    RankTracker(torch.nn.MultiheadAttention(64, 2).to(dtype)).measure()  # loads all code
+    RankTracker(GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=64, n_head=2)).to(dtype)).measure()  # loads all code
     before = resident("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the largest memory counts from here
     tracker = RankTracker(model)
