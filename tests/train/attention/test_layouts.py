@@ -1,5 +1,7 @@
 """Layouts: the factors of each library's attention reproduce its outputs."""
 
+# pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false
+
 import math
 
 import pytest

@@ -1,5 +1,7 @@
 """Initial weights: stored once per parameter, in memory, on disk or in a checkpoint; records are the same."""
 
+# pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false
+
 import copy
 import warnings
 from functools import partial
