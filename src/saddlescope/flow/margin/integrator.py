@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -62,9 +61,9 @@ def follow_compiled(
     coordinate = system.time_coordinate
     recorded = coordinate.at(log_times)
     with jax.enable_x64(True):
-        numbers = (start, padded(recorded), padded(log_times), recorded[-1], np.float64(rtol), np.float64(atol))
-        run = compiled_run(system.in_jax(), *map(jnp.asarray, numbers), jnp.asarray(max_evaluations))
-        tables, ending = jax.device_get(run)
+        policies = (np.float64(rtol), np.float64(atol), np.int64(max_evaluations))
+        run = compiled_run(system.in_jax(), start, padded(recorded), padded(log_times), recorded[-1], *policies)
+        tables, ending = jax.tree.map(np.asarray, run)
     system.evaluations, time = int(ending.evaluations), float(ending.time)
     kept = np.arange(ending.reached)
     status = REACHED
