@@ -51,8 +51,11 @@ from .theory import low_rank_learning as low_rank_learning
 from .theory import nuclear_svm as nuclear_svm
 from .theory import unit_learning as unit_learning
 from .train import RankTracker as RankTracker
+from .train import UnitTracker as UnitTracker
+from .train import active_units as active_units
 from .train import allocate_ranks as allocate_ranks
 from .train import checkpoint_spectra as checkpoint_spectra
 from .train import extract_lora as extract_lora
+from .train import units_of as units_of
 
 __version__: str

@@ -31,9 +31,13 @@ from saddlescope.train.tracker.rank_tracker import RankTracker
 from saddlescope.train.tracker.records import RankRecords, Spectra, Updates, spectra_dataset
 from saddlescope.train.tracker.scalars import RankScalars, to_tensorboard, to_wandb
 from saddlescope.train.tracker.schedules import AtSteps, Every, Geometric, Schedule
+from saddlescope.train.units.active_units import ActiveUnits, active_units
+from saddlescope.train.units.unit_groups import UnitGroup, units_of
+from saddlescope.train.units.unit_tracker import UnitTracker
 
 __all__ = [
     "SGD",
+    "ActiveUnits",
     "Adam",
     "AtSteps",
     "AttentionCoverage",
@@ -57,9 +61,12 @@ __all__ = [
     "Spectra",
     "TorchMultihead",
     "TrainConfig",
+    "UnitGroup",
+    "UnitTracker",
     "Updates",
     "ViT",
     "ViTConfig",
+    "active_units",
     "allocate_ranks",
     "checkpoint_spectra",
     "extract_lora",
@@ -69,4 +76,5 @@ __all__ = [
     "spectra_dataset",
     "to_tensorboard",
     "to_wandb",
+    "units_of",
 ]

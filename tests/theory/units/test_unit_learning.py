@@ -101,6 +101,17 @@ def test_cubic_units_blow_up_at_one_over_rate_and_start():
     assert learned.staircase.supports == ((), (0,), (0, 1))
 
 
+def test_a_unit_whose_direction_still_drifts_becomes_active():
+    """Maxima of (x^2 + (1 - 1e-6) y^2) z are nearly a circle, along which directions drift for 1e6 e-folds."""
+    data = (np.ones((1, 1)), np.array([[1.0, 1.0 - 1e-6]]))
+    learned = unit_learning(
+        lambda theta, x: theta[:2] ** 2 * theta[2] * x[0], data, squared, parameters=np.zeros(3),
+        weights=np.array([[0.8, 0.6, 0.7]]),
+    )  # fmt: skip
+    assert (learned.degree, len(learned.stages), learned.status.value) == (3.0, 2, "converged")
+    np.testing.assert_allclose(learned.staircase.losses, [0.5 * (1 + (1 - 1e-6) ** 2), 0.0], atol=1e-12)
+
+
 def test_a_unit_smooth_at_the_origin_counts_by_its_leading_part():
     data = (np.eye(2), np.array([[1.5, 0.0], [0.0, 0.5]]))
     learned = unit_learning(

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -61,9 +62,9 @@ def follow_compiled(
     coordinate = system.time_coordinate
     recorded = coordinate.at(log_times)
     with jax.enable_x64(True):
-        policies = (np.float64(rtol), np.float64(atol), np.int64(max_evaluations))
-        run = compiled_run(system.in_jax(), start, padded(recorded), padded(log_times), recorded[-1], *policies)
-        tables, ending = jax.tree.map(np.asarray, run)
+        numbers = (start, padded(recorded), padded(log_times), recorded[-1], np.float64(rtol), np.float64(atol))
+        run = compiled_run(system.in_jax(), *map(jnp.asarray, numbers), jnp.asarray(max_evaluations))
+        tables, ending = jax.device_get(run)
     system.evaluations, time = int(ending.evaluations), float(ending.time)
     kept = np.arange(ending.reached)
     status = REACHED

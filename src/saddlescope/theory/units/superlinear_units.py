@@ -25,6 +25,7 @@ from saddlescope.theory.units.unit_network import UnitNetwork, UnitSystem
 _TOLERANCE = 1e-10  # of a step, relative and absolute
 _REMAINING = 1e-13  # of T, the time left to the blow-up at the end
 _ALIGNED = 1e-8  # relative gradient along the sphere of the unit that blows up, at the end
+_GROWN = 700.0  # log norm, times kappa - 2, at which drifting directions count as aligned: alpha is above 1e-304
 _LONGEST = 3e4  # s, in units of one over the largest gradient of U: nothing that takes longer is found
 _RETURNED = 60.0  # log norm, times kappa - 2, of units that were active
 _MAX_STEPS = 100_000
@@ -156,7 +157,8 @@ def _solve(
         value, gradient = jax.value_and_grad(system.utility)(unit, kinds[first], residual)
         turning = jnp.linalg.norm(gradient - (unit @ gradient) * unit)
         remaining = jnp.exp(-power * size[first]) / (degree * power * jnp.maximum(value, noise))
-        return (value > noise) & (remaining <= _REMAINING * T) & (turning <= _ALIGNED * scale)
+        aligned = (turning <= _ALIGNED * scale) | (power * size[first] >= _GROWN)
+        return (value > noise) & (remaining <= _REMAINING * T) & aligned
 
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(slope),

@@ -10,6 +10,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.train.shards import is_sharded
 from saddlescope.train.tracker.rank_tracker import RankTracker
 from saddlescope.train.tracker.scalars import RankScalars
+from saddlescope.train.units.unit_tracker import UnitTracker
 
 
 class TrackerHook:
@@ -19,16 +20,20 @@ class TrackerHook:
     which involves all processes: each has a tracker.
 
     Args:
-        make_tracker: builds the tracker of a model, such as `functools.partial(RankTracker, schedule=Every(100))`.
-        scalars: logger, such as `RankScalars(to_wandb())`, called after every step in the first process; None logs
-            nothing.
+        make_tracker: builds the tracker of a model, such as `functools.partial(RankTracker, schedule=Every(100))`, or
+            `UnitTracker`.
+        scalars: logger of a RankTracker, such as `RankScalars(to_wandb())`, called after every step in the first
+            process; None logs nothing.
 
     Raises:
         InputError: make_tracker is a tracker.
     """
 
     def __init__(
-        self, make_tracker: Callable[[nn.Module], RankTracker] = RankTracker, *, scalars: RankScalars | None = None
+        self,
+        make_tracker: Callable[[nn.Module], RankTracker | UnitTracker] = RankTracker,
+        *,
+        scalars: RankScalars | None = None,
     ) -> None:
         super().__init__()
         if not callable(make_tracker):
@@ -37,12 +42,12 @@ class TrackerHook:
                 f"starts; got {type(make_tracker).__name__}. Pass RankTracker or functools.partial(RankTracker, ...)."
             )
         self._make_tracker, self._scalars = make_tracker, scalars
-        self._tracker: RankTracker | None = None
+        self._tracker: RankTracker | UnitTracker | None = None
         self._logs = False
 
     @property
-    def tracker(self) -> RankTracker:
-        """Tracker of the present run, or of the last one.
+    def tracker(self) -> Any:
+        """Tracker of the present run, or of the last one, as `make_tracker` builds it.
 
         Raises:
             InputError: training has not started, or only the first process measures and this is another.
@@ -66,6 +71,11 @@ class TrackerHook:
         if not (first_process or is_sharded(model)):
             return
         self._tracker = self._make_tracker(model)
+        if self._scalars is not None and not isinstance(self._tracker, RankTracker):
+            raise InputError(
+                f"scalars must be None for a {type(self._tracker).__name__}, which has no ranks; got a logger. Read "
+                "tracker.sizes instead."
+            )
         if state is not None:
             self._tracker.load_state_dict(state, folder=folder)
         if self._scalars is not None:
@@ -87,6 +97,6 @@ class TrackerHook:
         """Return the tracker's state, with the initial weights in a file of the folder; None without a tracker."""
         return None if self._tracker is None else self._tracker.state_dict(folder=folder)
 
-    def _log(self, tracker: RankTracker) -> None:
-        if self._scalars is not None and self._logs:
+    def _log(self, tracker: RankTracker | UnitTracker) -> None:
+        if self._scalars is not None and self._logs and isinstance(tracker, RankTracker):
             self._scalars(tracker)

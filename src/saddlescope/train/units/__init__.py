@@ -1,0 +1,1 @@
+"""Units of PyTorch models, and how many distinct ones are active."""
