@@ -55,16 +55,23 @@ def page(records: Sequence[dict[str, Any]]) -> str:
 
 
 def _glance(records: Sequence[dict[str, Any]]) -> str:
-    """One table of all ratios: for each method the least and the greatest over the problems."""
+    """One table of all ratios: for each method the least and the greatest over the problems, losses of ours first."""
     found: dict[tuple[str, str, str], list[float]] = {}
     for record in records:
         for row in record["rows"]:
             if row["ratio"] is not None:
                 found.setdefault((record["benchmark"], row["method"], row["quantity"]), []).append(row["ratio"])
     columns = ("benchmark", "method", "quantity", "problems", "ratio", "least and greatest")
-    lines = ["## All ratios", "", "The median over the problems of a benchmark, and the range.", ""]
+    lines = [
+        "## All ratios",
+        "",
+        "The median over the problems of a benchmark, and the range. First come the methods that cost",
+        "less than ours on any problem, the least ratio first.",
+        "",
+    ]
     lines += [_line(columns), "|" + "---|" * len(columns)]
-    for (benchmark, method, quantity), ratios in found.items():
+    ahead = sorted((each for each in found.items() if min(each[1]) < 1), key=lambda each: min(each[1]))
+    for (benchmark, method, quantity), ratios in [*ahead, *(each for each in found.items() if min(each[1]) >= 1)]:
         span = f"{number(min(ratios), 2)} to {number(max(ratios), 2)}" if len(ratios) > 1 else ""
         lines.append(_line((benchmark, method, quantity, str(len(ratios)), number(statistics.median(ratios), 2), span)))
     return "\n".join([*lines, ""])
