@@ -143,7 +143,7 @@ def survey(kind: str, limit: int) -> dict[str, Any]:
 
 
 def read(paths: list[Path]) -> list[dict[str, Any]]:
-    """Return all lines of the files, the last of each type."""
+    """Return all lines of the files, the last of each type; `earlier` marks those of a check that has changed since."""
     lines = (line for path in paths if path.exists() for line in path.read_text().splitlines())
     return sorted({one["type"]: one for one in map(json.loads, lines)}.values(), key=lambda one: one["type"])
 
@@ -181,6 +181,8 @@ def page(found: list[dict[str, Any]]) -> Iterator[str]:
         "be called alone: check them by `tracker.check(model, inputs)`. *Refused* and *skipped* modules are not "
         "tracked, and a warning names them.\n"
     )
+    if earlier := [one["type"] for one in found if one.get("earlier")]:
+        yield f"These types were surveyed by an earlier version of the check: {', '.join(earlier)}.\n"
     yield "| outcome | types |\n|---|---|"
     for name in ("verified", "verified in part", "unchecked", "refused", "no attention", "not built"):
         yield f"| {name} | {counts.get(name, 0)} |"
