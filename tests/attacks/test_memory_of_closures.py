@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from closures_program import CALLS
 
@@ -19,12 +20,31 @@ PER_CALL = 0.02  # MiB; before, 1.9 to 6.9
 
 
 def test_compiled_code_of_a_few_losses_is_kept():
-    start = DiagonalInit([1.0], [0.1], log_scale=-5.0)
+    start = DiagonalInit(np.ones(1), np.full(1, 0.1), log_scale=-5.0)
     with jax.enable_x64(True):
         for k in range(compiled_functions.MOST + 3):
             gradient_flow(lambda beta, k=k: jnp.sum((beta - 1 - k) ** 2), start, until=0.01, tolerance=1e-2)
     assert len(compiled_functions._known) <= compiled_functions.MOST
     assert all(run._cache_size() <= 4 * compiled_functions.MOST for run in compiled_functions._compiled)
+
+
+class Quadratic:
+    """Loss whose class is not hashable."""
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __call__(self, beta):
+        return jnp.sum((beta - 1) ** 2)
+
+
+def test_losses_that_are_not_hashable_are_compared_by_identity():
+    start = DiagonalInit(np.ones(1), np.full(1, 0.1), log_scale=-5.0)
+    with jax.enable_x64(True):
+        plain, ours = (
+            gradient_flow(loss, start, until=1.0, tolerance=1e-4)
+            for loss in (lambda beta: jnp.sum((beta - 1) ** 2), Quadratic())
+        )
+    np.testing.assert_array_equal(plain.losses, ours.losses)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ than a number of different losses have been compiled: memory stays bounded howev
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial, wraps
 from threading import Lock
 from typing import Any, TypeVar
@@ -27,12 +28,12 @@ def compiled(function: _Function) -> _Function:
     """Decorate a function like `equinox.filter_jit`, with compiled code that is released.
 
     Arrays among the arguments, or in their pytrees, are arguments of the compiled code; all else is constant in it, and
-    must be hashable. The function returns a pytree of arrays.
+    compared by identity where it is not hashable. The function returns a pytree of arrays.
     """
 
     @partial(jax.jit, static_argnums=(1, 2))
     def run(arrays: list[Any], constants: tuple[Any, ...], structure: Any) -> Any:
-        leaves = [one if two is None else two for one, two in zip(constants, arrays, strict=True)]
+        leaves = [_value(one) if two is None else two for one, two in zip(constants, arrays, strict=True)]
         arguments, named = jax.tree.unflatten(structure, leaves)
         return function(*arguments, **named)
 
@@ -42,7 +43,7 @@ def compiled(function: _Function) -> _Function:
     def call(*arguments: Any, **named: Any) -> Any:
         leaves, structure = jax.tree.flatten((arguments, named))
         arrays = [leaf if eqx.is_array(leaf) else None for leaf in leaves]
-        constants = tuple(None if eqx.is_array(leaf) else leaf for leaf in leaves)
+        constants = tuple(None if eqx.is_array(leaf) else _hashable(leaf) for leaf in leaves)
         _remember((constants, structure))
         return run(arrays, constants, structure)
 
@@ -59,6 +60,31 @@ def compiled_for_constants(run: Any) -> Callable[..., Any]:
         return run(*arguments)
 
     return call
+
+
+@dataclass(frozen=True, eq=False)
+class _Identified:
+    """Constant that is not hashable, such as an object of a class with __eq__ alone."""
+
+    value: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identified) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+def _hashable(constant: Any) -> Any:
+    try:
+        hash(constant)
+    except TypeError:
+        return _Identified(constant)
+    return constant
+
+
+def _value(constant: Any) -> Any:
+    return constant.value if isinstance(constant, _Identified) else constant
 
 
 def _remember(constants: Any) -> None:

@@ -174,6 +174,10 @@ def _checked(home: ModuleType, name: str, array: Any, axes: int) -> Stored:
     if len(array.shape) < axes or 0 in array.shape[len(array.shape) - axes :]:
         shape = ("(..., r)", "(..., m, n)")[axes - 1]
         raise InputError(f"{name} must have shape {shape} with no trailing axis empty; got {tuple(array.shape)!r}.")
+    if np.ma.is_masked(array):
+        raise InputError(f"{name} must have no masked entries; got some. Fill or remove them first.")
+    if array_api_compat.is_torch_array(array) and (array.is_meta or str(array.layout) != "torch.strided"):
+        raise InputError(f"{name} must be dense and hold its numbers; got a meta or sparse tensor. Call to_dense().")
     array = array.detach() if hasattr(array, "detach") else array
     if kind in ("float16", "bfloat16"):
         array = home.astype(array, home.float32)

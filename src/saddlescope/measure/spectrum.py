@@ -420,7 +420,7 @@ def _one_matrix(library: Library, W: Any, noise: Sequence[Any], top: int | None)
     xp = library.xp
     values = xp.linalg.svdvals(W)
     error = float(xp.finfo(W.dtype).eps) * math.sqrt(max(W.shape[-2:])) * values[..., 0]
-    return Spectrum(library.give_back(values[..., :top]), library.give_back(reduce(xp.hypot, [error, *noise])))
+    return _finite(library.give_back(values[..., :top]), library.give_back(reduce(xp.hypot, [error, *noise])))
 
 
 def _update_from_squares(library: Library, W: Stored, W0: Stored | None, top: int | None) -> Spectrum:
@@ -442,7 +442,7 @@ def _update_from_squares(library: Library, W: Stored, W0: Stored | None, top: in
     error = math.sqrt(_SHIFT * float(xp.finfo(library.wide).eps)) * values[..., 0]
     entry = (one.roundoff * xp.sqrt(squares) / math.sqrt(3 * m * n) for one, squares in zip(given, norms, strict=True))
     noise = reduce(xp.hypot, [error, *(size * (math.sqrt(m) + math.sqrt(n)) for size in entry)])
-    return Spectrum(library.give_back(values[..., :top]), library.give_back(noise))
+    return _finite(library.give_back(values[..., :top]), library.give_back(noise))
 
 
 def _spectrum_of(
@@ -450,7 +450,22 @@ def _spectrum_of(
 ) -> Spectrum:
     """Return the spectrum that `compute` returns as values and noise floor, piece by piece."""
     values, noise = in_pieces(library, compute, factors, report=report)
-    return Spectrum(values[..., :top], noise)
+    return _finite(values[..., :top], noise)
+
+
+def _finite(values: Any, noise: Any) -> Spectrum:
+    """Return a spectrum, unless its largest value is beyond its type.
+
+    Raises:
+        InputError: it is; smaller values would be wrong, too.
+    """
+    xp = array_api_compat.array_namespace(values)
+    if not bool(xp.all(xp.isfinite(values))):
+        raise InputError(
+            f"The matrices must have singular values below {float(xp.finfo(values.dtype).max):.2g}; got larger ones."
+            " Divide the matrices by their size."
+        )
+    return Spectrum(values, noise)
 
 
 def _frobenius(xp: ModuleType, X: Any) -> Any:
