@@ -4,6 +4,7 @@ import itertools
 import warnings
 
 import cvxpy as cp
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import mpmath
@@ -24,6 +25,23 @@ KINDS = (
     "near lines", "many samples",
 )  # fmt: skip
 SEEDS = range(3)
+
+
+class Quadratic(eqx.Module):
+    """(x - minimum)^T A (x - minimum) / 2 of the entries of x; compiled once for all arrays."""
+
+    A: jax.Array
+    minimum: jax.Array
+
+    def __call__(self, x):
+        away = jnp.ravel(x[0] if isinstance(x, tuple) else x) - self.minimum
+        return away @ self.A @ away / 2
+
+
+@pytest.fixture(autouse=True)
+def _quickly(types_unchecked):
+    with types_unchecked():
+        yield
 
 
 def awkward_tokens(kind, seed):
@@ -227,8 +245,7 @@ def test_incremental_learning_of_badly_scaled_quadratics(seed):
     with mpmath.workdps(60):
         exact = exact_stages(mpmath.matrix(A.tolist()), [mpmath.mpf(x) for x in b.tolist()])
     with jax.enable_x64(True):
-        quadratic, minimum = jnp.asarray(A), jnp.asarray(b)
-        learned = incremental_learning(lambda beta: (beta - minimum) @ quadratic @ (beta - minimum) / 2, p)
+        learned = incremental_learning(Quadratic(jnp.asarray(A), jnp.asarray(b)), p)
     assert learned.status == "converged", learned.message
     assert [stage.entered for stage in learned.stages[1:]] == [(first,) for _, first, _ in exact]
     for stage, (time, _, beta) in zip(learned.stages[1:], exact, strict=True):
@@ -236,18 +253,19 @@ def test_incremental_learning_of_badly_scaled_quadratics(seed):
         np.testing.assert_allclose(stage.beta * scales, np.array(beta) * scales, atol=1e-8)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_low_rank_learning_of_singular_values_over_six_orders(seed):
     rng = np.random.default_rng(seed)
-    values = 10.0 ** np.sort(rng.uniform(-6, 0, 3))[::-1] if seed % 3 else np.array([1.0, 1.0 - 10.0**-seed, 1e-3])
+    values = (
+        10.0 ** np.sort(rng.uniform(-6, 0, 3))[::-1] if seed % 3 else np.array([1.0, 1.0 - 10.0 ** -(seed + 1), 1e-3])
+    )
     values = np.append(values, 0.0)[: 3 + seed % 2]
     U, V = (np.linalg.qr(rng.standard_normal((5, len(values))))[0] for _ in range(2))
     target = (U * values) @ V.T
     with mpmath.workdps(40):
         exact = [float(1 / s) for s in mpmath.svd_r(mpmath.matrix(target.tolist()), compute_uv=False) if s > 1e-12]
     with jax.enable_x64(True):
-        aim = jnp.asarray(target)
-        learned = low_rank_learning(lambda B: jnp.sum((B[0] - aim) ** 2) / 2, [(5, 5)])
+        learned = low_rank_learning(Quadratic(jnp.eye(25), jnp.asarray(target.ravel())), [(5, 5)])
     assert [stage.ranks for stage in learned.stages] == [(k,) for k in range(len(exact) + 1)]
     np.testing.assert_allclose([stage.time for stage in learned.stages[1:]], exact, rtol=1e-8)
 

@@ -57,6 +57,13 @@ def test_a_full_standard_error_changes_nothing(tmp_path):
     assert shell("saddlescope run tiny/stairs 2>/dev/full", tmp_path).returncode == 2
 
 
+def test_styles_in_a_terminal_and_letters_in_any_encoding(tmp_path):
+    for environment in ({"FORCE_COLOR": "1"}, {"PYTHONIOENCODING": "latin-1"}, {"PYTHONIOENCODING": "ascii"}):
+        done = shell("saddlescope run tiny/staircase --size quick > out", tmp_path, **environment)
+        assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
+        assert rb"\x1b" not in (tmp_path / "out").read_bytes()
+
+
 def test_an_unknown_backend_of_matplotlib_changes_nothing(tmp_path):
     shell("saddlescope run tiny/staircase", tmp_path)
     done = shell("saddlescope gallery results --site site", tmp_path, MPLBACKEND="nonsense")

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.memory import exhausted
 
 _LARGEST = 2**63  # whole numbers from here on fit no array's size, no step count and no seed of JAX
 _NUMBERS = ("bool", "int", "uint", "float", "bfloat")  # names of stored types that hold real numbers begin so
@@ -70,7 +71,10 @@ def _with_checks(function: Callable[..., Any]) -> Callable[..., Any]:
             wanted = check(value, sizes)
             if wanted is not None:
                 raise InputError(f"{name} must be {wanted}; got {shown(value)}.")
-        return function(*arguments, **named)
+        try:
+            return function(*arguments, **named)
+        except MemoryError as error:
+            raise exhausted(error) or error from error
 
     return checked
 

@@ -1,5 +1,6 @@
 """State of the process that runs a command: standard streams, environment, warnings of libraries."""
 
+import io
 import logging
 import os
 import sys
@@ -27,3 +28,6 @@ def _open_standard_streams() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - for as long as the process
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":  # Latin-1 has no Greek letters
+            stream.reconfigure(errors="backslashreplace")

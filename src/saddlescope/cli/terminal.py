@@ -39,9 +39,13 @@ def print_text(text: str) -> None:
     Raises:
         StorageError: it cannot be written.
     """
+    _print(visible(text))
+
+
+def _print(text: str) -> None:
     settle()
     with _written():
-        typer.echo(visible(text))
+        typer.echo(text)
 
 
 @contextmanager
@@ -129,7 +133,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
     console = _console()
     with _written(), console.capture() as drawn:
         console.print(table)
-    print_text("\n".join(line.rstrip() for line in drawn.get().splitlines()))
+    _print("\n".join(line.rstrip() for line in drawn.get().splitlines()))  # with styles in a terminal
 
 
 def _console() -> "Console":

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
-from scipy.special import hyp2f1
+from scipy.special import digamma, hyp2f1
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
@@ -136,6 +136,13 @@ def deep_linear_stages(inputs: ArrayLike, targets: ArrayLike, *, width: int | No
     return DeepLinearStages(losses / (2 * samples), speeds, strengths[:rank], left[:, :rank], (M / S) @ U.T)
 
 
+def _gauss(b: float, z: float) -> float:
+    """Return F(1, b; 1 + b; z); near 1 by its logarithm there, which SciPy takes as infinite in rounding."""
+    if 1 - z < 1e-11:
+        return b * (digamma(1.0) - digamma(b) - math.log(1 - z))
+    return float(hyp2f1(1.0, b, 1 + b, z))
+
+
 @validate_arguments
 def aligned_time(speed: float, *, depth: int, initial: float, share: float, curvature: float = 1.0) -> float:
     """Return the exact time t at which gradient flow has learned a direction, where directions evolve separately.
@@ -156,6 +163,9 @@ def aligned_time(speed: float, *, depth: int, initial: float, share: float, curv
             down the direction's drop at the share 1 - 1/sqrt(2).
         curvature: c > 0.
 
+    Returns:
+        The time; infinity where it exceeds float64.
+
     Raises:
         InputError: a number out of range.
 
@@ -166,15 +176,17 @@ def aligned_time(speed: float, *, depth: int, initial: float, share: float, curv
     for name, value in (("speed", speed), ("initial", initial), ("curvature", curvature)):
         if not 0 < value < math.inf:
             raise InputError(f"{name} must be positive and finite; got {value!r}.")
-    final = (speed / curvature) ** (1 / depth)
-    if not (initial / final) ** depth < share < 1:
-        raise InputError(
-            f"share must be between the initial one, {(initial / final) ** depth!r}, and 1; got {share!r}."
-        )
+    log_final = (math.log(speed) - math.log(curvature)) / depth
+    log_start = depth * (math.log(initial) - log_final)  # of the share at time 0
+    if not (0 < share < 1 and log_start < math.log(share)):
+        first = math.exp(log_start) if log_start < 700 else math.inf
+        raise InputError(f"share must be between the initial one, {first!r}, and 1; got {share!r}.")
 
-    def antiderivative(x: float) -> float:
+    def antiderivative(log_share: float, share: float) -> float:
         if depth == 2:
-            return math.log(x) - math.log1p(-(x**2)) / 2
-        return float(x ** (2 - depth) * hyp2f1(1.0, (2 - depth) / depth, 2 / depth, x**depth)) / (2 - depth)
+            return (log_share - math.log1p(-share)) / 2 / speed
+        with np.errstate(over="ignore"):
+            size = np.exp((2 - depth) * (log_final + log_share / depth) - math.log(speed))
+        return float(size * _gauss((2 - depth) / depth, share)) / (2 - depth)
 
-    return final ** (2 - depth) / speed * (antiderivative(share ** (1 / depth)) - antiderivative(initial / final))
+    return antiderivative(math.log(share), share) - antiderivative(log_start, math.exp(log_start))

@@ -14,6 +14,7 @@ d|theta|/dt = L s |theta|^(L-1), which differs at every depth above 1. The print
 it must be subtracted.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -48,7 +49,9 @@ def norm_at(times: Times, *, norm: float, speed: float, depth: int, printed: boo
     if not np.all(t >= 0):
         raise InputError(f"times must not be negative; got {float(np.min(t))!r}.")
     if power == 0:
-        return np.asarray(norm * np.exp(rate * t))
+        with np.errstate(over="ignore"):
+            quarter = np.exp(rate * t / 4)  # the whole may overflow where the norm does not
+            return np.asarray(norm * quarter * quarter * quarter * quarter)
     spent = power * rate * (norm / scale) ** power * t  # the share of the time to infinity
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(norm * np.where(spent < 1, np.exp(-np.log1p(-spent) / power), np.inf))
@@ -75,11 +78,17 @@ def escape_time(reached: float, *, norm: float, speed: float, depth: int, printe
     if not reached >= norm:
         raise InputError(f"reached must be at least the norm at the start, {norm!r}; got {reached!r}.")
     if power == 0:
-        return float(np.log(reached / norm) / rate)
+        return _log_ratio(reached, norm) / rate
     with np.errstate(over="ignore"):
         start, end = (np.float64(value / scale) ** -power for value in (norm, reached))
-        spent = start + end if printed else -start * np.expm1(-power * np.log(np.float64(reached / norm)))
+        spent = start + end if printed else -start * np.expm1(-power * _log_ratio(reached, norm))
     return float(spent / (power * rate))
+
+
+def _log_ratio(reached: float, norm: float) -> float:
+    """Return log(reached / norm), also where the ratio overflows."""
+    ratio = reached / norm
+    return math.log(ratio) if ratio < math.inf else math.log(reached) - math.log(norm)
 
 
 def _law(norm: float, speed: float, depth: int, printed: bool) -> tuple[int, float, float]:

@@ -4,21 +4,24 @@
     theta    all factors, flat; theta' = -dL/dtheta, that is L' = G R and R' = G^T L
 
 Balanced factors stay balanced and preserve their rank, so the flow from the saddle plus a vanishing new pair stays on
-the products of that rank. An explicit solver follows it (nothing here is stiffer than the ratio of the rates at which
-active directions converge); Newton's method with conjugate gradients computes the end to rounding.
+the products of that rank. An explicit solver follows it, and after 500 steps an implicit one: the problem is as stiff
+as the ratio of the largest to the smallest active singular value. Newton's method with conjugate gradients computes the
+end to rounding.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from scipy.integrate import RK45
+from scipy.integrate import RK45, Radau
 
 from saddlescope.theory.low_rank.loss_oracle import Matrices, NonFiniteProductLossError, ProductLossOracle
 from saddlescope.theory.transition_failure import TransitionFailure
 
 _TOLERANCE = 1e-6  # relative error of a step of the path: it has to end in the right basin
 _STEPS = 10_000  # paths take hundreds
+_STIFF = 500  # steps after which the implicit solver takes over,
+_DENSE = 2000  # where it has at most so many weights, since its Jacobian is dense
 _HORIZON = 1e9  # in units of 1 / rate: a transition that lasts this long ends at no strict minimum
 _SEED = 1e-3  # change of G by the new pair at the start, relative to its rate
 _SLOW = 2e-2  # speed, relative to the fastest, at which Newton's method is tried
@@ -116,10 +119,13 @@ def follow_to_saddle(
         rtol=_TOLERANCE,
         atol=_TOLERANCE * np.sqrt(seed),
     )
-    fastest, wait = 0.0, 0
+    fastest, wait, since = 0.0, 0, 0
     peak = [s for _, s, _ in _spectra(factors, solver.y)]
     try:
         for step in range(_STEPS):
+            if step == _STIFF and solver.y.size <= _DENSE:
+                since = wait = step
+                solver = Radau(solver.fun, solver.t, solver.y, np.inf, rtol=_TOLERANCE, atol=solver.atol)
             solver.step()
             if solver.status == "failed" or solver.t * rate > _HORIZON:
                 break
@@ -138,7 +144,7 @@ def follow_to_saddle(
                 saddle = _saddle_near(kept, start, removed)
                 if saddle is not None:
                     return saddle
-                wait = step + step // 4  # a few tests for every doubling of the path
+                wait = step + (step - since) // 4  # a few tests for every doubling of the path
     except NonFiniteProductLossError:
         return TransitionFailure(
             f"The loss is NaN or infinite on the path that product {number} starts. Look for a division, root or "
