@@ -31,7 +31,8 @@ define install # $(call install,what): with the pinned versions of constraints.t
 	@links=$$($(BIN)/python -m pip config get global.find-links 2>/dev/null | tr ' ' ','); \
 	if test -n "$$links"; then export UV_FIND_LINKS="$$links"; else export UV_TORCH_BACKEND="$${UV_TORCH_BACKEND:-auto}"; fi; \
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt $(1) \
-		|| $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(1)
+		|| { echo "== Going on with pip, which takes some minutes more"; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(1); }
 endef
 
 .venv/ready: pyproject.toml constraints.txt
@@ -55,6 +56,7 @@ endef
 	@touch $@
 
 setup: .venv/tools ## build .venv with everything (every other target builds what it needs of it)
+	@echo "== Done: . .venv/bin/activate"
 
 # A smaller network than the entry's default, so that the demo ends with the other run.
 DEMO_VIT := --set seeds=5,6,7 --set depth=3 --set embedding=64 --set heads=4 --set mlp=64 --set epochs=30

@@ -38,7 +38,8 @@ def test_a_flow_without_a_direction_is_drawn_without_it(found, tmp_path):
     lost = xr.where(found.dataset.flow == "W alone", np.nan, found.dataset[["direction", "singular_values", "excess"]])
     kept = found.dataset.assign(lost).assign_attrs(remarks="a <b>remark</b>")
     text = build_attention(type(found)(**vars(found) | {"dataset": kept}), tmp_path / "site").read_text("utf-8")
-    assert "flow, W alone" in text
+    assert "flow, diagonal" in text
+    assert "flow, W alone" not in text
     assert "a &lt;b&gt;remark&lt;/b&gt;" in text
 
 

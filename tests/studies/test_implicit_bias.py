@@ -146,7 +146,7 @@ def test_a_lost_sample_is_named():
     loss = SelectionLoss(data.optimal_scores, data.gaps)
     gap = data.gaps[1].min() / data.samples * np.exp(-data.optimal_scores[1])  # at least the loss of sample 1
     assert float(study.dataset.log_loss_excess.sel(flow="diagonal")[-1]) > np.log(gap) > np.log(loss.least) - 10
-    assert "Sample 1 attends to a wrong token then." in study.verdicts["diagonal"].says
+    assert "Sample 1 attends to a wrong token at the last time." in study.verdicts["diagonal"].says
 
 
 def test_the_start_is_one_in_units_of_margins():

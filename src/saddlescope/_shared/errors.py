@@ -1,8 +1,9 @@
-"""Errors for input that cannot be used; each message is one sentence that names the cure."""
+"""Errors for input that cannot be used and for runs that end early; each message is a sentence that names the cure."""
 
 import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from typing import Any
 
 from saddlescope._shared.visible_text import visible
 
@@ -114,3 +115,19 @@ class StorageError(InputError):
 
 class BusyError(InputError):
     """Another process is working on the same run."""
+
+
+class FlowError(RuntimeError):
+    """A run that ended early, or whose result cannot be trusted.
+
+    Attributes:
+        result: what was computed until then; `result.status` says what happened.
+    """
+
+    def __init__(self, result: Any) -> None:
+        super().__init__(self._message(result))
+        self.result = result
+
+    @staticmethod
+    def _message(result: Any) -> str:
+        return str(result.status)

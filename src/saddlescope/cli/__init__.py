@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from saddlescope._shared.errors import InputError
+from saddlescope._shared.errors import FlowError, InputError
 from saddlescope._shared.memory import exhausted
 from saddlescope.cli.attention import attention
 from saddlescope.cli.completion import VARIABLE
@@ -91,6 +91,9 @@ def _status_of(words: list[str]) -> int:
         return leaving.exit_code
     except InputError as error:
         say(str(error))
+        return 2
+    except FlowError as error:
+        say(f"The simulation ended early. {error}")
         return 2
     except typer.TyperException as error:
         say(_usage(error))

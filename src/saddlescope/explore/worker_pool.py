@@ -122,8 +122,10 @@ class WorkerPool:
 
     async def close(self) -> None:
         """Kill all processes."""
-        for task in self._settling:
+        settling = [*self._settling]
+        for task in settling:
             task.cancel()
+        await asyncio.gather(*settling, return_exceptions=True)
         for worker in (*self._idle, *self._busy):
             await worker.close()
 

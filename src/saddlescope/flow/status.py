@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from saddlescope._shared.errors import FlowError as FlowError
 from saddlescope._shared.errors import InputError
 
 LOCAL_SHARE = 0.02  # of the tolerance, for the error of one step
@@ -30,22 +31,6 @@ class Status:
 
 REACHED = Status(True, "The run reached its last time.")
 ALL_STEPS = Status(True, "All steps were taken.")
-
-
-class FlowError(RuntimeError):
-    """A run that ended early, or whose result cannot be trusted.
-
-    Attributes:
-        result: what was computed until then; `result.status` says what happened.
-    """
-
-    def __init__(self, result: Any) -> None:
-        super().__init__(self._message(result))
-        self.result = result
-
-    @staticmethod
-    def _message(result: Any) -> str:
-        return str(result.status)
 
 
 class BatchedFlowError(FlowError):

@@ -2,9 +2,11 @@
 
 import dataclasses
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -14,6 +16,7 @@ from saddlescope import __version__, store
 from saddlescope.gallery.claim_bullet import bullet
 from saddlescope.plot import Figure, draw_plotly
 from saddlescope.reproduction import SIZES, Entry, Kind, Outcome, Reproduction, Verdict
+from saddlescope.reproduction.catalogue import own_file
 from saddlescope.reproduction.data_sets import data_in_words
 from saddlescope.reproduction.formatting import bounds, evidence, measured, number, tallies
 from saddlescope.reproduction.runner import identity
@@ -114,6 +117,12 @@ class RunView:
     def changed(self) -> int:
         """Number of parameters that differ from the default."""
         return sum(row["changed"] for row in self.parameters)
+
+    @property
+    def command(self) -> str:
+        """Command that repeats the run, with the file of an entry of your own."""
+        command, file = self.reproduction.provenance.command, own_file(self.name)
+        return command if file is None else f"{command} --entry {shlex.quote(Path(file).name)}"
 
     @cached_property
     def origin(self) -> tuple[tuple[str, str], ...]:

@@ -7,7 +7,7 @@ import numpy as np
 from saddlescope.plot.figure import Axis, Figure, Heat, Line, Panel, Table
 from saddlescope.plot.result_panels import result_panel
 
-_MOST_VALUES = 12  # singular values drawn of each flow
+_MOST_VALUES = 6  # singular values drawn of each flow, each with a colour of its own
 _LEAST_VALUE = 1e-12  # singular values below it, relative to the largest of all, are rounding
 
 
@@ -37,11 +37,11 @@ def _spectra(found: Any) -> Figure:
     values, times = run.singular_values, run.log_time.values
     least, largest = _LEAST_VALUE * float(values.max()), run.sizes["index"]
     panels = []
-    for flow in run.flow.values.tolist():
+    for flow in _with_direction(found):
         of = values.sel(flow=flow).transpose("index", "log_time").values[:_MOST_VALUES]
         kept = times > 0
         lines = tuple(
-            Line(x=times[kept], y=np.where(one > least, one, np.nan)[kept], label=f"value {k}", color=k % 6)
+            Line(x=times[kept], y=np.where(one > least, one, np.nan)[kept], label=f"value {k}", color=k - 1)
             for k, one in enumerate(of, 1)
         )
         panels.append(
@@ -57,11 +57,17 @@ def _spectra(found: Any) -> Figure:
     )
 
 
+def _with_direction(found: Any) -> list[str]:
+    """Return the flows that have a direction at the last time; the table says why others have none."""
+    last = found.dataset.direction
+    return [flow for flow in last.flow.values.tolist() if bool(np.isfinite(last.sel(flow=flow)).all())]
+
+
 def _directions(found: Any, problems: Table) -> Figure:
     """Both solutions and the last direction of each flow."""
     last = found.dataset.direction
     matrices = {"least nuclear norm": found.nuclear.weights, "least Frobenius norm": found.frobenius.weights}
-    matrices |= {f"flow, {name}": last.sel(flow=name).values for name in last.flow.values.tolist()}
+    matrices |= {f"flow, {name}": last.sel(flow=name).values for name in _with_direction(found)}
     place = np.arange(last.sizes["row"])
     panels = tuple(
         Panel(

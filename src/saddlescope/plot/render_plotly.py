@@ -116,6 +116,7 @@ def _panel(figure: Figure, panel: Panel, marks: list[tuple[AnyMark, int | None]]
     config = {
         "responsive": True,
         "displaylogo": False,
+        "displayModeBar": "hover",  # it covers the top of a map
         "showSendToCloud": False,  # plotly.js 4 offers to upload the data by default
         "modeBarButtonsToRemove": ["sendChartToCloud", "select2d", "lasso2d", "autoScale2d"],
         "toImageButtonOptions": {"format": "svg", "filename": figure.name},

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FEW = 6  # lines, each with a label and a colour of its own
+_SAME_SPEED = 1e-3  # relative difference up to which two searches found one direction
 _CURVE = 12  # records from which on a line through them is a curve
 _MOST_LINES = 60  # of a crowd of thin lines
 _MOST_MARKS = 40  # crossings beyond it are not marked
@@ -102,10 +103,16 @@ def _escape_directions(found: Any) -> Panel:
     """Speeds along the descent of every start, and the fastest one in bold."""
     best, ranks = found.best, ", ".join(map(str, found.ranks[found.best].tolist()))
     kept = [k for k in np.argsort(-found.speeds)[:_MOST_LINES].tolist() if k != best]
-    marks = [Line(x=found.steps, y=found.curves[k], color=5, width=0.8, opacity=0.5) for k in kept]
-    label = f"fastest, speed {found.speeds[best]:.4g}, ranks {ranks}"
-    marks.append(Line(x=found.steps, y=found.curves[best], label=label, color=0, width=2.4))
-    return Panel(x=Axis("steps of the descent"), y=Axis("escape speed"), marks=tuple(marks))
+    after = found.steps > 0
+    marks: list[AnyMark] = [
+        Line(x=found.steps[after], y=found.curves[k][after], color=5, width=0.8, opacity=0.5) for k in kept
+    ]
+    marks.append(Line(x=found.steps[after], y=found.curves[best][after], color=0, width=2.4))
+    marks.append(Mark(at=float(found.speeds[best]), axis="y", label=f"{found.speeds[best]:.4g}, ranks {ranks}"))
+    others = found.speeds[found.speeds < found.speeds[best] * (1 - _SAME_SPEED)]
+    if len(others):
+        marks.append(Mark(at=float(others.max()), axis="y", label=f"{others.max():.4g}"))
+    return Panel(x=Axis("step of the search", scale="log"), y=Axis("escape speed"), marks=tuple(marks))
 
 
 def _escape_flow(flow: Any) -> Panel:

@@ -101,7 +101,7 @@ class Entry(ReprMixin, Generic[P]):
             InputError: unknown size or field (with the nearest names), or a value that does not fit the field.
         """
         if size not in SIZES:
-            raise unknown("size", size, SIZES)
+            raise unknown("size", size, self.sizes)
         if size not in self.sizes:
             raise InputError(f"{self.name} has no {size} size; take {' or '.join(self.sizes)}.")
         changes = {} if size == "default" else getattr(self, size)

@@ -4,7 +4,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from saddlescope._shared.errors import InputError
+from saddlescope._shared.errors import FlowError, InputError
 from saddlescope._shared.memory import exhausted
 from saddlescope.reproduction import catalogue
 
@@ -18,7 +18,7 @@ def own_errors_named(entry: str) -> Iterator[None]:
     """
     try:
         yield
-    except InputError:
+    except (FlowError, InputError):
         raise
     except (Exception, SystemExit) as error:
         file = catalogue.own_file(entry)

@@ -103,7 +103,9 @@ def read_log(path: str | os.PathLike[str]) -> xr.Dataset:
             raise InputError(f"{path} must be a file of records; got {kind}.")
         content = path.read_bytes()
     except OSError as error:
-        raise InputError(f"Cannot read {path}: {reason(error)}.") from error
+        raise InputError(
+            f"Cannot read {path}: {reason(error)}. Give the file of a tracker: RankTracker(model, file=...)."
+        ) from error
     lines = content.split(b"\n")[:-1]  # what follows the last end of line is unfinished
     try:
         first = json.loads(lines[0])

@@ -113,8 +113,8 @@ class ImplicitBias(TableMixin, PlotMixin):
             (
                 name,
                 of.norm,
-                f"{of.nuclear_excess:.3g} ({of.nuclear_share:.2g})",
-                f"{of.frobenius_excess:.3g} ({of.frobenius_share:.2g})",
+                _with_share(of.nuclear_excess, of.nuclear_share),
+                _with_share(of.frobenius_excess, of.frobenius_share),
                 of.says,
             )
             for name, of in self.verdicts.items()
@@ -217,6 +217,10 @@ def implicit_bias(
     )
 
 
+def _with_share(excess: float, share: float) -> str:
+    return "–" if math.isnan(excess) else f"{excess:.3g} ({share:.2g})"
+
+
 def _root_mean_square(values: np.ndarray) -> float:
     return float(np.mean(values**2)) ** 0.5
 
@@ -279,7 +283,7 @@ def _compared(
             "optimum": ("norm", optimum),
             "contrast": ("norm", contrast),
             "direction": (("row", "column"), direction if reached == len(log_times) else np.full((d, d), np.nan)),
-            "status": str(flow.status) + _lost(flow),
+            "status": _lost(flow) + str(flow.status),
             "trusted": flow.status.ok,
         },
         coords={"flow": name, "norm": list(NORMS), "log_time": log_times},
@@ -287,12 +291,12 @@ def _compared(
 
 
 def _lost(flow: MarginFlow) -> str:
-    """Return a sentence that names the samples which attend to a wrong token at the last time, or nothing."""
+    """Return the samples that attend to a wrong token at the last time, as a sentence and a space, or nothing."""
     lost = np.flatnonzero(flow.margins[-1].min(axis=1) <= 0).tolist() if len(flow.margins) else []
     if not lost:
         return ""
     who = f"Sample {lost[0]} attends" if len(lost) == 1 else f"Samples {', '.join(map(str, lost))} attend"
-    return f" {who} to a wrong token then."
+    return f"{who} to a wrong token at the last time. "
 
 
 def _verdict(flow: xr.Dataset) -> NormVerdict:

@@ -68,11 +68,11 @@ class DiagonalInit(AbstractInit, ReprMixin):
         u: the initial weights u before they are scaled, shape (p,). A coordinate with |u| = |v| keeps the sign of
             its product for ever, the degenerate case that the paper excludes: see `degenerate`.
         v: the initial weights v before they are scaled, shape (p,).
-        log_scale: log(alpha), negative. Only this logarithm is used, so alpha may be far below what float64 can
-            hold: -9431.3 is alpha = 1e-4096.
+        log_scale: log(alpha), negative, at least -1e9. Only this logarithm is used, so alpha may be far below what
+            float64 can hold: -9431.3 is alpha = 1e-4096.
 
     Raises:
-        InputError: u and v are not finite float64 vectors of one length, or log_scale is not negative.
+        InputError: u and v are not finite float64 vectors of one length, or log_scale is out of its range.
     """
 
     u: Float[Any, "..."]
@@ -87,9 +87,10 @@ class DiagonalInit(AbstractInit, ReprMixin):
                 "u and v must be vectors of one length, at least 1; "
                 f"got the shapes {self.u.shape!r} and {self.v.shape!r}."
             )
-        if not -np.inf < self.log_scale < 0:
+        if not _SMALLEST <= self.log_scale < 0:
             raise InputError(
-                f"log_scale must be finite and negative, as log(alpha) is for alpha < 1; got {self.log_scale!r}. "
+                f"log_scale must be negative and at least {_SMALLEST:g}, as log(alpha) is for alpha < 1;"
+                f" got {float(self.log_scale)!r}. "
                 "Weights that are not small need no rescaled time: start a loss of (u, v) from ParameterInit((u, v))."
             )
 
@@ -145,6 +146,9 @@ class DiagonalInit(AbstractInit, ReprMixin):
         """Return other weights (not divided by alpha) with the same log_scale."""
         u, v = (np.asarray(w) / np.exp(self.log_scale) for w in parameters)
         return DiagonalInit(u, v, self.log_scale)
+
+
+_SMALLEST = -1e9  # log(alpha), below which rounding of the exponents moves the stages
 
 
 @dataclass(frozen=True, eq=False)

@@ -141,9 +141,10 @@ class Trajectory(ReprMixin, PlotMixin):
     path: AbstractPath
 
     def __repr__(self) -> str:
+        crossings = "" if self.level is None else f"{len(self.crossings)} crossings, "
         return (
             f"Trajectory({len(self.times)} records to {self.times[-1]:.6g} in {self.time_unit!r}, "
-            f"loss {self.losses[0]:.3g} to {self.losses[-1]:.3g}, {len(self.crossings)} crossings, "
+            f"loss {self.losses[0]:.3g} to {self.losses[-1]:.3g}, {crossings}"
             f"{self.evaluations.gradients} gradients; {self.status})"
         )
 
