@@ -103,5 +103,5 @@ def test_adapters_are_extracted_without_the_packages_left_out(checkpoints, tmp_p
 def test_what_needs_jax_says_what_to_install():
     done = run("import saddlescope as ss\ntry:\n    ss.gradient_flow\nexcept ImportError as error:\n    print(error)")
     assert done.stdout == (
-        "saddlescope.gradient_flow needs equinox, which this installation leaves out: pip install saddlescope.\n"
+        "saddlescope.gradient_flow needs jax, which this installation leaves out: pip install saddlescope.\n"
     ), done.stderr
