@@ -5,8 +5,8 @@ Kunin et al. (2025, arXiv 2506.06489); Zhang, Saxe and Latham (2026, arXiv 2512.
 """
 
 CITATION = (
-    "Kunin, Marchetti, Chen, Karkada, Simon, DeWeese, Ganguli, Miolane: Alternating gradient flows: a theory of feature "
-    "learning in two-layer neural networks, NeurIPS 2025; "
+    "Kunin, Marchetti, Chen, Karkada, Simon, DeWeese, Ganguli, Miolane: Alternating gradient flows: a theory of "
+    "feature learning in two-layer neural networks, NeurIPS 2025; "
     "Zhang, Saxe, Latham: Saddle-to-saddle dynamics explains a simplicity bias across neural network architectures, "
     "ICLR 2026; "
     "Rawal, DeWeese: A theory of saddle escape in deep nonlinear networks, arXiv 2026"
