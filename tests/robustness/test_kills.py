@@ -103,7 +103,6 @@ def test_a_run_of_a_paper_is_killed_four_times(tmp_path, entry, seed):
 @pytest.mark.parametrize(
     ("kind", "kills"),
     [
-        ("fit", 2),
         pytest.param("fit", 8, marks=pytest.mark.slow),
         pytest.param("diffusion", 6, marks=pytest.mark.slow),
         pytest.param("language", 6, marks=pytest.mark.slow),
