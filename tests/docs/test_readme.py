@@ -52,8 +52,10 @@ def test_commands_exist():
 def test_papers_and_citation_are_those_of_the_citation_file():
     citation = (ROOT / "CITATION.cff").read_text()
     linked = re.findall(r"(https://arxiv\.org/abs/[\d.]+)\)", README)
-    assert linked == re.findall(r"url: (\S+)", citation)
-    assert len(linked) == 4
+    cited = re.findall(r"url: (\S+)", citation)
+    assert linked == cited[:4]
+    beyond = (ROOT / "docs" / "papers" / "beyond.md").read_text()
+    assert all(f"arXiv {url.rpartition('/')[2]}" in beyond for url in cited[4:])
     for title in re.findall(r"\d{4}\), \[(.*?)\]", README):
         assert title.lower() in citation.lower()
     (title,) = re.findall(r"title = \{(.*?)\}", README)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from hypothesis import strategies as st
@@ -34,7 +35,7 @@ def bad(value: Any) -> st.SearchStrategy[tuple[str, Any]]:
     if isinstance(value, str):
         foreign = st.one_of(st.integers(), st.binary(max_size=4), st.just(object()))
         return _given("kind", foreign) | _given("name", st.text(max_size=12).filter(lambda text: text != value))
-    if isinstance(value, np.ndarray) or hasattr(value, "at"):
+    if isinstance(value, np.ndarray | jax.Array):
         return _array(value)
     if isinstance(value, list | tuple):
         return _row(value)
