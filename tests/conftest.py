@@ -19,12 +19,14 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
-CHECKED = 0.3  # seconds of each test in which types are checked: later calls are mostly those of a loop
+CHECKED = 0.3  # seconds of each test in which `make test` checks types: later calls are mostly those of a loop
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol() -> Iterator[object]:
-    """Check types at run time at the beginning of each test only, since checks double the time of small loops."""
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    """Check types at run time: in `make test-all` throughout; in `make test`, for its speed, as each test begins."""
+    if item.config.option.markexpr != "not slow":
+        return (yield)
     timer = Timer(CHECKED, jaxtyping.config.update, ("jaxtyping_disable", True))
     timer.daemon = True
     timer.start()

@@ -180,8 +180,9 @@ def _checked(name: str, into: tuple[nn.Module, ...], out: nn.Module, path: nn.Mo
 
 
 def _features(into: tuple[nn.Module, ...], out: nn.Module, path: nn.Module, count: int) -> list[Tensor] | None:
-    """Return what `out` reads, (samples, count, others): as it is, with every second unit changed, with all negated.
+    """Return three inputs of `out`, each (samples, count, others).
 
+    The first is for the block's own weights, the second with every second unit changed, the third with all negated.
     None if the block cannot be called on random inputs.
     """
     names = {id(module): name for name, module in path.named_modules()}
