@@ -3,6 +3,9 @@
 The unit is one coordinate with its two weights, θ = (a, b), f(x) = a b x_i, of kind i: one unit for each kind.
 
     X, y    random features of shape (n, p) and targets of a random teacher; L = |Xβ - y|² / n
+
+The scales were chosen after runs of seeds 0 to 9 from 1e-32 on, where a near-tie of one seed was not separated (slope
+off by .167); the claims are judged on other seeds.
 """
 
 import numpy as np
@@ -21,7 +24,7 @@ from saddlescope.reproduction.parameters import EntryParams, param
 class Params(EntryParams):
     """Random regression problems with more samples than coordinates."""
 
-    seeds: tuple[int, ...] = param(tuple(range(10)), "seeds of data and initial weights", ge=0, order="distinct")
+    seeds: tuple[int, ...] = param(tuple(range(10, 20)), "seeds of data and initial weights", ge=0, order="distinct")
     samples: int = param(40, "samples n", ge=1)
     coordinates: int = param(4, "coordinates p", ge=1, le=64)
     ratio: float = param(1.7, "size of each coordinate of the teacher over the next", gt=1)
