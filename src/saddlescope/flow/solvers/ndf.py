@@ -83,12 +83,14 @@ class Interpolant:
         start, end: the times it is valid between.
         step: spacing h of the states it interpolates.
         differences: backward differences D[0], ..., D[k] at `end`, shape (k + 1, n).
+        error: estimate of the error that the step made, shape (n,).
     """
 
     start: float
     end: float
     step: float
     differences: np.ndarray
+    error: np.ndarray
 
     def __call__(self, time: float) -> np.ndarray:
         """Return the state at a time."""
@@ -206,7 +208,7 @@ class Stepper:
         d[k + 1] = correction
         for j in range(k, -1, -1):
             d[j] += d[j + 1]
-        interpolant = Interpolant(start, self.t, self.h, d[: k + 1].copy())
+        interpolant = Interpolant(start, self.t, self.h, d[: k + 1].copy(), ERROR[k] * correction)
         if self._equal_steps > k:
             lower = _norm(ERROR[k - 1] * d[k] / scale) if k > 1 else np.inf
             higher = _norm(ERROR[k + 1] * d[k + 2] / scale) if k < MAX_ORDER else np.inf
