@@ -81,6 +81,17 @@ def test_a_deleted_working_directory_is_one_sentence(tmp_path):
     assert shell(gone + "saddlescope list", tmp_path).returncode == 0
 
 
+def test_settings_that_jax_refuses_are_one_sentence(tmp_path):
+    for name in ("JAX_ENABLE_X64", "JAX_PLATFORMS", "XLA_FLAGS"):
+        value = "--nonsense" if name == "XLA_FLAGS" else "nonsense"
+        done = shell("saddlescope run gradual-rank/figure-2 --size quick", tmp_path, PROJECT, **{name: value})
+        assert done.returncode == 2, done.stderr
+        *before, sentence = done.stderr.splitlines()
+        assert sentence.startswith(f"JAX refuses the environment variable {name}={value!r} (")
+        assert sentence.endswith(f"Correct it, or run `unset {name}`.")
+        assert all("preparing" in line or "%" in line for line in before), before
+
+
 def test_without_assertions_and_docstrings(tmp_path):
     optimised = [TINY[0], "-OO", TINY[1]]
     for line, status in [

@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from saddlescope._shared.errors import FlowError, InputError
-from saddlescope._shared.memory import exhausted
+from saddlescope._shared.outside_causes import outside_cause, require_xla_flags
 from saddlescope.cli.attention import attention
 from saddlescope.cli.completion import VARIABLE
 from saddlescope.cli.data import data
@@ -36,6 +36,7 @@ _STATUS = (
     " stand-in, 2 input that cannot be used, 130 interrupted, 70 a defect of saddlescope."
 )
 _UNTOUCHED = "Interrupted; what is stored is unchanged."
+_SIMULATING = ("run", "sweep", "explore", "attention")
 _INSTANT = ("list", "data", "-h", "--help", "--version", "--install-completion", "--show-completion")
 
 # Errors of the system about a path that no command can use, or a disk; any other is a defect.
@@ -84,6 +85,8 @@ def _status_of(words: list[str]) -> int:
         command = typer.main.get_command(app)
         if VARIABLE in os.environ:
             command.main(words, prog_name="saddlescope", complete_var=VARIABLE)  # answers the shell, and exits
+        if words[0] in _SIMULATING:
+            require_xla_flags()
         with command.make_context("saddlescope", [*words]) as context:  # its `main` would catch interrupts first
             status = command.invoke(context)
         sys.stdout.flush()
@@ -113,7 +116,7 @@ def _status_of(words: list[str]) -> int:
         say(f"Cannot use {error.filename or 'a file'}: {error.strerror}. Give another path, or free some space.")
         return 2
     except Exception as error:
-        if (sentence := exhausted(error)) is None:
+        if (sentence := outside_cause(error)) is None:
             return _defect()
         say(str(sentence))
         return 2

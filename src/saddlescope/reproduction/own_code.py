@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from saddlescope._shared.errors import FlowError, InputError
-from saddlescope._shared.memory import exhausted
+from saddlescope._shared.outside_causes import outside_cause
 from saddlescope.reproduction import catalogue
 
 
@@ -22,7 +22,7 @@ def own_errors_named(entry: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         file = catalogue.own_file(entry)
-        if file is None or exhausted(error) is not None:
+        if file is None or outside_cause(error) is not None:
             raise
         raise InputError(f"{place(error, file)}: {described(error)}. Mend the entry {entry}.") from error
 

@@ -15,7 +15,7 @@ import xarray as xr
 from saddlescope import store
 from saddlescope._shared.errors import BusyError, InputError, MissingExtraError, StorageError
 from saddlescope._shared.json_text import parse_json
-from saddlescope._shared.memory import exhausted
+from saddlescope._shared.outside_causes import outside_cause
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope.plot.figure import Figure
@@ -283,7 +283,12 @@ def stamped_run(
     """
     resumed = any(context.scratch.iterdir())
     stop = store.stopwatch()
-    with own_errors_named(entry.name), _disk_named(context.scratch.parent), _extra_named(entry), _memory_named():
+    with (
+        own_errors_named(entry.name),
+        _disk_named(context.scratch.parent),
+        _extra_named(entry),
+        _outside_causes_named(),
+    ):
         run = entry.run(params, context)
     if not isinstance(run, xr.Dataset):
         raise InputError(f"The run of {entry.name} must return an xarray.Dataset; got {run!r:.80}. Mend the entry.")
@@ -317,11 +322,11 @@ def _extra_named(entry: entries.Entry) -> Iterator[None]:
 
 
 @contextmanager
-def _memory_named() -> Iterator[None]:
+def _outside_causes_named() -> Iterator[None]:
     try:
         yield
-    except (MemoryError, OverflowError, RuntimeError) as error:
-        if (sentence := exhausted(error)) is None:
+    except (AssertionError, MemoryError, OverflowError, RuntimeError, ValueError) as error:
+        if (sentence := outside_cause(error)) is None:
             raise
         raise sentence from error
 
