@@ -24,7 +24,7 @@ def require_xla_flags() -> None:
     if not os.environ.get("XLA_FLAGS"):
         return
     client = "import jaxlib.xla_client as client; client.make_cpu_client()"
-    probe = subprocess.run(
+    probe = subprocess.run(  # noqa: S603 - our own interpreter
         [sys.executable, "-c", client], capture_output=True, text=True, errors="replace", check=False
     )
     said = [line.partition("] ")[2] for line in probe.stderr.splitlines() if "XLA_FLAGS" in line]
