@@ -14,7 +14,8 @@ import operator
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from numbers import Real
 from typing import Any, TypeVar
@@ -89,6 +90,22 @@ def require(name: str, value: Any, annotation: Any) -> None:
     wanted = None if check is None else check(value, {})
     if wanted is not None:
         raise InputError(f"{name} must be {wanted}; got {shown(value)}.")
+
+
+@contextmanager
+def calling(requirement: str, cure: str = "") -> Iterator[None]:
+    """Name the requirement that a function of the user's fails to meet where tracing it raises an error.
+
+    Raises:
+        InputError: an error of the kinds that wrong shapes, types or names raise; our own errors pass.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
+        first = (str(error).strip().split("\n") or [""])[0]
+        raise InputError(f"{requirement}; got {first!r}. {cure}".strip()) from error
 
 
 def require_samples_as_rows(name: str, data: Any, other: str, more: Any) -> None:
@@ -272,14 +289,15 @@ def _of_shape(axes: str) -> Check:
     named = axes.split()
     free = [place for place, axis in enumerate(named) if axis == "..." or axis.startswith("*")]
     least = len(named) - len(free)
-    wanted = f"an array of {least or 'any number of'}{' or more' if free and least else ''} axes"
+    count = f"{least or 'any number of'}{' or more' if free and least else ''}"
+    wanted = "an array of 1 axis" if count == "1" else f"an array of {count} axes"
 
     def check(value: Any, sizes: Sizes) -> str | None:
         if not _is_real(value):
             return "an array of real numbers"
         shape = tuple(value.shape)
         if len(shape) < least or (not free and len(shape) > least):
-            return f"{wanted.removesuffix('s') if wanted.endswith('of 1 axes') else wanted}, ({', '.join(named)})"
+            return f"{wanted}, ({', '.join(named)})"
         if len(free) > 1:
             return None
         middle = free[0] if free else len(named)

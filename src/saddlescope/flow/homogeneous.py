@@ -28,14 +28,14 @@ import optimistix
 import xarray as xr
 from jaxtyping import Array, Float, PyTree
 
-from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.arguments import calling, shown, validate_arguments
 from saddlescope._shared.compiled_functions import compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope._shared.results import PlotMixin
-from saddlescope.flow.losses.checks import require_numbers
+from saddlescope.flow.losses.checks import require_numbers, shapes_of
 from saddlescope.flow.losses.tree_layout import TreeLayout
 from saddlescope.flow.status import REACHED, FlowError, Status, exhausted, require_run
 
@@ -316,6 +316,11 @@ def _output_twice(system: _System, direction: Array) -> tuple[Array, Array, Arra
 
 
 def _check_output(system: _System, direction: Array) -> None:
+    given = shapes_of(system.layout.build(direction))
+    with calling(f"output must accept weights of {given}, and cost its output", "Check the shapes."):
+        value = eqx.filter_eval_shape(lambda point: system.cost(system.output(system.layout.build(point))), direction)
+    if getattr(value, "shape", None) != ():
+        raise InputError(f"cost must return one number; got {shown(value)}. Sum or average over the samples.")
     once, twice, gradient = map(np.asarray, _output_twice(system, direction))
     if not (np.isfinite(once).all() and np.isfinite(gradient).all()):
         raise InputError("output and the gradient of cost at output 0 must be finite; got NaN or infinite entries.")

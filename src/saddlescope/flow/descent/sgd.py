@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Int, PyTree
 from threadpoolctl import threadpool_limits
 
-from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.arguments import calling, validate_arguments
 from saddlescope._shared.compiled_functions import compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
@@ -28,7 +28,7 @@ from saddlescope.flow.descent import checkpoint_file
 from saddlescope.flow.descent.checkpointer import Checkpointer, RunState
 from saddlescope.flow.descent.learning_rates import AbstractLearningRate, Schedule, as_learning_rate, schedule_values
 from saddlescope.flow.descent.recorded_steps import recorded_steps
-from saddlescope.flow.losses.checks import require_float_type, require_numbers, require_scalar
+from saddlescope.flow.losses.checks import require_float_type, require_numbers, require_scalar, shapes_of
 from saddlescope.flow.losses.compiled import Loss, loss_and_gradient
 from saddlescope.flow.losses.minibatches import Minibatches
 from saddlescope.flow.status import ALL_STEPS, FlowError, Status, not_finite_between
@@ -103,7 +103,8 @@ def sgd(
     recorded, rates = recorded_steps(record, steps), as_learning_rate(learning_rate)
     source = loss if batch is None else Minibatches.of(loss, batch, seed)
     rate = _check_start(loss, weights, rates)
-    shapes, structure = jax.tree.flatten(jax.eval_shape(observe, weights))
+    with calling(f"observe must accept weights of {shapes_of(weights)}", "Check the shapes."):
+        shapes, structure = jax.tree.flatten(jax.eval_shape(observe, weights))
     records = [np.zeros((len(recorded), *shape.shape), shape.dtype) for shape in shapes]
     progress = RunState(step=0, seen=0, weights=weights, records=records)
     checkpointer = None

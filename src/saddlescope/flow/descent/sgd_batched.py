@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 from threadpoolctl import threadpool_limits
 
-from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.arguments import calling, validate_arguments
 from saddlescope._shared.compiled_functions import compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
@@ -36,7 +36,7 @@ from saddlescope.flow.descent.learning_rates import (
     schedule_values,
 )
 from saddlescope.flow.descent.recorded_steps import recorded_steps
-from saddlescope.flow.losses.checks import require_float_type, require_numbers, require_scalar
+from saddlescope.flow.losses.checks import require_float_type, require_numbers, require_scalar, shapes_of
 from saddlescope.flow.losses.compiled import Loss, loss_and_gradient
 from saddlescope.flow.losses.minibatches import Minibatches
 from saddlescope.flow.losses.stability_limit import require_stable
@@ -131,7 +131,9 @@ def sgd_batched(
     plan = _plan(losses, runs, batch, seeds)
     _check_start(losses, weights, rates, kind)
 
-    shapes = eqx.filter_eval_shape(_observed, observers.one(0), jax.tree.map(lambda leaf: leaf[0], weights))
+    first = jax.tree.map(lambda leaf: leaf[0], weights)
+    with calling(f"observe must accept the weights of one run, of {shapes_of(first)}", "Check the shapes."):
+        shapes = eqx.filter_eval_shape(_observed, observers.one(0), first)
     records = [np.zeros((len(recorded), runs, *leaf.shape), leaf.dtype) for leaf in jax.tree.leaves(shapes)]
     progress = RunState(step=0, seen=0, weights=weights, records=records)
     checkpointer = None

@@ -9,6 +9,7 @@ import lazy_loader
 import numpy as np
 from jaxtyping import Float, PyTree
 
+from saddlescope._shared.arguments import shown
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope._shared.results import PlotMixin
@@ -192,5 +193,7 @@ class Trajectory(ReprMixin, PlotMixin):
     def _states(self, times: np.ndarray) -> np.ndarray:
         times = np.asarray(times, float)
         if times.ndim != 1 or not np.all((times >= 0) & (times <= self.times[-1])):
-            raise InputError(f"times must be a vector of times between 0 and {self.times[-1]!r}; got {times!r}.")
+            raise InputError(
+                f"times must be a vector of times between 0 and {float(self.times[-1])!r}; got {shown(times)}."
+            )
         return self.path(times)

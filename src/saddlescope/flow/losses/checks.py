@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import require, shown
+from saddlescope._shared.arguments import calling, require, shown
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope.flow.losses.compiled import Loss, loss_and_gradient
@@ -32,22 +32,25 @@ def require_float64_loss(loss: Loss, argument: PyTree) -> None:
                 f"loss must hold float64 arrays only; got one of {leaf.dtype!s}. Create its data in float64: put "
                 f"{_FLOAT64}."
             )
-    try:
-        out = eqx.filter_eval_shape(loss, jax.tree.map(jnp.asarray, argument))
-    except (TypeError, ValueError, IndexError) as error:
-        raise InputError(
-            f"loss must be a JAX function of the parameters it starts from; got {_first_line(error)!r}. Write it with "
-            "jax.numpy, and check the shapes."
-        ) from error
+    arrays = jax.tree.map(jnp.asarray, argument)
+    with calling(
+        f"loss must be a JAX function of the parameters it starts from, of {shapes_of(arrays)}",
+        "Write it with jax.numpy, and check the shapes.",
+    ):
+        out = eqx.filter_eval_shape(loss, arrays)
     if getattr(out, "shape", None) != () or out.dtype != jnp.float64:
-        raise InputError(f"loss must return one float64 number; got {out!r}.")
-    try:
-        eqx.filter_eval_shape(loss_and_gradient, loss, jax.tree.map(jnp.asarray, argument))
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"loss must be a function that JAX can differentiate; got {_first_line(error)!r}. Write it with jax.numpy, "
-            "or give it the methods value_and_gradient and hessian."
-        ) from error
+        raise InputError(f"loss must return one float64 number; got {shown(out)}.")
+    with calling(
+        "loss must be a function that JAX can differentiate",
+        "Write it with jax.numpy, or give it the methods value_and_gradient and hessian.",
+    ):
+        eqx.filter_eval_shape(loss_and_gradient, loss, arrays)
+
+
+def shapes_of(tree: PyTree) -> str:
+    """Return the shapes of a pytree's arrays, in words."""
+    shapes = [str(jnp.shape(leaf)) for leaf in jax.tree.leaves(tree)]
+    return f"shape {shapes[0]}" if len(shapes) == 1 else f"shapes {', '.join(shapes)}"
 
 
 def as_float64(name: str, array: Any) -> np.ndarray:
@@ -97,13 +100,14 @@ def require_scalar(name: str, function: Callable[..., Any], arguments: tuple[Any
     """Raise unless a function returns one number of a type.
 
     Raises:
-        InputError: it returns something else.
+        InputError: it fails, or returns something else.
     """
-    shape = eqx.filter_eval_shape(function, *arguments)
+    with calling(f"{name} must accept weights of {shapes_of(arguments[-1])}", "Check the shapes."):
+        shape = eqx.filter_eval_shape(function, *arguments)
     if getattr(shape, "shape", None) != () or shape.dtype != kind:
         raise InputError(
-            f"{name} must give one {kind!s} number, the type of the weights; got {shape!r}. Create its arrays in that "
-            "type."
+            f"{name} must give one {kind!s} number, the type of the weights; got {shown(shape)}. Create its "
+            "arrays in that type."
         )
 
 
@@ -140,7 +144,3 @@ def require_smooth_at_zero(gradient: Callable[[np.ndarray], np.ndarray], size: i
                 "loss must be twice continuously differentiable at beta = 0; got gradients on both sides of 0 that "
                 f"differ by {narrow:.3g} at a distance of 1e-8. Replace |beta|, relu and the like by smooth functions."
             )
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0]

@@ -27,7 +27,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from scipy.linalg import lu_factor, lu_solve
 from scipy.optimize import brentq
 
-from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.arguments import calling, shown, validate_arguments
 from saddlescope._shared.compiled_functions import compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
@@ -35,6 +35,7 @@ from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope._shared.results import PlotMixin
 from saddlescope._shared.sample_pair import sample_pair
+from saddlescope.flow.losses.checks import shapes_of
 from saddlescope.flow.losses.tree_layout import TreeLayout
 from saddlescope.flow.solvers.ndf import AbstractStiffSystem, Interpolant, StepError, Stepper
 from saddlescope.flow.status import LOCAL_SHARE, REACHED, FlowError, Status, exhausted, require_run, stuck
@@ -161,6 +162,7 @@ def unit_flow(
     log_unit = math.log(-log_scale) if degree == 2 else -(degree - 2) * log_scale
     layout = TreeLayout.of(jax.tree.map(lambda leaf: np.asarray(leaf)[0], weights))
     model = _Model(unit, loss, *sample_pair(data), layout, None if kinds is None else jnp.asarray(kinds), count)
+    _check_call(model, start)
     system = _System(model, log_unit, max_evaluations)
     norms = np.linalg.norm(start, axis=1)
     state = np.concatenate([np.log(norms) + log_scale, (start / norms[:, None]).ravel()])
@@ -199,6 +201,21 @@ def _flat(weights: PyTree) -> Float[np.ndarray, "m p"]:
     return flat
 
 
+def _check_call(model: "_Model", start: np.ndarray) -> None:
+    one, x, y = map(shapes_of, (model.layout.build(start[0]), _first(model.inputs), _first(model.targets)))
+    with calling(
+        f"unit must accept weights of {one} and an input of {x}, and loss an output and a target of {y}",
+        "Check the shapes.",
+    ):
+        value = eqx.filter_eval_shape(model.loss_of_first, jnp.asarray(start))
+    if getattr(value, "shape", None) != () or value.dtype != jnp.float64:
+        raise InputError(f"loss(output, target) must return one float64 number; got {shown(value)}.")
+
+
+def _first(samples: PyTree) -> PyTree:
+    return jax.tree.map(lambda leaf: leaf[0], samples)
+
+
 class _Model(eqx.Module):
     """Right-hand side in time t, of the state (l, u) as one vector."""
 
@@ -212,16 +229,19 @@ class _Model(eqx.Module):
 
     def mean_loss(self, thetas: Array) -> Array:
         """Return L."""
+        return jnp.mean(jax.vmap(lambda x, y: self.loss(self._output(thetas, x), y))(self.inputs, self.targets))
 
-        def output(x: PyTree) -> Array:
-            trees = self.layout.build(thetas)
-            if self.kinds is None:
-                outputs = jax.vmap(lambda tree: self.unit(tree, x))(trees)
-            else:
-                outputs = jax.vmap(lambda tree, kind: self.unit(tree, x, kind))(trees, self.kinds)
-            return jnp.sum(outputs, axis=0)
+    def loss_of_first(self, thetas: Array) -> Array:
+        """Return the loss of the first sample."""
+        return self.loss(self._output(thetas, _first(self.inputs)), _first(self.targets))
 
-        return jnp.mean(jax.vmap(lambda x, y: self.loss(output(x), y))(self.inputs, self.targets))
+    def _output(self, thetas: Array, x: PyTree) -> Array:
+        trees = self.layout.build(thetas)
+        if self.kinds is None:
+            outputs = jax.vmap(lambda tree: self.unit(tree, x))(trees)
+        else:
+            outputs = jax.vmap(lambda tree, kind: self.unit(tree, x, kind))(trees, self.kinds)
+        return jnp.sum(outputs, axis=0)
 
     def split(self, state: Array) -> tuple[Array, Array]:
         """Return l, and u of norm 1."""

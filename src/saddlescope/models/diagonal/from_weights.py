@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Shaped
 
-from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.arguments import calling, validate_arguments
 from saddlescope._shared.compiled_functions import compiled
 from saddlescope._shared.errors import InputError
 from saddlescope.models.diagonal.network import DiagonalNetwork, squared_error
@@ -53,14 +53,11 @@ def network_of_weights(
     if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
         raise InputError(f"size must be an integer of at least 1, the length of u and of v; got {size!r}.")
     network = DiagonalNetwork(h=_OfProducts(f), inputs=jnp.asarray(inputs), targets=jnp.asarray(targets), loss=loss)
-    try:
+    with calling(
+        f"f must accept one sample and weights u, v of shape ({size},) under jax.jit",
+        "Check that size is the length of u and that f is written with jax.numpy.",
+    ):
         wrong = np.flatnonzero(_depends_otherwise(f, network.inputs[:_SAMPLES], size))
-    except (TypeError, ValueError, IndexError) as error:
-        reason = str(error).strip().split("\n")[0]
-        raise InputError(
-            f"f must accept one sample and weights u, v of shape ({size},) under jax.jit; got {reason!r}. Check that "
-            "size is the length of u and that f is written with jax.numpy."
-        ) from error
     if wrong.size:
         named = ", ".join(map(str, wrong[:5])) + (", ..." if wrong.size > 5 else "")
         raise InputError(

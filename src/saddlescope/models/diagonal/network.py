@@ -25,6 +25,11 @@ from saddlescope._shared.errors import InputError
 
 def squared_error(target: Array, prediction: Array) -> Array:
     """Return the mean over the entries of the squared difference, without a factor 1/2."""
+    if jnp.shape(target) != jnp.shape(prediction):  # which would broadcast
+        raise InputError(
+            f"targets must have the shape of the network's output; got {jnp.shape(target)!r} for one sample, and "
+            f"{jnp.shape(prediction)!r} as its output."
+        )
     return jnp.mean((prediction - target) ** 2)
 
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from saddlescope._shared.arguments import calling
 from saddlescope._shared.compiled_functions import compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
@@ -148,14 +149,11 @@ class LossOracle:
 
     def _check_signature(self) -> None:
         beta = jax.ShapeDtypeStruct((self.size,), jnp.dtype("float64"))
-        try:
+        with calling(
+            f"loss must accept a float64 array of shape ({self.size},) under jax.jit",
+            "Check that size is the length of beta and that the loss is written with jax.numpy.",
+        ):
             value = eqx.filter_eval_shape(self.loss, beta)
-        except (TypeError, ValueError, IndexError) as error:
-            reason = str(error).strip().split("\n")[0]
-            raise InputError(
-                f"loss must accept a float64 array of shape ({self.size},) under jax.jit; got {reason!r}. "
-                "Check that size is the length of beta and that the loss is written with jax.numpy."
-            ) from error
         shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
         if shape != () or dtype != jnp.dtype("float64"):
             raise InputError(
@@ -168,15 +166,13 @@ class LossOracle:
         """Raise for a loss that JAX cannot differentiate, such as a callback to NumPy or a loop of unknown length."""
         beta = jax.ShapeDtypeStruct((self.size,), jnp.dtype("float64"))
         column = jax.ShapeDtypeStruct((1,), jnp.dtype("int64"))
-        try:
+        with calling(
+            "loss must be a function that JAX can differentiate twice",
+            "Write it with jax.numpy, or give it the methods value_and_gradient(beta) and "
+            "hessian_columns(beta, columns).",
+        ):
             eqx.filter_eval_shape(_value_and_gradient, self.loss, beta)
             eqx.filter_eval_shape(_hessian_columns, self.loss, beta, column)
-        except (TypeError, ValueError) as error:
-            reason = str(error).strip().split("\n")[0]
-            raise InputError(
-                f"loss must be a function that JAX can differentiate twice; got {reason!r}. Write it with jax.numpy, "
-                "or give it the methods value_and_gradient(beta) and hessian_columns(beta, columns)."
-            ) from error
 
     def _check_smooth_at_zero(self) -> None:
         """Raise for a kink at 0 (ReLU of x . beta, |beta|): there g jumps; for a smooth loss it moves in proportion."""

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from saddlescope._shared.arguments import calling, shown
 from saddlescope._shared.compiled_functions import compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
@@ -61,16 +62,13 @@ class ProductLossOracle:
             raise InputError(f"loss must be a JAX function of a tuple of products; got {loss!r}.")
         require_float64("low_rank_learning")
         abstract = tuple(jax.ShapeDtypeStruct(shape, jnp.dtype("float64")) for shape in self.shapes)
-        try:
+        with calling(
+            f"loss must accept a tuple of matrices of the shapes {self.shapes!r} under jax.jit",
+            "Check the shapes, and that the loss is written with jax.numpy.",
+        ):
             out = eqx.filter_eval_shape(loss, abstract)
-        except (TypeError, ValueError, IndexError) as error:
-            reason = str(error).strip().split("\n")[0]
-            raise InputError(
-                f"loss must accept a tuple of matrices of the shapes {self.shapes!r} under jax.jit; got {reason!r}. "
-                "Check the shapes, and that the loss is written with jax.numpy."
-            ) from error
         if getattr(out, "shape", None) != () or getattr(out, "dtype", None) != jnp.dtype("float64"):
-            raise InputError(f"loss must return one float64 number; got {out!r}.")
+            raise InputError(f"loss must return one float64 number; got {shown(out)}.")
         self.exponent = 0
         try:
             _, force = self.value_and_force(tuple(np.zeros(shape) for shape in self.shapes))

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
+from saddlescope._shared.arguments import calling, shown
 from saddlescope._shared.compiled_functions import compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
@@ -329,26 +330,15 @@ class UnitLayout:
 
 def _check_call(system: UnitSystem, size: int) -> None:
     theta, kind = jax.ShapeDtypeStruct((size,), jnp.dtype(float)), jax.ShapeDtypeStruct((), jnp.dtype(int))
-    try:
+    called = "unit(theta, x)" if system.kinds == 1 else "unit(theta, x, kind)"
+    with calling(f"{called} must accept one sample under jax.jit", "Check the shapes of parameters and data."):
         outputs = jax.eval_shape(system.output, theta, kind)
-    except (TypeError, ValueError, IndexError, KeyError) as error:
-        called = "unit(theta, x)" if system.kinds == 1 else "unit(theta, x, kind)"
-        raise InputError(f"{called} must accept one sample under jax.jit; got {_first_line(error)!r}.") from error
     if getattr(outputs, "dtype", None) != jnp.dtype(float):
         raise InputError(f"unit must return float64 numbers; got {getattr(outputs, 'dtype', outputs)!r}.")
-    try:
+    with calling(f"loss(output, target) must accept one output of shape {outputs.shape[1:]!r} and one target"):
         value = jax.eval_shape(jax.vmap(system.loss), outputs, system.targets)
-    except (TypeError, ValueError, IndexError) as error:
-        raise InputError(
-            f"loss(output, target) must accept one output of shape {outputs.shape[1:]!r} and one target; got "
-            f"{_first_line(error)!r}."
-        ) from error
     if getattr(value, "shape", None) != outputs.shape[:1] or value.dtype != jnp.dtype(float):
-        raise InputError(f"loss(output, target) must return one float64 number; got {value!r} for all samples.")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().split("\n") or [""])[0]
+        raise InputError(f"loss(output, target) must return one float64 number; got {shown(value)} for all samples.")
 
 
 def _probe_weights(size: int, kinds: int, seed: int) -> list[tuple[Array, Array]]:
