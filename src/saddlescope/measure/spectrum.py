@@ -40,13 +40,12 @@ from saddlescope.measure.arrays import (
     as_numpy,
     entries_at_once,
     in_pieces,
-    is_numpy,
     normalised,
     take,
     upcast,
 )
+from saddlescope.measure.squares import BEFORE, MOVED, NOW, Blocks, blocks_of, squares_of
 
-_CACHED = 2**17  # entries of a factor converted to wide type at once
 _LARGE = 512  # shorter side from which squares save time: they cost digits of the smallest values
 _SHIFT = 8.0  # in eps |H_A|_F: over many singular matrices, Cholesky needed at most 1.1
 
@@ -238,7 +237,8 @@ def product_update_spectrum(
 
 def _product(library: Library, lefts: Sequence[Stored], rights: Sequence[Stored]) -> tuple[Any, Any]:
     """Return values and noise floor for [L], [R], or for [L, L0], [R, R0]; one batch axis."""
-    factors = Factors.of(library, lefts, rights, _left_blocks, _right_blocks)
+    blocks = ((MOVED, BEFORE), (NOW, MOVED)) if len(lefts) == 2 else ((NOW,), (NOW,))
+    factors = Factors.of(library, lefts, rights, *blocks)
     values, error = factors.spectrum()
     noise = reduce(library.xp.hypot, [error, *_propagated(library.xp, lefts, rights, factors.G_A, factors.G_B)])
     return values * factors.unit[:, None], noise * factors.unit
@@ -270,21 +270,20 @@ class Factors:
         library: Library,
         lefts: Sequence[Stored],
         rights: Sequence[Stored],
-        left_blocks: Callable[[Sequence[Any]], list[Any]],
-        right_blocks: Callable[[Sequence[Any]], list[Any]],
+        left_blocks: Blocks,
+        right_blocks: Blocks,
     ) -> "Factors":
-        """Build A from the blocks of the left factors, and B from those of the right ones."""
+        """Build A from blocks of the left factors, and B from blocks of the right ones."""
         xp = library.xp
         rows = lefts[0].array.shape[-2], rights[0].array.shape[-2]
         if len(lefts) * lefts[0].array.shape[-1] < min(rows) and _squares_fit(library, (*lefts, *rights)):
-            G_A, G_B = _squares_of(library, lefts, left_blocks), _squares_of(library, rights, right_blocks)
+            G_A, G_B = squares_of(library, lefts, left_blocks), squares_of(library, rights, right_blocks)
             return cls(library, G_A, G_B, None, None, rows, xp.ones_like(G_A[:, 0, 0]))
-        wide = ([upcast(library, one) for one in side] for side in (lefts, rights))
-        joint = (
-            xp.concat(blocks(side), axis=-1) for blocks, side in zip((left_blocks, right_blocks), wide, strict=True)
-        )
+        sides = ((lefts, left_blocks), (rights, right_blocks))
+        joint = (xp.concat(blocks_of(library, side, blocks), axis=-1) for side, blocks in sides)
         (A, a), (B, b) = (normalised(xp, one) for one in joint)
-        return cls(library, _squares(xp, [A]), _squares(xp, [B]), A, B, rows, (a * b)[:, 0, 0])
+        G_A, G_B = (xp.matrix_transpose(one) @ one for one in (A, B))
+        return cls(library, G_A, G_B, A, B, rows, (a * b)[:, 0, 0])
 
     def columns(self, of_A: slice, of_B: slice) -> "Factors":
         """Return the factors with some of their columns."""
@@ -317,43 +316,6 @@ class Factors:
         return xp.where(size[:, None] > 0, values, xp.zeros_like(values)), error
 
 
-def _left_blocks(parts: Sequence[Any]) -> list[Any]:
-    """Return the blocks of A: [L - L0, L0] of L and L0, or [L]."""
-    return [parts[0] - parts[1], parts[1]] if len(parts) == 2 else [parts[0]]
-
-
-def _right_blocks(parts: Sequence[Any]) -> list[Any]:
-    """Return the blocks of B: [R, R - R0] of R and R0, or [R]."""
-    return [parts[0], parts[0] - parts[1]] if len(parts) == 2 else [parts[0]]
-
-
-def _squares_of(library: Library, parts: Sequence[Stored], blocks: Callable[[Sequence[Any]], list[Any]]) -> Any:
-    """Return X^T X of blocks X in wide type, one batch axis; on the host, rows that fit into its cache at a time."""
-    xp = library.xp
-    count, rows, h = parts[0].array.shape
-    if not is_numpy(library):
-        return _squares(xp, blocks([upcast(library, one) for one in parts]))
-    step = max(1, _CACHED // h)
-    squares = []
-    for i in range(count):
-        total: Any = 0.0
-        for start in range(0, rows, step):
-            here = (Stored(one.array[i, start : start + step], one.roundoff) for one in parts)
-            total = total + _squares(xp, blocks([upcast(library, one) for one in here]))
-        squares.append(total)
-    return xp.stack(squares) if squares else xp.zeros((0, len(parts) * h, len(parts) * h), dtype=library.wide)
-
-
-def _squares(xp: ModuleType, blocks: Sequence[Any]) -> Any:
-    """Return X^T X for X given as one block or two adjacent ones, which are not joined: copies would cost more."""
-    own = [xp.matrix_transpose(block) @ block for block in blocks]
-    if len(blocks) == 1:
-        return own[0]
-    across = xp.matrix_transpose(blocks[0]) @ blocks[1]
-    upper = xp.concat([own[0], across], axis=-1)
-    return xp.concat([upper, xp.concat([xp.matrix_transpose(across), own[1]], axis=-1)], axis=-2)
-
-
 def _values_from_squares(xp: ModuleType, H_A: Any, H_B: Any) -> Any:
     """Return the singular values of A B^T from H_A = A^T A and H_B = B^T B.
 
@@ -367,8 +329,19 @@ def _values_from_squares(xp: ModuleType, H_A: Any, H_B: Any) -> Any:
     shift = _SHIFT * float(xp.finfo(H_A.dtype).eps) * norm
     identity = xp.eye(H_A.shape[-1], dtype=H_A.dtype, device=array_api_compat.device(H_A))
     C = xp.linalg.cholesky(H_A + shift[:, None, None] * identity[None])
-    squares = xp.linalg.eigvalsh(xp.matrix_transpose(C) @ H_B @ C)
+    squares = xp.linalg.eigvalsh(_congruent(xp, C, H_B))
     return xp.flip(xp.sqrt(_positive_part(xp, squares)), axis=-1)
+
+
+def _congruent(xp: ModuleType, C: Any, H: Any) -> Any:
+    """Return C^T H C for a lower triangular C and a symmetric H, without products with the zero block of C."""
+    half = C.shape[-1] // 2
+    left, right = C[..., :half], C[..., half:, half:]
+    H_left = H @ left
+    across = xp.matrix_transpose(right) @ H_left[..., half:, :]
+    above = xp.concat([xp.matrix_transpose(left) @ H_left, xp.matrix_transpose(across)], axis=-1)
+    below = xp.concat([across, xp.matrix_transpose(right) @ H[..., half:, half:] @ right], axis=-1)
+    return xp.concat([above, below], axis=-2)
 
 
 def _propagated(xp: ModuleType, lefts: Sequence[Stored], rights: Sequence[Stored], G_A: Any, G_B: Any) -> list[Any]:

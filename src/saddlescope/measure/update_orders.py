@@ -6,7 +6,6 @@ The first order is linear in the updates of the factors, and dominates while the
 rank of a factor. Notation and noise floors are those of `saddlescope.measure.spectrum`.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -24,6 +23,7 @@ from saddlescope.measure.spectrum import (
     norms,
     rounding_times,
 )
+from saddlescope.measure.squares import BEFORE, MOVED
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,7 +82,7 @@ def product_update_orders(
 def _orders(library: Library, L: Stored, R: Stored, L0: Stored, R0: Stored) -> tuple[Any, Any, Any, Any]:
     """Return values and noise floor of the first order, then of the second, with A = [D, L0] and B = [R0, E]."""
     xp, h = library.xp, L.array.shape[-1]
-    both = Factors.of(library, [L, L0], [R, R0], _moved_and_start, _start_and_moved)
+    both = Factors.of(library, [L, L0], [R, R0], (MOVED, BEFORE), (BEFORE, MOVED))
     (DD, mixed_L, LL0), (RR0, mixed_R, EE) = (_blocks(xp, squares, h) for squares in (both.G_A, both.G_B))
     LL, RR = DD + LL0 + mixed_L, EE + RR0 + mixed_R
     # By the rounding of each factor: the derivative of the first order, then of the second.
@@ -98,14 +98,6 @@ def _orders(library: Library, L: Stored, R: Stored, L0: Stored, R0: Stored) -> t
         )
         found += [values * both.unit[:, None], noise * both.unit]
     return tuple(found)  # type: ignore[return-value]
-
-
-def _moved_and_start(parts: Sequence[Any]) -> list[Any]:
-    return [parts[0] - parts[1], parts[1]]
-
-
-def _start_and_moved(parts: Sequence[Any]) -> list[Any]:
-    return [parts[1], parts[0] - parts[1]]
 
 
 def _blocks(xp: Any, squares: Any, h: int) -> tuple[Any, Any, Any]:
