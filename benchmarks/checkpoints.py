@@ -3,7 +3,7 @@
 The pair is made on the spot: the shapes of one layer (d = 4096, 32 heads of width 128, MLP of 11008) repeated, in
 bfloat16, a shard a layer, with an embedding of 32000 tokens; the tuned one differs by a matrix of rank 4 in every
 weight. Each measurement is a process of its own, whose peak of resident memory (mapped files included) is reported over
-what it has after its imports. Tensors that are not attention are read as well, to be hashed. CPU time on one thread.
+what it has after its imports. Tensors that are not attention are compared by samples. CPU time on one thread.
 
 usage: benchmarks/checkpoints.py [--quick] [layers [folder]]
 """

@@ -85,6 +85,19 @@ def test_large_tensors_are_hashed_in_pieces(tmp_path, tensors, monkeypatch):
     assert {name: Checkpoint.open(tmp_path / "a").digest(name) for name in tensors} == whole
 
 
+@pytest.mark.parametrize("entry", [0, 1, 12345, 99_999])
+def test_tensors_that_differ_in_one_entry_are_not_the_same(tmp_path, entry):
+    """Most entries are in no sample, so that the whole tensors are compared."""
+    tensor = torch.arange(100_000.0)
+    changed = tensor.clone()
+    changed[entry] += 1
+    paths = [stored(tmp_path / name, {"W": one}) for name, one in (("a", tensor), ("b", tensor), ("c", changed))]
+    a, b, c = map(Checkpoint.open, paths)
+    assert a.holds_same("W", b, "W")
+    assert not a.holds_same("W", c, "W")
+    assert (a.sample("W") == c.sample("W")) == (entry == 12345)
+
+
 class Trap:
     """Object that would run code if it were unpickled."""
 

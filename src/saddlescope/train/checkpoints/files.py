@@ -1,4 +1,4 @@
-"""Checkpoint files: the tensors of a model by name, read a few at a time, with a digest of each.
+"""Checkpoint files: the tensors of a model by name, read a few at a time, and compared.
 
 Formats: those of `tensor_files`, in one file, or a folder in the layout of Hugging Face: shards with an index, and
 config.json beside them. Files are mapped into memory, and a mapping ends with the tensors read from it: only those are
@@ -7,7 +7,7 @@ ever resident, however large the file.
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,9 +21,11 @@ from saddlescope._shared.json_text import parse_json
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure.arrays import UNIT_ROUNDOFF
 from saddlescope.train.checkpoints.tensor_files import SAFE, TORCH, first_few, first_line, open_tensors
+from saddlescope.train.finite_tensors import all_finite
 
 _SINGLE = ("model.safetensors", "pytorch_model.bin")  # in the order of preference
 _CHUNK = 2**26  # bytes hashed at once
+_PIECES, _PIECE = 16, 2**12  # of a sample: their number, and bytes of each
 
 
 def raise_error(sentence: str) -> None:
@@ -65,6 +67,7 @@ class Checkpoint(ReprMixin):
     tensors: Mapping[str, StoredTensor]
     lost: frozenset[str] = frozenset()
     frozen: frozenset[str] = frozenset()
+    _samples: dict[str, str] = field(default_factory=dict, repr=False)
     _digests: dict[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -132,7 +135,7 @@ class Checkpoint(ReprMixin):
             return held.settings()
 
     def read(self, names: Iterable[str]) -> dict[str, Tensor]:
-        """Read and hash some of the tensors.
+        """Read some of the tensors.
 
         Raises:
             InputError: a tensor is missing, or cannot be read.
@@ -151,15 +154,26 @@ class Checkpoint(ReprMixin):
         return found
 
     def _note(self, name: str, tensor: Tensor) -> None:
-        """Remember the digest of a tensor that was read."""
-        if name not in self._digests:
-            self._digests[name] = _digest(tensor)
+        """Remember a sample of a tensor that was read."""
+        if name not in self._samples:
+            self._samples[name] = _hash(tensor, _sampled(_bytes(tensor)))
+
+    def sample(self, name: str) -> str:
+        """Return the SHA-256 of a tensor's type, shape and some of its bytes: if it differs, so do the tensors."""
+        if name not in self._samples:
+            self.read([name])
+        return self._samples[name]
 
     def digest(self, name: str) -> str:
         """Return the SHA-256 of a tensor's type, shape and bytes."""
         if name not in self._digests:
-            self.read([name])
+            tensor = self.read([name])[name]
+            self._digests[name] = _hash(tensor, _bytes(tensor).split(_CHUNK))
         return self._digests[name]
+
+    def holds_same(self, name: str, other: "Checkpoint", theirs: str) -> bool:
+        """Return True if a tensor has the type, shape and bytes of another; most pairs differ in their samples."""
+        return self.sample(name) == other.sample(theirs) and self.digest(name) == other.digest(theirs)
 
 
 def _described(file: Path) -> dict[str, StoredTensor]:
@@ -248,13 +262,23 @@ def natural_order(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-def _digest(tensor: Tensor) -> str:
-    """Hash type, shape and bytes, chunk by chunk."""
+def _hash(tensor: Tensor, parts: Iterable[Tensor]) -> str:
+    """Hash the type and shape of a tensor, and parts of its bytes."""
     digest = hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-    content = tensor.contiguous().flatten().view(torch.uint8)
-    for chunk in content.split(_CHUNK):
-        digest.update(chunk.numpy().data)
+    for part in parts:
+        digest.update(part.numpy().data)
     return digest.hexdigest()
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    return tensor.contiguous().flatten().view(torch.uint8)
+
+
+def _sampled(content: Tensor) -> Iterator[Tensor]:
+    """Yield pieces that are evenly spaced from the first bytes to the last ones."""
+    last = max(0, len(content) - _PIECE)
+    for start in sorted({last * number // (_PIECES - 1) for number in range(_PIECES)}):
+        yield content[start : start + _PIECE]
 
 
 def require_finite(path: Path, name: str, tensor: Tensor) -> None:
@@ -269,5 +293,5 @@ def require_finite(path: Path, name: str, tensor: Tensor) -> None:
             f"{path} must hold weights of type {', '.join(UNIT_ROUNDOFF)}; got {kind} in {name}. Dequantize the model "
             "first."
         )
-    if not bool(torch.isfinite(tensor).all()):
+    if not all_finite(tensor):
         raise InputError(f"{path} must hold finite weights; got NaN or infinity in {name}. Use an earlier checkpoint.")

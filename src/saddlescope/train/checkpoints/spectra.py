@@ -4,8 +4,8 @@
     tuned           the weights after training, or at several steps of it: the staircase over training
     update          tuned minus base, of W_K W_Q^T, of W_V W_O^T, or of single matrices
 
-Memory holds one layer of two checkpoints at a time, however large the files. Every tensor is hashed on the way:
-published series of checkpoints are known to hold the same step twice, and such a step would read as a plateau.
+Memory holds one layer of two checkpoints at a time, however large the files. All tensors are compared between
+checkpoints: published series are known to hold the same step twice, and such a step would read as a plateau.
 """
 
 import re

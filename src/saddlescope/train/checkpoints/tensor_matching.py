@@ -70,7 +70,7 @@ def match_tensors(
 
 
 def find_identical(base: Checkpoint, series: Sequence[MatchedCheckpoint], on_error: Callable[[str], None]) -> list[str]:
-    """Hash every tensor, and find those that are identical in two checkpoints.
+    """Find tensors that are identical in two checkpoints.
 
     Args:
         base: the checkpoint at the start.
@@ -81,20 +81,21 @@ def find_identical(base: Checkpoint, series: Sequence[MatchedCheckpoint], on_err
         Sentences on checkpoints that share a part of their tensors with the previous one.
     """
     compared = [base, *(match.checkpoint for match in series)]
-    digests = [{name: base.digest(name) for name in trainable_tensors(base, base.tensors)}]
-    digests += [
+    names = [{name: name for name in trainable_tensors(base, base.tensors)}]
+    names += [
         {
-            ours: match.checkpoint.digest(theirs)
+            ours: theirs
             for ours, theirs in match.names.items()
-            if ours in digests[0] and theirs not in match.checkpoint.frozen
+            if ours in names[0] and theirs not in match.checkpoint.frozen
         }
         for match in series
     ]
     shared: dict[tuple[str, ...], list[str]] = {}  # pairs by the tensors they share: frozen ones are reported once
     for later in range(1, len(compared)):
         for earlier in range(later):
-            common = digests[earlier].keys() & digests[later].keys()
-            same = [name for name in digests[0] if name in common and digests[earlier][name] == digests[later][name]]
+            ours, theirs = names[later], names[earlier]
+            common = [name for name in names[0] if name in ours and name in theirs]
+            same = [n for n in common if compared[later].holds_same(ours[n], compared[earlier], theirs[n])]
             pair = f"{compared[later].path} and {compared[earlier].path}"
             if common and len(same) == len(common):
                 on_error(f"{pair} are the same checkpoint: all {len(common)} tensors are identical. Leave one out.")
@@ -102,7 +103,7 @@ def find_identical(base: Checkpoint, series: Sequence[MatchedCheckpoint], on_err
                 shared.setdefault(tuple(same), []).append(pair)
     return [
         f"{pairs[0]}{f', and {len(pairs) - 1} more pairs,' if len(pairs) > 1 else ''} share {len(same)} of "
-        f"{len(digests[0])} tensors bit for bit, such as {first_few(same)}: frozen, or copied by mistake?"
+        f"{len(names[0])} tensors bit for bit, such as {first_few(same)}: frozen, or copied by mistake?"
         for same, pairs in shared.items()
     ]
 

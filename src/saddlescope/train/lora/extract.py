@@ -373,4 +373,4 @@ def _decompose(
 
 def _changed(start: Checkpoint, match: MatchedCheckpoint, chosen: set[str]) -> tuple[str, ...]:
     rest = (name for name in trainable_tensors(start, match.names) if name not in chosen)
-    return tuple(name for name in rest if start.digest(name) != match.checkpoint.digest(match.names[name]))
+    return tuple(name for name in rest if not start.holds_same(name, match.checkpoint, match.names[name]))

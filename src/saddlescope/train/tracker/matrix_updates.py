@@ -9,6 +9,7 @@ from torch import Tensor
 
 from saddlescope._shared.errors import InputError
 from saddlescope.measure import update_noise_floor
+from saddlescope.train.finite_tensors import all_finite
 from saddlescope.train.randomized_svd import RandomizedSVD, pays, randomized_svd, scaled
 from saddlescope.train.tracker.records import Spectra
 from saddlescope.train.tracker.singular_vectors import Bases
@@ -71,7 +72,7 @@ def matrix_bases(after: Tensor, before: Tensor, k: int, spectra: Spectra, *, ran
 
 def _checked(update: Tensor, rank: int) -> RandomizedSVD | None:
     """Return the decomposition, or None without a bound."""
-    if not bool(update.isfinite().all()):
+    if not all_finite(update):
         raise InputError("weights must be finite; got NaN or infinity.")
     found = randomized_svd(update, rank, tolerance=_TOLERANCE)
     return found if math.isfinite(found.slack) else None

@@ -27,6 +27,7 @@ from saddlescope.measure import (
     spectrum,
     update_spectrum,
 )
+from saddlescope.train.finite_tensors import all_finite
 from saddlescope.train.tracker.matrix_selection import MatrixSelection
 from saddlescope.train.tracker.matrix_updates import leading_spectra, matrix_bases
 from saddlescope.train.tracker.records import ORDERS, PRODUCTS, SIDES, Spectra
@@ -372,7 +373,7 @@ def _on_host(array: Tensor) -> np.ndarray:
 
 def _raise_if_finite(weights: Weights) -> None:
     """Raise the present error unless weights that are not finite explain it."""
-    if all(bool(part.isfinite().all()) for part in weights):
+    if all(map(all_finite, weights)):
         raise
 
 
