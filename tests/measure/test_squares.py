@@ -36,7 +36,7 @@ def test_the_host_joins_blocks_and_others_multiply_pairs_to_the_same_squares(lay
     here, stored = take(axes=2, now=given[0], before=given[1])
     there = Library(array_api_compat.torch, torch.float64, lambda result: result)
     tensors = [Stored(torch.from_numpy(one.array), one.roundoff) for one in stored]
-    expected = dense(*given, blocks)
+    expected = dense(given[0], given[1], blocks)
     for found in (squares_of(here, stored, blocks), squares_of(there, tensors, blocks).numpy()):
         assert found.dtype == np.float64
         scale = np.sqrt(np.einsum("nii,njj->nij", expected, expected))  # of each entry: lengths of two columns
