@@ -35,3 +35,11 @@ def train_seeds(
         step = replace(step, report=step.note(f"seed {seed}"))
         runs.append(step.shared_part(kind, {**values, "seed": seed, **others}, partial(train, seed)))
     return xr.concat(runs, dim="seed", combine_attrs="override").assign_coords(seed=list(seeds))
+
+
+def report_slow_precision(precision: str, device: str, context: RunContext) -> None:
+    """Report that a run in bfloat16 is on a processor without it, and what is faster there."""
+    from saddlescope.train.torch_settings import has_bfloat16
+
+    if precision == "bf16" and not has_bfloat16(device):
+        context.report(0.0, "this processor has no bfloat16: float32 is ten times as fast, --set precision=float32")

@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.gradual_rank.shared.shared_training import train_seeds
+from saddlescope.papers.gradual_rank.shared.shared_training import report_slow_precision, train_seeds
 from saddlescope.papers.image_data import read_images
 from saddlescope.plot import Axis, Figure, Panel, lines
 from saddlescope.reproduction.context import RunContext
@@ -137,7 +137,6 @@ def train(params: Training, context: RunContext, *, initial_scale: float = 1.0) 
         InputError: the device or the data are absent, or training diverges.
     """
     from saddlescope.train import ViTConfig
-    from saddlescope.train.torch_settings import has_bfloat16
 
     prepare_device(params.device)
     data = context.read_data(params.dataset, read_images)
@@ -156,8 +155,7 @@ def train(params: Training, context: RunContext, *, initial_scale: float = 1.0) 
         mlp_width=params.mlp,
         initial_scale=initial_scale,
     )
-    if params.precision == "bf16" and not has_bfloat16(params.device):
-        context.report(0.0, "this processor has no bfloat16: float32 is ten times as fast, --set precision=float32")
+    report_slow_precision(params.precision, params.device, context)
     others = {"initial_scale": initial_scale, "data_digest": data.digest()}
     train_one = partial(_train_one, params, config, data)
     together = train_seeds("vision-transformers", params, Training, others, context, train_one).assign_coords(
