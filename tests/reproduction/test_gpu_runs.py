@@ -38,7 +38,8 @@ def test_the_page_lists_them_in_that_order():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler's own
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # both of the compiler's own
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
 @pytest.mark.parametrize("name", [name for name in on_a_gpu() if hasattr(find_entry(name).configure(), "compiled")])
 def test_the_quick_size_runs_compiled_on_a_processor(name, tmp_path, types_unchecked):
     entry = find_entry(name)
