@@ -10,6 +10,7 @@ from saddlescope.plot.rank_figures import (
     MOST_LAYERS,
     evolution_figure,
     initial_stable_rank,
+    layer_axis,
     layer_rank_figure,
     normalized,
     scale_rank_figure,
@@ -76,6 +77,21 @@ def test_ranks_over_depth_at_one_step():
     assert "after 8 steps" in figure.caption
     with pytest.raises(InputError, match="steps must be recorded ones, such as 1 or 32; got 3"):
         layer_rank_figure(spectra(), step=3)
+
+
+@pytest.mark.parametrize(
+    ("layers", "label", "names"),
+    [
+        ((1, 2, 8), "layer", ()),
+        (("h.0.attn", "h.1.attn", "h.10.attn"), "h.N.attn", ("0", "1", "10")),
+        (("first", "second"), "layer", ("first", "second")),
+        (("blocks.0",), "layer", ("blocks.0",)),
+    ],
+)
+def test_layers_have_their_own_names_along_an_axis(layers, label, names):
+    axis, places = layer_axis(xr.Dataset(coords={"layer": list(layers)}))
+    assert (axis.label, axis.names) == (label, names)
+    assert places.tolist() == list(range(len(layers)) if names else layers)
 
 
 def test_the_last_spectrum_is_normalized_against_the_initial_one():

@@ -51,19 +51,22 @@ def test_every_step_is_a_point_in_the_row_of_its_head():
     figure = staircase_figure(spectra())
     KQ, VO = "update of W_K W_Qᵀ", "update of W_V W_Oᵀ"
     expected = {
-        (KQ, "first step", 1 - 1 / 3): 9,
-        (VO, "first step", 1 + 1 / 3): 6,
-        (VO, "second step", 1 + 1 / 3): 12,
-        (KQ, "first step", 2.0): 8,
-        (KQ, "second step", 2.0): 20,
+        (KQ, "first step", -1 / 3): 9,
+        (VO, "first step", 1 / 3): 6,
+        (VO, "second step", 1 / 3): 12,
+        (KQ, "first step", 1.0): 8,
+        (KQ, "second step", 1.0): 20,
     }
+    assert rasters(figure)[0].y.names == ("first", "second")
     found = points(figure)
     for (title, kind, height), record in expected.items():
         time = found.pop((title, kind, round(height, 6)))
         assert STEPS[record] < time < STEPS[record + 1]
     assert {key[1] for key in found} == {"later steps"}
     _, raster = rasters(figure)
-    assert (np.searchsorted(STEPS, raster.marks[2].x) - 1).tolist() == [18, 24]
+    later = raster.marks[2]
+    assert isinstance(later, Line)
+    assert (np.searchsorted(STEPS, later.x) - 1).tolist() == [18, 24]
 
 
 def test_the_head_with_most_steps_is_shown_with_them():
@@ -88,6 +91,7 @@ def test_without_any_steps_the_largest_update_is_shown():
 def test_the_table_counts():
     figure = staircase_figure(spectra())
     assert figure.caption.startswith("3 of 10 updates of a head's product have steps")
+    assert figure.table is not None
     rows = {row[:2]: row[2:] for row in figure.table.rows}
     assert rows["first", "W_K W_Qᵀ"][:3] == (3, 1, 1)
     assert rows["first", "W_V W_Oᵀ"][:3] == (3, 1, 4)

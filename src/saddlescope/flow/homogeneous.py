@@ -315,10 +315,14 @@ def _output_twice(system: _System, direction: Array) -> tuple[Array, Array, Arra
     return once, twice, jax.grad(system.cost)(jnp.zeros_like(once))
 
 
+def _cost_at(system: _System, point: Array) -> Array:
+    return system.cost(system.output(system.layout.build(point)))
+
+
 def _check_output(system: _System, direction: Array) -> None:
     given = shapes_of(system.layout.build(direction))
     with calling(f"output must accept weights of {given}, and cost its output", "Check the shapes."):
-        value = eqx.filter_eval_shape(lambda point: system.cost(system.output(system.layout.build(point))), direction)
+        value = eqx.filter_eval_shape(_cost_at, system, direction)
     if getattr(value, "shape", None) != ():
         raise InputError(f"cost must return one number; got {shown(value)}. Sum or average over the samples.")
     once, twice, gradient = map(np.asarray, _output_twice(system, direction))

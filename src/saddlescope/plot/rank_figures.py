@@ -69,7 +69,7 @@ def layer_rank_figure(ds: xr.Dataset, *, step: int | None = None) -> Figure:
         InputError: no record has this step.
     """
     at = _records(ds, (step,) if step is not None else (ds.step.values[-1],))[0]
-    depth = np.arange(1, ds.sizes["layer"] + 1)
+    x, depth = layer_axis(ds)
     initial = initial_stable_rank(ds)
     panels = []
     for color, (product, name) in enumerate(PRODUCTS.items()):
@@ -77,12 +77,12 @@ def layer_rank_figure(ds: xr.Dataset, *, step: int | None = None) -> Figure:
         marks = _mean_and_deviation(depth, update, _over(ds), f"update of {name}", color)
         start = initial.sel(product=product)
         marks += _mean_and_deviation(depth, start, _over(ds), "initial product", 2)
-        panels.append(Panel(title=name, x=Axis("layer"), y=Axis("stable rank", scale="log"), marks=tuple(marks)))
+        panels.append(Panel(title=name, x=x, y=Axis("stable rank", scale="log"), marks=tuple(marks)))
     return Figure(
         name="stable-rank-by-layer",
         title="Stable rank of the learned updates over depth",
         caption=f"Stable rank of updates and initial products {_moment(ds, at)}; mean and standard deviation "
-        f"over {_crowd(ds)}. Layers are counted in the model's order.",
+        f"over {_crowd(ds)}.",
         panels=tuple(panels),
     )
 
@@ -321,6 +321,28 @@ def _width(ds: xr.Dataset) -> int:
     """Return the largest rank of an initial product; the number of stored values if it is zero or truncated."""
     positive = int((ds.initial_spectrum > 0).any([d for d in ds.initial_spectrum.dims if d != "index"]).sum())
     return positive or ds.sizes["index"]
+
+
+def layer_axis(ds: xr.Dataset) -> tuple[Axis, np.ndarray]:
+    """Return an axis of the layers by their own names, and the place of each on it.
+
+    What the names of modules have in common is the label, with N for the rest: "blocks.N".
+    """
+    names = ds.layer.values.tolist()
+    if all(isinstance(name, int) for name in names):
+        return Axis("layer"), np.array(names)
+    parts = [str(name).split(".") for name in names]
+    head = _common(parts) if len(parts) > 1 else 0
+    tail = min(_common([part[::-1] for part in parts]), min(map(len, parts)) - head - 1) if len(parts) > 1 else 0
+    label = ".".join([*parts[0][:head], "N", *parts[0][len(parts[0]) - tail :]]) if head + tail else "layer"
+    words = tuple(".".join(part[head : len(part) - tail]) for part in parts)
+    return Axis(label, names=words), np.arange(len(names))
+
+
+def _common(rows: list[list[str]]) -> int:
+    """Return the number of leading words that all rows share; fewer than any row has."""
+    shared = next((k for k, words in enumerate(zip(*rows, strict=False)) if len(set(words)) > 1), min(map(len, rows)))
+    return min(shared, min(map(len, rows)) - 1)
 
 
 def layer_title(layer: Any) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.plot.figure import Axis, Figure, Line, Mark, Panel, Table
-from saddlescope.plot.rank_figures import PRODUCTS, layer_title, step_axis
+from saddlescope.plot.rank_figures import PRODUCTS, layer_axis, layer_title, step_axis
 
 LEAST_RECORDS = 5
 """Smallest number of records that can show a staircase."""
@@ -41,8 +41,9 @@ def staircase_figure(ds: xr.Dataset, *, clock: np.ndarray | None = None) -> Figu
         values = one.update_spectrum.sel(product=product).transpose("step", "layer", "head", "index").values
         floors = one.noise_floor.sel(product=product).transpose("step", "layer", "head").values
         found = _times(values, floors, one.step.values, one.step.values if clock is None else clock)
-        y = Axis("layer, heads in order", range=(0.4, len(found) + 0.6))
-        rasters.append(Panel(title=f"update of {name}", x=x, y=y, marks=_raster(found)))
+        y, places = layer_axis(one)
+        y = replace(y, label=f"{y.label}, heads in order", range=(float(places[0]) - 0.6, float(places[-1]) + 0.6))
+        rasters.append(Panel(title=f"update of {name}", x=x, y=y, marks=_raster(found, places)))
         counts = np.array([[len(times or ()) for times in heads] for heads in found])
         sizes = np.nan_to_num(values[-1, :, :, 0])
         layer, head = np.unravel_index(np.argmax(counts + sizes / (2 * max(sizes.max(), 1e-300))), counts.shape)
@@ -81,11 +82,11 @@ def _times(values: np.ndarray, floors: np.ndarray, steps: np.ndarray, clock: np.
     return found
 
 
-def _raster(found: np.ndarray) -> tuple[Line, ...]:
+def _raster(found: np.ndarray, places: np.ndarray) -> tuple[Line, ...]:
     """Return a point for each step of each head, of times (layers, heads); heads fill the unit around their layer."""
     points: dict[str, list[tuple[float, float]]] = {kind: [] for kind in _ORDER}
     for (layer, head), times in np.ndenumerate(found):
-        height = layer + 0.5 + (head + 0.5) / found.shape[1]
+        height = float(places[layer]) - 0.5 + (head + 0.5) / found.shape[1]
         for k, time in enumerate(times or ()):
             points[_ORDER[min(k, len(_ORDER) - 1)]].append((time, height))
     return tuple(

@@ -36,19 +36,18 @@ def result_panel(result: Any) -> Panel:
 
 
 def _trajectory(run: Any) -> Panel:
-    """Loss over time, with the coordinates that pass the level."""
+    """Loss over time, with the entries that pass the level; those with no room for their names are left out."""
     loss = Line(x=run.times, y=run.losses, color=0, width=2.0)
     marks = _crossings(getattr(run, "crossings", ()), float(run.times[-1]))
-    return Panel(x=Axis(time_label(run.time_unit)), y=Axis("loss"), marks=(loss, *marks))
+    title = f"+i, −i: entry i rises above, falls below {run.level:.3g} in size" if marks else ""
+    return Panel(x=Axis(time_label(run.time_unit)), y=Axis("loss"), marks=(loss, *marks), title=title)
 
 
 def _crossings(crossings: Any, last: float) -> list[Mark]:
     marks: list[Mark] = []
-    named = -np.inf
     for one in crossings[:_MOST_MARKS]:
-        room = one.time - named > 0.03 * last
-        marks.append(Mark(at=one.time, label=f"{'+' if one.rising else '−'}{one.index}" if room else ""))
-        named = one.time if room else named
+        if not marks or one.time - marks[-1].at > 0.03 * last:
+            marks.append(Mark(at=one.time, label=f"{'+' if one.rising else '−'}{one.index}"))
     return marks
 
 
