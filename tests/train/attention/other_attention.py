@@ -127,6 +127,20 @@ class Einsum(nn.Module):
         return x + self.o_proj(torch.einsum("bhts,bshd->bthd", weights, v).flatten(2))
 
 
+class SharedKey(nn.Module):
+    """x-transformers with one key head: no axis of heads in keys and values."""
+
+    def __init__(self):
+        super().__init__()
+        self.heads = 4
+        self.to_q, self.to_k, self.to_v, self.to_out = (nn.Linear(12, size) for size in (12, 3, 3, 12))
+
+    def forward(self, x):
+        q = self.to_q(x).unflatten(-1, (4, 3)).transpose(1, 2)
+        weights = (torch.einsum("b h i d, b j d -> b h i j", q, self.to_k(x)) * 3**-0.5).softmax(-1)
+        return self.to_out(torch.einsum("b h i j, b j d -> b h i d", weights, self.to_v(x)).transpose(1, 2).flatten(2))
+
+
 class _Llama(nn.Module):
     def __init__(self):
         super().__init__()
@@ -278,6 +292,24 @@ class Differential(_Llama):
         return self.o_proj(read.transpose(1, 2).flatten(2))
 
 
+class DifferentialInTwoCalls(_Llama):
+    """DiffLlama: the same softmax reads one half of the values after the other."""
+
+    def forward(self, x):
+        q, k, v = self.parts(x)
+        halves = [attend(q, k, half.repeat(1, 2, 1, 1)) for half in v.chunk(2, dim=1)]
+        first, second = torch.cat(halves, dim=-1).chunk(2, dim=1)
+        return self.o_proj((first - 0.5 * second).transpose(1, 2).flatten(2))
+
+
+class ClassAttention(_Llama):
+    """CaiT: only the first token has a query."""
+
+    def forward(self, x):
+        q, k, v = self.parts(x)
+        return self.joined(attend(q[:, :, :1], k, v))
+
+
 class HeadScales(_Llama):
     """A learned number multiplies each head's queries."""
 
@@ -297,9 +329,9 @@ class Swapped(_Llama):
         return self.joined(attend(*self.parts(x)).flip(1))
 
 
-READ = (Sequential, StridedGroups, GatedQueries, Pieces, Columns, SampleSecond, Einsum)
+READ = (Sequential, StridedGroups, GatedQueries, Pieces, Columns, SampleSecond, Einsum, SharedKey)
 REFUSED = (LinearAttention, OverChannels, OverManyChannels, TalkingHeads, MixedScores, MixedAndAdded, MixedByEinsum,
-           ScaledByMixed, Laser, Differential, HeadScales, Swapped)  # fmt: skip
+           ScaledByMixed, Laser, Differential, DifferentialInTwoCalls, HeadScales, Swapped)  # fmt: skip
 MIXED = (TalkingHeads, MixedScores, MixedAndAdded, MixedByEinsum, ScaledByMixed)
 
 

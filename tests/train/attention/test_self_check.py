@@ -13,6 +13,8 @@ from other_attention import (
     REFUSED,
     AddedPositions,
     ChannelsFirst,
+    ClassAttention,
+    DifferentialInTwoCalls,
     GatedQueries,
     NeedsMask,
     NotFinite,
@@ -73,11 +75,22 @@ def test_heads_that_are_mixed_are_named_as_the_reason(kind):
     assert row.reason == f"its scores or attention weights are mixed by {by}, over heads or tokens"
 
 
+def test_differential_attention_is_named_as_the_reason():
+    (row,) = find_attention(nn.ModuleDict({"self_attn": DifferentialInTwoCalls()})).coverage
+    assert row.reason == (
+        "each head reads several sets of values, as in differential attention, and W_V has one for each head"
+    )
+
+
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
         (NotFinite, "its forward pass gave NaN or infinity on random inputs"),
         (TokensMixedFirst, "its queries and keys are not those of single tokens of its input"),
+        (
+            ClassAttention,
+            "its softmax has the query of one token alone, as in class attention, which the check does not compare",
+        ),
     ],
 )
 def test_a_call_that_cannot_decide_leaves_the_module_unchecked(kind, reason):
@@ -110,6 +123,11 @@ def test_a_user_s_inputs_that_give_nan_leave_the_module_unchecked():
         ({"attn_pre_scale_post_talking_heads": True}, "mixed by conv2d"),
         ({"attn_laser": True}, "its values are not those of W_V"),
         ({"rotary_xpos": True}, "verified"),
+        ({"attn_kv_heads": 1}, "verified"),
+        ({"attn_kv_heads": 2}, "verified"),
+        ({"attn_softclamp_logits": True}, "TorchScript hides it"),
+        ({"attn_on_attn": True}, "its output is not what the heads have read"),
+        ({"attn_gate_values": True}, "a gate comes between W_V and W_O"),
     ],
 )
 def test_x_transformers(options, outcome):
@@ -174,6 +192,60 @@ def test_layers_of_one_shape_and_other_numbers_of_heads_are_checked_apart():
     model = nn.ModuleList(LlamaAttention(12, heads, heads, 12 // heads) for heads in (4, 2))
     for check in (True, False):
         assert [block.heads for block in attention_blocks(model, check=check)] == [4, 2]
+
+
+class ValuesOfBefore(_Llama):
+    """x-transformers with add_value_residual: values are those of this layer and of the first."""
+
+    def __init__(self):
+        super().__init__()
+        self.num_heads = 1
+
+    def forward(self, x, former=None):
+        q, k, v = (part(x)[:, None] for part in (self.q_proj, self.k_proj, self.v_proj))
+        return self.joined(attend(q, k, v if former is None else 0.5 * (v + former)))
+
+
+def test_values_of_a_former_layer_are_no_inputs():
+    """Of one head they have the width of the inputs, but an axis of heads."""
+
+    class TwoLayers(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attn = ValuesOfBefore()
+
+        def forward(self, x):
+            return self.attn(x, torch.randn(len(x), 1, x.shape[1], 12))
+
+    model = TwoLayers()
+    tracker = RankTracker(model)
+    with pytest.raises(InputError, match="its values are not those of W_V as read"):
+        tracker.check(model, torch.randn(2, 5, 12))
+
+
+class OtherKeys(_Llama):
+    """Queries of one input, keys and values of another one."""
+
+    def forward(self, x, context):
+        q, _, _ = self.parts(x)
+        _, k, v = self.parts(context)
+        return self.joined(attend(q, k, v))
+
+
+@pytest.mark.parametrize("tokens", [3, 5, 9])
+def test_keys_of_more_or_fewer_tokens_than_queries_are_checked_or_left(tokens):
+    class Reader(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attn = OtherKeys()
+
+        def forward(self, x):
+            return self.attn(x, torch.randn(len(x), tokens, 12))
+
+    model = Reader()
+    tracker = RankTracker(model)
+    (row,) = tracker.check(model, torch.randn(2, 5, 12))
+    assert row.outcome == "verified"
 
 
 class NeedsMore(_Llama):

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -13,7 +14,7 @@ from saddlescope.train.attention.known_layouts import LAYOUTS
 from saddlescope.train.attention.layouts import AttentionLayout
 from saddlescope.train.attention.probe import Probe, probes
 from saddlescope.train.attention.recorded_calls import probe_call, record_calls
-from saddlescope.train.attention.self_check import compare
+from saddlescope.train.attention.self_check import Heads, compare
 from saddlescope.train.module_names import canonical_name, unwrap_model
 
 _CALLED_ATTENTION = {
@@ -236,6 +237,8 @@ def _unchecked(module: nn.Module, fitting: Sequence[AttentionLayout], reason: st
 
 
 _MIXED_TOKENS = "its queries and keys are not those of single tokens of its input"
+_ONE_QUERY = "its softmax has the query of one token alone, as in class attention, which the check does not compare"
+_SEVERAL_VALUES = "each head reads several sets of values, as in differential attention, and W_V has one for each head"
 
 
 def judge(
@@ -254,7 +257,7 @@ def judge(
         if one.failure:
             return _unchecked(module, fitting, one.failure)
         if not one.heads and one.meetings:
-            return _unchecked(module, fitting, _MIXED_TOKENS)
+            return _unchecked(module, fitting, _ONE_QUERY if one.one_query else _MIXED_TOKENS)
         if not one.heads and one.opaque:
             return _unchecked(module, fitting, f"its forward pass calls {one.opaque}, into which the check cannot look")
         if not one.heads and one.mixed:
@@ -263,11 +266,12 @@ def judge(
             what = (
                 "has no softmax"
                 if not one.softmaxes
-                else "has a softmax, but not of products of queries and keys of tokens"
+                else "has a softmax, but not of products of queries and keys of tokens that the check can follow"
             )
             if not known:
                 return _unchecked(module, fitting, f"its forward pass {what}")
-            return _refused(f"its forward pass {what}: it is not softmax attention on tokens")
+            hidden = ", or TorchScript hides it" if one.softmaxes else ""
+            return _refused(f"its forward pass {what}: it is not softmax attention on tokens{hidden}")
         found = _agreeing(one, fitting)
         if found.outcome == "verified":
             return found
@@ -304,7 +308,20 @@ def _agreeing(seen: Probe, fitting: Sequence[AttentionLayout]) -> Verdict:
                 if not found.error:
                     return Verdict("verified", candidate, factors.heads, factors.key_heads, found.remark)
                 first = first or found.error
-    return _refused(first)
+    return _refused(_SEVERAL_VALUES if _reads_several_values(seen.heads) else first)
+
+
+def _reads_several_values(heads: Sequence[Heads]) -> bool:
+    """Return True if the same queries meet the same keys more than once, each time with other values."""
+    first, *others = heads
+    return any(
+        one.value is not None
+        and first.value is not None
+        and torch.equal(one.query, first.query)
+        and torch.equal(one.key, first.key)
+        and not torch.equal(one.value, first.value)
+        for one in others
+    )
 
 
 def input_sizes(module: nn.Module, fitting: Sequence[AttentionLayout]) -> tuple[int, int, int] | None:

@@ -188,7 +188,10 @@ def _product(
 
 
 def _einsum(args: tuple[Any, ...], out: Tensor) -> _Product | None:
-    """Return an einsum of two tensors that sums over one index as a batched product."""
+    """Return an einsum of two tensors that sums over one index as a batched product.
+
+    Heads that only one of them has, before its rows or columns, share the other: queries of several heads, one key.
+    """
     if not isinstance(args[0], str):
         return None
     operands = list(args[1]) if len(args) == 2 and isinstance(args[1], list | tuple) else list(args[1:])
@@ -207,11 +210,22 @@ def _einsum(args: tuple[Any, ...], out: Tensor) -> _Product | None:
     columns = [name for name in result if name in right and name not in left]
     batch = [name for name in result if name in left and name in right]
     summed = [name for name in left if name in right and name not in result]
-    if [len(summed), len(rows), len(columns)] != [1, 1, 1] or len(left) != len(batch) + 2 != len(right):
+    shared = [*rows[:-1], *columns[:-1]]
+    rows, columns = rows[-1:], columns[-1:]
+    if [len(summed), len(rows), len(columns)] != [1, 1, 1] or len(shared) > 1:
         return None
+    if sorted(left + right) != sorted([*2 * batch, *shared, *rows, *columns, *2 * summed]):
+        return None
+    sizes = dict(zip(result, out.shape, strict=True))
+
+    def view(operand: Tensor, names: str, order: list[str]) -> Tensor:
+        absent = [name for name in order if name not in names]
+        whole = operand[(None,) * len(absent)].expand(*(sizes[name] for name in absent), *operand.shape)
+        return whole.permute([(*absent, *names).index(name) for name in order])
+
     return _Product(
         (operands[0], operands[1]),
-        operands[0].permute([left.index(name) for name in (*batch, *rows, *summed)]),
-        operands[1].permute([right.index(name) for name in (*batch, *summed, *columns)]),
-        out.permute([result.index(name) for name in (*batch, *rows, *columns)]),
+        view(operands[0], left, [*batch, *shared, *rows, *summed]),
+        view(operands[1], right, [*batch, *shared, *summed, *columns]),
+        out.permute([result.index(name) for name in (*batch, *shared, *rows, *columns)]),
     )

@@ -42,6 +42,7 @@ class Probe(NamedTuple):
         failure: reason why no call succeeded; "" otherwise.
         of_single_tokens: function that returns False if queries, keys or values of a token depend on other tokens: the
             module mixes tokens first, or the call meant other axes than the module does.
+        one_query: True if a softmax has the query of one token alone.
     """
 
     module: nn.Module | None
@@ -55,6 +56,7 @@ class Probe(NamedTuple):
     mixed: str
     failure: str
     of_single_tokens: Callable[[], bool] = lambda: True
+    one_query: bool = False
 
 
 def probes(module: nn.Module, *, inputs: int, key_inputs: int, width: int) -> Iterator[Probe]:
@@ -220,8 +222,9 @@ def _traced(module: nn.Module, call: ProbeCall, trace: AttentionTrace, returned:
     outputs = returned_outputs(returned, batch, tokens)
     meetings = sum(of_tokens(query, tokens) for one in trace.meetings for query, _ in one.pairs)
     return Probe(
-        module, call.queries, call.keys, heads, outputs, trace.softmaxes, meetings, trace.opaque, trace.mixed, ""
-    )
+        module, call.queries, call.keys, heads, outputs, trace.softmaxes, meetings, trace.opaque, trace.mixed, "",
+        one_query=any(query.shape[-2] == 1 for one in trace.meetings for query, _ in one.pairs),
+    )  # fmt: skip
 
 
 NOT_FINITE = "its forward pass gave NaN or infinity on random inputs"

@@ -99,11 +99,16 @@ def probe_call(module: nn.Module, call: Call, *, inputs: int, key_inputs: int) -
         return
     same = [k for k in range(len(leaves)) if originals[k] is originals[at]]
     others = [k for k, leaf in enumerate(leaves) if k > at and k not in same and _is_input(leaf, key_inputs)]
+    others = [k for k in others if leaves[k].ndim <= leaves[at].ndim]  # values of former layers have heads, too
     try:
         twin = random_copy(module)
         for of_keys in [[], others] if others else [[]]:
             one = _together(twin, [_run(twin, leaves, form, same, of_keys, seed) for seed in range(_SAMPLES)])
-            yield one if finite(one) else failed(NOT_FINITE)
+            lengths = {part.shape[1] for part in (one.queries, one.keys) if part is not None}
+            if any({met.query.shape[2]} != lengths for met in one.heads):
+                yield failed("its queries or keys are those of other tokens than the inputs of its call")
+            else:
+                yield one if finite(one) else failed(NOT_FINITE)
     except Exception as error:
         yield failed(f"a copy of it could not be called ({brief(error)})")
 
@@ -148,7 +153,7 @@ def _run(twin: nn.Module, leaves: list[Any], form: Any, same: list[int], of_keys
         for one in met
     )
     outputs = [output[:1] for output in returned_outputs(returned, batch, tokens)]
-    flat_x, flat_y = (part.reshape(batch, -1, part.shape[-1])[:1] for part in (x, y))
+    flat_x, flat_y = (part.reshape(batch, -1, part.shape[-1])[:1, -tokens:] for part in (x, y))  # as `heads_of`
     return _Run(flat_x, flat_y, first, outputs, trace)
 
 

@@ -125,8 +125,9 @@ def compare(
     count, width = heads.query.shape[1], heads.query.shape[3]
     if count != factors.heads:
         return Comparison(f"its softmax has {count} heads, and the layout {factors.heads}")
-    if queries.shape[-1] != factors.query.shape[1] or keys.shape[-1] != factors.key.shape[1]:
-        return Comparison(f"its queries come from {factors.query.shape[1]} inputs; the check gave {queries.shape[-1]}")
+    for name, given, factor in (("queries", queries, factors.query), ("keys", keys, factors.key)):
+        if given.shape[-1] != factor.shape[1]:
+            return Comparison(f"its {name} come from {factor.shape[1]} inputs; the check gave {given.shape[-1]}")
     x, y, query, key = (part[1:] - part[:1] for part in (queries, keys, heads.query, heads.key))
     if heads.key.shape[1] not in (count, factors.key_heads):
         return Comparison(f"its softmax has {heads.key.shape[1]} key heads, and the layout {factors.key_heads}")
