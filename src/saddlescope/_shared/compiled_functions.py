@@ -2,7 +2,8 @@
 
 A loss that is an Equinox module is compiled once for all arrays of one shape. Each new closure is compiled again; its
 code takes a few megabytes, and JAX never releases it. Here the compiled code of all functions is dropped when more
-than a number of different losses have been compiled: memory stays bounded however many closures a program makes.
+than a number of different losses have been compiled: memory stays bounded however many closures a program makes. Of
+functions that compile a whole run, each shape counts, too.
 """
 
 from collections.abc import Callable
@@ -24,13 +25,21 @@ _known: set[Any] = set()  # the static parts of the arguments, by which JAX keep
 _compiled: list[Any] = []
 
 
+def compiled_by_shape(function: _Function) -> _Function:
+    """Decorate a function that compiles a whole run: like `compiled`, with each shape counted as another loss."""
+    return _compiled_function(function, lambda arrays: tuple((array.shape, array.dtype) for array in arrays))
+
+
 def compiled(function: _Function) -> _Function:
     """Decorate a function like `equinox.filter_jit`, with compiled code that is released.
 
     Arrays among the arguments, or in their pytrees, are arguments of the compiled code; all else is constant in it, and
     compared by identity where it is not hashable. The function returns a pytree of arrays.
     """
+    return _compiled_function(function, lambda _: ())
 
+
+def _compiled_function(function: _Function, counted: Callable[[list[Any]], tuple[Any, ...]]) -> _Function:
     @partial(jax.jit, static_argnums=(1, 2))
     def run(arrays: list[Any], constants: tuple[Any, ...], structure: Any) -> Any:
         leaves = [_value(one) if two is None else two for one, two in zip(constants, arrays, strict=True)]
@@ -44,9 +53,10 @@ def compiled(function: _Function) -> _Function:
         leaves, structure = jax.tree.flatten((arguments, named))
         arrays = [leaf if eqx.is_array(leaf) else None for leaf in leaves]
         constants = tuple(None if eqx.is_array(leaf) else _hashable(leaf) for leaf in leaves)
-        _remember((constants, structure))
+        _remember((constants, structure, counted([array for array in arrays if array is not None])))
         return run(arrays, constants, structure)
 
+    call.compilations = run._cache_size  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]
 
 
@@ -92,7 +102,17 @@ def _remember(constants: Any) -> None:
         return
     with _lock:
         if len(_known) >= MOST:
-            _known.clear()
-            for run in _compiled:
-                run.clear_cache()
+            forget()
         _known.add(constants)
+
+
+def compilations(function: Callable[..., Any]) -> int:
+    """Return the number of compiled versions that are kept of a function decorated here."""
+    return function.compilations()  # type: ignore[attr-defined]
+
+
+def forget() -> None:
+    """Release the compiled code of all functions."""
+    _known.clear()
+    for run in _compiled:
+        run.clear_cache()

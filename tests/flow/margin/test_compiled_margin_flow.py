@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from saddlescope._shared.compiled_functions import compilations
 from saddlescope._shared.errors import InputError
 from saddlescope.flow import FlowError, diagonal_margin_flow, key_query_margin_flow, matrix_margin_flow
 from saddlescope.flow.margin.compiled_run import compiled_run
@@ -24,7 +25,7 @@ def _keys_and_queries(loss, data, **policy):
 
 
 def _compilations():
-    return compiled_run._cache_size()  # pyright: ignore[reportAttributeAccessIssue]
+    return compilations(compiled_run)
 
 
 RUNS = {

@@ -2,12 +2,12 @@
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
+from saddlescope._shared.compiled_functions import compiled_by_shape
 from saddlescope.flow.margin.compiled_systems import AbstractCompiledMargins
 from saddlescope.flow.solvers.ndf_compiled import Position, Records, integrate
 
@@ -56,7 +56,7 @@ def padded(times: Float[np.ndarray, "k"]) -> Float[np.ndarray, "K"]:
     return np.concatenate([times, np.full(room(len(times)) - len(times), np.inf)])
 
 
-@jax.jit
+@compiled_by_shape
 def compiled_run(
     system: AbstractCompiledMargins,
     coordinates: Float[Array, "N"],
