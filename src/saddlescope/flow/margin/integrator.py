@@ -19,6 +19,23 @@ from saddlescope.flow.status import REACHED, Status, exhausted
 _LOST = -30.0  # a margin below which a sample counts as lost to a wrong token: its rates are below 1e-13
 
 
+@dataclass(frozen=True)
+class Policies:
+    """Policies of a run.
+
+    Attributes:
+        rtol: relative error of a step.
+        atol: absolute error of a step, in the coordinates.
+        max_evaluations: of the right-hand side.
+        report: called with the finished fraction and a note; of a compiled run once, at the end.
+    """
+
+    rtol: float
+    atol: float
+    max_evaluations: int
+    report: Report
+
+
 @dataclass(frozen=True, eq=False)
 class MarginPath:
     """States at the recorded times, or until the run ended early, and its last state then.
@@ -42,28 +59,15 @@ def follow_compiled(
     system: AbstractMarginSystem,
     start: Float[np.ndarray, "N"],
     log_times: Float[np.ndarray, "K"],
-    *,
-    rtol: float,
-    atol: float,
-    max_evaluations: int,
-    report: Report,
+    policies: Policies,
 ) -> tuple[MarginPath, dict[str, Any]]:
-    """Integrate as `follow` does, in one compiled call, with the tables of all records.
-
-    Args:
-        system: the right-hand side, `compilable`.
-        start: the coordinates at time 0.
-        log_times: ln t to record, ascending, the last finite.
-        rtol: relative error of a step.
-        atol: absolute error of a step, in the coordinates.
-        max_evaluations: of the right-hand side.
-        report: called once, at the end.
-    """
+    """Integrate a `compilable` system as `follow` does, in one compiled call, with the tables of all records."""
     coordinate = system.time_coordinate
     recorded = coordinate.at(log_times)
     with jax.enable_x64(True):
-        numbers = (start, padded(recorded), padded(log_times), recorded[-1], np.float64(rtol), np.float64(atol))
-        run = compiled_run(system.in_jax(), *map(jnp.asarray, numbers), jnp.asarray(max_evaluations))
+        sizes = recorded[-1], np.float64(policies.rtol), np.float64(policies.atol), np.asarray(policies.max_evaluations)
+        numbers = [jnp.asarray(number) for number in (start, padded(recorded), padded(log_times), *sizes)]
+        run = compiled_run(system.in_jax(), *numbers)
         tables, ending = jax.device_get(run)
     system.evaluations, time = int(ending.evaluations), float(ending.time)
     kept = np.arange(ending.reached)
@@ -74,10 +78,10 @@ def follow_compiled(
         if ending.code == ndf_compiled.STUCK:
             status = _no_step(system, last, finite=bool(ending.finite))
         else:
-            status = _exhausted(max_evaluations, coordinate.log_time(time))
+            status = _exhausted(policies.max_evaluations, coordinate.log_time(time))
     log_times = np.append(log_times[: ending.reached], [] if status.ok else coordinate.log_time(time))
     tables = jax.tree.map(lambda table: table[kept], tables)
-    report(time / float(recorded[-1]), f"ln t = {coordinate.log_time(time):.4g}")
+    policies.report(time / float(recorded[-1]), f"ln t = {coordinate.log_time(time):.4g}")
     first = system.loss.log_excess(system.margins(start))
     carried = tables.states[:, 1]
     defects = np.abs(carried - tables.log_excess) / np.maximum(1.0, np.abs(carried - first))
@@ -94,11 +98,7 @@ def follow(
     system: AbstractMarginSystem,
     start: Float[np.ndarray, "N"],
     log_times: Float[np.ndarray, "K"],
-    *,
-    rtol: float,
-    atol: float,
-    max_evaluations: int,
-    report: Report,
+    policies: Policies,
 ) -> MarginPath:
     """Integrate from time 0 through the times to record.
 
@@ -106,21 +106,18 @@ def follow(
         system: the right-hand side.
         start: the coordinates at time 0.
         log_times: ln t to record, ascending, the last finite.
-        rtol: relative error of a step.
-        atol: absolute error of a step, in the coordinates.
-        max_evaluations: of the right-hand side.
-        report: called with the finished fraction and a note.
+        policies: of the run.
     """
     coordinate = system.time_coordinate
     recorded = coordinate.at(log_times)
     until = float(recorded[-1])
     y = system.start(start)
-    tolerances = np.concatenate([[rtol, rtol], np.full(len(start), atol)])
-    stepper = Stepper(system, y, until, rtol=rtol, atol=tolerances)
+    tolerances = np.concatenate([[policies.rtol] * 2, np.full(len(start), policies.atol)])
+    stepper = Stepper(system, y, until, rtol=policies.rtol, atol=tolerances)
     states, steps, status = [y] * int(np.sum(recorded <= 0)), 0, REACHED
     while len(states) < len(recorded):
-        if system.evaluations >= max_evaluations:
-            status = _exhausted(max_evaluations, coordinate.log_time(stepper.t))
+        if system.evaluations >= policies.max_evaluations:
+            status = _exhausted(policies.max_evaluations, coordinate.log_time(stepper.t))
             break
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # a trial state may overflow: it is rejected
@@ -131,7 +128,7 @@ def follow(
         steps += 1
         while len(states) < len(recorded) and recorded[len(states)] <= step.end:
             states.append(_settled(system, step, float(recorded[len(states)])))
-        report(step.end / until, f"ln t = {coordinate.log_time(step.end):.4g}")
+        policies.report(step.end / until, f"ln t = {coordinate.log_time(step.end):.4g}")
     times = log_times[: len(states)]
     if not status.ok:
         states, times = [*states, stepper.y], np.append(times, coordinate.log_time(stepper.t))

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
-from saddlescope.flow.margin.integrator import MarginPath, follow, follow_compiled
+from saddlescope.flow.margin.integrator import MarginPath, Policies, follow, follow_compiled
 from saddlescope.flow.margin.key_query_system import KeyQuerySystem, Reduction
 from saddlescope.flow.margin.records import (
     Record,
@@ -242,16 +242,12 @@ class _Run:
         coordinate = system.time_coordinate
         last = float(coordinate.at(np.array([self._log_until]))[0])
         times = recorded_log_times(self._record, self._log_until, coordinate.log_time, last)
-        policies: dict[str, Any] = {
-            "rtol": self._tolerance * _LOCAL_SHARE,
-            "atol": self._tolerance * _LOCAL_SHARE * scale,
-            "max_evaluations": self._max_evaluations,
-            "report": self._report,
-        }
+        local = self._tolerance * _LOCAL_SHARE
+        policies = Policies(local, local * scale, self._max_evaluations, self._report)
         if self._compiled:
-            path, tables = follow_compiled(system, coordinates, times, **policies)
+            path, tables = follow_compiled(system, coordinates, times, policies)
         else:
-            path = follow(system, coordinates, times, **policies)
+            path = follow(system, coordinates, times, policies)
             tables = as_tables([_record(system, *of) for of in zip(path.states[:, 2:], path.log_times, strict=True)])
         common = tables | {
             "log_times": path.log_times,
