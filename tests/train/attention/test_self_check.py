@@ -89,7 +89,7 @@ def test_differential_attention_is_named_as_the_reason():
         (TokensMixedFirst, "its queries and keys are not those of single tokens of its input"),
         (
             ClassAttention,
-            "its softmax has the query of one token alone, as in class attention, which the check does not compare",
+            "one query meets all tokens, as in class attention or pooling: the check does not cover it",
         ),
     ],
 )

@@ -237,7 +237,7 @@ def _unchecked(module: nn.Module, fitting: Sequence[AttentionLayout], reason: st
 
 
 _MIXED_TOKENS = "its queries and keys are not those of single tokens of its input"
-_ONE_QUERY = "its softmax has the query of one token alone, as in class attention, which the check does not compare"
+_ONE_QUERY = "one query meets all tokens, as in class attention or pooling: the check does not cover it"
 _SEVERAL_VALUES = "each head reads several sets of values, as in differential attention, and W_V has one for each head"
 
 

@@ -42,7 +42,7 @@ class Probe(NamedTuple):
         failure: reason why no call succeeded; "" otherwise.
         of_single_tokens: function that returns False if queries, keys or values of a token depend on other tokens: the
             module mixes tokens first, or the call meant other axes than the module does.
-        one_query: True if a softmax has the query of one token alone.
+        one_query: True if a softmax has one query for all tokens.
     """
 
     module: nn.Module | None
