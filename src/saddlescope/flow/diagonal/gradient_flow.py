@@ -111,6 +111,8 @@ def gradient_flow(
             compiled, coordinates, start.origin(), run.last, 10 * tolerance, level, max_evaluations, second_part
         )
         accuracy = _accuracy(compiled, coordinates, run, second, times, losses)
+    if run.status.ok:
+        report(1.0, f"{coordinates.time_unit} = {run.last:.4g} of {until:.4g}")
     trajectory = Trajectory(
         times=times,
         time_unit=coordinates.time_unit,
