@@ -30,6 +30,7 @@ myst_heading_anchors = 3  # headings can be linked to by their words, as on GitH
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
+nb_ipywidgets_js = {}  # widgets, such as progress bars, would load scripts of another host
 mathjax_path = "mathjax.js"
 html_static_path = ["../build/docs-static"]
 html_theme = "furo"
