@@ -1,5 +1,7 @@
 """Greedy stages of sums of units: closed forms of diagonal, linear, ReLU and cubic units, and every status."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -64,6 +66,15 @@ def test_linear_networks_learn_singular_modes_in_order(width):
     learned_map = sum(np.outer(theta[:4], theta[4:]) for theta in learned.stages[-1].thetas)
     U, full, Vt = np.linalg.svd(target, full_matrices=False)
     np.testing.assert_allclose(learned_map, (U[:, : len(s)] * full[: len(s)]) @ Vt[: len(s)], atol=1e-8)
+
+
+def test_memory_that_scipy_never_sets_does_not_warn(monkeypatch):
+    signaling = lambda shape, dtype: np.full(shape, 0x7FF0000000000001, np.uint64).view(dtype)  # noqa: E731
+    monkeypatch.setattr("scipy.integrate._ivp.bdf.np", SimpleNamespace(**vars(np) | {"empty": signaling}))
+    target = np.random.default_rng(3).standard_normal((4, 3))
+    parameters = {"in": np.zeros(4), "out": np.zeros(3)}
+    learned = unit_learning(linear, (ORTHOGONAL, ORTHOGONAL @ target), squared, parameters=parameters)
+    assert learned.status.value == "converged"
 
 
 def test_linear_networks_on_correlated_inputs_have_the_stages_of_full_weights():

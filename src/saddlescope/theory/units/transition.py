@@ -115,7 +115,9 @@ class Transition:
         fastest, wait = 0.0, 0
         peak = np.linalg.norm(self._start, axis=1)
         for step in range(_STEPS):
-            solver.step()
+            # A trial point may overshoot, and SciPy's first step reads, and discards, a difference that it never set.
+            with np.errstate(over="ignore", invalid="ignore"):
+                solver.step()
             if solver.status == "failed":
                 break
             if solver.t * self._rate > _HORIZON:
