@@ -7,7 +7,9 @@ import pytest
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.flow import geometric_steps
 from saddlescope.measure import Stage, Staircase
+from saddlescope.papers.deep_relu.shared.layer_measurements import IMAGES_DEVIATION
 from saddlescope.papers.deep_relu.shared.plateau_statistics import (
     ends_early,
     plateau_distinctness,
@@ -212,3 +214,43 @@ def test_damaged_mnist_is_one_sentence(tmp_path):
 def test_parameters_that_make_no_sense_are_refused(name, given, sentence):
     with pytest.raises(InputError, match=sentence):
         find_entry(f"deep-relu/{name}").configure("quick", given)
+
+
+def _recording(loss, setup, **others):
+    """Return what a training records, without one."""
+    steps = geometric_steps(setup.steps, per_doubling=24, every=1)
+    layers = 1 + np.arange(setup.depth)
+    spectra = np.ones((setup.depth, 4, len(steps)), np.float32)
+    return xr.Dataset(
+        {name: ("step", np.linspace(2, 1, len(steps))) for name in ("loss", "accuracy", "norm", "measured_loss")}
+        | dict.fromkeys(("tail_activations", "nonlinearity"), (("layer", "step"), spectra[:, 0]))
+        | {"singular_values": (("layer", "value", "step"), spectra), "complete": True},
+        coords={"step": steps, "layer": layers, "value": np.arange(1, 5)},
+    )
+
+
+def test_figures_and_conjectures_of_one_network_train_it_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("saddlescope.papers.deep_relu.shared.training.record_training", _recording)
+    network = dict(seeds="3", width="8", deviation="0.01", steps="40")
+    conjecture = dict(seed="3", teachers="1", steps="20", images="1", images_width="8", images_steps="40")
+    for name, given in (("deep-relu/figure-1", network), ("deep-relu/conjecture-3", conjecture)):
+        scratch = tmp_path / name.partition("/")[2]
+        scratch.mkdir()
+        context = RunContext(scratch, report=lambda *report: None, shared=tmp_path / "parts")
+        entry = find_entry(name)
+        entry.run(entry.configure("default", given), context)
+    assert len(list((tmp_path / "parts").rglob("*.nc"))) == 3  # the network, and students of two teachers
+
+
+def test_the_reduced_size_of_all_entries_on_mnist_is_of_the_same_networks():
+    figures = [find_entry(f"deep-relu/{name}").configure("reduced") for name in ("figure-1", "figure-4")]
+    one, four = figures
+    assert (one.width, one.deviation, one.steps, one.seeds) == (
+        four.width, four.deep_deviation, four.deep_steps, four.seeds,
+    )  # fmt: skip
+    for name in ("conjecture-3", "conjecture-4"):
+        params = find_entry(f"deep-relu/{name}").configure("reduced")
+        seeds = tuple(range(params.seed, params.seed + params.images))
+        assert (params.images_width, IMAGES_DEVIATION, params.images_steps, seeds) == (
+            one.width, one.deviation, one.steps, one.seeds,
+        )  # fmt: skip

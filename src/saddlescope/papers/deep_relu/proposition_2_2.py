@@ -28,7 +28,13 @@ import xarray as xr
 
 from saddlescope._shared.progress import Report
 from saddlescope.papers.deep_relu import CITATION
-from saddlescope.papers.deep_relu.shared.training import DIGITS, TrainingSetup, image_loss, train_on_images
+from saddlescope.papers.deep_relu.shared.training import (
+    DIGITS,
+    TrainingSetup,
+    image_loss,
+    image_stages,
+    record_training,
+)
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table, lines
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
@@ -235,10 +241,11 @@ def _train_on_digits(
         depth=params.digits_depth, width=params.digits_width, deviation=deviation, rate=10.0, batch=32,
         steps=params.steps, seed=seed,
     )  # fmt: skip
-    found = train_on_images(
+    recording = record_training(
         image_loss("digits", context), setup, checkpoint=context.scratch / f"digits-{number}.npz",
         per_doubling=params.marks, report=report,
     )  # fmt: skip
+    found = image_stages(recording, per_doubling=params.marks)
     fallen = np.flatnonzero(found.loss.values < FALLEN)
     k = int(fallen[0]) if len(fallen) else 0
     return (

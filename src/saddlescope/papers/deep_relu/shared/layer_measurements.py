@@ -10,7 +10,7 @@ construction, and at least k because its Jacobian has rank k at some points.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -20,9 +20,8 @@ from saddlescope.papers.deep_relu.shared.training import (
     Data,
     TrainingSetup,
     image_loss,
-    share_training,
+    shared_recording,
     staircase_dataset,
-    train_and_record,
 )
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.parameters import EntryParams, param
@@ -34,9 +33,9 @@ STAGES = 8  # stored stages
 
 TOP = 4  # stored singular values of each layer
 
-MEASURED = 2000  # samples, at most, on which the loss and the activations are measured
-
 INPUTS, OUTPUTS = 8, 6  # dimensions of the teachers
+
+IMAGES_DEVIATION = 0.01  # of the initial weights of networks on images
 
 
 class TeacherParams(EntryParams):
@@ -63,7 +62,7 @@ class NetworkJob(NamedTuple):
 
 def image_jobs(name: Data, seeds: Iterable[int], *, width: int, steps: int, context: RunContext) -> list[NetworkJob]:
     """Return one network per seed on images: the paper's network with narrower hidden layers."""
-    make = partial(TrainingSetup, depth=6, width=width, deviation=0.01, rate=10.0, steps=steps, batch=32)
+    make = partial(TrainingSetup, depth=6, width=width, deviation=IMAGES_DEVIATION, rate=10.0, steps=steps, batch=32)
     loss = partial(image_loss, name, context)
     return [NetworkJob(f"{name}, seed {seed}", loss, make(seed=seed)) for seed in seeds]
 
@@ -94,56 +93,46 @@ def train_jobs(jobs: Sequence[NetworkJob], context: RunContext) -> list[xr.Datas
     paths = []
     for job, step in context.steps(jobs):
         loss, step = job.make_loss(), replace(step, report=step.note(job.name))
-        path = share_training("relu-layers", loss, job.setup, partial(_measure, loss, job.setup), step)
-        paths.append(path.assign_coords(network=job.name))
+        recording = shared_recording(loss, job.setup, step, per_doubling=24)
+        paths.append(_measure(recording, job.setup).assign_coords(network=job.name))
     context.report(1.0, "done")
     return paths
 
 
-def _measure(loss: "LayeredLoss", setup: TrainingSetup, context: RunContext) -> xr.Dataset:
-    """Train a network, find its stages, and measure its layers; a killed run resumes from its checkpoint.
+def _measure(recording: xr.Dataset, setup: TrainingSetup) -> xr.Dataset:
+    """Return the stages and the measurements of every layer of a recorded training.
 
     Returns:
-        Over `mark`, the stored steps: `step`, `loss` and, for each layer, s_2/s_1 and the count above the bulk of its
+        Over `mark`, the recorded steps: `step`, `loss` and, for each layer, s_2/s_1 and the count above the bulk of its
         weights, the tail energies of weights and activations, |Zs - Z|/|Z|, the stable rank and the largest singular
         values. Over `stage`: the stages found.
     """
-    from saddlescope.flow import geometric_steps
     from saddlescope.measure import bulk_count, find_plateaus, second_ratio, stable_rank, tail_energy
 
-    recording = train_and_record(
-        loss,
-        setup,
-        _observe,
-        record=geometric_steps(setup.steps, per_doubling=24, every=max(1, setup.steps // 300)),
-        checkpoint=context.scratch / "checkpoint.npz",
-        report=context.report,
-    )
-    seen = recording.observed
-    weights = seen["weights"]
-    staircase = find_plateaus(recording.steps, seen["loss"], weights, time_unit="steps")
-    absent = np.full((1, len(recording.steps)), np.nan)  # no activations in the last layer
-    largest = [np.pad(s[:, :TOP], ((0, 0), (0, max(0, TOP - s.shape[1]))), constant_values=np.nan) for s in weights]
+    steps, loss = recording.step.values, recording.measured_loss.values
+    weights = [s[~np.isnan(s[:, 0])].T for s in recording.singular_values.values]
+    staircase = find_plateaus(steps, loss, weights, time_unit="steps")
+    largest = recording.singular_values.reindex(value=np.arange(1, TOP + 1)).transpose("layer", "step", "value")
     per_layer = {
         "second_ratio": np.stack([second_ratio(s) for s in weights]),
         "tail_weights": np.stack([tail_energy(s) for s in weights]),
         "stable_rank": np.stack([stable_rank(s) for s in weights]),
         "above_bulk": np.stack([bulk_count(s, np.broadcast_to(s[:1], s.shape)) for s in weights]),
-        "tail_activations": np.vstack([seen["tail_activations"].T, absent]),
-        "nonlinearity": np.vstack([seen["nonlinearity"].T, absent]),
+        "tail_activations": recording.tail_activations.values,
+        "nonlinearity": recording.nonlinearity.values,
     }
     return staircase_dataset(staircase, layers=setup.depth, most=STAGES).merge(
         xr.Dataset(
             {key: (("layer", "mark"), value) for key, value in per_layer.items()}
             | {
-                "step": ("mark", recording.steps),
-                "loss": ("mark", seen["loss"]),
-                "singular_values": (("layer", "mark", "value"), np.stack(largest)),
+                "step": ("mark", steps),
+                "loss": ("mark", loss),
+                "singular_values": (("layer", "mark", "value"), largest.values),
                 "depth": ((), setup.depth),
                 "seed": ((), setup.seed),
-                "complete": ((), recording.status.ok),
+                "complete": ((), bool(recording.complete)),
             },
-            coords={"mark": np.arange(len(recording.steps)), "value": np.arange(1, TOP + 1)},
+            coords={"mark": np.arange(len(steps)), "value": np.arange(1, TOP + 1)},
         )
     )
 
@@ -154,26 +143,3 @@ def leave_origin(run: xr.Dataset) -> xr.DataArray:
     The stages of the others, found in a loss that hardly changes, are noise.
     """
     return run.loss.min("mark") < 0.95 * run.loss.isel(mark=0)
-
-
-def _observe(loss: Any, weights: Any) -> dict[str, Any]:
-    import jax
-    import jax.numpy as jnp
-
-    from saddlescope.models.deep import preactivations
-
-    if loss.samples > MEASURED:
-        loss = loss.batch(jnp.arange(MEASURED))
-    *hidden, outputs = preactivations(weights, loss.inputs)
-    tails, taken = [], []
-    for Z in (layer.T for layer in hidden):
-        active = jax.nn.relu(Z)
-        squares = jnp.linalg.eigvalsh(active @ active.T)
-        tails.append(jnp.clip(1 - squares[-1] / jnp.maximum(jnp.sum(squares), 1e-37), 0, 1))
-        taken.append(jnp.linalg.norm(active - Z) / jnp.maximum(jnp.linalg.norm(Z), 1e-37))
-    return {
-        "loss": loss.cost_of(outputs),
-        "weights": [jnp.linalg.svd(weight, compute_uv=False) for weight in weights],
-        "tail_activations": jnp.stack(tails),
-        "nonlinearity": jnp.stack(taken),
-    }

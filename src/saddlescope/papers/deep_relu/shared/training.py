@@ -1,9 +1,7 @@
 """ReLU networks trained from small weights in float32, on images as in appendix B, and the stages found."""
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +14,6 @@ from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.data_sets import DataSets
 
 if TYPE_CHECKING:
-    from saddlescope.flow import Recording
     from saddlescope.measure import Staircase
     from saddlescope.models.deep import LayeredLoss
 
@@ -28,6 +25,12 @@ DATASET = "training images: digits, which are embedded, or those of the paper, m
 TOP = 10  # stored singular values of each layer: as many as the paper shows
 
 STAGES = 8  # stored stages
+
+MEASURED = 2000  # samples, at most, on which activations are measured
+
+_EVEN = 300  # recorded steps, evenly spaced
+
+_ACTIVATIONS = ("tail_activations", "nonlinearity")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,70 +77,94 @@ def image_loss(name: Data, context: RunContext) -> "LayeredLoss":
     return LayeredLoss(jnp.asarray(inputs.reshape(len(inputs), -1)), jnp.asarray(targets), cross_entropy)
 
 
-def train_and_record(
-    loss: "LayeredLoss",
-    setup: TrainingSetup,
-    observe: "Callable[[LayeredLoss, Any], dict[str, Any]]",
-    *,
-    record: np.ndarray,
-    checkpoint: Path,
-    report: Report,
-) -> "Recording":
-    """Train the network and observe it at the recorded steps; a killed run resumes from its checkpoint."""
+def record_training(
+    loss: "LayeredLoss", setup: TrainingSetup, *, per_doubling: int, checkpoint: Path, report: Report
+) -> xr.Dataset:
+    """Train a network and record its loss and layers; a killed run resumes from its checkpoint.
+
+    Args:
+        loss: loss on the training samples.
+        setup: the network and its training.
+        per_doubling: recorded steps per doubling of the step, beside 300 evenly spaced ones.
+        checkpoint: file of the checkpoint.
+        report: called with the finished fraction and a note.
+
+    Returns:
+        Over `step`: loss and accuracy on all samples, |theta|, and the loss on the first 2000 samples. Over (layer,
+        step): the tail energy of the activations and |Zs - Z|/|Z|, on the same 2000; NaN in the last layer. Over
+        (layer, value, step): the singular values of the weights; NaN where a layer has fewer.
+    """
     import jax
     import jax.numpy as jnp
 
-    from saddlescope.flow import homogeneous_rate, sgd
+    from saddlescope.flow import geometric_steps, homogeneous_rate, sgd
     from saddlescope.models.deep import layered_weights
 
     widths = (loss.inputs.shape[1], *(setup.depth - 1) * (setup.width,), loss.targets.shape[1])
-    return sgd(
+    run = sgd(
         loss,
         layered_weights(widths, seed=setup.seed, deviation=setup.deviation, dtype=jnp.float32),
         steps=setup.steps,
         learning_rate=homogeneous_rate(setup.rate, setup.depth),
         batch=setup.batch,
         seed=setup.seed,
-        record=record,
-        observe=jax.tree_util.Partial(observe, loss),
+        record=geometric_steps(setup.steps, per_doubling=per_doubling, every=max(1, setup.steps // _EVEN)),
+        observe=jax.tree_util.Partial(_observe, loss),
         checkpoint=checkpoint,
         report=report,
         throw=False,
     )
+    seen = run.observed
+    spectra = seen.pop("singular_values")
+    together = np.full((setup.depth, max(s.shape[1] for s in spectra), len(run.steps)), np.nan, np.float32)
+    for layer, of_layer in enumerate(spectra):
+        together[layer, : of_layer.shape[1]] = of_layer.T
+    absent = np.full((1, len(run.steps)), np.nan)  # no activations in the last layer
+    of_layers = {key: (["layer", "step"], np.vstack([seen.pop(key).T, absent])) for key in _ACTIVATIONS}
+    return xr.Dataset(
+        {key: ("step", values) for key, values in seen.items()}
+        | of_layers
+        | {"singular_values": (("layer", "value", "step"), together), "complete": ((), run.status.ok)},
+        coords={
+            "step": run.steps,
+            "layer": 1 + np.arange(setup.depth),
+            "value": 1 + np.arange(together.shape[1]),
+        },
+        attrs={"status": str(run.status), "samples": loss.samples, "inputs": loss.inputs.shape[1]},
+    )
 
 
-def train_on_images(
-    loss: "LayeredLoss", setup: TrainingSetup, *, checkpoint: Path, per_doubling: int, report: Report
+def shared_recording(
+    loss: "LayeredLoss", setup: TrainingSetup, context: RunContext, *, per_doubling: int
 ) -> xr.Dataset:
-    """Train a network on images and find its stages; a killed run resumes from its checkpoint.
+    """Return the record of a training that entries share, by its setup, a digest of its data, and the steps."""
+    data = hashlib.sha256(np.ascontiguousarray(loss.inputs).data)
+    data.update(np.ascontiguousarray(loss.targets).data)
 
-    Args:
-        loss: loss on the training images.
-        setup: the network and its training.
-        checkpoint: file of the checkpoint.
-        per_doubling: stored steps per doubling of the step.
-        report: called with the finished fraction and a note.
+    def train(step: RunContext) -> xr.Dataset:
+        checkpoint = step.scratch / "checkpoint.npz"
+        return record_training(loss, setup, per_doubling=per_doubling, checkpoint=checkpoint, report=step.report)
 
-    Returns:
-        Over `step`: the loss and accuracy on all training samples, and |theta|; over (layer, value, step): the
-        largest singular values of each layer; and the stages.
+    params = {**asdict(setup), "per_doubling": per_doubling, "data_digest": data.hexdigest()}
+    return context.shared_part("relu-networks", params, train)
+
+
+def image_stages(recording: xr.Dataset, *, per_doubling: int) -> xr.Dataset:
+    """Return the loss, accuracy, |theta| and ten largest singular values of a recording, with the stages found.
+
+    Only the steps that are evenly spaced in their logarithm are kept.
     """
     from saddlescope.flow import geometric_steps
     from saddlescope.measure import find_plateaus
 
-    record = geometric_steps(setup.steps, per_doubling=per_doubling)
-    run = train_and_record(loss, setup, _observe, record=record, checkpoint=checkpoint, report=report)
-    values = run.observed.pop("singular_values")
-    spectra = np.full((setup.depth, TOP, len(run.steps)), np.nan, np.float32)
-    for layer, of_layer in enumerate(values):
-        spectra[layer, : of_layer.shape[1]] = of_layer.T
-    staircase = find_plateaus(run.steps, run.observed["loss"], values, time_unit="steps")
-    return xr.Dataset(
-        {key: ("step", values) for key, values in run.observed.items()}
-        | {"singular_values": (("layer", "value", "step"), spectra)},
-        coords={"step": run.steps, "value": np.arange(1, TOP + 1)},
-        attrs={"status": str(run.status), "samples": loss.samples, "inputs": loss.inputs.shape[1]},
-    ).merge(staircase_dataset(staircase, layers=setup.depth, most=STAGES))
+    steps = geometric_steps(int(recording.step[-1]), per_doubling=per_doubling)
+    kept = recording[["loss", "accuracy", "norm", "singular_values"]].sel(
+        step=recording.step.isin(steps), value=slice(TOP)
+    )
+    kept = kept.reindex(value=np.arange(1, TOP + 1)).drop_vars("layer")
+    values = [s[~np.isnan(s[:, 0])].T for s in kept.singular_values.values]
+    staircase = find_plateaus(kept.step.values, kept.loss.values, values, time_unit="steps")
+    return kept.merge(staircase_dataset(staircase, layers=len(values), most=STAGES), combine_attrs="override")
 
 
 def train_seeds(
@@ -149,45 +176,39 @@ def train_seeds(
     per_doubling: int,
     name: str = "network",
 ) -> xr.Dataset:
-    """Train one network per seed, as `train_on_images` does, over `seed`; entries that need the same one share it."""
-
-    def train(setup: TrainingSetup, step: RunContext) -> xr.Dataset:
-        return train_on_images(
-            loss, setup, checkpoint=step.scratch / "checkpoint.npz", per_doubling=per_doubling, report=step.report
-        )
-
+    """Train one network per seed on images and find its stages, over `seed`; entries share their trainings."""
     found = []
     for seed, step in context.steps(seeds):
-        one = replace(setup, seed=seed)
         step = replace(step, report=step.note(f"{name}, seed {seed}"))
-        found.append(share_training("relu-networks", loss, one, partial(train, one), step, per_doubling=per_doubling))
+        recording = shared_recording(loss, replace(setup, seed=seed), step, per_doubling=per_doubling)
+        found.append(image_stages(recording, per_doubling=per_doubling))
     together = xr.concat(found, dim="seed", join="outer", combine_attrs="drop_conflicts")
     return together.assign_coords(seed=list(seeds))
 
 
-def share_training(
-    kind: str,
-    loss: "LayeredLoss",
-    setup: TrainingSetup,
-    train: Callable[[RunContext], xr.Dataset],
-    context: RunContext,
-    **others: Any,
-) -> xr.Dataset:
-    """Return a trained network that entries share, by its setup, a digest of its data, and what else it depends on."""
-    data = hashlib.sha256(np.ascontiguousarray(loss.inputs).data)
-    data.update(np.ascontiguousarray(loss.targets).data)
-    return context.shared_part(kind, {**asdict(setup), **others, "data_digest": data.hexdigest()}, train)
-
-
-def _observe(loss: "LayeredLoss", weights: Any) -> dict[str, Any]:
+def _observe(loss: Any, weights: Any) -> dict[str, Any]:
+    import jax
     import jax.numpy as jnp
 
+    from saddlescope.models.deep import preactivations
+
     outputs = loss.output(weights)
+    few = loss.batch(jnp.arange(MEASURED)) if loss.samples > MEASURED else loss
+    *hidden, measured = preactivations(weights, few.inputs)
+    tails, taken = [], []
+    for Z in (layer.T for layer in hidden):
+        active = jax.nn.relu(Z)
+        squares = jnp.linalg.eigvalsh(active @ active.T)
+        tails.append(jnp.clip(1 - squares[-1] / jnp.maximum(jnp.sum(squares), 1e-37), 0, 1))
+        taken.append(jnp.linalg.norm(active - Z) / jnp.maximum(jnp.linalg.norm(Z), 1e-37))
     return {
         "loss": loss.cost_of(outputs),
         "accuracy": jnp.mean(jnp.argmax(outputs, 1) == jnp.argmax(loss.targets, 1), dtype=outputs.dtype),
         "norm": jnp.sqrt(sum(jnp.sum(weight**2) for weight in weights)),
-        "singular_values": [jnp.linalg.svd(weight, compute_uv=False)[:TOP] for weight in weights],
+        "measured_loss": few.cost_of(measured),
+        "tail_activations": jnp.stack(tails),
+        "nonlinearity": jnp.stack(taken),
+        "singular_values": [jnp.linalg.svd(weight, compute_uv=False) for weight in weights],
     }
 
 
