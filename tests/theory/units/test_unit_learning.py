@@ -9,6 +9,8 @@ import pytest
 
 from saddlescope._shared.errors import InputError
 from saddlescope.theory import incremental_learning, low_rank_learning, unit_learning
+from saddlescope.theory.units.transition import _newton
+from saddlescope.theory.units.unit_network import UnitNetwork
 
 ORTHOGONAL = np.linalg.qr(np.random.default_rng(7).standard_normal((20, 4)))[0] * np.sqrt(20)
 
@@ -75,6 +77,28 @@ def test_memory_that_scipy_never_sets_does_not_warn(monkeypatch):
     parameters = {"in": np.zeros(4), "out": np.zeros(3)}
     learned = unit_learning(linear, (ORTHOGONAL, ORTHOGONAL @ target), squared, parameters=parameters)
     assert learned.status.value == "converged"
+
+
+class _Quadratic(UnitNetwork):
+    """A network of one unit whose loss is quadratic, with its minimum at 1."""
+
+    hessian: np.ndarray
+
+    def __init__(self, hessian):
+        object.__setattr__(self, "hessian", hessian)
+
+    def loss_gradient(self, thetas, kinds):
+        return 0.0, (thetas - 1) @ self.hessian
+
+    def loss_hessian(self, thetas, kinds):
+        return self.hessian
+
+
+@pytest.mark.parametrize(("curvature", "minimum"), [(5e-7, True), (1e-9, True), (-1e-9, True), (-5e-7, False)])
+def test_a_slight_descent_direction_is_not_taken_for_a_flat_one(curvature, minimum):
+    network = _Quadratic(np.diag([1.0, curvature]))
+    found = _newton(network, np.array([[1.01, 1.0]]), np.zeros(1, int))
+    assert (found is not None) == minimum
 
 
 def test_linear_networks_on_correlated_inputs_have_the_stages_of_full_weights():

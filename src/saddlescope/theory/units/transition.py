@@ -25,7 +25,7 @@ _SLOW = 3e-3  # speed, relative to the fastest, at which Newton's method is trie
 _NEAR = 0.1  # how far Newton's method may move, relative to the norm of the weights
 _NEWTON_STEPS = 40
 _FLAT = 1e-7  # eigenvalues of H below this share of the largest are flat directions
-_NEGATIVE = 1e-6  # eigenvalues below minus this share of the largest are descent directions
+_NEGATIVE = 1e-6  # eigenvalues below minus this share of the largest are descent directions before the steps converge
 _EXACT = 1e-11  # relative gradient at a stationary point
 _HORIZON = 1e9  # in units of 1 / rate of the new unit
 _LARGEST = 1e8  # weights beyond it diverge
@@ -235,7 +235,7 @@ def _newton(
         curved = np.abs(values) > _FLAT * largest
         along = vectors.T @ slope.ravel()
         if np.linalg.norm(along) <= _EXACT * largest * np.linalg.norm(thetas) and allowed <= 1e-8:
-            if values[0] < -_NEGATIVE * largest:
+            if values[0] < -_FLAT * largest:
                 return None
             return thetas, float(np.min(values[curved])), int(np.sum(~curved))
         step = -(vectors[:, curved] @ (along[curved] / values[curved])).reshape(thetas.shape)
