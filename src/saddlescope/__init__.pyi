@@ -50,6 +50,7 @@ from .theory import l1_svm as l1_svm
 from .theory import low_rank_learning as low_rank_learning
 from .theory import nuclear_svm as nuclear_svm
 from .theory import unit_learning as unit_learning
+from .theory import width_ladder as width_ladder
 from .train import RankTracker as RankTracker
 from .train import UnitTracker as UnitTracker
 from .train import active_units as active_units

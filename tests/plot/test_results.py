@@ -146,6 +146,7 @@ RESULTS = {
     "RankRecords": lambda: tracker().records,
     "UnitLearning": lambda: ss.unit_learning(*units(), parameters=np.zeros(2), kinds=2, width=1),
     "UnitTrajectory": unit_flow,
+    "WidthLadder": lambda: ss.width_ladder(*units(), [0, 1, 2], parameters=np.zeros(2), kinds=2),
 }
 
 

@@ -23,7 +23,7 @@ _USER_DEFINED = {("escape_flow", "weights"), ("weight_flow", "start")}
 _LONG = {"flow", "studies"}  # subpackages whose functions take long on valid arguments
 # NaN is a valid value there: a verdict is undecided, a staircase is missing.
 _OPEN = {("norm_verdict", "excess"), ("norm_verdict", "contrast"), ("rank_staircases", "values")}
-_OPEN |= {("unit_learning", "parameters")}  # only shapes matter
+_OPEN |= {("unit_learning", "parameters"), ("width_ladder", "parameters")}  # only shapes matter
 _OPEN |= {("rank_staircases", "noise_floors"), ("DiagonalMarginInit", "plus"), ("DiagonalMarginInit", "minus")}
 
 

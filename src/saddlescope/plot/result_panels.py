@@ -98,6 +98,17 @@ def _deep_linear(stages: Any) -> Panel:
     return Panel(x=Axis("rank"), y=Axis("loss"), marks=marks)
 
 
+def _width_ladder(ladder: Any) -> Panel:
+    """Loss of the narrow networks by width, saddles of wider networks apart from the others."""
+    widths = np.array([rung.width for rung in ladder.rungs])
+    losses, saddles = np.array(ladder.losses), np.array([rung.saddle for rung in ladder.rungs])
+    marks: list[AnyMark] = [Line(x=widths, y=losses, color=0, width=1.0)]
+    for color, (kind, shown) in enumerate((("saddle of wider networks", saddles), ("no descent found", ~saddles))):
+        if shown.any():
+            marks.append(Line(x=widths[shown], y=losses[shown], label=kind, style="points", color=color, width=3.0))
+    return Panel(x=Axis("width of the narrow network"), y=Axis("loss"), marks=tuple(marks))
+
+
 def _escape_directions(found: Any) -> Panel:
     """Speeds along the descent of every start, and the fastest one in bold."""
     best, ranks = found.best, ", ".join(map(str, found.ranks[found.best].tolist()))
@@ -190,5 +201,6 @@ PANELS: dict[str, Callable[[Any], Panel]] = {
     "Trajectory": _trajectory,
     "UnitLearning": lambda predicted: found_panel(staircase_of(predicted)),
     "UnitTrajectory": _trajectory,
+    "WidthLadder": _width_ladder,
 }
 """Functions that return the panel of a result, by the name of its class."""

@@ -60,7 +60,9 @@ from saddlescope.theory.incremental.timed_transition import TimedTransition
 from saddlescope.theory.incremental.transition import Transition
 from saddlescope.theory.low_rank.greedy_algorithm import LowRankLearning, LowRankStage, low_rank_learning
 from saddlescope.theory.units.greedy_algorithm import unit_learning
+from saddlescope.theory.units.ladder_results import LadderComparison, LadderStatus, PlateauMatch, Rung, WidthLadder
 from saddlescope.theory.units.results import UnitLearning, UnitNearTie, UnitStage, UnitStatus
+from saddlescope.theory.units.width_ladder import width_ladder
 
 __all__ = [
     "AlgorithmStatus",
@@ -74,6 +76,8 @@ __all__ = [
     "GreedyStage",
     "IncrementalLearning",
     "KKTResiduals",
+    "LadderComparison",
+    "LadderStatus",
     "LayerDeficits",
     "LayerRatios",
     "LocalSolution",
@@ -84,8 +88,10 @@ __all__ = [
     "NearTie",
     "NewtonTransition",
     "OdeTransition",
+    "PlateauMatch",
     "ProductLaw",
     "RefinedDirection",
+    "Rung",
     "SvmCertificate",
     "TimedTransition",
     "Transition",
@@ -93,6 +99,7 @@ __all__ = [
     "UnitNearTie",
     "UnitStage",
     "UnitStatus",
+    "WidthLadder",
     "aligned_matrix_flow",
     "aligned_product_flow",
     "aligned_time",
@@ -129,4 +136,5 @@ __all__ = [
     "refine_direction",
     "speed_deficit",
     "unit_learning",
+    "width_ladder",
 ]

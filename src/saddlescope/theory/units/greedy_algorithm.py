@@ -24,13 +24,12 @@ from saddlescope._shared.progress import Report, silent
 from saddlescope.theory.transition_failure import TransitionFailure
 from saddlescope.theory.units.aligned_units import AlignedUnits
 from saddlescope.theory.units.dormant_units import Arrival, DormantUnits, Settled
+from saddlescope.theory.units.initial_weights import initial_weights
 from saddlescope.theory.units.quadratic_units import QuadraticUnits
 from saddlescope.theory.units.results import UnitLearning, UnitStage, UnitStatus
 from saddlescope.theory.units.superlinear_units import SuperlinearUnits
 from saddlescope.theory.units.transition import StationaryUnits, Transition
 from saddlescope.theory.units.unit_network import UnitNetwork
-
-_DORMANT = 64  # random initial weights of each kind
 
 
 @validate_arguments
@@ -106,7 +105,7 @@ def unit_learning(
         raise InputError(f"tolerance must be a number between 0 and 1e-3; got {tolerance!r}.")
     if max_stages is not None and max_stages < 1:
         raise InputError(f"max_stages must be at least 1, or None; got {max_stages!r}.")
-    network = UnitNetwork.of(unit, data, loss, parameters, kinds, seed)
+    network = UnitNetwork.of(unit, data, loss, parameters, kinds, seed, caller="unit_learning")
     dormant = _dormant_units(network, width, weights, tolerance, seed)
     return _Run(network, dormant, tolerance, max_stages, report).run()
 
@@ -123,27 +122,11 @@ def _dormant_units(
         origin = np.zeros(network.size)
         M = (network.utility_hessian(origin, kind, residual) for kind in range(network.kinds))
         return QuadraticUnits(network, width, tolerance * max(float(np.max(np.abs(of_kind))) for of_kind in M))
-    start, kinds = _initial_weights(network, width, weights, seed)
+    start, kinds = initial_weights(network, width, weights, seed)
     directions = start / np.linalg.norm(start, axis=1, keepdims=True)
     _, slopes = network.utilities(directions, kinds, residual)
     noise = tolerance * float(np.max(np.linalg.norm(slopes, axis=1)))
     return (AlignedUnits if network.degree == 2 else SuperlinearUnits)(network, start, kinds, noise)
-
-
-def _initial_weights(
-    network: UnitNetwork, width: int | None, weights: PyTree | None, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return flat initial weights and the kind of each unit."""
-    if weights is None:
-        each = width or _DORMANT
-        start = np.random.default_rng(seed).standard_normal((network.kinds * each, network.size))
-        return start, np.repeat(np.arange(network.kinds), each)
-    start = network.flat_weights(weights)
-    each, left = divmod(len(start), network.kinds)
-    if left or each < 1 or (width is not None and each != width):
-        wanted = "a multiple of kinds" if width is None else "kinds * width"
-        raise InputError(f"weights must have a leading axis of units, {wanted} of them; got {len(start)}.")
-    return start, np.repeat(np.arange(network.kinds), each)
 
 
 class _Run:
@@ -216,7 +199,7 @@ class _Run:
 
     def _transition(self, arrival: Arrival) -> StationaryUnits | TransitionFailure:
         kinds = np.append(self._kinds, arrival.kind)
-        path = Transition(
+        path = Transition.with_new_unit(
             self._network, self._thetas, kinds, arrival.direction, arrival.utility, rotate=self._network.quadratic
         )
         return path.follow()

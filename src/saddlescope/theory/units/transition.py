@@ -60,19 +60,33 @@ class StationaryUnits:
 
 
 class Transition:
-    """Path of active units from a saddle.
+    """Path of active units from weights near a saddle, off which one of them is growing.
 
     Args:
         network: the network.
-        thetas: weights at the saddle, shape (a, p).
-        kinds: kinds of these units and of the new one, shape (a + 1,).
-        direction: of the new unit.
-        utility: U of this direction.
+        start: weights at the start, shape (b, p).
+        kinds: kinds of these units, shape (b,).
+        distance: of the start from the saddle, in weights.
+        rate: at which the distance grows.
         rotate: True if the columns of one kind may be mixed by rotations, as where U is a quadratic form.
     """
 
     def __init__(
         self,
+        network: UnitNetwork,
+        start: Float[np.ndarray, "b p"],
+        kinds: Int[np.ndarray, "b"],
+        *,
+        distance: float,
+        rate: float,
+        rotate: bool,
+    ) -> None:
+        self._network, self._start, self._kinds, self._rotate = network, start, kinds, rotate
+        self._distance, self._rate, self._shape = distance, rate, start.shape
+
+    @classmethod
+    def with_new_unit(
+        cls,
         network: UnitNetwork,
         thetas: Float[np.ndarray, "a p"],
         kinds: Int[np.ndarray, "b"],
@@ -80,14 +94,22 @@ class Transition:
         utility: float,
         *,
         rotate: bool,
-    ) -> None:
-        self._network, self._kinds, self._rotate = network, kinds, rotate
-        self._start = np.concatenate(
-            [thetas, _SEED * _reach(network, thetas, kinds, direction, utility) * direction[None]]
-        )
-        new = float(np.linalg.norm(self._start[-1]))
-        self._rate = network.degree * utility * new ** (network.degree - 2)
-        self._shape = self._start.shape
+    ) -> "Transition":
+        """Return the path from units at a saddle and a new one, of small norm.
+
+        Args:
+            network: the network.
+            thetas: weights at the saddle, shape (a, p).
+            kinds: kinds of these units and of the new one, shape (a + 1,).
+            direction: of the new unit.
+            utility: U of this direction.
+            rotate: as for the class.
+        """
+        norm = _SEED * norm_of_effect(network, thetas, kinds, direction, utility)
+        start = np.concatenate([thetas, norm * direction[None]])
+        distance = float(np.linalg.norm(start[-1]))
+        rate = network.degree * utility * distance ** (network.degree - 2)
+        return cls(network, start, kinds, distance=distance, rate=rate, rotate=rotate)
 
     def follow(self) -> StationaryUnits | TransitionFailure:
         """Return the end of the path."""
@@ -109,7 +131,7 @@ class Transition:
             np.inf,
             first_step=1e-2 / self._rate,
             rtol=_TOLERANCE,
-            atol=_TOLERANCE * float(np.linalg.norm(self._start[-1])),
+            atol=_TOLERANCE * self._distance,
             jac=lambda t, y: -self._network.loss_hessian(y.reshape(self._shape), self._kinds),
         )
         fastest, wait = 0.0, 0
@@ -185,7 +207,7 @@ class Transition:
         )
 
 
-def _reach(
+def norm_of_effect(
     network: UnitNetwork,
     thetas: Float[np.ndarray, "a p"],
     kinds: Int[np.ndarray, "b"],

@@ -172,6 +172,8 @@ class UnitNetwork:
         parameters: PyTree,
         kinds: int,
         seed: int,
+        *,
+        caller: str,
     ) -> "UnitNetwork":
         """Check the arguments, measure the degree, and return the network.
 
@@ -179,7 +181,7 @@ class UnitNetwork:
             InputError: JAX is not in float64 mode; data, unit and loss do not fit each other; the unit is not
                 homogeneous of a degree of at least 2 at the origin.
         """
-        require_float64("unit_learning")
+        require_float64(caller)
         layout = _layout(parameters)
         flat = layout.size
         system = UnitSystem(unit, loss, *sample_pair(data), layout, kinds)
