@@ -1,5 +1,6 @@
 """Entries of sums of units: spoilt runs refute their claims, and the loss of linear attention is an average."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,7 +8,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.beyond.shared.stage_comparison import compare_stages, slopes
-from saddlescope.papers.beyond.shared.units import context_loss
+from saddlescope.papers.beyond.shared.units import ConvolutionLoss, LinearKernel, context_loss
 from saddlescope.reproduction import find_entry
 from saddlescope.theory import low_rank_learning
 
@@ -110,6 +111,57 @@ def test_a_spoilt_run_of_linear_networks_refutes_the_claim(quick_run, outcomes, 
     assert outcomes(entry, run)[claim] == "refuted"
 
 
+def wrong_kernels(run):
+    run.kernels.values[1, -1, 0] += 1
+
+
+def wrong_first_time(run):
+    run.predicted_time.values[1, 0] *= 1 + 1e-6
+
+
+def stage_too_few(run):
+    run.predicted_loss.values[0, 1] = run.predicted_time.values[0, 1] = np.nan
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "claim"),
+    [
+        ("convolution", wrong_kernels, "kernels"),
+        ("convolution", wrong_time, "closed-form"),
+        ("convolution", stage_too_few, "closed-form"),
+        ("convolution-overlap", wrong_kernels, "kernels"),
+        ("convolution-overlap", wrong_first_time, "first-time"),
+        ("convolution-overlap", stage_too_few, "two-kernels"),
+    ],
+)
+def test_a_spoilt_run_of_convolutions_refutes_the_claim(quick_run, outcomes, name, spoil, claim):
+    entry = find_entry(f"beyond/{name}")
+    run = quick_run(f"beyond/{name}").run.copy(deep=True)
+    assert outcomes(entry, run)[claim] == "reproduced"
+    spoil(run)
+    assert outcomes(entry, run)[claim] == "refuted"
+
+
+def test_the_kernel_and_the_loss_of_all_kernels_are_torch_convolutions():
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    kernels, length, width, stride, o = 3, 7, 3, 2, 2
+    positions = (length - width) // stride + 1
+    X, Y = rng.standard_normal((5, length)), rng.standard_normal((5, o))
+    w, v = rng.standard_normal((kernels, width)), rng.standard_normal((kernels, o, positions))
+    maps = torch.nn.functional.conv1d(torch.tensor(X)[:, None], torch.tensor(w)[:, None], stride=stride).numpy()
+    expected = np.einsum("nmp,mop->no", maps, v)
+    kernel = LinearKernel(stride)
+    with jax.enable_x64(True):
+        every = jax.vmap(jax.vmap(kernel, ({"kernel": 0, "out": 0}, None)), (None, 0))
+        found = every({"kernel": jnp.asarray(w), "out": jnp.asarray(v)}, jnp.asarray(X)).sum(axis=1)
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+        patches = np.lib.stride_tricks.sliding_window_view(X, width, axis=1)[:, ::stride]
+        loss = ConvolutionLoss(jnp.asarray(patches), jnp.asarray(Y))
+        B = jnp.asarray(np.einsum("mk,mop->kop", w, v).reshape(width, -1))
+        np.testing.assert_allclose(loss((B,)), 0.5 * np.mean(np.sum((expected - Y) ** 2, axis=1)), rtol=1e-12)
+
+
 def _escape(power):
     scales = np.array([-1.5, -2.0, -2.5, -3.0])
     cases = [(3, 2), (4, 2), (3, 3), (4, 3)]
@@ -133,6 +185,8 @@ def test_exponents_of_the_depth_refute_the_law_of_small_layers(outcomes):
         ("linear-networks", {"singular_values": "4,3,2,1"}, "singular_values must be at most 3"),
         ("escape-time", {"small": "6"}, "small must be at most the largest depth"),
         ("relu-neurons", {"samples": "5"}, "a multiple of 2"),
+        ("convolution", {"width": "3"}, "singular_values must be at most 3"),
+        ("convolution-overlap", {"width": "6"}, "positions must be at least width - 1 = 5"),
     ],
 )
 def test_values_out_of_range_are_refused_at_once(name, settings, sentence):

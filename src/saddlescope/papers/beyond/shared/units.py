@@ -1,5 +1,7 @@
 """Units and losses of the entries, in JAX: the same functions for all seeds, so that each is compiled once."""
 
+from dataclasses import dataclass
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -17,6 +19,17 @@ def coordinate(theta: Float[Array, "2"], x: Float[Array, "p"], kind: Array) -> A
 def linear_neuron(theta: Weights, x: Float[Array, "d"]) -> Float[Array, "o"]:
     """Return the outputs of one neuron of a linear network."""
     return theta["out"] * (theta["in"] @ x)
+
+
+@dataclass(frozen=True)
+class LinearKernel:
+    """One kernel that slides over a signal, with its weights in a linear read-out of all positions."""
+
+    stride: int
+
+    def __call__(self, theta: Weights, x: Float[Array, "t"]) -> Float[Array, "o"]:
+        """Return the outputs."""
+        return theta["out"] @ jnp.correlate(x, theta["kernel"], mode="valid")[:: self.stride]
 
 
 def relu_neuron(theta: Weights, x: Float[Array, "d"]) -> Array:
@@ -55,3 +68,16 @@ class MapLoss(eqx.Module):
     def __call__(self, products: tuple[Float[Array, "d o"]]) -> Array:
         """Return the loss of the map."""
         return 0.5 * jnp.mean(jnp.sum((self.X @ products[0] - self.Y) ** 2, axis=1))
+
+
+class ConvolutionLoss(eqx.Module):
+    """Mean of half the squared error of a sum over patches of a signal, the only product: (w, (output, position))."""
+
+    patches: Float[Array, "n p k"]
+    Y: Float[Array, "n o"]
+
+    def __call__(self, products: tuple[Float[Array, "k c"]]) -> Array:
+        """Return the loss of the kernels and their read-out."""
+        B = products[0].reshape(self.patches.shape[2], self.Y.shape[1], self.patches.shape[1])
+        outputs = jnp.einsum("npk,kop->no", self.patches, B)
+        return 0.5 * jnp.mean(jnp.sum((outputs - self.Y) ** 2, axis=1))
