@@ -7,6 +7,7 @@ import pytest
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.beyond.relu_kinks import distinct_kinks
 from saddlescope.papers.beyond.shared.stage_comparison import compare_stages, slopes
 from saddlescope.papers.beyond.shared.units import ConvolutionLoss, LinearKernel, context_loss
 from saddlescope.reproduction import find_entry
@@ -142,6 +143,31 @@ def test_a_spoilt_run_of_convolutions_refutes_the_claim(quick_run, outcomes, nam
     assert outcomes(entry, run)[claim] == "refuted"
 
 
+def one_kink_more(run):
+    run.flow_kinks.values[1, -1, 0] += 1
+
+
+def kinks_astray(run):
+    run.misplaced.values[0] = 1e-5
+
+
+@pytest.mark.parametrize(
+    ("spoil", "claim"), [(one_kink_more, "kinks"), (kinks_astray, "places"), (wrong_time, "closed-form")]
+)
+def test_a_spoilt_run_of_kinks_refutes_the_claim(quick_run, outcomes, spoil, claim):
+    entry = find_entry("beyond/relu-kinks")
+    run = quick_run("beyond/relu-kinks").run.copy(deep=True)
+    assert outcomes(entry, run)[claim] == "reproduced"
+    spoil(run)
+    assert outcomes(entry, run)[claim] == "refuted"
+
+
+def test_kinks_are_changes_of_slope_within_the_data():
+    same = [[1.0, 2.0, -1.0], [-3.0, 1.0, -0.5]]  # a, w, b: both at 0.5
+    outside, silent = [1.0, 1.0, 4.0], [1e-4, 1.0, 0.0]
+    np.testing.assert_allclose(distinct_kinks(np.array([[1.0, -1.0, -2.0], *same, outside, silent])), [-2.0, 0.5])
+
+
 def test_the_kernel_and_the_loss_of_all_kernels_are_torch_convolutions():
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(0)
@@ -185,6 +211,7 @@ def test_exponents_of_the_depth_refute_the_law_of_small_layers(outcomes):
         ("linear-networks", {"singular_values": "4,3,2,1"}, "singular_values must be at most 3"),
         ("escape-time", {"small": "6"}, "small must be at most the largest depth"),
         ("relu-neurons", {"samples": "5"}, "a multiple of 2"),
+        ("relu-kinks", {"neurons": "5"}, "a multiple of 2"),
         ("convolution", {"width": "3"}, "singular_values must be at most 3"),
         ("convolution-overlap", {"width": "6"}, "positions must be at least width - 1 = 5"),
     ],
