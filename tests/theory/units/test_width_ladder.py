@@ -35,13 +35,13 @@ def diagonal_case(rng):
     """Five correlated coordinates, two units each."""
     X = rng.standard_normal((12, 5)) @ (np.eye(5) + 0.4 * rng.standard_normal((5, 5)))
     weights = rng.standard_normal((10, 2))
-    flow = {"degree": 2.0, "log_scale": -230.0, "tolerance": 1e-6, "kinds": np.repeat(np.arange(5), 2)}
+    flow = {"degree": 2.0, "log_scale": -110.0, "tolerance": 1e-6, "kinds": np.repeat(np.arange(5), 2)}
     return (
         coordinate,
         (X, X @ (2 * rng.standard_normal(5))),
         half_square,
         weights,
-        {"kinds": 5, "log_scale": -230.0},
+        {"kinds": 5, "log_scale": -110.0},
         flow,
     )
 

@@ -25,7 +25,7 @@ class LadderStatus(StrEnum):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Rung(ReprMixin):
-    """Stationary point at which a narrow network stops that is trained from small weights.
+    """Stationary point that a narrow network reaches which is trained from small weights.
 
     Attributes:
         width: number of units of the narrow network.
@@ -120,7 +120,7 @@ class WidthLadder(TableMixin, PlotMixin):
     """Stationary points of narrow networks by width, and the termination status.
 
     Attributes:
-        rungs: one per width, in order.
+        rungs: one per width, in order; more where a unit falls dormant and returns.
         initial_loss: L of the network without units.
         degree: kappa, the measured degree of the unit at the origin.
         status: termination status.

@@ -21,9 +21,7 @@ from jaxtyping import Array, Float, Int
 from saddlescope._shared.compiled_functions import compiled
 from saddlescope.theory.units.unit_network import UnitNetwork, UnitSystem
 
-_TOLERANCE = 1e-6  # relative error of a step; absolute for weights that are a thousandth of alpha
-_SLOW = 1e-5  # rate, relative to the largest at the origin, below which a unit is stationary
-_GONE = 1e-3  # norm, relative to alpha, below which a shrinking unit counts as stationary
+_TOLERANCE = 1e-6  # relative error of a step; absolute for weights of a thousandth of alpha
 _LONGEST = 20.0  # units that take this many times as long as the fastest possible one are not waited for
 _MAX_STEPS = 1_000_000
 
@@ -50,9 +48,9 @@ def first_departure(
     *,
     log_scale: float,
     level: float,
-    speed: float,
     before: float,
     rate: float,
+    preferred: int | None,
 ) -> Departure | None:
     """Return the network whose loss falls below a level first; None if none does.
 
@@ -62,46 +60,38 @@ def first_departure(
         kinds: kinds of the units.
         log_scale: log(alpha).
         level: the loss.
-        speed: largest |grad U| at directions of norm 1, at the origin.
         before: time at which the plateau began.
         rate: of the fastest new unit at norm 1 that could leave it.
+        preferred: network that is returned if it is among those that leave in one step.
     """
     thetas = jnp.asarray(starts * math.exp(log_scale))
     power = network.degree - 2
     growth = -log_scale if power == 0 else math.exp(-power * log_scale) / power
     until = before + _LONGEST * growth / rate
-    scalars = (jnp.asarray(each, float) for each in (level, speed, math.exp(log_scale), until))
-    ends, losses, time = _followed(network.system, network.degree, thetas, jnp.asarray(kinds), *scalars)
+    scalars = (jnp.asarray(each, float) for each in (level, math.exp(log_scale), until))
+    ends, losses, time = _followed(network.system, thetas, jnp.asarray(kinds), *scalars)
     first = int(np.argmin(np.where(np.isfinite(losses), losses, np.inf)))
     if not float(losses[first]) < level:
         return None
+    if preferred is not None and float(losses[preferred]) < level:
+        first = preferred
     return Departure(first, float(time), np.array(ends[first]))
 
 
 @compiled
 def _followed(
-    system: UnitSystem,
-    degree: float,
-    starts: Array,
-    kinds: Array,
-    level: Array,
-    speed: Array,
-    alpha: Array,
-    last: Array,
+    system: UnitSystem, starts: Array, kinds: Array, level: Array, alpha: Array, last: Array
 ) -> tuple[Array, Array, Array]:
-    """Return weights and losses of all networks, and the time, when the first falls below the level or all rest."""
+    """Return weights and losses of all networks, and the time, when the loss of the first falls below the level."""
     absent = jnp.all(starts == 0, axis=-1)
-    value_and_grad = jax.vmap(jax.value_and_grad(system.loss_of))
+    losses_of = jax.vmap(system.loss_of)
 
     def slope(t: Any, thetas: Array, args: Any) -> Array:
-        return jnp.where(absent[..., None], 0.0, -value_and_grad(thetas, kinds)[1])
+        return jnp.where(absent[..., None], 0.0, -jax.vmap(jax.grad(system.loss_of))(thetas, kinds))
 
     def ended(t: Any, thetas: Array, args: Any, **_: object) -> Array:
-        losses, slopes = value_and_grad(thetas, kinds)
-        norms = jnp.linalg.norm(thetas, axis=-1)
-        slow = jnp.linalg.norm(slopes, axis=-1) <= _SLOW * speed * norms ** (degree - 1)
-        gone = (norms < _GONE * alpha) & (jnp.sum(slopes * thetas, axis=-1) >= 0)
-        return jnp.any(losses < level) | jnp.all(slow | gone | absent) | jnp.any(jnp.isnan(losses))
+        losses = losses_of(thetas, kinds)
+        return jnp.any(losses < level) | jnp.any(jnp.isnan(losses))
 
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(slope),
@@ -110,7 +100,7 @@ def _followed(
         t1=last,
         dt0=None,
         y0=starts,
-        stepsize_controller=diffrax.PIDController(rtol=_TOLERANCE, atol=_GONE * _TOLERANCE * alpha),
+        stepsize_controller=diffrax.PIDController(rtol=_TOLERANCE, atol=1e-3 * _TOLERANCE * alpha),
         event=diffrax.Event(ended),
         adjoint=diffrax.ForwardMode(),
         max_steps=_MAX_STEPS,
@@ -119,4 +109,4 @@ def _followed(
     assert solution.ys is not None
     assert solution.ts is not None
     thetas = solution.ys[0]
-    return thetas, value_and_grad(thetas, kinds)[0], solution.ts[0]
+    return thetas, losses_of(thetas, kinds), solution.ts[0]

@@ -86,7 +86,8 @@ def width_ladder(
         report: called after each width with the finished fraction and a note.
 
     Returns:
-        The stationary points found, one per width, with the termination status:
+        The stationary points found, one per width, and one more where a unit falls dormant and returns, with the
+        termination status:
 
         - complete: one was found for every width.
         - converged: no unit lowers the loss any more, so that wider networks stop at the last point, too.
@@ -185,9 +186,8 @@ class _Climb:
 
     def _climb(self) -> tuple[LadderStatus, str]:
         last = self._widths[-1]
-        for width in range(last + 1):
-            if width and (ended := self._train(width)) is not None:
-                return ended
+        while True:
+            width = len(self._used)
             wider = next((other for other in self._widths if other > width), width + 1)
             embedding = embed(self._network, self._point.thetas, self._of_units, wider, self._noise, self._seed)
             learned = not embedding.saddle
@@ -197,7 +197,10 @@ class _Climb:
             self._report((width + 1) / (last + 1), f"width {width}: loss {self._point.loss:.4g}")
             if learned and width < last:
                 return self._learned(width, embedding)
-        return LadderStatus.COMPLETE, "A stationary point was found for every width."
+            if learned or (width == last and len(self._point.thetas) == width):
+                return LadderStatus.COMPLETE, "A stationary point was found for every width."
+            if (ended := self._train(width)) is not None:
+                return ended
 
     def _learned(self, width: int, embedding: Embedding) -> tuple[LadderStatus, str]:
         if not embedding.stationary:
@@ -209,30 +212,34 @@ class _Climb:
         return LadderStatus.CONVERGED, f"With {width} units no other unit lowers the loss: wider networks stop there."
 
     def _train(self, width: int) -> tuple[LadderStatus, str] | None:
-        """Replace the stationary point by that of this width; return status and message if there is none."""
+        """Replace the stationary point by the next one; return status and message if there is none."""
+        last, before = self._widths[-1], self._used
         count = len(self._start)
-        shape = (count, self._widths[-1])
-        chosen = np.zeros((*shape, self._network.size))
-        kinds = np.zeros(shape, int)
-        before = self._used
-        chosen[:, : len(before)], kinds[:, : len(before)] = self._start[before], self._kinds[before]
-        left = np.setdiff1d(np.arange(count), before)  # those already used are absent as the new unit
-        chosen[left, width - 1], kinds[left, width - 1] = self._start[left], self._kinds[left]
+        chosen = np.zeros((count, last, self._network.size))
+        kinds = np.zeros((count, last), int)
+        chosen[:, :width], kinds[:, :width] = self._start[before], self._kinds[before]
+        if width < last:
+            more = np.setdiff1d(np.arange(count), before)  # in the other networks no unit is new
+            chosen[more, width], kinds[more, width] = self._start[more], self._kinds[more]
         first = first_departure(
-            self._network, chosen, kinds, log_scale=self._log_scale, speed=self._speed,
+            self._network, chosen, kinds, log_scale=self._log_scale,
             level=self._point.loss - _LEAVES * abs(self._initial), before=self._time, rate=self._rate,
+            preferred=before[0] if before else None,
         )  # fmt: skip
         if first is None:
+            if width == last:
+                return LadderStatus.COMPLETE, "A stationary point was found for every width."
             return LadderStatus.NO_START, (
-                f"No network with {width} units leaves the plateau of {width - 1}, though one more unit would lower "
+                f"No network with {width + 1} units leaves the plateau of {width}, though one more unit would lower "
                 "the loss. Increase num_starts, or pass weights with more units."
             )
-        self._used, self._time = [*before, first.network], first.time
-        kept = kinds[first.network, :width]
-        found = self._followed(first.thetas[:width], kept)
+        returns = width == last or first.network in before  # of a unit that had fallen dormant
+        self._used, self._time = before if returns else [*before, first.network], first.time
+        kept = kinds[first.network, : len(self._used)]
+        found = self._followed(first.thetas[: len(self._used)], kept)
         if isinstance(found, TransitionFailure):
             status = LadderStatus.NO_MINIMUM if found.finite else LadderStatus.NOT_FINITE
-            return status, f"At width {width}: {found.reason}"
+            return status, f"At width {len(self._used)}: {found.reason}"
         self._point, self._of_units = found, kept[found.kept]
         return None
 
