@@ -91,7 +91,8 @@ def width_ladder(
 
         - complete: one was found for every width.
         - converged: no unit lowers the loss any more, so that wider networks stop at the last point, too.
-        - no_start: a further unit would lower the loss, but none of the initial ones comes to do so.
+        - no_start: a further unit would lower the loss, but none of the initial ones does within 20 times the time of
+          the fastest possible one.
         - no_minimum: a training ends at no minimum of its units.
         - not_finite: the loss is NaN or infinite on the way.
 
@@ -161,7 +162,7 @@ class _Climb:
         self._used: list[int] = []
         self._time, self._rate = 0.0, self._speed
         self._point = StationaryUnits.origin(network.size, self._initial)
-        self._of_units = np.zeros(0, int)
+        self._of_units, self._active = np.zeros(0, int), np.zeros(0, int)
         self._rungs: list[Rung] = []
 
     def run(self) -> WidthLadder:
@@ -235,13 +236,32 @@ class _Climb:
             )
         returns = width == last or first.network in before  # of a unit that had fallen dormant
         self._used, self._time = before if returns else [*before, first.network], first.time
-        kept = kinds[first.network, : len(self._used)]
-        found = self._followed(first.thetas[: len(self._used)], kept)
+        of_kind = kinds[first.network, : len(self._used)]
+        moving = self._moving(first.thetas[: len(self._used)], of_kind, returns=returns)
+        found = self._followed(first.thetas[moving], of_kind[moving])
         if isinstance(found, TransitionFailure):
             status = LadderStatus.NO_MINIMUM if found.finite else LadderStatus.NOT_FINITE
             return status, f"At width {len(self._used)}: {found.reason}"
-        self._point, self._of_units = found, kept[found.kept]
+        self._active = moving[found.kept]
+        self._point, self._of_units = found, of_kind[self._active]
         return None
+
+    def _moving(
+        self, thetas: Float[np.ndarray, "m p"], kinds: Int[np.ndarray, "m"], *, returns: bool
+    ) -> Int[np.ndarray, "b"]:
+        """Return the units that move to the next point: those of the last one and the one that leaves it.
+
+        Units that had fallen dormant are still small. Where U is a quadratic form, units of a kind move together.
+        """
+        count = len(thetas)
+        group = kinds if self._network.quadratic else np.arange(count)
+        active = np.unique(self._of_units if self._network.quadratic else self._active)
+        dormant = np.flatnonzero(~np.isin(group, active))
+        if not len(dormant):
+            return np.arange(count)
+        new = count - 1
+        leaver = new if not returns and new in dormant else dormant[np.argmax(np.linalg.norm(thetas[dormant], axis=1))]
+        return np.flatnonzero(np.isin(group, [*active, group[leaver]]))
 
     def _followed(
         self, thetas: Float[np.ndarray, "m p"], kinds: Int[np.ndarray, "m"]
