@@ -177,8 +177,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
         x=Axis("x"),
         y=Axis("f(x)"),
         marks=(
-            Line(x=first.x.values, y=first.target.values, label="teacher", color=3),
             *lines(first.learned.dropna("stage", how="all"), x="x", hue="stage", label="stage {}"),
+            Line(x=first.x.values, y=first.target.values, label="teacher", color=3, style="dashed"),
         ),
     )
     return [
