@@ -135,6 +135,11 @@ def require_samples_as_rows(name: str, data: Any, other: str, more: Any) -> None
     )
 
 
+def is_real(value: Any) -> bool:
+    """Return True for an array of real numbers, or its shape and type."""
+    return hasattr(value, "dtype") and hasattr(value, "shape") and _stored_type(value).startswith(_NUMBERS)
+
+
 def shown(value: Any) -> str:
     """Return a value for a sentence: an array by shape and type, anything else by its repr, cut to 80 characters."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
@@ -172,7 +177,7 @@ def check_of(annotation: Any) -> Check | None:
 
 
 def _number(value: Any, _: Sizes) -> str | None:
-    fits = isinstance(value, Real) or (_is_real(value) and value.shape == ())
+    fits = isinstance(value, Real) or (is_real(value) and value.shape == ())
     return None if fits else "a number"
 
 
@@ -180,7 +185,7 @@ def _whole(value: Any, _: Sizes) -> str | None:
     try:
         return None if abs(operator.index(value)) < _LARGEST else "a whole number below 2^63 in size"
     except TypeError:
-        traced = _is_real(value) and value.shape == () and "int" in _stored_type(value)  # has no value yet
+        traced = is_real(value) and value.shape == () and "int" in _stored_type(value)  # has no value yet
         return None if traced else "a whole number"
 
 
@@ -203,7 +208,7 @@ def _nothing(value: Any, _: Sizes) -> str | None:
 
 def _array_like(value: Any, _: Sizes) -> str | None:
     if hasattr(value, "dtype") and hasattr(value, "shape"):
-        return None if _is_real(value) else "an array of real numbers"
+        return None if is_real(value) else "an array of real numbers"
     try:
         kind = np.asarray(value).dtype.kind
     except (TypeError, ValueError):  # rows of unequal length
@@ -212,10 +217,6 @@ def _array_like(value: Any, _: Sizes) -> str | None:
 
 
 _PLAIN: dict[Any, Check] = {int: _whole, float: _number, str: _text, bool: _switch}
-
-
-def _is_real(value: Any) -> bool:
-    return hasattr(value, "dtype") and hasattr(value, "shape") and _stored_type(value).startswith(_NUMBERS)
 
 
 def _stored_type(array: Any) -> str:
@@ -293,7 +294,7 @@ def _of_shape(axes: str) -> Check:
     wanted = "an array of 1 axis" if count == "1" else f"an array of {count} axes"
 
     def check(value: Any, sizes: Sizes) -> str | None:
-        if not _is_real(value):
+        if not is_real(value):
             return "an array of real numbers"
         shape = tuple(value.shape)
         if len(shape) < least or (not free and len(shape) > least):

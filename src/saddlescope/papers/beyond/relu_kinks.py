@@ -195,6 +195,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "beyond/relu-kinks", "ReLU neurons on one-dimensional data: one more kink at each stage",
     citation=CITATION, source="Zhang et al., number of kinks", params=Params,
-    quick=dict(seeds=(0, 1), log10_scales=(-20.0, -70.0), samples=13, neurons=8), run=run, claims=claims,
+    quick=dict(seeds=(0, 1), log10_scales=(-20.0, -70.0), samples=13), run=run, claims=claims,
     figures=figures,
 )  # fmt: skip

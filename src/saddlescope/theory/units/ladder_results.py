@@ -174,6 +174,7 @@ class WidthLadder(TableMixin, PlotMixin):
 
         >>> import jax, jax.numpy as jnp
         >>> from saddlescope.measure import Stage, Staircase
+        >>> from saddlescope.theory import width_ladder
         >>> with jax.enable_x64(True):
         ...     ladder = width_ladder(
         ...         lambda theta, x, kind: theta[0] * theta[1] * x[kind], (jnp.eye(2), jnp.array([2.0, 1.0])),

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
-from saddlescope._shared.arguments import calling, shown
+from saddlescope._shared.arguments import calling, is_real, shown
 from saddlescope._shared.compiled_functions import compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
@@ -204,9 +204,11 @@ class UnitNetwork:
         shapes, leaves = self.system.build.shapes, jax.tree.leaves(weights)
         counts = {np.shape(leaf)[:1] for leaf in leaves}
         fits = jax.tree.structure(weights) == self.system.build.structure and len(counts) == 1
-        if not (fits and all(np.shape(leaf)[1:] == shape for leaf, shape in zip(leaves, shapes, strict=True))):
+        real = all(is_real(np.asarray(leaf)) for leaf in leaves)
+        fits = fits and all(np.shape(leaf)[1:] == shape for leaf, shape in zip(leaves, shapes, strict=True))
+        if not (fits and real):
             raise InputError(
-                "weights must be like parameters, with a leading axis of units in every array; got shapes "
+                "weights must be real and like parameters, with a leading axis of units in every array; got shapes "
                 f"{[np.shape(leaf) for leaf in leaves]!r} where parameters has {list(shapes)!r}."
             )
         flat = np.concatenate([np.reshape(leaf, (len(leaf), -1)) for leaf in leaves], axis=1).astype(float)
@@ -299,10 +301,10 @@ def _padded(thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"]) -> tu
 
 def _layout(parameters: PyTree) -> "UnitLayout":
     leaves, structure = jax.tree.flatten(parameters)
-    if not leaves or any(not hasattr(leaf, "shape") for leaf in leaves):
+    if not leaves or any(not is_real(leaf) for leaf in leaves):
         raise InputError(
-            f"parameters must be an array, or a pytree of arrays, of the shapes of one unit's weights; got "
-            f"{parameters!r}. Its values do not matter."
+            f"parameters must be an array of real numbers, or a pytree of such arrays, of the shapes of one unit's "
+            f"weights; got {shown(parameters)}. Its values do not matter."
         )
     shapes = tuple(tuple(leaf.shape) for leaf in leaves)
     return UnitLayout(structure, shapes)
