@@ -206,7 +206,7 @@ def test_near_ties_at_a_finite_scale():
         ({"loss": lambda f, y: jnp.sum(jnp.sqrt(jnp.abs(f)))}, "smooth at 0"),
         ({"data": (np.eye(2), np.eye(3))}, "as many targets as inputs"),
         ({"data": (np.eye(2), np.full((2, 2), np.nan))}, "must be finite"),
-        ({"parameters": 3}, "pytree of arrays"),
+        ({"parameters": 3}, "pytree of such arrays"),
         ({"width": 0}, "width must be at least 1"),
         ({"kinds": 0}, "kinds must be at least 1"),
         ({"max_stages": 0}, "max_stages must be at least 1"),
