@@ -28,7 +28,10 @@ from saddlescope.reproduction.runner import Reproduction, json_values, stored_fi
 ROOT = Path(__file__).resolve().parents[1]
 README, PAPERS = ROOT / "README.md", ROOT / "docs" / "papers"
 VERDICTS, PAGE, AUDIT = (ROOT / "docs" / name for name in ("verdicts.json", "verdicts.md", "audit.md"))
-PICTURED = {"gradual-rank/figure-4": ("reduced", "vit-stable-rank.png")}
+PICTURED = {
+    "gradual-rank/figure-4": ("reduced", "vit-stable-rank.png"),
+    "gradual-rank/figure-20": ("reduced", "gpt2-stable-rank.png"),
+}
 CLAIMED = ("statement", "quantity", "kind", "source", "unit", "low", "high")
 
 
@@ -66,7 +69,7 @@ def every_record(runs: list[Reproduction], earlier: list[dict]) -> list[dict]:
 
 
 def draw_pictures(runs: list[Reproduction]) -> None:
-    """The first pictures of entries, for docs/vision.md."""
+    """The first pictures of entries, for docs/vision.md and docs/language.md."""
     for run in runs:
         size, file = PICTURED.get(run.entry.name, ("", ""))
         if run.provenance.label == size:

@@ -161,7 +161,7 @@ for _product, _name in PRODUCTS.items():
         source="Figure 20, caption: 'increases gradually'; a tenth: reading of this project", low=0.0, sizes=LONG,
         evidence="sample", over="seeds", needs=("from-scratch", "learned"),
         why="A rank that increases gradually is higher at the end than after a tenth, past Adam's equal first steps",
-        doubt="The tenth is ours, chosen after a pilot, and a model of four blocks on help texts is not GPT-2 small",
+        doubt="The tenth is ours, chosen after a pilot, and below the paper size model and text are far smaller than the paper's",
     )(partial(_rise, product=_product))  # fmt: skip
     head_claims.add(
         f"heads-rise-{_product}",
@@ -172,7 +172,7 @@ for _product, _name in PRODUCTS.items():
         sizes=LONG, evidence="sample", over="seeds", needs=("from-scratch", "learned"),
         why="The median head's rise is positive if those of more than half the heads are, unlike a mean that a few "
             "heads can carry",
-        doubt="Sixteen heads make a coarse median, and heads of one model train together",
+        doubt="A few heads make a coarse median (16 at the default size), and heads of one model train together",
     )(partial(_median_rise, product=_product))  # fmt: skip
     head_claims.add(
         f"low-{_product}",
@@ -183,7 +183,7 @@ for _product, _name in PRODUCTS.items():
             "project", high=0.5, sizes=LONG,
         evidence="sample", over="seeds", needs=("from-scratch", "learned"),
         why="The initial product is a random matrix of the same shape, with which Figure 20 compares the update",
-        doubt="Half is a bar of this project, and three epochs on a small text end long before the paper's training",
+        doubt="Half is a bar of this project, and three epochs on a smaller text end long before the paper's training",
     )(partial(_at_the_end, product=_product))  # fmt: skip
     head_claims.add(
         f"throughout-{_product}",
