@@ -1,5 +1,6 @@
 """Fixtures of all tests: float64 in JAX, strict promotion, the data folder, a browser, and quick runs of entries."""
 
+import gc
 import hashlib
 import os
 import pickle
@@ -17,6 +18,26 @@ import pytest
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+# Unoptimised code gives the same numbers to rounding and is compiled in a third of the time; most of it runs once.
+COMPILED_QUICKLY = (
+    "--xla_backend_optimization_level=0",
+    "--xla_cpu_use_fusion_emitters=false",
+    "--xla_cpu_parallel_codegen_split_count=1",
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let XLA compile as for users in `make test-all`; in `make test`, for its speed, without optimising."""
+    if config.option.markexpr == "not slow":
+        os.environ["XLA_FLAGS"] = " ".join([*COMPILED_QUICKLY, os.environ.get("XLA_FLAGS", "")])
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Spare garbage collections what is loaded by now: it stays, and Trainer alone collects after every run."""
+    gc.collect()
+    gc.freeze()
 
 
 CHECKED = 0.3  # seconds of each test in which `make test` checks types: later calls are mostly those of a loop

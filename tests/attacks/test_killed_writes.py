@@ -27,7 +27,7 @@ COMMANDS = (
     "spectra",
 )
 SOME = tuple(name for name in COMMANDS if " of " in name or " in " in name)
-FEW = 5  # kills of each command in the fast tests
+FEW = 3  # kills of each command in the fast tests
 
 
 @pytest.fixture(scope="module")

@@ -75,12 +75,13 @@ def same_runs(found, reference):
     assert found.attrs["params"] == reference.attrs["params"]
 
 
-def test_a_run_of_an_entry_is_killed_ten_times(tmp_path):
+@pytest.mark.parametrize("kills", [4, pytest.param(10, marks=pytest.mark.slow)])
+def test_a_run_of_an_entry_is_killed_again_and_again(tmp_path, kills):
     def command(here):
         return [*TINY, "--out", str(here)]
 
     run(command(tmp_path / "undisturbed"), tmp_path)
-    ends = kill_and_resume(command, tmp_path, lambda here: list(here.rglob("*.nc")), kills=10, lines=4, seed=0)
+    ends = kill_and_resume(command, tmp_path, lambda here: list(here.rglob("*.nc")), kills=kills, lines=4, seed=0)
     for here in ends:
         same_runs(stored(here), stored(tmp_path / "undisturbed"))
 

@@ -89,15 +89,16 @@ def same(made, undisturbed):
     return True
 
 
-def test_a_sweep_over_processes(walk, command, tmp_path, begun, undisturbed):
+@pytest.mark.parametrize("rounds", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_a_sweep_over_processes(walk, command, tmp_path, begun, undisturbed, rounds):
     sweep = Killed(command, tmp_path, begun, "--processes", "2", seed=1)
-    for _ in range(3):
+    for _ in range(rounds):
         client = sweep.start()
         sweep.kill_worker()
         sweep.kill_worker()
         sweep.kill(client.pid)
         client.communicate()
-    assert sweep.kills == 9
+    assert sweep.kills == 3 * rounds
     assert same(sweep.finish(), undisturbed)
 
 
