@@ -30,12 +30,19 @@ COMPILED_QUICKLY = (
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let XLA compile as for users in `make test-all`; in `make test`, for its speed, without optimising."""
-    if config.option.markexpr == "not slow":
-        os.environ["XLA_FLAGS"] = " ".join([*COMPILED_QUICKLY, os.environ.get("XLA_FLAGS", "")])
+    if config.option.markexpr != "not slow":
+        return
+    with pytest.MonkeyPatch.context() as patch:  # our commands try out given flags, which would take every test longer
+        patch.setenv("XLA_FLAGS", " ".join([*COMPILED_QUICKLY, os.environ.get("XLA_FLAGS", "")]))
+        jax.devices()  # XLA reads them once
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Spare garbage collections what is loaded by now: it stays, and Trainer alone collects after every run."""
+    """Halve the null runs in `make test`; spare garbage collections, one after every Trainer, what is loaded by now."""
+    if session.config.option.markexpr == "not slow":
+        import null_runs  # not above: types are checked in later imports alone
+
+        null_runs.DRAWS //= 2
     gc.collect()
     gc.freeze()
 
