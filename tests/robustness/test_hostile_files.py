@@ -100,7 +100,7 @@ def harmless(call, tmp_path, run):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        pytest.param(name, value, marks=[] if (n + k) % 4 == 0 else pytest.mark.slow)  # each name and value twice or more
+        pytest.param(name, value, marks=[] if (n + k) % 4 == 0 else pytest.mark.slow)  # each more than once
         for n, name in enumerate(ATTRIBUTES)
         for k, value in enumerate(VALUES)
     ],
