@@ -161,7 +161,8 @@ for _product, _name in PRODUCTS.items():
         source="Figure 20, caption: 'increases gradually'; a tenth: reading of this project", low=0.0, sizes=LONG,
         evidence="sample", over="seeds", needs=("from-scratch", "learned"),
         why="A rank that increases gradually is higher at the end than after a tenth, past Adam's equal first steps",
-        doubt="The tenth is ours, chosen after a pilot, and below the paper size model and text are far smaller than the paper's",
+        doubt="The tenth is ours, chosen after a pilot, and below the paper size model and text are far smaller than "
+            "the paper's",
     )(partial(_rise, product=_product))  # fmt: skip
     head_claims.add(
         f"heads-rise-{_product}",
