@@ -186,14 +186,9 @@ def find_entry(name: str) -> Entry:
     return ENTRY
 
 
-def replace_entries() -> None:
-    """Replace all entries by the tiny one, for as long as the process lives."""
+if __name__ == "__main__":
     entries.find_entry, catalogue.entry_names = find_entry, lambda: NAMES  # type: ignore[assignment]
     catalogue.entry_heading = lambda name: HEADING  # type: ignore[assignment]
-
-
-if __name__ == "__main__":
-    replace_entries()
     from saddlescope import cli
 
     sys.exit(cli.main())

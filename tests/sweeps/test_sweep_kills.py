@@ -108,6 +108,8 @@ def _cluster(workers):
     with subprocess.Popen(
         program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
             yield process, process.stdout.readline().strip()
         finally:
