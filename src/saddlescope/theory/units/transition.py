@@ -5,7 +5,9 @@
 
 An implicit solver follows the flow from the saddle with the new unit at a small norm, so that a long approach costs
 little; Newton's method in the directions with curvature computes the end to rounding. Directions without curvature,
-such as a rotation of directions among units of a linear network, are left alone.
+such as a rotation of directions among units of a linear network, are left alone. A symmetry can lead the path exactly
+to a saddle of the active units; how the flow leaves it is decided by how the new unit approached its direction, which
+the path does not know, so the path ends there.
 """
 
 from dataclasses import dataclass
@@ -28,6 +30,7 @@ _FLAT = 1e-7  # eigenvalues of H below this share of the largest are flat direct
 _NEGATIVE = 1e-6  # eigenvalues below minus this share of the largest are descent directions before the steps converge
 _EXACT = 1e-11  # relative gradient at a stationary point
 _HORIZON = 1e9  # in units of 1 / rate of the new unit
+_AT_REST = 1e-7  # speed, relative to the fastest, at which the path has stopped, at a minimum or not
 _LARGEST = 1e8  # weights beyond it diverge
 _SMALL = 0.03  # units that fell to this share of their largest norm may be falling dormant
 
@@ -159,12 +162,25 @@ class Transition:
             if step % _LOOK or step < wait or speed > _SLOW * fastest or solver.t * self._rate < 1.0:
                 continue
             found = self._end_near(thetas, peak)
+            if found is None and speed <= _AT_REST * fastest:
+                found = self._saddle_at(thetas)
             if found is not None:
                 return found
             wait = step + max(step // 8, 2 * size if size > 300 else 0)
         return TransitionFailure(
             "The active units reach no stationary point that is a minimum among them: they follow a valley without "
             "end, or stop at a saddle. Add a small penalty on the output to the loss."
+        )
+
+    def _saddle_at(self, thetas: Float[np.ndarray, "b p"]) -> TransitionFailure | None:
+        """Return the failure of a path that has stopped at these weights, if they are a saddle."""
+        curvatures = np.linalg.eigvalsh(self._network.loss_hessian(thetas, self._kinds))
+        if curvatures[0] >= -_FLAT * np.max(np.abs(curvatures)):
+            return None
+        loss = float(self._network.loss_gradient(thetas, self._kinds)[0])
+        return TransitionFailure(
+            f"A symmetry leads the active units to a saddle among them, of loss {loss:.6g}, and how they leave it "
+            "depends on the initial weights. Break the symmetry of the data, or follow them with unit_flow."
         )
 
     def _velocity(self, y: Float[np.ndarray, "q"]) -> Float[np.ndarray, "q"]:
