@@ -150,6 +150,12 @@ RESULTS = {
 }
 
 
+@cache
+def made(name):
+    """Return one result of a kind, computed once: drawing and tables change none."""
+    return RESULTS[name]()
+
+
 def test_every_kind_of_result_is_here():
     def below(cls):
         return {cls, *(one for child in cls.__subclasses__() for one in below(child))}
@@ -165,7 +171,7 @@ def test_every_kind_of_result_is_here():
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_axes_in_axes_out(name):
-    result = RESULTS[name]()
+    result = made(name)
     assert name in {cls.__name__ for cls in type(result).__mro__}
     given = plt.subplots()[1]
     assert result.plot(given) is given
@@ -179,7 +185,7 @@ def test_axes_in_axes_out(name):
 
 @pytest.mark.parametrize("name", RESULTS)
 def test_tables(name):
-    result = RESULTS[name]()
+    result = made(name)
     if not isinstance(result, TableMixin):
         dataset = result.to_xarray()
         assert all(size > 0 for dim, size in dataset.sizes.items() if dim != "crossing")
