@@ -39,6 +39,7 @@ from saddlescope.flow.losses.checks import shapes_of
 from saddlescope.flow.losses.tree_layout import TreeLayout
 from saddlescope.flow.solvers.ndf import AbstractStiffSystem, Interpolant, StepError, Stepper
 from saddlescope.flow.status import LOCAL_SHARE, REACHED, FlowError, Status, exhausted, require_run, stuck
+from saddlescope.flow.units.unit_model import UnitModel, first_sample
 
 _RECORDS = 401
 _LARGEST_LOG = 30.0  # of a norm: beyond it the flow diverges
@@ -161,7 +162,7 @@ def unit_flow(
         raise InputError(f"kinds must hold one number per unit, {count}; got shape {np.shape(kinds)!r}.")
     log_unit = math.log(-log_scale) if degree == 2 else -(degree - 2) * log_scale
     layout = TreeLayout.of(jax.tree.map(lambda leaf: np.asarray(leaf)[0], weights))
-    model = _Model(unit, loss, *sample_pair(data), layout, None if kinds is None else jnp.asarray(kinds), count)
+    model = UnitModel(unit, loss, *sample_pair(data), layout, None if kinds is None else jnp.asarray(kinds), count)
     _check_call(model, start)
     system = _System(model, log_unit, max_evaluations)
     norms = np.linalg.norm(start, axis=1)
@@ -201,8 +202,8 @@ def _flat(weights: PyTree) -> Float[np.ndarray, "m p"]:
     return flat
 
 
-def _check_call(model: "_Model", start: np.ndarray) -> None:
-    one, x, y = map(shapes_of, (model.layout.build(start[0]), _first(model.inputs), _first(model.targets)))
+def _check_call(model: UnitModel, start: np.ndarray) -> None:
+    one, x, y = map(shapes_of, (model.layout.build(start[0]), first_sample(model.inputs), first_sample(model.targets)))
     with calling(
         f"unit must accept weights of {one} and an input of {x}, and loss an output and a target of {y}",
         "Check the shapes.",
@@ -212,64 +213,18 @@ def _check_call(model: "_Model", start: np.ndarray) -> None:
         raise InputError(f"loss(output, target) must return one float64 number; got {shown(value)}.")
 
 
-def _first(samples: PyTree) -> PyTree:
-    return jax.tree.map(lambda leaf: leaf[0], samples)
-
-
-class _Model(eqx.Module):
-    """Right-hand side in time t, of the state (l, u) as one vector."""
-
-    unit: Callable[..., Array]
-    loss: Callable[[Array, Array], Array]
-    inputs: PyTree
-    targets: PyTree
-    layout: TreeLayout = eqx.field(static=True)
-    kinds: Array | None
-    count: int = eqx.field(static=True)
-
-    def mean_loss(self, thetas: Array) -> Array:
-        """Return L."""
-        return jnp.mean(jax.vmap(lambda x, y: self.loss(self._output(thetas, x), y))(self.inputs, self.targets))
-
-    def loss_of_first(self, thetas: Array) -> Array:
-        """Return the loss of the first sample."""
-        return self.loss(self._output(thetas, _first(self.inputs)), _first(self.targets))
-
-    def _output(self, thetas: Array, x: PyTree) -> Array:
-        trees = self.layout.build(thetas)
-        if self.kinds is None:
-            outputs = jax.vmap(lambda tree: self.unit(tree, x))(trees)
-        else:
-            outputs = jax.vmap(lambda tree, kind: self.unit(tree, x, kind))(trees, self.kinds)
-        return jnp.sum(outputs, axis=0)
-
-    def split(self, state: Array) -> tuple[Array, Array]:
-        """Return l, and u of norm 1."""
-        u = state[self.count :].reshape(self.count, -1)
-        return state[: self.count], u / jnp.linalg.norm(u, axis=1, keepdims=True)
-
-    def slope(self, state: Array, log_unit: Array) -> Array:
-        """Return the derivatives by the time in units of exp(log_unit)."""
-        log_norms, u = self.split(state)
-        g = -jax.grad(self.mean_loss)(jnp.exp(log_norms)[:, None] * u)
-        g = g * jnp.exp(log_unit - log_norms)[:, None]
-        along = jnp.sum(u * g, axis=1)
-        return jnp.concatenate([along, (g - along[:, None] * u).ravel()])
-
-
 @compiled
-def _slope(model: _Model, state: Array, log_unit: Array) -> Array:
+def _slope(model: UnitModel, state: Array, log_unit: Array) -> Array:
     return model.slope(state, log_unit)
 
 
 @compiled
-def _jacobian(model: _Model, state: Array, log_unit: Array) -> Array:
-    times = jax.linearize(lambda at: model.slope(at, log_unit), state)[1]
-    return jax.lax.map(times, jnp.eye(state.size), batch_size=32).T
+def _jacobian(model: UnitModel, state: Array, log_unit: Array) -> Array:
+    return model.jacobian(state, log_unit)
 
 
 @compiled
-def _loss(model: _Model, state: Array) -> Array:
+def _loss(model: UnitModel, state: Array) -> Array:
     log_norms, u = model.split(state)
     return model.mean_loss(jnp.exp(log_norms)[:, None] * u)
 
@@ -281,7 +236,7 @@ class _ExhaustedError(Exception):
 class _System(AbstractStiffSystem):
     """The system for the stiff solver, with a dense Jacobian."""
 
-    def __init__(self, model: _Model, log_unit: float, max_evaluations: int) -> None:
+    def __init__(self, model: UnitModel, log_unit: float, max_evaluations: int) -> None:
         self.model, self.log_unit, self._most, self.evaluations = model, jnp.asarray(log_unit), max_evaluations, 0
 
     def slope(self, y: np.ndarray) -> np.ndarray:

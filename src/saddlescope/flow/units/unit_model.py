@@ -1,0 +1,138 @@
+"""Right-hand side of the gradient flow of a sum of units, and its Jacobian.
+
+    state   (l, v) as one vector: log norms l, shape (m,), and directions v, shape (m, p), which count up to their norm
+    u_i     v_i / |v_i|;  theta_i = exp(l_i) u_i
+    f       sum_i unit(theta_i, x), with o entries;  L = mean over samples of loss(f, y);  g = -dL/dtheta
+    rate    (<u_i, g_i>, g_i - <u_i, g_i> u_i) exp(c - l_i), where exp(c) is the unit of time
+
+The Hessian of L has two parts: that by the outputs, one product of matrices over all units, and that of each unit alone
+(the Gauss-Newton part and the rest). All else in the Jacobian is of one unit. It costs a few gradients and one product
+n o (m p)^2, rather than m p gradients.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PyTree
+
+from saddlescope.flow.losses.tree_layout import TreeLayout
+
+_DERIVATIVES = 2**22  # of outputs by weights that are held at once
+
+
+class UnitModel(eqx.Module):
+    """Sum of units with a loss on samples; see the module."""
+
+    unit: Callable[..., Array]
+    loss: Callable[[Array, Array], Array]
+    inputs: PyTree
+    targets: PyTree
+    layout: TreeLayout = eqx.field(static=True)
+    kinds: Array | None
+    count: int = eqx.field(static=True)
+
+    def mean_loss(self, thetas: Float[Array, "m p"]) -> Array:
+        """Return L."""
+        return jnp.mean(jax.vmap(lambda x, y: self.loss(self._output(thetas, x), y))(self.inputs, self.targets))
+
+    def loss_of_first(self, thetas: Float[Array, "m p"]) -> Array:
+        """Return the loss of the first sample."""
+        return self.loss(self._output(thetas, first_sample(self.inputs)), first_sample(self.targets))
+
+    def split(self, state: Float[Array, "s"]) -> tuple[Float[Array, "m"], Float[Array, "m p"]]:
+        """Return l and u."""
+        v = state[self.count :].reshape(self.count, -1)
+        return state[: self.count], v / jnp.linalg.norm(v, axis=1, keepdims=True)
+
+    def slope(self, state: Float[Array, "s"], log_unit: Array) -> Float[Array, "s"]:
+        """Return the derivatives by the time in units of exp(log_unit)."""
+        log_norms, u = self.split(state)
+        g = -jax.grad(self.mean_loss)(jnp.exp(log_norms)[:, None] * u)
+        along, turning = jax.vmap(_rate)(u, g * jnp.exp(log_unit - log_norms)[:, None])
+        return jnp.concatenate([along, turning.ravel()])
+
+    def jacobian(self, state: Float[Array, "s"], log_unit: Array) -> Float[Array, "s s"]:
+        """Return the derivatives of `slope` by the state."""
+        m = self.count
+        log_norms, u = self.split(state)
+        thetas = jnp.exp(log_norms)[:, None] * u
+        own = jnp.concatenate([log_norms[:, None], state[m:].reshape(m, -1)], axis=1)
+        g = -jax.grad(self.mean_loss)(thetas) * jnp.exp(log_unit - log_norms)[:, None]
+        direct = jax.vmap(jax.jacfwd(_own_rate))(own, log_norms, g)
+        by_force = jax.vmap(jax.jacfwd(lambda each, at: jnp.hstack(_rate(at, each))))(g, u)
+        weights = jax.vmap(jax.jacfwd(_weights))(own, log_norms)
+        # exp(c - l_i) and exp(l_j) by themselves may be out of range.
+        scales = jnp.exp(log_unit - log_norms[:, None] + log_norms[None])
+        coupled = jnp.einsum("iap,ipjq,jqb->iajb", by_force, self._hessian(thetas), weights)
+        blocks = -scales[:, None, :, None] * coupled
+        units = jnp.arange(m)
+        blocks = blocks.at[units, :, units, :].add(direct)
+        rows = jnp.concatenate([blocks[:, 0], blocks[:, 1:].reshape(-1, m, own.shape[1])])
+        return jnp.concatenate([rows[:, :, 0], rows[:, :, 1:].reshape(len(rows), -1)], axis=1)
+
+    def _output(self, thetas: Float[Array, "m p"], x: PyTree) -> Array:
+        return jnp.sum(jax.vmap(self._unit, (0, 0, None))(thetas, self._numbers(), x), axis=0)
+
+    def _numbers(self) -> Array:
+        return jnp.zeros(self.count, int) if self.kinds is None else self.kinds
+
+    def _unit(self, theta: Float[Array, "p"], kind: Array, x: PyTree) -> Array:
+        tree = self.layout.build(theta)
+        return self.unit(tree, x) if self.kinds is None else self.unit(tree, x, kind)
+
+    def _hessian(self, thetas: Float[Array, "m p"]) -> Float[Array, "m p m p"]:
+        """Return the Hessian of L, by blocks of samples."""
+        samples = self.inputs, self.targets
+        count = len(jax.tree.leaves(samples)[0])
+        outputs = jax.eval_shape(self._output, thetas, first_sample(self.inputs)).size
+        block = min(count, max(1, _DERIVATIVES // (outputs * thetas.size)))
+        blocks = count // block
+        whole = jax.tree.map(lambda leaf: leaf[: blocks * block].reshape(blocks, block, *leaf.shape[1:]), samples)
+        add = lambda total, some: (total + self._part_of_hessian(thetas, *some), None)  # noqa: E731
+        total, _ = jax.lax.scan(add, jnp.zeros(thetas.shape + thetas.shape), whole)
+        if count % block:
+            total, _ = add(total, jax.tree.map(lambda leaf: leaf[blocks * block :], samples))
+        return total / count
+
+    def _part_of_hessian(self, thetas: Float[Array, "m p"], inputs: PyTree, targets: PyTree) -> Float[Array, "m p m p"]:
+        """Return the Hessian of the sum of some samples' losses."""
+        m, p = thetas.shape
+        kinds = self._numbers()
+        flat = lambda theta, kind, x: self._unit(theta, kind, x).ravel()  # noqa: E731
+        f = jax.vmap(self._output, (None, 0))(thetas, inputs)
+        forces = jax.vmap(jax.grad(self.loss))(f, targets)
+        curvatures = jax.vmap(jax.hessian(self.loss))(f, targets).reshape(len(f), f[0].size, f[0].size)
+        derivative = jax.jacfwd(flat) if p <= f[0].size else jax.jacrev(flat)
+        D = jax.vmap(jax.vmap(derivative, (0, 0, None), 1), (None, None, 0))(thetas, kinds, inputs)
+        D = D.reshape(len(f), f[0].size, m * p)
+        total = (D.reshape(-1, m * p).T @ (curvatures @ D).reshape(-1, m * p)).reshape(m, p, m, p)
+
+        def utility(theta: Array, kind: Array) -> Array:
+            return jnp.sum(forces * jax.vmap(lambda x: self._unit(theta, kind, x))(inputs))
+
+        units = jnp.arange(m)
+        return total.at[units, :, units, :].add(jax.vmap(jax.hessian(utility))(thetas, kinds))
+
+
+def first_sample(samples: PyTree) -> Any:
+    """Return the first sample of a pytree of arrays."""
+    return jax.tree.map(lambda leaf: leaf[0], samples)
+
+
+def _rate(u: Float[Array, "p"], force: Float[Array, "p"]) -> tuple[Array, Float[Array, "p"]]:
+    """Return the derivatives of one unit's log norm and direction."""
+    along = u @ force
+    return along, force - along * u
+
+
+def _own_rate(own: Float[Array, "q"], log_norm: Array, force: Float[Array, "p"]) -> Float[Array, "q"]:
+    """Return the rate of one unit by (l, v), with a force at log_norm that is proportional to exp(-l)."""
+    return jnp.hstack(_rate(own[1:] / jnp.linalg.norm(own[1:]), force * jnp.exp(log_norm - own[0])))
+
+
+def _weights(own: Float[Array, "q"], log_norm: Array) -> Float[Array, "p"]:
+    """Return the weights of one unit, in units of exp(log_norm)."""
+    return jnp.exp(own[0] - log_norm) * own[1:] / jnp.linalg.norm(own[1:])
