@@ -36,10 +36,8 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("block", [unit_model._DERIVATIVES, 30])
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize(("log_scale", "log_unit"), [(-1.0, 0.3), (-300.0, 300.0)])
-def test_the_jacobian_is_that_of_automatic_differentiation(case, block, log_scale, log_unit, monkeypatch):
+@pytest.mark.parametrize(("case", "block"), [*((case, unit_model._DERIVATIVES) for case in CASES), ("neurons", 30)])
+def test_the_jacobian_is_that_of_automatic_differentiation(case, block, monkeypatch):
     monkeypatch.setattr(unit_model, "_DERIVATIVES", block)
     unit, loss, data, weights, kinds = CASES[case]
     leaves = jax.tree.leaves(weights)
@@ -47,11 +45,11 @@ def test_the_jacobian_is_that_of_automatic_differentiation(case, block, log_scal
     layout = TreeLayout.of(jax.tree.map(lambda leaf: leaf[0], weights))
     inputs, targets = map(jnp.asarray, data)
     model = UnitModel(unit, loss, inputs, targets, layout, None if kinds is None else jnp.asarray(kinds), len(flat))
-    log_norms = np.log(np.linalg.norm(flat, axis=1)) + log_scale * np.arange(1, len(flat) + 1) / len(flat)
-    state = jnp.asarray(np.concatenate([log_norms, flat.ravel()]))  # directions count up to their norm
-    by_parts = jax.jit(lambda at: model.jacobian(at, jnp.asarray(log_unit)))
-    automatic = jax.jit(jax.jacfwd(lambda at: model.slope(at, jnp.asarray(log_unit))))
-    found, expected = by_parts(state), automatic(state)
-    assert np.isfinite(expected).all()
-    largest = np.max(np.abs(expected), axis=1, keepdims=True)
-    np.testing.assert_allclose(found / largest, expected / largest, rtol=1e-9, atol=1e-12)
+    by_parts = jax.jit(lambda at, log_unit: model.jacobian(at, log_unit))
+    automatic = jax.jit(jax.jacfwd(lambda at, log_unit: model.slope(at, log_unit)))
+    for log_scale in (-1.0, -300.0):
+        log_norms = np.log(np.linalg.norm(flat, axis=1)) + log_scale * np.arange(1, len(flat) + 1) / len(flat)
+        state = np.concatenate([log_norms, flat.ravel()])  # directions count up to their norm
+        found, expected = (np.asarray(each(state, -log_scale)) for each in (by_parts, automatic))
+        largest = np.max(np.abs(expected), axis=1, keepdims=True)
+        np.testing.assert_allclose(found / largest, expected / largest, rtol=1e-9, atol=1e-12)
