@@ -143,6 +143,49 @@ def test_a_spoilt_run_of_convolutions_refutes_the_claim(quick_run, outcomes, nam
     assert outcomes(entry, run)[claim] == "refuted"
 
 
+def features_swapped(run):
+    run.half_time.values[1] = run.half_time.values[1, ::-1]
+
+
+def feature_missing(run):
+    run.half_time.values[1, -1] = np.nan
+
+
+def no_plateau(run):
+    run.found_level.values[1, 0] = np.nan
+
+
+def late(run):
+    run.found_time.values[1, -1, -1] *= 1.03
+
+
+def other_level(run):
+    run.found_loss.values[1, -1, 0] += 0.011 * float(run.initial_loss[1])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "claim"),
+    [
+        (features_swapped, "order"),
+        (feature_missing, "order"),
+        (no_plateau, "features"),
+        (late, "times"),
+        (other_level, "levels"),
+    ],
+)
+def test_a_spoilt_run_of_modular_addition_refutes_the_claim(quick_run, outcomes, spoil, claim):
+    entry = find_entry("beyond/modular-addition")
+    run = quick_run("beyond/modular-addition").run.isel(seed=[0, 0, 0]).copy(deep=True)
+    assert outcomes(entry, run)[claim] == "reproduced"
+    spoil(run)
+    assert outcomes(entry, run)[claim] == "refuted"
+
+
+def test_more_frequencies_than_there_are_is_one_sentence():
+    with pytest.raises(InputError, match="coefficients must hold at most 3 values"):
+        find_entry("beyond/modular-addition").configure("quick", {"coefficients": "4,3,2,1"})
+
+
 def one_kink_more(run):
     run.flow_kinks.values[1, -1, 0] += 1
 

@@ -37,6 +37,11 @@ def relu_neuron(theta: Weights, x: Float[Array, "d"]) -> Array:
     return theta["a"] * jax.nn.relu(theta["w"] @ x)
 
 
+def quadratic_neuron(theta: Weights, x: Float[Array, "2 d"]) -> Float[Array, "o"]:
+    """Return the outputs of one neuron with a squared sum of two inputs."""
+    return theta["w"] * jnp.square(theta["u"] @ x[0] + theta["v"] @ x[1])
+
+
 def linear_head(theta: Weights, x: Array) -> Float[Array, "d d"]:
     """Return v q k^T of one head of linear attention, whatever the sample."""
     return theta["v"] * theta["q"][:, None] * theta["k"][None, :]
