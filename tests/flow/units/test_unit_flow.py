@@ -55,6 +55,29 @@ def test_cubic_units_pass_any_level_at_the_time_of_their_closed_form():
     np.testing.assert_allclose(run.losses[-1], 0, atol=1e-12)
 
 
+def test_units_of_degree_four_grow_from_norms_whose_gradient_underflows():
+    """For abcd = f(1) from alpha: da/dt = a^3 as long as a is small, so a = alpha / sqrt(1 - 2 T)."""
+    run = unit_flow(
+        lambda theta, x: jnp.prod(theta) * x, (np.ones(1), np.ones(1)), squared, np.ones((1, 4)),
+        degree=4.0, log_scale=np.log(1e-150), until=0.45, tolerance=1e-8,
+    )  # fmt: skip
+    np.testing.assert_allclose(run.log_norms[-1] - run.log_norms[0], 0.5 * np.log(10), atol=1e-7)
+
+
+def test_a_unit_that_decays_below_the_least_number_stops_no_other():
+    """Of two coordinates of one teacher, the second decays once the first has learned it."""
+    data = np.array([[1.0, 0.8], [0.0, 0.6]]), np.array([1.0, -0.3])
+    ends = [
+        unit_flow(
+            lambda theta, x, kind: theta[0] * theta[1] * x[kind], data, squared, np.ones((2, 2)),
+            degree=2.0, log_scale=log_scale, until=60.0, tolerance=1e-7, kinds=np.arange(2),
+        )
+        for log_scale in (-50.0, -650.0)
+    ]  # fmt: skip
+    assert ends[1].log_norms[-1].min() < -745  # below the least positive number
+    np.testing.assert_allclose(ends[1].losses[-1], ends[0].losses[-1], rtol=1e-6)
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_the_error_of_the_prediction_falls_as_one_over_log_alpha(seed):
     start = neurons(seed)

@@ -162,7 +162,9 @@ def unit_flow(
         raise InputError(f"kinds must hold one number per unit, {count}; got shape {np.shape(kinds)!r}.")
     log_unit = math.log(-log_scale) if degree == 2 else -(degree - 2) * log_scale
     layout = TreeLayout.of(jax.tree.map(lambda leaf: np.asarray(leaf)[0], weights))
-    model = UnitModel(unit, loss, *sample_pair(data), layout, None if kinds is None else jnp.asarray(kinds), count)
+    model = UnitModel(
+        unit, loss, *sample_pair(data), layout, None if kinds is None else jnp.asarray(kinds), count, degree
+    )
     _check_call(model, start)
     system = _System(model, log_unit, max_evaluations)
     norms = np.linalg.norm(start, axis=1)

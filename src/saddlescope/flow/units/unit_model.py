@@ -5,6 +5,9 @@
     f       sum_i unit(theta_i, x), with o entries;  L = mean over samples of loss(f, y);  g = -dL/dtheta
     rate    (<u_i, g_i>, g_i - <u_i, g_i> u_i) exp(c - l_i), where exp(c) is the unit of time
 
+Of a unit below exp(-600 / (kappa - 1)), the gradient at that norm is taken, and scaled to its own by the degree kappa:
+so far below one a unit is homogeneous to rounding, and its own gradient may be below the least number.
+
 The Hessian of L has two parts: that by the outputs, one product of matrices over all units, and that of each unit alone
 (the Gauss-Newton part and the rest). All else in the Jacobian is of one unit. It costs a few gradients and one product
 n o (m p)^2, rather than m p gradients.
@@ -21,6 +24,7 @@ from jaxtyping import Array, Float, PyTree
 from saddlescope.flow.losses.tree_layout import TreeLayout
 
 _DERIVATIVES = 2**22  # of outputs by weights that are held at once
+_LOG_OF_GRADIENTS = 600.0  # gradients that are taken are above exp(-600), far from the least number
 
 
 class UnitModel(eqx.Module):
@@ -33,6 +37,7 @@ class UnitModel(eqx.Module):
     layout: TreeLayout = eqx.field(static=True)
     kinds: Array | None
     count: int = eqx.field(static=True)
+    degree: float = eqx.field(static=True)
 
     def mean_loss(self, thetas: Float[Array, "m p"]) -> Array:
         """Return L."""
@@ -50,28 +55,49 @@ class UnitModel(eqx.Module):
     def slope(self, state: Float[Array, "s"], log_unit: Array) -> Float[Array, "s"]:
         """Return the derivatives by the time in units of exp(log_unit)."""
         log_norms, u = self.split(state)
-        g = -jax.grad(self.mean_loss)(jnp.exp(log_norms)[:, None] * u)
-        along, turning = jax.vmap(_rate)(u, g * jnp.exp(log_unit - log_norms)[:, None])
+        seen = self._seen(log_norms)
+        g = -jax.grad(self.mean_loss)(jnp.exp(seen)[:, None] * u)
+        along, turning = jax.vmap(_rate)(u, g * jnp.exp(log_unit + self._log_scale(log_norms))[:, None])
         return jnp.concatenate([along, turning.ravel()])
 
     def jacobian(self, state: Float[Array, "s"], log_unit: Array) -> Float[Array, "s s"]:
         """Return the derivatives of `slope` by the state."""
         m = self.count
         log_norms, u = self.split(state)
-        thetas = jnp.exp(log_norms)[:, None] * u
+        seen = self._seen(log_norms)
+        thetas = jnp.exp(seen)[:, None] * u
         own = jnp.concatenate([log_norms[:, None], state[m:].reshape(m, -1)], axis=1)
-        g = -jax.grad(self.mean_loss)(thetas) * jnp.exp(log_unit - log_norms)[:, None]
-        direct = jax.vmap(jax.jacfwd(_own_rate))(own, log_norms, g)
+        scale = log_unit + self._log_scale(log_norms)
+        g = -jax.grad(self.mean_loss)(thetas) * jnp.exp(scale)[:, None]
+        direct = jax.vmap(jax.jacfwd(self._own_rate))(own, log_norms, g)
         by_force = jax.vmap(jax.jacfwd(lambda each, at: jnp.hstack(_rate(at, each))))(g, u)
-        weights = jax.vmap(jax.jacfwd(_weights))(own, log_norms)
+        weights = jax.vmap(jax.jacfwd(self._weights))(own, seen)
         # exp(c - l_i) and exp(l_j) by themselves may be out of range.
-        scales = jnp.exp(log_unit - log_norms[:, None] + log_norms[None])
+        scales = jnp.exp(scale[:, None] + seen[None])
         coupled = jnp.einsum("iap,ipjq,jqb->iajb", by_force, self._hessian(thetas), weights)
         blocks = -scales[:, None, :, None] * coupled
         units = jnp.arange(m)
         blocks = blocks.at[units, :, units, :].add(direct)
         rows = jnp.concatenate([blocks[:, 0], blocks[:, 1:].reshape(-1, m, own.shape[1])])
         return jnp.concatenate([rows[:, :, 0], rows[:, :, 1:].reshape(len(rows), -1)], axis=1)
+
+    def _seen(self, log_norms: Array) -> Array:
+        """Return the log norms at which the gradient is taken."""
+        return jnp.maximum(log_norms, -_LOG_OF_GRADIENTS / (self.degree - 1))
+
+    def _log_scale(self, log_norms: Array) -> Array:
+        """Return the logarithm of the factor from the gradient at the norms seen to the rate at the norms."""
+        seen = self._seen(log_norms)
+        return (self.degree - 2) * (log_norms - seen) - seen
+
+    def _own_rate(self, own: Float[Array, "q"], log_norm: Array, force: Float[Array, "p"]) -> Float[Array, "q"]:
+        """Return the rate of one unit by (l, v), with the gradient held that gave the force at log_norm."""
+        grown = jnp.exp(self._log_scale(own[0]) - self._log_scale(log_norm))
+        return jnp.hstack(_rate(own[1:] / jnp.linalg.norm(own[1:]), force * grown))
+
+    def _weights(self, own: Float[Array, "q"], seen: Array) -> Float[Array, "p"]:
+        """Return the weights of one unit at the norm seen, in units of exp(seen)."""
+        return jnp.exp(self._seen(own[0]) - seen) * own[1:] / jnp.linalg.norm(own[1:])
 
     def _output(self, thetas: Float[Array, "m p"], x: PyTree) -> Array:
         return jnp.sum(jax.vmap(self._unit, (0, 0, None))(thetas, self._numbers(), x), axis=0)
@@ -126,13 +152,3 @@ def _rate(u: Float[Array, "p"], force: Float[Array, "p"]) -> tuple[Array, Float[
     """Return the derivatives of one unit's log norm and direction."""
     along = u @ force
     return along, force - along * u
-
-
-def _own_rate(own: Float[Array, "q"], log_norm: Array, force: Float[Array, "p"]) -> Float[Array, "q"]:
-    """Return the rate of one unit by (l, v), with a force at log_norm that is proportional to exp(-l)."""
-    return jnp.hstack(_rate(own[1:] / jnp.linalg.norm(own[1:]), force * jnp.exp(log_norm - own[0])))
-
-
-def _weights(own: Float[Array, "q"], log_norm: Array) -> Float[Array, "p"]:
-    """Return the weights of one unit, in units of exp(log_norm)."""
-    return jnp.exp(own[0] - log_norm) * own[1:] / jnp.linalg.norm(own[1:])

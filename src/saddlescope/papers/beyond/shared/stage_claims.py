@@ -33,13 +33,13 @@ def add_stage_claims(claims: Claims, family: str) -> None:
     add_level_claim(claims, family)
 
 
-def add_level_claim(claims: Claims, family: str, *, within: float = 1e-4) -> None:
-    """Add that the plateaus of the flow have the predicted losses, within a share of the initial loss."""
+def add_level_claim(claims: Claims, family: str) -> None:
+    """Add that the plateaus of the flow have the predicted losses."""
 
     @claims.add(
         "levels", f"From the smallest initial scale, the loss plateaus of {family} are at the predicted levels",
         quantity="largest difference of a plateau's loss from the prediction, in units of the initial loss",
-        kind="reading", source=f"{AGF}: magnitude of the drops; this project's bar", high=within,
+        kind="reading", source=f"{AGF}: magnitude of the drops; this project's bar", high=1e-4,
         evidence="cases", over="seeds",
         why="The loss in the middle of each stage of the flow is compared with the saddle that the prediction names",
         doubt="Stages are found in the flow from the predicted levels, halfway between two of them",
