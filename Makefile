@@ -85,7 +85,7 @@ gpu: .venv/extras ## run the paper sizes that want a GPU, the worthiest first, w
 gallery: .venv/ready ## build the gallery from the stored results
 	@$(BIN)/saddlescope gallery $(OUT) --site $(SITE)
 
-test: .venv/tools ## the test suite (minutes; half as long when run again, since compiled code is kept in .venv)
+test: .venv/tools ## the test suite (minutes; fewer when run again, since compiled code is kept in .venv)
 	@SADDLESCOPE_COMPILED="$(CURDIR)/.venv/compiled" OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
 	@$(BIN)/python scripts/surface.py
 
