@@ -11,7 +11,6 @@ The prediction from one neuron is followed for three units: a fourth leads to a 
 flow leaves at once, and the prediction does not pass. Some networks meet one before.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,13 +35,14 @@ from saddlescope.reproduction.parameters import EntryParams, param
 _UNITS = 3  # that are predicted
 _LEARNED = 0.02  # of a frequency's error left when it is learned, or learned when it is begun
 _RECORDS = 1501
+_CLOSE = 4001  # until the end of the prediction, whose plateaus may be short
 
 
 class Params(EntryParams):
     """Templates with a few frequencies of given coefficients."""
 
     seeds: tuple[int, ...] = param(
-        tuple(range(10, 15)), "seeds of frequencies, phases and initial weights", ge=0, order="distinct"
+        tuple(range(15, 20)), "seeds of frequencies, phases and initial weights", ge=0, order="distinct"
     )
     modulus: int = param(20, "modulus p", ge=5, le=40)
     coefficients: tuple[float, ...] = param(
@@ -83,10 +83,10 @@ def _solve(params: Params, seed: int, context: RunContext) -> xr.Dataset:
         quadratic_neuron, data, half_square, parameters={name: np.zeros(code.shape[1]) for name in weights},
         weights=weights, max_stages=_UNITS,
     )  # fmt: skip
-    record = np.concatenate([np.linspace(0, params.until, _RECORDS), _after(learned.staircase.times, params.until)])
+    record = [np.linspace(0, params.until, _RECORDS), np.linspace(0, min(learned.end, params.until), _CLOSE)]
     flow = unit_flow(
         quadratic_neuron, data, half_square, weights, degree=3.0, log_scale=params.log10_scale * np.log(10),
-        until=params.until, tolerance=params.tolerance, record=np.unique(record), report=context.report,
+        until=params.until, tolerance=params.tolerance, record=np.unique(np.concatenate(record)), report=context.report,
     )  # fmt: skip
     errors = _errors(flow, data)
     shares = 1 - errors / (sizes**2 / 2)[:, None]
@@ -108,12 +108,6 @@ def _encoding(modulus: int, sizes: np.ndarray, rng: np.random.Generator) -> np.n
     frequencies = rng.choice(np.arange(1, (modulus + 1) // 2), len(sizes), replace=False)
     angles = 2 * np.pi * np.outer(np.arange(modulus), frequencies) / modulus + rng.uniform(0, 2 * np.pi, len(sizes))
     return np.stack([sizes * np.cos(angles), sizes * np.sin(angles)], axis=2).reshape(modulus, -1)
-
-
-def _after(times: Sequence[float], until: float) -> np.ndarray:
-    """Return times that follow each predicted one ever less closely: units that join relax slowly."""
-    found = np.add.outer(np.array(times), np.geomspace(1e-6, 1.0, 200)).ravel()
-    return found[found <= until]
 
 
 def _errors(flow: Any, data: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
