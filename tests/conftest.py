@@ -37,12 +37,8 @@ def pytest_configure(config: pytest.Config) -> None:
         jax.devices()  # XLA reads them once
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Halve the null runs in `make test`; spare garbage collections, one after every Trainer, what is loaded by now."""
-    if session.config.option.markexpr == "not slow":
-        import null_runs  # not above: types are checked in later imports alone
-
-        null_runs.DRAWS //= 2
+def pytest_collection_finish() -> None:
+    """Spare garbage collections, one after every Trainer, what is loaded by now."""
     gc.collect()
     gc.freeze()
 

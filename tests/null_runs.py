@@ -7,14 +7,14 @@ import xarray as xr
 
 from saddlescope.reproduction import Outcome, find_entry
 
-DRAWS = 200  # conftest.py halves them in `make test`
+DRAWS = 200
 MOST = 0.05
 """Largest share of runs without an effect in which a claim of that effect may hold."""
 
 Draw = Callable[[np.random.Generator], xr.Dataset]
 
 
-def share_that_holds(entry: str, claim: str, draw: Draw, draws: int, seed: int = 0) -> float:
+def share_that_holds(entry: str, claim: str, draw: Draw, draws: int = DRAWS, seed: int = 0) -> float:
     """Return the share of random runs on which a claim is reproduced, or seen on the stand-in."""
     (judged,) = (one for one in find_entry(entry).claims if one.name == claim)
     found = (judged.judge(draw(np.random.default_rng([seed, k]))).outcome for k in range(draws))
@@ -22,6 +22,6 @@ def share_that_holds(entry: str, claim: str, draw: Draw, draws: int, seed: int =
 
 
 def assert_detects(entry: str, claim: str, *, null: Draw, effect: Draw) -> None:
-    """Fail if the claim holds on more than 5 % of DRAWS runs without the effect, or not on nearly all of 20 with it."""
-    assert share_that_holds(entry, claim, null, draws=DRAWS) <= MOST, f"{claim} is found where there is none"
+    """Fail if the claim holds on more than 5 % of 200 runs without the effect, or not on nearly all of 20 with it."""
+    assert share_that_holds(entry, claim, null) <= MOST, f"{claim} is found where there is none"
     assert share_that_holds(entry, claim, effect, draws=20) >= 0.9, f"{claim} is not found where it is"

@@ -7,6 +7,7 @@ import pytest
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.beyond.modular_addition import _plateaus
 from saddlescope.papers.beyond.relu_kinks import distinct_kinks
 from saddlescope.papers.beyond.shared.stage_comparison import compare_stages, slopes
 from saddlescope.papers.beyond.shared.units import ConvolutionLoss, LinearKernel, context_loss
@@ -155,6 +156,10 @@ def no_plateau(run):
     run.found_level.values[1, 0] = np.nan
 
 
+def ended_early(run):
+    run.predicted_time.values[1, -1] = run.predicted_loss.values[1, -1] = np.nan
+
+
 def late(run):
     run.found_time.values[1, -1, -1] *= 1.03
 
@@ -169,6 +174,7 @@ def other_level(run):
         (features_swapped, "order"),
         (feature_missing, "order"),
         (no_plateau, "features"),
+        (ended_early, "predicted"),
         (late, "times"),
         (other_level, "levels"),
     ],
@@ -179,6 +185,22 @@ def test_a_spoilt_run_of_modular_addition_refutes_the_claim(quick_run, outcomes,
     assert outcomes(entry, run)[claim] == "reproduced"
     spoil(run)
     assert outcomes(entry, run)[claim] == "refuted"
+
+
+def test_the_errors_of_the_features_add_up_to_the_loss_of_the_flow(quick_run):
+    run = quick_run("beyond/modular-addition").run.isel(seed=0)
+    left = ((1 - run.share) * run.coefficient**2 / 2).sum("frequency")
+    np.testing.assert_allclose(left, run.whole_loss, atol=1e-8)
+    np.testing.assert_allclose(run.whole_loss[0], 0.5, atol=1e-8)
+
+
+def test_a_plateau_lies_between_the_end_of_a_feature_and_the_beginning_of_the_next():
+    times = np.linspace(0.0, 9.0, 901)
+    first, second = (np.clip(times - start, 0, 1) for start in (1.0, 5.0))
+    losses = 1 - 0.75 * first - 0.25 * second
+    np.testing.assert_allclose(_plateaus(times, losses, np.stack([first, second])), [0.25, 0.0], atol=1e-12)
+    together = _plateaus(times, losses, np.stack([first, np.clip(times - 1.5, 0, 1)]))
+    assert np.isnan(together[0])
 
 
 def test_more_frequencies_than_there_are_is_one_sentence():
