@@ -5,7 +5,8 @@ import pytest
 from scipy.linalg import expm
 
 from saddlescope.flow.solvers import ndf_coefficients
-from saddlescope.flow.solvers.ndf_batched import AbstractSystems, BatchStepper, Interpolants
+from saddlescope.flow.solvers.interpolants import DifferenceInterpolants
+from saddlescope.flow.solvers.ndf_batched import AbstractSystems, BatchStepper
 
 STIFF = np.array([[[-1000.0, 999.0], [0.0, -1.0]], [[-5.0, 2.0], [1.0, -3.0]], [[-1e6, 0.0], [3.0, -0.1]]])
 START = np.array([[3.0, 1.0], [1.0, -1.0], [2.0, 1.0]])
@@ -37,7 +38,7 @@ def _finish(systems, tolerance, until=2.0):
     parts = []
     while len(stepper.running):
         parts.append(stepper.tick())
-    return stepper, Interpolants.join(parts)
+    return stepper, DifferenceInterpolants.join(parts)
 
 
 def test_stiff_linear_systems_against_the_matrix_exponential():

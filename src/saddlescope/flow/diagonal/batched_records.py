@@ -3,16 +3,16 @@
 Steps are buffered and processed some thousand at a time, so that memory is bounded and the cost per step is small.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float
 
 from saddlescope.flow.diagonal.batched_system import part
 from saddlescope.flow.diagonal.coordinates import MirrorCoordinates
 from saddlescope.flow.diagonal.trajectory import LevelEvent
-from saddlescope.flow.solvers import ndf_coefficients
-from saddlescope.flow.solvers.ndf_batched import Interpolants
+from saddlescope.flow.solvers.interpolants import AbstractInterpolants
 
 _BUFFER = 1_000_000  # numbers in the buffered steps before they are processed: 8 MB
 _BISECTIONS = 54  # of a step: to rounding
@@ -40,7 +40,7 @@ class BatchRecords:
     last_time: Float[np.ndarray, "flows"]
     last_state: Float[np.ndarray, "flows p"]
     dissipated: Float[np.ndarray, "flows"]
-    _buffer: list[Interpolants] = field(default_factory=list)
+    _buffer: list[AbstractInterpolants] = field(default_factory=list)
     _buffered: int = 0
 
     @classmethod
@@ -58,12 +58,12 @@ class BatchRecords:
         crossings = [[] for _ in range(flows)]
         return cls(coordinates, times, states, level, crossings, np.zeros(flows), origin.copy(), np.zeros(flows))
 
-    def add(self, steps: Interpolants) -> None:
-        """Add steps, which may be processed later."""
+    def add(self, steps: AbstractInterpolants) -> None:
+        """Add steps, of one kind in the run or since the last `process`, which may be processed later."""
         self.last_time[steps.system] = steps.end
-        self.last_state[steps.system] = steps.differences[:, 0]
+        self.last_state[steps.system] = steps.after
         self._buffer.append(steps)
-        self._buffered += steps.differences.size
+        self._buffered += steps.size
         if self._buffered > _BUFFER:
             self.process()
 
@@ -71,7 +71,7 @@ class BatchRecords:
         """Process all steps in the buffer."""
         if not self._buffer:
             return
-        steps = Interpolants.join(self._buffer)
+        steps = type(self._buffer[0]).join(self._buffer)
         self._buffer, self._buffered = [], 0
         self._sample(steps)
         self._dissipate(steps)
@@ -80,42 +80,36 @@ class BatchRecords:
             self._cross(steps, high[steps.system], 1)
             self._cross(steps, low[steps.system], -1)
 
-    def _sample(self, steps: Interpolants) -> None:
+    def _sample(self, steps: AbstractInterpolants) -> None:
         first, stop = (np.searchsorted(self.times, time, "right") for time in (steps.start, steps.end))
         which = np.repeat(np.arange(len(first)), stop - first)
         record = np.arange(len(which)) - np.repeat(np.cumsum(stop - first) - stop, stop - first)
         hit = steps[which]
         self.states[hit.system, record] = hit.at((self.times[record] - hit.end) / hit.step)
 
-    def _dissipate(self, steps: Interpolants) -> None:
-        coordinates = part(self.coordinates, steps.system)
-        nodes, weights = np.polynomial.legendre.leggauss(3)
-        for node, weight in zip(nodes, weights, strict=True):
-            s = np.full(len(steps.end), (node - 1) / 2)
-            power = np.sum(coordinates.metric(steps.at(s)) * steps.slope(s) ** 2, axis=1)
-            np.add.at(self.dissipated, steps.system, weight / 2 * (steps.end - steps.start) * power)
+    def _dissipate(self, steps: AbstractInterpolants) -> None:
+        metric = part(self.coordinates, steps.system).metric
+        np.add.at(self.dissipated, steps.system, steps.dissipated(metric))
 
-    def _cross(self, steps: Interpolants, edge: Float[np.ndarray, "m p"], sign: int) -> None:
-        after = sign * steps.differences[:, 0] >= sign * edge
+    def _cross(self, steps: AbstractInterpolants, edge: Float[np.ndarray, "m p"], sign: int) -> None:
+        after = sign * steps.after >= sign * edge
         which, index = np.nonzero((sign * steps.before >= sign * edge) != after)
         if len(which) == 0:
             return
         hit = steps[which]
-        each = np.arange(len(which))
-        s = _solve(hit.differences[each, :, index], hit.order, edge[which, index], after[which, index] == (sign == 1))
+        s = _solve(hit.entry(index), edge[which, index], after[which, index] == (sign == 1))
         times = np.clip(hit.end + s * hit.step, hit.start, hit.end)
         for flow, time, i, rising, state in zip(hit.system, times, index, after[which, index], hit.at(s), strict=True):
             self.crossings[flow].append((LevelEvent(float(time), int(i), bool(rising), sign), state))
 
 
 def _solve(
-    differences: Float[np.ndarray, "e 6"], order: Int[np.ndarray, "e"], edge: np.ndarray, upwards: np.ndarray
+    value: Callable[[np.ndarray], np.ndarray], edge: Float[np.ndarray, "e"], upwards: Bool[np.ndarray, "e"]
 ) -> Float[np.ndarray, "e"]:
-    """Return the time, in steps, at which an entry with these differences passes its edge, by bisection."""
+    """Return the time, in steps, at which an entry passes its edge, by bisection."""
     low, high = -np.ones(len(edge)), np.zeros(len(edge))
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        value = differences[:, 0] + np.einsum("ej,ej->e", ndf_coefficients.basis(middle, order), differences[:, 1:])
-        beyond = (value >= edge) == upwards
+        beyond = (value(middle) >= edge) == upwards
         low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
     return (low + high) / 2

@@ -21,17 +21,19 @@ class MirrorSystems(AbstractSystems):
     """Losses in mirror coordinates: y' = -rate dL/dbeta(beta(y)), with the Jacobians -rate H(beta) diag(dbeta/dy).
 
     Attributes:
-        gradients, hessians: numbers of evaluations for each flow.
+        rates: of all flows, running or not.
+        gradients, hessians, products: numbers of evaluations for each flow, of products with vectors for the last.
     """
 
     def __init__(self, losses: LossBatch, coordinates: list[MirrorCoordinates]) -> None:
         self.losses = losses
         self._coordinates = stacked(coordinates)
-        self._rate = np.array([each.rate for each in coordinates])
+        self.rates = np.array([each.rate for each in coordinates])
+        self._rate = self.rates
         size = self._coordinates.p.shape
         self._hessian, self._pull = np.zeros((*size, size[1])), np.zeros(size)  # pull: largest entry of each column
         self._system = np.arange(size[0])
-        self.gradients, self.hessians = np.zeros(size[0], int), np.zeros(size[0], int)
+        self.gradients, self.hessians, self.products = np.zeros((3, size[0]), int)
 
     def slope(self, y: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
         """Return the right-hand sides, rate * g."""

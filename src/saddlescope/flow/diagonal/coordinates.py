@@ -22,7 +22,7 @@ from jaxtyping import PyTree
 
 from saddlescope.flow.losses.tree_layout import TreeLayout
 
-_LARGEST_EXPONENT = 60.0  # continued linearly beyond, so that a trial step that overshoots stays finite
+LARGEST_EXPONENT = 60.0  # continued linearly beyond, so that a trial step that overshoots stays finite
 
 
 class AbstractCoordinates(ABC):
@@ -92,14 +92,13 @@ class MirrorCoordinates(AbstractFlowCoordinates):
 
     def point(self, state: np.ndarray) -> np.ndarray:
         """Return the products beta."""
-        rising, _ = _capped_exp(self.p + 2 * state)
-        falling, _ = _capped_exp(self.q - 2 * state)
-        return rising - falling
+        return _capped_exp(self.p + 2 * state) - _capped_exp(self.q - 2 * state)
 
     def metric(self, state: np.ndarray) -> np.ndarray:
         """Return the derivative dbeta/dy = u^2 + v^2."""
-        _, rising = _capped_exp(self.p + 2 * state)
-        _, falling = _capped_exp(self.q - 2 * state)
+        twice = 2 * state
+        rising = np.exp(np.minimum(self.p + twice, LARGEST_EXPONENT))
+        falling = np.exp(np.minimum(self.q - twice, LARGEST_EXPONENT))
         return 2 * (rising + falling)
 
     def band(self, level: float) -> tuple[np.ndarray, np.ndarray]:
@@ -125,17 +124,16 @@ class MirrorCoordinates(AbstractFlowCoordinates):
 
     def diverged(self, state: np.ndarray) -> np.ndarray | np.bool_:
         """Return True where `point` is no longer an exponential of the state."""
-        return np.any(np.maximum(self.p + 2 * state, self.q - 2 * state) > _LARGEST_EXPONENT, axis=-1)
+        return np.any(np.maximum(self.p + 2 * state, self.q - 2 * state) > LARGEST_EXPONENT, axis=-1)
 
     def _exponents(self, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the logarithm of the larger of |u + v|/2 and |u - v|/2, and the logarithm of their ratio."""
         return np.maximum(self.p / 2 + state, self.q / 2 - state), self.gap + 2 * state
 
 
-def _capped_exp(exponent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the exponential, continued by its tangent beyond the largest exponent, and its derivative."""
-    slope = np.exp(np.minimum(exponent, _LARGEST_EXPONENT))
-    return slope * (1 + np.maximum(exponent - _LARGEST_EXPONENT, 0)), slope
+def _capped_exp(exponent: np.ndarray) -> np.ndarray:
+    """Return the exponential, continued by its tangent beyond the largest exponent."""
+    return np.exp(np.minimum(exponent, LARGEST_EXPONENT)) * (1 + np.maximum(exponent - LARGEST_EXPONENT, 0))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -162,7 +160,7 @@ class ParameterCoordinates(AbstractFlowCoordinates):
 
     def diverged(self, state: np.ndarray) -> np.ndarray | np.bool_:
         """Return True where a parameter is beyond e^60."""
-        return np.any(np.abs(state) > math.exp(_LARGEST_EXPONENT), axis=-1)
+        return np.any(np.abs(state) > math.exp(LARGEST_EXPONENT), axis=-1)
 
     def parameters(self, state: np.ndarray) -> PyTree:
         """Return the pytree of parameters."""

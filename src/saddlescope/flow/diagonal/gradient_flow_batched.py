@@ -1,11 +1,13 @@
 """Many gradient flows from small weights in one call: seeds, initial scales, or data sets of one small problem.
 
 The time of a small flow is not that of its arithmetic but the overhead of its thousand steps. Here all flows share one
-compiled gradient and one pass through the solver's logic; each has its own step size and order.
+pass through the solver's logic; each has its own step size. Compiled explicit steps are faster where the evaluations
+that stability costs are some thousands; implicit steps of variable order, by far fewer evaluations, are the faster ones
+at tight tolerances and below alpha = 1e-1000 or so.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from jaxtyping import Float
@@ -15,6 +17,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import Table
 from saddlescope._shared.results import PlotMixin, TableMixin
+from saddlescope.flow.diagonal.batched_chebyshev import LEAST_TOLERANCE, ChebyshevFlows
 from saddlescope.flow.diagonal.batched_records import BatchRecords
 from saddlescope.flow.diagonal.batched_system import MirrorSystems, stacked
 from saddlescope.flow.diagonal.coordinates import MirrorCoordinates
@@ -109,8 +112,8 @@ class BatchedTrajectory(TableMixin, PlotMixin):
     @property
     def evaluations(self) -> Evaluations:
         """Numbers of evaluations of the losses, for all flows together."""
-        counts = [(e.gradients, e.hessians, e.values) for e in (trajectory.evaluations for trajectory in self.each)]
-        return Evaluations(*(sum(count) for count in zip(*counts, strict=True)))
+        every = [trajectory.evaluations for trajectory in self.each]
+        return Evaluations(**{f.name: sum(getattr(one, f.name) for one in every) for f in fields(Evaluations)})
 
 
 @validate_arguments
@@ -126,7 +129,7 @@ def gradient_flow_batched(
     max_evaluations: int = 1_000_000,
     report: Report = silent,
 ) -> BatchedTrajectory:
-    """Follow many gradient flows from small weights at once, with the method and accuracy of `gradient_flow`.
+    """Follow many gradient flows from small weights at once, with the accuracy of `gradient_flow`.
 
     For problems of up to about a hundred coordinates; on larger ones arithmetic takes most of the time, and little is
     gained. Flows are independent: each takes the steps it would take alone, but for rounding.
@@ -211,24 +214,61 @@ def _run(
     max_evaluations: int,
     report: Report,
 ) -> None:
-    """Take all steps; enter the statuses of flows that end early."""
-    local, unit, flows = tolerance * LOCAL_SHARE, records.coordinates.time_unit, len(statuses)
-    stepper = BatchStepper(systems, records.last_state, until, rtol=local, atol=local)
-    for tick in range(max_evaluations):
-        if len(stepper.running) == 0:
-            break
-        records.add(stepper.tick())
-        if tick % _CHECK_EVERY == 0:
-            stepper.stop(np.flatnonzero(records.coordinates.diverged(records.last_state)))
-            fraction = 1 - float(np.sum(until - records.last_time[stepper.running])) / (flows * until)
-            report(fraction, f"{flows - len(stepper.running)} of {flows} flows finished")
-    for flow in stepper.running:
+    """Take all steps, explicit ones as long as they are faster; enter the statuses of flows that end early."""
+    unit, left, is_stuck = records.coordinates.time_unit, np.arange(len(statuses)), {}
+    if tolerance >= LEAST_TOLERANCE:
+        explicit = ChebyshevFlows(systems.losses, records, systems.rates, until)
+        explicit.run(tolerance, max_evaluations, report)
+        records.process()
+        systems.gradients += explicit.evaluations
+        systems.products += explicit.products
+        left, is_stuck = explicit.left, explicit.stuck
+    if len(left):
+        is_stuck |= _implicit_steps(systems, records, left, until, tolerance, max_evaluations, report)
+        records.process()
+    unfinished = records.last_time < until
+    for flow in np.flatnonzero(unfinished & (systems.gradients >= max_evaluations)):
         statuses[flow] = exhausted(max_evaluations, float(records.last_time[flow]), unit)
-    for flow, finite in stepper.stuck.items():
+    for flow, finite in is_stuck.items():
         statuses[flow] = stuck(float(records.last_time[flow]), unit, finite=finite)
     for flow in np.flatnonzero(records.coordinates.diverged(records.last_state)):
         statuses[flow] = diverged(float(records.last_time[flow]), unit)
-    records.process()
+
+
+def _implicit_steps(
+    systems: MirrorSystems,
+    records: BatchRecords,
+    rows: np.ndarray,
+    until: float,
+    tolerance: float,
+    max_evaluations: int,
+    report: Report,
+) -> dict[int, bool]:
+    """Take the flows in these rows from where they are to the end; return those that got stuck."""
+    local, flows = tolerance * LOCAL_SHARE, len(records.last_time)
+    rows = rows[systems.gradients[rows] < max_evaluations]
+    systems.keep(rows)
+    if len(rows) == 0:
+        return {}
+    stepper = BatchStepper(
+        systems,
+        records.last_state[rows],
+        until,
+        rtol=local,
+        atol=local,
+        t=records.last_time[rows],
+        numbers=rows,
+    )
+    tick = 0
+    while len(stepper.running):
+        records.add(stepper.tick())
+        tick += 1
+        if tick % _CHECK_EVERY == 0:
+            stepper.stop(np.flatnonzero(records.coordinates.diverged(records.last_state)))
+            ended = flows - len(stepper.running)
+            report(float(np.mean(records.last_time)) / until, f"{ended} of {flows} flows finished")
+        stepper.stop(np.flatnonzero(systems.gradients >= max_evaluations))
+    return stepper.stuck
 
 
 def _assemble(
@@ -272,7 +312,12 @@ def _assemble(
                 conserved=0.0,
                 energy_error=abs(1 - records.dissipated[flow] / mirror.rate / lost) if lost > 0 else None,
                 accuracy=None,
-                evaluations=Evaluations(int(systems.gradients[flow]), int(systems.hessians[flow]), len(first)),
+                evaluations=Evaluations(
+                    gradients=int(systems.gradients[flow]),
+                    hessians=int(systems.hessians[flow]),
+                    columns=int(systems.hessians[flow]) * mirror.p.size + int(systems.products[flow]),
+                    values=len(first),
+                ),
                 status=status,
                 end=ResumeFrom(starts[flow], records.last_state[flow]),
                 coordinates=mirror,

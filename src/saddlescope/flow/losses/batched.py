@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 from saddlescope._shared.compiled_functions import compiled_for_constants
 from saddlescope._shared.errors import InputError
@@ -50,6 +50,11 @@ class LossBatch:
             if self._each:
                 self._arrays = [array[self._slot] for array in self._arrays]
             self._slot = np.arange(len(rows))
+
+    def form(self, flows: Int[np.ndarray, "r"] | None) -> tuple["_Kind", bool, list[Array]]:
+        """Return what `map_losses` takes, for some of all flows, running or not; None: for all."""
+        arrays = [array[flows] for array in self._all] if self._each and flows is not None else self._all
+        return self._kind, self._each, arrays
 
     def gradients(self, points: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
         """Return the gradients of the running flows."""
@@ -107,11 +112,11 @@ def _stack(losses: Sequence[Loss], size: int) -> tuple[_Kind, list[Any]]:
     return kinds[0], [jnp.stack(column) for column in zip(*arrays, strict=True)]
 
 
-def _map(evaluate: Callable, kind: _Kind, each: bool, arrays: list[Array], points: Array) -> Array:
-    """Evaluate (loss, its points) for every flow."""
+def map_losses(evaluate: Callable, kind: _Kind, each: bool, arrays: list[Array], points: PyTree) -> PyTree:
+    """Evaluate (loss, its points) for every flow; for compiled code, with the `LossBatch.form` of the losses."""
     structure, leaves = kind
 
-    def one(arrays: list[Array], points: Array) -> Array:
+    def one(arrays: list[Array], points: PyTree) -> PyTree:
         left = iter(arrays)
         return evaluate(jax.tree.unflatten(structure, [next(left) if x is None else x for x in leaves]), points)
 
@@ -121,7 +126,7 @@ def _map(evaluate: Callable, kind: _Kind, each: bool, arrays: list[Array], point
 @compiled_for_constants
 @partial(jax.jit, static_argnums=(0, 1))
 def _gradients(kind: _Kind, each: bool, arrays: list[Array], points: Array) -> Array:
-    return _map(lambda loss, point: loss_and_gradient(loss, point)[1], kind, each, arrays, points)
+    return map_losses(lambda loss, point: loss_and_gradient(loss, point)[1], kind, each, arrays, points)
 
 
 @compiled_for_constants
@@ -130,10 +135,10 @@ def _hessians(kind: _Kind, each: bool, arrays: list[Array], slots: Array, points
     def one(loss: Any, point: Array) -> Array:
         return loss.hessian(point) if hasattr(loss, "hessian") else jax.hessian(loss)(point)
 
-    return _map(one, kind, each, [array[slots] for array in arrays] if each else arrays, points)
+    return map_losses(one, kind, each, [array[slots] for array in arrays] if each else arrays, points)
 
 
 @compiled_for_constants
 @partial(jax.jit, static_argnums=(0, 1))
 def _values(kind: _Kind, each: bool, arrays: list[Array], points: Array) -> Array:
-    return _map(lambda loss, points: jax.lax.map(loss, points), kind, each, arrays, points)
+    return map_losses(lambda loss, points: jax.lax.map(loss, points), kind, each, arrays, points)

@@ -16,10 +16,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from saddlescope.flow.solvers import ndf_coefficients
+from saddlescope.flow.solvers.interpolants import DifferenceInterpolants
 
-# Why not Diffrax under vmap: explicit steps shrink with 1/log(1/alpha), so that Tsit5 is faster at alpha = 1e-8 (2 ms a
-# flow of 16 coordinates against 11) and 1e-32 (7 against 17), slower from 1e-128 on (27 against 18) and out of reach at
-# 1e-4096. Kvaerno5 used up 200 000 steps at 1e-8.
 # Newton's rate of convergence with an inverse computed for the step, until it is known. 0.99 costs a tenth more
 # right-hand sides at the same error of the stage times.
 _FIRST_RATE = 0.2
@@ -59,44 +57,6 @@ class AbstractSystems(ABC):
 
 
 @dataclass
-class Interpolants:
-    """Solutions over completed steps of any systems, in the order of time for each.
-
-    Attributes:
-        system: the system of each step, by its number at the beginning.
-        start, end, step, order: times it is valid between, spacing of the differences, order.
-        before: the state at the start.
-        differences: D[0], ..., D[5] at the end.
-    """
-
-    system: Int[np.ndarray, "m"]
-    start: Float[np.ndarray, "m"]
-    end: Float[np.ndarray, "m"]
-    step: Float[np.ndarray, "m"]
-    order: Int[np.ndarray, "m"]
-    before: Float[np.ndarray, "m p"]
-    differences: Float[np.ndarray, "m 6 p"]
-
-    @classmethod
-    def join(cls, parts: "list[Interpolants]") -> "Interpolants":
-        """Concatenate the steps of the parts."""
-        return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
-
-    def __getitem__(self, which: np.ndarray) -> "Interpolants":
-        return Interpolants(*(getattr(self, field.name)[which] for field in fields(self)))
-
-    def at(self, s: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m p"]:
-        """Return the state of each at the time end + s step."""
-        weights = ndf_coefficients.basis(s, self.order)[:, None]
-        return self.differences[:, 0] + (weights @ self.differences[:, 1:])[:, 0]
-
-    def slope(self, s: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m p"]:
-        """Return the derivative of each by time."""
-        weights = (ndf_coefficients.slope_basis(s, self.order) / self.step[:, None])[:, None]
-        return (weights @ self.differences[:, 1:])[:, 0]
-
-
-@dataclass
 class _Running:
     """State of each running system; all arrays have the system as their first axis."""
 
@@ -125,7 +85,15 @@ class _Running:
 
 
 class BatchStepper:
-    """Stepper of y' = f(y) from time 0 to `until`, for many systems.
+    """Stepper of y' = f(y) to `until`, for many systems.
+
+    Args:
+        systems: the right-hand sides of these systems.
+        y: states at the beginning.
+        until: last time.
+        rtol, atol: tolerances of the error of a step.
+        t: the systems' times at the beginning; by default 0.
+        numbers: the systems' numbers; by default 0, 1, ...
 
     Attributes:
         stuck: systems that could take no step however short; True where f was finite at the last trial.
@@ -139,18 +107,21 @@ class BatchStepper:
         *,
         rtol: float,
         atol: float,
+        t: Float[np.ndarray, "n"] | None = None,
+        numbers: Int[np.ndarray, "n"] | None = None,
     ) -> None:
         self.systems, self.until, self.rtol, self.atol = systems, until, rtol, atol
         self.stuck: dict[int, bool] = {}
         n, p = y.shape
         slope = systems.slope(y)
         speed = _norm(slope / (atol + rtol * np.abs(y)))
-        h = np.minimum(until, 0.01 / np.maximum(speed, np.finfo(float).tiny))
+        t = np.zeros(n) if t is None else t
+        h = np.minimum(until - t, 0.01 / np.maximum(speed, np.finfo(float).tiny))
         differences = np.zeros((n, ndf_coefficients.ROWS, p))
         differences[:, 0], differences[:, 1] = y, h[:, None] * slope
         self._now = _Running(
-            system=np.arange(n),
-            t=np.zeros(n),
+            system=np.arange(n) if numbers is None else numbers,
+            t=t.copy(),
             h=h,
             order=np.ones(n, int),
             equal_steps=np.zeros(n, int),
@@ -175,7 +146,7 @@ class BatchStepper:
         """Stop these systems where they are."""
         self._keep(np.flatnonzero(~np.isin(self._now.system, systems)))
 
-    def tick(self) -> Interpolants:
+    def tick(self) -> DifferenceInterpolants:
         """Evaluate each right-hand side once and return the steps that this completes."""
         now = self._now
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -232,7 +203,7 @@ class BatchStepper:
         now.last_size[slow] = np.inf
         return done, failed
 
-    def _judge(self, rows: np.ndarray, factor: np.ndarray, change: np.ndarray) -> Interpolants:
+    def _judge(self, rows: np.ndarray, factor: np.ndarray, change: np.ndarray) -> DifferenceInterpolants:
         """Accept or reject steps that Newton's method has found; enter the factors of the next step sizes."""
         now = self._now
         correction = now.correction[rows]
@@ -260,7 +231,7 @@ class BatchStepper:
         now.equal_steps[rows] += 1
         now.jacobian_fresh[rows] = False
         newest = after[:, : ndf_coefficients.MAX_ORDER + 1]
-        completed = Interpolants(now.system[rows], start, end, step, k, before, newest)
+        completed = DifferenceInterpolants(now.system[rows], start, end, step, before, newest[:, 0], k, newest)
         settled = now.equal_steps[rows] > k
         if settled.any():
             each = np.arange(len(rows))

@@ -1,0 +1,140 @@
+"""Continuous solutions over the completed steps of many systems, by backward differences or by cubics."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from saddlescope.flow.solvers import ndf_coefficients
+
+
+@dataclass
+class AbstractInterpolants:
+    """Solutions over completed steps of any systems, in the order of time for each.
+
+    Attributes:
+        system: the system of each step, by its number at the beginning.
+        start, end, step: times it is valid between, and the unit of s in which time is counted from the end.
+        before, after: the states at the start and the end.
+    """
+
+    system: Int[np.ndarray, "m"]
+    start: Float[np.ndarray, "m"]
+    end: Float[np.ndarray, "m"]
+    step: Float[np.ndarray, "m"]
+    before: Float[np.ndarray, "m p"]
+    after: Float[np.ndarray, "m p"]
+
+    @classmethod
+    def join(cls, parts: "Sequence[AbstractInterpolants]") -> "AbstractInterpolants":
+        """Concatenate the steps of the parts."""
+        return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
+
+    def __getitem__(self, which: np.ndarray) -> "AbstractInterpolants":
+        return type(self)(*(getattr(self, field.name)[which] for field in fields(self)))
+
+    @property
+    def size(self) -> int:
+        """Numbers in these arrays."""
+        return sum(getattr(self, field.name).size for field in fields(self))
+
+    @abstractmethod
+    def at(self, s: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m p"]:
+        """Return the state of each at the time end + s step."""
+
+    @abstractmethod
+    def slope(self, s: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m p"]:
+        """Return the derivative of each by time."""
+
+    @abstractmethod
+    def dissipated(self, metric: Callable[[np.ndarray], np.ndarray]) -> Float[np.ndarray, "m"]:
+        """Return the integrals of sum_i metric_i (y_i')^2 over the steps, of the metric at given states."""
+
+    @abstractmethod
+    def entry(self, index: Int[np.ndarray, "m"]) -> Callable[[Float[np.ndarray, "m"]], Float[np.ndarray, "m"]]:
+        """Return the function of s that gives one entry of each state."""
+
+
+@dataclass
+class DifferenceInterpolants(AbstractInterpolants):
+    """Interpolants of the steps of `BatchStepper`.
+
+    Attributes:
+        order: of each step.
+        differences: D[0], ..., D[5] at the end.
+    """
+
+    order: Int[np.ndarray, "m"]
+    differences: Float[np.ndarray, "m 6 p"]
+
+    def at(self, s: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m p"]:
+        """Return the state of each at the time end + s step."""
+        weights = ndf_coefficients.basis(s, self.order)[:, None]
+        return self.differences[:, 0] + (weights @ self.differences[:, 1:])[:, 0]
+
+    def slope(self, s: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m p"]:
+        """Return the derivative of each by time."""
+        weights = (ndf_coefficients.slope_basis(s, self.order) / self.step[:, None])[:, None]
+        return (weights @ self.differences[:, 1:])[:, 0]
+
+    def dissipated(self, metric: Callable[[np.ndarray], np.ndarray]) -> Float[np.ndarray, "m"]:
+        """Return the integrals of sum_i metric_i (y_i')^2 over the steps, by Gauss's quadrature with three nodes."""
+        total = np.zeros(len(self.end))
+        for node, weight in zip(*np.polynomial.legendre.leggauss(3), strict=True):
+            s = np.full(len(self.end), (node - 1) / 2)
+            total += weight / 2 * np.sum(metric(self.at(s)) * self.slope(s) ** 2, axis=1)
+        return (self.end - self.start) * total
+
+    def entry(self, index: Int[np.ndarray, "m"]) -> Callable[[Float[np.ndarray, "m"]], Float[np.ndarray, "m"]]:
+        """Return the function of s that gives one entry of each state."""
+        own = self.differences[np.arange(len(index)), :, index]
+        return lambda s: own[:, 0] + np.einsum("ej,ej->e", ndf_coefficients.basis(s, self.order), own[:, 1:])
+
+
+@dataclass
+class CubicInterpolants(AbstractInterpolants):
+    """Cubic Hermite interpolants, from states and slopes at both ends.
+
+    Attributes:
+        slope_before, slope_after: derivatives by time at the start and the end.
+        loss: what `dissipated` returns.
+    """
+
+    slope_before: Float[np.ndarray, "m p"]
+    slope_after: Float[np.ndarray, "m p"]
+    loss: Float[np.ndarray, "m"]
+
+    def at(self, s: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m p"]:
+        """Return the state of each at the time end + s step."""
+        return self._cubic(s[:, None], self.step[:, None], slice(None))
+
+    def slope(self, s: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m p"]:
+        """Return the derivative of each by time."""
+        s, step = s[:, None], self.step[:, None]
+        x = s + 1
+        return (
+            6 * x * s * (self.before - self.after) / step
+            + (3 * x**2 - 4 * x + 1) * self.slope_before
+            + (3 * x**2 - 2 * x) * self.slope_after
+        )
+
+    def dissipated(self, metric: Callable[[np.ndarray], np.ndarray]) -> Float[np.ndarray, "m"]:
+        """Return the integrals of sum_i metric_i (y_i')^2 over the steps, as they were found with the steps."""
+        del metric
+        return self.loss
+
+    def entry(self, index: Int[np.ndarray, "m"]) -> Callable[[Float[np.ndarray, "m"]], Float[np.ndarray, "m"]]:
+        """Return the function of s that gives one entry of each state."""
+        own = (np.arange(len(index)), index)
+        return lambda s: self._cubic(s, self.step, own)
+
+    def _cubic(self, s: np.ndarray, step: np.ndarray, which: slice | tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        x = s + 1
+        return (
+            (1 + 2 * x) * s**2 * self.before[which]
+            + x * s**2 * step * self.slope_before[which]
+            + x**2 * (1 - 2 * s) * self.after[which]
+            + x**2 * s * step * self.slope_after[which]
+        )
