@@ -53,7 +53,7 @@ def test_stiff_linear_systems_against_the_matrix_exponential():
             own = pieces[pieces.system == number]
             np.testing.assert_array_equal(own.start[1:], own.end[:-1])
             assert (own.start[0], own.end[-1]) == (0, 2)
-            np.testing.assert_array_equal(own.before[1:], own.differences[:-1, 0])
+            np.testing.assert_array_equal(own.before[1:], own.after[:-1])
             np.testing.assert_allclose(own.at(-np.ones(len(own.end))), own.before, rtol=1e-9, atol=1e-12)
             for s in (-0.5, 0.0):
                 states = own.at(np.full(len(own.end), s))
