@@ -71,7 +71,7 @@ def test_wrong_jacobians_cost_steps_but_no_accuracy():
     _, pieces = _finish(wrong, 1e-6)
     ends = pieces[pieces.end == 2.0]
     exact = [expm(2 * STIFF[number]) @ START[number] for number in ends.system]
-    np.testing.assert_allclose(ends.differences[:, 0], exact, atol=3e-5)
+    np.testing.assert_allclose(ends.after, exact, atol=3e-5)
     assert wrong.slopes > right.slopes
 
 
