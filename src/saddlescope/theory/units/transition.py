@@ -8,12 +8,16 @@ little; Newton's method in the directions with curvature computes the end to rou
 such as a rotation of directions among units of a linear network, are left alone. A symmetry can lead the path exactly
 to a saddle of the active units; how the flow leaves it is decided by how the new unit approached its direction, which
 the path does not know, so the path ends there.
+
+A unit that falls dormant keeps its direction, a stationary one of its utility on the sphere. Where this is unstable,
+rounding would turn the unit, and it would grow again within the transition, as from alpha it cannot. The path goes on
+without such a unit, whose norm alone is followed.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 from scipy.integrate import BDF
 
 from saddlescope.theory.transition_failure import TransitionFailure
@@ -33,6 +37,8 @@ _HORIZON = 1e9  # in units of 1 / rate of the new unit
 _AT_REST = 1e-7  # speed, relative to the fastest, at which the path has stopped, at a minimum or not
 _LARGEST = 1e8  # weights beyond it diverge
 _SMALL = 0.03  # units that fell to this share of their largest norm may be falling dormant
+_ASLEEP = 1e-3  # units that fell to this share of their largest norm, in a stationary direction, leave the path
+_STILL = 1e-3  # distance from a stationary direction that is rounding, grown while the unit fell
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +91,9 @@ class Transition:
         rotate: bool,
     ) -> None:
         self._network, self._start, self._kinds, self._rotate = network, start, kinds, rotate
-        self._distance, self._rate, self._shape = distance, rate, start.shape
+        self._distance, self._rate = distance, rate
+        self._live = np.arange(len(kinds))  # numbers of the units that the solver follows
+        self._asleep: dict[int, _Sleeper] = {}
 
     @classmethod
     def with_new_unit(
@@ -126,17 +134,7 @@ class Transition:
             )
 
     def _follow(self) -> StationaryUnits | TransitionFailure:
-        size = self._start.size
-        solver = BDF(
-            lambda t, y: self._velocity(y),
-            0.0,
-            self._start.ravel(),
-            np.inf,
-            first_step=1e-2 / self._rate,
-            rtol=_TOLERANCE,
-            atol=_TOLERANCE * self._distance,
-            jac=lambda t, y: -self._network.loss_hessian(y.reshape(self._shape), self._kinds),
-        )
+        solver = self._solver(0.0, self._start, first_step=1e-2 / self._rate)
         fastest, wait = 0.0, 0
         peak = np.linalg.norm(self._start, axis=1)
         for step in range(_STEPS):
@@ -150,50 +148,106 @@ class Transition:
                     "The active units still move after 1e9 times the time that the new unit took to grow: the loss "
                     "seems to have its minimum at infinity. Add a small penalty on the output to the loss."
                 )
-            thetas = solver.y.reshape(self._shape)
+            thetas = self._weights(solver.y)
             if float(np.max(np.abs(thetas))) > _LARGEST:
                 return TransitionFailure(
                     "The active units diverge: the loss has its minimum at infinity, as losses with exponential tails "
                     "do on separable data. Add a small penalty on the output to the loss."
                 )
+            peak[self._live] = np.maximum(peak[self._live], np.linalg.norm(thetas, axis=1))
+            changed = self._fallen_or_woken(thetas, peak[self._live], solver.t - (solver.t_old or 0.0))
+            if changed is not None:
+                solver, thetas = self._solver(solver.t, changed), changed
             speed = float(np.linalg.norm(self._velocity(solver.y)))
             fastest = max(fastest, speed)
-            peak = np.maximum(peak, np.linalg.norm(thetas, axis=1))
             if step % _LOOK or step < wait or speed > _SLOW * fastest or solver.t * self._rate < 1.0:
                 continue
-            found = self._end_near(thetas, peak)
+            found = self._end_near(thetas, peak[self._live])
             if found is None and speed <= _AT_REST * fastest:
                 found = self._saddle_at(thetas)
             if found is not None:
                 return found
-            wait = step + max(step // 8, 2 * size if size > 300 else 0)
+            wait = step + max(step // 8, 2 * thetas.size if thetas.size > 300 else 0)
         return TransitionFailure(
             "The active units reach no stationary point that is a minimum among them: they follow a valley without "
             "end, or stop at a saddle. Add a small penalty on the output to the loss."
         )
 
+    def _solver(self, time: float, thetas: Float[np.ndarray, "a p"], first_step: float | None = None) -> BDF:
+        return BDF(
+            lambda t, y: self._velocity(y),
+            time,
+            thetas.ravel(),
+            np.inf,
+            first_step=first_step,
+            rtol=_TOLERANCE,
+            atol=_TOLERANCE * self._distance,
+            jac=lambda t, y: -self._network.loss_hessian(self._weights(y), self._kinds[self._live]),
+        )
+
+    def _weights(self, y: Float[np.ndarray, "q"]) -> Float[np.ndarray, "a p"]:
+        return y.reshape(len(self._live), -1)
+
+    def _fallen_or_woken(
+        self, thetas: Float[np.ndarray, "a p"], peak: Float[np.ndarray, "a"], duration: float
+    ) -> Float[np.ndarray, "c p"] | None:
+        """Return the units that the path goes on with, if units left it or came back during the last step."""
+        kinds = self._kinds[self._live]
+        norms = np.linalg.norm(thetas, axis=1)
+        if not self._asleep and np.all(norms > _ASLEEP * peak):
+            return None
+        _, residual = self._network.residual_of(thetas, kinds)
+        directions = thetas / np.maximum(norms, 1e-300)[:, None]
+        utilities, _ = self._network.utilities(directions, kinds, residual)
+        small = np.flatnonzero((norms <= _ASLEEP * peak) & (utilities < 0))
+        fallen = np.zeros(len(kinds), bool)
+        for n in small:
+            still = stationary_direction(self._network, directions[n], int(kinds[n]), residual)
+            if still is not None:
+                directions[n], fallen[n] = still, True
+        woken = [number for number in list(self._asleep) if self._grown(number, residual, duration)]
+        if not (fallen.any() or woken) or fallen.all():
+            return None
+        for n in np.flatnonzero(fallen):
+            self._asleep[int(self._live[n])] = _Sleeper.of(directions[n], float(norms[n]), float(utilities[n]))
+        back = np.array([self._asleep.pop(number).weights for number in woken]).reshape(-1, thetas.shape[1])
+        numbers = np.concatenate([self._live[~fallen], np.array(woken, int)])
+        order = np.argsort(numbers)
+        self._live = numbers[order]
+        return np.concatenate([thetas[~fallen], back])[order]
+
+    def _grown(self, number: int, residual: Array, duration: float) -> bool:
+        """Let the norm of a unit change that left the path; return True if it is as large as then."""
+        unit = self._asleep[number]
+        utility = float(self._network.utilities(unit.direction[None], self._kinds[[number]], residual)[0][0])
+        degree = self._network.degree
+        unit.log_norm += duration * degree * np.exp((degree - 2) * unit.log_norm) * (unit.utility + utility) / 2
+        unit.utility = utility
+        return unit.log_norm > unit.log_largest
+
     def _saddle_at(self, thetas: Float[np.ndarray, "b p"]) -> TransitionFailure | None:
         """Return the failure of a path that has stopped at these weights, if they are a saddle."""
-        curvatures = np.linalg.eigvalsh(self._network.loss_hessian(thetas, self._kinds))
+        curvatures = np.linalg.eigvalsh(self._network.loss_hessian(thetas, self._kinds[self._live]))
         if curvatures[0] >= -_FLAT * np.max(np.abs(curvatures)):
             return None
-        loss = float(self._network.loss_gradient(thetas, self._kinds)[0])
+        loss = float(self._network.loss_gradient(thetas, self._kinds[self._live])[0])
         return TransitionFailure(
             f"A symmetry leads the active units to a saddle among them, of loss {loss:.6g}, and how they leave it "
             "depends on the initial weights. Break the symmetry of the data, or follow them with unit_flow."
         )
 
     def _velocity(self, y: Float[np.ndarray, "q"]) -> Float[np.ndarray, "q"]:
-        return -self._network.loss_gradient(y.reshape(self._shape), self._kinds)[1].ravel()
+        return -self._network.loss_gradient(self._weights(y), self._kinds[self._live])[1].ravel()
 
-    def _end_near(self, thetas: Float[np.ndarray, "b p"], peak: Float[np.ndarray, "b"]) -> StationaryUnits | None:
+    def _end_near(self, thetas: Float[np.ndarray, "a p"], peak: Float[np.ndarray, "a"]) -> StationaryUnits | None:
         """Return the stationary point near the path's present point, if Newton's method finds one."""
+        kinds = self._kinds[self._live]
         if self._rotate:
-            thetas, peak = principal_units(thetas, self._kinds), np.full(len(peak), float(np.max(peak)))
+            thetas, peak = principal_units(thetas, kinds), np.full(len(peak), float(np.max(peak)))
         norms = np.linalg.norm(thetas, axis=1)
-        _, residual = self._network.residual_of(thetas, self._kinds)
+        _, residual = self._network.residual_of(thetas, kinds)
         directions = thetas / np.maximum(norms, 1e-300)[:, None]
-        falling = self._network.utilities(directions, self._kinds, residual)[0] < 0
+        falling = self._network.utilities(directions, kinds, residual)[0] < 0
         leaving = (norms <= _SMALL * peak) & falling
         for gone in [leaving, np.zeros_like(leaving)] if leaving.any() else [leaving]:
             found = self._polished(thetas, directions, ~gone)
@@ -202,25 +256,64 @@ class Transition:
         return None
 
     def _polished(
-        self, thetas: Float[np.ndarray, "b p"], directions: Float[np.ndarray, "b p"], keep: np.ndarray
+        self, thetas: Float[np.ndarray, "a p"], directions: Float[np.ndarray, "a p"], keep: np.ndarray
     ) -> StationaryUnits | None:
-        end = _newton(self._network, thetas[keep], self._kinds[keep])
+        kinds = self._kinds[self._live]
+        end = _newton(self._network, thetas[keep], kinds[keep])
         if end is None:
             return None
         point, curvature, flat = end
-        loss, residual = self._network.residual_of(point, self._kinds[keep])
-        if not keep.all():
-            pushed = self._network.utilities(directions[~keep], self._kinds[~keep], residual)[0]
-            if np.any(pushed >= 0):
-                return None
+        loss, residual = self._network.residual_of(point, kinds[keep])
+        gone = {int(number): direction for number, direction in zip(self._live[~keep], directions[~keep], strict=True)}
+        gone |= {number: unit.direction for number, unit in self._asleep.items()}
+        numbers = sorted(gone)
+        for number in numbers:
+            still = stationary_direction(self._network, gone[number], int(self._kinds[number]), residual)
+            gone[number] = gone[number] if still is None else still
+        removed = np.array([gone[number] for number in numbers]).reshape(-1, thetas.shape[1])
+        if numbers and np.any(self._network.utilities(removed, self._kinds[numbers], residual)[0] >= 0):
+            return None
         return StationaryUnits(
-            thetas=point,
-            loss=loss,
-            curvature=curvature,
-            flat=flat,
-            kept=np.flatnonzero(keep),
-            removed=directions[~keep],
+            thetas=point, loss=loss, curvature=curvature, flat=flat, kept=self._live[keep], removed=removed
         )
+
+
+@dataclass(eq=False)
+class _Sleeper:
+    """Unit that fell dormant on the path: its direction, which stays, log norms now and then, and its utility."""
+
+    direction: Float[np.ndarray, "p"]
+    log_norm: float
+    log_largest: float
+    utility: float
+
+    @classmethod
+    def of(cls, direction: Float[np.ndarray, "p"], norm: float, utility: float) -> "_Sleeper":
+        """Return the unit as it leaves the path."""
+        log_norm = float(np.log(max(norm, 1e-300)))
+        return cls(direction, log_norm, log_norm, utility)
+
+    @property
+    def weights(self) -> Float[np.ndarray, "p"]:
+        """Its weights now."""
+        return np.exp(self.log_norm) * self.direction
+
+
+def stationary_direction(
+    network: UnitNetwork, direction: Float[np.ndarray, "p"], kind: int, residual: Array
+) -> Float[np.ndarray, "p"] | None:
+    """Return the stationary direction of U on the sphere next to a direction, by Newton's method; None if none is."""
+    u = direction
+    for _ in range(5):
+        _, slopes = network.utilities(u[None], np.array([kind]), residual)
+        along = float(slopes[0] @ u)
+        tangent = np.eye(len(u)) - np.outer(u, u)
+        H = tangent @ (network.utility_hessian(u, kind, residual) - along * np.eye(len(u))) @ tangent
+        u = u - np.linalg.lstsq(H, tangent @ slopes[0], rcond=1e-9)[0]
+        u /= np.linalg.norm(u)
+        if np.linalg.norm(u - direction) > _STILL:
+            return None
+    return u
 
 
 def norm_of_effect(
