@@ -13,7 +13,7 @@ import xarray as xr
 
 from saddlescope.papers.beyond import CITATION
 from saddlescope.papers.beyond.shared.stage_claims import AGF, add_stage_claims, stage_figure
-from saddlescope.papers.beyond.shared.stage_comparison import compare_stages, over_seeds, record_times
+from saddlescope.papers.beyond.shared.stage_comparison import compare_stages, difference_of, over_seeds, record_times
 from saddlescope.plot import Figure
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
@@ -68,15 +68,7 @@ def _solve(params: Params, seed: int, context: RunContext) -> xr.Dataset:
             report=step.report,
         )
         curves[scale] = flow.times, flow.losses
-    same = len(learned.stages) == len(greedy.stages) and learned.staircase.supports == greedy.staircase.supports
-    difference = _difference(learned.staircase, greedy.staircase) if same else np.inf
-    return compare_stages(learned, curves).assign(difference=difference)
-
-
-def _difference(one, other) -> float:
-    """Return the largest difference of times, relative, and of losses, in units of the initial one."""
-    times = np.max(np.abs(np.array(one.times) / np.array(other.times) - 1), initial=0.0)
-    return float(max(times, np.max(np.abs(np.array(one.losses) - np.array(other.losses))) / one.losses[0]))
+    return compare_stages(learned, curves).assign(difference=difference_of(learned.staircase, greedy.staircase))
 
 
 claims = Claims()

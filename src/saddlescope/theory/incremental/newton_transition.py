@@ -120,7 +120,7 @@ class NewtonTransition:
         That error is assumed to grow like the change of the rates. The segment ends where the model has changed the
         rates by `limit`, or where it is stationary, or at its longest.
         """
-        y_0 = np.log(model.x)
+        y_0 = np.log(np.maximum(model.x, np.finfo(float).tiny))  # a product that fell below the least number
         solver = LSODA(
             model.slope,
             0.0,

@@ -28,7 +28,7 @@ from saddlescope.theory.units.initial_weights import initial_weights
 from saddlescope.theory.units.quadratic_units import QuadraticUnits
 from saddlescope.theory.units.results import UnitLearning, UnitStage, UnitStatus
 from saddlescope.theory.units.superlinear_units import SuperlinearUnits
-from saddlescope.theory.units.transition import StationaryUnits, Transition
+from saddlescope.theory.units.transition import StationaryUnits, Transition, stationary_direction
 from saddlescope.theory.units.unit_network import UnitNetwork
 
 
@@ -152,7 +152,7 @@ class _Run:
             end = stages[-1].time + arrivals[0].delay if arrivals else math.inf
             ended = self._obstacle(arrivals, stages, end, residual)
             if ended is None:
-                found = self._transition(arrivals[0])
+                found = self._transition(arrivals[0], residual)
                 if isinstance(found, StationaryUnits):
                     left = self._settle(arrivals[0], found)
                     residual = self._network.residual_of(self._thetas, self._kinds)[1]
@@ -197,10 +197,13 @@ class _Run:
             )
         return None
 
-    def _transition(self, arrival: Arrival) -> StationaryUnits | TransitionFailure:
-        kinds = np.append(self._kinds, arrival.kind)
+    def _transition(self, arrival: Arrival, residual: Array) -> StationaryUnits | TransitionFailure:
+        kinds, direction = np.append(self._kinds, arrival.kind), arrival.direction
+        if self._network.degree == 2:  # deviations from the maximum vanish with alpha, and may not decide the path
+            still = stationary_direction(self._network, direction, arrival.kind, residual)
+            direction = direction if still is None else still
         path = Transition.with_new_unit(
-            self._network, self._thetas, kinds, arrival.direction, arrival.utility, rotate=self._network.quadratic
+            self._network, self._thetas, kinds, direction, arrival.utility, rotate=self._network.quadratic
         )
         return path.follow()
 

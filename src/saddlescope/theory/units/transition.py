@@ -39,6 +39,8 @@ _LARGEST = 1e8  # weights beyond it diverge
 _SMALL = 0.03  # units that fell to this share of their largest norm may be falling dormant
 _ASLEEP = 1e-3  # units that fell to this share of their largest norm, in a stationary direction, leave the path
 _STILL = 1e-3  # distance from a stationary direction that is rounding, grown while the unit fell
+_DIRECTION_STEPS = 6
+_ROUNDING = 1e-14  # gradient of the utility along the sphere, relative to the whole, that is zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,18 +304,22 @@ class _Sleeper:
 def stationary_direction(
     network: UnitNetwork, direction: Float[np.ndarray, "p"], kind: int, residual: Array
 ) -> Float[np.ndarray, "p"] | None:
-    """Return the stationary direction of U on the sphere next to a direction, by Newton's method; None if none is."""
+    """Return the stationary direction of U on the sphere next to a direction, by Newton's method; None if none is.
+
+    Entries below rounding are zero: weights that have no force at zero may not grow from rounding on the path.
+    """
     u = direction
-    for _ in range(5):
+    for _ in range(_DIRECTION_STEPS):
         _, slopes = network.utilities(u[None], np.array([kind]), residual)
-        along = float(slopes[0] @ u)
-        tangent = np.eye(len(u)) - np.outer(u, u)
+        along, tangent = float(slopes[0] @ u), np.eye(len(u)) - np.outer(u, u)
+        force = tangent @ slopes[0]
         H = tangent @ (network.utility_hessian(u, kind, residual) - along * np.eye(len(u))) @ tangent
-        u = u - np.linalg.lstsq(H, tangent @ slopes[0], rcond=1e-9)[0]
+        u = u - np.linalg.lstsq(H, force, rcond=1e-9)[0]
         u /= np.linalg.norm(u)
         if np.linalg.norm(u - direction) > _STILL:
             return None
-    return u
+    u[np.abs(u) < _ROUNDING] = 0.0
+    return u if np.linalg.norm(force) <= _ROUNDING * np.linalg.norm(slopes[0]) else None
 
 
 def norm_of_effect(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from saddlescope.measure.stages import Staircase
 from saddlescope.reproduction.context import RunContext
 
 _POINTS = 601  # of a stored curve
@@ -101,6 +102,20 @@ def _passage(times: np.ndarray, losses: np.ndarray, level: float) -> float:
     after = int(below[0])
     share = (losses[after - 1] - level) / (losses[after - 1] - losses[after])
     return float(times[after - 1] + share * (times[after] - times[after - 1]))
+
+
+def difference_of(one: Staircase, other: Staircase) -> float:
+    """Return the largest difference of times, relative, and of losses, in units of L_0; infinite if supports differ.
+
+    Args:
+        one: predicted stages with their supports.
+        other: others of the same network.
+    """
+    if one.supports != other.supports:
+        return np.inf
+    times = max((abs(a / b - 1) for a, b in zip(one.times, other.times, strict=True)), default=0.0)
+    losses = max(abs(a - b) for a, b in zip(one.losses, other.losses, strict=True))
+    return float(max(times, losses / one.losses[0]))
 
 
 def existing(run: xr.Dataset, errors: xr.DataArray) -> xr.DataArray:
