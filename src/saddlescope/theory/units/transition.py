@@ -225,7 +225,7 @@ class Transition:
         degree = self._network.degree
         unit.log_norm += duration * degree * np.exp((degree - 2) * unit.log_norm) * (unit.utility + utility) / 2
         unit.utility = utility
-        return unit.log_norm > unit.log_largest
+        return bool(unit.log_norm > unit.log_largest)
 
     def _saddle_at(self, thetas: Float[np.ndarray, "b p"]) -> TransitionFailure | None:
         """Return the failure of a path that has stopped at these weights, if they are a saddle."""
