@@ -91,7 +91,7 @@ def _solve(params: Params, seed: int, context: RunContext) -> xr.Dataset:
         difference=difference_of(learned.staircase, greedy.staircase),
         tied=tied.status.value == "tie" and len(tied.stages) == 1,
         product_error=("stage", np.max(np.abs(on_plateaus - predicted), axis=1) / np.max(np.abs(predicted))),
-        resolved=("stage", ~np.isin(np.arange(1, len(learned.stages)), unresolved).astype(float)),
+        resolved=("stage", 1.0 - np.isin(np.arange(1, len(learned.stages)), unresolved)),
         entered=("stage", np.array([float(stage.entered) for stage in learned.stages[1:]])),
         first=(("head", "weights"), _first_passages(flow, params)),
         products=(("time", "product"), flow(compared.time.values)),
