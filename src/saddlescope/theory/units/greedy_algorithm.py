@@ -50,7 +50,7 @@ def unit_learning(
     """Predict the stages in which gradient flow learns a network that is a sum of units f(x) = sum_i unit(theta_i, x).
 
     A unit is a hidden neuron with its outgoing weights, a convolution kernel, an attention head. Its degree kappa at
-    the origin is measured and checked.
+    the origin is measured and checked. A smooth function of the sum belongs to the loss, which may be any.
 
     Args:
         unit: unit(theta, x), a JAX function of the weights of one unit and one sample; unit(theta, x, kind) if there
