@@ -4,9 +4,11 @@ import jax
 import numpy as np
 import pytest
 
-from saddlescope.papers.beyond.attention_heads import Params, _learned, _network
+from saddlescope.papers.beyond.attention_heads import _learned, _network
 from saddlescope.reproduction import find_entry
 from saddlescope.theory import incremental_learning
+
+PARAMS = find_entry("beyond/attention-heads").configure("default", {})
 
 
 def other_algorithm(run):
@@ -40,7 +42,7 @@ def test_a_spoilt_run_of_softmax_heads_refutes_the_claim(quick_run, outcomes, sp
 
 def test_products_that_fall_dormant_return_as_in_algorithm_1():
     with jax.enable_x64(True):
-        network = _network(Params(), np.random.default_rng(1))
+        network = _network(PARAMS, np.random.default_rng(1))
         learned = _learned(network, 9)
         greedy = incremental_learning(network, 8, max_stages=9)
     assert [stage.left for stage in learned.stages[8:]] == [1, 2]  # the product that left is the next to enter

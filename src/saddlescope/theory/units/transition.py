@@ -14,6 +14,7 @@ rounding would turn the unit, and it would grow again within the transition, as 
 without such a unit, whose norm alone is followed.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -308,18 +309,19 @@ def stationary_direction(
 
     Entries below rounding are zero: weights that have no force at zero may not grow from rounding on the path.
     """
-    u = direction
+    u, left = direction, math.inf
     for _ in range(_DIRECTION_STEPS):
         _, slopes = network.utilities(u[None], np.array([kind]), residual)
         along, tangent = float(slopes[0] @ u), np.eye(len(u)) - np.outer(u, u)
         force = tangent @ slopes[0]
+        left = np.linalg.norm(force) / max(float(np.linalg.norm(slopes[0])), 1e-300)
         H = tangent @ (network.utility_hessian(u, kind, residual) - along * np.eye(len(u))) @ tangent
         u = u - np.linalg.lstsq(H, force, rcond=1e-9)[0]
         u /= np.linalg.norm(u)
         if np.linalg.norm(u - direction) > _STILL:
             return None
     u[np.abs(u) < _ROUNDING] = 0.0
-    return u if np.linalg.norm(force) <= _ROUNDING * np.linalg.norm(slopes[0]) else None
+    return u if left <= _ROUNDING else None
 
 
 def norm_of_effect(
