@@ -3,7 +3,7 @@
 Errors are those of the times at which |beta| first passes 0.05, relative: the largest, and the median. Explicit methods
 run in float64 weights (u, v), the absolute tolerance scaled with alpha, as a careful user would have it; each relative
 tolerance is the loosest of 1e-4, 3e-5, 1e-5 whose errors are below about 1e-4. A method's cost is its evaluations of
-the gradient over all samples; a column of a Hessian by a product counts 1.6 of them, a whole Hessian 20, as measured.
+the gradient over all samples; a column of a Hessian by a product counts 1.6 of them, a whole Hessian 11, as measured.
 CPU time is that of one thread, after a short run that compiles; ours runs three times, the others once.
 
 Three tables: all methods at alpha = 1e-4; ours and the best of the others at all six scales of Figure 2; and what
@@ -93,7 +93,7 @@ def ours(digits: int, until: float, tolerance: float) -> Run:
     start = DiagonalInit(TASK.u0, TASK.v0, -unit(digits))
     flow = gradient_flow(TASK.network, start, until=until, tolerance=tolerance, level=LEVEL, record=np.zeros(1))
     times = {c.index: c.time for c in reversed(flow.crossings) if c.rising}
-    return Run(times, flow.evaluations.gradients + sum(min(1.6 * columns, 20.0) for columns in asked))
+    return Run(times, flow.evaluations.gradients + sum(min(1.6 * columns, 11.0) for columns in asked))
 
 
 def descent(digits: int, until: float, rate: float) -> Run:

@@ -4,22 +4,19 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 
-def sample_blocks(
-    inputs: Float[Array, "samples n d"], targets: Float[Array, "samples n d"], *, entries: int
-) -> tuple[Float[Array, "blocks s n d"], Float[Array, "blocks s n d"]]:
-    """Split inputs and targets into blocks of about `entries` entries; samples of zeros, which add 0, fill the last.
+def sample_blocks(*data: Float[Array, "samples n _"], entries: int) -> tuple[Float[Array, "blocks s n _"], ...]:
+    """Split arrays of samples into blocks of about `entries` entries; samples of zeros, which add 0, fill the last.
 
     Args:
-        inputs: a sequence of n tokens per sample.
-        targets: the same.
-        entries: of the inputs of a block, at most, unless one sample has more.
+        data: sequences of n tokens, one per sample; all with as many samples.
+        entries: of a block of the first array, at most, unless one sample has more.
     """
-    samples, tokens, dim = inputs.shape
+    samples, tokens, dim = data[0].shape
     size = min(samples, max(1, entries // (tokens * dim)))
     blocks = -(-samples // size)
 
-    def split(data: Array) -> Array:
-        padded = jnp.pad(data, ((0, blocks * size - samples), (0, 0), (0, 0)))
-        return padded.reshape(blocks, size, tokens, dim)
+    def split(one: Array) -> Array:
+        padded = jnp.pad(one, ((0, blocks * size - samples), (0, 0), (0, 0)))
+        return padded.reshape(blocks, size, *one.shape[1:])
 
-    return split(inputs), split(targets)
+    return tuple(split(one) for one in data)

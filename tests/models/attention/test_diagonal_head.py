@@ -31,6 +31,24 @@ def test_hand_written_derivatives_are_those_of_the_generic_network(samples, toke
     assert float(value) > 1e-3
 
 
+@pytest.mark.parametrize("columns", [[5], [1, 3], [0, 1, 2, 6], [2, 5, 6, 7, 8], list(range(10))])
+def test_a_restricted_network_is_the_whole_one_where_the_other_weights_are_0(columns):
+    network = attention_teacher_task(3, samples=700, tokens=3, dim=5).network
+    beta = np.zeros(10)
+    beta[columns] = np.random.default_rng(0).standard_normal(len(columns))
+    restricted, places = network.restricted(np.array(columns))
+    argument = np.zeros(restricted.size)
+    argument[places] = beta[columns]
+    everything = eqx.filter_jit(lambda loss, b: (*loss.value_and_gradient(b), loss.hessian(b)))
+    value, gradient, hessian = (np.asarray(one) for one in everything(restricted, jnp.asarray(argument)))
+    expected, expected_gradient, expected_hessian = map(np.asarray, everything(_generic(network), jnp.asarray(beta)))
+    np.testing.assert_allclose(value, expected, rtol=1e-13)
+    np.testing.assert_allclose(gradient[places], expected_gradient[columns], rtol=0, atol=1e-14)
+    np.testing.assert_allclose(hessian[np.ix_(places, places)], expected_hessian[np.ix_(columns, columns)], atol=1e-13)
+    absent = np.delete(np.arange(restricted.size), places)  # columns of zeros: they must not change the loss
+    assert np.all(np.asarray(gradient)[absent] == 0)
+
+
 def test_hessian_is_the_finite_difference_of_the_gradient():
     network = attention_teacher_task(5, samples=30, tokens=4, dim=3).network
     beta = jnp.asarray(np.random.default_rng(1).standard_normal(6))

@@ -5,10 +5,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from saddlescope._shared.compiled_functions import compilations
 from saddlescope._shared.errors import InputError
 from saddlescope.models import DiagonalNetwork, attention_teacher_task, diagonal_linear_network
 from saddlescope.theory import AlgorithmStatus, incremental_learning
-from saddlescope.theory.incremental.loss_oracle import LossOracle
+from saddlescope.theory.incremental.loss_oracle import (
+    LossOracle,
+    _hessian,
+    _hessian_columns,
+    _value_and_gradient,
+)
 
 
 def _losses():
@@ -35,6 +41,32 @@ def test_a_block_of_the_hessian_is_the_one_asked_for_whatever_was_asked_before(w
         for among in ([5], [2, 5, 7], [0, 2, 7], [], [7, 5, 2], list(range(8))):
             block = oracle.hessian(point, np.array(among, dtype=np.int64))
             np.testing.assert_allclose(block, whole[np.ix_(among, among)], atol=1e-12)
+
+
+def test_the_gradient_and_hessian_on_a_face_are_those_of_the_whole_loss():
+    network, rng = _losses()[0], np.random.default_rng(1)
+    own, plain = LossOracle(network, 8), LossOracle(_losses()[2], 8)
+    for among in ([5], [2, 5], [2, 5, 7], [2, 7], [0, 2, 5, 7]):  # grows by one entry, as faces do, and shrinks
+        beta = np.zeros(8)
+        beta[among] = rng.standard_normal(len(among))
+        indices, more = np.array(among), np.array([*among, 4])
+        for entries in (indices, np.sort(more), indices):
+            gradient = own.value_and_gradient(beta)[1][entries]
+            np.testing.assert_allclose(own.gradient_among(beta, entries), gradient, atol=1e-14)
+            np.testing.assert_allclose(own.hessian(beta, entries), plain.hessian(beta, entries), atol=1e-12)
+
+
+def test_other_data_of_the_same_shape_compile_nothing():
+    def learned(seed):
+        return incremental_learning(attention_teacher_task(seed, samples=20, tokens=4, dim=3).network, 6).stages
+
+    first = learned(0), learned(1)
+    assert [len(stages) for stages in first] == [7, 7]  # all lengths of faces have been compiled
+    counts = [compilations(function) for function in (_value_and_gradient, _hessian, _hessian_columns)]
+    learned(2)
+    again = learned(0)
+    assert counts == [compilations(function) for function in (_value_and_gradient, _hessian, _hessian_columns)]
+    assert [one.time for one in again] == [one.time for one in first[0]]
 
 
 @pytest.mark.parametrize("generic", [False, True])

@@ -52,6 +52,11 @@ def _hessian_columns(loss: Any, beta: Float[Array, "p"], columns: Int[Array, "m"
     return jax.lax.map(lambda column: times(jnp.zeros_like(beta).at[column].set(1.0)), columns, batch_size=8).T
 
 
+@compiled
+def _hessian(loss: Any, beta: Float[Array, "p"]) -> Float[Array, "p p"]:
+    return loss.hessian(beta)
+
+
 @dataclass(frozen=True, eq=False)
 class _Known:
     """Columns of H computed at a point."""
@@ -61,12 +66,62 @@ class _Known:
     values: Float[np.ndarray, "p m"]
 
 
+@dataclass(frozen=True, eq=False)
+class _KnownBlock:
+    """Rows and columns of H computed at a point."""
+
+    beta: Float[np.ndarray, "p"]
+    among: Int[np.ndarray, "m"]
+    values: Float[np.ndarray, "m m"]
+
+
+@dataclass(frozen=True, eq=False)
+class _KnownGradient:
+    """Entries of g computed at a point."""
+
+    beta: Float[np.ndarray, "p"]
+    among: Int[np.ndarray, "m"]
+    gradient: Float[np.ndarray, "m"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Restricted:
+    """The loss as a function of some entries, the others 0.
+
+    Attributes:
+        loss: function of a vector that may be longer than the entries.
+        among: these entries of beta, ascending.
+        places: theirs in that vector.
+        size: its length.
+    """
+
+    loss: Any
+    among: Int[np.ndarray, "m"]
+    places: Int[np.ndarray, "m"]
+    size: int
+
+    def argument(self, beta: Float[np.ndarray, "p"]) -> Array:
+        """Return the vector of a point of the face."""
+        x = np.zeros(self.size)
+        x[self.places] = beta[self.among]
+        return jnp.asarray(x)
+
+    def places_of(self, among: Int[np.ndarray, "k"]) -> Int[np.ndarray, "k"]:
+        """Return the places of some of the entries."""
+        return self.places[np.searchsorted(self.among, among)]
+
+
 class LossOracle:
     """Oracle of L, g and H of a loss, as NumPy float64 arrays.
 
     A loss that is an Equinox module (every `DiagonalNetwork`) compiles once for all data of the same shape. Its
     methods `value_and_gradient(beta)`, `hessian_columns(beta, columns)` of shape (p, m), or else `hessian(beta)` are
     used where it has them, and differentiation otherwise. No p x p matrix is formed unless `hessian` is its only one.
+
+    A method `restricted(columns)`, if any, makes transitions cheaper. It returns L as a function of these entries of
+    beta, the others 0, and their places in the function's argument; the argument may have more entries, which must
+    not change L, so that few lengths are compiled. The function has an attribute `size`, the length of its argument,
+    and the methods `value_and_gradient` and `hessian`.
 
     Args:
         loss: L(beta), a JAX function of an array of shape (size,).
@@ -86,6 +141,9 @@ class LossOracle:
         self.loss = loss
         self.size = int(size)
         self._last = _Known(np.full(self.size, np.nan), np.zeros(0, np.int64), np.zeros((self.size, 0)))
+        self._latest = _KnownGradient(np.full(self.size, np.nan), np.zeros(0, np.int64), np.zeros(0))
+        self._block = _KnownBlock(np.full(self.size, np.nan), np.zeros(0, np.int64), np.zeros((0, 0)))
+        self._face: _Restricted | None = None
         self._check_signature()
         self._check_differentiable()
         self._check_smooth_at_zero()
@@ -101,13 +159,44 @@ class LossOracle:
             raise NonFiniteLossError(float(np.max(np.abs(beta))))
         return value, -slope
 
+    def gradient_among(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
+        """Return the entries `among` of g(beta); cheaper where the others of beta are 0 and the loss can be restricted.
+
+        Raises:
+            NonFiniteLossError: L or one of them is NaN or infinite.
+        """
+        if np.array_equal(self._latest.beta, beta) and np.array_equal(self._latest.among, among):
+            return self._latest.gradient
+        gradient = self._evaluate_among(beta, among)
+        self._latest = _KnownGradient(beta.copy(), among, gradient)
+        return gradient
+
+    def _evaluate_among(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
+        restricted = self._restricted(beta, among)
+        if restricted is None:
+            return self.value_and_gradient(beta)[1][among]
+        value, slope = _value_and_gradient(restricted.loss, restricted.argument(beta))
+        entries = np.asarray(slope)[restricted.places_of(among)]
+        if not (np.isfinite(value) and np.all(np.isfinite(entries))):
+            raise NonFiniteLossError(float(np.max(np.abs(beta))))
+        return -entries
+
     def hessian(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
-        """Return the rows and columns `among` of H(beta).
+        """Return the rows and columns `among` of H(beta); cheaper where the other entries of beta are 0, as above.
 
         Raises:
             NonFiniteLossError: an entry is NaN or infinite.
         """
-        return self._finite(self._columns(beta, among)[among], beta)
+        restricted = self._restricted(beta, among)
+        if restricted is None:
+            return self._finite(self._columns(beta, among)[among], beta)
+        known = self._block
+        if not (np.array_equal(known.beta, beta) and np.isin(among, known.among).all()):
+            ascending = np.unique(among)
+            known = _KnownBlock(beta.copy(), ascending, self._evaluate_block(restricted, beta, ascending))
+            self._block = known
+        order = np.searchsorted(known.among, among)
+        return self._finite(known.values[np.ix_(order, order)], beta)
 
     def hessian_columns(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "p m"]:
         """Return the columns `among` of H(beta), all rows.
@@ -125,6 +214,34 @@ class LossOracle:
     def _value_and_slope(self, beta: Float[np.ndarray, "p"]) -> tuple[float, Float[np.ndarray, "p"]]:
         value, slope = _value_and_gradient(self.loss, jnp.asarray(beta))
         return float(value), np.asarray(slope)
+
+    def _restricted(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> _Restricted | None:
+        """Return the loss on a face of these entries or more; None if beta is not on it, or there is no such method."""
+        on_face = np.count_nonzero(beta) == np.count_nonzero(beta[among])
+        if not (among.size and on_face and hasattr(self.loss, "restricted")):
+            return None
+        if self._face is None or not np.isin(among, self._face.among).all():
+            entries = np.unique(among)
+            loss, places = self.loss.restricted(entries)  # pyright: ignore[reportFunctionMemberAccess]
+            self._face = _Restricted(loss, entries, places, loss.size)
+        return self._face
+
+    def _evaluate_block(
+        self, restricted: _Restricted, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]
+    ) -> Float[np.ndarray, "m m"]:
+        known = self._block
+        new = np.setdiff1d(among, known.among)
+        if new.size == 1 and among.size > 1 and np.array_equal(known.beta, beta):
+            # The end of a transition is the start of the next one: the same point with one entry more.
+            column = self._columns(beta, new)[among, 0]
+            old, place = np.isin(among, known.among), int(np.searchsorted(among, new[0]))
+            values = np.empty((among.size, among.size))
+            order = np.searchsorted(known.among, among[old])
+            values[np.ix_(old, old)] = known.values[np.ix_(order, order)]
+            values[place] = values[:, place] = column
+            return values
+        places = restricted.places_of(among)
+        return np.asarray(_hessian(restricted.loss, restricted.argument(beta)))[np.ix_(places, places)]
 
     def _columns(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "p m"]:
         # The end of a transition is the start of the next one: the same point with one column more.

@@ -77,7 +77,11 @@ class NewtonTransition:
             if np.log(np.max(x)) > LARGEST_LOG or limit < _SMALLEST_LIMIT * departure.entering_rate:
                 break
             try:
-                r, between, outside = face.rate(x), face.rate(middle), None
+                between, r, outside = (
+                    face.rate(middle),
+                    face.rate(x),
+                    None,
+                )  # Newton's method may ask for the last again
             except NonFiniteLossError as error:
                 limit, outside = 0.1 * limit, error
                 continue

@@ -16,8 +16,8 @@ that is flat along x_i - x_j is strict in these.
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 from jaxtyping import Bool, Float, Int
+from scipy.linalg import get_lapack_funcs
 
 from saddlescope.theory.incremental.loss_oracle import LossOracle, NonFiniteLossError
 
@@ -26,6 +26,8 @@ _RESTARTS = 2  # recomputations of the Hessian where secants do not make steps s
 _SECANT = 1e-6  # relative steps below it do not update the Hessian: their differences of rates are mostly rounding
 _ROUNDING = 1e-12  # relative steps that no longer shrink are rounding if they are at most this
 _ROUNDING_AT_MOST = 1e-8  # the same with an exact Hessian, where only rounding can stop them
+
+(_solve_positive,) = get_lapack_funcs(("posv",), dtype=np.float64)  # without the checks of cho_factor, called often
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +106,7 @@ class Face:
 
     def rate(self, x: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
         """Return r at x; raise NonFiniteLossError where the loss is not finite."""
-        return self.rates(self.oracle.value_and_gradient(self.beta(x))[1])
+        return self.oracle.gradient_among(self.beta(x), self.among) @ self.directions
 
     def hessian(self, x: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
         """Return H at x; raise NonFiniteLossError where the loss is not finite."""
@@ -137,12 +139,11 @@ def newton_displacement(
     """
     if np.any(x <= 0):
         return np.full_like(x, np.inf)
+    if not x.size:
+        return x
     root = np.sqrt(x)
-    try:
-        factor = scipy.linalg.cho_factor(root[:, None] * H * root)
-    except np.linalg.LinAlgError:
-        return np.full_like(x, np.inf)
-    return scipy.linalg.cho_solve(factor, root * r) / root
+    _, scaled, failed = _solve_positive(root[:, None] * H * root, root * r)
+    return np.full_like(x, np.inf) if failed else scaled / root
 
 
 def secant(
@@ -159,6 +160,20 @@ def secant(
     along, missing = dx / size, (fall - H @ dx) / size
     half = np.outer(missing - 0.5 * (along @ missing) * along, along)
     return H + half + half.T
+
+
+def _convex_secant(
+    H: Float[np.ndarray, "m m"], dx: Float[np.ndarray, "m"], fall: Float[np.ndarray, "m"]
+) -> Float[np.ndarray, "m m"]:
+    """Return H updated to H dx = fall so that it stays positive definite; near a minimum better than `secant`.
+
+    This is the update of Broyden, Fletcher, Goldfarb and Shanno; where none stays positive definite, it is `secant`.
+    """
+    before, curved = H @ dx, float(dx @ fall)
+    flat = 1e-8 * float(np.linalg.norm(dx)) * float(np.linalg.norm(fall))
+    if curved <= flat or float(dx @ before) <= 0:
+        return secant(H, dx, fall)
+    return H - np.outer(before, before) / (dx @ before) + np.outer(fall, fall) / curved
 
 
 def newton_polish(
@@ -210,6 +225,7 @@ def _newton(
     if not x.size:
         return x
     r, allowed, exact, restarts = face.rate(x), reach, False, 0
+    last = reach
     for _ in range(_NEWTON_STEPS):
         displacement = newton_displacement(x, r, H)
         step = float(np.max(np.abs(displacement)))
@@ -222,11 +238,12 @@ def _newton(
             continue
         dx = x * displacement
         x = x + dx
-        if step <= np.finfo(x.dtype).eps:
-            return x
+        if step <= np.finfo(x.dtype).eps or (step <= _SECANT and step * step <= np.finfo(x.dtype).eps * last):
+            return x  # the next step, if it shrinks by the same factor, is rounding
+        last = step
         before, r = r, face.rate(x)
         if step > _SECANT:
-            H, exact = secant(H, dx, before - r), False
+            H, exact = _convex_secant(H, dx, before - r), False
         allowed = 0.5 * step
     return None
 
