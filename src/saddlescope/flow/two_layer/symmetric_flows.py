@@ -28,7 +28,7 @@ from saddlescope.flow.status import Status, require_tolerance
 from saddlescope.flow.two_layer.integrator import SPARE_STEPS, Run, follow, steps_needed, stiff_start
 from saddlescope.flow.two_layer.taylor_series import order_for
 
-_CHUNK = 512  # starts followed together: their series stay in the second-level cache
+_CHUNK = 1024  # starts followed together: fewer cost more calls, more cost memory and no less time
 LOCAL_SHARE = 0.1  # of the tolerance, for the relative error of one step; then errors of W are a tenth of it or less
 _LARGEST = 1e3  # weight of a start; powers of its square up to the order of the series must not overflow
 _LEARNED = 0.01  # an entry of W - 1 below which all is learned

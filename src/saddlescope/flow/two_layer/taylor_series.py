@@ -88,7 +88,11 @@ def series(factors: Float[np.ndarray, "d r n"], a: Float[np.ndarray, "d"], order
     pairs, one = (a[:, None] + a[None, :])[:, :, None], np.eye(d)[:, :, None]
     u[0] = factors
     for k in range(order):
-        np.einsum("jimn,jlmn->iln", u[: k + 1], u[k::-1], out=errors[k])
+        half = (k + 1) // 2  # U_j U_{k-j}^T and U_{k-j} U_j^T are transposes of each other: half of them suffice
+        np.einsum("jimn,jlmn->iln", u[:half], u[k : k - half : -1], out=errors[k])
+        errors[k] += errors[k].swapaxes(0, 1).copy()
+        if k % 2 == 0:
+            errors[k] += np.einsum("imn,lmn->iln", u[half], u[half])
         if k == 0:
             errors[0] -= one
         np.multiply(pairs, errors[k], out=rates[k])
