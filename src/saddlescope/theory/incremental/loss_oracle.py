@@ -7,7 +7,7 @@ H       d^2 L / dbeta^2
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, no_type_check
 
 import equinox as eqx
 import jax
@@ -171,6 +171,7 @@ class LossOracle:
         self._latest = _KnownGradient(beta.copy(), among, gradient)
         return gradient
 
+    @no_type_check  # its caller's types are checked; integrators call both often
     def _evaluate_among(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
         restricted = self._restricted(beta, among)
         if restricted is None:
