@@ -134,7 +134,7 @@ def scipy_weights(method: type[OdeSolver], digits: int, until: float, rtol: floa
 
     gradients, times, below, alpha = 0, {}, np.ones(P, bool), 10.0**-digits
     start = alpha * np.concatenate([TASK.u0, TASK.v0])
-    solver = method(slope, 0.0, start, until, rtol=rtol, atol=rtol * alpha)
+    solver = method(slope, 0.0, start, until, rtol=rtol, atol=rtol * alpha)  # pyright: ignore[reportCallIssue]
     while solver.status == "running":
         solver.step()
         new = np.flatnonzero(below & (np.abs(solver.y[:P] * solver.y[P:]) > LEVEL))
