@@ -32,7 +32,8 @@ _USUAL_STEPS = 600  # of a flow
 _ROUNDS = 30, 3  # power iterations at the beginning, and before each further run of the compiled code
 _MARGIN = 1.1  # of the estimate of ||H||, which power iterations approach from below
 _BUFFER, _FEWEST, _MOST = 1_000_000, 16, 128  # numbers, and ticks, that one run of the compiled code records
-_SHRINK = 4  # the compiled code is for so many flows at most as are running
+_SHRINK = 4  # the compiled code is for so many flows at most as are running,
+_WORTH = 4096  # but only if the states have so many numbers: otherwise, another compilation takes longer than it saves
 
 
 class _Mirror(NamedTuple):
@@ -82,30 +83,40 @@ class ChebyshevFlows:
         local = tolerance**1.5  # the error of a step is of third order, that of the flow of second
         rows = np.arange(flows)
         form = self._losses.form(None)
-        steps = _begin(*form, self._mirror, jnp.asarray(self._records.last_state), self._until, local)
-        steps = _rest(steps, self.left)
+        steps, power = self._begin(local)
         room = int(np.clip(_BUFFER // (flows * size), _FEWEST, _MOST))
         most = min(max_evaluations, _ENOUGH)
         for done in range(0, most, room):
             running = np.flatnonzero(np.asarray(steps.h) > 0)
             if len(running) == 0:
                 break
-            if len(running) <= len(rows) // _SHRINK:
+            if len(running) <= len(rows) // _SHRINK and len(rows) * size >= _WORTH:
                 kept = np.sort(np.argsort(np.asarray(steps.h) <= 0, kind="stable")[: len(rows) // _SHRINK])
-                rows, steps, self._mirror = rows[kept], _part(steps, kept), _part(self._mirror, kept)
+                rows, steps, power = rows[kept], _part(steps, kept), power[kept]
+                self._mirror = _part(self._mirror, kept)
                 form = self._losses.form(rows)
             if done:
                 points = part(self._records.coordinates, rows).point(np.asarray(steps.y))
                 self._bound_curvature(points, form, _ROUNDS[1])
                 self.products[rows[np.asarray(steps.h) > 0]] += _ROUNDS[1]
             before = steps
-            steps, taken = _ticks(*form, room, self._mirror, steps, self._until, local, min(room, most - done))
+            steps, power, taken = _ticks(
+                *form, room, self._mirror, steps, power, self._until, local, min(room, most - done)
+            )
             self._records.add(_interpolants(rows, before, *map(np.asarray, taken)))
-            self.evaluations[rows] = np.asarray(steps.evaluations)
+            self.evaluations[rows] = 1 + np.asarray(steps.evaluations)
             steps = self._stop(rows, steps)
             ended = flows - np.count_nonzero(np.asarray(steps.h) > 0)
             report(float(np.mean(self._records.last_time)) / self._until, f"{ended} of {flows} flows finished")
         self.left = np.append(self.left, rows[np.asarray(steps.h) > 0])
+
+    def _begin(self, tolerance: float) -> tuple[Steps, Array]:
+        """Return the beginnings of the first steps, and sum_i metric_i (y_i')^2; flows that are left rest."""
+        coordinates, y = self._records.coordinates, self._records.last_state
+        slope = -self._mirror.rate[:, None] * self._losses.gradients(coordinates.point(y))
+        self.evaluations += 1
+        now, power = _slopes_of(self._mirror, slope, jnp.asarray(coordinates.metric(y)))
+        return _rest(chebyshev.begin(jnp.asarray(y), now, self._until, tolerance), self.left), power
 
     def _stop(self, rows: np.ndarray, steps: Steps) -> Steps:
         """Stop flows that have diverged, and note those that are stuck."""
@@ -159,7 +170,11 @@ def _slopes(kind: Any, each: bool, arrays: list[Array], mirror: _Mirror, y: Arra
     excess = jnp.maximum(rising - LARGEST_EXPONENT, 0), jnp.maximum(falling - LARGEST_EXPONENT, 0)
     beta = growth[0] * (1 + excess[0]) - growth[1] * (1 + excess[1])
     gradient = map_losses(lambda loss, point: loss_and_gradient(loss, point)[1], kind, each, arrays, beta)
-    slope, metric, scale = -mirror.rate[:, None] * gradient, 2 * (growth[0] + growth[1]), mirror.rate * mirror.curvature
+    return _slopes_of(mirror, -mirror.rate[:, None] * gradient, 2 * (growth[0] + growth[1]))
+
+
+def _slopes_of(mirror: _Mirror, slope: Array, metric: Array) -> tuple[Slopes, Array]:
+    scale = mirror.rate * mirror.curvature
     slopes = Slopes(slope, scale * jnp.max(metric, 1), 2 * scale * jnp.max(metric * jnp.abs(slope), 1))
     return slopes, jnp.sum(metric * slope**2, 1)
 
@@ -178,20 +193,6 @@ def _dissipated(
 
 
 @compiled_for_constants
-@partial(jax.jit, static_argnums=(0, 1))
-def _begin(
-    kind: Any,
-    each: bool,
-    arrays: list[Array],
-    mirror: _Mirror,
-    y: Array,
-    until: float | Array,
-    tolerance: float | Array,
-) -> Steps:
-    return chebyshev.begin(y, _slopes(kind, each, arrays, mirror, y)[0], until, tolerance)
-
-
-@compiled_for_constants
 @partial(jax.jit, static_argnums=(0, 1, 3))
 def _ticks(
     kind: Any,
@@ -200,17 +201,18 @@ def _ticks(
     room: int,
     mirror: _Mirror,
     steps: Steps,
+    power: Float[Array, "n"],
     until: float | Array,
     tolerance: float | Array,
     count: int | Array,
-) -> tuple[Steps, tuple[Array, ...]]:
+) -> tuple[Steps, Float[Array, "n"], tuple[Array, ...]]:
     """Take ticks until `count` or all flows rest.
 
     Returns:
-        The systems; for each tick, which completed a step, t, y and y' at its end, and what it dissipated.
+        The systems; `power`, sum_i metric_i (y_i')^2 at their last states; for each tick, which completed a step, and
+        t, y, y' and what it dissipated at its end.
     """
     n, p = steps.y.shape
-    slopes = partial(_slopes, kind, each, arrays, mirror)
 
     def going(carry: Any) -> Array:
         i, steps, *_ = carry
@@ -218,7 +220,7 @@ def _ticks(
 
     def advance(carry: Any) -> Any:
         i, steps, power, taken = carry
-        at_stage, new_power = slopes(steps.stage)
+        at_stage, new_power = _slopes(kind, each, arrays, mirror, steps.stage)
         loss = _dissipated(mirror, steps, at_stage, power, new_power)
         steps, completed = chebyshev.tick(steps, at_stage, until, tolerance)
         now = completed, steps.t, steps.y, steps.now.slope, loss
@@ -227,8 +229,8 @@ def _ticks(
 
     shapes = (n,), (n, p), (n, p), (n,)
     taken = jnp.zeros((room, n), bool), *(jnp.zeros((room, *shape)) for shape in shapes)
-    _, steps, _, taken = jax.lax.while_loop(going, advance, (0, steps, slopes(steps.y)[1], taken))
-    return steps, taken
+    _, steps, power, taken = jax.lax.while_loop(going, advance, (0, steps, power, taken))
+    return steps, power, taken
 
 
 @compiled_for_constants

@@ -10,6 +10,7 @@ Verwer, Sommeijer and Hundsdorfer (2004), "RKC time-stepping for advection-diffu
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
@@ -79,6 +80,7 @@ class Steps(NamedTuple):
     finite: Bool[Array, "n"]
 
 
+@jax.jit
 def begin(y: Float[Array, "n p"], now: Slopes, until: float | Array, tolerance: float | Array) -> Steps:
     """Return the beginning of each system's first step from time 0."""
     speed = jnp.sqrt(jnp.mean((now.slope / (tolerance + tolerance * jnp.abs(y))) ** 2, axis=1))
