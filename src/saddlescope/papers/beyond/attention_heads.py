@@ -12,9 +12,10 @@ Each head has an orthonormal basis R_h of its own, fixed: in one basis, as print
 the origin and tie (see tied-heads). A whole head is homogeneous of degree 2 at the origin too, by its values alone. As
 a unit it fails: its other weights are still dormant when it becomes active, and wait for stages of their own.
 
-Bounds and scales were fixed after runs of seeds 0 to 2. Runs of seeds 10 to 19 recorded the flow around the predicted
-times only, and misread stages of near-ties; since then, every step is recorded, and `products` leaves out plateaus that
-the prediction does not separate. The claims are judged on other seeds.
+Bounds and scales were fixed after runs of seeds 0 to 2. The first judged runs, of seeds 10 to 19, recorded the flow
+around the predicted times only, and misread stages of near-ties; since then, every step is recorded, and `products`
+leaves out plateaus that the prediction does not separate. The claims are judged on these seeds and ten more, unseen.
+Two networks of twenty (seeds 12 and 19) refute three of them: two of their stages nearly tie.
 """
 
 from dataclasses import replace
@@ -40,7 +41,7 @@ class Params(EntryParams):
     """One layer of heads that learns a teacher of the same form."""
 
     seeds: tuple[int, ...] = param(
-        tuple(range(20, 30)), "seeds of bases, data, teacher and initial weights", ge=0, order="distinct"
+        tuple(range(10, 30)), "seeds of bases, data, teacher and initial weights", ge=0, order="distinct"
     )
     heads: int = param(2, "attention heads H", ge=2, le=8)
     dim: int = param(2, "dimension of a token", ge=2, le=16)
