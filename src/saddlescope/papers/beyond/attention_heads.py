@@ -214,7 +214,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
     dim = int(run.dim.values.flat[0])
     marks = tuple(
         Line(
-            x=run.time.values, y=run.products.sel(product=p).values, color=p, label=_name(int(p), dim),
+            x=run.time.values, y=run.products.sel(product=p).values, color=int(p), label=_name(int(p), dim),
             style="dashed" if (p // dim) % 2 == 0 else "solid",
         )
         for p in run.product.values

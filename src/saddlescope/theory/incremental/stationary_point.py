@@ -169,11 +169,12 @@ def _convex_secant(
 
     This is the update of Broyden, Fletcher, Goldfarb and Shanno; where none stays positive definite, it is `secant`.
     """
-    before, curved = H @ dx, float(dx @ fall)
-    flat = 1e-8 * float(np.linalg.norm(dx)) * float(np.linalg.norm(fall))
-    if curved <= flat or float(dx @ before) <= 0:
+    before, largest = H @ dx, float(np.max(np.abs(fall), initial=0.0))
+    unit = fall / (largest or 1.0)  # whose square is in the range of float64
+    if dx @ unit <= 1e-8 * np.linalg.norm(dx) * np.linalg.norm(unit) or dx @ before <= 0:
         return secant(H, dx, fall)
-    return H - np.outer(before, before) / (dx @ before) + np.outer(fall, fall) / curved
+    old, new = before / np.sqrt(dx @ before), fall / np.sqrt(dx @ fall)
+    return H - np.outer(old, old) + np.outer(new, new)
 
 
 def newton_polish(

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from saddlescope.measure.stages import Staircase
 from saddlescope.reproduction.context import RunContext
 
 _POINTS = 601  # of a stored curve
@@ -104,7 +103,7 @@ def _passage(times: np.ndarray, losses: np.ndarray, level: float) -> float:
     return float(times[after - 1] + share * (times[after] - times[after - 1]))
 
 
-def difference_of(one: Staircase, other: Staircase) -> float:
+def difference_of(one: Any, other: Any) -> float:
     """Return the largest difference of times, relative, and of losses, in units of L_0; infinite if supports differ.
 
     Args:
