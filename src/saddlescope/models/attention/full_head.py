@@ -102,7 +102,7 @@ class FullAttention(eqx.Module):
         entries = self.targets.size
         return square / entries, (2 / entries * d_A, 2 / entries * d_B)
 
-    def _blocks(self) -> tuple[Float[Array, "blocks s n d"], Float[Array, "blocks s n d"]]:
+    def _blocks(self) -> tuple[Float[Array, "blocks s n d"], ...]:
         return sample_blocks(self.inputs, self.targets, entries=_BLOCK_ENTRIES)
 
 
