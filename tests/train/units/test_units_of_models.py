@@ -82,6 +82,36 @@ def test_what_is_no_sum_of_units_is_left_out(model):
         units_of(model)
 
 
+def _convolution(channels, *, into=1, pool: nn.Module | None = None):
+    return nn.Sequential(nn.Conv2d(into, channels, 3), nn.ReLU(), pool or nn.MaxPool2d(2))
+
+
+@pytest.mark.parametrize("pool", [nn.MaxPool2d(2), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(13)])
+def test_kernels_are_found_through_pooling_and_nested_sequences(pool):
+    torch.manual_seed(0)
+    stack = nn.Sequential(_convolution(4, pool=pool), _convolution(6, into=4))
+    model = nn.Sequential(stack, nn.Flatten(), nn.Sequential(nn.Linear(6 * 25, 7), nn.ReLU(), nn.Linear(7, 2)))
+    groups = units_of(model)
+    assert [(group.name, group.kind, group.count) for group in groups] == [
+        ("0.0.0 -> 0.1.0", "kernels", 4), ("0.1.0 -> 2.0", "kernels", 6), ("2.0 -> 2.2", "neurons", 7)
+    ]  # fmt: skip
+    _, out = groups[1].weights()
+    read = weight(model[2], 0).detach().double()
+    np.testing.assert_array_equal(out, [read[:, 25 * unit : 25 * (unit + 1)].T.flatten() for unit in range(6)])
+
+
+class Backwards(nn.Sequential):
+    def forward(self, x):
+        for layer in reversed(list(self)):
+            x = layer(x)
+        return x
+
+
+def test_a_sequence_that_calls_its_layers_otherwise_is_left_out():
+    with pytest.raises(InputError, match="found none"):
+        units_of(Backwards(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)))
+
+
 def test_named_pairs():
     model = nn.ModuleDict({"first": nn.Linear(3, 6), "second": nn.Linear(6, 1)})
     (group,) = units_of(model, pairs={"first": "second"})

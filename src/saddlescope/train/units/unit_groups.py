@@ -86,7 +86,8 @@ def units_of(model: nn.Module, *, pairs: Mapping[str, str] | None = None) -> tup
     """Return the blocks of a model that are sums of units.
 
     Found are linear layers and convolutions that follow each other in an `nn.Sequential`, with functions without
-    weights between them; the MLPs of the usual transformers, by the names of their layers; and attention heads.
+    weights between them, such as activations, pooling and flattening; the MLPs of the usual transformers, by the names
+    of their layers; and attention heads.
 
     Args:
         model: any model; `torch.compile` and DistributedDataParallel may wrap it.
@@ -122,16 +123,31 @@ def units_of(model: nn.Module, *, pairs: Mapping[str, str] | None = None) -> tup
 
 
 def _in_sequences(model: nn.Module) -> Iterator[UnitGroup]:
-    """Yield the groups inside each `nn.Sequential`."""
+    """Yield the groups inside each `nn.Sequential`, those within it included."""
+    inner = {id(child) for parent in model.modules() if _in_order(parent) for child in parent.children()}
     for name, parent in model.named_modules():
-        if not isinstance(parent, nn.Sequential):
+        if not _in_order(parent) or id(parent) in inner:
             continue
-        layers = list(parent.named_children())
+        layers = list(_layers(name, parent))
         weighted = [n for n, (_, layer) in enumerate(layers) if _holds_tensors(layer)]
         for first, last in pairwise(weighted):
             path = nn.Sequential(*(layer for _, layer in layers[first : last + 1]))
-            label = f"{_joined(name, layers[first][0])} -> {_joined(name, layers[last][0])}"
-            yield from _checked(label, (layers[first][1],), layers[last][1], path)
+            yield from _checked(f"{layers[first][0]} -> {layers[last][0]}", (layers[first][1],), layers[last][1], path)
+
+
+def _in_order(module: nn.Module) -> bool:
+    """Return True if a module calls its layers in their order; an `nn.Sequential` may have another `forward`."""
+    return isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
+
+
+def _layers(name: str, sequence: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the layers of a sequence with their names, in order; a sequence in it gives its own."""
+    for own, layer in sequence.named_children():
+        joined = _joined(name, own)
+        if _in_order(layer):
+            yield from _layers(joined, layer)
+        else:
+            yield joined, layer
 
 
 def _in_transformers(model: nn.Module) -> Iterator[UnitGroup]:
