@@ -101,10 +101,10 @@ def test_kernels_are_found_through_pooling_and_nested_sequences(pool):
 
 
 class Backwards(nn.Sequential):
-    def forward(self, x):
+    def forward(self, input):
         for layer in reversed(list(self)):
-            x = layer(x)
-        return x
+            input = layer(input)
+        return input
 
 
 def test_a_sequence_that_calls_its_layers_otherwise_is_left_out():
