@@ -77,11 +77,8 @@ class NewtonTransition:
             if np.log(np.max(x)) > LARGEST_LOG or limit < _SMALLEST_LIMIT * departure.entering_rate:
                 break
             try:
-                between, r, outside = (
-                    face.rate(middle),
-                    face.rate(x),
-                    None,
-                )  # Newton's method may ask for the last again
+                between, outside = face.rate(middle), None
+                r = face.rate(x)  # last, because Newton's method may ask for it again
             except NonFiniteLossError as error:
                 limit, outside = 0.1 * limit, error
                 continue
