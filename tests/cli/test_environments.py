@@ -38,14 +38,18 @@ def test_closed_streams_change_no_status_and_no_result(tmp_path):
     assert (tmp_path / "b" / "index.html").is_file()
 
 
+@pytest.fixture(autouse=True)
+def buffered(monkeypatch):
+    """Buffer the standard streams, as for users: what they refuse, Python would write again as it exits."""
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+
+
 def test_a_full_standard_output_is_one_sentence(tmp_path):
-    for line in ("saddlescope run tiny/staircase >/dev/full", "saddlescope list --json >/dev/full"):
-        done = shell(line, tmp_path)
-        assert done.returncode == 2
-        assert (
-            "Cannot write to the standard output: No space left on device. What the command stored is kept."
-            in done.stderr
-        )
+    for words, unbuffered in (("run tiny/staircase", ""), ("list", "1"), ("check --help", "")):
+        done = shell(f"saddlescope {words} >/dev/full", tmp_path, PYTHONUNBUFFERED=unbuffered)
+        assert done.returncode == 2, words
+        *_, last = done.stderr.splitlines()
+        assert last == "Cannot write to the standard output: No space left on device. What the command stored is kept."
         assert "Traceback" not in done.stderr
     assert (tmp_path / "results/tiny/staircase/default.nc").is_file()
 
@@ -55,6 +59,15 @@ def test_a_full_standard_error_changes_nothing(tmp_path):
     assert done.returncode == 1
     assert "Stored in results" in done.stdout
     assert shell("saddlescope run tiny/stairs 2>/dev/full", tmp_path).returncode == 2
+
+
+def test_a_refusal_that_nobody_reads_has_its_status(tmp_path):
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [*TINY, "run", "tiny/stairs"]
+    done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=writer, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stdout) == (2, b"")
 
 
 def test_styles_in_a_terminal_and_letters_in_any_encoding(tmp_path):

@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -23,11 +24,11 @@ from saddlescope.cli.completion import VARIABLE
 from saddlescope.cli.data import data
 from saddlescope.cli.explore import explore
 from saddlescope.cli.extract_lora import extract_lora
-from saddlescope.cli.process import prepare_process
+from saddlescope.cli.process import drop_unwritten, prepare_process
 from saddlescope.cli.reproductions import check, gallery, list_entries, run, show
 from saddlescope.cli.spectra import spectra
 from saddlescope.cli.sweep import sweep
-from saddlescope.cli.terminal import announce, print_text, say, settle
+from saddlescope.cli.terminal import announce, print_text, say, settle, written
 from saddlescope.cli.watch import watch
 
 _HELP = "In which stages does a neural network learn? Predictions, simulations and measurements, compared."
@@ -38,6 +39,7 @@ _STATUS = (
 _UNTOUCHED = "Interrupted; what is stored is unchanged."
 _SIMULATING = ("run", "sweep", "explore", "attention")
 _INSTANT = ("list", "data", "-h", "--help", "--version", "--install-completion", "--show-completion")
+_PRINTING = {"-h", "--help", "--show-completion"}  # printed by the parser, which writes nothing else
 
 # Errors of the system about a path that no command can use, or a disk; any other is a defect.
 _SYSTEM = {getattr(errno, name) for name in ("EACCES", "EDQUOT", "EIO", "EISDIR", "ELOOP", "ENAMETOOLONG", "ENOSPC")}
@@ -74,53 +76,54 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prepare_process()
         if words[0] not in _INSTANT and not {"-h", "--help"} & set(words) and VARIABLE not in os.environ:
             announce(f"saddlescope {words[0]}")
-    try:
-        return _status_of(words)
-    finally:
-        settle()
+    status, sentence = _status_and_sentence(words)
+    settle()
+    if sentence:
+        with suppress(BrokenPipeError):  # the status says it, too
+            say(sentence)
+    if arguments is None:
+        drop_unwritten()
+    return status
 
 
-def _status_of(words: list[str]) -> int:
+def _status_and_sentence(words: list[str]) -> tuple[int, str]:
     try:
         command = typer.main.get_command(app)
         if VARIABLE in os.environ:
             command.main(words, prog_name="saddlescope", complete_var=VARIABLE)  # answers the shell, and exits
         if words[0] in _SIMULATING:
             require_xla_flags()
-        with command.make_context("saddlescope", [*words]) as context:  # its `main` would catch interrupts first
+        with (
+            written() if _PRINTING & set(words) else nullcontext(),
+            command.make_context("saddlescope", [*words]) as context,  # its `main` would catch interrupts first
+        ):
             status = command.invoke(context)
-        sys.stdout.flush()
+        with written():
+            sys.stdout.flush()
     except typer.Exit as leaving:
-        return leaving.exit_code
+        return leaving.exit_code, ""
     except InputError as error:
-        say(str(error))
-        return 2
+        return 2, str(error)
     except FlowError as error:
-        say(f"The simulation ended early. {error}")
-        return 2
+        return 2, f"The simulation ended early. {error}"
     except typer.TyperException as error:
-        say(_usage(error))
-        return 2
+        return 2, _usage(error)
     except (KeyboardInterrupt, typer.Abort) as interrupt:
-        say(str(interrupt) or _UNTOUCHED)
-        return 130
+        return 130, str(interrupt) or _UNTOUCHED
     except BrokenPipeError:  # the reader has closed the pipe, as `head` does
         sys.stdout = None  # type: ignore[assignment]
-        return 141
+        return 141, ""
     except OSError as error:
         if error.errno == errno.ENOENT and not _has_working_directory():
-            say("The working directory was deleted. Change to another one, then rerun the command.")
-            return 2
+            return 2, "The working directory was deleted. Change to another one, then rerun the command."
         if error.errno not in _SYSTEM and "--install-completion" not in words:  # which writes the shell's own files
             return _defect()
-        say(f"Cannot use {error.filename or 'a file'}: {error.strerror}. Give another path, or free some space.")
-        return 2
+        return 2, f"Cannot use {error.filename or 'a file'}: {error.strerror}. Give another path, or free some space."
     except Exception as error:
         if (sentence := outside_cause(error)) is None:
             return _defect()
-        say(str(sentence))
-        return 2
-    return status if isinstance(status, int) else 0
+        return 2, str(sentence)
+    return status if isinstance(status, int) else 0, ""
 
 
 def _has_working_directory() -> bool:
@@ -131,11 +134,10 @@ def _has_working_directory() -> bool:
     return True
 
 
-def _defect() -> int:
-    """Report an unexpected error, and return its exit status."""
-    say(traceback.format_exc())
-    say("This is a defect of saddlescope; nothing stored is lost. Please report the lines above.")
-    return 70
+def _defect() -> tuple[int, str]:
+    """Return the exit status of an unexpected error, and its report."""
+    after = "This is a defect of saddlescope; nothing stored is lost. Please report the lines above."
+    return 70, f"{traceback.format_exc()}\n{after}"
 
 
 def _usage(error: Exception) -> str:

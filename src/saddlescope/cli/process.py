@@ -18,6 +18,17 @@ def prepare_process() -> None:
         logging.disable(logging.CRITICAL)
 
 
+def drop_unwritten() -> None:
+    """Drop what the standard streams refuse: as it exits, Python would write it again, fail and change the status."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # `main` gives up an output that nobody reads
+        try:
+            stream.flush()
+        except OSError:
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, stream.fileno())
+            os.close(nothing)
+
+
 def _open_standard_streams() -> None:
     """Open what the caller has closed: the next file opened would take its number, and the output of libraries."""
     for number in (0, 1, 2):

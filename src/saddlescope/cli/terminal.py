@@ -44,12 +44,13 @@ def print_text(text: str) -> None:
 
 def _print(text: str) -> None:
     settle()
-    with _written():
+    with written():
         typer.echo(text)
 
 
 @contextmanager
-def _written() -> Iterator[None]:
+def written() -> Iterator[None]:
+    """Report a standard output that cannot be written as a `StorageError`."""
     try:
         yield
     except BrokenPipeError:
@@ -131,7 +132,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
     for row in rows:
         table.add_row(*map(cell_of, row))
     console = _console()
-    with _written(), console.capture() as drawn:
+    with written(), console.capture() as drawn:
         console.print(table)
     _print("\n".join(line.rstrip() for line in drawn.get().splitlines()))  # with styles in a terminal
 
