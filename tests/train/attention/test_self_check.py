@@ -18,6 +18,8 @@ from other_attention import (
     GatedQueries,
     NeedsMask,
     NotFinite,
+    OverChannels,
+    OverManyChannels,
     StridedGroups,
     TokensMixedFirst,
     _Llama,
@@ -73,6 +75,54 @@ def test_heads_that_are_mixed_are_named_as_the_reason(kind):
     (row,) = find_attention(nn.ModuleDict({"self_attn": kind()})).coverage
     by = "einsum" if kind.__name__ == "MixedByEinsum" else "conv2d"
     assert row.reason == f"its scores or attention weights are mixed by {by}, over heads or tokens"
+
+
+@pytest.mark.parametrize("kind", [OverChannels, OverManyChannels])
+def test_a_softmax_over_channels_is_named_as_the_reason(kind):
+    (row,) = find_attention(nn.ModuleDict({"self_attn": kind()})).coverage
+    assert row.reason == "its softmax compares channels, by sums over tokens: it is not attention of tokens"
+
+
+@pytest.mark.parametrize("rotated", [False, True])
+def test_the_width_of_a_head_stands_for_the_number_of_heads(rotated):
+    """ESMFold2 states no number; a rotary embedding must have the width before the module can be called."""
+
+    class OfWidth(_Llama):
+        def __init__(self):
+            super().__init__()
+            del self.num_heads
+            self.head_dim = 3
+
+        def forward(self, x, position_embeddings=None):
+            q, k, v = self.parts(x)
+            if rotated:
+                cos, sin = position_embeddings[0].expand(len(x), -1, 3), position_embeddings[1]
+                q, k = (part * cos[:, None] + part.flip(-1) * sin for part in (q, k))
+            return self.joined(attend(q, k, v))
+
+    model = nn.ModuleDict({"attn": OfWidth()})
+    for check in (True, False):
+        assert attention_blocks(model, check=check)[0].heads == 4
+    assert find_attention(model).coverage[0].outcome == "verified"
+
+
+def test_images_without_a_number_of_heads_have_the_one_that_is_seen():
+    """The only attention of Chameleon's and Janus' encoders of images."""
+
+    class OfImage(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.GroupNorm(2, 12)
+            self.q, self.k, self.v, self.proj_out = (nn.Conv2d(12, 12, 1) for _ in range(4))
+
+        def forward(self, hidden_states):
+            x = self.norm(hidden_states)
+            q, k, v = (part(x).flatten(2) for part in (self.q, self.k, self.v))
+            weights = torch.bmm(q.permute(0, 2, 1), k).softmax(dim=2)
+            return hidden_states + self.proj_out(torch.bmm(v, weights.permute(0, 2, 1)).reshape(hidden_states.shape))
+
+    (row,) = find_attention(nn.ModuleDict({"attn": OfImage()})).coverage
+    assert (row.outcome, row.heads) == ("verified", 1)
 
 
 def test_differential_attention_is_named_as_the_reason():
@@ -192,35 +242,6 @@ def test_layers_of_one_shape_and_other_numbers_of_heads_are_checked_apart():
     model = nn.ModuleList(LlamaAttention(12, heads, heads, 12 // heads) for heads in (4, 2))
     for check in (True, False):
         assert [block.heads for block in attention_blocks(model, check=check)] == [4, 2]
-
-
-class ValuesOfBefore(_Llama):
-    """x-transformers with add_value_residual: values are those of this layer and of the first."""
-
-    def __init__(self):
-        super().__init__()
-        self.num_heads = 1
-
-    def forward(self, x, former=None):
-        q, k, v = (part(x)[:, None] for part in (self.q_proj, self.k_proj, self.v_proj))
-        return self.joined(attend(q, k, v if former is None else 0.5 * (v + former)))
-
-
-def test_values_of_a_former_layer_are_no_inputs():
-    """Of one head they have the width of the inputs, but an axis of heads."""
-
-    class TwoLayers(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.attn = ValuesOfBefore()
-
-        def forward(self, x):
-            return self.attn(x, torch.randn(len(x), 1, x.shape[1], 12))
-
-    model = TwoLayers()
-    tracker = RankTracker(model)
-    with pytest.raises(InputError, match="its values are not those of W_V as read"):
-        tracker.check(model, torch.randn(2, 5, 12))
 
 
 class OtherKeys(_Llama):

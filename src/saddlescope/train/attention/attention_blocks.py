@@ -1,6 +1,6 @@
 """Attention blocks of a model: modules whose weights match a layout that agrees with their forward pass."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +12,7 @@ from saddlescope.train.attention.coverage import AttentionCoverage, CoverageRow,
 from saddlescope.train.attention.head_factors import HeadFactors
 from saddlescope.train.attention.known_layouts import LAYOUTS
 from saddlescope.train.attention.layouts import AttentionLayout
+from saddlescope.train.attention.passed_values import given_arguments, passed_arguments
 from saddlescope.train.attention.probe import Probe, probes
 from saddlescope.train.attention.recorded_calls import probe_call, record_calls
 from saddlescope.train.attention.self_check import Heads, compare
@@ -101,6 +102,7 @@ def find_attention(
 
     A module is called once alone, on random inputs and with random weights (modules that differ only in their weights
     share the call); of the layouts that its names allow, the first that agrees is taken. If none does, it is refused.
+    So is a module whose values its model mixes with those of another layer.
 
     Args:
         model: the model; `torch.compile` and DistributedDataParallel may wrap it.
@@ -114,6 +116,7 @@ def find_attention(
     rows: dict[str, CoverageRow] = {}
     seen: set[frozenset[int]] = set()
     inside: list[str] = []  # names of modules with an outcome: what they contain has it, too
+    mixing: dict[str, tuple[str, ...]] = {}  # arguments, by the model's own names of modules
     for name, module in model.named_modules():
         label = canonical_name(name)
         if any(label.startswith(f"{outer}.") or outer == "" for outer in inside):
@@ -121,7 +124,7 @@ def find_attention(
         found = finder.outcome(label, module)
         if found is None:
             continue
-        row, layout = found
+        row, layout, arguments = found
         if layout is not None and row.tracked:
             block = AttentionBlock(label, module, layout, row.heads)
             weights = frozenset(id(parameter) for parameter in block.weights.values())
@@ -129,8 +132,13 @@ def find_attention(
                 continue
             seen.add(weights)
             blocks.append(block)
+            if arguments:
+                mixing[name] = arguments
         inside.append(label)
         rows[label] = row
+    if mixing:
+        rows |= _with_mixed_values(model, mixing, blocks, rows)
+        blocks = [block for block in blocks if rows[block.name].tracked]
     for name, module in model.named_modules():
         label = canonical_name(name)
         if label not in rows and _looks_like_attention(label, module) and not _related(label, rows):
@@ -142,6 +150,34 @@ def find_attention(
             )
     order = {canonical_name(name): at for at, (name, _) in enumerate(model.named_modules())}
     return FoundAttention(tuple(blocks), AttentionCoverage(sorted(rows.values(), key=lambda row: order[row.name])))
+
+
+def _with_mixed_values(
+    model: nn.Module,
+    mixing: Mapping[str, tuple[str, ...]],
+    blocks: Sequence[AttentionBlock],
+    rows: Mapping[str, CoverageRow],
+) -> Iterator[tuple[str, CoverageRow]]:
+    """Yield new rows of modules whose values the model mixes with others, or may mix.
+
+    Args:
+        model: the model.
+        mixing: arguments by which values are mixed, by the names of modules.
+        blocks: all blocks; the values of any layer may be passed to another one.
+        rows: by the modules' labels.
+    """
+    labels = {block.name for block in blocks}
+    names = [name for name, _ in model.named_modules() if canonical_name(name) in labels]
+    widths = {block.factors().query.shape[1] for block in blocks}
+    passed = passed_arguments(model, names, widths)
+    for name, arguments in mixing.items():
+        label = canonical_name(name)
+        if passed is None:
+            listed = " or ".join(arguments)
+            reason = f"the model may mix its values with others, passed as {listed}: call tracker.check(model, inputs)"
+            yield label, rows[label]._replace(outcome="unchecked", reason=reason)
+        elif given := [one for one in arguments if one in passed[name]]:
+            yield label, rows[label]._replace(outcome="refused", reason=_mixed_values(given))
 
 
 def _related(label: str, rows: Mapping[str, CoverageRow]) -> bool:
@@ -167,13 +203,17 @@ def _names(module: nn.Module) -> str:
 
 
 class Verdict(NamedTuple):
-    """Outcome of modules that differ only in their weights; see `CoverageRow`."""
+    """Outcome of modules that differ only in their weights; see `CoverageRow`.
+
+    `mixing` has the arguments by which the values are mixed with others, if the model passes them.
+    """
 
     outcome: Outcome
     layout: AttentionLayout | None
     heads: int
     key_heads: int
     reason: str
+    mixing: tuple[str, ...] = ()
 
 
 class _Finder:
@@ -183,8 +223,10 @@ class _Finder:
         self._layouts, self._check = layouts, check
         self._known: dict[object, Verdict] = {}
 
-    def outcome(self, name: str, module: nn.Module) -> tuple[CoverageRow, AttentionLayout | None] | None:
-        """Return the outcome of a module with its layout, or None for a module that no layout fits."""
+    def outcome(
+        self, name: str, module: nn.Module
+    ) -> tuple[CoverageRow, AttentionLayout | None, tuple[str, ...]] | None:
+        """Return a module's outcome, layout and arguments that mix its values; None if no layout fits it."""
         fitting = [layout for layout in self._layouts if layout.matches(module)]
         if not fitting:
             return None
@@ -201,7 +243,8 @@ class _Finder:
             return None  # other modules have names such as in_proj and out_proj, too
         names = str(found.layout or fitting[0])
         kind = type(module).__name__
-        return CoverageRow(name, kind, found.outcome, names, found.heads, found.key_heads, found.reason), found.layout
+        row = CoverageRow(name, kind, found.outcome, names, found.heads, found.key_heads, found.reason)
+        return row, found.layout, found.mixing
 
     def _verdict(self, module: nn.Module, fitting: Sequence[AttentionLayout]) -> Verdict:
         if not self._check:
@@ -238,6 +281,7 @@ def _unchecked(module: nn.Module, fitting: Sequence[AttentionLayout], reason: st
 
 _MIXED_TOKENS = "its queries and keys are not those of single tokens of its input"
 _ONE_QUERY = "one query meets all tokens, as in class attention or pooling: the check does not cover it"
+_OF_CHANNELS = "its softmax compares channels, by sums over tokens: it is not attention of tokens"
 _SEVERAL_VALUES = "each head reads several sets of values, as in differential attention, and W_V has one for each head"
 
 
@@ -270,17 +314,24 @@ def judge(
             )
             if not known:
                 return _unchecked(module, fitting, f"its forward pass {what}")
+            if one.of_channels:
+                return _refused(_OF_CHANNELS)
             hidden = ", or TorchScript hides it" if one.softmaxes else ""
             return _refused(f"its forward pass {what}: it is not softmax attention on tokens{hidden}")
         found = _agreeing(one, fitting)
         if found.outcome == "verified":
-            return found
+            mixing = one.mixing(found.key_heads)
+            return _refused(_mixed_values(mixing)) if mixing and one.passed else found._replace(mixing=mixing)
         if one.mixed:
             found = _refused(f"its scores or attention weights are mixed by {one.mixed}, over heads or tokens")
         elif not one.of_single_tokens():
             found = _unchecked(module, fitting, _MIXED_TOKENS)
         first = first if first is not None and first.outcome == "refused" else found
     return first or _refused("its forward pass was not called")
+
+
+def _mixed_values(arguments: Iterable[str]) -> str:
+    return f"its values are mixed with others, which its model passes as {' and '.join(arguments)}"
 
 
 def _agreeing(seen: Probe, fitting: Sequence[AttentionLayout]) -> Verdict:
@@ -383,12 +434,11 @@ def checked_coverage(
         if block.name not in calls:
             rows[block.name] = rows[block.name]._replace(outcome="unchecked", reason="the model did not call it")
             continue
-        key = signature(block.module)
+        call = calls[block.name]
+        key = (signature(block.module), given_arguments(block.module, call.args, call.kwargs))
         if key not in known:
             factors = block.factors()
-            seen = probe_call(
-                block.module, calls[block.name], inputs=factors.query.shape[1], key_inputs=factors.key.shape[1]
-            )
+            seen = probe_call(block.module, call, inputs=factors.query.shape[1], key_inputs=factors.key.shape[1])
             known[key] = judge(seen, block.module, (block.layout,))
         found = known[key]
         if found.outcome == "refused" or found.layout not in (None, block.layout):

@@ -21,6 +21,7 @@ LAYOUTS: tuple[AttentionLayout, ...] = (
     Separate("self.key_proj", "self.query_proj", "self.value_proj", "output.dense"),  # DeBERTa
     Separate("self.key", "self.query", "self.value", "output"),  # BigBird-Pegasus
     Separate("attention.projection_key", "attention.projection_query", "attention.projection_value", "output.dense"),
+    Separate("att.key", "att.query", "att.value", "output.dense"),  # LXMERT's cross-attention
     Separate("project_k", "project_q", "project_v", "attention_out"),  # CPM-Ant
     Separate("attention.key", "attention.query", "attention.value", "output.dense"),  # Transformers' ViT until 4
     Separate("key", "query", "value", "dense"),  # ALBERT
@@ -34,6 +35,8 @@ LAYOUTS: tuple[AttentionLayout, ...] = (
     Separate("k_proj", "q_proj", "v_proj", "proj"),  # timm's EVA
     Separate("k_proj", "q_proj", "v_proj", "proj_out"),
     Separate("k_proj", "q_proj", "v_proj", "projection"),
+    Separate("k_proj", "q_proj", "v_proj", "projection_layer"),  # InternVL's and Janus' images
+    Separate("k_proj", "q_proj", "v_proj", "output_projection.o_proj"),  # NeoMME
     Separate("k_proj", "q_proj", "v_proj", "linear_out"),
     Separate("k_proj", "q_proj", "v_proj", "c_proj"),
     Separate("key_proj", "query_proj", "value_proj", "out_proj"),  # ProphetNet
@@ -65,6 +68,7 @@ LAYOUTS: tuple[AttentionLayout, ...] = (
     Fused("attn", "proj"),  # litgpt until 0.5
     Fused("qkv", "proj"),  # timm, SAM, Qwen-VL's images, litgpt, TransformerEngine
     Fused("layernorm_qkv", "proj"),  # TransformerEngine
+    Fused("attention.qkv", "output.dense"),  # TimeSformer
     Fused("qkv", "projection"),  # BLIP
     Fused("qkv", "out_proj"),
     Fused("qkv", "out"),

@@ -31,6 +31,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.train.attention.head_factors import HeadFactors, cut_into_heads
 from saddlescope.train.attention.linear_weights import is_linear, matrix_of
 from saddlescope.train.attention.stated_numbers import (
+    HEAD_WIDTHS,
     HEADS,
     KEY_HEADS,
     Count,
@@ -86,6 +87,10 @@ class _LinearLayers(AttentionLayout):
         if layers is None:
             return None
         heads = count(module, self._paths[0], self._value("heads"), HEADS)
+        matrices = [matrix_of(layer) for layer in layers]
+        if heads is None and self._value("heads") is None:
+            width = declared(module, self._paths[0], HEAD_WIDTHS)
+            heads = matrices[-1].shape[0] // width if width and matrices[-1].shape[0] % width == 0 else None
         if heads is None:
             names = self._value("heads") or f"{', '.join(HEADS[1:6])} or the like"
             raise InputError(
@@ -94,7 +99,7 @@ class _LinearLayers(AttentionLayout):
             )
         key_heads = count(module, self._paths[0], self._value("key_heads"), KEY_HEADS)
         stated = self._value("key_heads") is not None
-        parts = self._split(module, heads, key_heads, *(matrix_of(layer) for layer in layers))
+        parts = self._split(module, heads, key_heads, *matrices)
         return cut_into_heads(
             *parts, heads=heads, key_heads=key_heads if stated else None, strided=bool(self._value("strided")),
             names=str(self),

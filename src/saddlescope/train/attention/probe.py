@@ -6,10 +6,9 @@ rotary embeddings that the module takes as arguments. See `probe_arguments` for 
 """
 
 import contextlib
-import copy
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +17,8 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from saddlescope.train.attention.attention_trace import AttentionTrace
+from saddlescope.train.attention.module_copy import random_copy
+from saddlescope.train.attention.passed_values import left_out, mixing_arguments
 from saddlescope.train.attention.probe_arguments import ProbeCall, probe_calls, supplied_calls
 from saddlescope.train.attention.self_check import Heads, heads_of, of_tokens
 
@@ -43,6 +44,10 @@ class Probe(NamedTuple):
         of_single_tokens: function that returns False if queries, keys or values of a token depend on other tokens: the
             module mixes tokens first, or the call meant other axes than the module does.
         one_query: True if a softmax has one query for all tokens.
+        of_channels: True if queries and keys of a softmax meet in sums over tokens.
+        mixing: function of the number of heads of values that returns the arguments by which values are mixed with
+            others: of those that the call has left out, or if `passed`, of those that the model gave.
+        passed: see `mixing`.
     """
 
     module: nn.Module | None
@@ -57,6 +62,9 @@ class Probe(NamedTuple):
     failure: str
     of_single_tokens: Callable[[], bool] = lambda: True
     one_query: bool = False
+    of_channels: bool = False
+    mixing: Callable[[int], tuple[str, ...]] = lambda _: ()
+    passed: bool = False
 
 
 def probes(module: nn.Module, *, inputs: int, key_inputs: int, width: int) -> Iterator[Probe]:
@@ -105,7 +113,10 @@ def probes(module: nn.Module, *, inputs: int, key_inputs: int, width: int) -> It
             failure = failure or "its forward pass reads no token with the masks that the check knows"
         elif one.heads:
             found += 1
-            yield one._replace(of_single_tokens=functools.partial(_of_single_tokens, twin, call, one.heads))
+            yield one._replace(
+                of_single_tokens=functools.partial(_of_single_tokens, twin, call, one.heads),
+                mixing=functools.partial(_mixing, twin, call, one.heads),
+            )
             if found == _WAYS:
                 return
         else:
@@ -143,53 +154,6 @@ def brief(error: Exception) -> str:
     return f"{type(error).__name__}: {text[:100]}{'…' if len(text) > 100 else ''}"
 
 
-def random_copy(module: nn.Module) -> nn.Module:
-    """Copy a module with random weights on the processor, in evaluation mode, with norms as the identity."""
-    memo: dict[int, Any] = {}
-    draw = torch.Generator().manual_seed(0)
-    for parameter in module.parameters():
-        if not parameter.is_floating_point():
-            memo[id(parameter)] = parameter
-            continue
-        size = parameter.shape[-1] ** -0.5 if parameter.ndim > 1 else 1.0
-        memo[id(parameter)] = nn.Parameter(
-            torch.randn(parameter.shape, generator=draw, device="cpu") * size, requires_grad=False
-        )
-    for buffer in module.buffers():
-        if buffer.is_floating_point() and buffer.device.type != "meta":
-            memo[id(buffer)] = buffer.detach().to("cpu", torch.float32, copy=True)
-        elif buffer.device.type == "meta":
-            memo[id(buffer)] = torch.zeros(buffer.shape, dtype=buffer.dtype)
-        else:
-            memo[id(buffer)] = buffer.detach().to("cpu", copy=True)
-    twin = copy.deepcopy(module, memo)
-    for part in list(twin.modules()):
-        if "forward" in vars(part):  # wrapped by Accelerate and others
-            del part.forward
-        for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks"):
-            hooks = getattr(part, name)
-            kept = {k: h for k, h in hooks.items() if hasattr(h, "compute_weight")}
-            hooks.clear()
-            hooks.update(kept)
-        for name, child in list(part.named_children()):
-            if _is_norm(child):
-                setattr(part, name, _Same())
-    return twin.eval()
-
-
-def _is_norm(module: nn.Module) -> bool:
-    name = type(module).__name__.lower()
-    return "norm" in name and all(parameter.ndim < 2 for parameter in module.parameters())
-
-
-class _Same(nn.Module):
-    """Norm that does nothing, for calls with any arguments."""
-
-    def forward(self, x: Tensor, *_: object, **__: object) -> Tensor:
-        """Return the argument."""
-        return x + 0
-
-
 def _of_single_tokens(module: nn.Module, call: ProbeCall, before: tuple[Heads, ...]) -> bool:
     """Return True if a change of one token of the inputs changes queries, keys and values of that token alone."""
     inputs = (call.queries,) if call.keys is call.queries else (call.queries, call.keys)
@@ -215,6 +179,30 @@ def _of_single_tokens(module: nn.Module, call: ProbeCall, before: tuple[Heads, .
     return True
 
 
+def _mixing(module: nn.Module, call: ProbeCall, seen: tuple[Heads, ...], key_heads: int) -> tuple[str, ...]:
+    """Return the arguments that the call has left out, and by which values are mixed with others."""
+    if len(seen) != 1 or seen[0].value is None:
+        return ()
+
+    def values_of(more: Mapping[str, Tensor], added: Tensor | None) -> Tensor | None:
+        trace = AttentionTrace()
+        try:
+            if added is not None:
+                call.keys.add_(added)
+            with quiet(), trace:
+                returned = call.run(**more)
+        except Exception:
+            return None
+        finally:
+            if added is not None:
+                call.keys.sub_(added)
+        heads = _traced(module, call, trace, returned).heads
+        return heads[0].value if len(heads) == 1 else None
+
+    names = left_out(module, call.run.keywords)
+    return tuple(mixing_arguments(names, seen[0].value, call.keys, key_heads, values_of))
+
+
 def _traced(module: nn.Module, call: ProbeCall, trace: AttentionTrace, returned: Any) -> Probe:
     """Collect what a forward pass has shown."""
     batch, tokens = call.queries.shape[:2]
@@ -224,6 +212,7 @@ def _traced(module: nn.Module, call: ProbeCall, trace: AttentionTrace, returned:
     return Probe(
         module, call.queries, call.keys, heads, outputs, trace.softmaxes, meetings, trace.opaque, trace.mixed, "",
         one_query=any(query.shape[-2] == 1 for one in trace.meetings for query, _ in one.pairs),
+        of_channels=any(not of_tokens(query, tokens) for one in trace.meetings for query, _ in one.pairs),
     )  # fmt: skip
 
 

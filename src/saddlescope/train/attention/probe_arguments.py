@@ -4,6 +4,7 @@ Inputs are random; masks hide nothing, rotary embeddings do not rotate and relat
 that a module can go without are left out at first, and supplied if no call succeeds.
 """
 
+import functools
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -35,7 +36,7 @@ _ROTARY_PAIR = frozenset({"position_embeddings", "rotary_pos_emb", "rope", "pos_
 class ProbeCall(NamedTuple):
     """One call to try, with the inputs that queries, and keys and values, are computed from."""
 
-    run: Callable[[], Any]
+    run: "functools.partial[Any]"
     queries: Float[Tensor, "batch tokens inputs"]
     keys: Float[Tensor, "batch tokens inputs"]
 
@@ -192,7 +193,7 @@ class _Arguments:
             name: form(value) if any(value is one for one in self._per_token) else value
             for name, value in kwargs.items()
         }
-        return ProbeCall(lambda: self._module(**made), x, y)
+        return ProbeCall(functools.partial(self._module, **made), x, y)
 
 
 def _supply(name: str, x: Tensor, y: Tensor, width: int) -> Any:

@@ -4,6 +4,8 @@ The model runs once, unchanged; the arguments of each attention module are remem
 (see `probe`) is called with the same arguments, but for random inputs in place of the model's own.
 """
 
+import functools
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +15,8 @@ from torch.utils import _pytree as pytree
 
 from saddlescope._shared.errors import InputError
 from saddlescope.train.attention.attention_trace import AttentionTrace
+from saddlescope.train.attention.module_copy import random_copy
+from saddlescope.train.attention.passed_values import differ
 from saddlescope.train.attention.probe import (
     NOT_FINITE,
     Probe,
@@ -20,7 +24,6 @@ from saddlescope.train.attention.probe import (
     failed,
     finite,
     quiet,
-    random_copy,
     returned_outputs,
 )
 from saddlescope.train.attention.self_check import Heads, heads_of
@@ -108,7 +111,8 @@ def probe_call(module: nn.Module, call: Call, *, inputs: int, key_inputs: int) -
             if any({met.query.shape[2]} != lengths for met in one.heads):
                 yield failed("its queries or keys are those of other tokens than the inputs of its call")
             else:
-                yield one if finite(one) else failed(NOT_FINITE)
+                mixing = functools.partial(_mixing, twin, leaves, form, same, of_keys)
+                yield one._replace(mixing=mixing, passed=True) if finite(one) else failed(NOT_FINITE)
     except Exception as error:
         yield failed(f"a copy of it could not be called ({brief(error)})")
 
@@ -133,10 +137,19 @@ class _Run(NamedTuple):
     trace: AttentionTrace
 
 
-def _run(twin: nn.Module, leaves: list[Any], form: Any, same: list[int], of_keys: list[int], seed: int) -> _Run:
+def _run(
+    twin: nn.Module,
+    leaves: list[Any],
+    form: Any,
+    same: list[int],
+    of_keys: list[int],
+    seed: int,
+    added: Tensor | float = 0.0,
+) -> _Run:
+    """Call with random inputs; `added` is added to those of keys and values."""
     draw = torch.Generator().manual_seed(seed)
-    x = torch.randn(leaves[same[0]].shape, generator=draw)
-    y = torch.randn(leaves[of_keys[0]].shape, generator=draw) if of_keys else x
+    x = torch.randn(leaves[same[0]].shape, generator=draw) + (0.0 if of_keys else added)
+    y = torch.randn(leaves[of_keys[0]].shape, generator=draw) + added if of_keys else x
     given = list(leaves)
     for k in same:
         given[k] = x
@@ -155,6 +168,43 @@ def _run(twin: nn.Module, leaves: list[Any], form: Any, same: list[int], of_keys
     outputs = [output[:1] for output in returned_outputs(returned, batch, tokens)]
     flat_x, flat_y = (part.reshape(batch, -1, part.shape[-1])[:1, -tokens:] for part in (x, y))  # as `heads_of`
     return _Run(flat_x, flat_y, first, outputs, trace)
+
+
+def _mixing(
+    twin: nn.Module, leaves: list[Any], form: Any, same: list[int], of_keys: list[int], _: int
+) -> tuple[str, ...]:
+    """Return the arguments that the model has passed, and by which values are mixed with others.
+
+    Each tensor of the size of the values is replaced by a random one. Values may change as if it were added to the
+    inputs, as positions are.
+    """
+    args, kwargs = pytree.tree_unflatten(leaves, form)
+    bound = inspect.signature(type(twin).forward).bind_partial(twin, *args, **kwargs).arguments
+    call = functools.partial(_run, twin, form=form, same=same, of_keys=of_keys, seed=0)
+    before = call(leaves)
+    sizes = {one.value.numel() for one in before.heads if one.value is not None}
+    names = []
+    for name, given in bound.items():
+        at = next((k for k, leaf in enumerate(leaves) if leaf is given), None)
+        if at is None or at in (*same, *of_keys) or not isinstance(given, Tensor) or not given.is_floating_point():
+            continue
+        if given.ndim < 3 or not given.numel() or not any(size % given[:1].numel() == 0 for size in sizes):
+            continue
+        other = torch.randn(given.shape, generator=torch.Generator().manual_seed(2))
+        after = call([*leaves[:at], other, *leaves[at + 1 :]])
+        if not _other_values(before, after):
+            continue
+        if given.shape == leaves[(of_keys or same)[0]].shape and not _other_values(
+            call(leaves, added=other - given), after
+        ):
+            continue
+        names.append(name)
+    return tuple(names)
+
+
+def _other_values(one: _Run, other: _Run) -> bool:
+    pairs = ((a.value, b.value) for a, b in zip(one.heads, other.heads, strict=True))
+    return any(a is not None and b is not None and differ(a, b) for a, b in pairs)
 
 
 def _together(twin: nn.Module, runs: Sequence[_Run]) -> Probe:

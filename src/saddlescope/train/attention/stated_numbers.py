@@ -16,6 +16,9 @@ KEY_HEADS = (
     "n_kv_heads", "n_kv_head", "n_local_kv_heads", "n_query_groups", "num_query_groups", "num_gqa_groups",
 )  # fmt: skip
 
+HEAD_WIDTHS = ("head_dim", "attention_head_size", "dim_head", "d_head", "head_size")
+"""Attributes with the columns of one head, for modules that state no number of heads (ESMFold2)."""
+
 Count = int | str | None
 """A number of heads, the path to it, or None: look for the usual names."""
 

@@ -1,0 +1,69 @@
+"""Copies of modules: with random weights, or without memory for weights; neither changes the module."""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+def random_copy(module: nn.Module) -> nn.Module:
+    """Copy a module with random weights on the processor, in evaluation mode, with norms as the identity."""
+    memo: dict[int, Any] = {}
+    draw = torch.Generator().manual_seed(0)
+    for parameter in module.parameters():
+        if not parameter.is_floating_point():
+            memo[id(parameter)] = parameter
+            continue
+        size = parameter.shape[-1] ** -0.5 if parameter.ndim > 1 else 1.0
+        memo[id(parameter)] = nn.Parameter(
+            torch.randn(parameter.shape, generator=draw, device="cpu") * size, requires_grad=False
+        )
+    for buffer in module.buffers():
+        if buffer.is_floating_point() and buffer.device.type != "meta":
+            memo[id(buffer)] = buffer.detach().to("cpu", torch.float32, copy=True)
+        elif buffer.device.type == "meta":
+            memo[id(buffer)] = torch.zeros(buffer.shape, dtype=buffer.dtype)
+        else:
+            memo[id(buffer)] = buffer.detach().to("cpu", copy=True)
+    twin = _without_hooks(copy.deepcopy(module, memo))
+    for part in list(twin.modules()):
+        for name, child in list(part.named_children()):
+            if _is_norm(child):
+                setattr(part, name, _Same())
+    return twin.eval()
+
+
+def copy_without_values(module: nn.Module) -> nn.Module:
+    """Copy a module without memory for its weights and buffers, on PyTorch's meta device, in evaluation mode."""
+    memo: dict[int, Any] = {
+        id(one): nn.Parameter(torch.empty_like(one, device="meta"), requires_grad=False) for one in module.parameters()
+    }
+    memo |= {id(one): torch.empty_like(one, device="meta") for one in module.buffers()}
+    return _without_hooks(copy.deepcopy(module, memo)).eval()
+
+
+def _without_hooks(twin: nn.Module) -> nn.Module:
+    """Remove the hooks of a copy, but those that compute weights, and forward passes that wrap the class's own."""
+    for part in twin.modules():
+        if "forward" in vars(part):  # wrapped by Accelerate and others
+            del part.forward
+        for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks"):
+            hooks = getattr(part, name)
+            kept = {k: h for k, h in hooks.items() if hasattr(h, "compute_weight")}
+            hooks.clear()
+            hooks.update(kept)
+    return twin
+
+
+def _is_norm(module: nn.Module) -> bool:
+    name = type(module).__name__.lower()
+    return "norm" in name and all(parameter.ndim < 2 for parameter in module.parameters())
+
+
+class _Same(nn.Module):
+    """Norm that does nothing, for calls with any arguments."""
+
+    def forward(self, x: Tensor, *_: object, **__: object) -> Tensor:
+        """Return the argument."""
+        return x + 0
