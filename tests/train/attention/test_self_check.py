@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import weakref
 from typing import Any
 
 import pytest
@@ -410,3 +411,26 @@ def test_convolutions_of_one_pixel_and_foreign_linear_layers_are_read():
     found = find_attention(nn.ModuleDict({"attn": Convolved()}))
     assert found.coverage[0].outcome == "verified"
     assert isinstance(found.blocks[0].layout, Fused)
+
+
+def test_a_recurrent_layer_is_called_few_times_and_its_states_are_not_kept():
+    """Each state is a product of keys and values plus the last one, and may be as large as the layer."""
+    calls, states, most = [], [], []
+
+    class Recurrent(_Llama):
+        def forward(self, x):
+            calls.append(1)
+            q, k, v = self.parts(x)
+            state, read = torch.zeros(len(x), 4, 3, 3), []
+            states.clear()
+            for at in range(x.shape[1]):
+                state = 0.9 * state + k[:, :, at : at + 1].transpose(-1, -2) @ v[:, :, at : at + 1]
+                states.append(weakref.ref(state))
+                most.append(sum(one() is not None for one in states))
+                read.append((q[:, :, at : at + 1] * 0 + state.sum(dim=-1)[:, :, None]).detach())
+            return self.joined(torch.cat(read, dim=2))
+
+    (row,) = find_attention(nn.ModuleDict({"attn": Recurrent()})).coverage
+    assert row.reason == "its forward pass has no softmax: it is not softmax attention on tokens"
+    assert len(calls) <= 8  # four that succeed, and those of other forms
+    assert max(most) <= 2

@@ -8,7 +8,7 @@ not through what mixes heads or tokens. A softmax whose argument comes from a pr
 Norms called as functions return their argument, so that queries and keys stay linear in the inputs.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
+from torch.utils.weak import WeakTensorKeyDictionary
 
 
 @dataclass(eq=False)
@@ -72,11 +73,11 @@ class AttentionTrace(TorchFunctionMode):
         self.softmaxes = 0
         self.opaque = ""
         self.mixed = ""
-        self._mixtures: dict[int, str] = {}  # results of functions that mix scores or attention weights
-        self._scores: dict[int, tuple[tuple[Tensor, Tensor], ...]] = {}
-        self._weights: dict[int, Meeting] = {}  # results of a softmax
-        self._read: dict[int, Meeting] = {}
-        self._alive: list[Any] = []  # so that no identity is used twice
+        # By tensor, as long as it lives: recurrent layers make thousands, each of the size of their state.
+        self._mixtures: MutableMapping[Tensor, str] = WeakTensorKeyDictionary()  # of scores or attention weights
+        self._scores: MutableMapping[Tensor, tuple[tuple[Tensor, Tensor], ...]] = WeakTensorKeyDictionary()
+        self._weights: MutableMapping[Tensor, Meeting] = WeakTensorKeyDictionary()  # results of a softmax
+        self._read: MutableMapping[Tensor, Meeting] = WeakTensorKeyDictionary()
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
@@ -94,15 +95,14 @@ class AttentionTrace(TorchFunctionMode):
         for part in out if isinstance(out, tuple | list) else (out,):
             if not isinstance(part, Tensor) or not part.is_floating_point():
                 continue
-            self._alive.append(part)
             product = _product(func, args, kwargs, part)
             if product is not None:
                 self._multiplied(product, part)
             elif name in ("softmax", "_softmax"):
                 self._softmax(args[0], part)
             elif name.lstrip("_").startswith(_MIXES) and len(_tensors(args, kwargs)) > (name == "einsum"):
-                if any(id(one) in known for one in _tensors(args, kwargs) for known in (self._scores, self._weights)):
-                    self._mixtures[id(part)] = name
+                if any(one in known for one in _tensors(args, kwargs) for known in (self._scores, self._weights)):
+                    self._mixtures[part] = name
             elif not name.lstrip("_").startswith(_MIXING):
                 self._follow(func, args, kwargs, part)
         return out
@@ -114,54 +114,52 @@ class AttentionTrace(TorchFunctionMode):
         self.softmaxes += 1
         meeting = Meeting(((query, key),), value, [out])
         self.meetings.append(meeting)
-        self._alive += [query, key, value, out]
-        self._read[id(out)] = meeting
+        self._read[out] = meeting
         return out
 
     def _multiplied(self, product: _Product, out: Tensor) -> None:
-        first, second = (self._weights.get(id(one)) for one in product.operands)
-        self.mixed = self.mixed or next((self._mixtures[id(one)] for one in product.operands
-                                         if id(one) in self._mixtures), "")  # fmt: skip
+        first, second = (self._weights.get(one) for one in product.operands)
+        self.mixed = self.mixed or next((self._mixtures[one] for one in product.operands
+                                         if one in self._mixtures), "")  # fmt: skip
         if first is None and second is None:
-            self._scores[id(out)] = ((product.left, product.right.transpose(-1, -2)),)
+            self._scores[out] = ((product.left, product.right.transpose(-1, -2)),)
             return
         meeting = first or second
         assert meeting is not None
         if meeting.value is None:
             meeting.value = product.right if first else product.left.transpose(-1, -2)
             meeting.read.append(product.result if first else product.result.transpose(-1, -2))
-            self._alive.append(meeting.read[0])
-        self._read[id(out)] = meeting
+        self._read[out] = meeting
 
     def _softmax(self, scores: Tensor, out: Tensor) -> None:
         self.softmaxes += 1
-        self.mixed = self.mixed or self._mixtures.get(id(scores), "")
-        pairs = self._scores.get(id(scores))
+        self.mixed = self.mixed or self._mixtures.get(scores, "")
+        pairs = self._scores.get(scores)
         if pairs is not None:
             self.meetings.append(Meeting(pairs))
-            self._weights[id(out)] = self.meetings[-1]
+            self._weights[out] = self.meetings[-1]
 
     def _follow(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Tensor) -> None:
         """Carry the memory of arguments over to a result of elementwise functions and changes of shape."""
         tensors = _tensors(args, kwargs)
-        mixture = next((self._mixtures[id(one)] for one in tensors if id(one) in self._mixtures), "")
+        mixture = next((self._mixtures[one] for one in tensors if one in self._mixtures), "")
         if mixture:  # also where it is added to, or multiplies, what it was made of
-            self._mixtures[id(out)] = mixture
+            self._mixtures[out] = mixture
             return
         pairs: list[tuple[Tensor, Tensor]] = []
         for tensor in tensors:
-            for pair in self._scores.get(id(tensor), ()):
+            for pair in self._scores.get(tensor, ()):
                 if tensor.numel() <= out.numel() and not any(pair[0] is other[0] for other in pairs):
                     pairs.append(pair)
-            if id(tensor) in self._weights:
-                self._weights[id(out)] = self._weights[id(tensor)]
-            meeting = self._read.get(id(tensor))
+            if tensor in self._weights:
+                self._weights[out] = self._weights[tensor]
+            meeting = self._read.get(tensor)
             if meeting is not None and tensor.numel() == out.numel():
-                self._read[id(out)] = meeting
+                self._read[out] = meeting
                 if func in _GATES and len(tensors) == 2:
                     meeting.read.append(out)
         if pairs:
-            self._scores[id(out)] = tuple(pairs)
+            self._scores[out] = tuple(pairs)
 
 
 def _tensors(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Tensor]:

@@ -35,11 +35,12 @@ def random_copy(module: nn.Module) -> nn.Module:
 
 
 def copy_without_values(module: nn.Module) -> nn.Module:
-    """Copy a module without memory for its weights and buffers, on PyTorch's meta device, in evaluation mode."""
-    memo: dict[int, Any] = {
-        id(one): nn.Parameter(torch.empty_like(one, device="meta"), requires_grad=False) for one in module.parameters()
-    }
-    memo |= {id(one): torch.empty_like(one, device="meta") for one in module.buffers()}
+    """Copy a module in evaluation mode, within `FakeTensorMode`, so that its weights and buffers take no memory."""
+    memo: dict[int, Any] = {}
+    for one in module.parameters():
+        memo[id(one)] = nn.Parameter(torch.empty(one.shape, dtype=one.dtype, device="cpu"), requires_grad=False)
+    for one in module.buffers():
+        memo[id(one)] = torch.empty(one.shape, dtype=one.dtype, device="cpu")
     return _without_hooks(copy.deepcopy(module, memo)).eval()
 
 

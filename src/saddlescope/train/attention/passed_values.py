@@ -8,6 +8,7 @@ modules get the argument.
 """
 
 import contextlib
+import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
@@ -94,28 +95,32 @@ def passed_arguments(
         names: of the modules, as in `named_modules`.
         inputs: widths to try for a model that does not take the numbers of tokens.
     """
-    try:
-        twin = copy_without_values(model)
-    except Exception:
-        return None
-    calls: dict[str, frozenset[str]] = {}
+    from torch._subclasses.fake_tensor import FakeTensorMode
 
-    def remember(name: str) -> Any:
-        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            calls[name] = calls.get(name, frozenset()) | given_arguments(module, args, kwargs)
-
-        return hook
-
-    for name in names:
-        twin.get_submodule(name).register_forward_pre_hook(remember(name), with_kwargs=True)
-    for part in _around(twin, names):
-        for given in _inputs(inputs):
-            calls.clear()
-            with contextlib.suppress(Exception), torch.no_grad(), torch.device("meta"):
-                part(given)
-                if calls.keys() == set(names):
-                    return calls
+    fake = FakeTensorMode(allow_non_fake_inputs=True)
+    with torch.random.fork_rng(devices=[]), fake, torch.no_grad(), torch.device("cpu"):
+        try:
+            twin = copy_without_values(model)
+        except Exception:
+            return None
+        calls: dict[str, frozenset[str]] = {}
+        for name in names:
+            hook = functools.partial(_remember, calls, name)
+            twin.get_submodule(name).register_forward_pre_hook(hook, with_kwargs=True)
+        for part in _around(twin, names):
+            for given in _inputs(inputs):
+                calls.clear()
+                with contextlib.suppress(Exception):
+                    part(given)
+                    if calls.keys() == set(names):
+                        return calls
     return None
+
+
+def _remember(
+    calls: dict[str, frozenset[str]], name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    calls[name] = calls.get(name, frozenset()) | given_arguments(module, args, kwargs)
 
 
 def _around(model: nn.Module, names: Collection[str]) -> Iterator[nn.Module]:
@@ -130,6 +135,6 @@ def _around(model: nn.Module, names: Collection[str]) -> Iterator[nn.Module]:
 
 
 def _inputs(widths: Collection[int]) -> Iterator[Tensor]:
-    yield torch.zeros(2, 6, dtype=torch.int64, device="meta")
+    yield torch.zeros(2, 6, dtype=torch.int64)
     for width in dict.fromkeys(widths):
-        yield torch.zeros(2, 6, width, device="meta")
+        yield torch.zeros(2, 6, width)

@@ -24,6 +24,7 @@ from saddlescope.train.attention.self_check import Heads, heads_of, of_tokens
 
 _WAYS = 3  # calls that show queries and keys, at most
 _EMPTY = 12  # calls that show none, at most
+_WITHOUT_SOFTMAX = 4  # calls without any softmax, at most: other numbers of tokens show none either
 _SMALL = 2**21  # parameters of a module that may be called often
 _LARGEST = 2**28  # parameters of a module beyond which it is not copied
 
@@ -121,7 +122,8 @@ def probes(module: nn.Module, *, inputs: int, key_inputs: int, width: int) -> It
                 return
         else:
             empty.append(one)
-            if len(empty) == _EMPTY and not found and failure != NOT_FINITE:
+            none = all(not one.softmaxes for one in empty)
+            if len(empty) == (_WITHOUT_SOFTMAX if none else _EMPTY) and not found and failure != NOT_FINITE:
                 break
     if found:
         return
