@@ -94,7 +94,7 @@ def test_the_width_of_a_head_stands_for_the_number_of_heads(rotated):
             del self.num_heads
             self.head_dim = 3
 
-        def forward(self, x, position_embeddings=None):
+        def forward(self, x, position_embeddings: Any = None):
             q, k, v = self.parts(x)
             if rotated:
                 cos, sin = position_embeddings[0].expand(len(x), -1, 3), position_embeddings[1]
