@@ -25,14 +25,17 @@ NEEDED := --editable '.[train,explore]'
 EXTRAS := --editable '.[language,sweep,notebook,explore]'
 DOCS := --editable '.[docs,explore]'
 
+# Some builds of PyTorch carry 130 MB of programs for its own tests.
+UNUSED = .venv/lib/python3*/site-packages/torch/test .venv/lib/python3*/site-packages/torch/bin/test_*
+
 # uv installs in seconds what takes pip minutes, and PyTorch's CPU build (some gigabytes smaller) where there is no GPU.
 # Where pip is told of another place to look, uv looks there.
 define install # $(call install,what): with the pinned versions of constraints.txt, by uv where it can be had
-	@links=$$($(BIN)/python -m pip config get global.find-links 2>/dev/null | tr ' ' ','); \
+	@links=$$(echo $${PIP_FIND_LINKS:-$$($(BIN)/python -m pip config get global.find-links 2>/dev/null)} | tr ' ' ','); \
 	if test -n "$$links"; then export UV_FIND_LINKS="$$links"; else export UV_TORCH_BACKEND="$${UV_TORCH_BACKEND:-auto}"; fi; \
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt $(1) \
 		|| { echo "== Going on with pip, which takes some minutes more"; \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(1); }
+		$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt $(1); }
 endef
 
 .venv/ready: pyproject.toml constraints.txt
@@ -42,6 +45,7 @@ endef
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --upgrade pip
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv || echo "== No uv for this machine; pip takes a few minutes more"
 	$(call install,$(NEEDED))
+	@rm -rf $(UNUSED)
 	@touch $@
 
 # What every entry needs, and what the developers' targets need on top: a demo waits for neither.
