@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests import tolerances
 
 from saddlescope.flow import DiagonalInit, Trajectory, gradient_flow
 from saddlescope.models import attention_teacher_task
@@ -40,19 +41,32 @@ def _true_error(flow: Trajectory, tight: Trajectory) -> float:
 
 
 @pytest.mark.parametrize("seeds", [(38, 40, 41), pytest.param(range(37, 47), marks=pytest.mark.slow)])
-def test_errors_of_a_saturated_tanh_are_reported_by_default(seeds):
+def test_errors_of_a_single_run_on_a_saturated_tanh_are_reported(seeds):
     """Seeds that calibrated nothing: no error is more than twice the estimate, and large ones are found."""
     errors, reported = np.zeros((2, len(seeds)))
     for k, (loss, start) in enumerate(map(_problem, seeds)):
         tight = gradient_flow(loss, start, until=60.0, tolerance=1e-8, level=0.05, verify=False)
-        flow = gradient_flow(loss, start, until=60.0, tolerance=1e-4, level=0.05)
+        flow = gradient_flow(loss, start, until=60.0, tolerance=1e-4, level=0.05, verify=False)
         assert flow.time_error is not None
         errors[k], reported[k] = _true_error(flow, tight), flow.time_error
-        assert ("relative errors of about" in repr(flow)) == (flow.accuracy is not None)
     assert np.sum(errors > 5e-4) >= 2  # the tolerance was missed, once by a factor of 77
     assert np.all(reported > errors / 2)
-    assert np.median(reported / errors) < 20
     assert np.any(reported < 3e-4)  # no alarm for all
+
+
+@pytest.mark.parametrize("seeds", [(38, 40, 41), pytest.param(range(300, 312), marks=pytest.mark.slow)])
+def test_further_runs_bring_errors_within_three_times_the_tolerance(seeds):
+    more = 0
+    for loss, start in map(_problem, seeds):
+        tight = gradient_flow(loss, start, until=60.0, tolerance=1e-8, level=0.05, verify=False)
+        flow = gradient_flow(loss, start, until=60.0, tolerance=1e-4, level=0.05)
+        assert flow.time_error is not None
+        error = _true_error(flow, tight)
+        assert error < tolerances.FLOW_STAGE_TIME * 1e-4
+        assert flow.time_error > error / 2
+        assert ("relative errors of about" in repr(flow)) == (flow.accuracy is not None)
+        more += flow.accuracy is not None
+    assert more > 0
 
 
 def test_well_conditioned_stages_cost_no_second_run():
@@ -68,9 +82,9 @@ def test_well_conditioned_stages_cost_no_second_run():
 
 
 @pytest.mark.parametrize("verify", [None, False])
-def test_a_second_run_is_optional(verify):
+def test_further_runs_are_optional(verify):
     loss, start = _problem(41)
     flow = gradient_flow(loss, start, until=60.0, tolerance=1e-4, level=0.05, verify=verify)
     assert (flow.accuracy is None) == (verify is False)
     assert flow.time_error is not None
-    assert flow.time_error > 5e-4  # also where errors are only propagated
+    assert verify is None or flow.time_error > 5e-4  # as found from propagated errors alone

@@ -62,17 +62,19 @@ def gradient_flow(
             for `DiagonalInit`, where y is the integral of the gradient in e-folds, and to the parameters' size for
             `ParameterInit`. As y grows to about log(1/alpha), such errors shift times by as much, to first order. On
             tasks with known times the error is 0.05 to 3 times the tolerance. It is no bound: where the gradient nearly
-            vanishes for a while, as of a saturated tanh, or an entry grazes the level, times have been off by 20 % at
-            1e-4. `Trajectory.time_error` estimates the error reached. There is no default, since only you know which
-            times you need to distinguish. A hundredth of the tolerance costs about twice the gradients.
+            vanishes for a while, as of a saturated tanh, or an entry grazes the level, times of a single run have been
+            off by 20 % at 1e-4; see `verify`. `Trajectory.time_error` estimates the error reached. There is no default,
+            since only you know which times you need to distinguish. A hundredth of the tolerance costs about twice the
+            gradients.
         record: times at which loss and values are recorded; by default the solver's own steps (every other one where
             there are more than 1000, and so on), which are densest where most happens. Time 0, the last time and all
             crossings are always recorded.
         level: a positive level at which to find crossings of |beta| (or of the parameters); None: find none. Two
             crossings of one entry within one step of the solver are not found.
-        verify: True: run once more at ten times the tolerance and report `Trajectory.accuracy`. None: do so only if
-            the errors of its steps and windows, propagated to the crossings to first order, exceed the tolerance.
-            False: never.
+        verify: None: while the errors of the run's steps and windows, propagated to the crossings to first order,
+            exceed three times the tolerance, run again at a tenth of the last run's, at most twice; the last run is
+            returned, and its difference from the one before as `Trajectory.accuracy`. True: do the same, and where one
+            run is enough, compare it with another at ten times the tolerance. False: one run, whatever its errors.
         throw: True: raise if the run ends early. False: return it; check `Trajectory.status`.
         max_evaluations: end early after so many evaluations of the gradient.
         report: called from time to time with the finished fraction and a note.
@@ -90,27 +92,33 @@ def gradient_flow(
     require_finite(first_loss, gradient)
     if isinstance(start, DiagonalInit):
         require_smooth_at_zero(lambda point: compiled.value_and_gradient(point)[1], len(gradient))
-    share = 1.0 if verify is False else _RUN_SHARE
+    done = 0.0  # the share of the progress
 
-    def first_part(fraction: float, note: str) -> None:
-        report(share * fraction, note)
+    def integrate(aim: float) -> _Run:
+        nonlocal done
+        first, done = done, 1.0 if verify is False else (1 + done) / 2  # how many runs follow is not known
+        again = "" if first == 0 else f", again at tolerance {aim:.2g}"
+        return _integrate(
+            *(compiled, coordinates, start.origin(), until, aim, level, max_evaluations),
+            lambda fraction, note: report(first + (done - first) * fraction, note + again),
+        )
 
-    def second_part(fraction: float, note: str) -> None:
-        report(share + (1 - share) * fraction, f"{note}, again at ten times the tolerance")
-
-    run = _integrate(compiled, coordinates, start.origin(), until, tolerance, level, max_evaluations, first_part)
+    run, compared, aim = integrate(tolerance), None, tolerance
+    if verify is not False and run.status.ok:
+        while run.time_error > _TIMES_PROMISED * tolerance and aim > _TIGHTEST * tolerance:
+            aim /= _APART
+            tighter = integrate(aim)
+            run, compared = (tighter, run) if tighter.status.ok else (run, tighter)
+            if run is not tighter:
+                break
+        if verify and compared is None:
+            compared = integrate(_APART * tolerance)
     times = run.record(record)
     states = run.path(times)
     losses = compiled.at(coordinates.point(states))
     if run.status.ok and not np.isfinite(losses).all():
         run.status = hidden_nan(times[~np.isfinite(losses)][0], coordinates.time_unit)
-    accuracy = None
-    doubtful = run.status.ok and run.time_error > tolerance
-    if doubtful if verify is None else verify:
-        second = _integrate(
-            compiled, coordinates, start.origin(), run.last, 10 * tolerance, level, max_evaluations, second_part
-        )
-        accuracy = _accuracy(compiled, coordinates, run, second, times, losses)
+    accuracy = None if compared is None else _accuracy(compiled, coordinates, run, compared, times, losses)
     if run.status.ok:
         report(1.0, f"{coordinates.time_unit} = {run.last:.4g} of {until:.4g}")
     trajectory = Trajectory(
@@ -135,8 +143,10 @@ def gradient_flow(
     return trajectory
 
 
+_TIMES_PROMISED = 3.0  # of the tolerance: errors of times that need no second run
 _TIMES_PROPAGATED = 3.0  # the errors of times may be, where propagated errors are small
-_RUN_SHARE = 0.6  # of the progress that the first of two runs makes; the second is cheaper
+_APART = 10.0  # the ratio of two runs' tolerances
+_TIGHTEST = 1.1e-2  # of the tolerance: no run at a smaller one follows another
 
 
 @dataclass

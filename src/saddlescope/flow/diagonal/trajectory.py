@@ -44,7 +44,7 @@ class LevelEvent:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Differences between the run and a second run at ten times its tolerance: estimates of the second run's error.
+    """Differences between the run and another at ten times its tolerance: estimates of the other run's error.
 
     The run's own error is smaller, for a smooth loss by about the factor ten.
 
@@ -120,13 +120,13 @@ class Trajectory(ReprMixin, PlotMixin):
             or with the wrong sign.
         energy_error: |1 - integral of |gradient|^2 dt / (L(0) - L(end))|, with the integral from the path alone: an
             independent check of path and gradient; None if the loss did not fall, and for gradient descent.
-        accuracy: see `Accuracy`; None if there was no second run.
+        accuracy: see `Accuracy`; None if there was one run only.
         time_error: estimate of the largest relative error of the crossings' times, at least the tolerance: the
-            difference from the second run, or, without one, 3 times the errors of single steps and windows propagated
+            difference from the other run, or, without one, 3 times the errors of single steps and windows propagated
             to the crossings to first order. Infinite if the two runs differ in their crossings. On 42 problems with a
             saturated tanh the true error was at most 1.5 times as large. None for a run without crossings, gradient
             descent and batches.
-        evaluations: numbers of evaluations of the loss, the second run included.
+        evaluations: numbers of evaluations of the loss, in all runs.
         status: termination status; what was computed until then is recorded.
         end: the last state, as a start for another run.
     """
