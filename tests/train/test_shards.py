@@ -111,7 +111,7 @@ def test_partitions_of_zero_stage_3_are_gathered_by_deepspeed(tmp_path):
     if importlib.util.find_spec("deepspeed") is None:  # its import prints and warns
         pytest.skip("deepspeed absent")
     path = f"{pytest.importorskip('ninja').BIN_DIR}{os.pathsep}{os.environ['PATH']}"
-    program = [sys.executable, str(Path(__file__).parents[1] / "deepspeed_run.py"), str(tmp_path)]
+    program = [sys.executable, str(Path(__file__).parent / "deepspeed_run.py"), str(tmp_path)]
     done = subprocess.run(program, capture_output=True, text=True, timeout=300, env=os.environ | {"PATH": path})
     assert done.returncode == 0, done.stderr
     tracked, plain = ([torch.load(tmp_path / f"{kind}-{k}.pt") for k in (0, 1)] for kind in ("tracked", "plain"))

@@ -217,3 +217,23 @@ def normalised(kind):
 )
 def test_parametrised_weights_are_read_without_a_trace(kind):
     assert_identical(plainly, partial(make_optimizers, "Adam"), change=normalised(kind))
+
+
+def test_adamw_in_eight_bits_of_torchao():
+    """Its states have eight bits from 4096 entries on."""
+    torchao = pytest.importorskip("torchao.optim")
+
+    def train(*, tracked):
+        torch.manual_seed(0)
+        model = nn.TransformerEncoderLayer(64, 4, dim_feedforward=64, dropout=0.1, batch_first=True)
+        optimizer = torchao.AdamW8bit(model.parameters(), lr=1e-2)
+        if tracked:
+            RankTracker(model, schedule=Every(1), matrices="*").watch(optimizer)
+        for k in range(STEPS):
+            optimizer.zero_grad()
+            model(torch.randn(2, 5, 64, generator=torch.Generator().manual_seed(k))).pow(2).mean().backward()
+            optimizer.step()
+        assert type(optimizer.state[model.linear1.weight]["exp_avg"]).__name__ == "OptimState8bit"
+        return model.state_dict()
+
+    torch.testing.assert_close(train(tracked=True), train(tracked=False), rtol=0, atol=0)
