@@ -10,6 +10,7 @@ U       sum_n <phi(x_n; theta), r_n>, the utility: -dL to leading order, if one 
 """
 
 import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -250,7 +251,7 @@ class UnitNetwork:
     ) -> tuple[Float[np.ndarray, "m"], Float[np.ndarray, "m p"]]:
         """Return U and its gradient at each of several weights."""
         values, slopes = _utilities(self.system, *_padded(thetas, kinds), residual)
-        return np.array(values[: len(thetas)]), np.array(slopes[: len(thetas)])
+        return np.array(values)[: len(thetas)], np.array(slopes)[: len(thetas)]
 
     def outputs(self, thetas: Float[np.ndarray, "m p"], kinds: Int[np.ndarray, "_"]) -> Float[np.ndarray, "m o"]:
         """Return the outputs of each of several units on all samples, flat."""
@@ -275,11 +276,11 @@ class UnitNetwork:
         Raises:
             NonFiniteUnitsError: one of them is not finite.
         """
-        value, slope = _loss_gradient(self.system, *_padded(thetas, kinds))
-        slope = slope[: len(thetas)]
-        if not (np.isfinite(value) and np.isfinite(slope).all()):
+        found, slopes = _loss_gradient(self.system, *_padded(thetas, kinds))
+        value, slope = float(found), np.array(slopes)[: len(thetas)]
+        if not (math.isfinite(value) and np.isfinite(slope).all()):
             raise NonFiniteUnitsError
-        return float(value), np.array(slope)
+        return value, slope
 
     def loss_hessian(self, thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "_"]) -> Float[np.ndarray, "q q"]:
         """Return the Hessian of L by the weights of all units, q = units * p.
@@ -295,8 +296,10 @@ class UnitNetwork:
 
 def _padded(thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"]) -> tuple[Array, Array]:
     """Return the units followed by silent ones, up to a power of two: few numbers of units are compiled."""
-    more = (1 << max(len(thetas) - 1, 0).bit_length()) - len(thetas)
-    return jnp.asarray(np.pad(thetas, ((0, more), (0, 0)))), jnp.asarray(np.pad(kinds, (0, more)))
+    count = 1 << max(len(thetas) - 1, 0).bit_length()
+    units, of_kind = np.zeros((count, thetas.shape[1])), np.zeros(count, kinds.dtype)
+    units[: len(thetas)], of_kind[: len(kinds)] = thetas, kinds
+    return jax.device_put(units), jax.device_put(of_kind)  # in a third of the time of `jnp.asarray`
 
 
 def _layout(parameters: PyTree) -> "UnitLayout":
