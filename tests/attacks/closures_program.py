@@ -102,7 +102,8 @@ CALLS: dict[str, Callable[[int], object]] = {
     "gradient_flow_batched": lambda k: gradient_flow_batched(quadratic(k), [START] * 2, until=0.5, tolerance=1e-3),
     "gradient_descent": lambda k: gradient_descent(quadratic(k), START, steps=5, learning_rate=0.01),
     "sgd": lambda k: sgd(
-        quadratic(k), jnp.ones(2), steps=5, learning_rate=lambda step: 0.01 + 0 * step, observe=lambda beta: beta[0] * k
+        quadratic(k), jnp.ones(2), steps=5, learning_rate=lambda step: jnp.where(step < 0, 0.0, 0.01),
+        observe=lambda beta: beta[0] * k,
     ),
     "factored_flow": lambda k: factored_flow(of_products(k), FACTORS, until=0.2, tolerance=1e-3),
     "low_rank_learning": lambda k: low_rank_learning(of_products(k), [(2, 2)]),

@@ -1,11 +1,14 @@
 """Memory stays flat however many closures are passed: compiled code of functions no longer used is released."""
 
+import gc
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import FunctionType
 
+import closures_program
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -56,6 +59,28 @@ def test_losses_that_are_not_hashable_are_compared_by_identity():
             for loss in (lambda beta: jnp.sum((beta - 1) ** 2), Quadratic())
         )
     np.testing.assert_array_equal(plain.losses, ours.losses)
+
+
+def closures():
+    """Return the closures of the program that are alive."""
+    gc.collect()
+    functions = [one for one in gc.get_objects() if isinstance(one, FunctionType) and one.__closure__]
+    return [one for one in functions if one.__module__ == closures_program.__name__]
+
+
+FAST = {"gradient_flow of a network", "gradient_flow_batched", "escape_flow"}
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in CALLS]
+)
+def test_closures_are_released_with_their_compiled_code(name):
+    """JAX's caches would keep thousands of closures, with all data that they close over."""
+    before = closures()
+    with jax.enable_x64(True):
+        CALLS[name](1)
+    compiled_functions.forget()
+    assert len(closures()) == len(before)
 
 
 @pytest.mark.slow

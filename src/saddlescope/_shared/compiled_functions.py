@@ -4,13 +4,18 @@ A loss that is an Equinox module is compiled once for all arrays of one shape. E
 code takes a few megabytes, and JAX never releases it. Here the compiled code of all functions is dropped when more
 than a number of different losses have been compiled: memory stays bounded however many closures a program makes. Of
 functions that compile a whole run, each shape counts, too.
+
+Caches of JAX that no call empties keep the constants of its last 4096 compilations, thus closures with all their data.
+JAX is therefore given a `_Key` in place of constants, which finds them for as long as they are kept here.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, wraps
+from inspect import unwrap
 from threading import Lock
 from typing import Any, TypeVar
+from weakref import ref
 
 import equinox as eqx
 import jax
@@ -21,7 +26,7 @@ MOST = 24
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _lock = Lock()
-_known: set[Any] = set()  # the static parts of the arguments, by which JAX keeps compiled code
+_known: dict[Any, "_Held"] = {}  # by the constants
 _compiled: list[Any] = []
 
 
@@ -40,8 +45,9 @@ def compiled(function: _Function) -> _Function:
 
 
 def _compiled_function(function: _Function, counted: Callable[[list[Any]], tuple[Any, ...]]) -> _Function:
-    @partial(jax.jit, static_argnums=(1, 2))
-    def run(arrays: list[Any], constants: tuple[Any, ...], structure: Any) -> Any:
+    @partial(jax.jit, static_argnums=1)
+    def run(arrays: list[Any], key: "_Key") -> Any:
+        constants, structure, _ = key.constants()
         leaves = [_value(one) if two is None else two for one, two in zip(constants, arrays, strict=True)]
         arguments, named = jax.tree.unflatten(structure, leaves)
         return function(*arguments, **named)
@@ -53,23 +59,69 @@ def _compiled_function(function: _Function, counted: Callable[[list[Any]], tuple
         leaves, structure = jax.tree.flatten((arguments, named))
         arrays = [leaf if eqx.is_array(leaf) else None for leaf in leaves]
         constants = tuple(None if eqx.is_array(leaf) else _hashable(leaf) for leaf in leaves)
-        _remember((constants, structure, counted([array for array in arrays if array is not None])))
-        return run(arrays, constants, structure)
+        held = _held((constants, structure, counted([array for array in arrays if array is not None])))
+        return run(arrays, held.key)
 
     call.compilations = run._cache_size  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]
 
 
-def compiled_for_constants(run: Any) -> Callable[..., Any]:
-    """Decorate a function compiled by `jax.jit` for its first two arguments, so that its compiled code is released."""
-    _compiled.append(run)
+def compiled_for_constants(count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorate a function of so many hashable constants, and of arrays and numbers, like `compiled`."""
 
-    @wraps(run)
-    def call(*arguments: Any) -> Any:
-        _remember((run, *arguments[:2]))
-        return run(*arguments)
+    def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+        @partial(jax.jit, static_argnums=0)
+        def run(key: "_Key", *arguments: Any) -> Any:
+            return function(*key.constants(), *arguments)
 
-    return call
+        _compiled.append(run)
+
+        @wraps(function)
+        def call(*arguments: Any) -> Any:
+            held = _held(arguments[:count])
+            return run(held.key, *arguments[count:])
+
+        return call
+
+    return decorated
+
+
+def eval_shape(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Evaluate a function like `equinox.filter_eval_shape`; caches of JAX keep no constant of its arguments."""
+    leaves, structure = jax.tree.flatten((function, arguments))
+    arrays = [leaf if isinstance(leaf, jax.ShapeDtypeStruct) or eqx.is_array(leaf) else None for leaf in leaves]
+
+    def evaluated(arrays: list[Any]) -> Any:
+        given = [leaf if array is None else array for leaf, array in zip(leaves, arrays, strict=True)]
+        function, arguments = jax.tree.unflatten(structure, given)
+        return function(*arguments)
+
+    return eqx.filter_eval_shape(evaluated, arrays)
+
+
+def inlined(function: _Function) -> _Function:
+    """Return a function without its `equinox.filter_jit`, of which JAX would keep the constants; for compiled code."""
+    return unwrap(function)  # type: ignore[return-value]
+
+
+class _Held:
+    """Constants of compiled code, kept until it is released and by calls that run."""
+
+    def __init__(self, constants: tuple[Any, ...]) -> None:
+        self.constants = constants
+        self.key = _Key(ref(self))
+
+
+@dataclass(frozen=True, eq=False)
+class _Key:
+    """Key of constants in the caches of JAX, which must not keep them."""
+
+    held: "ref[_Held]"
+
+    def constants(self) -> tuple[Any, ...]:
+        held = self.held()
+        assert held is not None, "a call keeps its constants"
+        return held.constants
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,13 +149,14 @@ def _value(constant: Any) -> Any:
     return constant.value if isinstance(constant, _Identified) else constant
 
 
-def _remember(constants: Any) -> None:
-    if constants in _known:
-        return
-    with _lock:
-        if len(_known) >= MOST:
-            forget()
-        _known.add(constants)
+def _held(constants: tuple[Any, ...]) -> _Held:
+    held = _known.get(constants)
+    if held is None:
+        with _lock:
+            if len(_known) >= MOST:
+                forget()
+            held = _known.setdefault(constants, _Held(constants))
+    return held
 
 
 def compilations(function: Callable[..., Any]) -> int:

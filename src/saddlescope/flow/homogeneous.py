@@ -29,7 +29,7 @@ import xarray as xr
 from jaxtyping import Array, Float, PyTree
 
 from saddlescope._shared.arguments import calling, shown, validate_arguments
-from saddlescope._shared.compiled_functions import compiled
+from saddlescope._shared.compiled_functions import compiled, eval_shape, inlined
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.progress import Report, silent
@@ -268,7 +268,7 @@ def _solve(
     if stopping:
         root = optimistix.Newton(rtol=1e-12, atol=1e-12)
         event = diffrax.Event(lambda t, y, args, **_: start + y[0] - stop, root, direction=True)
-    solution = diffrax.diffeqsolve(
+    solution = inlined(diffrax.diffeqsolve)(
         diffrax.ODETerm(system.slope),
         diffrax.Tsit5(),
         t0=times[0],
@@ -322,7 +322,7 @@ def _cost_at(system: _System, point: Array) -> Array:
 def _check_output(system: _System, direction: Array) -> None:
     given = shapes_of(system.layout.build(direction))
     with calling(f"output must accept weights of {given}, and cost its output", "Check the shapes."):
-        value = eqx.filter_eval_shape(_cost_at, system, direction)
+        value = eval_shape(_cost_at, system, direction)
     if getattr(value, "shape", None) != ():
         raise InputError(f"cost must return one number; got {shown(value)}. Sum or average over the samples.")
     once, twice, gradient = map(np.asarray, _output_twice(system, direction))

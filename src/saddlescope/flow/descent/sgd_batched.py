@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from threadpoolctl import threadpool_limits
 
 from saddlescope._shared.arguments import calling, validate_arguments
-from saddlescope._shared.compiled_functions import compiled
+from saddlescope._shared.compiled_functions import compiled, eval_shape
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
@@ -133,7 +133,7 @@ def sgd_batched(
 
     first = jax.tree.map(lambda leaf: leaf[0], weights)
     with calling(f"observe must accept the weights of one run, of {shapes_of(first)}", "Check the shapes."):
-        shapes = eqx.filter_eval_shape(_observed, observers.one(0), first)
+        shapes = eval_shape(_observed, observers.one(0), first)
     records = [np.zeros((len(recorded), runs, *leaf.shape), leaf.dtype) for leaf in jax.tree.leaves(shapes)]
     progress = RunState(step=0, seen=0, weights=weights, records=records)
     checkpointer = None

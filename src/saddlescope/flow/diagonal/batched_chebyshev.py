@@ -5,7 +5,6 @@ real, and its radius is at most rate ||H|| max(metric). ||H|| comes from power i
 the compiled code.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -101,7 +100,7 @@ class ChebyshevFlows:
                 self.products[rows[np.asarray(steps.h) > 0]] += _ROUNDS[1]
             before = steps
             steps, power, taken = _ticks(
-                *form, room, self._mirror, steps, power, self._until, local, min(room, most - done)
+                *form[:2], room, form[2], self._mirror, steps, power, self._until, local, min(room, most - done)
             )
             self._records.add(_interpolants(rows, before, *map(np.asarray, taken)))
             self.evaluations[rows] = 1 + np.asarray(steps.evaluations)
@@ -192,13 +191,12 @@ def _dissipated(
     return steps.h / 6 * (power_before + 4 * jnp.sum(2 * (rising + falling) * slope**2, 1) + power_after)
 
 
-@compiled_for_constants
-@partial(jax.jit, static_argnums=(0, 1, 3))
+@compiled_for_constants(3)
 def _ticks(
     kind: Any,
     each: bool,
-    arrays: list[Array],
     room: int,
+    arrays: list[Array],
     mirror: _Mirror,
     steps: Steps,
     power: Float[Array, "n"],
@@ -233,8 +231,7 @@ def _ticks(
     return steps, power, taken
 
 
-@compiled_for_constants
-@partial(jax.jit, static_argnums=(0, 1))
+@compiled_for_constants(2)
 def _largest_curvature(
     kind: Any, each: bool, arrays: list[Array], points: Array, directions: Array, rounds: int | Array
 ) -> tuple[Array, Array]:

@@ -5,7 +5,6 @@ numbers in their arrays; these are stacked, and the compiled functions map over 
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -123,14 +122,12 @@ def map_losses(evaluate: Callable, kind: _Kind, each: bool, arrays: list[Array],
     return jax.vmap(one, in_axes=(0 if each else None, 0))(arrays, points)
 
 
-@compiled_for_constants
-@partial(jax.jit, static_argnums=(0, 1))
+@compiled_for_constants(2)
 def _gradients(kind: _Kind, each: bool, arrays: list[Array], points: Array) -> Array:
     return map_losses(lambda loss, point: loss_and_gradient(loss, point)[1], kind, each, arrays, points)
 
 
-@compiled_for_constants
-@partial(jax.jit, static_argnums=(0, 1))
+@compiled_for_constants(2)
 def _hessians(kind: _Kind, each: bool, arrays: list[Array], slots: Array, points: Array) -> Array:
     def one(loss: Any, point: Array) -> Array:
         return loss.hessian(point) if hasattr(loss, "hessian") else jax.hessian(loss)(point)
@@ -138,7 +135,6 @@ def _hessians(kind: _Kind, each: bool, arrays: list[Array], slots: Array, points
     return map_losses(one, kind, each, [array[slots] for array in arrays] if each else arrays, points)
 
 
-@compiled_for_constants
-@partial(jax.jit, static_argnums=(0, 1))
+@compiled_for_constants(2)
 def _values(kind: _Kind, each: bool, arrays: list[Array], points: Array) -> Array:
     return map_losses(lambda loss, points: jax.lax.map(loss, points), kind, each, arrays, points)

@@ -11,6 +11,7 @@ from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import calling, require, shown
+from saddlescope._shared.compiled_functions import eval_shape
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope.flow.losses.compiled import Loss, loss_and_gradient
@@ -37,14 +38,14 @@ def require_float64_loss(loss: Loss, argument: PyTree) -> None:
         f"loss must be a JAX function of the parameters it starts from, of {shapes_of(arrays)}",
         "Write it with jax.numpy, and check the shapes.",
     ):
-        out = eqx.filter_eval_shape(loss, arrays)
+        out = eval_shape(loss, arrays)
     if getattr(out, "shape", None) != () or out.dtype != jnp.float64:
         raise InputError(f"loss must return one float64 number; got {shown(out)}.")
     with calling(
         "loss must be a function that JAX can differentiate",
         "Write it with jax.numpy, or give it the methods value_and_gradient and hessian.",
     ):
-        eqx.filter_eval_shape(loss_and_gradient, loss, arrays)
+        eval_shape(loss_and_gradient, loss, arrays)
 
 
 def shapes_of(tree: PyTree) -> str:
@@ -103,7 +104,7 @@ def require_scalar(name: str, function: Callable[..., Any], arguments: tuple[Any
         InputError: it fails, or returns something else.
     """
     with calling(f"{name} must accept weights of {shapes_of(arguments[-1])}", "Check the shapes."):
-        shape = eqx.filter_eval_shape(function, *arguments)
+        shape = eval_shape(function, *arguments)
     if getattr(shape, "shape", None) != () or shape.dtype != kind:
         raise InputError(
             f"{name} must give one {kind!s} number, the type of the weights; got {shown(shape)}. Create its "

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,7 +27,7 @@ from scipy.linalg import lu_factor, lu_solve
 from scipy.optimize import brentq
 
 from saddlescope._shared.arguments import calling, shown, validate_arguments
-from saddlescope._shared.compiled_functions import compiled
+from saddlescope._shared.compiled_functions import compiled, eval_shape
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.progress import Report, silent
@@ -210,7 +209,7 @@ def _check_call(model: UnitModel, start: np.ndarray) -> None:
         f"unit must accept weights of {one} and an input of {x}, and loss an output and a target of {y}",
         "Check the shapes.",
     ):
-        value = eqx.filter_eval_shape(model.loss_of_first, jnp.asarray(start))
+        value = eval_shape(model.loss_of_first, jnp.asarray(start))
     if getattr(value, "shape", None) != () or value.dtype != jnp.float64:
         raise InputError(f"loss(output, target) must return one float64 number; got {shown(value)}.")
 

@@ -9,14 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, no_type_check
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
 from saddlescope._shared.arguments import calling
-from saddlescope._shared.compiled_functions import compiled
+from saddlescope._shared.compiled_functions import compiled, eval_shape
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 
@@ -271,7 +270,7 @@ class LossOracle:
             f"loss must accept a float64 array of shape ({self.size},) under jax.jit",
             "Check that size is the length of beta and that the loss is written with jax.numpy.",
         ):
-            value = eqx.filter_eval_shape(self.loss, beta)
+            value = eval_shape(self.loss, beta)
         shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
         if shape != () or dtype != jnp.dtype("float64"):
             raise InputError(
@@ -289,8 +288,8 @@ class LossOracle:
             "Write it with jax.numpy, or give it the methods value_and_gradient(beta) and "
             "hessian_columns(beta, columns).",
         ):
-            eqx.filter_eval_shape(_value_and_gradient, self.loss, beta)
-            eqx.filter_eval_shape(_hessian_columns, self.loss, beta, column)
+            eval_shape(_value_and_gradient, self.loss, beta)
+            eval_shape(_hessian_columns, self.loss, beta, column)
 
     def _check_smooth_at_zero(self) -> None:
         """Raise for a kink at 0 (ReLU of x . beta, |beta|): there g jumps; for a smooth loss it moves in proportion."""

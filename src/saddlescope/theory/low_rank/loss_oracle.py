@@ -7,14 +7,13 @@ G    -dL/dB, a tuple of the same shapes
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from saddlescope._shared.arguments import calling, shown
-from saddlescope._shared.compiled_functions import compiled
+from saddlescope._shared.compiled_functions import compiled, eval_shape
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.loss_scale import scale_exponent
@@ -66,7 +65,7 @@ class ProductLossOracle:
             f"loss must accept a tuple of matrices of the shapes {self.shapes!r} under jax.jit",
             "Check the shapes, and that the loss is written with jax.numpy.",
         ):
-            out = eqx.filter_eval_shape(loss, abstract)
+            out = eval_shape(loss, abstract)
         if getattr(out, "shape", None) != () or getattr(out, "dtype", None) != jnp.dtype("float64"):
             raise InputError(f"loss must return one float64 number; got {shown(out)}.")
         self.exponent = 0

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from saddlescope._shared.compiled_functions import compiled
+from saddlescope._shared.compiled_functions import compiled, inlined
 from saddlescope.theory.units.dormant_units import Arrival, Settled
 from saddlescope.theory.units.unit_network import UnitNetwork, UnitSystem
 
@@ -156,7 +156,7 @@ def _ascend(system: UnitSystem, directions: Array, kinds: Array, residual: Array
         return (slope - (unit @ slope) * unit) / largest
 
     def one(start: Array, kind: Array) -> Array:
-        solution = diffrax.diffeqsolve(
+        solution = inlined(diffrax.diffeqsolve)(
             diffrax.ODETerm(lambda s, u, args: turning(u, kind)),
             diffrax.Tsit5(),
             t0=0.0,

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from saddlescope._shared.compiled_functions import compiled
+from saddlescope._shared.compiled_functions import compiled, inlined
 from saddlescope.theory.units.unit_network import UnitNetwork, UnitSystem
 
 _TOLERANCE = 1e-6  # relative error of a step; absolute for weights of a thousandth of alpha
@@ -93,7 +93,7 @@ def _followed(
         losses = losses_of(thetas, kinds)
         return jnp.any(losses < level) | jnp.any(jnp.isnan(losses))
 
-    solution = diffrax.diffeqsolve(
+    solution = inlined(diffrax.diffeqsolve)(
         diffrax.ODETerm(slope),
         diffrax.Tsit5(),
         t0=0.0,

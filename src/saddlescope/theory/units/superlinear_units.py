@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from saddlescope._shared.compiled_functions import compiled
+from saddlescope._shared.compiled_functions import compiled, inlined
 from saddlescope.theory.units.dormant_units import Arrival, Settled
 from saddlescope.theory.units.unit_network import UnitNetwork, UnitSystem
 
@@ -160,7 +160,7 @@ def _solve(
         aligned = (turning <= _ALIGNED * scale) | (power * size[first] >= _GROWN)
         return (value > noise) & (remaining <= _REMAINING * T) & aligned
 
-    solution = diffrax.diffeqsolve(
+    solution = inlined(diffrax.diffeqsolve)(
         diffrax.ODETerm(slope),
         diffrax.Tsit5(),
         t0=0.0,
