@@ -60,3 +60,17 @@ def test_completing_at_the_tab_key_computes_nothing(words, allowed):
         "try:\n    main([])\nexcept SystemExit as left:\n    assert not left.code"
     )
     assert loaded(code) <= allowed
+
+
+def test_a_flow_without_a_level_loads_no_solver_but_its_own():
+    code = (
+        "import sys, jax, numpy as np, saddlescope as ss\n"
+        "from saddlescope.flow import DiagonalInit\n"
+        "with jax.enable_x64(True):\n"
+        "    start = DiagonalInit(np.ones(1), np.ones(1), log_scale=-4.0)\n"
+        "    ss.gradient_flow(lambda beta: (beta[0] - 1) ** 2, start, until=1.0, tolerance=1e-3)\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"diffrax", "optax", "pandas", "matplotlib", "scipy.optimize", "scipy.integrate", "scipy.sparse"}
+    assert not heavy & set(done.stdout.split())

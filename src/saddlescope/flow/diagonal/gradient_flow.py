@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy  # loads `scipy.optimize`, a third of a second, where a level is first looked for
 from jaxtyping import Float
-from scipy.optimize import brentq
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.progress import Report, silent
@@ -240,7 +240,7 @@ def _crossings(
 
             ends = offset(step.start), offset(step.end)
             if ends[0] * ends[1] < 0:
-                time = float(brentq(offset, step.start, step.end, xtol=1e-300, rtol=1e-15))  # type: ignore[arg-type]
+                time = float(scipy.optimize.brentq(offset, step.start, step.end, xtol=1e-300, rtol=1e-15))  # type: ignore[arg-type]
             else:  # rounding of the interpolation puts the edge just outside the step
                 time = step.start if abs(ends[0]) < abs(ends[1]) else step.end
             found.append(LevelEvent(time, int(i), bool(sign * after[i] >= sign * threshold), sign))
