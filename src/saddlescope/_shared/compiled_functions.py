@@ -26,7 +26,7 @@ MOST = 24
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _lock = Lock()
-_known: dict[Any, "_Held"] = {}  # by the constants
+_known: dict[Any, "_Held"] = {}  # by the constants and their kinds
 _compiled: list[Any] = []
 
 
@@ -59,7 +59,8 @@ def _compiled_function(function: _Function, counted: Callable[[list[Any]], tuple
         leaves, structure = jax.tree.flatten((arguments, named))
         arrays = [leaf if eqx.is_array(leaf) else None for leaf in leaves]
         constants = tuple(None if eqx.is_array(leaf) else _hashable(leaf) for leaf in leaves)
-        held = _held((constants, structure, counted([array for array in arrays if array is not None])))
+        more = counted([array for array in arrays if array is not None])
+        held = _held((constants, structure, more), tuple(map(_kind, constants)))
         return run(arrays, held.key)
 
     call.compilations = run._cache_size  # type: ignore[attr-defined]
@@ -78,7 +79,7 @@ def compiled_for_constants(count: int) -> Callable[[Callable[..., Any]], Callabl
 
         @wraps(function)
         def call(*arguments: Any) -> Any:
-            held = _held(arguments[:count])
+            held = _held(arguments[:count], tuple(map(_kind, arguments[:count])))
             return run(held.key, *arguments[count:])
 
         return call
@@ -149,13 +150,18 @@ def _value(constant: Any) -> Any:
     return constant.value if isinstance(constant, _Identified) else constant
 
 
-def _held(constants: tuple[Any, ...]) -> _Held:
-    held = _known.get(constants)
+def _kind(constant: Any) -> Any:
+    """Return what tells equal constants apart: 1 is not compiled like 1.0 or True, nor 0.0 like -0.0."""
+    return repr(constant) if isinstance(constant, float | complex) else type(constant)
+
+
+def _held(constants: tuple[Any, ...], kinds: tuple[Any, ...]) -> _Held:
+    held = _known.get((constants, kinds))
     if held is None:
         with _lock:
             if len(_known) >= MOST:
                 forget()
-            held = _known.setdefault(constants, _Held(constants))
+            held = _known.setdefault((constants, kinds), _Held(constants))
     return held
 
 
