@@ -29,11 +29,11 @@ DOCS := --editable '.[docs,explore]'
 UNUSED = .venv/lib/python3*/site-packages/torch/test .venv/lib/python3*/site-packages/torch/bin/test_*
 
 # uv installs in seconds what takes pip minutes, and PyTorch's CPU build (some gigabytes smaller) where there is no GPU.
-# Where pip is told of another place to look, uv looks there.
+# Where pip is told of another place to look, uv looks there; both trust the certificates of the system.
 define install # $(call install,what): with the pinned versions of constraints.txt, by uv where it can be had
 	@links=$$(echo $${PIP_FIND_LINKS:-$$($(BIN)/python -m pip config get global.find-links 2>/dev/null)} | tr ' ' ','); \
 	if test -n "$$links"; then export UV_FIND_LINKS="$$links"; else export UV_TORCH_BACKEND="$${UV_TORCH_BACKEND:-auto}"; fi; \
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt $(1) \
+	$(BIN)/uv pip install --system-certs --quiet --python $(BIN)/python -c constraints.txt $(1) \
 		|| { echo "== Going on with pip, which takes some minutes more"; \
 		$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt $(1); }
 endef
