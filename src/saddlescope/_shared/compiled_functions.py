@@ -25,6 +25,13 @@ MOST = 24
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
+_QUICK = {
+    "xla_cpu_use_fusion_emitters": False,  # these take most of the time, through MLIR, for the same loops
+    "xla_cpu_parallel_codegen_split_count": 1,  # one module instead of up to 32 with copies of shared functions
+    "xla_backend_optimization_level": 1,  # vectorised, as at 3, without the passes that gain nothing here
+}
+"""Options of XLA for processors."""
+
 _lock = Lock()
 _known: dict[Any, "_Held"] = {}  # by the constants and their kinds
 _compiled: list[Any] = []
@@ -44,14 +51,24 @@ def compiled(function: _Function) -> _Function:
     return _compiled_function(function, lambda _: ())
 
 
-def _compiled_function(function: _Function, counted: Callable[[list[Any]], tuple[Any, ...]]) -> _Function:
-    @partial(jax.jit, static_argnums=1)
-    def run(arrays: list[Any], key: "_Key") -> Any:
+def quickly_compiled(function: _Function) -> _Function:
+    """Decorate a function like `compiled`, for runs that may be shorter than their compilation.
+
+    On a processor, XLA then takes half the time or less to compile; on accelerators nothing changes.
+    """
+    return _compiled_function(function, lambda _: (), quick=True)
+
+
+def _compiled_function(
+    function: _Function, counted: Callable[[list[Any]], tuple[Any, ...]], quick: bool = False
+) -> _Function:
+    def traced(arrays: list[Any], key: "_Key") -> Any:
         constants, structure, _ = key.constants()
         leaves = [_value(one) if two is None else two for one, two in zip(constants, arrays, strict=True)]
         arguments, named = jax.tree.unflatten(structure, leaves)
         return function(*arguments, **named)
 
+    run = _Quick(traced) if quick else jax.jit(traced, static_argnums=1)
     _compiled.append(run)
 
     @wraps(function)
@@ -103,6 +120,32 @@ def eval_shape(function: Callable[..., Any], *arguments: Any) -> Any:
 def inlined(function: _Function) -> _Function:
     """Return a function without its `equinox.filter_jit`, of which JAX would keep the constants; for compiled code."""
     return unwrap(function)  # type: ignore[return-value]
+
+
+class _Quick:
+    """Jitted function of arrays and a key that XLA compiles with `_QUICK` where it knows these options."""
+
+    def __init__(self, traced: Callable[..., Any]) -> None:
+        self._plain = jax.jit(traced, static_argnums=1)
+        self._quick = jax.jit(traced, static_argnums=1, compiler_options=_QUICK)
+        self._known = True
+
+    def __call__(self, arrays: list[Any], key: "_Key") -> Any:
+        if self._known and jax.default_backend() == "cpu":
+            try:
+                return self._quick(arrays, key)
+            except jax.errors.JaxRuntimeError as error:
+                if "compile option" not in str(error):
+                    raise
+                self._known = False  # options of XLA come and go with its versions
+        return self._plain(arrays, key)
+
+    def _cache_size(self) -> int:
+        return self._plain._cache_size() + self._quick._cache_size()
+
+    def clear_cache(self) -> None:
+        self._plain.clear_cache()
+        self._quick.clear_cache()
 
 
 class _Held:

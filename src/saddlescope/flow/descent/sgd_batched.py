@@ -16,13 +16,13 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, PyTree
+from jaxtyping import Bool, Float, Int, PyTree
 from threadpoolctl import threadpool_limits
 
 from saddlescope._shared.arguments import calling, validate_arguments
-from saddlescope._shared.compiled_functions import compiled, eval_shape
+from saddlescope._shared.compiled_functions import eval_shape
+from saddlescope._shared.device_arrays import on_device
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
@@ -36,16 +36,16 @@ from saddlescope.flow.descent.learning_rates import (
     schedule_values,
 )
 from saddlescope.flow.descent.recorded_steps import recorded_steps
+from saddlescope.flow.descent.run_groups import RunGroups
 from saddlescope.flow.losses.checks import require_float_type, require_numbers, require_scalar, shapes_of
-from saddlescope.flow.losses.compiled import Loss, loss_and_gradient
-from saddlescope.flow.losses.minibatches import Minibatches
+from saddlescope.flow.losses.compiled import Loss
+from saddlescope.flow.losses.minibatches import require_minibatches
 from saddlescope.flow.losses.stability_limit import require_stable
 from saddlescope.flow.losses.stacked import StackedRuns
 from saddlescope.flow.status import ALL_STEPS, BatchedFlowError, Status, not_finite_between
 
 _CHECKPOINT_EVERY = 20.0  # seconds between checkpoints
 _STRETCH = 512  # steps between two reports where there are no epochs
-_CACHE = 2**17  # bytes of weights that fit a core's cache with the temporaries of a step
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -117,7 +117,7 @@ def sgd_batched(
         BatchedFlowError: a run diverged and `throw` is true; its `result` is the recording.
     """
     require_numbers("weights", weights)
-    weights = jax.tree.map(jnp.asarray, weights)
+    weights = jax.tree.map(lambda leaf: np.asarray(on_device(leaf)), weights)
     runs, kind = _runs(weights)
     recorded = recorded_steps(record, steps)
     losses, observers = StackedRuns.of("loss", loss, runs), StackedRuns.of("observe", observe, runs)
@@ -129,12 +129,12 @@ def sgd_batched(
     else:
         rates = _rates(learning_rate, runs)
     plan = _plan(losses, runs, batch, seeds)
-    _check_start(losses, weights, rates, kind)
-
-    first = jax.tree.map(lambda leaf: leaf[0], weights)
+    first = jax.tree.map(lambda leaf: on_device(leaf[0]), weights)
+    _check_start(losses, first, np.resize(rates, runs) if rates.size else rates, kind)
     with calling(f"observe must accept the weights of one run, of {shapes_of(first)}", "Check the shapes."):
-        shapes = eval_shape(_observed, observers.one(0), first)
-    records = [np.zeros((len(recorded), runs, *leaf.shape), leaf.dtype) for leaf in jax.tree.leaves(shapes)]
+        shapes = eval_shape(observers.one(0), first)
+    kinds = [((), np.dtype(bool)), *((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(shapes))]
+    records = [np.zeros((len(recorded), runs, *shape), kind) for shape, kind in kinds]
     progress = RunState(step=0, seen=0, weights=weights, records=records)
     checkpointer = None
     if checkpoint is not None:
@@ -145,11 +145,11 @@ def sgd_batched(
         checkpointer = Checkpointer(checkpoint, checkpoint_file.fingerprint(*parts))
         progress = checkpointer.resume(progress)
     with threadpool_limits(1, user_api="blas"):
-        eta = jnp.asarray(rates, kind) if shared is None else shared
-        _run(losses, observers, eta, plan, progress, recorded, checkpointer, report)
+        progress.weights = jax.tree.map(np.asarray, progress.weights)
+        _run(losses, observers, rates if shared is None else shared, plan, progress, recorded, checkpointer, report)
     if checkpointer is not None:
         checkpointer.write(progress)
-    recording = _recording(jax.tree.structure(shapes[1]), recorded, progress)
+    recording = _recording(jax.tree.structure(shapes), recorded, progress)
     if throw and recording.failed:
         raise BatchedFlowError(recording)
     return recording
@@ -179,107 +179,64 @@ class _Plan:
 def _run(
     losses: StackedRuns,
     observers: StackedRuns,
-    rates: Float[Array, "runs"] | AbstractLearningRate,
+    rates: Float[np.ndarray, "runs"] | AbstractLearningRate,
     plan: _Plan,
     progress: RunState,
     recorded: Int[np.ndarray, "k"],
     checkpointer: Checkpointer | None,
     report: Report,
 ) -> None:
-    """Take all remaining steps, one epoch at a time, and enter the observations."""
+    """Take all remaining steps, one epoch at a time, and enter the observations.
+
+    Raises:
+        InputError: a loss is not finite at the start.
+    """
+    groups = RunGroups(losses, observers, rates, progress.weights)
     steps, stretch = int(recorded[-1]), plan.stretch
     epochs = np.maximum(recorded - 1, 0) // stretch  # of each record
     most = int(np.max(np.bincount(epochs)))
+    finite = _finite(progress.weights)
     while progress.seen < len(recorded):
         first, stop = progress.step, min(progress.step + stretch, steps)
         here = recorded[epochs == first // stretch] - first
-        edges = np.zeros(most + 1, np.int32)
-        edges[1 : len(here) + 1] = here
-        orders = plan.orders(first // stretch)
-        bounds = (jnp.asarray(edges), *(jnp.asarray(n, jnp.int32) for n in (len(here), stop - first, first)))
-        batches = None if orders is None else jnp.asarray(orders)
-        progress.weights, seen = _epoch(losses, observers, rates, progress.weights, batches, *bounds)
-        _enter(progress, [np.asarray(leaf)[:, : len(here)] for leaf in jax.tree.leaves(seen)])
+        edges = np.full(most + 2, stop - first)
+        edges[0], edges[1 : len(here) + 1] = 0, here
+        given = progress.weights, plan.orders(first // stretch), edges, len(here), first
+        weights, seen, values = groups.epoch(*given)
+        if first == 0:
+            _require_finite(values)
+        still = _finite(weights)
+        marks = np.repeat(finite[None], len(here), axis=0)  # which runs are finite at the records
+        if np.any(gone := finite & ~still):
+            # A weight that is infinite or NaN remains so, so that only here the first record with one is looked for.
+            marks[:, gone] = groups.epoch(*given, checked=True)[1][: len(here), gone]
+            marks[here == stop - first] &= still
+        seen = [marks, *(leaf[: len(here)] for leaf in jax.tree.leaves(seen))]
+        for record, entries in zip(progress.records, seen, strict=True):
+            record[progress.seen : progress.seen + len(here)] = entries
+        progress.weights, finite = weights, still
+        progress.seen += len(here)
         progress.step = stop
         report(stop / max(steps, 1), f"step {stop} of {steps}")
         if checkpointer is not None:
             checkpointer.write(progress, every=_CHECKPOINT_EVERY)
 
 
-def _enter(progress: RunState, seen: list[np.ndarray]) -> None:
-    """Enter the observations of all runs at the next records, with leading axes (runs, records)."""
-    count = seen[0].shape[1]
-    for record, values in zip(progress.records, seen, strict=True):
-        record[progress.seen : progress.seen + count] = np.moveaxis(values, 1, 0)
-    progress.seen += count
+def _finite(weights: PyTree) -> Bool[np.ndarray, "runs"]:
+    """Return True for each run with finite weights."""
+    marks = [np.isfinite(leaf).reshape(len(leaf), -1).all(axis=1) for leaf in jax.tree.leaves(weights)]
+    return np.logical_and.reduce(marks)
 
 
-@compiled
-def _epoch(
-    losses: StackedRuns,
-    observers: StackedRuns,
-    rates: Float[Array, "runs"] | AbstractLearningRate,
-    weights: PyTree,
-    orders: Int[Array, "runs steps batch"] | None,
-    edges: Int[Array, "records"],
-    count: Int[Array, ""],
-    stop: Int[Array, ""],
-    first: Int[Array, ""],
-) -> tuple[PyTree, PyTree]:
-    """Return the weights at the end of an epoch, and the observations at edges[1], ..., edges[count] of its steps."""
+def _require_finite(values: Float[np.ndarray, "runs"]) -> None:
+    """Raise unless all losses are finite at the start.
 
-    def one(given: PyTree) -> tuple[PyTree, PyTree]:
-        loss, observe = losses.built(given[0]), observers.built(given[1])
-        rate, weights, order = given[2:]
-        batches = None if order is None else eqx.filter_vmap(loss.batch)(order)
-
-        def step(place: Array, weights: PyTree) -> PyTree:
-            here = loss if batches is None else _at(batches, place)
-            _, gradient = loss_and_gradient(here, weights)
-            eta = rates.at(first + place, weights) if isinstance(rates, AbstractLearningRate) else rate
-            return jax.tree.map(lambda leaf, slope: leaf - eta * slope, weights, gradient)
-
-        def to_record(record: Array, carry: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
-            weights, seen = carry
-            weights = jax.lax.fori_loop(edges[record], edges[record + 1], step, weights)
-            found = _observed(observe, weights)
-            return weights, jax.tree.map(
-                lambda values, leaf: jax.lax.dynamic_update_index_in_dim(values, leaf, record, 0), seen, found
-            )
-
-        shapes = jax.eval_shape(lambda weights: _observed(observe, weights), weights)
-        seen = jax.tree.map(lambda leaf: jnp.zeros((len(edges) - 1, *leaf.shape), leaf.dtype), shapes)
-        weights, seen = jax.lax.fori_loop(0, count, to_record, (weights, seen))
-        return jax.lax.fori_loop(edges[count], stop, step, weights), seen
-
-    # As many runs side by side as the cache holds, the others after them.
-    leaves = jax.tree.leaves(weights)
-    runs = len(leaves[0])
-    groups = -(-sum(leaf.nbytes for leaf in leaves) // _CACHE)
-    each = None if isinstance(rates, AbstractLearningRate) else rates
-    arrays = losses.arrays, observers.arrays, each, weights, orders
-    return jax.lax.map(one, arrays, batch_size=-(-runs // min(runs, groups)))
-
-
-def _at(batches: Any, place: Array) -> Any:
-    """Return one of an epoch's minibatches."""
-    return jax.tree.map(
-        lambda leaf: jax.lax.dynamic_index_in_dim(leaf, place, 0, keepdims=False) if eqx.is_array(leaf) else leaf,
-        batches,
-    )
-
-
-def _observed(observe: Callable[[PyTree], PyTree], weights: PyTree) -> tuple[Bool[Array, ""], PyTree]:
-    """Return True if the weights of a run are finite, and its observations."""
-    # Sums over an axis are finite where all terms are, and faster than a check of each.
-    sums = [leaf @ jnp.ones(leaf.shape[-1], leaf.dtype) if leaf.ndim else leaf for leaf in jax.tree.leaves(weights)]
-    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(one)) for one in sums])), observe(weights)
-
-
-@compiled
-def _values(losses: StackedRuns, weights: PyTree) -> Float[Array, "runs"]:
-    """Return the loss of each run."""
-    return jax.lax.map(lambda given: losses.built(given[0])(given[1]), (losses.arrays, weights), batch_size=16)
+    Raises:
+        InputError: one is not.
+    """
+    if not np.all(np.isfinite(values)):
+        run = int(np.argmin(np.isfinite(values)))
+        raise InputError(f"loss must be finite at the start; got {float(values[run])!r} in run {run!r}.")
 
 
 def _recording(structure: Any, recorded: Int[np.ndarray, "k"], progress: RunState) -> BatchedRecording:
@@ -329,24 +286,20 @@ def _plan(losses: StackedRuns, runs: int, batch: int | None, seeds: Sequence[int
         return _Plan(0, 0, _STRETCH)
     if seeds is None or len(seeds) != runs:
         raise InputError(f"seeds must be given with a batch, one for each of the {runs} runs; got {seeds!r}.")
+    loss = losses.one(0)
     for seed in seeds:
-        Minibatches.of(losses.one(0), batch, seed)
-    samples = losses.one(0).samples
+        require_minibatches(loss, batch, seed)
+    samples = loss.samples
     return _Plan(samples, int(batch), samples // batch, tuple(int(seed) for seed in seeds))
 
 
-def _check_start(losses: StackedRuns, weights: PyTree, rates: Float[np.ndarray, "runs"], kind: Any) -> None:
-    """Raise unless the losses can be minimised from these weights.
+def _check_start(losses: StackedRuns, first: PyTree, rates: Float[np.ndarray, "runs"], kind: Any) -> None:
+    """Raise unless the losses can be minimised from weights like those of the first run.
 
     Raises:
-        InputError: a loss is no finite number of the weights' type, or the learning rate is beyond its stability limit.
+        InputError: a loss is no number of the weights' type, or the learning rate is beyond its stability limit.
     """
-    first = jax.tree.map(lambda leaf: leaf[0], weights)
     require_scalar("loss", losses.one(0), (first,), kind)
-    values = np.asarray(_values(losses, weights))
-    if not np.all(np.isfinite(values)):
-        run = int(np.argmin(np.isfinite(values)))
-        raise InputError(f"loss must be finite at the start; got {float(values[run])!r} in run {run!r}.")
     if rates.size:
-        for run, rate in enumerate(np.resize(rates, len(values)) if losses.stacked else [np.max(rates)]):
+        for run, rate in enumerate(rates if losses.stacked else [np.max(rates)]):
             require_stable(losses.one(run), first, float(rate))

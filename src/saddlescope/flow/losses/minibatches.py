@@ -50,17 +50,7 @@ class Minibatches(eqx.Module):
         Raises:
             InputError: the loss is no `FiniteSumLoss`, or has fewer samples than a minibatch; or the seed is negative.
         """
-        if not isinstance(loss, FiniteSumLoss):
-            raise InputError(
-                "loss must have `samples` and `batch(indices)` to be trained on minibatches; got one of type "
-                f"{type(loss).__name__!r} without them. Use DiagonalNetwork, or see saddlescope.flow.FiniteSumLoss."
-            )
-        if not isinstance(size, int | np.integer) or not 1 <= size <= loss.samples:
-            raise InputError(
-                f"batch must be an integer between 1 and the {loss.samples!r} samples of the loss; got {size!r}."
-            )
-        if not isinstance(seed, int | np.integer) or seed < 0:
-            raise InputError(f"seed must be an integer of at least 0; got {seed!r}.")
+        require_minibatches(loss, size, seed)
         return cls(loss, int(size), jax.random.key(seed))
 
     def no_epoch(self) -> Int[Array, "samples"]:
@@ -85,3 +75,22 @@ class Minibatches(eqx.Module):
         epoch, place = jnp.divmod(number, self.per_epoch)
         order = jax.lax.cond(place == 0, lambda: self.order(epoch), lambda: order)
         return self.at(place, order), order
+
+
+def require_minibatches(loss: Any, size: int, seed: int) -> None:
+    """Raise unless a loss has minibatches of a size.
+
+    Raises:
+        InputError: the loss is no `FiniteSumLoss`, or has fewer samples than a minibatch; or the seed is negative.
+    """
+    if not isinstance(loss, FiniteSumLoss):
+        raise InputError(
+            "loss must have `samples` and `batch(indices)` to be trained on minibatches; got one of type "
+            f"{type(loss).__name__!r} without them. Use DiagonalNetwork, or see saddlescope.flow.FiniteSumLoss."
+        )
+    if not isinstance(size, int | np.integer) or not 1 <= size <= loss.samples:
+        raise InputError(
+            f"batch must be an integer between 1 and the {loss.samples!r} samples of the loss; got {size!r}."
+        )
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise InputError(f"seed must be an integer of at least 0; got {seed!r}.")

@@ -5,10 +5,10 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Int
 
+from saddlescope._shared.device_arrays import on_device
 from saddlescope._shared.errors import InputError
 
 
@@ -30,7 +30,7 @@ class StackedRuns(eqx.Module):
         Raises:
             InputError: a sequence of another length, or whose members differ in more than the values of their arrays.
         """
-        given = jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, given)
+        given = jax.tree.map(lambda leaf: on_device(leaf) if isinstance(leaf, np.ndarray) else leaf, given)
         if not isinstance(given, Sequence):
             return cls(given, False)
         kinds = [
@@ -58,9 +58,14 @@ class StackedRuns(eqx.Module):
 
     def one(self, run: int) -> Any:
         """Return the function of a run by its number."""
-        return self.built(jax.tree.map(lambda leaf: leaf[run], self.arrays))
+        return self.built(jax.tree.map(lambda leaf: on_device(np.asarray(leaf)[run]), self.arrays))
+
+    def some(self, rows: slice | Int[np.ndarray, "rows"]) -> "StackedRuns":
+        """Return the functions of some of the runs."""
+        arrays = jax.tree.map(lambda leaf: on_device(np.asarray(leaf)[rows]), self.arrays)
+        return StackedRuns(self.built(arrays), True) if self.stacked else self
 
 
 def _stacked(leaves: Sequence[Any]) -> Array:
     """Stack arrays without compiling anything."""
-    return jnp.asarray(np.stack([np.asarray(leaf) for leaf in leaves]))
+    return jax.device_put(np.stack([np.asarray(leaf) for leaf in leaves]))

@@ -29,6 +29,7 @@ from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.device_arrays import on_device
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import in_line
 
@@ -79,8 +80,8 @@ def perceptron_weights(
         streams = [np.random.default_rng(np.random.SeedSequence(one, spawn_key=(n,))) for one in seeds]
         drawn = np.stack([stream.uniform(-1, 1, (out, into + 1)) for stream in streams]) * into**-0.5
         drawn = drawn[0] if num_starts is None else drawn
-        weights.append(jnp.asarray(drawn[..., :into], kind))
-        biases.append(jnp.asarray(drawn[..., into], kind))
+        weights.append(on_device(drawn[..., :into], kind))
+        biases.append(on_device(drawn[..., into], kind))
     return PerceptronWeights(tuple(weights), tuple(biases) if bias else ())
 
 
@@ -341,11 +342,11 @@ def perceptron_loss(
     if off > 1e-8 * float(np.max(np.abs(X))):
         raise InputError(f"inputs must be in the span of directions; got some that are off by about {off:.3g}.")
     kind = jnp.result_type(float) if dtype is None else dtype
-    coordinates, columns = jnp.asarray(Z, kind), jnp.asarray(R, kind)
+    coordinates, columns = on_device(Z, kind), on_device(R, kind)
     if relu:
         return ReluPerceptronLoss(coordinates, columns, mean_over_dimensions)
     extended = np.concatenate([Z, np.ones((len(Z), 1))], axis=1)
-    moment = jnp.asarray(extended.T @ extended / len(Z), kind)
+    moment = on_device(extended.T @ extended / len(Z), kind)
     return LinearPerceptronLoss(coordinates, MomentLoss(moment, columns, mean_over_dimensions))
 
 
