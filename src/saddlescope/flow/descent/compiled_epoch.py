@@ -5,7 +5,6 @@ is compiled once, the loops are outside the map over runs, and the minibatches o
 loss that differ between them.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
