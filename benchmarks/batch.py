@@ -105,6 +105,7 @@ def row(board: Board, problem: str, p: int, loss: Any, starts: Sequence[Diagonal
             "gradient_flow_batched, one at a time": 1e3 * (middle - began) / len(picked),
             "gradient_flow, one at a time": 1e3 * (end - middle) / len(picked),
         },
+        own=("gradient_flow_batched, one at a time", "gradient_flow, one at a time"),
     )
     difference = max(largest_difference(flows[i], other) for i, other in zip(picked, others, strict=True))
     print(

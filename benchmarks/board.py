@@ -12,7 +12,7 @@ import argparse
 import json
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -30,6 +30,8 @@ class Row:
         ratio: the value over that of saddlescope's first method; None for that method, and where a ratio says nothing.
         low, high: spread of the ratio over turns; None where everything was measured once.
         note: what a reader must know, such as that a time is a lower bound, or the error that was reached.
+        own: True for a variant of saddlescope's method rather than a peer: its own code in another way, at another
+            accuracy or in another precision.
     """
 
     problem: str
@@ -41,6 +43,7 @@ class Row:
     low: float | None = None
     high: float | None = None
     note: str = ""
+    own: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +104,14 @@ class Board:
         unit: str,
         values: Mapping[str, float | Sequence[float]],
         notes: Mapping[str, str] | None = None,
+        *,
+        own: Collection[str] = (),
     ) -> None:
-        """A row for each method, by its value or its values over turns; the first is saddlescope's, the reference."""
+        """A row for each method, by its value or its values over turns; the first is saddlescope's, the reference.
+
+        Others that are saddlescope's, too, are named in `own`: they are no peers.
+        """
+        assert set(own) <= set(values), f"no such methods: {set(own) - set(values)}"
         turns = {
             name: [float(given)] if isinstance(given, int | float) else [float(one) for one in given]
             for name, given in values.items()
@@ -121,6 +130,7 @@ class Board:
                     low=min(spread) if spread and len(spread) > 1 else None,
                     high=max(spread) if spread and len(spread) > 1 else None,
                     note=(notes or {}).get(method, ""),
+                    own=not k or method in own,
                 )
             )
 

@@ -3,8 +3,9 @@
 The peer has the same layers with the same weights, written down the plain way, as public code for such models has them:
 PyTorch's default layout, attention from its products, queries, keys and values one by one, the derivative of the noise
 schedule by automatic differentiation, noise drawn for the reconstruction term, AdamW as it comes. The terms of both
-agree, which is checked first. Steps of both alternate; CPU milliseconds, the median of all. FLOP are PyTorch's
-own count.
+agree, which is checked first. A third has the peer's network by `torch.compile`. Steps of all alternate; CPU
+milliseconds, the median of all. The floor of a step is its FLOP, PyTorch's own count, over the speed of a large product
+in the same precision, measured beside.
 
     python benchmarks/diffusion.py [--quick] [small | paper [batch] [steps]]
 
@@ -23,6 +24,7 @@ from collections.abc import Callable
 
 import torch
 from board import Board, play
+from peak import peak
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
@@ -202,54 +204,59 @@ def main(board: Board) -> None:
     config, batch, steps = SIZES[size]
     batch, steps = (int(one) for one in (*given, *(batch, steps)[len(given) :]))
     steps = 2 if board.quick else steps
-    model, twin = (VariationalDiffusion(UNet(config)) for _ in range(2))
-    for network in (model.network, twin.network):  # no weight is zero, so that all layers count in the comparison
+    model, *twins = (VariationalDiffusion(UNet(config)) for _ in range(3))
+    for network in (one.network for one in (model, *twins)):  # no weight is zero, so that all layers count
         generator = torch.Generator().manual_seed(0)
         with torch.no_grad():
             for parameter in network.parameters():
                 parameter.add_(torch.empty_like(parameter).uniform_(-0.01, 0.01, generator=generator))
-    peer = PlainDiffusion(twin)
+    peer, compiled = map(PlainDiffusion, twins)
+    compiled.network = torch.compile(compiled.network, dynamic=False)  # type: ignore[assignment]
     side = config.pixels
     images, condition = torch.rand(batch, 3, side, side), torch.rand(batch, 4)
     times, noise = torch.rand(batch), torch.randn(batch, 3, side, side)
     bound = model.bound(images, condition, times=times, noise=noise)
-    theirs = peer.terms(images, condition, times, noise)
-    torch.testing.assert_close(bound.diffusion.mean(), theirs[0], rtol=1e-4, atol=0.0)
-    torch.testing.assert_close(bound.prior.mean(), theirs[1], rtol=1e-2, atol=0.0)  # the peer's rounds where it cancels
-    torch.testing.assert_close(bound.reconstruction.mean(), theirs[2], rtol=0.05, atol=0.0)  # of random noise
+    for other in (peer, compiled):
+        theirs = other.terms(images, condition, times, noise)
+        torch.testing.assert_close(bound.diffusion.mean(), theirs[0], rtol=1e-4, atol=0.0)
+        torch.testing.assert_close(bound.prior.mean(), theirs[1], rtol=1e-2, atol=0.0)  # theirs rounds where it cancels
+        torch.testing.assert_close(bound.reconstruction.mean(), theirs[2], rtol=0.05, atol=0.0)  # of random noise
     with FlopCounterMode(display=False) as counter:
         model.bound(images, condition).total.mean().backward()
     flop = counter.get_total_flops() / 1e9
     parameters = sum(parameter.numel() for parameter in model.parameters())
     print(f"{size}: {parameters:,} parameters, batch {batch}, {flop:.2f} GFLOP a step; {steps} steps, one thread")
     asked = condition[:1].expand(SAMPLED, -1)
+    names = ("VariationalDiffusion", "the same in eager PyTorch", "the same by torch.compile")
+    terms = [lambda other=other: torch.stack(other.terms(images, condition)).sum() for other in (peer, compiled)]
+    training = (
+        stepping(model, lambda: model.bound(images, condition).total.mean(), fused=True),
+        *(stepping(other, loss, fused=True) for other, loss in zip((peer, compiled), terms, strict=True)),
+    )
+    sampling = (
+        lambda: model.sample(asked, steps=SAMPLING_STEPS),
+        *((lambda other=other: other.sample(asked, side, SAMPLING_STEPS)) for other in (peer, compiled)),
+    )
+    speed = peak()
     rows = {
-        "training step": timed(
-            {
-                "ours": stepping(model, lambda: model.bound(images, condition).total.mean(), fused=True),
-                "peer": stepping(peer, lambda: torch.stack(peer.terms(images, condition)).sum(), fused=False),
-            },
-            steps,
-        ),
+        f"training step, batch {batch}": timed(dict(zip(names, training, strict=True)), steps),
         f"{SAMPLED} images, {SAMPLING_STEPS} sampling steps": timed(
-            {
-                "ours": lambda: model.sample(asked, steps=SAMPLING_STEPS),
-                "peer": lambda: peer.sample(asked, side, SAMPLING_STEPS),
-            },
-            max(steps // 8, 1),
+            dict(zip(names, sampling, strict=True)), max(steps // 8, 1)
         ),
     }
+    speed = max(speed, peak())
+    print(f"{'CPU ms':<32}{'ours':>10}{'eager':>10}{'compiled':>10}{'ratio':>8}{'compiled':>10}")
     for name, found in rows.items():
-        values = {"VariationalDiffusion": found["ours"], "the same in eager PyTorch": found["peer"]}
-        board.compare(
-            f"{size}, {name}, batch {batch if name == 'training step' else SAMPLED}", "CPU time", "ms", values
-        )
-    print(f"{'CPU ms':<32}{'ours':>10}{'peer':>10}{'ratio':>8}")
-    for name, found in rows.items():
-        mine, theirs = statistics.median(found["ours"]), statistics.median(found["peer"])
-        print(f"{name:<32}{mine:>10.1f}{theirs:>10.1f}{theirs / mine:>8.2f}")
-    speed = flop / statistics.median(rows["training step"]["ours"]) * 1e3
-    print(f"ours: {speed:.0f} GFLOP a second in training")
+        board.compare(f"{size}, {name}", "CPU time", "ms", found)
+        mine, eager, fused = (statistics.median(found[one]) for one in names)
+        print(f"{name:<32}{mine:>10.1f}{eager:>10.1f}{fused:>10.1f}{eager / mine:>8.2f}{fused / mine:>10.2f}")
+    problem = f"{size}, training step, batch {batch}"
+    floor = 1e3 * flop / speed
+    board.report(problem, "floor", "FLOP of a step over the peak", floor, "ms", f"{flop:.2f} GFLOP at {speed:.0f}/s")
+    for name in names:
+        over = statistics.median(rows[f"training step, batch {batch}"][name]) / floor
+        board.report(problem, name, "CPU time over the floor", over)
+        print(f"{name}: {over:.2f} times the floor of {floor:.1f} ms")
 
 
 if __name__ == "__main__":

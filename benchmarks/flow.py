@@ -226,8 +226,9 @@ def compared(
             flush=True,
         )
     problem = title.partition(";")[0]
-    board.compare(problem, "gradients over all samples", "", gradients, notes)
-    board.compare(problem, "CPU time", "s", seconds)
+    own = [name for name in seconds if name.startswith("gradient_flow")]
+    board.compare(problem, "gradients over all samples", "", gradients, notes, own=own)
+    board.compare(problem, "CPU time", "s", seconds, own=own)
 
 
 def returning(board: Board) -> None:

@@ -62,6 +62,10 @@ def main(board: Board) -> None:
             "incremental_learning, OdeTransition, its specification": its_cost,
             "incremental_learning, TimedTransition, with corrections of order 1": with_times,
         },
+        own=(
+            "incremental_learning, OdeTransition, its specification",
+            "incremental_learning, TimedTransition, with corrections of order 1",
+        ),
     )
     off = max(
         float(np.max(np.abs(one.beta - other.beta))) for one, other in zip(fast.stages, specified.stages, strict=True)
@@ -112,6 +116,7 @@ def many_coordinates(board: Board, p: int, stages: int) -> None:
         "s",
         {f"incremental_learning, {name}": cost for name, cost in costs.items()},
         {f"incremental_learning, {name}": note for name, note in notes.items()},
+        own=[f"incremental_learning, {name}" for name in costs],
     )
 
 

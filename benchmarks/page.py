@@ -55,26 +55,42 @@ def page(records: Sequence[dict[str, Any]]) -> str:
 
 
 def _glance(records: Sequence[dict[str, Any]]) -> str:
-    """One table of all ratios: for each method the least and the greatest over the problems, losses of ours first."""
-    found: dict[tuple[str, str, str], list[float]] = {}
+    """Two tables of all ratios, of peers and of variants of ours: the least and the greatest over the problems."""
+    found: dict[bool, dict[tuple[str, str, str], list[float]]] = {False: {}, True: {}}
     for record in records:
         for row in record["rows"]:
             if row["ratio"] is not None:
-                found.setdefault((record["benchmark"], row["method"], row["quantity"]), []).append(row["ratio"])
-    columns = ("benchmark", "method", "quantity", "problems", "ratio", "least and greatest")
+                key = record["benchmark"], row["method"], row["quantity"]
+                found[row["own"]].setdefault(key, []).append(row["ratio"])
     lines = [
         "## All ratios",
         "",
-        "The median over the problems of a benchmark, and the range. First come the methods that cost",
-        "less than ours on any problem, the least ratio first.",
+        "The median over the problems of a benchmark, and the range. First come the peers that cost less than ours on",
+        "any problem, the least ratio first.",
+        "",
+        *_ratios(found[False]),
         "",
     ]
-    lines += [_line(columns), "|" + "---|" * len(columns)]
+    if found[True]:
+        lines += [
+            "The same for variants of our own methods: the same function called in another way, at another accuracy or",
+            "in another precision. A ratio below 1 here is what that choice saves, not a peer ahead.",
+            "",
+            *_ratios(found[True]),
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def _ratios(found: dict[tuple[str, str, str], list[float]]) -> list[str]:
+    """The lines of a table: methods that cost less than ours on any problem come first."""
+    columns = ("benchmark", "method", "quantity", "problems", "ratio", "least and greatest")
+    lines = [_line(columns), "|" + "---|" * len(columns)]
     ahead = sorted((each for each in found.items() if min(each[1]) < 1), key=lambda each: min(each[1]))
     for (benchmark, method, quantity), ratios in [*ahead, *(each for each in found.items() if min(each[1]) >= 1)]:
         span = f"{number(min(ratios), 2)} to {number(max(ratios), 2)}" if len(ratios) > 1 else ""
         lines.append(_line((benchmark, method, quantity, str(len(ratios)), number(statistics.median(ratios), 2), span)))
-    return "\n".join([*lines, ""])
+    return lines
 
 
 def _section(record: dict[str, Any]) -> str:
@@ -86,7 +102,7 @@ def _section(record: dict[str, Any]) -> str:
     for (problem, quantity), rows in itertools.groupby(record["rows"], lambda row: (row["problem"], row["quantity"])):
         for k, row in enumerate(rows):
             what = ("", "") if k else (problem, quantity)  # given once, in the first row of its group
-            lines.append(_line((*what, row["method"], _value(row), _ratio(row), row["note"])))
+            lines.append(_line((*what, row["method"], _value(row), _row_ratio(row), row["note"])))
     return "\n".join([*lines, ""])
 
 
@@ -123,7 +139,7 @@ def _value(row: dict[str, Any]) -> str:
     return "none" if row["value"] is None else f"{number(row['value'], 3)} {row['unit']}".strip()
 
 
-def _ratio(row: dict[str, Any]) -> str:
+def _row_ratio(row: dict[str, Any]) -> str:
     if row["ratio"] is None:
         return ""
     spread = "" if row["low"] is None else f" ({number(row['low'], 2)} to {number(row['high'], 2)})"

@@ -111,6 +111,7 @@ def times(board: Board) -> None:
         "CPU time of a product" if THREADS == 1 else "wall time of a product",
         "ms",
         {name: [1e3 * one[name] for one in rounds] for name in calls},
+        own=[name for name in calls if name.startswith("saddlescope")],
     )
     ours = {"NumPy": "saddlescope, NumPy arrays", "PyTorch": "saddlescope, PyTorch tensors"}
     print(

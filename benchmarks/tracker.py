@@ -87,7 +87,7 @@ def digits(board: Board, epochs: int = 8, pairs: int = 3) -> None:
             f" ({shares[-1]:.1%} of the run) for {len(tracker.steps)} records   weights bit-identical"
         )
     steps = epochs * (len(data.train_images) // 128)
-    board.compare(f"ViT on digits, {steps} steps", "CPU time", "s", totals)
+    board.compare(f"ViT on digits, {steps} steps", "CPU time", "s", totals, own=("training without",))
     share = statistics.mean(shares)
     board.report(f"ViT on digits, {steps} steps", "RankTracker", "its own part of the run", 100 * share, "%")
     spread = statistics.stdev(ratios) if pairs > 1 else float("nan")

@@ -87,6 +87,23 @@ def test_ratios_are_to_the_first_method_turn_by_turn():
     assert (once.value, once.ratio, once.low, once.high) == (6.0, 3.0, 1.5, 6.0)
 
 
+def test_variants_of_our_own_are_no_peers_and_peers_that_win_come_first():
+    made = board.Board()
+    values = {"ours": 4.0, "ours, looser": 1.0, "slow peer": 8.0, "fast peer": 2.0}
+    made.compare("p", "time", "s", values, own=["ours, looser"])
+    made.compare("q", "time", "s", {"ours": 1.0, "slow peer": 3.0})
+    assert [row.own for row in made.rows] == [True, True, False, False, True, False]
+    shown = page._glance([{"benchmark": "b", **made.record()}])
+    peers, variants = shown.split("variants of our own methods")
+    assert [line for line in peers.splitlines() if line.startswith("| b ")] == [
+        "| b | fast peer | time | 1 | 0.5 |  |",
+        "| b | slow peer | time | 2 | 2.5 | 2 to 3 |",
+    ]
+    assert "| b | ours, looser | time | 1 | 0.25 |  |" in variants
+    with pytest.raises(AssertionError, match="no such methods"):
+        made.compare("p", "time", "s", values, own=["ours, lose"])
+
+
 def test_no_spread_where_both_sides_ran_once():
     made = board.Board()
     made.compare("p", "time", "s", {"ours": 2.0, "theirs": 3.0})
@@ -182,7 +199,7 @@ def test_a_real_benchmark_gives_its_rows(tmp_path):
 def test_every_benchmark_runs_in_its_small_form(tmp_path, name):
     record = runner.run(name, tmp_path, quick=True, limit=600.0)
     assert record["rows"] or record["curves"]
-    fields = {"problem", "method", "quantity", "unit", "value", "ratio", "low", "high", "note"}
+    fields = {"problem", "method", "quantity", "unit", "value", "ratio", "low", "high", "note", "own"}
     assert all(set(row) == fields for row in record["rows"])
     assert page.page([record]).count("\n| ") >= len(record["rows"]) + len(record["curves"])
 
