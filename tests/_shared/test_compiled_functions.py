@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from saddlescope._shared.compiled_functions import compilations, compiled, compiled_for_constants
+from saddlescope._shared.compiled_functions import bound, compilations, compiled, compiled_for_constants, forget
 
 
 def _filled(constant, x):
@@ -30,3 +30,14 @@ def test_equal_constants_share_their_code():
     for _ in range(3):
         made(float("2.5"), x)
     assert compilations(made) == 1
+
+
+def test_a_bound_function_is_the_function_for_its_first_arguments():
+    made, x = compiled(lambda constants, x, y: constants[0] * x + constants[1] - y), jnp.arange(3.0)
+    one = (2.0, jnp.ones(3))
+    fast = bound(made, one, count=2)
+    np.testing.assert_array_equal(fast(x, x + 1), made(one, x, x + 1))
+    assert compilations(made) == 1
+    np.testing.assert_array_equal(fast(np.asarray(x), np.asarray(x + 1)), made(one, x, x + 1))
+    forget()
+    np.testing.assert_array_equal(fast(x, x + 1), made(one, x, x + 1))

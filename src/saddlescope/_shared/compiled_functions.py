@@ -68,6 +68,7 @@ def _compiled_function(
         arguments, named = jax.tree.unflatten(structure, leaves)
         return function(*arguments, **named)
 
+    traced.__name__ = function.__name__  # in the logs and profiles of JAX
     run = _Quick(traced) if quick else jax.jit(traced, static_argnums=1)
     _compiled.append(run)
 
@@ -80,8 +81,28 @@ def _compiled_function(
         held = _held((constants, structure, more), tuple(map(_kind, constants)))
         return run(arrays, held.key)
 
+    def bind(first: tuple[Any, ...], count: int) -> Callable[..., Any]:
+        leaves, structure = jax.tree.flatten(((*first, *count * [0.0]), {}))
+        leaves = leaves[: len(leaves) - count]
+        arrays = [leaf if eqx.is_array(leaf) else None for leaf in leaves]
+        constants = tuple(None if eqx.is_array(leaf) else _hashable(leaf) for leaf in leaves) + count * (None,)
+        held = _held((constants, structure, counted([])), tuple(map(_kind, constants)))
+        return lambda *rest: run([*arrays, *rest], held.key)
+
+    call.bind = bind  # type: ignore[attr-defined]
     call.compilations = run._cache_size  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]
+
+
+def bound(function: Callable[..., Any], *first: Any, count: int) -> Callable[..., Any]:
+    """Return a function decorated with `compiled` for fixed first arguments, which is called in a tenth of the time.
+
+    Args:
+        function: the decorated function.
+        *first: its first arguments.
+        count: number of its other arguments, which must be arrays, of NumPy too.
+    """
+    return function.bind(first, count)  # type: ignore[attr-defined]
 
 
 def compiled_for_constants(count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

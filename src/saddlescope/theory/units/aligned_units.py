@@ -9,20 +9,24 @@ their norms: in a network of degree 2 they count as one unit. The starting direc
 are found.
 """
 
-import diffrax
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from saddlescope._shared.compiled_functions import compiled, inlined
+from saddlescope._shared.compiled_functions import bound, compiled
 from saddlescope.theory.units.dormant_units import Arrival, Settled
-from saddlescope.theory.units.unit_network import UnitNetwork, UnitSystem
+from saddlescope.theory.units.explicit_solver import next_size, relative_error, trial_step
+from saddlescope.theory.units.unit_network import UnitNetwork
+from saddlescope.theory.units.unit_system import UnitSystem
 
 _SAME = 1e-3  # relative distance of outputs, and distance of exponents, that count as one
 _ALIGNED = 1e-8  # gradient along the sphere at a maximum, relative to the largest gradient
 _LONGEST = 1e4  # time of the ascent, in units of one over the largest gradient
 _TOLERANCE = 1e-8  # of a step of the ascent
+_FIRST = 0.1  # size of its first step
 _MAX_STEPS = 20_000
 
 
@@ -44,17 +48,15 @@ class AlignedUnits:
         self._xi = np.zeros(len(kinds))
         self._rates = np.zeros(len(kinds))
         self._dormant: Bool[np.ndarray, "m"] = np.ones(len(kinds), bool)
-        self._outputs = network.outputs(self._directions, kinds)
+        self._ascend = bound(_ascended, network.system, count=5)
         self._entered_with: dict[int, np.ndarray] = {}
 
     def arrivals(self, residual: Array) -> list[Arrival]:
         """Return one arrival per maximum and exponent, soonest first."""
-        self._directions = _ascended(
-            self._network.system, self._directions, self._kinds, self._dormant, residual, self._noise
-        )
-        utilities, _ = self._network.utilities(self._directions, self._kinds, residual)
+        found = self._ascend(self._directions, self._kinds, self._dormant, residual, self._noise)
+        self._directions, utilities, outputs = map(np.array, found)
         self._rates = np.where(np.abs(2 * utilities) > self._noise, 2 * utilities, 0.0)
-        self._outputs = self._network.outputs(self._directions, self._kinds)
+        self._outputs = outputs.reshape(len(outputs), -1)
         delays = np.full(len(self._xi), np.inf)
         growing = self._dormant & (self._rates > 0)
         delays[growing] = np.maximum(1 - self._xi[growing], 0.0) / self._rates[growing]
@@ -131,45 +133,49 @@ class AlignedUnits:
         return len(self._entered_with[slot])
 
 
-def _ascended(
-    system: UnitSystem,
-    directions: Float[np.ndarray, "m p"],
-    kinds: Int[np.ndarray, "m"],
-    dormant: Bool[np.ndarray, "m"],
-    residual: Array,
-    noise: float,
-) -> Float[np.ndarray, "m p"]:
-    """Return the directions after an ascent of U on the sphere; those of active units stay."""
-    ascended = np.array(_ascend(system, jnp.asarray(directions), jnp.asarray(kinds), residual, jnp.asarray(noise)))
-    ascended /= np.linalg.norm(ascended, axis=1, keepdims=True)
-    return np.where(dormant[:, None], ascended, directions)
+class _Ascent(NamedTuple):
+    """State of the ascent of one unit: direction up to its norm, its velocity, time, step size and steps."""
+
+    u: Float[Array, "p"]
+    velocity: Float[Array, "p"]
+    time: Array
+    h: Array
+    steps: Array
 
 
 @compiled
-def _ascend(system: UnitSystem, directions: Array, kinds: Array, residual: Array, noise: Array) -> Array:
+def _ascended(
+    system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, noise: Array
+) -> tuple[Array, Array, Array]:
+    """Return the directions after an ascent of U on the sphere, their utilities and outputs; active units stay.
+
+    Each unit stops where it is aligned. It may be a saddle of U.
+    """
     gradient = jax.grad(system.utility)
     largest = jnp.max(jnp.linalg.norm(jax.vmap(gradient, (0, 0, None))(directions, kinds, residual), axis=1)) + noise
 
-    def turning(u: Array, kind: Array) -> Array:
-        unit = u / jnp.linalg.norm(u)
-        slope = gradient(unit, kind, residual)
-        return (slope - (unit @ slope) * unit) / largest
+    def one(start: Array, kind: Array, moves: Array) -> Array:
+        def turning(u: Array) -> Array:
+            unit = u / jnp.linalg.norm(u)
+            slope = gradient(unit, kind, residual)
+            return (slope - (unit @ slope) * unit) / largest
 
-    def one(start: Array, kind: Array) -> Array:
-        solution = inlined(diffrax.diffeqsolve)(
-            diffrax.ODETerm(lambda s, u, args: turning(u, kind)),
-            diffrax.Tsit5(),
-            t0=0.0,
-            t1=_LONGEST,
-            dt0=None,
-            y0=start,
-            stepsize_controller=diffrax.PIDController(rtol=_TOLERANCE, atol=_TOLERANCE),
-            event=diffrax.Event(lambda s, u, args, **_: jnp.linalg.norm(turning(u, kind)) <= _ALIGNED),
-            adjoint=diffrax.ForwardMode(),
-            max_steps=_MAX_STEPS,
-            throw=False,
-        )
-        assert solution.ys is not None
-        return solution.ys[0]
+        def step(at: _Ascent) -> _Ascent:
+            trial = trial_step(turning, at.u, at.velocity, at.h)
+            allowed = _TOLERANCE * (1 + jnp.maximum(jnp.abs(at.u), jnp.abs(trial.end)))
+            error = relative_error(jnp.sum((trial.errors / allowed[None]) ** 2, axis=1), float(len(at.u)))
+            after = _Ascent(trial.end, trial.slope, at.time + at.h, at.h, at.steps)
+            chosen = jax.tree.map(lambda new, old: jnp.where(error <= 1, new, old), after, at)
+            return chosen._replace(h=next_size(at.h, error), steps=at.steps + 1)
 
-    return jax.vmap(one)(directions, kinds)
+        def going(at: _Ascent) -> Array:
+            moving = (jnp.linalg.norm(at.velocity) > _ALIGNED) & (at.time < _LONGEST) & (at.steps < _MAX_STEPS)
+            return moves & moving
+
+        first = _Ascent(start, turning(start), jnp.zeros(()), jnp.asarray(_FIRST), jnp.asarray(0))
+        end = jax.lax.while_loop(going, step, first)
+        return jnp.where(moves, end.u / jnp.linalg.norm(end.u), start)
+
+    ascended = jax.vmap(one)(directions, kinds, dormant)
+    utilities = jax.vmap(system.utility, (0, 0, None))(ascended, kinds, residual)
+    return ascended, utilities, jax.vmap(system.output)(ascended, kinds)

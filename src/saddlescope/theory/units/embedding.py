@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from saddlescope.theory.units.transition import norm_of_effect
 from saddlescope.theory.units.unit_network import UnitNetwork
 
 _STARTS = 64  # random directions of each kind from which U is maximised
@@ -77,7 +76,7 @@ def embed(
     descends = False
     if utility > noise:
         with_new = np.append(kinds, kind)
-        norm = norm_of_effect(network, thetas, with_new, direction, utility) / 2
+        norm = network.norm_of_effect(thetas, kinds, direction, kind, utility) / 2
         below = network.residual_of(np.concatenate([thetas, norm * direction[None]]), with_new)[0]
         descends = loss - below > 0.25 * norm**network.degree * utility
     if not len(thetas):
@@ -138,7 +137,7 @@ def largest_utility(network: UnitNetwork, residual: Array, seed: int) -> tuple[f
 
 def largest_slope(network: UnitNetwork, seed: int) -> float:
     """Return the largest |grad U| at the origin among random directions of all kinds."""
-    _, residual = network.at_origin()
+    _, residual = network.origin
     kinds = np.repeat(np.arange(network.kinds), _STARTS)
     directions = _on_sphere(np.random.default_rng(seed).standard_normal((len(kinds), network.size)))
     return float(np.max(np.linalg.norm(network.utilities(directions, kinds, residual)[1], axis=1)))

@@ -28,7 +28,7 @@ from saddlescope.theory.units.initial_weights import initial_weights
 from saddlescope.theory.units.quadratic_units import QuadraticUnits
 from saddlescope.theory.units.results import UnitLearning, UnitStage, UnitStatus
 from saddlescope.theory.units.superlinear_units import SuperlinearUnits
-from saddlescope.theory.units.transition import StationaryUnits, Transition, stationary_direction
+from saddlescope.theory.units.transition import StationaryUnits, Transition
 from saddlescope.theory.units.unit_network import UnitNetwork
 
 
@@ -113,7 +113,7 @@ def unit_learning(
 def _dormant_units(
     network: UnitNetwork, width: int | None, weights: PyTree | None, tolerance: float, seed: int
 ) -> DormantUnits:
-    _, residual = network.at_origin()
+    _, residual = network.origin
     if network.quadratic:
         if weights is not None:
             raise InputError(
@@ -145,7 +145,7 @@ class _Run:
 
     def run(self) -> UnitLearning:
         """Alternate between (A) and (B) until nothing more is learned."""
-        loss, residual = self._network.at_origin()
+        loss, residual = self._network.origin
         stages = [self._stage(0.0, None, StationaryUnits.origin(self._network.size, loss), 0, [])]
         while True:
             arrivals = self._dormant.arrivals(residual)
@@ -200,7 +200,7 @@ class _Run:
     def _transition(self, arrival: Arrival, residual: Array) -> StationaryUnits | TransitionFailure:
         kinds, direction = np.append(self._kinds, arrival.kind), arrival.direction
         if self._network.degree == 2:  # deviations from the maximum vanish with alpha, and may not decide the path
-            still = stationary_direction(self._network, direction, arrival.kind, residual)
+            still = self._network.stationary_direction(direction, arrival.kind, residual)
             direction = direction if still is None else still
         path = Transition.with_new_unit(
             self._network, self._thetas, kinds, direction, arrival.utility, rotate=self._network.quadratic

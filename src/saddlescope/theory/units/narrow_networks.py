@@ -19,7 +19,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from saddlescope._shared.compiled_functions import compiled, inlined
-from saddlescope.theory.units.unit_network import UnitNetwork, UnitSystem
+from saddlescope.theory.units.unit_network import UnitNetwork
+from saddlescope.theory.units.unit_system import UnitSystem
 
 _TOLERANCE = 1e-6  # relative error of a step; absolute for weights of a thousandth of alpha
 _LONGEST = 20.0  # units that take this many times as long as the fastest possible one are not waited for

@@ -20,7 +20,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from saddlescope._shared.compiled_functions import compiled, inlined
 from saddlescope.theory.units.dormant_units import Arrival, Settled
-from saddlescope.theory.units.unit_network import UnitNetwork, UnitSystem
+from saddlescope.theory.units.unit_network import UnitNetwork
+from saddlescope.theory.units.unit_system import UnitSystem
 
 _TOLERANCE = 1e-10  # of a step, relative and absolute
 _REMAINING = 1e-13  # of T, the time left to the blow-up at the end

@@ -3,18 +3,17 @@
     theta   weights of the active units, shape (a, p); theta' = -dL/dtheta
     H       Hessian of L by theta
 
-An implicit solver follows the flow from the saddle with the new unit at a small norm, so that a long approach costs
-little; Newton's method in the directions with curvature computes the end to rounding. Directions without curvature,
-such as a rotation of directions among units of a linear network, are left alone. A symmetry can lead the path exactly
-to a saddle of the active units; how the flow leaves it is decided by how the new unit approached its direction, which
-the path does not know, so the path ends there.
+Explicit steps follow the flow from the saddle with the new unit at a small norm until it is slow. Where they do not
+serve, an implicit solver goes on, so that a long approach costs little. Newton's method in the directions with
+curvature computes the end to rounding. Directions without curvature, such as a rotation of directions among units of a
+linear network, are left alone. A symmetry can lead the path exactly to a saddle of the active units; how the flow
+leaves it is decided by how the new unit approached its direction, which the path does not know, so the path ends there.
 
 A unit that falls dormant keeps its direction, a stationary one of its utility on the sphere. Where this is unstable,
 rounding would turn the unit, and it would grow again within the transition, as from alpha it cannot. The path goes on
 without such a unit, whose norm alone is followed.
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,11 +21,13 @@ from jaxtyping import Array, Float, Int
 from scipy.integrate import BDF
 
 from saddlescope.theory.transition_failure import TransitionFailure
+from saddlescope.theory.units.explicit_path import Limits
 from saddlescope.theory.units.unit_network import NonFiniteUnitsError, UnitNetwork
 
 _SEED = 1e-3  # norm of the new unit at the start, in units of the scale at which it feels itself
 _TOLERANCE = 1e-6  # relative error of a step of the path: it has to end in the right basin
 _STEPS = 3_000
+_EXPLICIT_STEPS = 500
 _LOOK = 5  # steps between tests for the end of the path
 _SLOW = 3e-3  # speed, relative to the fastest, at which Newton's method is tried
 _NEAR = 0.1  # how far Newton's method may move, relative to the norm of the weights
@@ -39,9 +40,6 @@ _AT_REST = 1e-7  # speed, relative to the fastest, at which the path has stopped
 _LARGEST = 1e8  # weights beyond it diverge
 _SMALL = 0.03  # units that fell to this share of their largest norm may be falling dormant
 _ASLEEP = 1e-3  # units that fell to this share of their largest norm, in a stationary direction, leave the path
-_STILL = 1e-3  # distance from a stationary direction that is rounding, grown while the unit fell
-_DIRECTION_STEPS = 6
-_ROUNDING = 1e-14  # gradient of the utility along the sphere, relative to the whole, that is zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +117,7 @@ class Transition:
             utility: U of this direction.
             rotate: as for the class.
         """
-        norm = _SEED * norm_of_effect(network, thetas, kinds, direction, utility)
+        norm = _SEED * network.norm_of_effect(thetas, kinds[:-1], direction, int(kinds[-1]), utility)
         start = np.concatenate([thetas, norm * direction[None]])
         distance = float(np.linalg.norm(start[-1]))
         rate = network.degree * utility * distance ** (network.degree - 2)
@@ -137,9 +135,11 @@ class Transition:
             )
 
     def _follow(self) -> StationaryUnits | TransitionFailure:
-        solver = self._solver(0.0, self._start, first_step=1e-2 / self._rate)
-        fastest, wait = 0.0, 0
-        peak = np.linalg.norm(self._start, axis=1)
+        at = self._network.explicit_path(self._start, self._kinds, self._limits())
+        peak, fastest, wait = at.peak, at.fastest, 0
+        if at.slow and (found := self._end_near(at.thetas, peak)) is not None:
+            return found
+        solver = self._solver(at.time, at.thetas, first_step=1e-2 / self._rate if at.time == 0 else None)
         for step in range(_STEPS):
             # A trial point may overshoot, and SciPy's first step reads, and discards, a difference that it never set.
             with np.errstate(over="ignore", invalid="ignore"):
@@ -176,6 +176,18 @@ class Transition:
             "end, or stop at a saddle. Add a small penalty on the output to the loss."
         )
 
+    def _limits(self) -> Limits:
+        return Limits(
+            rate=self._rate,
+            tolerance=_TOLERANCE,
+            absolute=_TOLERANCE * self._distance,
+            slow=_SLOW,
+            asleep=_ASLEEP,
+            largest=_LARGEST,
+            horizon=_HORIZON,
+            steps=_EXPLICIT_STEPS,
+        )
+
     def _solver(self, time: float, thetas: Float[np.ndarray, "a p"], first_step: float | None = None) -> BDF:
         return BDF(
             lambda t, y: self._velocity(y),
@@ -205,7 +217,7 @@ class Transition:
         small = np.flatnonzero((norms <= _ASLEEP * peak) & (utilities < 0))
         fallen = np.zeros(len(kinds), bool)
         for n in small:
-            still = stationary_direction(self._network, directions[n], int(kinds[n]), residual)
+            still = self._network.stationary_direction(directions[n], int(kinds[n]), residual)
             if still is not None:
                 directions[n], fallen[n] = still, True
         woken = [number for number in list(self._asleep) if self._grown(number, residual, duration)]
@@ -271,7 +283,7 @@ class Transition:
         gone |= {number: unit.direction for number, unit in self._asleep.items()}
         numbers = sorted(gone)
         for number in numbers:
-            still = stationary_direction(self._network, gone[number], int(self._kinds[number]), residual)
+            still = self._network.stationary_direction(gone[number], int(self._kinds[number]), residual)
             gone[number] = gone[number] if still is None else still
         removed = np.array([gone[number] for number in numbers]).reshape(-1, thetas.shape[1])
         if numbers and np.any(self._network.utilities(removed, self._kinds[numbers], residual)[0] >= 0):
@@ -300,49 +312,6 @@ class _Sleeper:
     def weights(self) -> Float[np.ndarray, "p"]:
         """Its weights now."""
         return np.exp(self.log_norm) * self.direction
-
-
-def stationary_direction(
-    network: UnitNetwork, direction: Float[np.ndarray, "p"], kind: int, residual: Array
-) -> Float[np.ndarray, "p"] | None:
-    """Return the stationary direction of U on the sphere next to a direction, by Newton's method; None if none is.
-
-    Entries below rounding are zero: weights that have no force at zero may not grow from rounding on the path.
-    """
-    u, left = direction, math.inf
-    for _ in range(_DIRECTION_STEPS):
-        _, slopes = network.utilities(u[None], np.array([kind]), residual)
-        along, tangent = float(slopes[0] @ u), np.eye(len(u)) - np.outer(u, u)
-        force = tangent @ slopes[0]
-        left = np.linalg.norm(force) / max(float(np.linalg.norm(slopes[0])), 1e-300)
-        H = tangent @ (network.utility_hessian(u, kind, residual) - along * np.eye(len(u))) @ tangent
-        u = u - np.linalg.lstsq(H, force, rcond=1e-9)[0]
-        u /= np.linalg.norm(u)
-        if np.linalg.norm(u - direction) > _STILL:
-            return None
-    u[np.abs(u) < _ROUNDING] = 0.0
-    return u if left <= _ROUNDING else None
-
-
-def norm_of_effect(
-    network: UnitNetwork,
-    thetas: Float[np.ndarray, "a p"],
-    kinds: Int[np.ndarray, "b"],
-    direction: Float[np.ndarray, "p"],
-    utility: float,
-) -> float:
-    """Return the norm at which a new unit halves its own utility or leaves the loss's domain, by doubling; else 1."""
-    norm = 1e-4
-    for _ in range(60):
-        trial = np.concatenate([thetas, norm * direction[None]])
-        try:
-            _, residual = network.residual_of(trial, kinds)
-        except NonFiniteUnitsError:
-            return norm / 2
-        if network.utilities(direction[None], kinds[-1:], residual)[0][0] < utility / 2:
-            return norm
-        norm *= 2.0
-    return 1.0
 
 
 def principal_units(thetas: Float[np.ndarray, "b p"], kinds: Int[np.ndarray, "b"]) -> Float[np.ndarray, "b p"]:

@@ -1,4 +1,4 @@
-"""A network that is a sum of units, its loss, and the utility of one more unit near the origin.
+"""A network that is a sum of units, its loss and utilities, as functions of NumPy arrays.
 
 f(x)    sum_i f_unit(x; theta_i), the network
 F       its outputs on all samples, shape (N, ...)
@@ -9,95 +9,34 @@ phi     the leading part of the unit; the unit itself where it is homogeneous
 U       sum_n <phi(x_n; theta), r_n>, the utility: -dL to leading order, if one unit theta is added
 """
 
-import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
-from saddlescope._shared.arguments import calling, is_real, shown
-from saddlescope._shared.compiled_functions import compiled
+from saddlescope._shared.arguments import is_real
+from saddlescope._shared.compiled_functions import bound, compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.sample_pair import sample_pair
+from saddlescope.theory.units.explicit_path import Limits, PathPoint, explicit_path
+from saddlescope.theory.units.unit_checks import checked_unit
+from saddlescope.theory.units.unit_system import UnitLayout, UnitSystem
 
-_EXACT = 1e-10  # relative difference of f(c theta) and c^kappa f(theta) that is rounding
-_LEADING = 0.02  # largest difference of a measured degree from an integer, at a scale of 2^-10
-_LARGEST_DEGREE = 6
-_PROBES = 16
+_DIRECTION_STEPS = 6
+_FEW_WEIGHTS = 32
+_STILL = 1e-3  # distance from a stationary direction that is rounding, grown while the unit fell
+_ROUNDING = 1e-14  # gradient of the utility along the sphere, relative to the whole, that is zero
 
 
 class NonFiniteUnitsError(Exception):
     """Loss or gradient of the network that is NaN or infinite."""
-
-
-class UnitSystem(eqx.Module):
-    """Compiled functions of a sum of units; flat weights of shape (units, p), with the kind of each unit."""
-
-    unit: Callable[..., Array]
-    loss: Callable[[Array, Array], Array]
-    inputs: PyTree
-    targets: PyTree
-    build: "UnitLayout" = eqx.field(static=True)
-    kinds: int = eqx.field(static=True)
-    taylor: int | None = eqx.field(static=True, default=None)
-
-    def sample(self, theta: Array, kind: Array, x: PyTree) -> Array:
-        """Return f_unit(x; theta)."""
-        tree = self.build(theta)
-        return self.unit(tree, x) if self.kinds == 1 else self.unit(tree, x, kind)
-
-    def output(self, theta: Array, kind: Array) -> Array:
-        """Return the outputs of one unit on all samples."""
-        return jax.vmap(lambda x: self.sample(theta, kind, x))(self.inputs)
-
-    def leading(self, theta: Array, kind: Array) -> Array:
-        """Return phi on all samples."""
-        if self.taylor is None:
-            return self.output(theta, kind)
-        along = lambda c: self.output(c * theta, kind)  # noqa: E731
-        factorial = 1.0
-        for order in range(self.taylor):
-            along = partial(_derivative, along)
-            factorial *= order + 1
-        return along(jnp.zeros(())) / factorial
-
-    def network(self, thetas: Array, kinds: Array) -> Array:
-        """Return F."""
-        return jnp.sum(jax.vmap(self.output)(thetas, kinds), axis=0)
-
-    def loss_of_outputs(self, outputs: Array) -> Array:
-        """Return L(F)."""
-        return jnp.mean(jax.vmap(self.loss)(outputs, self.targets))
-
-    def loss_of(self, thetas: Array, kinds: Array) -> Array:
-        """Return L of the network of these units."""
-        return self.loss_of_outputs(self.network(thetas, kinds))
-
-    def utility(self, theta: Array, kind: Array, residual: Array) -> Array:
-        """Return U."""
-        return jnp.sum(self.leading(theta, kind) * residual)
-
-
-def _derivative(function: Callable[[Array], Array], at: Array) -> Array:
-    return jax.jvp(function, (at,), (jnp.ones_like(at),))[1]
-
-
-@compiled
-def _outputs(system: UnitSystem, theta: Array, kind: Array) -> Array:
-    return system.output(theta, kind)
-
-
-@compiled
-def _leading(system: UnitSystem, theta: Array, kind: Array) -> Array:
-    return system.leading(theta, kind)
 
 
 @compiled
@@ -106,14 +45,11 @@ def _each_output(system: UnitSystem, thetas: Array, kinds: Array) -> Array:
 
 
 @compiled
-def _residual(system: UnitSystem, outputs: Array) -> tuple[Array, Array]:
+def _residual(system: UnitSystem, thetas: Array, kinds: Array) -> tuple[Array, Array, Array]:
+    """Return L, r and F."""
+    outputs = system.network(thetas, kinds)
     value, slope = jax.value_and_grad(system.loss_of_outputs)(outputs)
-    return value, -slope
-
-
-@compiled
-def _network(system: UnitSystem, thetas: Array, kinds: Array) -> Array:
-    return system.network(thetas, kinds)
+    return value, -slope, outputs
 
 
 @compiled
@@ -144,6 +80,56 @@ def _loss_hessian(system: UnitSystem, thetas: Array, kinds: Array) -> Array:
     return jax.lax.map(times, jnp.eye(size), batch_size=32)
 
 
+@compiled
+def _effect(system: UnitSystem, present: Array, direction: Array, kind: Array, utility: Array) -> tuple[Array, Array]:
+    """Return the norm by `norm_of_effect` from the present outputs, and whether one was found."""
+
+    def effect(norm: Array) -> tuple[Array, Array]:
+        value, slope = jax.value_and_grad(system.loss_of_outputs)(present + system.output(norm * direction, kind))
+        finite = jnp.isfinite(value) & jnp.isfinite(slope).all()
+        return ~finite, system.utility(direction, kind, -slope) < utility / 2
+
+    def look(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        norm, tries, _ = state
+        outside, felt = effect(norm)
+        following = jnp.where(outside, norm / 2, jnp.where(felt, norm, 2 * norm))
+        return following, tries + 1, outside | felt
+
+    norm, _, found = jax.lax.while_loop(
+        lambda state: ~state[2] & (state[1] < 60), look, (jnp.asarray(1e-4), jnp.asarray(0), jnp.asarray(False))
+    )
+    return norm, found
+
+
+@compiled
+def _stationary(
+    system: UnitSystem, direction: Array, kind: Array, residual: Array, still: Array
+) -> tuple[Array, Array, Array]:
+    """Return the direction after Newton's method, the gradient along the sphere before its last step, and the way."""
+    gradient, hessian = jax.grad(system.utility), jax.hessian(system.utility)
+
+    def step(state: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        u, steps, _, way = state
+        slope = gradient(u, kind, residual)
+        along, tangent = slope @ u, jnp.eye(len(u)) - jnp.outer(u, u)
+        force = tangent @ slope
+        left = jnp.linalg.norm(force) / jnp.maximum(jnp.linalg.norm(slope), 1e-300)
+        H = tangent @ (hessian(u, kind, residual) - along * jnp.eye(len(u))) @ tangent
+        values, vectors = jnp.linalg.eigh((H + H.T) / 2)
+        curved = jnp.abs(values) > 1e-9 * jnp.max(jnp.abs(values))
+        u = u - vectors @ (jnp.where(curved, vectors.T @ force, 0.0) / jnp.where(curved, values, 1.0))
+        u = u / jnp.linalg.norm(u)
+        return u, steps + 1, left, jnp.maximum(way, jnp.linalg.norm(u - direction))
+
+    def going(state: tuple[Array, Array, Array, Array]) -> Array:
+        _, steps, left, way = state
+        return (steps < _DIRECTION_STEPS) & (left > 0) & (way <= still)
+
+    zero = jnp.zeros(())
+    u, _, left, way = jax.lax.while_loop(going, step, (direction, jnp.asarray(0), zero + jnp.inf, zero))
+    return u, left, way
+
+
 @dataclass(frozen=True, eq=False)
 class UnitNetwork:
     """A sum of units as NumPy float64 functions, with the measured degree.
@@ -155,6 +141,7 @@ class UnitNetwork:
         degree: kappa.
         homogeneous: True if the unit is homogeneous everywhere, not only at the origin.
         quadratic: True if the unit is a quadratic form of its weights.
+        origin: L and r of the network without units.
     """
 
     system: UnitSystem
@@ -163,6 +150,7 @@ class UnitNetwork:
     degree: float
     homogeneous: bool
     quadratic: bool
+    origin: tuple[float, Array]
 
     @classmethod
     def of(
@@ -180,21 +168,30 @@ class UnitNetwork:
 
         Raises:
             InputError: JAX is not in float64 mode; data, unit and loss do not fit each other; the unit is not
-                homogeneous of a degree of at least 2 at the origin.
+                homogeneous of a degree of at least 2 at the origin; the loss is not smooth at output 0.
         """
         require_float64(caller)
-        layout = _layout(parameters)
-        flat = layout.size
-        system = UnitSystem(unit, loss, *sample_pair(data), layout, kinds)
-        _check_call(system, flat)
-        degree, homogeneous = _degree(system, flat, seed)
-        if not homogeneous:
-            system = dataclasses.replace(system, taylor=round(degree))
-            _check_leading(system, flat, degree, seed)
-        quadratic = homogeneous and degree == 2.0 and _is_quadratic(system, flat, seed)
-        network = cls(system, flat, kinds, degree, homogeneous, quadratic)
-        network.at_origin()
-        return network
+        layout = UnitLayout.of(parameters)
+        unit_found = checked_unit(UnitSystem(unit, loss, *sample_pair(data), layout, kinds), seed)
+        return cls(
+            system=unit_found.system,
+            size=layout.size,
+            kinds=kinds,
+            degree=unit_found.degree,
+            homogeneous=unit_found.homogeneous,
+            quadratic=unit_found.quadratic,
+            origin=(unit_found.loss, unit_found.residual),
+        )
+
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a compiled function of this system."""
+        if function not in self._bound:
+            self._bound[function] = bound(function, self.system, count=len(arguments))
+        return self._bound[function](*arguments)
+
+    @cached_property
+    def _bound(self) -> dict[Callable[..., Any], Callable[..., Any]]:
+        return {}
 
     def flat_weights(self, weights: PyTree) -> Float[np.ndarray, "m p"]:
         """Return the weights of units, a pytree like that of one unit with a leading axis, as a matrix.
@@ -217,22 +214,6 @@ class UnitNetwork:
             raise InputError("weights must be finite and not all 0 in any unit; got NaN, infinite or zero units.")
         return flat
 
-    def at_origin(self) -> tuple[float, Array]:
-        """Return L and r of the network without units.
-
-        Raises:
-            InputError: one of them is not finite.
-        """
-        outputs = jnp.zeros_like(_outputs(self.system, jnp.zeros(self.size), jnp.zeros((), int)))
-        value, residual = _residual(self.system, outputs)
-        if not (np.isfinite(value) and np.isfinite(residual).all()):
-            raise InputError(
-                f"loss must be finite with a finite gradient at output 0; got {float(value)!r}, and a gradient "
-                f"with{'out' if np.isfinite(residual).all() else ''} NaN or infinite entries. Use a loss that is "
-                "smooth at 0."
-            )
-        return float(value), residual
-
     def residual_of(self, thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "_"]) -> tuple[float, Array]:
         """Return L and r of a network.
 
@@ -240,8 +221,8 @@ class UnitNetwork:
             NonFiniteUnitsError: one of them is not finite.
         """
         if not len(thetas):
-            return self.at_origin()
-        value, residual = _residual(self.system, _network(self.system, *_padded(thetas, kinds)))
+            return self.origin
+        value, residual, _ = self._call(_residual, *_padded(thetas, kinds))
         if not (np.isfinite(value) and np.isfinite(residual).all()):
             raise NonFiniteUnitsError
         return float(value), residual
@@ -250,22 +231,22 @@ class UnitNetwork:
         self, thetas: Float[np.ndarray, "m p"], kinds: Int[np.ndarray, "_"], residual: Array
     ) -> tuple[Float[np.ndarray, "m"], Float[np.ndarray, "m p"]]:
         """Return U and its gradient at each of several weights."""
-        values, slopes = _utilities(self.system, *_padded(thetas, kinds), residual)
+        values, slopes = self._call(_utilities, *_padded(thetas, kinds), residual)
         return np.array(values)[: len(thetas)], np.array(slopes)[: len(thetas)]
 
     def outputs(self, thetas: Float[np.ndarray, "m p"], kinds: Int[np.ndarray, "_"]) -> Float[np.ndarray, "m o"]:
         """Return the outputs of each of several units on all samples, flat."""
-        made = np.asarray(_each_output(self.system, *_padded(thetas, kinds)))[: len(thetas)]
+        made = np.asarray(self._call(_each_output, *_padded(thetas, kinds)))[: len(thetas)]
         return made.reshape(len(thetas), -1)
 
     def utility_hessian(self, theta: Float[np.ndarray, "p"], kind: int, residual: Array) -> Float[np.ndarray, "p p"]:
         """Return the Hessian of U."""
-        H = np.asarray(_utility_hessian(self.system, jnp.asarray(theta), jnp.asarray(kind), residual))
+        H = np.asarray(self._call(_utility_hessian, theta, np.asarray(kind), residual))
         return (H + H.T) / 2
 
     def force_hessian(self, theta: Float[np.ndarray, "p"], kind: int, residual: Array) -> Float[np.ndarray, "p p"]:
         """Return the Hessian of sum_n <f_unit(x_n; theta), r_n>, at which deviations between equal units grow."""
-        H = np.asarray(_force_hessian(self.system, jnp.asarray(theta), jnp.asarray(kind), residual))
+        H = np.asarray(self._call(_force_hessian, theta, np.asarray(kind), residual))
         return (H + H.T) / 2
 
     def loss_gradient(
@@ -276,7 +257,7 @@ class UnitNetwork:
         Raises:
             NonFiniteUnitsError: one of them is not finite.
         """
-        found, slopes = _loss_gradient(self.system, *_padded(thetas, kinds))
+        found, slopes = self._call(_loss_gradient, *_padded(thetas, kinds))
         value, slope = float(found), np.array(slopes)[: len(thetas)]
         if not (math.isfinite(value) and np.isfinite(slope).all()):
             raise NonFiniteUnitsError
@@ -288,130 +269,66 @@ class UnitNetwork:
         Raises:
             NonFiniteUnitsError: an entry is not finite.
         """
-        H = np.asarray(_loss_hessian(self.system, *_padded(thetas, kinds)))[: thetas.size, : thetas.size]
+        H = np.asarray(self._call(_loss_hessian, *_padded(thetas, kinds)))[: thetas.size, : thetas.size]
         if not np.isfinite(H).all():
             raise NonFiniteUnitsError
         return (H + H.T) / 2
 
+    def norm_of_effect(
+        self, thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"], direction: Float[np.ndarray, "p"],
+        kind: int, utility: float,
+    ) -> float:  # fmt: skip
+        """Return the norm at which a new unit halves its own utility or leaves the loss's domain, by doubling; else 1.
 
-def _padded(thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"]) -> tuple[Array, Array]:
-    """Return the units followed by silent ones, up to a power of two: few numbers of units are compiled."""
-    count = 1 << max(len(thetas) - 1, 0).bit_length()
+        Args:
+            thetas: weights of the other units.
+            kinds: their kinds.
+            direction: of the new unit.
+            kind: its kind.
+            utility: U of the direction.
+        """
+        present = self._call(_residual, *_padded(thetas, kinds))[2] if len(thetas) else jnp.zeros_like(self.origin[1])
+        norm, found = self._call(_effect, present, direction, np.asarray(kind), np.asarray(utility, float))
+        return float(norm) if found else 1.0
+
+    def explicit_path(self, thetas: Float[np.ndarray, "b p"], kinds: Int[np.ndarray, "b"], limits: Limits) -> PathPoint:
+        """Follow the flow of units by explicit steps; see the module of that name."""
+        units, of_kind = _padded(thetas, kinds)
+        _, velocity = self._call(_loss_gradient, units, of_kind)
+        found = self._call(
+            explicit_path,
+            units,
+            of_kind,
+            -np.asarray(velocity),
+            np.asarray(len(thetas), float),
+            np.array(limits, float),
+        )
+        time, ends, fastest, peak, slow = map(np.asarray, found)
+        count = len(thetas)
+        return PathPoint(float(time), np.array(ends)[:count], float(fastest), np.array(peak)[:count], bool(slow))
+
+    def stationary_direction(
+        self, direction: Float[np.ndarray, "p"], kind: int, residual: Array
+    ) -> Float[np.ndarray, "p"] | None:
+        """Return the stationary direction of U on the sphere next to a direction, by Newton's method; None if none is.
+
+        Entries below rounding are zero: weights that have no force at zero may not grow from rounding on the path.
+        """
+        found, left, way = self._call(_stationary, direction, np.asarray(kind), residual, np.asarray(_STILL))
+        if not (way <= _STILL and left <= _ROUNDING):
+            return None
+        u = np.array(found)
+        u[np.abs(u) < _ROUNDING] = 0.0
+        return u
+
+
+def _padded(thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the units followed by silent ones, up to a power of two: few numbers of units are compiled.
+
+    They are at least two or four if they have few weights, for which silent units cost less than compiled code.
+    """
+    least = 1 << min(_FEW_WEIGHTS // thetas.shape[1], 4).bit_length() >> 1
+    count = max(1 << max(len(thetas) - 1, 0).bit_length(), least)
     units, of_kind = np.zeros((count, thetas.shape[1])), np.zeros(count, kinds.dtype)
     units[: len(thetas)], of_kind[: len(kinds)] = thetas, kinds
-    return jax.device_put(units), jax.device_put(of_kind)  # in a third of the time of `jnp.asarray`
-
-
-def _layout(parameters: PyTree) -> "UnitLayout":
-    leaves, structure = jax.tree.flatten(parameters)
-    if not leaves or any(not is_real(leaf) for leaf in leaves):
-        raise InputError(
-            f"parameters must be an array of real numbers, or a pytree of such arrays, of the shapes of one unit's "
-            f"weights; got {shown(parameters)}. Its values do not matter."
-        )
-    shapes = tuple(tuple(leaf.shape) for leaf in leaves)
-    return UnitLayout(structure, shapes)
-
-
-@dataclass(frozen=True)
-class UnitLayout:
-    """Function from flat weights to the pytree of a unit; equal layouts share compiled functions."""
-
-    structure: Any
-    shapes: tuple[tuple[int, ...], ...]
-
-    @property
-    def size(self) -> int:
-        """Number p of weights."""
-        return int(sum(np.prod(shape, dtype=int) for shape in self.shapes))
-
-    def __call__(self, flat: Array) -> PyTree:
-        """Return the pytree of flat weights."""
-        leaves, start = [], 0
-        for shape in self.shapes:
-            stop = start + int(np.prod(shape, dtype=int))
-            leaves.append(flat[..., start:stop].reshape(flat.shape[:-1] + shape))
-            start = stop
-        return jax.tree.unflatten(self.structure, leaves)
-
-
-def _check_call(system: UnitSystem, size: int) -> None:
-    theta, kind = jax.ShapeDtypeStruct((size,), jnp.dtype(float)), jax.ShapeDtypeStruct((), jnp.dtype(int))
-    called = "unit(theta, x)" if system.kinds == 1 else "unit(theta, x, kind)"
-    with calling(f"{called} must accept one sample under jax.jit", "Check the shapes of parameters and data."):
-        outputs = jax.eval_shape(system.output, theta, kind)
-    if getattr(outputs, "dtype", None) != jnp.dtype(float):
-        raise InputError(f"unit must return float64 numbers; got {getattr(outputs, 'dtype', outputs)!r}.")
-    with calling(f"loss(output, target) must accept one output of shape {outputs.shape[1:]!r} and one target"):
-        value = jax.eval_shape(jax.vmap(system.loss), outputs, system.targets)
-    if getattr(value, "shape", None) != outputs.shape[:1] or value.dtype != jnp.dtype(float):
-        raise InputError(f"loss(output, target) must return one float64 number; got {shown(value)} for all samples.")
-
-
-def _probe_weights(size: int, kinds: int, seed: int) -> list[tuple[Array, Array]]:
-    rng = np.random.default_rng(seed)
-    drawn = rng.standard_normal((max(_PROBES, min(kinds, 256)), size))
-    return [(jnp.asarray(theta / np.linalg.norm(theta)), jnp.asarray(n % kinds)) for n, theta in enumerate(drawn)]
-
-
-def _degree(system: UnitSystem, size: int, seed: int) -> tuple[float, bool]:
-    """Return kappa, and whether the unit is homogeneous everywhere."""
-    origin = np.asarray(_outputs(system, jnp.zeros(size), jnp.zeros((), int)))
-    if not np.isfinite(origin).all() or origin.any():
-        raise InputError(
-            "unit must be 0 at zero weights; got another output there. Leave biases of the output out of the unit."
-        )
-    measured, exact = [], True
-    for theta, kind in _probe_weights(size, system.kinds, seed):
-        one = np.asarray(_outputs(system, theta, kind))
-        small, smaller = (np.asarray(_outputs(system, c * theta, kind)) for c in (2.0**-10, 2.0**-11))
-        if not (np.isfinite(one).all() and np.isfinite(small).all()):
-            raise InputError("unit must be finite at random weights of norm 1; got NaN or infinite outputs.")
-        if not (small.any() and smaller.any()):
-            continue  # a dead neuron
-        ratio = np.log2(np.linalg.norm(small) / np.linalg.norm(smaller))
-        measured.append(ratio)
-        power = 2.0 ** round(10 * ratio)
-        difference = np.linalg.norm(one - 2.0 ** (10 * ratio) * small) if one.any() else np.inf
-        exact = exact and bool(difference <= _EXACT * np.linalg.norm(one) * max(1.0, np.log2(power)))
-    if not measured:
-        raise InputError("unit must not vanish at all random weights; got 0 at each of them. Check data and unit.")
-    spread, kappa = float(np.ptp(measured)), float(np.median(measured))
-    nearest = float(round(kappa))
-    if spread > _LEADING or (abs(kappa - nearest) > _LEADING and not exact):
-        raise InputError(
-            f"unit must be homogeneous of one degree at the origin; got degrees from {min(measured):.4g} to "
-            f"{max(measured):.4g} at random weights. Split it into units, or freeze some of its weights."
-        )
-    kappa = nearest if abs(kappa - nearest) <= (1e-9 if exact else _LEADING) else kappa
-    if kappa < 2:
-        raise InputError(
-            f"unit must have a degree of at least 2 at the origin, for which the origin is a saddle; got {kappa:.4g}."
-        )
-    if not exact and kappa > _LARGEST_DEGREE:
-        raise InputError(f"unit must have a degree of at most {_LARGEST_DEGREE} at the origin; got {kappa:.4g}.")
-    return kappa, exact
-
-
-def _check_leading(system: UnitSystem, size: int, degree: float, seed: int) -> None:
-    """Raise unless the Taylor polynomial of degree kappa is the leading part: it is not at a kink at the origin."""
-    for theta, kind in _probe_weights(size, system.kinds, seed):
-        leading = np.asarray(_leading(system, theta, kind))
-        scaled = 2.0 ** (10 * degree) * np.asarray(_outputs(system, 2.0**-10 * theta, kind))
-        if np.linalg.norm(scaled - leading) > 0.05 * max(np.linalg.norm(scaled), 1e-300):
-            raise InputError(
-                "unit must be homogeneous everywhere, or smooth at the origin; got neither. Scale-dependent parts such "
-                "as biases must be weights of the unit, and its activation homogeneous or smooth."
-            )
-
-
-def _is_quadratic(system: UnitSystem, size: int, seed: int) -> bool:
-    """Return True if the unit satisfies the parallelogram law at random weights."""
-    leading = partial(_leading, system)
-    probes = _probe_weights(size, system.kinds, seed)
-    for (one, kind), (other, _) in zip(probes, [*probes[1:], probes[0]], strict=True):
-        both = np.asarray(leading(one + other, kind)) + np.asarray(leading(one - other, kind))
-        apart = 2 * (np.asarray(leading(one, kind)) + np.asarray(leading(other, kind)))
-        if np.linalg.norm(both - apart) > 1e-9 * max(np.linalg.norm(both), np.linalg.norm(apart)):
-            return False
-    return True
+    return units, of_kind

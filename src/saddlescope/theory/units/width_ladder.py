@@ -156,7 +156,7 @@ class _Climb:
     ) -> None:
         self._network, self._start, self._kinds, self._widths = network, start, kinds, widths
         self._log_scale, self._seed, self._report = log_scale, seed, report
-        self._initial = network.at_origin()[0]
+        self._initial = network.origin[0]
         self._speed = largest_slope(network, seed)
         self._noise = tolerance * self._speed
         self._used: list[int] = []
