@@ -1,10 +1,19 @@
 """Compiled code: which constants share it."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from saddlescope._shared.compiled_functions import bound, compilations, compiled, compiled_for_constants, forget
+from saddlescope._shared import compiled_functions
+from saddlescope._shared.compiled_functions import (
+    bound,
+    compilations,
+    compiled,
+    compiled_for_constants,
+    forget,
+    quickly_compiled,
+)
 
 
 def _filled(constant, x):
@@ -17,7 +26,7 @@ def _signed(constant, x):
     return jnp.copysign(x, constant)
 
 
-@pytest.mark.parametrize("decorate", [compiled, compiled_for_constants(1)])
+@pytest.mark.parametrize("decorate", [compiled, quickly_compiled, compiled_for_constants(1)])
 @pytest.mark.parametrize(("function", "constants"), [(_filled, (1, 1.0, True)), (_signed, (0.0, -0.0))])
 def test_constants_that_are_equal_and_no_less_different_have_their_own_code(decorate, function, constants):
     made, x = decorate(function), jnp.ones(2)
@@ -41,3 +50,18 @@ def test_a_bound_function_is_the_function_for_its_first_arguments():
     np.testing.assert_array_equal(fast(np.asarray(x), np.asarray(x + 1)), made(one, x, x + 1))
     forget()
     np.testing.assert_array_equal(fast(x, x + 1), made(one, x, x + 1))
+
+
+@pytest.mark.parametrize("options", [compiled_functions._QUICK, {"xla_cpu_no_such_option": True}])
+def test_options_that_this_version_of_xla_has_not_are_left_out(monkeypatch, options):
+    monkeypatch.setattr(compiled_functions, "_QUICK", options)
+    made, x = quickly_compiled(_signed), jnp.ones(2)
+    for _ in range(3):
+        np.testing.assert_array_equal(made(-1.0, x), -x)
+    assert compilations(made) == 1
+
+
+def test_another_error_of_xla_is_raised(monkeypatch):
+    monkeypatch.setattr(compiled_functions, "_QUICK", {"xla_backend_optimization_level": "high"})
+    with pytest.raises(jax.errors.JaxRuntimeError, match="not a valid"):
+        quickly_compiled(_signed)(-1.0, jnp.ones(2))

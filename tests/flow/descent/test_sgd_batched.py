@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from saddlescope._shared.compiled_functions import forget
 from saddlescope._shared.errors import InputError
 from saddlescope.flow import BatchedFlowError, geometric_steps, homogeneous_rate, sgd, sgd_batched
 from saddlescope.models import LayeredLoss, StructuredIdentityTask, random_rotation
@@ -96,6 +97,43 @@ def test_neither_records_nor_other_runs_change_a_run():
         np.testing.assert_allclose(alone.observed[name][0], marked.observed[name][1], atol=1e-6)
 
 
+def test_groups_of_runs_take_the_steps_of_all_runs_at_once(monkeypatch):
+    """Three runs in groups of two, the last of which repeats its run; each with its own data, seed and rate."""
+    _, frames, losses, start = _problem()
+    given = {"record": np.array([1, 4, 7]), "learning_rate": (0.05, 0.1, 0.2), "seeds": (3, 1, 2)}
+    together = _run(losses, weights_in_span(start, frames), **given)
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(weights_in_span(start, frames)))
+    monkeypatch.setattr("saddlescope.flow.descent.run_groups._CACHE", 2 * size // 3 + 1)
+    grouped = _run(losses, weights_in_span(start, frames), **given)
+    assert grouped.observed["output"].shape == together.observed["output"].shape
+    for one, other in ((grouped.weights, together.weights), (grouped.observed, together.observed)):
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-13), one, other)
+
+
+def test_a_call_compiles_one_program_and_none_for_other_data_of_the_same_shapes():
+    names = []
+
+    def note(name, *_, fun_name="", **__):
+        if name.endswith("backend_compile_duration"):
+            names.append(fun_name)
+
+    forget()
+    jax.monitoring.register_event_duration_secs_listener(note)
+    try:
+        for other in (1.0, 2.0):
+            tasks, frames, _, start = _problem(dtype=jnp.float32)
+            losses = [
+                perceptron_loss(other * task.draw(1), frame, dtype=jnp.float32)
+                for task, frame in zip(tasks, frames, strict=True)
+            ]
+            weights = weights_in_span(jax.tree.map(np.asarray, start), frames)
+            names.clear()
+            _run(losses, weights, learning_rate=0.01)
+            assert len(names) == (1 if other == 1.0 else 0), names
+    finally:
+        jax.monitoring.unregister_event_duration_listener(note)
+
+
 def test_one_loss_serves_all_runs_and_all_samples_at_once():
     _, frames, losses, start = _problem()
     reduced = weights_in_span(start, frames[0])
@@ -168,6 +206,13 @@ class _Quartic(eqx.Module):
         return self.scale * jnp.sum(weights**4)
 
 
+class _Quadratic(eqx.Module):
+    scale: jax.Array
+
+    def __call__(self, weights):
+        return self.scale * jnp.sum(weights**2) / 2
+
+
 def test_a_run_that_diverges_spoils_no_other():
     start = jnp.ones((3, 2))
     losses = [_Quartic(jnp.asarray(scale)) for scale in (0.1, 5.0, 0.2)]
@@ -186,6 +231,30 @@ def test_a_run_that_diverges_spoils_no_other():
     for _ in range(30):
         w -= 0.2 * 4 * 0.2 * w**3
     np.testing.assert_allclose(run.weights[2], w, rtol=1e-12)
+
+
+def test_a_run_is_reported_from_the_first_record_that_is_not_finite():
+    """By hand: (-2)^n, (-4)^n and (-8)^n overflow at the end of the second and of the first epoch, and within that."""
+    scales, ends = (3.0, 5.0, 9.0), []
+    for scale in scales:
+        w, step = np.float64(1.0), 0
+        with np.errstate(over="ignore"):
+            while np.isfinite(w) and step < 2000:
+                w, step = w - scale * w, step + 1
+        ends.append(step)
+    assert ends == [1024, 512, 342]
+    losses, steps = [_Quadratic(jnp.asarray(scale)) for scale in (*scales, 0.5)], max(ends) + 600
+    for record in (np.arange(steps), np.array([340, 1100])):
+        run = sgd_batched(
+            losses, jnp.ones((4, 1)), steps=steps, learning_rate=1.0, record=record, observe=_same, throw=False
+        )
+        for n, end in enumerate(ends):
+            np.testing.assert_array_equal(np.isfinite(run.observed[n, :, 0]), run.steps < end)
+            first = run.steps[run.steps >= end][0]
+            before = run.steps[run.steps < end][-1]
+            assert f"between steps {before} and {first}" in run.statuses[n].sentence
+        assert run.statuses[3].ok
+        assert np.isfinite(run.observed[3]).all()
 
 
 def test_a_schedule_is_evaluated_at_the_number_of_the_step():
