@@ -159,6 +159,7 @@ class _Quick:
                 if "compile option" not in str(error):
                     raise
                 self._known = False  # options of XLA come and go with its versions
+                self._quick.clear_cache()
         return self._plain(arrays, key)
 
     def _cache_size(self) -> int:
