@@ -107,7 +107,8 @@ def in_pieces(
     step = max(1, entries_at_once(library) // sum(math.prod(X.shape[-2:]) for X in flat))
 
     def piece(i: int) -> tuple[Any, ...]:
-        return compute(*(Stored(X[i : i + step], one.roundoff) for X, one in zip(flat, matrices, strict=True)))
+        with np.errstate(over="ignore", invalid="ignore"):  # the caller refuses what is not finite
+            return compute(*(Stored(X[i : i + step], one.roundoff) for X, one in zip(flat, matrices, strict=True)))
 
     starts = range(0, max(1, count), step)
     pieces = threaded_map(piece, starts, report) if on_cpu else collect(map(piece, starts), len(starts), report)
@@ -131,10 +132,24 @@ def upcast(library: Library, one: Stored) -> Any:
 
 
 def normalised(xp: ModuleType, X: Any) -> tuple[Any, Any]:
-    """Return X divided by its largest entry (1 for the zero matrix), and that entry."""
+    """Return X divided by its largest entry (1 for the zero matrix), and that entry.
+
+    Raises:
+        InputError: an entry is not finite, which only differences of finite matrices can have.
+    """
     largest = xp.max(xp.abs(X), axis=(-2, -1), keepdims=True)
+    require_finite(xp, largest)
     largest = xp.where(largest > 0, largest, xp.ones_like(largest))
     return X / largest, largest
+
+
+def require_finite(xp: ModuleType, numbers: Any) -> None:
+    """Refuse numbers computed from finite matrices that are beyond their type."""
+    if not bool(xp.all(xp.isfinite(numbers))):
+        raise InputError(
+            f"The matrices must have differences and singular values below {float(xp.finfo(numbers.dtype).max):.2g};"
+            " got larger ones. Divide the matrices by their size."
+        )
 
 
 def as_numpy(name: str, given: Any) -> np.ndarray:

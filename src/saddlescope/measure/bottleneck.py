@@ -119,8 +119,8 @@ def bulk_count(values: Any, initial: Any, *, margin: float = 1.5) -> Int[Any, ".
     shapes = tuple(now.array.shape), tuple(before.array.shape)
     if shapes[0] != shapes[1]:
         raise InputError(f"initial must have the shape of values, {shapes[0]!r}; got {shapes[1]!r}.")
-    edge = margin * library.xp.max(before.array, axis=-1)
-    return library.give_back(numerical_rank(now.array, level=edge))
+    edge = library.xp.max(before.array, axis=-1)
+    return library.give_back(numerical_rank(now.array / margin, level=edge))
 
 
 @validate_arguments

@@ -18,6 +18,8 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure.arrays import as_numpy
 
+_MOST = float(np.finfo(float).max)
+
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Descents(ReprMixin):
@@ -47,7 +49,7 @@ def find_descents(losses: Any, *, hysteresis: float = 0.0) -> Descents:
         hysteresis: part of each first loss, at least 0, below 1.
 
     Raises:
-        InputError: losses that are not finite, or a hysteresis out of range.
+        InputError: losses that are not finite, or whose differences are not, or a hysteresis out of range.
 
     >>> found = find_descents([[1.0, 0.4, 0.7, 0.2, 0.21, 0.0]], hysteresis=0.05)
     >>> found.counts.tolist(), found.rises.round(3).tolist(), found.falls.round(3).tolist()
@@ -58,6 +60,8 @@ def find_descents(losses: Any, *, hysteresis: float = 0.0) -> Descents:
         raise InputError(f"losses must have shape (n, q) or (q,), not empty; got {series.shape!r}.")
     if not 0 <= hysteresis < 1:
         raise InputError(f"hysteresis must be at least 0 and below 1; got {hysteresis!r}.")
+    if np.max(series) / 2 - np.min(series) / 2 > _MOST / 2:
+        raise InputError(f"losses must differ by at most {_MOST:.2g}; got more. Divide them by their size.")
     n, q = series.shape
     rows, start = np.arange(n), series[:, 0]
     least = hysteresis * np.abs(start)

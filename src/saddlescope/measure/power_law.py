@@ -31,7 +31,7 @@ class PowerLawTail(ReprMixin):
     Attributes:
         alpha: exponent of the density of the eigenvalues, (...).
         error: standard error (alpha - 1) / sqrt(count) of the exponent.
-        start: smallest eigenvalue of the tail.
+        start: smallest eigenvalue of the tail; 0 or infinity where float64 cannot hold it.
         distance: Kolmogorov-Smirnov distance. It is near 1 / sqrt(count) for samples of a power law.
         count: number of eigenvalues in the tail.
     """
@@ -97,5 +97,7 @@ def _fit(s: np.ndarray, level: float) -> tuple[float, float, float, float, int]:
         distances[these] = np.where(above >= 0, np.abs(fitted - empirical), 0.0).max(axis=1)
     best = int(np.argmin(distances))
     alpha = 1.0 + slope[best]
-    error, start = slope[best] / math.sqrt(count[best]), math.exp(logs[starts[best]])
+    error = slope[best] / math.sqrt(count[best])
+    with np.errstate(over="ignore", under="ignore"):
+        start = float(np.exp(logs[starts[best]]))
     return alpha, error, start, distances[best], int(count[best])

@@ -7,6 +7,8 @@ Each is invariant under multiplication of all singular values by one number (and
 is at most the true rank; all but the numerical rank are at least 1 for a nonzero matrix.
 """
 
+import math
+import sys
 from typing import Any
 
 from jaxtyping import Float, Int
@@ -61,7 +63,7 @@ def numerical_rank(values: Any, *, level: Any) -> Int[Any, "..."]:
     if isinstance(level, int | float):
         if not level >= 0:
             raise InputError(f"level must be at least 0; got {level!r}.")
-        threshold = level
+        threshold = level if level <= sys.float_info.max else math.inf  # an integer may be beyond every float
     else:
         _, (given,) = take(axes=0, level=level)
         _check_not_negative(library, "level", given)

@@ -25,7 +25,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope.measure.arrays import as_numpy
 from saddlescope.measure.plateaus import LEAST_RECORDS, find_plateaus
-from saddlescope.measure.records import Series, recorded_rows, recorded_times
+from saddlescope.measure.records import Series, extreme_exponent, recorded_rows, recorded_times
 from saddlescope.measure.spectrum import Spectrum
 from saddlescope.measure.stages import Stage, Staircase
 
@@ -100,7 +100,7 @@ def rank_stairs(
     steps = [step for k in rising[first:].tolist() if (step := _step(t, s[:, k], k, level, contrast)) is not None]
     counted = [step.time for step in _counted(t, s[:, first:], first, steps, lead)]
     edges = [float(t[0]), *sorted(set(counted)), float(t[-1])]
-    energy = np.sum(s**2, axis=1)
+    energy = np.sum(np.ldexp(s, -extreme_exponent(s)) ** 2, axis=1)
     missing = 1.0 - energy / np.max(energy) if np.max(energy) > 0 else np.zeros_like(energy)
     stages = []
     for start, end in itertools.pairwise(edges):

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope.measure.records import extreme_exponent
 
 _SEPARATE = 1e-12  # relative difference of two logarithms, below which only rounding distinguishes them
 
@@ -32,8 +33,8 @@ def richardson(times: ArrayLike, log_scales: ArrayLike) -> Float[np.ndarray, "..
         The limits, of the shape of one scale's times; NaN where any time is NaN.
 
     Raises:
-        InputError: fewer than two scales, scales that are equal to rounding, one that is not below 1, or times of
-            another shape.
+        InputError: fewer than two scales, scales that are equal to rounding, one that is not below 1, infinite times,
+            times of another shape, or a limit beyond float64.
 
     >>> import math
     >>> log_scales = [-32 * math.log(10), -64 * math.log(10)]
@@ -55,5 +56,12 @@ def richardson(times: ArrayLike, log_scales: ArrayLike) -> Float[np.ndarray, "..
     np.fill_diagonal(gaps, 1.0)
     if not np.all(np.abs(gaps) > _SEPARATE):
         raise InputError(f"log_scales must differ by more than rounding; got {log_scales!r}.")
+    if np.isinf(found).any():
+        raise InputError("times must be finite, or NaN where a stage was not found; got infinite ones.")
     weights = np.prod(1 / gaps, axis=1)
-    return np.tensordot(weights, found, axes=1)
+    exponent = extreme_exponent(np.nan_to_num(found))
+    with np.errstate(over="ignore"):
+        limits = np.asarray(np.ldexp(np.tensordot(weights, np.ldexp(found, -exponent), axes=1), exponent))
+    if np.isinf(limits).any():
+        raise InputError("times must have limits below 1.8e+308; got larger ones. Choose a larger unit of time.")
+    return limits

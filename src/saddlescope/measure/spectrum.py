@@ -41,6 +41,7 @@ from saddlescope.measure.arrays import (
     entries_at_once,
     in_pieces,
     normalised,
+    require_finite,
     take,
     upcast,
 )
@@ -141,7 +142,9 @@ def update_spectrum(after: Any, before: Any, *, top: int | None = None) -> Spect
     check_same_shape("before", W0, "after", W)
     if _squares_fit(library, [W, W0]):
         return _update_from_squares(library, W, W0, top)
-    update = upcast(library, W) - upcast(library, W0)
+    with np.errstate(over="ignore"):
+        update = upcast(library, W) - upcast(library, W0)
+    require_finite(library.xp, update)  # before an SVD, which may not converge
     return _one_matrix(library, update, [_rounding(library, W), _rounding(library, W0)], top)
 
 
@@ -393,7 +396,7 @@ def _one_matrix(library: Library, W: Any, noise: Sequence[Any], top: int | None)
     xp = library.xp
     values = xp.linalg.svdvals(W)
     error = float(xp.finfo(W.dtype).eps) * math.sqrt(max(W.shape[-2:])) * values[..., 0]
-    return _finite(library.give_back(values[..., :top]), library.give_back(reduce(xp.hypot, [error, *noise])))
+    return finite_spectrum(library.give_back(values[..., :top]), library.give_back(reduce(xp.hypot, [error, *noise])))
 
 
 def _update_from_squares(library: Library, W: Stored, W0: Stored | None, top: int | None) -> Spectrum:
@@ -415,7 +418,7 @@ def _update_from_squares(library: Library, W: Stored, W0: Stored | None, top: in
     error = math.sqrt(_SHIFT * float(xp.finfo(library.wide).eps)) * values[..., 0]
     entry = (one.roundoff * xp.sqrt(squares) / math.sqrt(3 * m * n) for one, squares in zip(given, norms, strict=True))
     noise = reduce(xp.hypot, [error, *(size * (math.sqrt(m) + math.sqrt(n)) for size in entry)])
-    return _finite(library.give_back(values[..., :top]), library.give_back(noise))
+    return finite_spectrum(library.give_back(values[..., :top]), library.give_back(noise))
 
 
 def _spectrum_of(
@@ -423,21 +426,16 @@ def _spectrum_of(
 ) -> Spectrum:
     """Return the spectrum that `compute` returns as values and noise floor, piece by piece."""
     values, noise = in_pieces(library, compute, factors, report=report)
-    return _finite(values[..., :top], noise)
+    return finite_spectrum(values[..., :top], noise)
 
 
-def _finite(values: Any, noise: Any) -> Spectrum:
+def finite_spectrum(values: Any, noise: Any) -> Spectrum:
     """Return a spectrum, unless its largest value is beyond its type.
 
     Raises:
         InputError: it is; smaller values would be wrong, too.
     """
-    xp = array_api_compat.array_namespace(values)
-    if not bool(xp.all(xp.isfinite(values))):
-        raise InputError(
-            f"The matrices must have singular values below {float(xp.finfo(values.dtype).max):.2g}; got larger ones."
-            " Divide the matrices by their size."
-        )
+    require_finite(array_api_compat.array_namespace(values), values)
     return Spectrum(values, noise)
 
 

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+import array_api_compat
 from jaxtyping import Float
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope.measure.arrays import Library, Stored, in_pieces, normalised, take, upcast
+from saddlescope.measure.arrays import Library, Stored, in_pieces, normalised, require_finite, take, upcast
 from saddlescope.measure.spectrum import check_factors, check_same_shape
 
 
@@ -72,7 +73,9 @@ def product_update_subspaces(
     def compute(L: Stored, R: Stored, L0: Stored, R0: Stored) -> tuple[Any, ...]:
         return _leading(library, *(upcast(library, one) for one in (L, R, L0, R0)), k=k)
 
-    return Subspaces(*in_pieces(library, compute, [L, R, L0, R0], report=report))
+    left, right, values = in_pieces(library, compute, [L, R, L0, R0], report=report)
+    require_finite(array_api_compat.array_namespace(values), values)
+    return Subspaces(left, right, values)
 
 
 def _leading(library: Library, L: Any, R: Any, L0: Any, R0: Any, *, k: int) -> tuple[Any, Any, Any]:
@@ -84,7 +87,7 @@ def _leading(library: Library, L: Any, R: Any, L0: Any, R0: Any, *, k: int) -> t
     basis_A, triangle_A = xp.linalg.qr(A)
     basis_M, triangle_M = xp.linalg.qr(B @ xp.matrix_transpose(triangle_A))  # A B^T = basis_A M^T
     right, values, left = xp.linalg.svd(triangle_M, full_matrices=False)
-    unit = xp.sqrt(a * b)[:, 0]
+    unit = (xp.sqrt(a) * xp.sqrt(b))[:, 0]
     return basis_A @ xp.matrix_transpose(left)[..., :k], basis_M @ right[..., :k], values[:, :k] * unit
 
 

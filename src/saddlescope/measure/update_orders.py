@@ -20,6 +20,7 @@ from saddlescope.measure.spectrum import (
     check_factors,
     check_same_shape,
     check_top,
+    finite_spectrum,
     norms,
     rounding_times,
 )
@@ -76,7 +77,7 @@ def product_update_orders(
         return _orders(library, L, R, L0, R0)
 
     first, noise, second, noise_of_second = in_pieces(library, compute, [L, R, L0, R0], report=report)
-    return UpdateOrders(Spectrum(first[..., :top], noise), Spectrum(second[..., :top], noise_of_second))
+    return UpdateOrders(finite_spectrum(first[..., :top], noise), finite_spectrum(second[..., :top], noise_of_second))
 
 
 def _orders(library: Library, L: Stored, R: Stored, L0: Stored, R0: Stored) -> tuple[Any, Any, Any, Any]:

@@ -229,7 +229,8 @@ def _run(
     unfinished = records.last_time < until
     for flow in np.flatnonzero(unfinished & (systems.gradients >= max_evaluations)):
         statuses[flow] = exhausted(max_evaluations, float(records.last_time[flow]), unit)
-    for flow, finite in is_stuck.items():
+    ended = {flow for flow in np.flatnonzero(unfinished).tolist() if statuses[flow].ok}
+    for flow, finite in (dict.fromkeys(ended, True) | is_stuck).items():
         statuses[flow] = stuck(float(records.last_time[flow]), unit, finite=finite)
     for flow in np.flatnonzero(records.coordinates.diverged(records.last_state)):
         statuses[flow] = diverged(float(records.last_time[flow]), unit)

@@ -106,7 +106,7 @@ class DiagonalInit(AbstractInit, ReprMixin):
     def flow_coordinates(self) -> MirrorCoordinates:
         """Return coordinates into which only log(alpha) enters."""
         u, v = self.u, self.v
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             ratio = np.where(np.abs(u) > np.abs(v), v / u, u / v)
             return MirrorCoordinates(
                 p=2 * (self.log_scale - np.log(2) + np.log(np.abs(u + v))),
@@ -213,7 +213,15 @@ class ResumeFrom(AbstractInit, ReprMixin):
         return self.start.flow_coordinates()
 
     def origin(self) -> np.ndarray:
-        """Return the state given."""
+        """Return the state given.
+
+        Raises:
+            InputError: it is not of the shape of that flow's states.
+        """
+        expected = self.start.origin().shape
+        if not isinstance(self.state, np.ndarray) or self.state.shape != expected:
+            found = getattr(self.state, "shape", type(self.state).__name__)
+            raise InputError(f"state must be an array of shape {expected!r}; got {found!r}. Pass Trajectory.end.")
         return self.state
 
     def descent_coordinates(self) -> AbstractCoordinates:

@@ -187,19 +187,25 @@ def key_query_margin_flow(
     pairs = [system.pair(state[2:]) for state in path.states]
     keys = np.array([K for K, _ in pairs]).reshape(-1, *reduction.keys.shape)
     query_weights = np.array([Q for _, Q in pairs]).reshape(-1, *reduction.query_weights.shape)
-    conserved = keys.mT @ keys - query_weights.mT @ query_weights
-    first = reduction.keys.T @ reduction.keys - reduction.query_weights.T @ reduction.query_weights
     return returned(
         KeyQueryMarginFlow(
             **common,
             reduced_keys=keys,
             reduced_queries=query_weights,
             reduction=reduction,
-            conservation_defects=np.linalg.norm(conserved - first, axis=(1, 2))
-            / np.linalg.norm(keys.mT @ keys, axis=(1, 2)),
+            conservation_defects=_conservation_defects(keys, query_weights, reduction.keys, reduction.query_weights),
         ),
         throw=throw,
     )
+
+
+def _conservation_defects(K: np.ndarray, Q: np.ndarray, K0: np.ndarray, Q0: np.ndarray) -> Float[np.ndarray, "k"]:
+    """Return |K^T K - Q^T Q - K0^T K0 + Q0^T Q0| / |K^T K| at each record; all over the largest entry of K there."""
+    largest = np.abs(K).max(axis=(1, 2), keepdims=True)  # squares of squares could overflow or vanish
+    K, Q, K0, Q0 = (each / largest for each in (K, Q, K0, Q0))
+    square = K.mT @ K
+    defects = square - Q.mT @ Q - K0.mT @ K0 + Q0.mT @ Q0
+    return np.linalg.norm(defects, axis=(1, 2)) / np.linalg.norm(square, axis=(1, 2))
 
 
 class _Run:

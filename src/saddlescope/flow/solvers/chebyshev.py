@@ -83,7 +83,9 @@ class Steps(NamedTuple):
 @jax.jit
 def begin(y: Float[Array, "n p"], now: Slopes, until: float | Array, tolerance: float | Array) -> Steps:
     """Return the beginning of each system's first step from time 0."""
-    speed = jnp.sqrt(jnp.mean((now.slope / (tolerance + tolerance * jnp.abs(y))) ** 2, axis=1))
+    rates = now.slope / (tolerance + tolerance * jnp.abs(y))
+    largest = jnp.maximum(jnp.abs(rates).max(axis=1), np.finfo(float).tiny)  # squares could overflow
+    speed = largest * jnp.sqrt(jnp.mean((rates / largest[:, None]) ** 2, axis=1))
     h = jnp.minimum(until, 0.01 / jnp.maximum(speed, np.finfo(float).tiny))
     zero = jnp.zeros(len(y))
     none = (zero, zero)

@@ -133,7 +133,8 @@ class Stepper:
         self.system, self.until, self.rtol, self.atol = system, until, rtol, atol
         self.t, self.y, self.order = 0.0, y, 1
         slope = system.slope(y)
-        speed = _norm(slope / self._scale(y))
+        with np.errstate(over="ignore"):  # then no step can be taken
+            speed = _norm(slope / self._scale(y))
         self.h = min(until, 0.01 / speed) if speed > 0 else until
         self._differences = np.zeros((ROWS, len(y)))
         self._differences[:2] = y, self.h * slope

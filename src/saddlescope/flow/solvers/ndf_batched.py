@@ -114,7 +114,9 @@ class BatchStepper:
         self.stuck: dict[int, bool] = {}
         n, p = y.shape
         slope = systems.slope(y)
-        speed = _norm(slope / (atol + rtol * np.abs(y)))
+        rates = slope / (atol + rtol * np.abs(y))
+        largest = np.maximum(np.abs(rates).max(axis=1), np.finfo(float).tiny)  # squares could overflow
+        speed = largest * _norm(rates / largest[:, None])
         t = np.zeros(n) if t is None else t
         h = np.minimum(until - t, 0.01 / np.maximum(speed, np.finfo(float).tiny))
         differences = np.zeros((n, ndf_coefficients.ROWS, p))

@@ -194,6 +194,7 @@ def extract_lora(
             continue  # reported when the names were matched
         try:
             layer, B, A = _decompose(name, start, match, energy, rank, max_rank)
+            _require_held(tuned, name, layer.rank, (B, A), dtype or "float32")
         except InputError as error:
             on_error(str(error))
             continue
@@ -210,6 +211,9 @@ def extract_lora(
         raise InputError(f"{tuned} must differ from {base} in a linear layer; got no update that can be measured.")
     report(len(chosen) / (len(chosen) + 1), "comparing all other tensors")
     stored, held = _stored_whole(model, whole, start, match)
+    for name, tensor in stored.items():
+        if dtype is not None and not bool(tensor.to(_TYPES[dtype]).isfinite().all()):
+            raise InputError(f"{tuned}: {name} must be of a size that {dtype} can hold. Choose another dtype.")
     done = {layer.name + ".weight" for layer in layers} | held | set(chosen)
     left_out = _changed(start, match, done)
     write_adapter(
@@ -354,7 +358,13 @@ def _decompose(
     for checkpoint, weight in ((start, before), (match.checkpoint, after)):
         require_finite(checkpoint.path, name, weight)
     update = after.to(torch.float64, copy=True).sub_(before)  # exact: half and single precision widen within
-    svd = TruncatedSVD.of(update, rank)
+    try:
+        svd = TruncatedSVD.of(update, rank)
+    except OverflowError as error:
+        raise InputError(
+            f"{match.checkpoint.path}: {name} must have a change whose square float64 can hold; got one of size"
+            f" {float(update.abs().max()):.2g}. Use an earlier checkpoint."
+        ) from error
     values = svd.values.numpy()
     if values[0] > 0 and not values[0] > float(update_noise_floor(after, before)):
         raise InputError(below_noise_message(match.checkpoint, start, [name]))
@@ -369,6 +379,16 @@ def _decompose(
         name.removesuffix(".weight"), (B.shape[0], A.shape[1]), values, truncation, svd.energy, svd.excess
     )
     return layer, B.float(), A.float()
+
+
+def _require_held(tuned: object, name: str, rank: int, factors: tuple[torch.Tensor, ...], dtype: str) -> None:
+    """Raise unless the factors are still finite, and not zero, in the type in which they are stored."""
+    stored = [one.to(_TYPES[dtype]) for one in factors if rank]
+    if not all(bool(one.isfinite().all() and one.any()) for one in stored):
+        raise InputError(
+            f"{tuned}: {name} must have a change whose factors {dtype} can hold; got larger or smaller ones."
+            " Choose another dtype."
+        )
 
 
 def _changed(start: Checkpoint, match: MatchedCheckpoint, chosen: set[str]) -> tuple[str, ...]:
