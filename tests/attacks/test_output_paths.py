@@ -18,7 +18,7 @@ import torch
 from saddlescope import cli, store
 from saddlescope._shared.atomic_files import atomic_writer, write_atomically
 from saddlescope._shared.errors import InputError, StorageError
-from saddlescope._shared.output_paths import output_file, require_writable_file, require_writable_folder
+from saddlescope._shared.output_paths import NETCDF, output_file, require_writable_file, require_writable_folder
 from saddlescope.flow.descent import checkpoint_file
 from saddlescope.reproduction import reproduce
 from saddlescope.train.run_checkpoint import Checkpointer, write_state
@@ -223,6 +223,18 @@ def test_a_file_in_a_folder_that_cannot_be_made_is_refused_before_any_work(comma
     assert (status, err.count("\n")) == (2, 0)
     assert err == "Cannot write tokens.npz/out: Not a directory. Give another path."
     assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize("command", ["attention", "spectra"])
+def test_a_file_of_another_kind_is_not_replaced(command, call, tmp_path):
+    """`spectra base.pt tuned.pt --out base.pt` replaced the weights."""
+    for name in ("base.pt", "tokens.npz"):
+        content = (tmp_path / name).read_bytes()
+        status, err = call(LINES[command].removesuffix("out") + name)
+        assert (status, err) == (2, f"{name} has content of another kind, which is not replaced. Name a new file.")
+        assert (tmp_path / name).read_bytes() == content
+    (tmp_path / "empty").touch()
+    require_writable_file(tmp_path / "empty", begins=NETCDF)
 
 
 @pytest.mark.parametrize("command", ["run", "sweep", "spectra"])

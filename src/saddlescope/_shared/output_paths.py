@@ -10,6 +10,8 @@ from tempfile import TemporaryFile
 
 from saddlescope._shared.errors import StorageError
 
+NETCDF = b"\x89HDF\r\n\x1a\n"
+"""First bytes of stored results."""
 _PROBE = bytes(1 << 20)  # content that must fit before long work begins; stored runs are of this order
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -61,14 +63,24 @@ def other_than_file(path: Path) -> str | None:
     return None if kind == stat.S_IFREG else _KINDS.get(kind, "something else")
 
 
-def require_writable_file(path: Path) -> None:
+def require_writable_file(path: Path, *, begins: bytes = b"") -> None:
     """Raise unless a file can be written at a path, in folders that may be absent; leave nothing there.
 
+    Args:
+        path: of the file.
+        begins: first bytes of a file that may be replaced; one with other content stays.
+
     Raises:
-        StorageError: it is no regular file, or its folder cannot be created or written, or the disk is full.
+        StorageError: it is no regular file, or has other content, or its folder cannot be created or written, or the
+            disk is full.
     """
     with _as_storage_error(path):
-        probe(output_file(path).parent)
+        target = output_file(path)
+        probe(target.parent)
+        if begins and target.exists():
+            with target.open("rb") as file:
+                if (found := file.read(len(begins))) and found != begins:
+                    raise StorageError(f"{path} has content of another kind, which is not replaced. Name a new file.")
 
 
 def require_writable_folder(folder: Path) -> None:

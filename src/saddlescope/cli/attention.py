@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from saddlescope._shared.output_paths import require_writable_file
+from saddlescope._shared.output_paths import NETCDF, require_writable_file
 from saddlescope.cli.options import AsJson, number, whole_number
 from saddlescope.cli.terminal import on_interrupt, print_json, print_table, print_text, progress, unwritten
 
@@ -44,7 +44,7 @@ def attention(
 ) -> int:
     """Find the norm that gradient flow on softmax attention minimises on these token data."""
     if out is not None:
-        require_writable_file(out)  # before the work
+        require_writable_file(out, begins=NETCDF)  # before the work
     from saddlescope import store
     from saddlescope.gallery import build_attention
     from saddlescope.gallery.site import require_gallery_folder

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from saddlescope._shared.output_paths import require_writable_file
+from saddlescope._shared.output_paths import NETCDF, require_writable_file
 from saddlescope.cli.options import AsJson, Base, Heads, Matrices, parse_heads, whole_number
 from saddlescope.cli.terminal import on_interrupt, print_json, print_table, print_text, progress, say, unwritten
 
@@ -55,7 +55,7 @@ def spectra(
 
     Exit status 2: something could not be measured; all other results are stored and shown.
     """
-    require_writable_file(out)  # before the work
+    require_writable_file(out, begins=NETCDF)  # before the work
     from saddlescope import store
     from saddlescope.gallery import build_spectra
     from saddlescope.gallery.site import require_gallery_folder
