@@ -201,6 +201,15 @@ def test_folders_that_lack_something_say_what(tmp_path, tensors):
     assert "must hold tensors by name" in reported(tmp_path / "list.pt")
     legacy(tmp_path / "legacy.pt", tensors)
     assert "the format of PyTorch before 1.6" in reported(tmp_path / "legacy.pt")
+    (tmp_path / "empty.pt").touch()
+    assert "(an empty file)" in reported(tmp_path / "empty.pt")
+    (tmp_path / "other.pt").write_bytes(b"GIF89a")
+    assert "(another format), and nothing in it was executed. Fetch it again." in reported(tmp_path / "other.pt")
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "module.pt")
+    assert (
+        "(it has an object of torch.nn.modules.linear.Linear), and nothing in it was executed. Save model.state_dict()"
+        in reported(tmp_path / "module.pt")
+    )
 
 
 @pytest.mark.parametrize(

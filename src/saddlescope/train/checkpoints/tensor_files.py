@@ -4,6 +4,7 @@ A file of a training script holds more than weights: the optimiser's state, sett
 tensor itself). `_state_dict` finds the one state dict in it, and `settings` the plain values of its configuration.
 """
 
+import re
 import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ TORCH = (".bin", ".pt", ".pth", ".ckpt")
 _STATES = ("state_dict", "model_state_dict", "model", "module")  # keys of the weights in files of training scripts
 _SETTINGS = ("config", "hyper_parameters", "model_args")  # keys of the configuration; later ones take precedence
 _PLAIN = (int, float, str, list, tuple, dict)
+_BEFORE_1_6 = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # with which PyTorch began its files
 
 
 def first_few(names: Iterable[str], most: int = 3) -> str:
@@ -124,16 +126,26 @@ def open_tensors(file: Path) -> Iterator[TensorFile]:
         _require_bounded(file)
         content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # a damaged pickle or archive can raise nearly anything
-        if "_use_new_zipfile_serialization" in str(error):
-            reason, cure = "the format of PyTorch before 1.6", "Convert it to safetensors."
-        else:
-            reason = first_line(error)
-            cure = "Fetch it again, or save model.state_dict() alone."
+        reason, cure = _reason(file, error)
         raise InputError(
             f"{file} must be a complete file of tensors by torch.save; got one that cannot be read ({reason}), and "
             f"nothing in it was executed. {cure}"
         ) from error
     yield _TorchFile(file, content)
+
+
+def _reason(file: Path, error: Exception) -> tuple[str, str]:
+    """Return why `torch.load` refused a file, and the cure; its own message begins with advice to run the file."""
+    text = str(error)
+    if "_use_new_zipfile_serialization" in text:
+        with file.open("rb") as stored:
+            start = stored.read(len(_BEFORE_1_6))
+        if start == _BEFORE_1_6:
+            return "the format of PyTorch before 1.6", "Convert it to safetensors."
+        return ("another format" if start else "an empty file"), "Fetch it again."
+    if found := re.search(r"GLOBAL ([\w.]+)", text):
+        return f"it has an object of {found[1]}", "Save model.state_dict() alone."
+    return first_line(error), "Fetch it again, or save model.state_dict() alone."
 
 
 def _require_bounded(file: Path) -> None:
