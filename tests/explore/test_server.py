@@ -1,10 +1,12 @@
 """The server of the live page, asked without a browser: who may ask, what is refused, runs, stops, kills, saving."""
 
+import asyncio
 import http.client
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,7 +15,10 @@ from pathlib import Path
 import pytest
 import xarray as xr
 
+from saddlescope.cli import main
 from saddlescope.explore.guard import persistent_token
+from saddlescope.explore.server import Explorer, make_app
+from saddlescope.explore.worker_pool import WorkerPool
 from saddlescope.reproduction import Reproduction
 
 OWN = str(Path(__file__).with_name("own_entries.py"))
@@ -82,6 +87,9 @@ def test_another_page_is_refused(server, origin):
         ({"client": "c", "entry": "own/timed", "size": "huge"}, 400, "no size 'huge'"),
         ({"client": "c", "entry": "own/timed", "size": "default", "settings": {"level": "2"}}, 400, "level must be"),
         ({"client": "c", "entry": "own/timed", "size": "default", "settings": {"points": "999"}}, 400, "at most 80"),
+        ({"client": "", "entry": "own/timed", "size": "default"}, 400, "client must have 1 to 100 characters"),
+        (b"[" * 60_000, 400, "JSON"),
+        (b'{"a":' * 12_000, 400, "JSON"),
         (b" " * 100_000, 413, "at most"),
     ],
 )
@@ -145,6 +153,22 @@ def test_a_defect_is_reported_and_the_worker_goes_on(server):
 def test_a_worker_that_dies_is_replaced(server):
     assert "ended early (exit status -9)" in server.messages(dies="true")[-1]["failed"]
     assert "done" in server.messages(level="0.13")[-1]
+
+
+def test_idle_workers_that_are_killed_are_replaced(server):
+    server.messages()
+    workers = server.workers()
+    for worker in workers:
+        os.kill(worker, signal.SIGKILL)
+    until(lambda: not set(workers) & set(server.workers()))
+    assert "done" in server.messages(level="0.14")[-1]
+
+
+def test_every_origin_of_a_request_counts(server):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as stream:
+        origins = f"Origin: http://127.0.0.1:{server.port}\r\nOrigin: http://evil.example\r\n"
+        stream.sendall(f"GET /{server.token}/alive HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n{origins}\r\n".encode())
+        assert b" 403 " in stream.recv(1000).splitlines()[0]
 
 
 def open_run(server, **settings):
@@ -242,6 +266,31 @@ def test_a_name_in_a_copied_program_is_no_code():
     assert command("own/timed", "quick", {"words": "$(reboot)"}).endswith("--set 'words=$(reboot)'")
 
 
+def test_what_runs_in_advance_ends_before_the_workers(monkeypatch):
+    """A run that was stopped after the workers waited for one of them for ever, and Python wrote about it."""
+    events = []
+
+    class Pool(WorkerPool):
+        async def close(self):
+            events.append("workers")
+
+    async def warm(self):
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.01)
+            events.append("run")
+
+    async def serve():
+        app = make_app(Pool({}, most=1, limit=1.0, cache=None), "token")
+        async with app.router.lifespan_context(app):
+            await asyncio.sleep(0.01)
+
+    monkeypatch.setattr(Explorer, "warm", warm)
+    asyncio.run(serve())
+    assert events == ["run", "workers"]
+
+
 def test_an_interrupt_ends_it_and_its_workers(make_server):
     server = make_server()
     server.messages()
@@ -269,11 +318,17 @@ def test_a_taken_port_is_named_and_the_usual_one_replaced(server, make_server):
     assert f"port must be free; got {server.port}" in done.stderr
 
 
-def test_an_unknown_entry_is_refused_before_anything_starts():
-    words = [sys.executable, "-m", "saddlescope.cli", "explore", "toys/scales"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "toys/scale" in done.stderr
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("toys/scales",), "toys/scale"),
+        (("--limit", "nan"), "'nan' must be at least 1"),
+        (("--results", __file__), "test_server.py: Not a directory. Give another path."),
+    ],
+)
+def test_bad_words_are_refused_before_anything_starts(words, sentence, capsys):
+    assert main(["explore", *words]) == 2
+    assert sentence in capsys.readouterr().err
 
 
 def test_the_token_survives_and_is_this_users_alone(tmp_path, monkeypatch):

@@ -70,6 +70,15 @@ def test_the_page_follows_the_records_until_it_is_interrupted(tmp_path):
     assert 'http-equiv="refresh"' not in page.read_text("utf-8")
 
 
+@pytest.mark.parametrize("once", [[], ["--once"]])
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_what_is_no_file_is_refused_at_once(kind, once, tmp_path, capsys):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    assert main(["watch", str(tmp_path / kind), "--site", str(tmp_path / "site"), *once]) == 2
+    assert f"{kind} must be a file of records; got a {kind}." in capsys.readouterr().err
+
+
 def test_files_without_records_are_refused(tmp_path):
     log = RecordLog(tmp_path / "ranks.jsonl")
     log.write(records([1]).isel(step=slice(0, 0)))

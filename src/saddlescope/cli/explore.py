@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from saddlescope._shared.errors import MissingExtraError
+from saddlescope._shared.output_paths import require_writable_folder
 from saddlescope.cli.completion import complete_entry
 from saddlescope.cli.options import between, number, whole_number
 from saddlescope.cli.reproductions import DataFolder, EntryFile, check_data, load_own
@@ -44,6 +45,7 @@ def explore(
             raise
         raise missing from error
     check_data(data)
+    require_writable_folder(results)
     load_own(entry_file)
 
     def ready(address: str) -> None:

@@ -56,7 +56,7 @@ def between(read: Callable[[object], _N], low: int, high: int | None = None) -> 
 
     def bounded(text: object) -> _N:
         value = read(text)
-        if value < low or (high is not None and value > high):
+        if not (value >= low and (high is None or value <= high)):  # NaN is neither
             limits = f"at least {low}" if high is None else f"between {low} and {high}"
             raise typer.BadParameter(f"{text!r} must be {limits}.")
         return value

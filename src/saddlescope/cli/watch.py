@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.output_paths import other_than_file
 from saddlescope.cli.terminal import print_text, say
 
 _SECONDS = 5
@@ -31,6 +32,8 @@ def watch(
     if once:
         print_text(f"Open {build_training(file, site)} in a browser.")
         return 0
+    if (kind := other_than_file(file)) is not None:  # such as a pipe, which never has a size
+        raise InputError(f"{file} must be a file of records; got {kind}.")
     if not file.exists():
         say(f"Waiting for {file}; press Ctrl-C to end.")
     seen = 0  # bytes

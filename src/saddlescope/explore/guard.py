@@ -59,7 +59,7 @@ class Guard:
         host = headers.get("host", "")
         if host.partition(":")[0] not in _HOSTS:
             return "This server answers to 127.0.0.1 and localhost only."
-        if headers.get("origin", f"http://{host}") != f"http://{host}":
+        if set(headers.getlist("origin")) - {f"http://{host}"}:
             return "Another page may not ask this server."
         if not hmac.compare_digest(first.encode(), self.token.encode()):
             return "Open the address that `saddlescope explore` printed: it has a token."

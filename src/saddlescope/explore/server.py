@@ -48,6 +48,7 @@ _REMEMBERED = 64  # answers that need no second run
 _REMEMBERED_BYTES = 128_000_000
 _QUIET = 3.0  # seconds without a run of a page, after which the server may compile in advance
 _CLIENTS = 32  # pages that may wait for a run
+_NAME = 100  # characters of a page's name
 _TYPES = {".css": "text/css", ".js": "text/javascript"}
 
 
@@ -72,7 +73,8 @@ class Asked:
         """Return what a request asks for.
 
         Raises:
-            InputError: it is not a record of strings, or its entry, size or settings do not exist or do not fit.
+            InputError: it is not a record of strings, it has no name, or its entry, size or settings do not exist or do
+                not fit.
         """
         fields = ("client", "entry", "size")
         if not isinstance(body, dict) or not all(isinstance(body.get(name), str) for name in fields):
@@ -81,6 +83,8 @@ class Asked:
         if not isinstance(settings, dict) or not all(isinstance(value, str) for value in settings.values()):
             raise InputError("settings must be a JSON object of strings.")
         client, entry, size = (body[name] for name in fields)
+        if not 0 < len(client) <= _NAME:
+            raise InputError(f"client must have 1 to {_NAME} characters; got {len(client)}.")
         return cls(client, entry, size, checked_settings(find_entry(entry), size, settings))
 
     @property
@@ -313,7 +317,7 @@ async def _body(request: Request) -> Any:
             raise HTTPException(413, f"A request must have at most {_LARGEST} bytes.")
     try:
         return json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError("A request must be JSON.") from error
 
 
@@ -344,6 +348,7 @@ def make_app(pool: WorkerPool, token: str, entry: str = "") -> Starlette:
             yield
         finally:
             warming.cancel()
+            await asyncio.gather(warming, return_exceptions=True)
             await pool.close()
 
     app = Starlette(

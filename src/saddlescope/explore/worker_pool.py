@@ -80,6 +80,7 @@ class WorkerPool:
         self._starting = 0
         self._changed = asyncio.Condition()
         self._settling: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     async def ask(self, request: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the messages of a request; the last has one of the keys done, refused, failed, stopped.
@@ -110,7 +111,7 @@ class WorkerPool:
             await self._release(worker, ended=True)
             raise
         finally:
-            if not finished:
+            if not finished and not self._closed:
                 worker.tell({"stop": worker.number})
                 task = asyncio.create_task(self._settle(worker))
                 self._settling.add(task)
@@ -122,6 +123,7 @@ class WorkerPool:
 
     async def close(self) -> None:
         """Kill all processes."""
+        self._closed = True
         settling = [*self._settling]
         for task in settling:
             task.cancel()
@@ -134,10 +136,10 @@ class WorkerPool:
         async with self._changed:
             try:
                 async with asyncio.timeout(_PATIENCE if self._busy else 0):
-                    await self._changed.wait_for(lambda: bool(self._idle))
+                    await self._changed.wait_for(self._has_idle)
             except TimeoutError:
-                await self._changed.wait_for(lambda: self._idle or len(self._busy) + self._starting < self.most)
-            if self._idle:
+                await self._changed.wait_for(lambda: self._has_idle() or len(self._busy) + self._starting < self.most)
+            if self._has_idle():
                 worker = next((one for one in self._idle if entry in one.entries), self._idle[-1])
                 self._idle.remove(worker)
                 self._busy.add(worker)
@@ -149,6 +151,11 @@ class WorkerPool:
             return worker
         finally:
             self._starting -= 1
+
+    def _has_idle(self) -> bool:
+        """Return True if a process is idle, and forget those that were killed meanwhile."""
+        self._idle = [worker for worker in self._idle if worker.process.returncode is None]
+        return bool(self._idle)
 
     async def _start(self) -> asyncio.subprocess.Process:
         compiled = {
