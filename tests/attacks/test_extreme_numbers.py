@@ -9,8 +9,17 @@ import torch
 
 from saddlescope import measure
 from saddlescope._shared.errors import InputError
-from saddlescope.flow import BatchedFlowError, DiagonalInit, ResumeFrom, gradient_flow, gradient_flow_batched
+from saddlescope.flow import (
+    BatchedFlowError,
+    DiagonalInit,
+    ResumeFrom,
+    escape_flow,
+    gradient_flow,
+    gradient_flow_batched,
+    unit_flow,
+)
 from saddlescope.flow.margin.margin_flow import _conservation_defects
+from saddlescope.theory import escape_directions, unit_learning
 from saddlescope.train import extract_lora
 
 E = np.eye(3)
@@ -133,3 +142,29 @@ def test_adapters_that_their_type_cannot_hold_are_refused(size, dtype, sentence,
     with pytest.raises(InputError, match=f"tuned.pt: layers.0.q_proj.weight {sentence}"):
         extract_lora(*files, tmp_path / "adapter", rank=1, dtype=dtype)
     assert not (tmp_path / "adapter").exists()
+
+
+def linear(theta, x):
+    return theta[0] * (theta[1:] @ x)
+
+
+def test_numbers_beyond_their_meaning_are_refused():
+    x = np.eye(3)[:, :2]
+    with jax.enable_x64(True):
+        with pytest.raises(InputError, match="depth must be at most 1000"):
+            escape_directions(x, np.ones((3, 1)), depth=10**6, widths=4, num_starts=1)
+        with pytest.raises(InputError, match="degree must be at least 2 and finite; got inf"):
+            unit_flow(
+                linear, (x, np.ones(3)), lambda f, y: (f - y) ** 2, np.ones((2, 3)),
+                degree=np.inf, log_scale=-10.0, until=0.1, tolerance=1e-3,
+            )  # fmt: skip
+        with pytest.raises(InputError, match="stop must be a log norm, or infinite; got nan"):
+            escape_flow(
+                lambda W: W[1] @ (W[0] @ x.T), lambda Y: jnp.sum((Y - 1) ** 2), [np.ones((2, 2)), np.ones((1, 2))],
+                degree=2, until=0.1, log_norm=-10.0, tolerance=1e-3, stop=np.nan,
+            )  # fmt: skip
+        with pytest.raises(InputError, match="Convert lists"):
+            unit_learning(
+                linear, (x.tolist(), [1.0] * 3), lambda f, y: (f - y) ** 2,
+                parameters=np.zeros(3),
+            )  # fmt: skip

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from saddlescope.flow import DiagonalInit, FactorInit, factored_flow, gradient_flow
-from saddlescope.theory import incremental_learning, low_rank_learning
+from saddlescope.theory import (
+    LadderStatus,
+    UnitStatus,
+    incremental_learning,
+    low_rank_learning,
+    unit_learning,
+    width_ladder,
+)
 
 SCALES = [1e-290, 1e-200, 1e-120, 1e-12, 1e12, 1e120, 1e200]
 RNG = np.random.default_rng(0)
@@ -55,11 +62,41 @@ def _gradient(c):
     return flow.times * c, flow.losses / c
 
 
-@pytest.mark.parametrize("solve", [_low_rank, _incremental, _factored, _gradient])
+def _linear(theta, x):
+    return theta[0] * (theta[1:] @ x)
+
+
+def _squared(output, pair):
+    scale, target = pair
+    return scale * (output - target) ** 2
+
+
+UNITS = {"inputs": np.random.default_rng(0).standard_normal((6, 2)), "targets": np.arange(6.0)}
+
+
+def _units(c):
+    data = UNITS["inputs"], (np.full(6, c), UNITS["targets"])
+    learned = unit_learning(_linear, data, _squared, parameters=np.zeros(3))
+    assert learned.status is UnitStatus.CONVERGED
+    stage = learned.stages[-1]
+    times = [stage.time * c, stage.utility / c, stage.curvature / c, learned.stages[0].runner_up_rate / c]
+    return times, [one.loss / c for one in learned.stages]
+
+
+def _ladder(c):
+    data = UNITS["inputs"], (np.full(6, c), UNITS["targets"])
+    climbed = width_ladder(_linear, data, _squared, (0, 1), parameters=np.zeros(3), num_starts=2)
+    assert climbed.status is LadderStatus.COMPLETE
+    return [climbed.rungs[0].utility / c, climbed.initial_loss / c], [rung.loss / c for rung in climbed.rungs]
+
+
+@pytest.mark.parametrize(
+    "solve", [_low_rank, _incremental, _factored, _gradient, _units, pytest.param(_ladder, marks=pytest.mark.slow)]
+)
 def test_the_scale_of_a_loss_changes_its_units_alone(solve):
     with jax.enable_x64(True):
         times, losses = solve(1.0)
-        for c in SCALES if solve is not _factored else SCALES[1::4]:  # slower
+        for c in SCALES if solve not in (_factored, _units, _ladder) else SCALES[1::5]:  # slower
             scaled_times, scaled_losses = solve(c)
             np.testing.assert_allclose(scaled_times, times, rtol=1e-9, atol=1e-12, err_msg=str(c))
             np.testing.assert_allclose(scaled_losses, losses, rtol=1e-3, atol=1e-6, err_msg=str(c))

@@ -27,7 +27,11 @@ def sample_pair(data: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
             )
         lengths = {leaf.shape[0] if leaf.ndim else -1 for leaf in leaves}
         if len(lengths) != 1 or min(lengths) < 1:
-            raise InputError(f"{name} of data must be arrays with the same leading axis, samples; got {lengths!r}.")
+            shapes = [leaf.shape for leaf in leaves[:3]]
+            raise InputError(
+                f"{name} of data must be arrays with the same leading axis, one sample or more; got the shapes"
+                f" {shapes!r}. Convert lists with numpy.asarray."
+            )
         if any(leaf.dtype.kind == "f" and not np.isfinite(leaf).all() for leaf in leaves):
             raise InputError(f"{name} of data must be finite; got NaN or infinite entries.")
         parts.append((jax.tree.map(_double, part), lengths.pop()))

@@ -135,6 +135,8 @@ def escape_flow(
         raise InputError(f"until must be positive and finite; got {until!r}.")
     if log_norm is not None and not np.isfinite(log_norm):
         raise InputError(f"log_norm must be finite; got {log_norm!r}.")
+    if np.isnan(stop):
+        raise InputError(f"stop must be a log norm, or infinite; got {stop!r}.")
     require_run(
         until=until, tolerance=tolerance, record=record, max_evaluations=max_evaluations, smallest_tolerance=1e-13
     )

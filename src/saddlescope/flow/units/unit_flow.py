@@ -151,8 +151,8 @@ def unit_flow(
     """
     require_float64("unit_flow")
     require_run(until=until, tolerance=tolerance, record=record, max_evaluations=max_evaluations, level=level)
-    if not degree >= 2:
-        raise InputError(f"degree must be at least 2; got {degree!r}.")
+    if not 2 <= degree < np.inf:
+        raise InputError(f"degree must be at least 2 and finite; got {degree!r}.")
     if not _LEAST <= log_scale < 0:
         raise InputError(f"log_scale must be the natural logarithm of a scale between 1e-304 and 1; got {log_scale!r}.")
     start = _flat(weights)

@@ -32,6 +32,7 @@ from saddlescope.theory.escape.sphere_descent import LearningRate, Stacked, sphe
 ROUGH = 1e-4  # tolerance of kinks, copies and dead neurons of directions known from descent only, to few digits
 RANK = 1e-6  # singular values below this share of the largest do not count
 _RECORDS = 80  # of the default grid
+_DEEPEST = 1000  # layers
 
 
 @dataclass(frozen=True, repr=False)
@@ -107,7 +108,7 @@ def escape_directions(
         inputs: (N, d_in), a row per sample.
         gradients: (N, d_out), the gradient of the cost at the zero output: `LayeredLoss.gradient_at_origin`, or
             `gradient_at_zero` of any cost.
-        depth: L, at least 2.
+        depth: L, from 2 to 1000.
         widths: of all hidden layers, or several such widths, each of which is run.
         num_starts: number of starts for each width.
         seed: of the starts, which are normal and then rescaled to the sphere; each width has its own draw.
@@ -124,6 +125,8 @@ def escape_directions(
     """
     X, G = validate_saddle(inputs, gradients)
     depth, each = validate_depth(depth), validate_widths(widths)
+    if depth > _DEEPEST:
+        raise InputError(f"depth must be at most {_DEEPEST}, since layers are compiled one by one; got {depth!r}.")
     for name, count in (("num_starts", num_starts), ("steps", steps)):
         if count < 1:
             raise InputError(f"{name} must be at least 1; got {count!r}.")

@@ -146,10 +146,10 @@ class _Run:
     def run(self) -> UnitLearning:
         """Alternate between (A) and (B) until nothing more is learned."""
         loss, residual = self._network.origin
-        stages = [self._stage(0.0, None, StationaryUnits.origin(self._network.size, loss), 0, [])]
+        time, stages = 0.0, [self._stage(0.0, None, StationaryUnits.origin(self._network.size, loss), 0, [])]
         while True:
             arrivals = self._dormant.arrivals(residual)
-            end = stages[-1].time + arrivals[0].delay if arrivals else math.inf
+            end = time + arrivals[0].delay if arrivals else math.inf
             ended = self._obstacle(arrivals, stages, end, residual)
             if ended is None:
                 found = self._transition(arrivals[0], residual)
@@ -157,14 +157,15 @@ class _Run:
                     left = self._settle(arrivals[0], found)
                     residual = self._network.residual_of(self._thetas, self._kinds)[1]
                     stages.append(self._stage(end, arrivals[0], found, left, arrivals))
+                    time = end
                     self._report_stage(stages)
                     continue
                 status = UnitStatus.NO_MINIMUM if found.finite else UnitStatus.NOT_FINITE
-                ended = status, f"At T = {end:.6g}: {found.reason}"
+                ended = status, f"At T = {self._network.time_in_units(end):.6g}: {found.reason}"
             return UnitLearning(
                 stages=tuple(stages),
-                end=end,
-                end_rate=self._network.degree * arrivals[0].utility if arrivals else 0.0,
+                end=self._network.time_in_units(end),
+                end_rate=self._network.in_units(self._network.degree * arrivals[0].utility) if arrivals else 0.0,
                 degree=self._network.degree,
                 status=ended[0],
                 message=ended[1],
@@ -184,15 +185,15 @@ class _Run:
                     "No unit has a positive utility at the origin: nothing will ever be learned from small weights."
                 )
             return UnitStatus.CONVERGED, "No dormant unit has a positive utility, or all units are active."
-        first = arrivals[0]
+        first, at = arrivals[0], self._network.time_in_units(end)
         if first.degenerate:
             return UnitStatus.DEGENERATE, (
-                f"The direction that becomes active at T = {end:.6g} is one of a manifold of equally good ones, so the "
+                f"The direction that becomes active at T = {at:.6g} is one of a manifold of equally good ones, so the "
                 "next stage depends on the initial weights. Break the symmetry of the data."
             )
         if len(arrivals) > 1 and arrivals[1].delay - first.delay <= self._tolerance * max(end, first.delay):
             return UnitStatus.TIE, (
-                f"Two units become active at the same time, T = {end:.6g}: the next stage depends on their initial "
+                f"Two units become active at the same time, T = {at:.6g}: the next stage depends on their initial "
                 "weights. Break the symmetry of the data."
             )
         return None
@@ -225,22 +226,23 @@ class _Run:
         units = tuple(n for n in self._units if n is not None)
         after = arrivals[1] if len(arrivals) > 1 else None
         found.thetas.setflags(write=False)
+        in_units, time_in_units = self._network.in_units, self._network.time_in_units
         return UnitStage(
-            time=time,
+            time=time_in_units(time),
             entered=None if arrival is None else arrival.kind,
             unit=None if arrival is None else arrival.unit,
             direction=None if arrival is None else arrival.direction,
-            utility=0.0 if arrival is None else arrival.utility,
+            utility=0.0 if arrival is None else in_units(arrival.utility),
             left=left,
             thetas=found.thetas,
             kinds=tuple(self._kinds.tolist()),
             units=units if len(units) == len(self._units) else None,
-            loss=found.loss,
-            curvature=found.curvature,
+            loss=in_units(found.loss),
+            curvature=in_units(found.curvature),
             flat=found.flat,
             runner_up=None if after is None else after.kind,
-            margin=math.inf if after is None or arrival is None else after.delay - arrival.delay,
-            runner_up_rate=0.0 if after is None else self._network.degree * after.utility,
+            margin=math.inf if after is None or arrival is None else time_in_units(after.delay - arrival.delay),
+            runner_up_rate=0.0 if after is None else in_units(self._network.degree * after.utility),
         )
 
     def _report_stage(self, stages: list[UnitStage]) -> None:

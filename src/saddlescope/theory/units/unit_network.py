@@ -9,6 +9,7 @@ phi     the leading part of the unit; the unit itself where it is homogeneous
 U       sum_n <phi(x_n; theta), r_n>, the utility: -dL to leading order, if one unit theta is added
 """
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from saddlescope._shared.arguments import is_real
 from saddlescope._shared.compiled_functions import bound, compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
+from saddlescope._shared.loss_scale import scale_exponent
 from saddlescope._shared.sample_pair import sample_pair
 from saddlescope.theory.units.explicit_path import Limits, PathPoint, explicit_path
 from saddlescope.theory.units.unit_checks import checked_unit
@@ -33,6 +35,7 @@ _DIRECTION_STEPS = 6
 _FEW_WEIGHTS = 32
 _STILL = 1e-3  # distance from a stationary direction that is rounding, grown while the unit fell
 _ROUNDING = 1e-14  # gradient of the utility along the sphere, relative to the whole, that is zero
+_MODERATE = 100  # exponent of the residual up to which nothing is scaled
 
 
 class NonFiniteUnitsError(Exception):
@@ -142,6 +145,8 @@ class UnitNetwork:
         homogeneous: True if the unit is homogeneous everywhere, not only at the origin.
         quadratic: True if the unit is a quadratic form of its weights.
         origin: L and r of the network without units.
+        exponent: L and what follows from it are over 2^exponent, so that no square over- or underflows; 0 for a
+            residual of moderate size at the origin.
     """
 
     system: UnitSystem
@@ -151,6 +156,7 @@ class UnitNetwork:
     homogeneous: bool
     quadratic: bool
     origin: tuple[float, Array]
+    exponent: int
 
     @classmethod
     def of(
@@ -172,15 +178,23 @@ class UnitNetwork:
         """
         require_float64(caller)
         layout = UnitLayout.of(parameters)
-        unit_found = checked_unit(UnitSystem(unit, loss, *sample_pair(data), layout, kinds), seed)
+        unit_found = checked_unit(UnitSystem(unit, loss, *sample_pair(data), layout, kinds, jnp.ones(())), seed)
+        system, value, residual = unit_found.system, unit_found.loss, unit_found.residual
+        exponent = scale_exponent([residual])
+        if abs(exponent) <= _MODERATE:
+            exponent = 0
+        else:
+            system = dataclasses.replace(system, unit_of_loss=jnp.array(2.0**exponent))
+            value, residual = math.ldexp(value, -exponent), jnp.asarray(np.ldexp(residual, -exponent))
         return cls(
-            system=unit_found.system,
+            system=system,
             size=layout.size,
             kinds=kinds,
             degree=unit_found.degree,
             homogeneous=unit_found.homogeneous,
             quadratic=unit_found.quadratic,
-            origin=(unit_found.loss, unit_found.residual),
+            origin=(value, residual),
+            exponent=exponent,
         )
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -192,6 +206,14 @@ class UnitNetwork:
     @cached_property
     def _bound(self) -> dict[Callable[..., Any], Callable[..., Any]]:
         return {}
+
+    def in_units(self, number: float) -> float:
+        """Return a loss, or what is proportional to it, in the units of the loss that was given."""
+        return math.ldexp(number, self.exponent)
+
+    def time_in_units(self, time: float) -> float:
+        """Return a time in the units of the loss that was given."""
+        return math.ldexp(time, -self.exponent)
 
     def flat_weights(self, weights: PyTree) -> Float[np.ndarray, "m p"]:
         """Return the weights of units, a pytree like that of one unit with a leading axis, as a matrix.

@@ -71,6 +71,7 @@ class UnitSystem(eqx.Module):
     targets: PyTree
     build: UnitLayout = eqx.field(static=True)
     kinds: int = eqx.field(static=True)
+    unit_of_loss: Array
     taylor: int | None = eqx.field(static=True, default=None)
 
     def sample(self, theta: Array, kind: Array, x: PyTree) -> Array:
@@ -98,8 +99,8 @@ class UnitSystem(eqx.Module):
         return jnp.sum(jax.vmap(self.output)(thetas, kinds), axis=0)
 
     def loss_of_outputs(self, outputs: Array) -> Array:
-        """Return L(F)."""
-        return jnp.mean(jax.vmap(self.loss)(outputs, self.targets))
+        """Return L(F), over its unit."""
+        return jnp.mean(jax.vmap(self.loss)(outputs, self.targets)) / self.unit_of_loss
 
     def loss_of(self, thetas: Array, kinds: Array) -> Array:
         """Return L of the network of these units."""

@@ -179,7 +179,7 @@ class _Climb:
             )
         return WidthLadder(
             rungs=tuple(self._rungs),
-            initial_loss=self._initial,
+            initial_loss=self._network.in_units(self._initial),
             degree=self._network.degree,
             status=status,
             message=message,
@@ -195,7 +195,8 @@ class _Climb:
             self._rate = max(self._network.degree * embedding.utility, _SLOWEST * self._speed)
             if width in self._widths or learned:
                 self._rungs.append(self._rung(width, wider, embedding))
-            self._report((width + 1) / (last + 1), f"width {width}: loss {self._point.loss:.4g}")
+            loss = self._network.in_units(self._point.loss)
+            self._report((width + 1) / (last + 1), f"width {width}: loss {loss:.4g}")
             if learned and width < last:
                 return self._learned(width, embedding)
             if learned or (width == last and len(self._point.thetas) == width):
@@ -275,17 +276,18 @@ class _Climb:
         return path.follow()
 
     def _rung(self, width: int, wider: int, embedding: Embedding) -> Rung:
+        in_units = self._network.in_units
         self._point.thetas.setflags(write=False)
         return Rung(
             width=width,
             units=distinct_units(self._network, self._point.thetas, self._of_units),
-            loss=self._point.loss,
+            loss=in_units(self._point.loss),
             thetas=self._point.thetas,
             kinds=tuple(self._of_units.tolist()),
-            curvature=self._point.curvature,
+            curvature=in_units(self._point.curvature),
             embedded=wider,
             gradient=embedding.gradient,
-            utility=embedding.utility,
+            utility=in_units(embedding.utility),
             split_curvature=embedding.split_curvature,
             stationary=embedding.stationary,
             saddle=embedding.saddle,
