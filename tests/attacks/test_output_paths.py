@@ -225,6 +225,12 @@ def test_a_file_in_a_folder_that_cannot_be_made_is_refused_before_any_work(comma
     assert time.process_time() - began < 2
 
 
+@pytest.mark.parametrize("command", ["gallery", "extract-lora"])
+def test_the_root_is_not_replaced(command, call):
+    status, err = call(LINES[command].removesuffix("out") + "/")
+    assert (status, err) == (2, "/ is the root of the file system, which cannot be replaced. Name a new folder.")
+
+
 @pytest.mark.parametrize("command", ["attention", "spectra"])
 def test_a_file_of_another_kind_is_not_replaced(command, call, tmp_path):
     """`spectra base.pt tuned.pt --out base.pt` replaced the weights."""

@@ -61,6 +61,8 @@ def recover_folder(folder: Path) -> None:
 
 
 def _work(folder: Path) -> Path:
+    if not folder.name:
+        raise InputError(f"{folder} is the root of the file system, which cannot be replaced. Name a new folder.")
     return folder.with_name(f".{folder.name}.saddlescope")
 
 
