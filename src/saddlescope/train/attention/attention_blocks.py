@@ -1,21 +1,20 @@
 """Attention blocks of a model: modules whose weights match a layout that agrees with their forward pass."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from saddlescope._shared.errors import InputError
-from saddlescope.train.attention.coverage import AttentionCoverage, CoverageRow, Outcome, alike
+from saddlescope.train.attention.coverage import AttentionCoverage, CoverageRow, alike
 from saddlescope.train.attention.head_factors import HeadFactors
 from saddlescope.train.attention.known_layouts import LAYOUTS
 from saddlescope.train.attention.layouts import AttentionLayout
 from saddlescope.train.attention.passed_values import given_arguments, passed_arguments
-from saddlescope.train.attention.probe import Probe, probes
+from saddlescope.train.attention.probe import probes
 from saddlescope.train.attention.recorded_calls import probe_call, record_calls
-from saddlescope.train.attention.self_check import Heads, compare
+from saddlescope.train.attention.verdicts import Verdict, input_sizes, judge, mixed_values, unchecked
 from saddlescope.train.module_names import canonical_name, unwrap_model
 
 _CALLED_ATTENTION = {
@@ -177,7 +176,7 @@ def _with_mixed_values(
             reason = f"the model may mix its values with others, passed as {listed}: call tracker.check(model, inputs)"
             yield label, rows[label]._replace(outcome="unchecked", reason=reason)
         elif given := [one for one in arguments if one in passed[name]]:
-            yield label, rows[label]._replace(outcome="refused", reason=_mixed_values(given))
+            yield label, rows[label]._replace(outcome="refused", reason=mixed_values(given))
 
 
 def _related(label: str, rows: Mapping[str, CoverageRow]) -> bool:
@@ -202,18 +201,19 @@ def _names(module: nn.Module) -> str:
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
-class Verdict(NamedTuple):
-    """Outcome of modules that differ only in their weights; see `CoverageRow`.
-
-    `mixing` has the arguments by which the values are mixed with others, if the model passes them.
-    """
-
-    outcome: Outcome
-    layout: AttentionLayout | None
-    heads: int
-    key_heads: int
-    reason: str
-    mixing: tuple[str, ...] = ()
+def _with_others(reason: str, module: nn.Module, layout: AttentionLayout) -> str:
+    """Add to a reason a second set of projections, such as that of the text in joint attention (SD3, Flux)."""
+    used = layout.projections(module)
+    inside = {id(part) for layer in used for part in layer.modules()}
+    sizes = [getattr(layer, "out_features", None) for layer in used[:-1]]
+    others = [
+        name
+        for name, part in module.named_modules()
+        if id(part) not in inside and getattr(part, "out_features", None) in sizes
+    ]
+    if len(used) < 2 or None in sizes or len(others) < len(sizes):
+        return reason
+    return "; ".join(filter(None, (reason, f"its other projections are left out: {', '.join(others)}")))
 
 
 class _Finder:
@@ -236,6 +236,7 @@ class _Finder:
         found = self._known[key]
         if (
             found.outcome == "refused"
+            and not found.attends
             and self._check
             and self._layouts is LAYOUTS
             and not _is_called_attention(name, module)
@@ -243,150 +244,23 @@ class _Finder:
             return None  # other modules have names such as in_proj and out_proj, too
         names = str(found.layout or fitting[0])
         kind = type(module).__name__
-        row = CoverageRow(name, kind, found.outcome, names, found.heads, found.key_heads, found.reason)
+        reason = found.reason if found.layout is None else _with_others(found.reason, module, found.layout)
+        row = CoverageRow(name, kind, found.outcome, names, found.heads, found.key_heads, reason)
         return row, found.layout, found.mixing
 
     def _verdict(self, module: nn.Module, fitting: Sequence[AttentionLayout]) -> Verdict:
         if not self._check:
-            return _unchecked(module, fitting, "")
+            return unchecked(module, fitting, "")
         if isinstance(module, nn.MultiheadAttention):
             if type(module).forward is not nn.MultiheadAttention.forward:
-                return _unchecked(module, fitting, "its forward pass is not that of torch.nn.MultiheadAttention")
+                return unchecked(module, fitting, "its forward pass is not that of torch.nn.MultiheadAttention")
             # by PyTorch's own definition
-            return _unchecked(module, fitting, "")._replace(outcome="verified")
+            return unchecked(module, fitting, "")._replace(outcome="verified")
         sizes = input_sizes(module, fitting)
         if sizes is None:
-            return _unchecked(module, fitting, "")
+            return unchecked(module, fitting, "")
         return judge(probes(module, inputs=sizes[0], key_inputs=sizes[1], width=sizes[2]), module, fitting,
                      known=self._layouts is LAYOUTS)  # fmt: skip
-
-
-def _refused(reason: str) -> Verdict:
-    return Verdict("refused", None, 0, 0, reason)
-
-
-def _unchecked(module: nn.Module, fitting: Sequence[AttentionLayout], reason: str) -> Verdict:
-    """Return the first layout that can be read, without a check."""
-    error = ""
-    for layout in fitting:
-        try:
-            factors = layout.factors(module)
-        except InputError as refusal:
-            error = error or str(refusal)
-            continue
-        if factors is not None:
-            return Verdict("unchecked", layout, factors.heads, factors.key_heads, reason)
-    return _refused(error)
-
-
-_MIXED_TOKENS = "its queries and keys are not those of single tokens of its input"
-_ONE_QUERY = "one query meets all tokens, as in class attention or pooling: the check does not cover it"
-_OF_CHANNELS = "its softmax compares channels, by sums over tokens: it is not attention of tokens"
-_SEVERAL_VALUES = "each head reads several sets of values, as in differential attention, and W_V has one for each head"
-
-
-def judge(
-    seen: Iterable[Probe], module: nn.Module, fitting: Sequence[AttentionLayout], *, known: bool = True
-) -> Verdict:
-    """Return the first layout, or alternative of one, that agrees with a forward pass; or why none does.
-
-    Args:
-        seen: forward passes, in any of which a layout may agree.
-        module: the module.
-        fitting: layouts that its names allow.
-        known: False if the layouts are a user's own, who knows that a module without a visible softmax is attention.
-    """
-    first: Verdict | None = None
-    for one in seen:
-        if one.failure:
-            return _unchecked(module, fitting, one.failure)
-        if not one.heads and one.meetings:
-            return _unchecked(module, fitting, _ONE_QUERY if one.one_query else _MIXED_TOKENS)
-        if not one.heads and one.opaque:
-            return _unchecked(module, fitting, f"its forward pass calls {one.opaque}, into which the check cannot look")
-        if not one.heads and one.mixed:
-            return _refused(f"its scores or attention weights are mixed by {one.mixed}, over heads or tokens")
-        if not one.heads:
-            what = (
-                "has no softmax"
-                if not one.softmaxes
-                else "has a softmax, but not of products of queries and keys of tokens that the check can follow"
-            )
-            if not known:
-                return _unchecked(module, fitting, f"its forward pass {what}")
-            if one.of_channels:
-                return _refused(_OF_CHANNELS)
-            hidden = ", or TorchScript hides it" if one.softmaxes else ""
-            return _refused(f"its forward pass {what}: it is not softmax attention on tokens{hidden}")
-        found = _agreeing(one, fitting)
-        if found.outcome == "verified":
-            mixing = one.mixing(found.key_heads)
-            return _refused(_mixed_values(mixing)) if mixing and one.passed else found._replace(mixing=mixing)
-        if one.mixed:
-            found = _refused(f"its scores or attention weights are mixed by {one.mixed}, over heads or tokens")
-        elif not one.of_single_tokens():
-            found = _unchecked(module, fitting, _MIXED_TOKENS)
-        first = first if first is not None and first.outcome == "refused" else found
-    return first or _refused("its forward pass was not called")
-
-
-def _mixed_values(arguments: Iterable[str]) -> str:
-    return f"its values are mixed with others, which its model passes as {' and '.join(arguments)}"
-
-
-def _agreeing(seen: Probe, fitting: Sequence[AttentionLayout]) -> Verdict:
-    """Return the first layout, or alternative of one, that agrees with one forward pass; or why none does."""
-    assert seen.module is not None
-    assert seen.queries is not None
-    assert seen.keys is not None
-    first = ""
-    tried: set[AttentionLayout] = set()
-    for meeting in seen.heads:
-        counts = (meeting.query.shape[1], meeting.key.shape[1])
-        for layout in fitting:
-            for candidate in layout.alternatives(*counts):
-                if len(seen.heads) == 1 and candidate in tried:
-                    continue
-                tried.add(candidate)
-                try:
-                    factors = candidate.factors(seen.module)
-                except InputError as refusal:
-                    first = first or str(refusal)
-                    continue
-                if factors is None:
-                    continue
-                found = compare(factors, meeting, seen.queries, seen.keys, seen.outputs)
-                if not found.error:
-                    return Verdict("verified", candidate, factors.heads, factors.key_heads, found.remark)
-                first = first or found.error
-    return _refused(_SEVERAL_VALUES if _reads_several_values(seen.heads) else first)
-
-
-def _reads_several_values(heads: Sequence[Heads]) -> bool:
-    """Return True if the same queries meet the same keys more than once, each time with other values."""
-    first, *others = heads
-    return any(
-        one.value is not None
-        and first.value is not None
-        and torch.equal(one.query, first.query)
-        and torch.equal(one.key, first.key)
-        and not torch.equal(one.value, first.value)
-        for one in others
-    )
-
-
-def input_sizes(module: nn.Module, fitting: Sequence[AttentionLayout]) -> tuple[int, int, int] | None:
-    """Return the widths of the inputs of queries and keys, and of a head, from the first layout that reads any."""
-    for layout in fitting:
-        for heads in (None, 1):
-            for candidate in layout.alternatives(heads):
-                try:
-                    factors = candidate.factors(module)
-                except InputError:
-                    continue
-                if factors is not None:
-                    return factors.query.shape[1], factors.key.shape[1], factors.query.shape[2]
-    return None
 
 
 _OF_A_LAYER = ("training", "layer_idx", "layer_id", "layer_number", "idx", "layer_index")
@@ -442,12 +316,14 @@ def checked_coverage(
             known[key] = judge(seen, block.module, (block.layout,))
         found = known[key]
         if found.outcome == "refused" or found.layout not in (None, block.layout):
+            reason = found.reason if found.outcome == "refused" else f"its weights are those of {found.layout!r}"
             raise InputError(
-                f"products must be those of the model; got others in {block.label}: {found.reason or 'other heads'}. "
-                "Describe its weights by layouts=, or leave it out."
+                f"products must be those of the model; got others in {block.label}: {reason}. Describe its weights by "
+                "layouts=, or leave it out."
             )
         if found.outcome == "verified" or rows[block.name].outcome == "unchecked":
-            rows[block.name] = rows[block.name]._replace(outcome=found.outcome, reason=found.reason)
+            reason = _with_others(found.reason, block.module, block.layout)
+            rows[block.name] = rows[block.name]._replace(outcome=found.outcome, reason=reason)
     return AttentionCoverage(rows.values())
 
 

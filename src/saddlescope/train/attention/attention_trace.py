@@ -86,10 +86,10 @@ class AttentionTrace(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in _NORMS and isinstance(args[0], Tensor):
             return args[0] + 0
-        if func is functional.scaled_dot_product_attention:
+        name = getattr(func, "__name__", "")
+        if func is functional.scaled_dot_product_attention or (name == "flex_attention" and len(args) > 2):
             return self._fused(func, args, kwargs)
         out = func(*args, **kwargs)
-        name = getattr(func, "__name__", "")
         if "attention" in name:
             self.opaque = name
         for part in out if isinstance(out, tuple | list) else (out,):
@@ -107,14 +107,15 @@ class AttentionTrace(TorchFunctionMode):
                 self._follow(func, args, kwargs, part)
         return out
 
-    def _fused(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
+    def _fused(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         names = ("query", "key", "value")
         query, key, value = (kwargs[name] if name in kwargs else args[at] for at, name in enumerate(names))
         out = func(*args, **kwargs)
         self.softmaxes += 1
-        meeting = Meeting(((query, key),), value, [out])
+        read = out[0] if isinstance(out, tuple) else out  # flex_attention also returns log-sum-exps
+        meeting = Meeting(((query, key),), value, [read])
         self.meetings.append(meeting)
-        self._read[out] = meeting
+        self._read[read] = meeting
         return out
 
     def _multiplied(self, product: _Product, out: Tensor) -> None:

@@ -78,7 +78,7 @@ def warn_of_missed(coverage: AttentionCoverage, stacklevel: int) -> None:
     """Warn of attention that is not tracked."""
     if coverage.missed:
         parts = [
-            f"{len(rows)} of {rows[0].kind}, such as {rows[0].name or rows[0].kind}: {rows[0].reason}"
+            f"{len(rows)} of {rows[0].kind}, such as {rows[0].name or rows[0].kind}: {rows[0].reason.rstrip('.')}"
             for rows in alike(coverage.missed)
         ]
         more = f" And {len(parts) - 3} more kinds." if len(parts) > 3 else ""

@@ -27,6 +27,7 @@ LAYOUTS: tuple[AttentionLayout, ...] = (
     Separate("key", "query", "value", "dense"),  # ALBERT
     Separate("key", "query", "value", "out_proj"),
     Separate("key", "query", "value", "proj"),
+    Separate("key", "query", "value", "out"),  # OpenAI's Whisper
     Separate("k_proj", "q_proj", "v_proj", "o_proj"),  # Llama, Mistral, Qwen, Gemma, Transformers' ViT from 5
     Separate("k_proj", "q_proj", "v_proj", "out_proj"),  # OPT, BART, CLIP, GPT-Neo, GPT-J, Whisper
     Separate("k_proj", "q_proj", "v_proj", "dense"),  # Phi-1, Phi-2

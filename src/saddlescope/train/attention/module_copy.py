@@ -31,7 +31,8 @@ def random_copy(module: nn.Module) -> nn.Module:
         for name, child in list(part.named_children()):
             if _is_norm(child):
                 setattr(part, name, _Same())
-    return twin.eval()
+    twin.eval()  # some modules of timm override train, and return None
+    return twin
 
 
 def copy_without_values(module: nn.Module) -> nn.Module:
@@ -41,7 +42,9 @@ def copy_without_values(module: nn.Module) -> nn.Module:
         memo[id(one)] = nn.Parameter(torch.empty(one.shape, dtype=one.dtype, device="cpu"), requires_grad=False)
     for one in module.buffers():
         memo[id(one)] = torch.empty(one.shape, dtype=one.dtype, device="cpu")
-    return _without_hooks(copy.deepcopy(module, memo)).eval()
+    twin = _without_hooks(copy.deepcopy(module, memo))
+    twin.eval()
+    return twin
 
 
 def _without_hooks(twin: nn.Module) -> nn.Module:
@@ -59,7 +62,7 @@ def _without_hooks(twin: nn.Module) -> nn.Module:
 
 def _is_norm(module: nn.Module) -> bool:
     name = type(module).__name__.lower()
-    return "norm" in name and all(parameter.ndim < 2 for parameter in module.parameters())
+    return "norm" in name and all(one.ndim < 2 or 1 in one.shape for one in module.parameters())  # scales of each head
 
 
 class _Same(nn.Module):

@@ -10,6 +10,7 @@ modules get the argument.
 import contextlib
 import functools
 import inspect
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -98,7 +99,7 @@ def passed_arguments(
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     fake = FakeTensorMode(allow_non_fake_inputs=True)
-    with torch.random.fork_rng(devices=[]), fake, torch.no_grad(), torch.device("cpu"):
+    with torch.random.fork_rng(devices=[]), fake, torch.no_grad(), torch.device("cpu"), _silent():
         try:
             twin = copy_without_values(model)
         except Exception:
@@ -115,6 +116,17 @@ def passed_arguments(
                     if calls.keys() == set(names):
                         return calls
     return None
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Keep PyTorch from logging each call that fails, with its traceback."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
 
 
 def _remember(

@@ -8,6 +8,8 @@ rotary embeddings that the module takes as arguments. See `probe_arguments` for 
 import contextlib
 import functools
 import itertools
+import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -20,7 +22,7 @@ from saddlescope.train.attention.attention_trace import AttentionTrace
 from saddlescope.train.attention.module_copy import random_copy
 from saddlescope.train.attention.passed_values import left_out, mixing_arguments
 from saddlescope.train.attention.probe_arguments import ProbeCall, probe_calls, supplied_calls
-from saddlescope.train.attention.self_check import Heads, heads_of, of_tokens
+from saddlescope.train.attention.self_check import Heads, heads_of, of_tokens, only_changed
 
 _WAYS = 3  # calls that show queries and keys, at most
 _EMPTY = 12  # calls that show none, at most
@@ -135,9 +137,20 @@ def probes(module: nn.Module, *, inputs: int, key_inputs: int, width: int) -> It
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Compute on the processor in float32, without gradients, and leave random state and default type as they are."""
+    """Compute on the processor in float32, without gradients or warnings, and leave random state and default type.
+
+    Compiled functions run as they are written, so that a trace sees into them (and `flex_attention`, which compiles).
+    """
     before = torch.get_default_dtype()
-    with torch.random.fork_rng(devices=[]), torch.no_grad(), torch.device("cpu"):
+    loaded = "torch._dynamo" in sys.modules  # loading it takes seconds, and nothing is compiled without it
+    eager = torch.compiler.set_stance("force_eager") if loaded else contextlib.nullcontext()
+    with (
+        warnings.catch_warnings(action="ignore"),
+        torch.random.fork_rng(devices=[]),
+        torch.no_grad(),
+        torch.device("cpu"),
+        eager,
+    ):
         torch.set_default_dtype(torch.float32)
         try:
             yield
@@ -170,15 +183,7 @@ def _of_single_tokens(module: nn.Module, call: ProbeCall, before: tuple[Heads, .
     finally:
         for part, original in zip(inputs, originals, strict=True):
             part.copy_(original)
-    for one, other in zip(before, after, strict=True):
-        for name in ("query", "key", "value"):
-            then, now = getattr(one, name), getattr(other, name)
-            if then is None:
-                continue
-            changed = (then != now).any(dim=-1).any(dim=1).nonzero().tolist()
-            if changed != [[1, 0]]:
-                return False
-    return True
+    return only_changed(before, after, sample=1, token=0)
 
 
 def _mixing(module: nn.Module, call: ProbeCall, seen: tuple[Heads, ...], key_heads: int) -> tuple[str, ...]:
@@ -233,6 +238,8 @@ def returned_outputs(returned: Any, batch: int, tokens: int) -> list[Float[Tenso
     for leaf in pytree.tree_leaves(returned):
         if not isinstance(leaf, Tensor) or not leaf.is_floating_point() or leaf.numel() % (batch * tokens):
             continue
+        if leaf.ndim > 4 and len(leaf) == batch and leaf[0, ..., 0].numel() == tokens:  # windows of an image
+            leaf = leaf.flatten(1, -2)
         if leaf.ndim == 4 and len(leaf) == batch and leaf.shape[1] * leaf.shape[2] == tokens:
             outputs.append(leaf.flatten(1, 2))
         elif leaf.ndim == 4 and len(leaf) == batch and leaf.shape[2] * leaf.shape[3] == tokens:  # channels first

@@ -14,7 +14,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 _SAMPLES = 4
-_TOKENS = (6, 4, 9, 16, 49, 64)  # numbers of tokens to try; squares for modules that arrange them in images
+_TOKENS = (6, 4, 9, 16, 49, 64, 10)  # numbers of tokens to try; squares for modules that arrange them in images, and
+# one more than a square for those with a token for the class
+_LARGEST_TABLE = 400  # tokens of a table of relative positions
 
 _QUERIES = frozenset({
     "hidden_states", "hidden_state", "x", "query", "input", "inputs", "states", "h", "q", "hidden", "input_tensor",
@@ -43,7 +45,7 @@ class ProbeCall(NamedTuple):
 
 def probe_calls(module: nn.Module, inputs: int, key_inputs: int, width: int) -> Iterator[ProbeCall]:
     """Yield calls with as few arguments as possible, the likeliest first."""
-    for given, x, y in _inputs(module, inputs, key_inputs):
+    for given, x, y in _inputs(module, inputs, key_inputs, width):
         for kwargs in given.arguments(width):
             for form in _forms(x.shape[1], packed=bool(_PACKED & kwargs.keys())):
                 yield given.call(kwargs, form, x, y)
@@ -51,15 +53,17 @@ def probe_calls(module: nn.Module, inputs: int, key_inputs: int, width: int) -> 
 
 def supplied_calls(module: nn.Module, inputs: int, key_inputs: int, width: int) -> Iterator[ProbeCall]:
     """Yield calls with a mask and all other arguments whose names are known, for modules that need them."""
-    for given, x, y in _inputs(module, inputs, key_inputs):
+    for given, x, y in _inputs(module, inputs, key_inputs, width):
         for kwargs in given.supplied(width):
             for form in (lambda x: x, lambda x: x.transpose(0, 1)):
                 yield given.call(kwargs, form, x, y)
 
 
-def _inputs(module: nn.Module, inputs: int, key_inputs: int) -> Iterator[tuple["_Arguments", Tensor, Tensor]]:
+def _inputs(
+    module: nn.Module, inputs: int, key_inputs: int, width: int
+) -> Iterator[tuple["_Arguments", Tensor, Tensor]]:
     draw = torch.Generator().manual_seed(1)
-    for tokens in _token_counts(module):
+    for tokens in sorted(_token_counts(module), key=lambda count: count == width):  # else channels pass for tokens
         samples = _SAMPLES if tokens != _SAMPLES else _SAMPLES - 1  # so that no shape can be read in two ways
         for cross in (False, True) if inputs == key_inputs else (True,):
             x = torch.randn(samples, tokens, inputs, generator=draw)
@@ -74,20 +78,24 @@ def _forms(tokens: int, *, packed: bool) -> list[Callable[[Tensor], Tensor]]:
     if packed:
         return [lambda x: x.flatten(0, 1), lambda x: x.flatten(0, 1)[None]]
     if side * side == tokens:
-        forms.append(lambda x: x.unflatten(1, (side, side)))
         forms.append(lambda x: x.unflatten(1, (side, side)).permute(0, 3, 1, 2))
+        forms.append(lambda x: x.unflatten(1, (side, side)))
     return [*forms, lambda x: x.transpose(0, 1), lambda x: x[:, None]]
 
 
 def _token_counts(module: nn.Module) -> list[int]:
     """Return numbers of tokens to try; first those that the module states."""
     stated: list[int] = []
-    names = ("window_size", "input_size", "area", "num_patches", "seq_length", "seq_len", "context_size")
+    names = ("window_size", "input_size", "feat_size", "area", "num_patches", "seq_length", "seq_len", "context_size")
     for value in (getattr(part, name, None) for part in module.modules() for name in names):
         if isinstance(value, int) and 0 < value <= 256:
             stated += [value * value, value]
         elif isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(one, int) for one in value):
             stated += [value[0] * value[1], value[0] * value[1] + 1]  # with a token for the class
+    for table in module.buffers():  # numbers of relative positions, by query and key
+        square = table.ndim >= 2 and table.shape[-1] == table.shape[-2] <= _LARGEST_TABLE
+        if square and table.dtype in (torch.int32, torch.int64):
+            stated.append(table.shape[-1])
     stated = [count for count in stated if 0 < count <= 1024]
     return list(dict.fromkeys([*stated, *_TOKENS]))
 

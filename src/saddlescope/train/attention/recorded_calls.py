@@ -6,7 +6,7 @@ The model runs once, unchanged; the arguments of each attention module are remem
 
 import functools
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -26,7 +26,7 @@ from saddlescope.train.attention.probe import (
     quiet,
     returned_outputs,
 )
-from saddlescope.train.attention.self_check import Heads, heads_of
+from saddlescope.train.attention.self_check import Heads, heads_of, only_changed
 
 _SAMPLES = 4
 _CACHES = ("past_key_value", "layer_past", "cache", "past_kv", "past_")
@@ -106,13 +106,16 @@ def probe_call(module: nn.Module, call: Call, *, inputs: int, key_inputs: int) -
     try:
         twin = random_copy(module)
         for of_keys in [[], others] if others else [[]]:
-            one = _together(twin, [_run(twin, leaves, form, same, of_keys, seed) for seed in range(_SAMPLES)])
+            call = functools.partial(_run, twin, form=form, same=same, of_keys=of_keys)
+            one = _together(twin, [call(leaves, seed=seed) for seed in range(_SAMPLES)])
             lengths = {part.shape[1] for part in (one.queries, one.keys) if part is not None}
             if any({met.query.shape[2]} != lengths for met in one.heads):
                 yield failed("its queries or keys are those of other tokens than the inputs of its call")
             else:
                 mixing = functools.partial(_mixing, twin, leaves, form, same, of_keys)
-                yield one._replace(mixing=mixing, passed=True) if finite(one) else failed(NOT_FINITE)
+                single = functools.partial(_of_single_tokens, call, leaves)
+                seen = one._replace(mixing=mixing, passed=True, of_single_tokens=single)
+                yield seen if finite(one) else failed(NOT_FINITE)
     except Exception as error:
         yield failed(f"a copy of it could not be called ({brief(error)})")
 
@@ -145,11 +148,14 @@ def _run(
     of_keys: list[int],
     seed: int,
     added: Tensor | float = 0.0,
+    moved: bool = False,
 ) -> _Run:
-    """Call with random inputs; `added` is added to those of keys and values."""
+    """Call with random inputs; `added` is added to those of keys and values, and 1 to the first token if `moved`."""
     draw = torch.Generator().manual_seed(seed)
     x = torch.randn(leaves[same[0]].shape, generator=draw) + (0.0 if of_keys else added)
     y = torch.randn(leaves[of_keys[0]].shape, generator=draw) + added if of_keys else x
+    for part in (x, y)[: 2 if of_keys else 1] if moved else ():
+        part.view(-1, part.shape[-1])[0] += 1
     given = list(leaves)
     for k in same:
         given[k] = x
@@ -168,6 +174,12 @@ def _run(
     outputs = [output[:1] for output in returned_outputs(returned, batch, tokens)]
     flat_x, flat_y = (part.reshape(batch, -1, part.shape[-1])[:1, -tokens:] for part in (x, y))  # as `heads_of`
     return _Run(flat_x, flat_y, first, outputs, trace)
+
+
+def _of_single_tokens(call: Callable[..., _Run], leaves: list[Any]) -> bool:
+    """Return True if a change of one token of the inputs changes queries, keys and values of that token alone."""
+    before, after = (call(leaves, seed=0, moved=moved).heads for moved in (False, True))
+    return only_changed(before, after, sample=0, token=0)
 
 
 def _mixing(

@@ -11,6 +11,7 @@ alike, so it cancels in their inner product. So for differences x, y of the inpu
 and a layout that satisfies all three has the products of every head right.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -76,6 +77,19 @@ def heads_of(meeting: Meeting, batch: int, tokens: int) -> tuple[Heads, ...]:
 def of_tokens(query: Tensor, tokens: int) -> bool:
     """Return False if a product with these queries sums over tokens: it compares channels, as in XCiT."""
     return query.shape[-2] == tokens or query.shape[-1] != tokens
+
+
+def only_changed(before: Sequence[Heads], after: Sequence[Heads], *, sample: int, token: int) -> bool:
+    """Return True if queries, keys and values of two calls differ at one token of one sample, and nowhere else."""
+    for one, other in zip(before, after, strict=True):
+        for name in ("query", "key", "value"):
+            then, now = getattr(one, name), getattr(other, name)
+            if then is None:
+                continue
+            changed = (then != now).any(dim=-1).any(dim=1).nonzero().tolist()
+            if changed != [[sample, token]]:
+                return False
+    return True
 
 
 def _with_heads(part: Tensor, batch: int, tokens: int) -> Tensor | None:
