@@ -92,6 +92,9 @@ def test_the_number_of_heads_comes_from_the_configuration(tmp_path):
     assert checkpoint_spectra(base, tuned).identical(wanted)
     (base / "config.json").write_text('{"num_attention_heads": 2}')
     assert checkpoint_spectra(base, tuned, heads=HEADS).identical(wanted)
+    (base / "config.json").unlink()
+    (base / "params.json").write_text('{"n_heads": 4}')  # Meta's and Mistral's own files
+    assert checkpoint_spectra(base, tuned).identical(wanted)
 
 
 @pytest.mark.parametrize(("kind", "heads"), [("llama", 7), ("gpt2", 5), ("torch", 5), ("torch", None)])

@@ -287,7 +287,8 @@ class Fused(_LinearLayers):
         if columns != queries + 2 * keys or not keys or columns % self.pieces:
             raise InputError(
                 f"{self.qkv} must have queries, keys and values of the width {queries} of {self.output}, or fewer keys "
-                f"and values as the module states; got {columns} outputs. Define your own AttentionLayout."
+                f"and values as the module states; got {columns} outputs. Name fewer keys by Fused({self.qkv!r}, "
+                f"{self.output!r}, key_heads=...), as layouts= or --layout."
             )
         sizes = {"q": queries // self.pieces, "k": keys // self.pieces, "v": keys // self.pieces}
         split = fused.unflatten(1, (self.pieces, -1)).split([sizes[name] for name in self.order], dim=2)

@@ -120,14 +120,15 @@ class Checkpoint(ReprMixin):
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """Content of config.json beside the weights, or else the settings that a training script stored with them.
+        """Content of config.json beside the weights, or of Meta's params.json, or the settings of a training script.
 
         Raises:
             InputError: the file is not a JSON object.
         """
-        file = (self.path if self.path.is_dir() else self.path.parent) / "config.json"
-        if file.is_file():
-            return read_json(file)
+        folder = self.path if self.path.is_dir() else self.path.parent
+        for name in ("config.json", "params.json"):
+            if (folder / name).is_file():
+                return read_json(folder / name)
         holders = {stored.file for stored in self.tensors.values()}
         if len(holders) != 1:
             return {}
