@@ -218,6 +218,34 @@ def test_norms_with_a_scale_for_each_head_are_left_out():
     assert (row.outcome, row.reason) == ("verified", "")
 
 
+class ConvolvedNorm(nn.Module):
+    """Not a norm alone: a convolution over tokens comes with it."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv1d(12, 12, 3, padding=1, groups=12)
+
+    def forward(self, x):
+        return self.conv(functional.normalize(x, dim=-1).transpose(1, 2)).transpose(1, 2)
+
+
+class AfterConvolution(_Llama):
+    def __init__(self):
+        super().__init__()
+        self.norm = ConvolvedNorm()
+
+    def forward(self, x):
+        return self.joined(attend(*self.parts(self.norm(x))))
+
+
+def test_norms_with_a_convolution_are_not_left_out():
+    (row,) = rows_of(AfterConvolution())
+    assert (row.outcome, row.reason) == (
+        "unchecked",
+        "its queries and keys are not those of single tokens of its input",
+    )
+
+
 class Joint(nn.Module):
     """Diffusers' Flux: tokens of image and text, each with projections of their own, attend to all."""
 

@@ -61,8 +61,10 @@ def _without_hooks(twin: nn.Module) -> nn.Module:
 
 
 def _is_norm(module: nn.Module) -> bool:
-    name = type(module).__name__.lower()
-    return "norm" in name and all(one.ndim < 2 or 1 in one.shape for one in module.parameters())  # scales of each head
+    """Return True for a norm, with scales of its channels or, with an axis of length 1, of those of each head."""
+    linear = any(isinstance(part, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d) for part in module.modules())
+    scales = all(one.ndim < 2 or (one.ndim > 2 and 1 in one.shape and one.shape[-1] > 1) for one in module.parameters())
+    return "norm" in type(module).__name__.lower() and scales and not linear
 
 
 class _Same(nn.Module):

@@ -63,7 +63,7 @@ def _inputs(
     module: nn.Module, inputs: int, key_inputs: int, width: int
 ) -> Iterator[tuple["_Arguments", Tensor, Tensor]]:
     draw = torch.Generator().manual_seed(1)
-    for tokens in sorted(_token_counts(module), key=lambda count: count == width):  # else channels pass for tokens
+    for tokens in _token_counts(module, width):
         samples = _SAMPLES if tokens != _SAMPLES else _SAMPLES - 1  # so that no shape can be read in two ways
         for cross in (False, True) if inputs == key_inputs else (True,):
             x = torch.randn(samples, tokens, inputs, generator=draw)
@@ -83,8 +83,8 @@ def _forms(tokens: int, *, packed: bool) -> list[Callable[[Tensor], Tensor]]:
     return [*forms, lambda x: x.transpose(0, 1), lambda x: x[:, None]]
 
 
-def _token_counts(module: nn.Module) -> list[int]:
-    """Return numbers of tokens to try; first those that the module states."""
+def _token_counts(module: nn.Module, width: int) -> list[int]:
+    """Return numbers of tokens to try; first those that the module states, last one that the width of a head equals."""
     stated: list[int] = []
     names = ("window_size", "input_size", "feat_size", "area", "num_patches", "seq_length", "seq_len", "context_size")
     for value in (getattr(part, name, None) for part in module.modules() for name in names):
@@ -97,7 +97,7 @@ def _token_counts(module: nn.Module) -> list[int]:
         if square and table.dtype in (torch.int32, torch.int64):
             stated.append(table.shape[-1])
     stated = [count for count in stated if 0 < count <= 1024]
-    return list(dict.fromkeys([*stated, *_TOKENS]))
+    return list(dict.fromkeys([*stated, *sorted(_TOKENS, key=lambda count: count == width)]))
 
 
 class _Arguments:
