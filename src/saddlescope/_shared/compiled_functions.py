@@ -147,8 +147,8 @@ class _Quick:
     """Jitted function of arrays and a key that XLA compiles with `_QUICK` where it knows these options."""
 
     def __init__(self, traced: Callable[..., Any]) -> None:
-        self._plain = jax.jit(traced, static_argnums=1)
-        self._quick = jax.jit(traced, static_argnums=1, compiler_options=_QUICK)
+        self._plain: Any = jax.jit(traced, static_argnums=1)
+        self._quick: Any = jax.jit(traced, static_argnums=1, compiler_options=_QUICK)
         self._known = True
 
     def __call__(self, arrays: list[Any], key: "_Key") -> Any:

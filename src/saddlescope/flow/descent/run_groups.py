@@ -28,10 +28,13 @@ class _Group:
         self, weights: PyTree, orders: Int[np.ndarray, "runs steps batch"] | None, bounds: list[Array], checked: bool
     ) -> tuple[PyTree, PyTree, np.ndarray]:
         """Return what `compiled_epoch.epoch` returns for these runs, in NumPy's arrays."""
-        given = jax.tree.map(lambda leaf: jax.device_put(leaf[self.rows]), (weights, orders))
-        weights, seen, values = epoch(self.losses, self.observers, self.rates, *given, *bounds, checked)
-        of_runs = jax.tree.map(lambda leaf: np.asarray(leaf)[: self.count], (weights, values))
-        return of_runs[0], jax.tree.map(lambda leaf: np.asarray(leaf)[:, : self.count], seen), of_runs[1]
+        weights, orders = jax.tree.map(lambda leaf: jax.device_put(leaf[self.rows]), (weights, orders))
+        edges, count, first = bounds
+        ends, seen, values = epoch(
+            self.losses, self.observers, self.rates, weights, orders, edges, count, first, checked
+        )
+        ends, values = jax.tree.map(lambda leaf: np.asarray(leaf)[: self.count], (ends, values))
+        return ends, jax.tree.map(lambda leaf: np.asarray(leaf)[:, : self.count], seen), values
 
 
 class RunGroups:
