@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int
 
+Stored = Any  # arrays of NumPy as a system is made, of JAX in compiled code
 Scalar = Float[Array, ""]
 Vector = Float[Array, "N"]
 
@@ -56,22 +57,24 @@ class _Factors(NamedTuple):
 
 
 class _Triangles(NamedTuple):
-    """LU decomposition of a matrix with its rows permuted."""
+    """LU decomposition of a matrix with its rows permuted.
 
-    both: Float[Array, "N N"]
+    The triangles are transposed: loops carry arrays by rows, and LAPACK reads them by columns, so nothing is copied.
+    """
+
+    transposed: Float[Array, "N N"]
     rows: Int[Array, "N"]
 
 
 def _factorised(matrix: Float[Array, "N N"]) -> _Triangles:
     both, _, rows = lax.linalg.lu(matrix)
-    return _Triangles(both, rows)
+    return _Triangles(both.T, rows)
 
 
 def _solved(factors: _Triangles, right: Float[Array, "N k"]) -> Float[Array, "N k"]:
-    lower = lax.linalg.triangular_solve(
-        factors.both, right[factors.rows], left_side=True, lower=True, unit_diagonal=True
-    )
-    return lax.linalg.triangular_solve(factors.both, lower, left_side=True)
+    both = factors.transposed.T
+    lower = lax.linalg.triangular_solve(both, right[factors.rows], left_side=True, lower=True, unit_diagonal=True)
+    return lax.linalg.triangular_solve(both, lower, left_side=True)
 
 
 class AbstractCompiledMargins(eqx.Module):
@@ -83,7 +86,7 @@ class AbstractCompiledMargins(eqx.Module):
     """
 
     loss: LossInJax
-    log_unit: Scalar = eqx.field(converter=jnp.asarray)
+    log_unit: Float[Stored, ""]
 
     @abstractmethod
     def margins(self, coordinates: Vector) -> Float[Array, "n m"]:
@@ -166,9 +169,9 @@ class CompiledDiagonal(AbstractCompiledMargins):
         log_plus, log_minus: ln w_+^2 and ln w_-^2 at time 0, (d,).
     """
 
-    features: Float[Array, "N d"] = eqx.field(converter=jnp.asarray)
-    log_plus: Float[Array, "d"] = eqx.field(converter=jnp.asarray)
-    log_minus: Float[Array, "d"] = eqx.field(converter=jnp.asarray)
+    features: Float[Stored, "N d"]
+    log_plus: Float[Stored, "d"]
+    log_minus: Float[Stored, "d"]
     shape: tuple[int, ...] = eqx.field(static=True)
 
     def _halves(self, coordinates: Vector) -> tuple[Float[Array, "d"], Float[Array, "d"]]:
@@ -210,8 +213,8 @@ class CompiledMatrix(AbstractCompiledMargins):
         first: u at time 0, (n, m).
     """
 
-    gram: Float[Array, "N N"] = eqx.field(converter=jnp.asarray)
-    first: Float[Array, "n m"] = eqx.field(converter=jnp.asarray)
+    gram: Float[Stored, "N N"]
+    first: Float[Stored, "n m"]
 
     def margins(self, coordinates: Vector) -> Float[Array, "n m"]:
         """Return u(0) + G phi."""
@@ -265,8 +268,8 @@ class CompiledKeyQuery(AbstractCompiledMargins):
         width: columns of K and Q.
     """
 
-    differences: Float[Array, "n m m_x"] = eqx.field(converter=jnp.asarray)
-    queries: Float[Array, "n m_z"] = eqx.field(converter=jnp.asarray)
+    differences: Float[Stored, "n m m_x"]
+    queries: Float[Stored, "n m_z"]
     width: int = eqx.field(static=True)
 
     def _pair(self, coordinates: Vector) -> tuple[Float[Array, "m_x r"], Float[Array, "m_z r"]]:

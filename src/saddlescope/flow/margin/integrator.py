@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -65,10 +64,9 @@ def follow_compiled(
     coordinate = system.time_coordinate
     recorded = coordinate.at(log_times)
     with jax.enable_x64(True):
-        sizes = recorded[-1], np.float64(policies.rtol), np.float64(policies.atol), np.asarray(policies.max_evaluations)
-        numbers = [jnp.asarray(number) for number in (start, padded(recorded), padded(log_times), *sizes)]
-        run = compiled_run(system.in_jax(), *numbers)
-        tables, ending = jax.device_get(run)
+        sizes = recorded[-1], np.float64(policies.rtol), np.float64(policies.atol), np.int64(policies.max_evaluations)
+        run = compiled_run(system.in_jax(), start, padded(recorded), padded(log_times), *sizes)
+        tables, ending = jax.tree.map(np.asarray, run)
     system.evaluations, time = int(ending.evaluations), float(ending.time)
     kept = np.arange(ending.reached)
     status = REACHED

@@ -166,4 +166,6 @@ class KeyQuerySystem(AbstractMarginSystem):
         )
 
     def _in_jax(self, loss: LossInJax) -> CompiledKeyQuery:
-        return CompiledKeyQuery(loss, self.time_coordinate.log_unit, self.differences, self.queries, self._width)
+        return CompiledKeyQuery(
+            loss, np.asarray(self.time_coordinate.log_unit), self.differences, self.queries, self._width
+        )

@@ -67,8 +67,9 @@ def diagonal_margin_flow(
             spaced in ln(1 + ln(1 + t / ts)), ts the time in which the flow begins to move.
         throw: True: raise if the flow ends early or its energy is out of balance. False: return it; check `status`.
         max_evaluations: end early after so many evaluations of the right-hand side.
-        compiled: True: run as one compiled loop, many times faster once a call with data of the same shape has compiled
-            it, which takes some seconds; the loss must be written in JAX too, as `SelectionLoss` is. The same steps.
+        compiled: True: run as one compiled loop, several times faster once a call with data of the same shape has
+            compiled it, which takes some seconds; the loss must be written in JAX too, as `SelectionLoss` is. Up to 62
+            coordinates the steps are the same; beyond, factorisations of the Newton matrix are used for longer.
         report: called from time to time with the finished fraction and a note.
 
     Raises:
@@ -117,8 +118,9 @@ def matrix_margin_flow(
             spaced in ln(1 + ln(1 + t / ts)), ts the time in which the flow begins to move.
         throw: True: raise if the flow ends early or its energy is out of balance. False: return it; check `status`.
         max_evaluations: end early after so many evaluations of the right-hand side.
-        compiled: True: run as one compiled loop, many times faster once a call with data of the same shape has compiled
-            it, which takes some seconds; the loss must be written in JAX too, as `SelectionLoss` is. The same steps.
+        compiled: True: run as one compiled loop, several times faster once a call with data of the same shape has
+            compiled it, which takes some seconds; the loss must be written in JAX too, as `SelectionLoss` is. Up to 62
+            coordinates the steps are the same; beyond, factorisations of the Newton matrix are used for longer.
         report: called from time to time with the finished fraction and a note.
 
     Raises:
@@ -165,8 +167,9 @@ def key_query_margin_flow(
             spaced in ln(1 + ln(1 + t / ts)), ts the time in which the flow begins to move.
         throw: True: raise if the flow ends early or its energy is out of balance. False: return it; check `status`.
         max_evaluations: end early after so many evaluations of the right-hand side.
-        compiled: True: run as one compiled loop, many times faster once a call with data of the same shape has compiled
-            it, which takes some seconds; the loss must be written in JAX too, as `SelectionLoss` is. The same steps.
+        compiled: True: run as one compiled loop, several times faster once a call with data of the same shape has
+            compiled it, which takes some seconds; the loss must be written in JAX too, as `SelectionLoss` is. Up to 62
+            coordinates the steps are the same; beyond, factorisations of the Newton matrix are used for longer.
         report: called from time to time with the finished fraction and a note.
 
     Raises:

@@ -249,7 +249,7 @@ class DiagonalSystem(AbstractIntegralSystem):
         return (self.features * (plus + minus)) @ self.features.T
 
     def _in_jax(self, loss: LossInJax) -> CompiledDiagonal:
-        unit = self.time_coordinate.log_unit
+        unit = np.asarray(self.time_coordinate.log_unit)
         return CompiledDiagonal(loss, unit, self.features, self._log_plus, self._log_minus, self.shape)
 
     def _halves(self, coordinates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -297,4 +297,4 @@ class MatrixSystem(AbstractIntegralSystem):
         return self.gram
 
     def _in_jax(self, loss: LossInJax) -> CompiledMatrix:
-        return CompiledMatrix(loss, self.time_coordinate.log_unit, self.gram, self._first)
+        return CompiledMatrix(loss, np.asarray(self.time_coordinate.log_unit), self.gram, self._first)

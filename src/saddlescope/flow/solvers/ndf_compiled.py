@@ -3,13 +3,15 @@
 Formulas, step sizes, tests and refusals are those of `Stepper`, which is the specification; names are too. Two loops:
 
     outer   changes the step size and factorises the Newton matrix
-    inner   takes steps of one size with these factors, as long as they serve
+    inner   takes steps with these factors, as long as they serve
 
-so that the factors are constant in the inner loop, and are never copied.
+so that the factors are constant in the inner loop, and are never copied. They serve for one step size where the state
+is small: then all steps are those of `Stepper`. Large systems keep them for step sizes nearby and iterate more.
 """
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -34,6 +36,9 @@ from saddlescope.flow.solvers.ndf_coefficients import (
 
 RUNNING, REACHED, EXHAUSTED, STUCK = range(4)
 """Codes of a run: under way, at its last time, out of evaluations, no step short enough."""
+
+_SMALL = 64  # states up to which a factorisation costs about as much as a step: it is formed for every step size
+_STALE = 3.0  # of others: part by which h / alpha may differ from that of the factors in use
 
 _EPS = float(np.finfo(float).eps)
 _J = np.arange(1.0, MAX_ORDER + 1)
@@ -138,6 +143,7 @@ def integrate(
         The recorded states, and the end of the run.
     """
     n, size = start.shape[0], recorded.shape[0]
+    stale = _STALE if n > _SMALL else 0.0
     wanted = jnp.sum(recorded <= until)
     slope = system.slope(start)
     speed = _norm(slope / (atol + rtol * jnp.abs(start)))
@@ -166,13 +172,22 @@ def integrate(
     def attempt(carried: _Attempt, factors: Any, c: Scalar) -> _Attempt:
         before = carried.position
         predicted, psi = jnp.asarray(PREDICT_AND_PAST)[before.order] @ before.differences
-        found = _newton(system, factors, predicted, psi, c, rtol, atol, carried.rate)
+        now = before.h / jnp.asarray(ALPHA)[before.order]
+        found = _newton(system, factors, predicted, psi, now, 2 / (1 + now / c), rtol, atol, carried.rate)
         after, accepted = _judge(before, predicted, found, rtol, atol, until, carried.fresh)
         records = _record(carried.records, after, before, recorded, wanted, accepted)
         ended = jnp.where(after.evaluations >= max_evaluations, EXHAUSTED, RUNNING)
         code = jnp.where(accepted, jnp.where(records.reached == wanted, REACHED, ended), RUNNING)
-        serves = accepted & ~after.resized & ~_passes(after.time, after.h, until)
-        return _Attempt(records, after._replace(code=code), jnp.asarray(False), found.rate, serves)
+        after = after._replace(code=code)
+        if not stale:
+            serves = accepted & ~after.resized & ~_passes(after.time, after.h, until)
+            return _Attempt(records, after, jnp.asarray(False), found.rate, serves)
+        resized = _resize(after, until)
+        near = jnp.abs(resized.h / jnp.asarray(ALPHA)[resized.order] / c - 1) < stale
+        serves = (found.outcome == 1) & near & (resized.code == RUNNING)
+        rate = jnp.where(resized.h == after.h, found.rate, jnp.nan)
+        after = jax.tree.map(lambda one, two: jnp.where(serves, one, two), resized, after)
+        return _Attempt(records, after, jnp.asarray(False), rate, serves)
 
     def epoch(carried: tuple[Records, Position]) -> tuple[Records, Position]:
         records, position = carried
@@ -228,17 +243,21 @@ def _newton(
     predicted: Float[Array, "n"],
     psi: Float[Array, "n"],
     c: Scalar,
+    damping: Scalar,
     rtol: Scalar,
     atol: Float[Array, "n"],
     rate: Scalar,
 ) -> _Correction:
-    """Solve for the correction to the prediction; a rate of NaN is not known yet."""
+    """Solve for the correction to the prediction; a rate of NaN is not known yet.
+
+    Factors of another c change the fast parts by too much or too little, and leave the slow ones: `damping` is between.
+    """
     scale = atol + rtol * jnp.abs(predicted)
 
     def iterate(now: _Correction) -> _Correction:
         slope = system.slope(predicted + now.correction)
         finite = jnp.all(jnp.isfinite(slope))
-        change = system.solve(factors, c * slope - psi - now.correction)
+        change = damping * system.solve(factors, c * slope - psi - now.correction)
         size = _norm(change / scale)
         sound = finite & jnp.isfinite(size)
         seen = (now.iterations > 0) & (size > NEWTON_TOLERANCE / 100)

@@ -3,6 +3,8 @@
 Formulas and symbols are those of `saddlescope.models.tokens.losses`, which is the specification.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -23,8 +25,8 @@ class SelectionLossInJax(eqx.Module):
         equal_gaps: True if all gaps of each sample are equal, so that all rates are positive.
     """
 
-    optimal_scores: Float[Array, "n"] = eqx.field(converter=jnp.asarray)
-    gaps: Float[Array, "n m"] = eqx.field(converter=jnp.asarray)
+    optimal_scores: Float[Any, "n"]
+    gaps: Float[Any, "n m"]
     logistic: bool = eqx.field(static=True)
     equal_gaps: bool = eqx.field(static=True)
 
