@@ -36,7 +36,8 @@ class LossBatch:
         if isinstance(loss, Sequence):
             self._each, self._kind, self._arrays = True, *_stack(loss, size)
         else:
-            self._each, (self._kind, self._arrays) = False, _split(loss)
+            self._each, (self._kind, arrays) = False, _split(loss)
+            self._arrays = [jnp.asarray(array) for array in arrays]
         self._all = self._arrays
         self._slot = np.arange(size)  # where a running flow is among the compiled ones
         self._size = size
@@ -52,7 +53,9 @@ class LossBatch:
 
     def form(self, flows: Int[np.ndarray, "r"] | None) -> tuple["_Kind", bool, list[Array]]:
         """Return what `map_losses` takes, for some of all flows, running or not; None: for all."""
-        arrays = [array[flows] for array in self._all] if self._each and flows is not None else self._all
+        arrays = self._all
+        if self._each and flows is not None and not np.array_equal(flows, np.arange(len(arrays[0]) if arrays else 0)):
+            arrays = [jnp.asarray(np.asarray(array)[flows]) for array in arrays]  # JAX's indexing takes milliseconds
         return self._kind, self._each, arrays
 
     def gradients(self, points: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
@@ -91,7 +94,7 @@ def _split(loss: Loss) -> tuple[_Kind, list[Any]]:
     leaves, structure = jax.tree.flatten(loss)
     arrays = [isinstance(leaf, jax.Array | np.ndarray) for leaf in leaves]
     kind = structure, tuple(None if array else leaf for leaf, array in zip(leaves, arrays, strict=True))
-    return kind, [jnp.asarray(leaf) for leaf, array in zip(leaves, arrays, strict=True) if array]
+    return kind, [leaf for leaf, array in zip(leaves, arrays, strict=True) if array]
 
 
 def _stack(losses: Sequence[Loss], size: int) -> tuple[_Kind, list[Any]]:
@@ -108,7 +111,9 @@ def _stack(losses: Sequence[Loss], size: int) -> tuple[_Kind, list[Any]]:
                 f"for flow {number!r} than for flow 0. Write one Equinox module with the data as fields, not "
                 "closures, or call gradient_flow for each."
             )
-    return kinds[0], [jnp.stack(column) for column in zip(*arrays, strict=True)]
+    return kinds[0], [
+        jnp.asarray(np.stack([np.asarray(array) for array in column])) for column in zip(*arrays, strict=True)
+    ]
 
 
 def map_losses(evaluate: Callable, kind: _Kind, each: bool, arrays: list[Array], points: PyTree) -> PyTree:
