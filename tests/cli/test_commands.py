@@ -273,7 +273,8 @@ def test_gallery_skips_what_it_cannot_show(saddlescope, tmp_path):
     Path("results/foreign.nc").write_text("weather")
     status, _, err = saddlescope("gallery results --site there")
     assert status == 2
-    assert "Skipped: results/foreign.nc is damaged, or no run of this version of saddlescope. Rerun its entry" in err
+    assert "Skipped: results/foreign.nc is damaged, or no run of this version of saddlescope." in err
+    assert "Rerun its entry with --again" in err
     assert Path("there/tiny/staircase/quick.html").exists()
     assert saddlescope("show tiny/staircase")[0] == 0
 

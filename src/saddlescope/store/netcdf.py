@@ -136,7 +136,8 @@ def read(path: str | os.PathLike[str]) -> xr.Dataset:
     content, seal = stored[: -len(_seal(b""))], stored[-len(_seal(b"")) :]
     if seal != _seal(content):
         raise InputError(
-            f"{path} is damaged, or no run of this version of saddlescope. Rerun its entry, or move the file elsewhere."
+            f"{path} is damaged, or no run of this version of saddlescope. Rerun its entry with --again, or move"
+            " the file elsewhere."
         )
     _refuse_traps(path, content)
     try:
