@@ -1,6 +1,7 @@
 """Attention as timm, vit-pytorch, Diffusers, Whisper and FlexAttention write it, in stand-ins like the libraries."""
 
 import warnings
+from typing import Any
 
 import pytest
 import torch
@@ -22,6 +23,8 @@ def rows_of(module, name="attn"):
 class BiasTable(nn.Module):
     """TinyViT: weights head by head, a table of biases for 25 tokens, and a `train` that returns nothing."""
 
+    attention_bias_idxs: torch.Tensor
+
     def __init__(self, tokens=25):
         super().__init__()
         self.num_heads = 4
@@ -30,7 +33,7 @@ class BiasTable(nn.Module):
         distances = (torch.arange(tokens)[:, None] - torch.arange(tokens)).abs()
         self.register_buffer("attention_bias_idxs", distances, persistent=False)
 
-    def train(self, mode=True):
+    def train(self, mode=True):  # pyright: ignore[reportIncompatibleMethodOverride]
         super().train(mode)
 
     def forward(self, x):
@@ -141,7 +144,7 @@ def test_refused_attention_of_any_class_is_reported():
 class Flex(_Llama):
     """Compiled FlexAttention with a bias by distance."""
 
-    compiled = staticmethod(torch.compile(flex_attention, backend="eager"))
+    compiled: Any = staticmethod(torch.compile(flex_attention, backend="eager"))  # pyright: ignore[reportArgumentType]
 
     def forward(self, x):
         q, k, v = self.parts(x)
@@ -255,7 +258,7 @@ class Joint(nn.Module):
         self.to_q, self.to_k, self.to_v, self.to_out = (nn.Linear(12, 12) for _ in range(4))
         self.add_q_proj, self.add_k_proj, self.add_v_proj, self.to_add_out = (nn.Linear(12, 12) for _ in range(4))
 
-    def forward(self, hidden_states, encoder_hidden_states=None):
+    def forward(self, hidden_states, encoder_hidden_states: Any = None):
         pairs = ((self.add_q_proj, self.to_q), (self.add_k_proj, self.to_k), (self.add_v_proj, self.to_v))
         texts, images = encoder_hidden_states, hidden_states
         q, k, v = (

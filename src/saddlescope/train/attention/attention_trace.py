@@ -110,9 +110,9 @@ class AttentionTrace(TorchFunctionMode):
     def _fused(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         names = ("query", "key", "value")
         query, key, value = (kwargs[name] if name in kwargs else args[at] for at, name in enumerate(names))
-        out = func(*args, **kwargs)
+        out: Any = func(*args, **kwargs)
         self.softmaxes += 1
-        read = out[0] if isinstance(out, tuple) else out  # flex_attention also returns log-sum-exps
+        read = next(iter(out)) if isinstance(out, tuple) else out  # flex_attention also returns log-sum-exps
         meeting = Meeting(((query, key),), value, [read])
         self.meetings.append(meeting)
         self._read[read] = meeting

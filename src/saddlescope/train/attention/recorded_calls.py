@@ -106,14 +106,14 @@ def probe_call(module: nn.Module, call: Call, *, inputs: int, key_inputs: int) -
     try:
         twin = random_copy(module)
         for of_keys in [[], others] if others else [[]]:
-            call = functools.partial(_run, twin, form=form, same=same, of_keys=of_keys)
-            one = _together(twin, [call(leaves, seed=seed) for seed in range(_SAMPLES)])
+            again = functools.partial(_run, twin, form=form, same=same, of_keys=of_keys)
+            one = _together(twin, [again(leaves, seed=seed) for seed in range(_SAMPLES)])
             lengths = {part.shape[1] for part in (one.queries, one.keys) if part is not None}
             if any({met.query.shape[2]} != lengths for met in one.heads):
                 yield failed("its queries or keys are those of other tokens than the inputs of its call")
             else:
                 mixing = functools.partial(_mixing, twin, leaves, form, same, of_keys)
-                single = functools.partial(_of_single_tokens, call, leaves)
+                single = functools.partial(_of_single_tokens, again, leaves)
                 seen = one._replace(mixing=mixing, passed=True, of_single_tokens=single)
                 yield seen if finite(one) else failed(NOT_FINITE)
     except Exception as error:
