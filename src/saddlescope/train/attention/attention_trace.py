@@ -87,7 +87,7 @@ class AttentionTrace(TorchFunctionMode):
         if func in _NORMS and isinstance(args[0], Tensor):
             return args[0] + 0
         name = getattr(func, "__name__", "")
-        if func is functional.scaled_dot_product_attention or (name == "flex_attention" and len(args) > 2):
+        if func is functional.scaled_dot_product_attention or (name == "flex_attention" and bool(args[2:])):
             return self._fused(func, args, kwargs)
         out = func(*args, **kwargs)
         if "attention" in name:
