@@ -35,7 +35,7 @@ def test_tensors_without_numbers_of_their_own_are_refused(tensor):
     ],
 )
 def test_spectra_beyond_float64_are_refused(compute):
-    with pytest.raises(InputError, match=r"must have singular values below 1.8e\+308; got larger ones"):
+    with pytest.raises(InputError, match=r"must have differences and singular values below 1.8e\+308; got larger ones"):
         compute()
 
 

@@ -38,6 +38,10 @@ _EXACT = 1e-11  # relative gradient at a stationary point
 _HORIZON = 1e9  # in units of 1 / rate of the new unit
 _AT_REST = 1e-7  # speed, relative to the fastest, at which the path has stopped, at a minimum or not
 _LARGEST = 1e8  # weights beyond it diverge
+_KINK_LOOK = 100  # steps between tests for a kink
+_KINKS = 5  # such tests in turn that find the path at a kink: it slides along it
+_KINK_STEP = 1e-6  # size of a step across a kink, relative to the norm of the weights
+_JUMP = 1e-2  # of the velocity in that step, relative to the velocity; without a kink it is of the order of the step
 _SMALL = 0.03  # units that fell to this share of their largest norm may be falling dormant
 _ASLEEP = 1e-3  # units that fell to this share of their largest norm, in a stationary direction, leave the path
 
@@ -136,7 +140,7 @@ class Transition:
 
     def _follow(self) -> StationaryUnits | TransitionFailure:
         at = self._network.explicit_path(self._start, self._kinds, self._limits())
-        peak, fastest, wait = at.peak, at.fastest, 0
+        peak, fastest, wait, kinks = at.peak, at.fastest, 0, 0
         if at.slow and (found := self._end_near(at.thetas, peak)) is not None:
             return found
         solver = self._solver(at.time, at.thetas, first_step=1e-2 / self._rate if at.time == 0 else None)
@@ -163,6 +167,10 @@ class Transition:
                 solver, thetas = self._solver(solver.t, changed), changed
             speed = float(np.linalg.norm(self._velocity(solver.y)))
             fastest = max(fastest, speed)
+            if step % _KINK_LOOK == _KINK_LOOK - 1:
+                kinks = kinks + 1 if speed > _SLOW * fastest and self._at_kink(thetas) else 0
+                if kinks == _KINKS:
+                    break
             if step % _LOOK or step < wait or speed > _SLOW * fastest or solver.t * self._rate < 1.0:
                 continue
             found = self._end_near(thetas, peak[self._live])
@@ -171,6 +179,11 @@ class Transition:
             if found is not None:
                 return found
             wait = step + max(step // 8, 2 * thetas.size if thetas.size > 300 else 0)
+        if self._at_kink(self._weights(solver.y)):
+            return TransitionFailure(
+                "The active units slide along a kink, where the loss has no gradient, as ReLU neurons do where a "
+                "sample is about to leave them; the minimum among them may lie on it. Use a unit without kinks."
+            )
         return TransitionFailure(
             "The active units reach no stationary point that is a minimum among them: they follow a valley without "
             "end, or stop at a saddle. Add a small penalty on the output to the loss."
@@ -250,6 +263,17 @@ class Transition:
             f"A symmetry leads the active units to a saddle among them, of loss {loss:.6g}, and how they leave it "
             "depends on the initial weights. Break the symmetry of the data, or follow them with unit_flow."
         )
+
+    def _at_kink(self, thetas: Float[np.ndarray, "b p"]) -> bool:
+        """Return True if the velocity jumps within a small step along the path."""
+        velocity = self._velocity(thetas.ravel())
+        speed = np.linalg.norm(velocity)
+        if speed == 0:
+            return False
+        step = _KINK_STEP * np.linalg.norm(thetas) * velocity / speed
+        smooth = velocity - self._network.loss_hessian(thetas, self._kinds[self._live]) @ step
+        jump = np.linalg.norm(self._velocity(thetas.ravel() + step) - smooth)
+        return bool(jump > _JUMP * speed)
 
     def _velocity(self, y: Float[np.ndarray, "q"]) -> Float[np.ndarray, "q"]:
         return -self._network.loss_gradient(self._weights(y), self._kinds[self._live])[1].ravel()
