@@ -112,6 +112,7 @@ def folder(tmp_path, monkeypatch):
         "sweeps.run.run_in_batches",
         "sweeps.dask_workers.run_on_cluster",
         "train.lora.extract._decompose",
+        "gallery.build_spectra",
     ):
         monkeypatch.setattr(f"saddlescope.{place}", begin)
     return tmp_path
