@@ -1,6 +1,7 @@
 """Groups of runs that are taken side by side, as many as the cache holds, and one group after the other."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import numpy as np
@@ -28,11 +29,9 @@ class _Group:
         self, weights: PyTree, orders: Int[np.ndarray, "runs steps batch"] | None, bounds: list[Array], checked: bool
     ) -> tuple[PyTree, PyTree, np.ndarray]:
         """Return what `compiled_epoch.epoch` returns for these runs, in NumPy's arrays."""
-        weights, orders = jax.tree.map(lambda leaf: jax.device_put(leaf[self.rows]), (weights, orders))
+        given: Any = jax.tree.map(lambda leaf: jax.device_put(leaf[self.rows]), (weights, orders))
         edges, count, first = bounds
-        ends, seen, values = epoch(
-            self.losses, self.observers, self.rates, weights, orders, edges, count, first, checked
-        )
+        ends, seen, values = epoch(self.losses, self.observers, self.rates, *given, edges, count, first, checked)
         ends, values = jax.tree.map(lambda leaf: np.asarray(leaf)[: self.count], (ends, values))
         return ends, jax.tree.map(lambda leaf: np.asarray(leaf)[:, : self.count], seen), values
 

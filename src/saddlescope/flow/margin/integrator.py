@@ -65,7 +65,8 @@ def follow_compiled(
     recorded = coordinate.at(log_times)
     with jax.enable_x64(True):
         sizes = recorded[-1], np.float64(policies.rtol), np.float64(policies.atol), np.int64(policies.max_evaluations)
-        run = compiled_run(system.in_jax(), start, padded(recorded), padded(log_times), *sizes)
+        numbers: tuple[Any, ...] = start, padded(recorded), padded(log_times), *sizes
+        run = compiled_run(system.in_jax(), *numbers)
         tables, ending = jax.tree.map(np.asarray, run)
     system.evaluations, time = int(ending.evaluations), float(ending.time)
     kept = np.arange(ending.reached)

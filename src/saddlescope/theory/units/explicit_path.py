@@ -121,8 +121,8 @@ def explicit_path(
 
     no, zero = jnp.asarray(False), jnp.asarray(0)
     start = _State(
-        jnp.zeros(()), thetas, velocity, 1e-1 / within.rate, jnp.zeros(()), jnp.linalg.norm(thetas, axis=1), zero, zero,
-        no, within.steps < 1,
+        jnp.zeros(()), thetas, velocity, jnp.asarray(1e-1 / within.rate), jnp.zeros(()),
+        jnp.linalg.norm(thetas, axis=1), zero, zero, no, jnp.asarray(within.steps < 1),
     )  # fmt: skip
     end = jax.lax.while_loop(lambda at: ~(at.slow | at.left), step, start)
     return end.time, end.thetas, end.fastest, end.peak, end.slow
