@@ -31,7 +31,9 @@ class _Group:
         """Return what `compiled_epoch.epoch` returns for these runs, in NumPy's arrays."""
         given: Any = jax.tree.map(lambda leaf: jax.device_put(leaf[self.rows]), (weights, orders))
         edges, count, first = bounds
-        ends, seen, values = epoch(self.losses, self.observers, self.rates, *given, edges, count, first, checked)
+        ends, seen, values = epoch(
+            self.losses, self.observers, self.rates, given[0], given[1], edges, count, first, checked
+        )
         ends, values = jax.tree.map(lambda leaf: np.asarray(leaf)[: self.count], (ends, values))
         return ends, jax.tree.map(lambda leaf: np.asarray(leaf)[:, : self.count], seen), values
 
