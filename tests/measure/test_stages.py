@@ -190,6 +190,16 @@ def test_the_level_is_that_of_the_plateau_not_of_the_drop():
     np.testing.assert_allclose(found.losses, [1.0, 0.0], atol=1e-8)
 
 
+def test_the_level_is_that_of_the_plateau_where_samples_are_far_apart():
+    """Let a solver with long steps on plateaus leave one, after its middle, with samples of the next drop alone."""
+    arrivals = np.array([10.0, 20.0])
+    t = np.concatenate([[0.0, 4.0], np.linspace(9, 13, 200), [14.0, 14.5], np.linspace(19.5, 24, 200), [26.0, 30.0]])
+    activity = np.minimum(np.exp(3 * (t[:, None] - arrivals)), 1.0)
+    loss = np.sum(1 / (1 + np.exp(6 * (t[:, None] - arrivals - 0.5))), axis=1)
+    found = find_stages(t, loss, activity, level=0.1, time_unit="t")
+    np.testing.assert_allclose(found.losses, [2.0, 1.0, 0.0], atol=1e-8)
+
+
 def test_singular_values_have_ranks_and_no_supports():
     t = np.linspace(0, 60, 2000)
     activity, loss = logistic(t)

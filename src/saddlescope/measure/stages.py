@@ -153,9 +153,9 @@ def find_stages(
     assigned to it, so a change needs `min_duration` to the end of the record.
 
     A stage's loss is the level of its plateau: the mean over the interval, of at least two samples and `min_duration`,
-    over which the loss changes slowest (least |slope| of the line through the interval by least squares). The interval
-    is in the second half of the stage, since the first may still show the drop. A stage without samples has the loss
-    interpolated at its middle.
+    over which the loss changes slowest (least |slope| of the line through the interval by least squares). Intervals
+    before the one in the first half of the stage over which it changes fastest do not count, since the drop may follow
+    them. A stage without samples has the loss interpolated at its middle.
 
     For the layers of a deep network, whose stages the loss shows, use `find_plateaus`, which needs no level.
 
@@ -244,12 +244,9 @@ def _settled(bounds: np.ndarray, min_duration: float) -> tuple[int, list[float]]
 
 
 def _plateau(t: Series, loss: Series, start: float, end: float, min_duration: float) -> float:
-    """Return the loss where it changes slowest between start and end, in the second half if it has samples."""
-    for since in ((start + end) / 2, start):
-        inside = (t >= since) & ((t < end) | (t == t[-1]) & (end == t[-1]))
-        if np.any(inside):
-            break
-    else:
+    """Return the loss where it changes slowest between start and end, from the fastest change in the first half on."""
+    inside = (t >= start) & ((t < end) | (t == t[-1]) & (end == t[-1]))
+    if not np.any(inside):
         return float(np.interp((start + end) / 2, t, loss))
     t, loss = t[inside], loss[inside]
     if len(t) == 1:
@@ -257,7 +254,11 @@ def _plateau(t: Series, loss: Series, start: float, end: float, min_duration: fl
     first = np.arange(len(t) - 1)
     last = np.maximum(np.searchsorted(t, t[:-1] + min_duration), first + 1)
     pieces = [slice(a, b + 1) for a, b in zip(first, last, strict=True) if b < len(t)] or [slice(None)]
-    return float(np.mean(loss[min(pieces, key=lambda piece: _steepness(t[piece], loss[piece]))]))
+    slopes = np.array([_steepness(t[piece], loss[piece]) for piece in pieces])
+    early = [k for k, piece in enumerate(pieces) if t[piece][-1] <= (start + end) / 2]
+    drop = max(early, key=lambda k: slopes[k], default=0)
+    flattest = min(range(drop, len(pieces)), key=lambda k: slopes[k])
+    return float(np.mean(loss[pieces[flattest]]))
 
 
 def _steepness(t: Series, loss: Series) -> float:
