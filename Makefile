@@ -25,7 +25,7 @@ NEEDED := --editable '.[train,explore]'
 EXTRAS := --editable '.[language,sweep,notebook,explore]'
 DOCS := --editable '.[docs,explore]'
 
-# Some builds of PyTorch carry 130 MB of programs for its own tests.
+# Some builds of PyTorch carry 130 MB of programs for its own tests; packages' own tests are another 70 MB.
 UNUSED = .venv/lib/python3*/site-packages/torch/test .venv/lib/python3*/site-packages/torch/bin/test_*
 
 # uv installs in seconds what takes pip minutes, and PyTorch's CPU build (some gigabytes smaller) where there is no GPU.
@@ -39,13 +39,14 @@ define install # $(call install,what): with the pinned versions of constraints.t
 endef
 
 .venv/ready: pyproject.toml constraints.txt
-	@echo "== Building .venv with the pinned packages of constraints.txt (1.6 GB, once; about a minute)"
+	@echo "== Building .venv with the pinned packages of constraints.txt (1.5 GB, once; about a minute)"
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else "saddlescope needs Python 3.11, 3.12 or 3.13; this is %d.%d. Name another with: make PYTHON=python3.11" % v)'
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --upgrade pip
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv || echo "== No uv for this machine; pip takes a few minutes more"
 	$(call install,$(NEEDED))
 	@rm -rf $(UNUSED)
+	@find .venv/lib/python3*/site-packages -type d -name tests -prune -exec rm -rf {} +
 	@touch $@
 
 # What every entry needs, and what the developers' targets need on top: a demo waits for neither.
@@ -90,7 +91,8 @@ gallery: .venv/ready ## build the gallery from the stored results
 	@$(BIN)/saddlescope gallery $(OUT) --site $(SITE)
 
 test: .venv/tools ## the test suite (minutes; fewer when run again, since compiled code is kept in .venv)
-	@SADDLESCOPE_COMPILED="$(CURDIR)/.venv/compiled" OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
+	@SADDLESCOPE_COMPILED="$(CURDIR)/.venv/compiled" PYTHONPYCACHEPREFIX="$(CURDIR)/.venv/bytecode" PYTHONDONTWRITEBYTECODE= \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
 	@$(BIN)/python scripts/surface.py
 
 test-all: .venv/tools ## every test, the slow ones and the wheel in empty environments included (an hour)
