@@ -9,6 +9,7 @@ their norms: in a network of degree 2 they count as one unit. The starting direc
 are found.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -19,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 from saddlescope._shared.compiled_functions import bound, compiled
 from saddlescope.theory.units.dormant_units import Arrival, Settled
 from saddlescope.theory.units.explicit_solver import next_size, relative_error, trial_step
+from saddlescope.theory.units.implicit_solver import implicit_step, next_implicit_size
 from saddlescope.theory.units.unit_network import UnitNetwork
 from saddlescope.theory.units.unit_system import UnitSystem
 
@@ -26,6 +28,7 @@ _SAME = 1e-3  # relative distance of outputs, and distance of exponents, that co
 _ALIGNED = 1e-8  # gradient along the sphere at a maximum, relative to the largest gradient
 _LONGEST = 1e4  # time of the ascent, in units of one over the largest gradient
 _TOLERANCE = 1e-8  # of a step of the ascent
+_IMPLICIT_TOLERANCE = 1e-6  # of a step along kinks, after which Newton's method computes the end
 _FIRST = 0.1  # size of its first step
 _MAX_STEPS = 20_000
 
@@ -48,13 +51,17 @@ class AlignedUnits:
         self._xi = np.zeros(len(kinds))
         self._rates = np.zeros(len(kinds))
         self._dormant: Bool[np.ndarray, "m"] = np.ones(len(kinds), bool)
-        self._ascend = bound(_ascended, network.system, count=5)
+        kinked = network.kinks is not None
+        ascended = _ascended_along_kinks if kinked else _ascended
+        self._ascend = bound(ascended, network.rounded.system, count=5)
         self._entered_with: dict[int, np.ndarray] = {}
 
     def arrivals(self, residual: Array) -> list[Arrival]:
         """Return one arrival per maximum and exponent, soonest first."""
         found = self._ascend(self._directions, self._kinds, self._dormant, residual, self._noise)
         self._directions, utilities, outputs = map(np.array, found)
+        if self._network.kinks is not None:
+            utilities, outputs = self._on_kinks(utilities, residual)
         self._rates = np.where(np.abs(2 * utilities) > self._noise, 2 * utilities, 0.0)
         self._outputs = outputs.reshape(len(outputs), -1)
         delays = np.full(len(self._xi), np.inf)
@@ -77,6 +84,15 @@ class AlignedUnits:
             )
         return found
 
+    def _on_kinks(self, utilities: Float[np.ndarray, "m"], residual: Array) -> tuple[np.ndarray, np.ndarray]:
+        """Move directions at rounded kinks to the kinks; return utilities and outputs of all units."""
+        for n in np.flatnonzero(self._dormant & (2 * np.abs(utilities) > self._noise)):
+            found = self._network.direction_on_kinks(self._directions[n], int(self._kinds[n]), residual)
+            if found is not None:
+                self._directions[n] = found
+        exact, _ = self._network.utilities(self._directions, self._kinds, residual)
+        return exact, self._network.outputs(self._directions, self._kinds)
+
     def _alike(self, n: int) -> Bool[np.ndarray, "m"]:
         """Return a mask of the dormant units with the output and the exponent of unit n; theta and -theta may agree."""
         outputs = self._outputs
@@ -90,8 +106,7 @@ class AlignedUnits:
         """
         for theta, kind, slot in zip(settled.thetas, settled.kinds, settled.slots, strict=True):
             if len(self._entered_with[int(slot)]) > 1:
-                force = self._network.force_hessian(theta, int(kind), residual)
-                if float(np.linalg.eigvalsh(force)[-1]) > self._noise:
+                if self._network.fastest_deviation(theta, int(kind), residual) > self._noise:
                     return (
                         "Units that became active together separate from each other, at a time that depends on small "
                         "differences between them. Simulate it at a moderate scale."
@@ -103,12 +118,13 @@ class AlignedUnits:
             n = int(np.argmax(left))
             left &= ~self._alike(n)
             left[n] = False
-            fastest = float(
-                np.linalg.eigvalsh(self._network.utility_hessian(self._directions[n], int(self._kinds[n]), residual))[
-                    -1
-                ]
-            )
-            if fastest > self._noise and fastest > self._rates[n] + 1e-6 * abs(fastest):
+            direction, kind = self._directions[n], int(self._kinds[n])
+            if self._network.near_kinks(direction[None], self._kinds[[n]]) is not None:
+                on_kinks = self._network.direction_on_kinks(direction, kind, residual)
+                fastest = np.inf if on_kinks is None and self._rates[n] != 0 else -np.inf
+            else:
+                fastest = float(np.linalg.eigvalsh(self._network.utility_hessian(direction, kind, residual))[-1])
+            if fastest > self._noise and not fastest <= self._rates[n] + 1e-6 * abs(fastest):
                 return (
                     "A dormant unit is at a direction that is no maximum of its utility, and leaves it at a time that "
                     "depends on small deviations. Simulate it at a moderate scale."
@@ -143,6 +159,23 @@ class _Ascent(NamedTuple):
     steps: Array
 
 
+_Step = Callable[[Callable[[Array], Array], _Ascent], tuple[_Ascent, Array, Array]]
+"""From the velocity and a state to the state after a step, its error over the allowed error, and the next step size."""
+
+
+def _explicit(turning: Callable[[Array], Array], at: _Ascent) -> tuple[_Ascent, Array, Array]:
+    trial = trial_step(turning, at.u, at.velocity, at.h)
+    allowed = _TOLERANCE * (1 + jnp.maximum(jnp.abs(at.u), jnp.abs(trial.end)))
+    error = relative_error(jnp.sum((trial.errors / allowed[None]) ** 2, axis=1), float(len(at.u)))
+    return _Ascent(trial.end, trial.slope, at.time + at.h, at.h, at.steps), error, next_size(at.h, error)
+
+
+def _implicit(turning: Callable[[Array], Array], at: _Ascent) -> tuple[_Ascent, Array, Array]:
+    trial = implicit_step(turning, at.u, at.velocity, at.h)
+    error = jnp.sqrt(jnp.mean((trial.errors / _IMPLICIT_TOLERANCE) ** 2))
+    return _Ascent(trial.end, trial.slope, at.time + at.h, at.h, at.steps), error, next_implicit_size(at.h, error)
+
+
 @compiled
 def _ascended(
     system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, noise: Array
@@ -151,6 +184,20 @@ def _ascended(
 
     Each unit stops where it is aligned. It may be a saddle of U.
     """
+    return _ascended_by(_explicit, system, directions, kinds, dormant, residual, noise)
+
+
+@compiled
+def _ascended_along_kinks(
+    system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, noise: Array
+) -> tuple[Array, Array, Array]:
+    """Return the same for a unit with rounded kinks, along which its direction slides."""
+    return _ascended_by(_implicit, system, directions, kinds, dormant, residual, noise)
+
+
+def _ascended_by(
+    taken: _Step, system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, noise: Array
+) -> tuple[Array, Array, Array]:
     gradient = jax.grad(system.utility)
     largest = jnp.max(jnp.linalg.norm(jax.vmap(gradient, (0, 0, None))(directions, kinds, residual), axis=1)) + noise
 
@@ -161,12 +208,9 @@ def _ascended(
             return (slope - (unit @ slope) * unit) / largest
 
         def step(at: _Ascent) -> _Ascent:
-            trial = trial_step(turning, at.u, at.velocity, at.h)
-            allowed = _TOLERANCE * (1 + jnp.maximum(jnp.abs(at.u), jnp.abs(trial.end)))
-            error = relative_error(jnp.sum((trial.errors / allowed[None]) ** 2, axis=1), float(len(at.u)))
-            after = _Ascent(trial.end, trial.slope, at.time + at.h, at.h, at.steps)
+            after, error, h = taken(turning, at)
             chosen = jax.tree.map(lambda new, old: jnp.where(error <= 1, new, old), after, at)
-            return chosen._replace(h=next_size(at.h, error), steps=at.steps + 1)
+            return chosen._replace(h=h, steps=at.steps + 1)
 
         def going(at: _Ascent) -> Array:
             moving = (jnp.linalg.norm(at.velocity) > _ALIGNED) & (at.time < _LONGEST) & (at.steps < _MAX_STEPS)

@@ -210,7 +210,7 @@ class Transition:
             first_step=first_step,
             rtol=_TOLERANCE,
             atol=_TOLERANCE * self._distance,
-            jac=lambda t, y: -self._network.loss_hessian(self._weights(y), self._kinds[self._live]),
+            jac=lambda t, y: -self._network.rounded.loss_hessian(self._weights(y), self._kinds[self._live]),
         )
 
     def _weights(self, y: Float[np.ndarray, "q"]) -> Float[np.ndarray, "a p"]:
@@ -265,7 +265,9 @@ class Transition:
         )
 
     def _at_kink(self, thetas: Float[np.ndarray, "b p"]) -> bool:
-        """Return True if the velocity jumps within a small step along the path."""
+        """Return True if the velocity jumps within a small step along the path, at a kink that is not rounded."""
+        if self._network.kinks is not None:
+            return False
         velocity = self._velocity(thetas.ravel())
         speed = np.linalg.norm(velocity)
         if speed == 0:
@@ -276,7 +278,7 @@ class Transition:
         return bool(jump > _JUMP * speed)
 
     def _velocity(self, y: Float[np.ndarray, "q"]) -> Float[np.ndarray, "q"]:
-        return -self._network.loss_gradient(self._weights(y), self._kinds[self._live])[1].ravel()
+        return -self._network.rounded.loss_gradient(self._weights(y), self._kinds[self._live])[1].ravel()
 
     def _end_near(self, thetas: Float[np.ndarray, "a p"], peak: Float[np.ndarray, "a"]) -> StationaryUnits | None:
         """Return the stationary point near the path's present point, if Newton's method finds one."""
@@ -298,7 +300,12 @@ class Transition:
         self, thetas: Float[np.ndarray, "a p"], directions: Float[np.ndarray, "a p"], keep: np.ndarray
     ) -> StationaryUnits | None:
         kinds = self._kinds[self._live]
-        end = _newton(self._network, thetas[keep], kinds[keep])
+        near = self._network.near_kinks(thetas[keep], kinds[keep])
+        if near is None:
+            end = _newton(self._network, thetas[keep], kinds[keep])
+        else:
+            found = self._network.minimum_near(thetas[keep], kinds[keep], *near)
+            end = None if found is None else (found.thetas, found.curvature, found.flat)
         if end is None:
             return None
         point, curvature, flat = end
