@@ -21,10 +21,13 @@ from saddlescope._shared.compiled_functions import bound, compiled
 from saddlescope.theory.units.dormant_units import Arrival, Settled
 from saddlescope.theory.units.explicit_solver import next_size, relative_error, trial_step
 from saddlescope.theory.units.implicit_solver import implicit_step, next_implicit_size
-from saddlescope.theory.units.unit_network import UnitNetwork
+from saddlescope.theory.units.unit_network import WIDTH, UnitNetwork
 from saddlescope.theory.units.unit_system import UnitSystem
 
 _SAME = 1e-3  # relative distance of outputs, and distance of exponents, that count as one
+_OTHERS = 3  # ascents of units with kinks from directions with small deviations, which must agree
+_DEVIATION = 1e-5  # size of such a deviation, larger than the width over which kinks are rounded
+_SAME_TIME = 1e-6  # relative difference of times that count as one
 _ALIGNED = 1e-8  # gradient along the sphere at a maximum, relative to the largest gradient
 _LONGEST = 1e4  # time of the ascent, in units of one over the largest gradient
 _TOLERANCE = 1e-8  # of a step of the ascent
@@ -41,24 +44,48 @@ class AlignedUnits:
         weights: initial weights, shape (m, p), none of them 0; only their directions matter.
         kinds: kind of each unit, shape (m,).
         noise: rates below it count as zero.
+        seed: of small deviations of the directions before each ascent; None: there are none.
     """
 
     def __init__(
-        self, network: UnitNetwork, weights: Float[np.ndarray, "m p"], kinds: Int[np.ndarray, "m"], noise: float
-    ) -> None:
+        self, network: UnitNetwork, weights: Float[np.ndarray, "m p"], kinds: Int[np.ndarray, "m"], noise: float,
+        seed: int | None = None,
+    ) -> None:  # fmt: skip
         self._network, self._kinds, self._noise = network, kinds, noise
         self._directions = weights / np.linalg.norm(weights, axis=1, keepdims=True)
         self._xi = np.zeros(len(kinds))
         self._rates = np.zeros(len(kinds))
         self._dormant: Bool[np.ndarray, "m"] = np.ones(len(kinds), bool)
         kinked = network.kinks is not None
+        self._deviations = None if seed is None else np.random.default_rng(seed)
+        others = range(_OTHERS if kinked and seed is None else 0)
+        self._others = [AlignedUnits(network, weights, kinds, noise, other) for other in others]
+        self._ambiguous = False
         ascended = _ascended_along_kinks if kinked else _ascended
-        self._ascend = bound(ascended, network.rounded.system, count=5)
+        self._ascend = bound(ascended, network.rounded(WIDTH).system, count=5)
         self._entered_with: dict[int, np.ndarray] = {}
 
     def arrivals(self, residual: Array) -> list[Arrival]:
         """Return one arrival per maximum and exponent, soonest first."""
-        found = self._ascend(self._directions, self._kinds, self._dormant, residual, self._noise)
+        arrivals = self._arrivals(residual)
+        self._ambiguous = not all(self._agree(arrivals, other.arrivals(residual)) for other in self._others)
+        return arrivals
+
+    def _agree(self, ours: list[Arrival], others: list[Arrival]) -> bool:
+        """Return True if the next arrivals are one, or there is none."""
+        if not ours or not others:
+            return not ours and not others
+        one, two = ours[0], others[0]
+        outputs = self._network.outputs(np.stack([one.direction, two.direction]), np.array([one.kind, two.kind]))
+        near = np.linalg.norm(outputs[0] - outputs[1]) < _SAME * np.linalg.norm(outputs[0])
+        return bool(near and abs(one.delay - two.delay) <= _SAME_TIME * max(one.delay, two.delay))
+
+    def _arrivals(self, residual: Array) -> list[Arrival]:
+        start = self._directions
+        if self._deviations is not None:
+            start = start + _DEVIATION * self._deviations.standard_normal(start.shape)
+            start = np.where(self._dormant[:, None], start / np.linalg.norm(start, axis=1, keepdims=True), self._directions)
+        found = self._ascend(start, self._kinds, self._dormant, residual, self._noise)
         self._directions, utilities, outputs = map(np.array, found)
         if self._network.kinks is not None:
             utilities, outputs = self._on_kinks(utilities, residual)
@@ -82,6 +109,7 @@ class AlignedUnits:
                     slot=int(n),
                 )
             )
+        self._next = found[0] if found else None
         return found
 
     def _on_kinks(self, utilities: Float[np.ndarray, "m"], residual: Array) -> tuple[np.ndarray, np.ndarray]:
@@ -104,6 +132,11 @@ class AlignedUnits:
 
         Both take a time of the order of log(1/alpha) that depends on small deviations, which are not tracked.
         """
+        if self._ambiguous:
+            return (
+                "A dormant unit is at a point from which it has several ways on, such as a ReLU neuron on a kink that "
+                "now repels it, and which one it takes depends on small deviations. Simulate it at a moderate scale."
+            )
         for theta, kind, slot in zip(settled.thetas, settled.kinds, settled.slots, strict=True):
             if len(self._entered_with[int(slot)]) > 1:
                 if self._network.fastest_deviation(theta, int(kind), residual) > self._noise:
@@ -133,13 +166,20 @@ class AlignedUnits:
 
     def advance(self, arrival: Arrival) -> None:
         """Let exponents grow for a time; all units that arrive with the first become active."""
+        self._pass(arrival, arrival.slot)
+
+    def _pass(self, arrival: Arrival, slot: int) -> None:
+        for other in self._others:
+            other._pass(other._next, slot)
         alike = self._alike(arrival.slot)
         self._xi = self._xi + np.where(self._dormant, self._rates, 0.0) * arrival.delay
         self._dormant &= ~alike
-        self._entered_with[arrival.slot] = np.flatnonzero(alike)
+        self._entered_with[slot] = np.flatnonzero(alike)
 
     def settle(self, settled: Settled) -> None:
         """Take back the units that fell dormant, with xi = 1."""
+        for other in self._others:
+            other.settle(settled)
         for slot, direction in zip(settled.removed_slots, settled.removed, strict=True):
             members = self._entered_with.pop(int(slot))
             self._dormant[members], self._xi[members], self._directions[members] = True, 1.0, direction
@@ -172,7 +212,7 @@ def _explicit(turning: Callable[[Array], Array], at: _Ascent) -> tuple[_Ascent, 
 
 def _implicit(turning: Callable[[Array], Array], at: _Ascent) -> tuple[_Ascent, Array, Array]:
     trial = implicit_step(turning, at.u, at.velocity, at.h)
-    error = jnp.sqrt(jnp.mean((trial.errors / _IMPLICIT_TOLERANCE) ** 2))
+    error = jnp.sqrt(jnp.mean((trial.errors / _IMPLICIT_TOLERANCE) ** 2)) + jnp.maximum(trial.growth, 0.0)
     return _Ascent(trial.end, trial.slope, at.time + at.h, at.h, at.steps), error, next_implicit_size(at.h, error)
 
 

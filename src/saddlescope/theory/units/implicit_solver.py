@@ -23,16 +23,19 @@ class ImplicitTrial(NamedTuple):
         end: state at its end, shape (n,).
         slope: derivative there.
         errors: estimate of its errors, shape (n,).
+        growth: h times the fastest growth of a deviation, which a longer step would damp instead: at most 1.
     """
 
     end: Float[Array, "n"]
     slope: Float[Array, "n"]
     errors: Float[Array, "n"]
+    growth: Array
 
 
 def implicit_step(slope: Callable[[Array], Array], y: Float[Array, "n"], f: Float[Array, "n"], h: Array) -> ImplicitTrial:
     """Return a step of size h from a state with derivative f."""
-    W = jnp.eye(len(y)) - h * _D * jax.jacfwd(slope)(y)
+    J = jax.jacfwd(slope)(y)
+    W = jnp.eye(len(y)) - h * _D * J
     solve = lambda right: jnp.linalg.solve(W, right)  # noqa: E731
     k1 = solve(f)
     middle = slope(y + h / 2 * k1)
@@ -40,7 +43,7 @@ def implicit_step(slope: Callable[[Array], Array], y: Float[Array, "n"], f: Floa
     end = y + h * k2
     after = slope(end)
     k3 = solve(after - _E32 * (k2 - middle) - 2 * (k1 - f))
-    return ImplicitTrial(end, after, h / 6 * (k1 - 2 * k2 + k3))
+    return ImplicitTrial(end, after, h / 6 * (k1 - 2 * k2 + k3), h * jnp.linalg.eigvalsh((J + J.T) / 2)[-1])
 
 
 def next_implicit_size(h: Array, error: Array) -> Array:

@@ -22,7 +22,7 @@ from scipy.integrate import BDF
 
 from saddlescope.theory.transition_failure import TransitionFailure
 from saddlescope.theory.units.explicit_path import Limits
-from saddlescope.theory.units.unit_network import NonFiniteUnitsError, UnitNetwork
+from saddlescope.theory.units.unit_network import WIDTH, NonFiniteUnitsError, UnitNetwork
 
 _SEED = 1e-3  # norm of the new unit at the start, in units of the scale at which it feels itself
 _TOLERANCE = 1e-6  # relative error of a step of the path: it has to end in the right basin
@@ -97,6 +97,7 @@ class Transition:
     ) -> None:
         self._network, self._start, self._kinds, self._rotate = network, start, kinds, rotate
         self._distance, self._rate = distance, rate
+        self._rounded = network.rounded(WIDTH)
         self._live = np.arange(len(kinds))  # numbers of the units that the solver follows
         self._asleep: dict[int, _Sleeper] = {}
 
@@ -210,7 +211,7 @@ class Transition:
             first_step=first_step,
             rtol=_TOLERANCE,
             atol=_TOLERANCE * self._distance,
-            jac=lambda t, y: -self._network.rounded.loss_hessian(self._weights(y), self._kinds[self._live]),
+            jac=lambda t, y: -self._rounded.loss_hessian(self._weights(y), self._kinds[self._live]),
         )
 
     def _weights(self, y: Float[np.ndarray, "q"]) -> Float[np.ndarray, "a p"]:
@@ -278,7 +279,7 @@ class Transition:
         return bool(jump > _JUMP * speed)
 
     def _velocity(self, y: Float[np.ndarray, "q"]) -> Float[np.ndarray, "q"]:
-        return -self._network.rounded.loss_gradient(self._weights(y), self._kinds[self._live])[1].ravel()
+        return -self._rounded.loss_gradient(self._weights(y), self._kinds[self._live])[1].ravel()
 
     def _end_near(self, thetas: Float[np.ndarray, "a p"], peak: Float[np.ndarray, "a"]) -> StationaryUnits | None:
         """Return the stationary point near the path's present point, if Newton's method finds one."""

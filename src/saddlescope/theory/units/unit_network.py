@@ -37,7 +37,7 @@ _DIRECTION_STEPS = 6
 _FEW_WEIGHTS = 32
 _STILL = 1e-3  # distance from a stationary direction that is rounding, grown while the unit fell
 _ROUNDING = 1e-14  # gradient of the utility along the sphere, relative to the whole, that is zero
-ROUNDED = 1e-6
+WIDTH = 1e-6
 """Half the width over which kinks are rounded, relative to the typical argument of a kink."""
 
 _NEXT = 3.0  # widths from a kink at which weights may be on it
@@ -357,12 +357,18 @@ class UnitNetwork:
             raise NonFiniteUnitsError
         return (H + H.T) / 2
 
-    @cached_property
-    def rounded(self) -> "UnitNetwork":
-        """This network with kinks rounded; itself without kinks."""
+    def rounded(self, width: float) -> "UnitNetwork":
+        """Return this network with kinks rounded over this share of the typical argument; itself without kinks."""
         if self.kinks is None:
             return self
-        return dataclasses.replace(self, system=self.kinks.rounded(self.system, ROUNDED), kinks=None)
+        if width not in self._rounded:
+            system = self.kinks.rounded(self.system, width)
+            self._rounded[width] = dataclasses.replace(self, system=system, kinks=None)
+        return self._rounded[width]
+
+    @cached_property
+    def _rounded(self) -> "dict[float, UnitNetwork]":
+        return {}
 
     def near_kinks(
         self, thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"]
@@ -371,7 +377,7 @@ class UnitNetwork:
         if self.kinks is None or not len(thetas):
             return None
         s = np.asarray(_switches(self.system, self.kinks.unit, *_padded(thetas, kinds)))[: len(thetas)]
-        e = np.maximum(ROUNDED * self.kinks.sizes(thetas), 1e-300)[:, None]
+        e = np.maximum(WIDTH * self.kinks.sizes(thetas), 1e-300)[:, None]
         near = np.abs(s) <= _NEXT * e
         return (np.clip((s / e + 1) / 2, 0.0, 1.0), near) if near.any() else None
 
