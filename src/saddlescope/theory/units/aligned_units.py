@@ -63,6 +63,8 @@ class AlignedUnits:
         self._ambiguous = False
         ascended = _ascended_along_kinks if kinked else _ascended
         self._ascend = bound(ascended, network.rounded(WIDTH).system, count=5)
+        carried = _carried_along_kinks if kinked else _carried
+        self._carry = bound(carried, network.rounded(WIDTH).system, count=5)
         self._entered_with: dict[int, np.ndarray] = {}
 
     def arrivals(self, residual: Array) -> list[Arrival]:
@@ -180,6 +182,10 @@ class AlignedUnits:
         """Take back the units that fell dormant, with xi = 1."""
         for other in self._others:
             other.settle(settled)
+        if len(settled.times) > 1:
+            times, residuals = _few_points(settled.times, settled.residuals)
+            turned = self._carry(self._directions, self._kinds, self._dormant, times, residuals)
+            self._directions = np.array(turned)
         for slot, direction in zip(settled.removed_slots, settled.removed, strict=True):
             members = self._entered_with.pop(int(slot))
             self._dormant[members], self._xi[members], self._directions[members] = True, 1.0, direction
@@ -214,6 +220,64 @@ def _implicit(turning: Callable[[Array], Array], at: _Ascent) -> tuple[_Ascent, 
     trial = implicit_step(turning, at.u, at.velocity, at.h)
     error = jnp.sqrt(jnp.mean((trial.errors / _IMPLICIT_TOLERANCE) ** 2)) + jnp.maximum(trial.growth, 0.0)
     return _Ascent(trial.end, trial.slope, at.time + at.h, at.h, at.steps), error, next_implicit_size(at.h, error)
+
+
+@compiled
+def _carried(
+    system: UnitSystem, directions: Array, kinds: Array, dormant: Array, times: Array, residuals: Array
+) -> Array:
+    """Return the directions after the ascent of U during a transition, in which the residual changes."""
+    return _carried_by(_explicit, system, directions, kinds, dormant, times, residuals)
+
+
+@compiled
+def _carried_along_kinks(
+    system: UnitSystem, directions: Array, kinds: Array, dormant: Array, times: Array, residuals: Array
+) -> Array:
+    """Return the same for a unit with rounded kinks."""
+    return _carried_by(_implicit, system, directions, kinds, dormant, times, residuals)
+
+
+def _carried_by(
+    taken: _Step, system: UnitSystem, directions: Array, kinds: Array, dormant: Array, times: Array, residuals: Array
+) -> Array:
+    gradient, duration = jax.grad(system.utility), times[-1] - times[0]
+
+    def one(start: Array, kind: Array, moves: Array) -> Array:
+        def turning(y: Array) -> Array:
+            """Return the velocity of u and of the share of the time that has passed."""
+            unit, now = y[:-1] / jnp.linalg.norm(y[:-1]), times[0] + duration * y[-1]
+            after = jnp.clip(jnp.searchsorted(times, now), 1, len(times) - 1)
+            length = times[after] - times[after - 1]
+            share = jnp.where(length > 0, (now - times[after - 1]) / jnp.where(length > 0, length, 1.0), 1.0)
+            residual = residuals[after - 1] + jnp.clip(share, 0.0, 1.0) * (residuals[after] - residuals[after - 1])
+            slope = gradient(unit, kind, residual)
+            return duration * jnp.append(slope - (unit @ slope) * unit, 1 / duration)
+
+        def step(at: _Ascent) -> _Ascent:
+            at = at._replace(h=jnp.minimum(at.h, 1 - at.u[-1]))
+            after, error, h = taken(turning, at)
+            chosen = jax.tree.map(lambda new, old: jnp.where(error <= 1, new, old), after, at)
+            return chosen._replace(h=h, steps=at.steps + 1)
+
+        def going(at: _Ascent) -> Array:
+            return moves & (at.u[-1] < 1 - 1e-9) & (at.steps < _MAX_STEPS)
+
+        y = jnp.append(start, 0.0)
+        first = _Ascent(y, turning(y), jnp.zeros(()), jnp.asarray(_FIRST / len(times)), jnp.asarray(0))
+        end = jax.lax.while_loop(going, step, first).u[:-1]
+        return jnp.where(moves, end / jnp.linalg.norm(end), start)
+
+    return jax.vmap(one)(directions, kinds, dormant)
+
+
+def _few_points(
+    times: Float[np.ndarray, "s"], residuals: Float[np.ndarray, "s ..."]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the path by a number of points that is a power of two, so that few numbers are compiled."""
+    count = 1 << max(len(times) - 1, 31).bit_length()
+    more = count - len(times)
+    return np.append(times, np.full(more, times[-1])), np.concatenate([residuals, np.repeat(residuals[-1:], more, 0)])
 
 
 @compiled

@@ -141,7 +141,10 @@ class _Run:
         self._kinds = np.zeros(0, int)
         self._slots = np.zeros(0, int)
         self._units: tuple[int | None, ...] = ()
-        self._settled = Settled(self._thetas, self._kinds, self._slots, self._thetas, self._kinds, self._slots)
+        none = np.zeros(0)
+        self._settled = Settled(
+            self._thetas, self._kinds, self._slots, self._thetas, self._kinds, self._slots, none, none
+        )
 
     def run(self) -> UnitLearning:
         """Alternate between (A) and (B) until nothing more is learned."""
@@ -216,7 +219,9 @@ class _Run:
         gone = np.setdiff1d(np.arange(len(kinds)), found.kept)
         self._thetas, self._kinds, self._slots = found.thetas, kinds[found.kept], slots[found.kept]
         self._units = tuple(units[n] for n in found.kept)
-        self._settled = Settled(found.thetas, self._kinds, self._slots, found.removed, kinds[gone], slots[gone])
+        self._settled = Settled(
+            found.thetas, self._kinds, self._slots, found.removed, kinds[gone], slots[gone], found.times, found.residuals
+        )
         self._dormant.settle(self._settled)
         return len(gone)
 

@@ -21,13 +21,12 @@ from jaxtyping import Array, Float, Int
 from scipy.integrate import BDF
 
 from saddlescope.theory.transition_failure import TransitionFailure
-from saddlescope.theory.units.explicit_path import Limits
+from saddlescope.theory.units.explicit_path import MOST, Limits
 from saddlescope.theory.units.unit_network import WIDTH, NonFiniteUnitsError, UnitNetwork
 
 _SEED = 1e-3  # norm of the new unit at the start, in units of the scale at which it feels itself
 _TOLERANCE = 1e-6  # relative error of a step of the path: it has to end in the right basin
 _STEPS = 3_000
-_EXPLICIT_STEPS = 500
 _LOOK = 5  # steps between tests for the end of the path
 _SLOW = 3e-3  # speed, relative to the fastest, at which Newton's method is tried
 _NEAR = 0.1  # how far Newton's method may move, relative to the norm of the weights
@@ -57,6 +56,8 @@ class StationaryUnits:
         flat: number of flat directions.
         kept: numbers of the units among those that the transition started with, shape (a,).
         removed: direction before it vanished of each unit that fell dormant, shape (f, p).
+        times: of points on the path, shape (s,); empty at the origin.
+        residuals: r there, shape (s, ...).
     """
 
     thetas: Float[np.ndarray, "a p"]
@@ -65,12 +66,14 @@ class StationaryUnits:
     flat: int
     kept: Int[np.ndarray, "a"]
     removed: Float[np.ndarray, "f p"]
+    times: Float[np.ndarray, "s"]
+    residuals: Float[np.ndarray, "s ..."]
 
     @classmethod
     def origin(cls, size: int, loss: float) -> "StationaryUnits":
         """Return the stationary point without active units."""
         empty = np.zeros((0, size))
-        return cls(empty, loss, np.inf, 0, np.zeros(0, int), empty)
+        return cls(empty, loss, np.inf, 0, np.zeros(0, int), empty, np.zeros(0), np.zeros(0))
 
 
 class Transition:
@@ -100,6 +103,8 @@ class Transition:
         self._rounded = network.rounded(WIDTH)
         self._live = np.arange(len(kinds))  # numbers of the units that the solver follows
         self._asleep: dict[int, _Sleeper] = {}
+        self._times: list[float] = []
+        self._residuals: list[np.ndarray] = []
 
     @classmethod
     def with_new_unit(
@@ -141,6 +146,8 @@ class Transition:
 
     def _follow(self) -> StationaryUnits | TransitionFailure:
         at = self._network.explicit_path(self._start, self._kinds, self._limits())
+        for time, thetas in zip(at.times, at.points, strict=True):
+            self._note(time, thetas)
         peak, fastest, wait, kinks = at.peak, at.fastest, 0, 0
         if at.slow and (found := self._end_near(at.thetas, peak)) is not None:
             return found
@@ -157,6 +164,7 @@ class Transition:
                     "seems to have its minimum at infinity. Add a small penalty on the output to the loss."
                 )
             thetas = self._weights(solver.y)
+            self._note(solver.t, thetas)
             if float(np.max(np.abs(thetas))) > _LARGEST:
                 return TransitionFailure(
                     "The active units diverge: the loss has its minimum at infinity, as losses with exponential tails "
@@ -190,6 +198,11 @@ class Transition:
             "end, or stop at a saddle. Add a small penalty on the output to the loss."
         )
 
+    def _note(self, time: float, thetas: Float[np.ndarray, "a p"]) -> None:
+        """Keep the residual at a point of the path, which dormant units feel."""
+        self._times.append(float(time))
+        self._residuals.append(np.asarray(self._network.residual_of(thetas, self._kinds[self._live])[1]))
+
     def _limits(self) -> Limits:
         return Limits(
             rate=self._rate,
@@ -199,7 +212,7 @@ class Transition:
             asleep=_ASLEEP,
             largest=_LARGEST,
             horizon=_HORIZON,
-            steps=_EXPLICIT_STEPS,
+            steps=MOST,
         )
 
     def _solver(self, time: float, thetas: Float[np.ndarray, "a p"], first_step: float | None = None) -> BDF:
@@ -321,8 +334,9 @@ class Transition:
         if numbers and np.any(self._network.utilities(removed, self._kinds[numbers], residual)[0] >= 0):
             return None
         return StationaryUnits(
-            thetas=point, loss=loss, curvature=curvature, flat=flat, kept=self._live[keep], removed=removed
-        )
+            thetas=point, loss=loss, curvature=curvature, flat=flat, kept=self._live[keep], removed=removed,
+            times=np.array(self._times), residuals=np.array(self._residuals),
+        )  # fmt: skip
 
 
 @dataclass(eq=False)

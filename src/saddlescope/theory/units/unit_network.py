@@ -455,9 +455,17 @@ class UnitNetwork:
             np.asarray(len(thetas), float),
             np.array(limits, float),
         )
-        time, ends, fastest, peak, slow = map(np.asarray, found)
-        count = len(thetas)
-        return PathPoint(float(time), np.array(ends)[:count], float(fastest), np.array(peak)[:count], bool(slow))
+        time, ends, fastest, peak, slow, steps, times, points = map(np.asarray, found)
+        count, last = len(thetas), int(steps)
+        return PathPoint(
+            time=float(time),
+            thetas=np.array(ends)[:count],
+            fastest=float(fastest),
+            peak=np.array(peak)[:count],
+            slow=bool(slow),
+            times=times[:last],
+            points=points[:last, :count],
+        )
 
     def stationary_direction(
         self, direction: Float[np.ndarray, "p"], kind: int, residual: Array
