@@ -78,7 +78,7 @@ def test_explicit_and_implicit_steps_lead_to_the_same_saddles(monkeypatch):
     X, Y = regression(1)  # a coordinate leaves and returns with the other sign
     run = lambda: unit_learning(diagonal, (X, Y), squared, parameters=np.zeros(2), kinds=5, width=1)  # noqa: E731
     fast = run()
-    monkeypatch.setattr("saddlescope.theory.units.transition._EXPLICIT_STEPS", 0)
+    monkeypatch.setattr("saddlescope.theory.units.transition.MOST", 0)
     slow = run()
     np.testing.assert_allclose(fast.staircase.times, slow.staircase.times, rtol=1e-10)
     for one, other in zip(fast.stages, slow.stages, strict=True):
@@ -105,7 +105,7 @@ def test_explicit_steps_follow_the_flow_to_their_tolerance():
 
 
 def test_memory_that_scipy_never_sets_does_not_warn(monkeypatch):
-    monkeypatch.setattr("saddlescope.theory.units.transition._EXPLICIT_STEPS", 0)
+    monkeypatch.setattr("saddlescope.theory.units.transition.MOST", 0)
     signaling = lambda shape, dtype: np.full(shape, 0x7FF0000000000001, np.uint64).view(dtype)  # noqa: E731
     monkeypatch.setattr("scipy.integrate._ivp.bdf.np", SimpleNamespace(**vars(np) | {"empty": signaling}))
     target = np.random.default_rng(3).standard_normal((4, 3))

@@ -34,6 +34,7 @@ _TOLERANCE = 1e-8  # of a step of the ascent
 _IMPLICIT_TOLERANCE = 1e-6  # of a step along kinks, after which Newton's method computes the end
 _FIRST = 0.1  # size of its first step
 _MAX_STEPS = 20_000
+_FEW_STEPS = 1_000  # explicit steps of a unit with kinks, which take many along one; implicit steps then start afresh
 
 
 class AlignedUnits:
@@ -61,10 +62,12 @@ class AlignedUnits:
         others = range(_OTHERS if kinked and seed is None else 0)
         self._others = [AlignedUnits(network, weights, kinds, noise, other) for other in others]
         self._ambiguous = False
-        ascended = _ascended_along_kinks if kinked else _ascended
-        self._ascend = bound(ascended, network.rounded(WIDTH).system, count=5)
-        carried = _carried_along_kinks if kinked else _carried
-        self._carry = bound(carried, network.rounded(WIDTH).system, count=5)
+        self._ascend, self._carry = bound(_ascended, network.system, count=6), bound(_carried, network.system, count=6)
+        self._most = _FEW_STEPS if kinked else _MAX_STEPS
+        if kinked:
+            rounded = network.rounded(WIDTH).system
+            self._slide = bound(_ascended_along_kinks, rounded, count=5)
+            self._carry_on = bound(_carried_along_kinks, rounded, count=5)
         self._entered_with: dict[int, np.ndarray] = {}
 
     def arrivals(self, residual: Array) -> list[Arrival]:
@@ -87,10 +90,12 @@ class AlignedUnits:
         if self._deviations is not None:
             start = start + _DEVIATION * self._deviations.standard_normal(start.shape)
             start = np.where(self._dormant[:, None], start / np.linalg.norm(start, axis=1, keepdims=True), self._directions)
-        found = self._ascend(start, self._kinds, self._dormant, residual, self._noise)
-        self._directions, utilities, outputs = map(np.array, found)
-        if self._network.kinks is not None:
-            utilities, outputs = self._on_kinks(utilities, residual)
+        found = self._ascend(start, self._kinds, self._dormant, residual, self._noise, np.asarray(self._most))
+        self._directions, utilities, outputs, arrived = map(np.array, found)
+        if self._network.kinks is not None and not arrived.all():
+            found = self._slide(start, self._kinds, self._dormant & ~arrived, residual, self._noise)
+            self._directions[~arrived] = np.asarray(found[0])[~arrived]
+            utilities, outputs = self._on_kinks(~arrived, residual)
         self._rates = np.where(np.abs(2 * utilities) > self._noise, 2 * utilities, 0.0)
         self._outputs = outputs.reshape(len(outputs), -1)
         delays = np.full(len(self._xi), np.inf)
@@ -114,9 +119,10 @@ class AlignedUnits:
         self._next = found[0] if found else None
         return found
 
-    def _on_kinks(self, utilities: Float[np.ndarray, "m"], residual: Array) -> tuple[np.ndarray, np.ndarray]:
-        """Move directions at rounded kinks to the kinks; return utilities and outputs of all units."""
-        for n in np.flatnonzero(self._dormant & (2 * np.abs(utilities) > self._noise)):
+    def _on_kinks(self, some: Bool[np.ndarray, "m"], residual: Array) -> tuple[np.ndarray, np.ndarray]:
+        """Move directions of some units from rounded kinks to the kinks; return utilities and outputs of all."""
+        utilities, _ = self._network.utilities(self._directions, self._kinds, residual)
+        for n in np.flatnonzero(some & self._dormant & (2 * np.abs(utilities) > self._noise)):
             found = self._network.direction_on_kinks(self._directions[n], int(self._kinds[n]), residual)
             if found is not None:
                 self._directions[n] = found
@@ -184,8 +190,13 @@ class AlignedUnits:
             other.settle(settled)
         if len(settled.times) > 1:
             times, residuals = _few_points(settled.times, settled.residuals)
-            turned = self._carry(self._directions, self._kinds, self._dormant, times, residuals)
-            self._directions = np.array(turned)
+            path = (times, residuals)
+            turned = self._carry(self._directions, self._kinds, self._dormant, *path, np.asarray(self._most))
+            ends, arrived = map(np.array, turned)
+            if self._network.kinks is not None and not arrived.all():
+                turned = self._carry_on(self._directions, self._kinds, self._dormant & ~arrived, *path)
+                ends[~arrived] = np.asarray(turned[0])[~arrived]
+            self._directions = ends
         for slot, direction in zip(settled.removed_slots, settled.removed, strict=True):
             members = self._entered_with.pop(int(slot))
             self._dormant[members], self._xi[members], self._directions[members] = True, 1.0, direction
@@ -224,26 +235,30 @@ def _implicit(turning: Callable[[Array], Array], at: _Ascent) -> tuple[_Ascent, 
 
 @compiled
 def _carried(
-    system: UnitSystem, directions: Array, kinds: Array, dormant: Array, times: Array, residuals: Array
-) -> Array:
-    """Return the directions after the ascent of U during a transition, in which the residual changes."""
-    return _carried_by(_explicit, system, directions, kinds, dormant, times, residuals)
+    system: UnitSystem, directions: Array, kinds: Array, dormant: Array, times: Array, residuals: Array, most: Array
+) -> tuple[Array, Array]:
+    """Return the directions after the ascent of U during a transition, in which the residual changes.
+
+    The last array tells which units came to its end within `most` steps.
+    """
+    return _carried_by(_explicit, system, directions, kinds, dormant, times, residuals, most)
 
 
 @compiled
 def _carried_along_kinks(
     system: UnitSystem, directions: Array, kinds: Array, dormant: Array, times: Array, residuals: Array
-) -> Array:
+) -> tuple[Array, Array]:
     """Return the same for a unit with rounded kinks."""
-    return _carried_by(_implicit, system, directions, kinds, dormant, times, residuals)
+    return _carried_by(_implicit, system, directions, kinds, dormant, times, residuals, jnp.asarray(_MAX_STEPS))
 
 
 def _carried_by(
-    taken: _Step, system: UnitSystem, directions: Array, kinds: Array, dormant: Array, times: Array, residuals: Array
-) -> Array:
+    taken: _Step, system: UnitSystem, directions: Array, kinds: Array, dormant: Array, times: Array, residuals: Array,
+    most: Array,
+) -> tuple[Array, Array]:  # fmt: skip
     gradient, duration = jax.grad(system.utility), times[-1] - times[0]
 
-    def one(start: Array, kind: Array, moves: Array) -> Array:
+    def one(start: Array, kind: Array, moves: Array) -> tuple[Array, Array]:
         def turning(y: Array) -> Array:
             """Return the velocity of u and of the share of the time that has passed."""
             unit, now = y[:-1] / jnp.linalg.norm(y[:-1]), times[0] + duration * y[-1]
@@ -261,12 +276,13 @@ def _carried_by(
             return chosen._replace(h=h, steps=at.steps + 1)
 
         def going(at: _Ascent) -> Array:
-            return moves & (at.u[-1] < 1 - 1e-9) & (at.steps < _MAX_STEPS)
+            return moves & (at.u[-1] < 1 - 1e-9) & (at.steps < most)
 
         y = jnp.append(start, 0.0)
         first = _Ascent(y, turning(y), jnp.zeros(()), jnp.asarray(_FIRST / len(times)), jnp.asarray(0))
-        end = jax.lax.while_loop(going, step, first).u[:-1]
-        return jnp.where(moves, end / jnp.linalg.norm(end), start)
+        found = jax.lax.while_loop(going, step, first)
+        end = found.u[:-1]
+        return jnp.where(moves, end / jnp.linalg.norm(end), start), ~moves | (found.steps < most)
 
     return jax.vmap(one)(directions, kinds, dormant)
 
@@ -282,30 +298,32 @@ def _few_points(
 
 @compiled
 def _ascended(
-    system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, noise: Array
-) -> tuple[Array, Array, Array]:
+    system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, noise: Array, most: Array
+) -> tuple[Array, Array, Array, Array]:
     """Return the directions after an ascent of U on the sphere, their utilities and outputs; active units stay.
 
-    Each unit stops where it is aligned. It may be a saddle of U.
+    Each unit stops where it is aligned, which may be a saddle of U, or after `most` steps; the last array tells which
+    units are aligned.
     """
-    return _ascended_by(_explicit, system, directions, kinds, dormant, residual, noise)
+    return _ascended_by(_explicit, system, directions, kinds, dormant, residual, noise, most)
 
 
 @compiled
 def _ascended_along_kinks(
     system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, noise: Array
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, Array, Array, Array]:
     """Return the same for a unit with rounded kinks, along which its direction slides."""
-    return _ascended_by(_implicit, system, directions, kinds, dormant, residual, noise)
+    return _ascended_by(_implicit, system, directions, kinds, dormant, residual, noise, jnp.asarray(_MAX_STEPS))
 
 
 def _ascended_by(
-    taken: _Step, system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, noise: Array
-) -> tuple[Array, Array, Array]:
+    taken: _Step, system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, noise: Array,
+    most: Array,
+) -> tuple[Array, Array, Array, Array]:  # fmt: skip
     gradient = jax.grad(system.utility)
     largest = jnp.max(jnp.linalg.norm(jax.vmap(gradient, (0, 0, None))(directions, kinds, residual), axis=1)) + noise
 
-    def one(start: Array, kind: Array, moves: Array) -> Array:
+    def one(start: Array, kind: Array, moves: Array) -> tuple[Array, Array]:
         def turning(u: Array) -> Array:
             unit = u / jnp.linalg.norm(u)
             slope = gradient(unit, kind, residual)
@@ -317,13 +335,13 @@ def _ascended_by(
             return chosen._replace(h=h, steps=at.steps + 1)
 
         def going(at: _Ascent) -> Array:
-            moving = (jnp.linalg.norm(at.velocity) > _ALIGNED) & (at.time < _LONGEST) & (at.steps < _MAX_STEPS)
+            moving = (jnp.linalg.norm(at.velocity) > _ALIGNED) & (at.time < _LONGEST) & (at.steps < most)
             return moves & moving
 
         first = _Ascent(start, turning(start), jnp.zeros(()), jnp.asarray(_FIRST), jnp.asarray(0))
         end = jax.lax.while_loop(going, step, first)
-        return jnp.where(moves, end.u / jnp.linalg.norm(end.u), start)
+        return jnp.where(moves, end.u / jnp.linalg.norm(end.u), start), ~moves | (end.steps < most)
 
-    ascended = jax.vmap(one)(directions, kinds, dormant)
+    ascended, arrived = jax.vmap(one)(directions, kinds, dormant)
     utilities = jax.vmap(system.utility, (0, 0, None))(ascended, kinds, residual)
-    return ascended, utilities, jax.vmap(system.output)(ascended, kinds)
+    return ascended, utilities, jax.vmap(system.output)(ascended, kinds), arrived

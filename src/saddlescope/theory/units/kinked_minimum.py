@@ -115,7 +115,8 @@ def _newton(
             if np.any(values < -_FLAT * largest):
                 return None
             flattest = float(np.min(values[curved], initial=np.inf))
-            return KinkedMinimum(thetas, pattern, flattest, int(np.sum(~curved))), bool(np.all(np.sum(N * B, 0) >= 0))
+            upwards = np.sum(N * B, axis=0) >= -_FLAT * largest * np.sum(N**2, axis=0) ** 0.5
+            return KinkedMinimum(thetas, pattern, flattest, int(np.sum(~curved))), bool(np.all(upwards))
         if moved > _REACH or (moved > 0.9 * allowed and moved > 1e-9):
             return None
         thetas, allowed = thetas + step.reshape(thetas.shape), max(moved, 1e-16)

@@ -315,11 +315,11 @@ class Transition:
     ) -> StationaryUnits | None:
         kinds = self._kinds[self._live]
         near = self._network.near_kinks(thetas[keep], kinds[keep])
-        if near is None:
+        found = None if near is None else self._network.minimum_near(thetas[keep], kinds[keep], *near)
+        if found is not None:
+            end = found.thetas, found.curvature, found.flat
+        else:  # at no kink, or next to one that no longer holds it
             end = _newton(self._network, thetas[keep], kinds[keep])
-        else:
-            found = self._network.minimum_near(thetas[keep], kinds[keep], *near)
-            end = None if found is None else (found.thetas, found.curvature, found.flat)
         if end is None:
             return None
         point, curvature, flat = end
