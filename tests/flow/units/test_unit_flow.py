@@ -113,3 +113,31 @@ def test_bad_input_is_one_sentence():
         unit_flow(relu, data, squared, start, **fine, max_evaluations=5)
     short = unit_flow(relu, data, squared, start, **fine, max_evaluations=5, throw=False)
     assert not short.status.ok
+
+
+@pytest.mark.parametrize(
+    ("unit", "given", "found"),
+    [
+        (lambda theta, x: theta[0] * jax.nn.gelu(theta[1] * x), 3.0, "2.00"),
+        (lambda theta, x: theta[0] * (theta[1] * x) ** 3, 2.0, "4.00"),
+        (lambda theta, x: theta[0] * jax.nn.sigmoid(theta[1] * x), 2.0, "1.00"),
+        (lambda theta, x: theta[0] * theta[1] * x + 1.0, 2.0, "0.00"),
+    ],
+)
+def test_another_degree_is_refused(unit, given, found):
+    data = np.array([1.0, -2.0, 0.5]), np.array([1.0, 1.0, 0.0])
+    with pytest.raises(InputError, match=rf"degree must be that of the unit at the origin, {found} .*; got {given}"):
+        unit_flow(
+            unit, data, lambda f, y: (f - y) ** 2, np.array([[1.0, 0.5], [0.3, 2.0]]),
+            degree=given, log_scale=-50.0, until=1.0, tolerance=1e-4,
+        )  # fmt: skip
+
+
+def test_dead_units_have_no_degree():
+    relu = lambda theta, x: theta[0] * jax.nn.relu(theta[1] * x)  # noqa: E731
+    data = np.array([1.0, 2.0]), np.array([1.0, 2.0])
+    run = unit_flow(
+        relu, data, lambda f, y: (f - y) ** 2, np.array([[1.0, -0.5], [0.3, -2.0]]),
+        degree=2.0, log_scale=-50.0, until=1.0, tolerance=1e-4,
+    )  # fmt: skip
+    assert run.losses[-1] == run.losses[0]

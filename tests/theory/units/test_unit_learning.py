@@ -9,6 +9,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from saddlescope._shared.errors import InputError
+from saddlescope.flow import unit_flow
 from saddlescope.theory import incremental_learning, low_rank_learning, unit_learning
 from saddlescope.theory.units.explicit_path import Limits
 from saddlescope.theory.units.transition import _newton
@@ -321,3 +322,29 @@ def test_weights_that_do_not_fit_are_refused(weights):
 def test_float32_is_refused():
     with jax.enable_x64(False), pytest.raises(InputError, match="float64"):
         unit_learning(linear, (np.eye(2), np.eye(2)), squared, parameters={"in": np.zeros(2), "out": np.zeros(2)})
+
+
+def test_a_tie_of_units_with_the_same_leading_part_belongs_to_the_unit():
+    """The advice helps: one unit is followed to a stationary point, and unit_flow follows all from given weights."""
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    data = X, np.tanh(X @ np.array([1.0, 0.5, -0.3])) + 0.3 * X[:, 0] ** 2
+    unit = lambda theta, x: theta["a"] * jax.nn.gelu(theta["w"] @ x)  # noqa: E731
+    parameters = {"a": np.zeros(()), "w": np.zeros(3)}
+    learned = unit_learning(unit, data, squared, parameters=parameters)
+    assert learned.status.value == "tie"
+    assert "theta and -theta of a GELU or swish unit" in learned.message
+    assert "Break the symmetry" not in learned.message
+    alone = unit_learning(unit, data, squared, parameters=parameters, width=1)
+    assert (alone.status.value, alone.stages[-1].active) == ("converged", 1)
+    weights = {"a": alone.stages[-1].thetas[:, :1].ravel(), "w": alone.stages[-1].thetas[:, 1:]}
+    run = unit_flow(unit, data, squared, weights, degree=2.0, log_scale=-400.0, until=6.0, tolerance=1e-6)
+    np.testing.assert_allclose(run.losses[-1], alone.stages[-1].loss, atol=1e-6)
+    np.testing.assert_allclose(run.rises, alone.stages[-1].time, rtol=0.02)
+
+
+def test_a_tie_of_the_data_is_named_as_such():
+    data = np.eye(2), np.array([1.0, 1.0])
+    unit = lambda theta, x, kind: theta[0] * jnp.tanh(theta[1] * x[kind])  # noqa: E731
+    learned = unit_learning(unit, data, squared, parameters=np.zeros(2), kinds=2, width=1)
+    assert learned.status.value == "tie"
+    assert "Break the symmetry of the data" in learned.message

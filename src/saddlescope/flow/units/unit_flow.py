@@ -42,6 +42,8 @@ from saddlescope.flow.units.unit_model import UnitModel, first_sample
 
 _RECORDS = 401
 _LARGEST_LOG = 30.0  # of a norm: beyond it the flow diverges
+_SMALL = 1e-6  # norm of units at which the degree is measured
+_DEGREE = 0.1  # difference of a measured degree from another one
 _LONGEST = 20.0  # steps change no log norm by more
 
 
@@ -135,8 +137,8 @@ def unit_flow(
         report: called from time to time with the finished fraction and a note.
 
     Raises:
-        InputError: an argument out of range, JAX not in float64 mode, data that do not fit each other or are not
-            finite, or weights that are not finite or 0 in a unit.
+        InputError: an argument out of range, a unit of another degree, JAX not in float64 mode, data that do not fit
+            each other or are not finite, or weights that are not finite or 0 in a unit.
         FlowError: the flow ended early and `throw` is true; `FlowError.result` is the flow until then.
 
     >>> import jax, numpy as np
@@ -165,8 +167,9 @@ def unit_flow(
         unit, loss, *sample_pair(data), layout, None if kinds is None else jnp.asarray(kinds), count, degree
     )
     _check_call(model, start)
-    system = _System(model, log_unit, max_evaluations)
     norms = np.linalg.norm(start, axis=1)
+    _check_degree(model, start / norms[:, None])
+    system = _System(model, log_unit, max_evaluations)
     state = np.concatenate([np.log(norms) + log_scale, (start / norms[:, None]).ravel()])
     times = np.linspace(0, until, _RECORDS) if record is None else np.asarray(record, float)
     times = np.unique(np.concatenate([[0.0], times, [until]]))
@@ -212,6 +215,25 @@ def _check_call(model: UnitModel, start: np.ndarray) -> None:
         value = eval_shape(model.loss_of_first, jnp.asarray(start))
     if getattr(value, "shape", None) != () or value.dtype != jnp.float64:
         raise InputError(f"loss(output, target) must return one float64 number; got {shown(value)}.")
+
+
+def _check_degree(model: UnitModel, directions: np.ndarray) -> None:
+    """Raise unless most units have the given degree at the origin; those that are 0 on the samples have none."""
+    small, smaller = (np.asarray(_sizes(model, jnp.asarray(c * directions))) for c in (_SMALL, _SMALL / 2))
+    alive = np.isfinite(small) & (small > 0) & (smaller > 0)
+    if not alive.any():
+        return
+    found = float(np.median(np.log2(small[alive] / smaller[alive])))
+    if abs(found - model.degree) > _DEGREE:
+        raise InputError(
+            f"degree must be that of the unit at the origin, {abs(found):.2f} for these weights and data; got "
+            f"{model.degree!r}. If it is below 2, the unit is not 0 at zero weights, or leaves them at once: no stages."
+        )
+
+
+@compiled
+def _sizes(model: UnitModel, thetas: Array) -> Array:
+    return model.sizes(thetas)
 
 
 @compiled

@@ -24,6 +24,7 @@ from jaxtyping import Array, Float, PyTree
 from saddlescope.flow.losses.tree_layout import TreeLayout
 
 _DERIVATIVES = 2**22  # of outputs by weights that are held at once
+_SAMPLES = 64  # on which the degree is checked
 _LOG_OF_GRADIENTS = 600.0  # gradients that are taken are above exp(-600), far from the least number
 
 
@@ -46,6 +47,12 @@ class UnitModel(eqx.Module):
     def loss_of_first(self, thetas: Float[Array, "m p"]) -> Array:
         """Return the loss of the first sample."""
         return self.loss(self._output(thetas, first_sample(self.inputs)), first_sample(self.targets))
+
+    def sizes(self, thetas: Float[Array, "m p"]) -> Float[Array, "m"]:
+        """Return the norm of each unit's outputs on the first samples."""
+        first = jax.tree.map(lambda leaf: leaf[:_SAMPLES], self.inputs)
+        outputs = jax.vmap(jax.vmap(self._unit, (0, 0, None)), (None, None, 0))(thetas, self._numbers(), first)
+        return jnp.linalg.norm(jnp.moveaxis(outputs, 1, 0).reshape(self.count, -1), axis=1)
 
     def split(self, state: Float[Array, "s"]) -> tuple[Float[Array, "m"], Float[Array, "m p"]]:
         """Return l and u."""

@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
@@ -30,6 +31,8 @@ from saddlescope.theory.units.results import UnitLearning, UnitStage, UnitStatus
 from saddlescope.theory.units.superlinear_units import SuperlinearUnits
 from saddlescope.theory.units.transition import StationaryUnits, Transition
 from saddlescope.theory.units.unit_network import UnitNetwork
+
+_SAME = 1e-3  # relative distance of leading parts that are the same
 
 
 @validate_arguments
@@ -76,7 +79,8 @@ def unit_learning(
         - converged: no dormant unit has a positive utility, or all units are active.
         - no_utility: this holds at the origin, so nothing will ever be learned.
         - max_stages: the requested number of stages was found.
-        - tie: two units become active at the same time.
+        - tie: two units become active at the same time, as theta and -theta of a GELU or swish unit always do: their
+          leading parts are the same.
         - degenerate: the first to become active is one of a manifold of equally good directions.
         - unstable: what ends the stage depends on small deviations between units: copies of an active unit that
           separate (of tanh neurons, say), or a direction that is no maximum of its utility any more.
@@ -192,11 +196,27 @@ class _Run:
                 "next stage depends on the initial weights. Break the symmetry of the data."
             )
         if len(arrivals) > 1 and arrivals[1].delay - first.delay <= self._tolerance * max(end, first.delay):
+            if self._same_leading_part(first, arrivals[1]):
+                return UnitStatus.TIE, (
+                    f"Two directions with the same leading part, such as theta and -theta of a GELU or swish unit, "
+                    f"become active at the same time, T = {at:.6g}, whatever the data are: the next stage depends on "
+                    "the initial weights. Follow one unit by width=1, or all of them by unit_flow from their weights."
+                )
             return UnitStatus.TIE, (
                 f"Two units become active at the same time, T = {at:.6g}: the next stage depends on their initial "
                 "weights. Break the symmetry of the data."
             )
         return None
+
+    def _same_leading_part(self, one: Arrival, other: Arrival) -> bool:
+        """Return True if two directions are the same to leading order, though they are two units."""
+        system = self._network.system
+        if system.taylor is None or one.kind != other.kind:
+            return False
+        first, second = (
+            np.asarray(system.leading(jnp.asarray(each.direction), jnp.asarray(each.kind))) for each in (one, other)
+        )
+        return bool(np.linalg.norm(first - second) <= _SAME * np.linalg.norm(first))
 
     def _transition(self, arrival: Arrival, residual: Array) -> StationaryUnits | TransitionFailure:
         kinds, direction = np.append(self._kinds, arrival.kind), arrival.direction

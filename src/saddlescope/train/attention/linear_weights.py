@@ -94,13 +94,13 @@ def matrix_of(layer: Any) -> Float[Tensor, "inputs outputs"]:
         return _adapted(layer)
     if _inner(layer) is not None:
         return matrix_of(_inner(layer))
-    weight = _plain_weight(layer)
+    weight = plain_weight(layer)
     if isinstance(layer, nn.Conv1d | nn.Conv2d):
         weight = weight.flatten(1)
     return weight if is_conv1d(layer) else weight.T
 
 
-def _plain_weight(layer: Any) -> Tensor:
+def plain_weight(layer: Any) -> Tensor:
     """Return the weight as stored, or as its parametrization computes it."""
     if parametrize.is_parametrized(layer, "weight"):
         with torch.no_grad(), _without_training(layer.parametrizations.weight):

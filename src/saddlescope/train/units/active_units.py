@@ -1,11 +1,14 @@
 """Number of distinct active units of a PyTorch model: equal ones merged, small ones left out.
 
     in, out    weights into a unit and out of it
-    size       |in| |out| of a neuron or kernel, |W_V W_O^T| of a head: neither changes when scale moves between layers
+    size       |in|^k |out| of a neuron or kernel whose feature grows with the k-th power of `in`, with one factor for
+               each of several layers; |in| |out| where it grows with none, as of tanh; |W_V W_O^T| of a head
 
-Two neurons with the same direction of `in` (up to a sign where the activation is odd or even) are one neuron, whose
-`out` is the sum of both, each times |in|: the fixed points of narrow networks are embedded in wide ones in this way.
-Two heads with the same W_K W_Q^T are one head.
+Two neurons are one if their features are in proportion, and its `out` is the sum of both: the fixed points of narrow
+networks are embedded in wide ones in this way. Those with the same direction of `in` are, where the feature grows with
+a power of it, as of ReLU; elsewhere those with the same `in`. The sign of `in` does not matter where the activation is
+odd or even. Gated neurons are compared layer by layer. Two heads with the same W_K W_Q^T are one head. No size changes
+when a factor moves between layers that allow it.
 """
 
 from dataclasses import dataclass
@@ -13,15 +16,22 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import Table
 from saddlescope._shared.results import TableMixin
+from saddlescope.train.finite_tensors import all_finite
+from saddlescope.train.units.equal_units import leaders_of
 from saddlescope.train.units.unit_groups import UnitGroup, units_of
 
-_FLOOR = 1e-3  # units below this share of the largest are not merged, and count as 0
+_FLOOR = 1e-3  # share of the largest size below which the smallest units together are not merged, and count as 0
+_TINY = 1e-300
+
+
+class WeightsNotFiniteError(InputError):
+    """A group of units has weights that are NaN or infinite."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -65,7 +75,8 @@ def active_units(
     Args:
         model: a model, or groups from `units_of`, which looks for units once.
         level: size from which a unit is active; None: a tenth of the largest.
-        tolerance: distance of directions, |u - v| of unit vectors, up to which two units are the same.
+        tolerance: distance up to which two units are the same: |u - v| of the directions, or |u - v| / |u| where norms
+            matter, as of tanh neurons and heads, in every layer into the units.
 
     Raises:
         InputError: as `units_of`; level or tolerance out of range; weights that are not finite.
@@ -94,45 +105,29 @@ def active_units(
 
 @torch.no_grad()
 def distinct_sizes(group: UnitGroup, tolerance: float) -> Float[np.ndarray, "_"]:
-    """Return the sizes of the distinct units of a group, descending; those below a thousandth of the largest are 0.
+    """Return the sizes of the distinct units of a group, descending; 0 for those left out and for duplicates.
 
     Raises:
-        InputError: weights that are not finite.
+        WeightsNotFiniteError: weights that are not finite.
     """
-    into, out = group.weights()
-    if not (torch.isfinite(into).all() and torch.isfinite(out).all()):
-        raise InputError(f"weights must be finite; got NaN or infinity in {group.name}.")
-    heads = group.kind == "heads"
-    norms = torch.linalg.vector_norm(into, dim=1)
-    scaled = out if heads else out * norms[:, None]
-    sizes = torch.linalg.vector_norm(scaled, dim=1)
-    order = torch.argsort(sizes, descending=True)
-    order = order[sizes[order] > _FLOOR * sizes[order[0]]]
-    directions = into if heads else into / norms.clamp_min(1e-300)[:, None]
-    leaders: list[int] = []
-    merged: list[Tensor] = []
-    for n in order.tolist():
-        place, sign = _same(directions, leaders, n, tolerance, parity=group.parity, relative=heads)
-        if place is None:
-            leaders.append(n)
-            merged.append(scaled[n].clone())
-        else:
-            merged[place] += sign * scaled[n]
+    into, out = group.weights_by_layer()
+    if not all(all_finite(each) for each in (*into, out)):
+        raise WeightsNotFiniteError(f"weights must be finite; got NaN or infinity in {group.name}.")
+    scaled, keys = out.cpu().numpy().copy(), []  # a copy: these may be the weights themselves
+    for layer, weights in enumerate(into):
+        key = weights.cpu().numpy()
+        if group.kind != "heads":
+            norms, degree = np.linalg.norm(key, axis=1), group.degrees[layer]
+            scaled *= np.power(norms, 1.0 if np.isnan(degree) else degree)[:, None]
+            if not np.isnan(degree):
+                key = key / np.maximum(norms, _TINY)[:, None]
+        keys.append(key)
+    sizes = np.linalg.norm(scaled, axis=1)
+    order = np.argsort(-sizes, kind="stable")
+    order = order[np.cumsum(sizes[order][::-1])[::-1] > _FLOOR * sizes[order[0]]]
+    leaders, signs = leaders_of([key[order] for key in keys], group.parities or (0,), tolerance)
+    merged = np.zeros((int(leaders.max(initial=-1)) + 1, scaled.shape[1]))
+    np.add.at(merged, leaders, signs[:, None] * scaled[order])
     found = np.zeros(group.count)
-    found[: len(merged)] = [float(torch.linalg.vector_norm(one)) for one in merged]
+    found[: len(merged)] = np.linalg.norm(merged, axis=1)
     return np.sort(found)[::-1]
-
-
-def _same(
-    directions: Tensor, leaders: list[int], n: int, tolerance: float, *, parity: int, relative: bool
-) -> tuple[int | None, float]:
-    """Return the place of the leader that unit n equals, and the sign of its feature; None without one."""
-    if not leaders:
-        return None, 1.0
-    known, own = directions[leaders], directions[n]
-    allowed = tolerance * (torch.linalg.vector_norm(known, dim=1).clamp_min(1e-300) if relative else 1.0)
-    for turned, sign in ((1.0, 1.0), (-1.0, float(parity))) if parity else ((1.0, 1.0),):
-        near = torch.linalg.vector_norm(known - turned * own, dim=1) <= allowed
-        if near.any():
-            return int(near.int().argmax()), sign
-    return None, 1.0

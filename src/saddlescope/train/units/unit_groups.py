@@ -5,9 +5,10 @@
     heads      keys, queries, values and outputs of an attention head, as `RankTracker` reads them
 
 A candidate A, B counts only if its features are those of units: when the weights into half of the units change, what B
-reads of the other half must stay, in a call of the block on random inputs.
+reads of the other half must stay, in a call of the block on random inputs (`feature_law`).
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,16 +16,16 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
-from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.arguments import shown, validate_arguments
 from saddlescope._shared.errors import InputError, unknown
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.train.attention.attention_blocks import AttentionBlock, find_attention
 from saddlescope.train.attention.known_layouts import LAYOUTS
-from saddlescope.train.attention.linear_weights import is_conv1d, is_linear, matrix_of
+from saddlescope.train.attention.linear_weights import is_linear, matrix_of, plain_weight
 from saddlescope.train.module_names import canonical_name, unwrap_model
 from saddlescope.train.shards import full_tensor, require_readable
+from saddlescope.train.units.unit_features import Convolution, FeatureLaw, feature_law
 
 _NAMED: tuple[tuple[tuple[str, ...], str], ...] = (
     (("fc1",), "fc2"),
@@ -37,10 +38,9 @@ _NAMED: tuple[tuple[tuple[str, ...], str], ...] = (
     (("w1", "w3"), "w2"),
     (("wi_0", "wi_1"), "wo"),
     (("wi",), "wo"),
+    (("intermediate_dense",), "output_dense"),
 )  # layers into hidden neurons of one module, and the layer out of them
-_CONVOLUTIONS = nn.Conv1d | nn.Conv2d | nn.Conv3d
-_SIDES = (16, 28, 32, 64, 224, *range(1, 64))  # of images on which a block is called
-_EXACT = 1e-4  # relative change of a feature that is rounding
+_TRANSPOSED = nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -51,20 +51,28 @@ class UnitGroup(ReprMixin):
         name: names of the layers into the units and out of them, or of the attention module.
         kind: kind of unit.
         count: number of units.
-        parity: sign of the feature when all weights into a unit change theirs: 1 of even activations, -1 of odd ones, 0
-            of others.
         into: layers into the units; two for gated neurons; none of heads.
         out: the layer out of them.
         block: the attention of heads.
+        degrees: for each layer into the units, the power of a positive factor of its weights and biases with which the
+            feature grows: 1 of ReLU, NaN of tanh and others that have none.
+        parities: for each layer, the sign of the feature when its weights and biases change theirs: 1 of even
+            activations, -1 of odd ones, 0 of others.
     """
 
     name: str
     kind: Literal["neurons", "kernels", "heads"]
     count: int
-    parity: int
     into: tuple[nn.Module, ...] = ()
     out: nn.Module | None = None
     block: AttentionBlock | None = None
+    degrees: tuple[float, ...] = ()
+    parities: tuple[int, ...] = ()
+
+    @property
+    def parity(self) -> int:
+        """Sign of the feature when all weights into a unit change theirs: the product of `parities`; 0 of heads."""
+        return math.prod(self.parities) if self.parities else 0
 
     @torch.no_grad()
     def weights(self) -> tuple[Tensor, Tensor]:
@@ -72,13 +80,19 @@ class UnitGroup(ReprMixin):
 
         Of a head they are the entries of W_K W_Q^T and of W_V W_O^T.
         """
+        into, out = self.weights_by_layer()
+        return torch.cat(into, dim=1), out
+
+    @torch.no_grad()
+    def weights_by_layer(self) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Return `weights` with those into the units by layer."""
         if self.block is not None:
             factors = self.block.factors()
             (key, query), (value, output) = factors.product(0), factors.product(1)
             first, second = key.double() @ query.double().mT, value.double() @ output.double().mT
-            return first.flatten(1), second.flatten(1)
+            return (first.flatten(1),), second.flatten(1)
         assert self.out is not None
-        return torch.cat([rows for layer in self.into for rows in _rows(layer)], dim=1), _columns(self.out, self.count)
+        return tuple(torch.cat([*_rows(layer)], dim=1) for layer in self.into), _columns(self.out, self.count)
 
 
 @validate_arguments
@@ -92,27 +106,37 @@ def units_of(model: nn.Module, *, pairs: Mapping[str, str] | None = None) -> tup
     Args:
         model: any model; `torch.compile` and DistributedDataParallel may wrap it.
         pairs: further layers by name, {layer into the units: layer out of them}. They are taken as they are: what is
-            between them must act on each feature alone.
+            between them must act on each feature alone, and in proportion to positive factors, as ReLU does.
 
     Returns:
-        The groups: of `nn.Sequential`, of transformers, of pairs, and heads. Left out are blocks with normalisation
-        between the layers, and those whose features are not those of units.
+        The groups: of `nn.Sequential`, of transformers, of pairs, and heads, each pair of layers once. Left out are
+        blocks with layers that have weights between the two, such as normalisation; those whose features are not those
+        of units; gates fused into one layer, experts in one tensor; and convolutions with groups that read the units.
 
     Raises:
-        InputError: nothing is found; a pair names a layer that does not exist, or two that do not fit; or weights are
-            not finite.
+        InputError: nothing is found; or a pair names a layer that does not exist, or two that do not fit.
 
     >>> from torch import nn
     >>> model = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 1))
     >>> [(group.name, group.kind, group.count) for group in units_of(model)]
     [('0 -> 2', 'neurons', 8)]
     """
+    if not isinstance(model, nn.Module):
+        raise InputError(
+            f"model must be a torch.nn.Module; got {shown(model)}. Copy the weights of other libraries into a PyTorch "
+            "model."
+        )
     model = unwrap_model(model)
     require_readable(model)
-    found = [*_in_sequences(model), *_in_transformers(model), *_given(model, pairs or {})]
-    found += [
-        UnitGroup(name=block.label, kind="heads", count=block.heads, parity=0, block=block)
-        for block in find_attention(model, LAYOUTS).blocks
+    pairs_of_layers: dict[tuple[frozenset[int], int], UnitGroup] = {}
+    for group in (*_in_sequences(model), *_in_transformers(model), *_given(model, pairs or {})):
+        pairs_of_layers.setdefault((frozenset(map(id, group.into)), id(group.out)), group)
+    found = [
+        *pairs_of_layers.values(),
+        *(
+            UnitGroup(name=block.label, kind="heads", count=block.heads, block=block)
+            for block in find_attention(model, LAYOUTS).blocks
+        ),
     ]
     if not found:
         raise InputError(
@@ -141,8 +165,13 @@ def _in_order(module: nn.Module) -> bool:
 
 
 def _layers(name: str, sequence: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the layers of a sequence with their names, in order; a sequence in it gives its own."""
-    for own, layer in sequence.named_children():
+    """Yield the layers of a sequence with their names, in order; a sequence in it gives its own.
+
+    A layer that is called several times is yielded as often, as `named_children` does not.
+    """
+    for own, layer in sequence._modules.items():
+        if layer is None:
+            continue
         joined = _joined(name, own)
         if _in_order(layer):
             yield from _layers(joined, layer)
@@ -160,6 +189,11 @@ def _in_transformers(model: nn.Module) -> Iterator[UnitGroup]:
                 label = f"{' and '.join(_joined(name, one) for one in into)} -> {_joined(name, out)}"
                 yield from _checked(label, tuple(children[one] for one in into), children[out], parent)
                 break
+        first, last = children.get("intermediate"), children.get("output")  # of BERT
+        into, out = getattr(first, "dense", None), getattr(last, "dense", None)
+        if first is not None and isinstance(into, nn.Module) and isinstance(out, nn.Module):
+            label = f"{_joined(name, 'intermediate.dense')} -> {_joined(name, 'output.dense')}"
+            yield from _checked(label, (into,), out, nn.Sequential(first, out))
 
 
 def _given(model: nn.Module, pairs: Mapping[str, str]) -> Iterator[UnitGroup]:
@@ -173,7 +207,7 @@ def _given(model: nn.Module, pairs: Mapping[str, str]) -> Iterator[UnitGroup]:
         count = _width(into)
         if not count or not _reads(out, count):
             raise InputError(f"pairs must name two layers whose features fit; got {first!r} and {second!r}.")
-        yield UnitGroup(name=f"{first} -> {second}", kind=_kind(into), count=count, parity=0, into=(into,), out=out)
+        yield _group(f"{first} -> {second}", (into,), out, count, FeatureLaw((1.0,), (0,)))
 
 
 def _checked(name: str, into: tuple[nn.Module, ...], out: nn.Module, path: nn.Module) -> Iterator[UnitGroup]:
@@ -181,88 +215,35 @@ def _checked(name: str, into: tuple[nn.Module, ...], out: nn.Module, path: nn.Mo
     count = _width(into[0])
     if not count or any(_width(layer) != count for layer in into) or not _reads(out, count):
         return
-    features = _features(into, out, path, count)
-    if features is None:
-        return
-    before, half, negative = features
-    if not all(torch.isfinite(one).all() for one in features):
-        raise InputError(f"weights must be finite; got NaN or infinity in {name}.")
-    near = _EXACT * float(before.abs().max())
-    kept, changed = (half - before)[:, 1::2].abs(), (half - before)[:, ::2].abs()
-    if not (near > 0 and float(kept.max()) <= near < float(changed.max())):
-        return
-    parity = next((sign for sign in (1, -1) if float((negative - sign * before).abs().max()) <= near), 0)
-    yield UnitGroup(name=name, kind=_kind(into[0]), count=count, parity=parity, into=into, out=out)
+    law = feature_law(into, out, path, count)
+    if law is not None:
+        yield _group(name, into, out, count, law)
 
 
-def _features(into: tuple[nn.Module, ...], out: nn.Module, path: nn.Module, count: int) -> list[Tensor] | None:
-    """Return three inputs of `out`, each (samples, count, others).
-
-    The first is for the block's own weights, the second with every second unit changed, the third with all negated.
-    None if the block cannot be called on random inputs.
-    """
-    names = {id(module): name for name, module in path.named_modules()}
-    if any(set(dict(layer.named_parameters())) - {"weight", "bias"} for layer in into):
-        return None
-    even = torch.arange(count) % 2 == 0
-    seen: list[Tensor] = []
-    hook = out.register_forward_pre_hook(lambda module, inputs: seen.append(_by_unit(out, inputs[0].detach(), count)))
-    modes = {module: module.training for module in path.modules()}
-    try:
-        path.eval()
-        for x in _probes(into[0]):
-            seen.clear()
-            with torch.no_grad():
-                for factor in (1.0, torch.where(even, 3.0, 1.0), -1.0):
-                    weights = {
-                        f"{names[id(layer)]}.{own}": _scaled(layer, weight.detach(), factor)
-                        for layer in into
-                        for own, weight in layer.named_parameters()
-                    }
-                    try:
-                        functional_call(path, weights, (x,))
-                    except Exception:
-                        break
-            if len(seen) == 3:
-                return seen
-    finally:
-        hook.remove()
-        for module, mode in modes.items():
-            module.training = mode
-    return None
-
-
-def _probes(layer: nn.Module) -> Iterator[Tensor]:
-    """Yield random inputs of a layer: of a convolution at several sizes."""
-    weight = layer.weight
-    assert isinstance(weight, Tensor)
-    make = torch.Generator(device="cpu").manual_seed(0)
-    draw = lambda *shape: torch.randn(*shape, generator=make).to(weight.device, weight.dtype)  # noqa: E731
-    if not isinstance(layer, _CONVOLUTIONS):
-        yield draw(2, 3, len(matrix_of(layer)))
-        return
-    for side in _SIDES:
-        yield draw(2, layer.in_channels, *[side] * (weight.ndim - 2))
-
-
-def _scaled(layer: nn.Module, weight: Tensor, factor: Tensor | float) -> Tensor:
-    """Return a weight or bias into units, each unit's share times a factor."""
-    if isinstance(factor, Tensor) and not (is_conv1d(layer) and weight.ndim == 2):
-        factor = factor.reshape(-1, *[1] * (weight.ndim - 1))
-    return weight * (factor.to(weight.device, weight.dtype) if isinstance(factor, Tensor) else factor)
-
-
-def _by_unit(out: nn.Module, read: Tensor, count: int) -> Tensor:
-    """Return the input of a layer as (samples, units, others)."""
-    if isinstance(out, _CONVOLUTIONS):
-        return read.flatten(2)
-    return read.reshape(-1, count, read.shape[-1] // count)
+def _group(name: str, into: tuple[nn.Module, ...], out: nn.Module, count: int, law: FeatureLaw) -> UnitGroup:
+    kind = "kernels" if isinstance(into[0], Convolution) else "neurons"
+    return UnitGroup(
+        name=name, kind=kind, count=count, into=into, out=out, degrees=law.degrees, parities=law.parities
+    )  # fmt: skip
 
 
 def _rows(layer: nn.Module) -> Iterator[Tensor]:
-    """Yield the weights into each unit, and its bias."""
-    if isinstance(layer, _CONVOLUTIONS):
-        yield full_tensor(layer.weight).double().flatten(1)
+    """Yield the weights into each unit, and its bias.
+
+    Kernels of a convolution with groups are 0 at the channels that they do not read.
+    """
+    if isinstance(layer, Convolution):
+        weight = plain_weight(layer)
+        if isinstance(layer, _TRANSPOSED):
+            weight = weight.transpose(0, 1)
+        if layer.groups > 1:
+            own, each = layer.in_channels // layer.groups, layer.out_channels // layer.groups
+            whole = weight.new_zeros(len(weight), layer.in_channels, *weight.shape[2:])
+            for group in range(layer.groups):
+                rows, channels = slice(group * each, (group + 1) * each), slice(group * own, (group + 1) * own)
+                whole[rows, channels] = weight[rows]
+            weight = whole
+        yield weight.double().flatten(1)
     else:
         yield matrix_of(layer).T.double()
     bias = getattr(layer, "bias", None)
@@ -272,27 +253,26 @@ def _rows(layer: nn.Module) -> Iterator[Tensor]:
 
 def _columns(layer: nn.Module, count: int) -> Tensor:
     """Return the weights out of each unit."""
-    if isinstance(layer, _CONVOLUTIONS):
-        return full_tensor(layer.weight).double().transpose(0, 1).flatten(1)
+    if isinstance(layer, Convolution):
+        weight = plain_weight(layer).double()
+        return (weight if isinstance(layer, _TRANSPOSED) else weight.transpose(0, 1)).flatten(1)
     return matrix_of(layer).double().reshape(count, -1)
 
 
 def _width(layer: nn.Module) -> int:
     """Return the number of features of a layer, 0 if it cannot be read."""
-    if isinstance(layer, _CONVOLUTIONS):
+    if isinstance(layer, _TRANSPOSED) and layer.groups > 1:
+        return 0
+    if isinstance(layer, Convolution):
         return layer.out_channels
     return matrix_of(layer).shape[1] if is_linear(layer) else 0
 
 
 def _reads(layer: nn.Module, count: int) -> bool:
     """Return True if a layer can read so many features, each of one or several entries."""
-    if isinstance(layer, _CONVOLUTIONS):
+    if isinstance(layer, Convolution):
         return layer.groups == 1 and layer.in_channels == count
     return is_linear(layer) and len(matrix_of(layer)) % count == 0
-
-
-def _kind(layer: nn.Module) -> Literal["neurons", "kernels"]:
-    return "kernels" if isinstance(layer, _CONVOLUTIONS) else "neurons"
 
 
 def _holds_tensors(layer: nn.Module) -> bool:

@@ -5,6 +5,7 @@ tracker = UnitTracker(model).watch(optimizer)
 tracker.sizes                           # (records, units)
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
@@ -20,8 +21,8 @@ from saddlescope.measure.spectrum import Spectrum
 from saddlescope.measure.stages import Staircase, find_stages
 from saddlescope.train.tracker.optimizer_steps import OptimizerSteps
 from saddlescope.train.tracker.schedules import Geometric, Schedule
-from saddlescope.train.units.active_units import distinct_sizes
-from saddlescope.train.units.unit_groups import units_of
+from saddlescope.train.units.active_units import WeightsNotFiniteError, distinct_sizes
+from saddlescope.train.units.unit_groups import UnitGroup, units_of
 
 
 class UnitTracker:
@@ -34,10 +35,10 @@ class UnitTracker:
         model: any model in which `units_of` finds units.
         schedule: function from the number of optimiser steps to whether to measure.
         pairs: further layers, as in `units_of`.
-        tolerance: distance of directions up to which two units are the same, as in `active_units`.
+        tolerance: distance up to which two units are the same, as in `active_units`.
 
     Raises:
-        InputError: no units found, a pair that does not fit, or tolerance out of range.
+        InputError: no units found, a pair that does not fit, weights that are not finite, or tolerance out of range.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class UnitTracker:
         self._made = 0
         self._steps: list[int] = []
         self._sizes: list[np.ndarray] = []
+        self._warned: set[str] = set()
         self.measure()
 
     def __repr__(self) -> str:
@@ -90,11 +92,25 @@ class UnitTracker:
             self.measure()
 
     def measure(self) -> None:
-        """Record the present sizes, unless the present step is recorded already."""
+        """Record the present sizes, unless the present step is recorded already.
+
+        Weights that are not finite have no sizes: their record is NaN, and a warning names each group once.
+        """
         if self._steps and self._steps[-1] == self._made:
             return
-        self._sizes.append(np.concatenate([distinct_sizes(group, self._tolerance) for group in self._groups]))
+        self._sizes.append(np.concatenate([self._sizes_of(group) for group in self._groups]))
         self._steps.append(self._made)
+
+    def _sizes_of(self, group: UnitGroup) -> Float[np.ndarray, "_"]:
+        try:
+            return distinct_sizes(group, self._tolerance)
+        except WeightsNotFiniteError as error:
+            if not self._steps:
+                raise
+            if group.name not in self._warned:
+                self._warned.add(group.name)
+                warnings.warn(f"{error} Its records are NaN from step {self._made} on.", stacklevel=2)
+            return np.full(group.count, np.nan)
 
     def watch(self, *optimizers: torch.optim.Optimizer) -> "UnitTracker":
         """Call `step` after every training step of these optimisers, until `close` or the end of a `with` block.
@@ -139,12 +155,19 @@ class UnitTracker:
             level: size from which a unit is active; None: a tenth of the largest of the run.
 
         Raises:
-            InputError: not one loss per record, fewer than two records, or level is not positive.
+            InputError: not one loss per record, fewer than two records, records or losses that are not finite, or
+                level is not positive.
         """
         if len(losses) != len(self._steps):
             raise InputError(f"losses must be {len(self._steps)} numbers, one per record; got {len(losses)}.")
         values = np.sort(np.array(self._sizes), axis=1)[:, ::-1]
-        chosen = 0.1 * float(values.max()) if level is None else level
+        if np.isnan(values).any():
+            first = self._steps[int(np.argmax(np.isnan(values).any(axis=1)))]
+            raise InputError(
+                f"records must be finite; got NaN from step {first} on, where the training diverged. Lower the "
+                "learning rate."
+            )
+        chosen = (0.1 * float(values.max()) or 1.0) if level is None else level
         spectrum = Spectrum(values, np.zeros(len(values)))
         return find_stages(
             np.array(self._steps, float), np.asarray(losses, float), spectrum, level=chosen, time_unit="steps"
