@@ -8,27 +8,38 @@ gpt2        GPT-2 small from scratch (12 layers of 12 heads of width 64, 124 mil
 layer       a record of one layer of a model with 7 billion weights: 32 heads of width 128 on 4096 inputs
 memory      resident memory that the tracker adds to GPT-2 small at its peak, over the size of the tracked weights, in
             a fresh process for each type, whose allocator returns free memory to the system at once
+gpu         on a GPU, in wall time and only if named: training of a model with a billion weights (of the shape of Llama
+            3.2 1B) in steps with and without the tracker; a record of the 7B model's layer, and its error against the
+            processor's
 
 The tracker's own share is what the bar is about; the ratio of whole runs says little on a busy machine. Trained weights
 must be the same to the last bit with and without it.
 
 usage: benchmarks/tracker.py [--quick] [digits [EPOCHS [PAIRS]] | gpt2 [STEPS [SEQUENCES [TOKENS]]] | layer [WIDTH] |
-       memory [DEPTH]], all by default
+       memory [DEPTH] | gpu [STEPS [SEQUENCES [DEPTH [WIDTH [LAYER]]]]]], all but the last by default
 """
 
 import os
 
 os.environ["OMP_NUM_THREADS"] = "1"  # read when NumPy and PyTorch are loaded
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # deterministic products on a GPU
 
+import copy
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from board import Board, play
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+if TYPE_CHECKING:
+    from transformers import LlamaConfig
 
 from saddlescope.train import Adam, Geometric, ImageData, RankTracker, TrainConfig, ViT, ViTConfig, fit, load
 
@@ -215,12 +226,134 @@ def memory(board: Board, depth: int = 12) -> None:
         )
 
 
+def synchronized() -> float:
+    """Wall time after all work on the GPU is done."""
+    torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+class ClockedTracker(RankTracker):
+    """A tracker that knows the wall time of its making and of each record, and the memory of the GPU they took."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        start = synchronized()
+        super().__init__(model)
+        self.making, self.record_seconds, self.memory = synchronized() - start, list[float](), 0
+
+    def step(self) -> None:  # noqa: D102
+        records, start, before = len(self.steps), synchronized(), torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        super().step()
+        if len(self.steps) > records:
+            self.record_seconds.append(synchronized() - start)
+            self.memory = max(self.memory, torch.cuda.max_memory_allocated() - before)
+
+
+def train_llama(model: torch.nn.Module, steps: int, sequences: int, tracker: RankTracker | None) -> float:
+    """Wall seconds of a step of training in bfloat16 with fused AdamW, in blocks of 1024 tokens."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
+    generator = torch.Generator("cuda").manual_seed(0)
+    start = synchronized()
+    for step in range(steps):
+        if step == 3:
+            start = synchronized()  # kernels are chosen, and the optimiser has its memory
+        batch = torch.randint(0, model.config.vocab_size, (sequences, 1024), generator=generator, device="cuda")
+        with torch.autocast("cuda", dtype=torch.bfloat16), sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+            loss = model(batch, labels=batch).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if tracker is not None:
+            tracker.step()
+    return (synchronized() - start) / (steps - 3)
+
+
+def run_llama(
+    config: "LlamaConfig", steps: int, sequences: int, make: Callable[[torch.nn.Module], ClockedTracker | None]
+) -> tuple[float, ClockedTracker | None, list[torch.Tensor]]:
+    """Wall seconds of a step, the tracker, and the trained weights on the host."""
+    from transformers import LlamaForCausalLM
+
+    torch.manual_seed(0)
+    with torch.device("cuda"):
+        model = LlamaForCausalLM(config)
+    tracker = make(model)
+    seconds = train_llama(model, steps, sequences, tracker)
+    return seconds, tracker, [weight.detach().cpu() for weight in model.parameters()]
+
+
+def gpu_training(board: Board, steps: int, sequences: int, depth: int, width: int) -> None:
+    """Training with and without the tracker, and its share of longer runs."""
+    from transformers import LlamaConfig
+
+    config = LlamaConfig(
+        vocab_size=32_000, hidden_size=width, intermediate_size=4 * width, num_hidden_layers=depth,
+        num_attention_heads=width // 64, num_key_value_heads=max(1, width // 256), tie_word_embeddings=True,
+    )  # fmt: skip
+    without, _, weights = run_llama(config, steps, sequences, lambda model: None)
+    tracked, tracker, tracked_weights = run_llama(config, steps, sequences, ClockedTracker)
+    require_same(weights, tracked_weights)
+    assert tracker is not None
+    size, record = sum(weight.numel() for weight in weights) / 1e9, statistics.median(tracker.record_seconds)
+    print(
+        f"{size:.2f} billion weights, {sequences} x 1024 tokens: a step {without:.4f} s without, {tracked:.4f} s with "
+        f"{len(tracker.steps)} records in {steps} steps; making the tracker {tracker.making:.2f} s; a record "
+        f"{record:.3f} s (the first {tracker.record_seconds[0]:.2f}) and {tracker.memory / 2**20:.0f} MiB; weights "
+        "bit-identical"
+    )
+    problem = f"{size:.2f} billion weights, {sequences} x 1024 tokens a step, {torch.cuda.get_device_name()}"
+    board.report(problem, "RankTracker", "wall time of a record", record, "s", f"a step takes {without:.3f} s")
+    board.report(problem, "RankTracker", "memory of the GPU for a record", tracker.memory / 2**20, "MiB")
+    for length in (1000, 10_000, 100_000):
+        records = sum(map(Geometric(), range(1, length + 1)))
+        share = (tracker.making + records * record) / (length * without)
+        of_length = f"{problem}, {length} steps"
+        board.report(of_length, "RankTracker", "its part of the training time", 100 * share, "%", f"{records} records")
+        print(f"{length:7d} steps, {records} records: the tracker takes {share:.3%} of the training time")
+
+
+def gpu_layer(board: Board, width: int) -> None:
+    """Wall time of records of a wide layer on the GPU, and their error against the processor's."""
+    for dtype in (torch.float32, torch.bfloat16):
+        torch.manual_seed(0)
+        on_host = Attention(width, dtype)
+        on_gpu = copy.deepcopy(on_host).cuda()
+        trackers = [RankTracker(model, schedule=lambda _: True) for model in (on_host, on_gpu)]
+        move(on_host)
+        on_gpu.load_state_dict(on_host.state_dict())
+        seconds = []
+        for _ in range(4):
+            start = synchronized()
+            trackers[1].step()
+            seconds.append(synchronized() - start)
+        trackers[0].step()
+        wanted, found = (tracker.records.products.update.values[0] for tracker in trackers)
+        error = float(np.max(np.abs(found - wanted) / wanted.max(axis=-1, keepdims=True)))
+        kind = str(dtype).removeprefix("torch.")
+        problem = f"one layer of {on_gpu.num_heads} heads on {width} inputs, {kind}, {torch.cuda.get_device_name()}"
+        quantity, note = "wall time of a record", f"error {error:.1e} of the largest value, against the processor"
+        board.report(problem, "RankTracker", quantity, statistics.median(seconds), "s", note)
+        print(f"{problem}: a record {statistics.median(seconds):.3f} s (the first {seconds[0]:.2f}); {note}")
+
+
+def gpu(
+    board: Board, steps: int = 60, sequences: int = 8, depth: int = 16, width: int = 2048, layer_width: int = 4096
+) -> None:
+    """What the tracker costs on a GPU."""
+    if not torch.cuda.is_available():
+        sys.exit("PyTorch finds no GPU.")
+    torch.use_deterministic_algorithms(True)
+    gpu_layer(board, layer_width)
+    gpu_training(board, steps, sequences, depth, width)
+
+
 def main(board: Board) -> None:
     """Run the requested comparison, or all."""
     name, *numbers = board.words or ("",)
-    sizes = {"digits": (1, 1), "gpt2": (1, 1, 8), "layer": (512,), "memory": (2,)} if board.quick else {}
-    for one, measure in {"digits": digits, "gpt2": gpt2, "layer": layer, "memory": memory}.items():
-        if name in ("", one):
+    small = {"digits": (1, 1), "gpt2": (1, 1, 8), "layer": (512,), "memory": (2,), "gpu": (5, 1, 2, 256, 512)}
+    sizes = small if board.quick else {}
+    for one, measure in {"digits": digits, "gpt2": gpt2, "layer": layer, "memory": memory, "gpu": gpu}.items():
+        if name == one or (name == "" and one != "gpu"):
             measure(board, *(map(int, numbers) if numbers else sizes.get(one, ())))
 
 

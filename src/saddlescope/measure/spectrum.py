@@ -20,6 +20,7 @@ errors, and these can exceed it sqrt(min(m, n)) times.
 
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import reduce
 from types import ModuleType
@@ -48,6 +49,7 @@ from saddlescope.measure.arrays import (
 from saddlescope.measure.squares import BEFORE, MOVED, NOW, Blocks, blocks_of, squares_of
 
 _LARGE = 512  # shorter side from which squares save time: they cost digits of the smallest values
+_STREAMS = 8  # of a GPU, for eigenvalues; 16 took as long
 _SHIFT = 8.0  # in eps |H_A|_F: over many singular matrices, Cholesky needed at most 1.1
 
 
@@ -332,8 +334,34 @@ def _values_from_squares(xp: ModuleType, H_A: Any, H_B: Any) -> Any:
     shift = _SHIFT * float(xp.finfo(H_A.dtype).eps) * norm
     identity = xp.eye(H_A.shape[-1], dtype=H_A.dtype, device=array_api_compat.device(H_A))
     C = xp.linalg.cholesky(H_A + shift[:, None, None] * identity[None])
-    squares = xp.linalg.eigvalsh(_congruent(xp, C, H_B))
+    squares = _eigenvalues(xp, _congruent(xp, C, H_B))
     return xp.flip(xp.sqrt(_positive_part(xp, squares)), axis=-1)
+
+
+def _eigenvalues(xp: ModuleType, H: Any) -> Any:
+    """Return the eigenvalues of a batch of symmetric matrices, ascending.
+
+    cuSOLVER takes one matrix after the other, and a small one occupies little of a GPU: several streams, each with a
+    thread that waits for it, do the same work at once: 1024 matrices of side 128 take an H100 0.11 s instead of 0.74 s.
+    """
+    if not (array_api_compat.is_torch_array(H) and H.is_cuda):
+        return xp.linalg.eigvalsh(H)
+    from torch import cuda
+
+    now = cuda.current_stream(H.device)
+
+    def of_part(part: Any) -> tuple[Any, Any]:
+        beside = cuda.Stream(H.device)
+        with cuda.stream(beside):
+            beside.wait_stream(now)
+            return xp.linalg.eigvalsh(part), beside
+
+    with ThreadPoolExecutor(_STREAMS) as pool:
+        found = list(pool.map(of_part, H.tensor_split(min(_STREAMS, len(H)))))
+    for values, beside in found:
+        now.wait_stream(beside)
+        values.record_stream(now)
+    return xp.concat([values for values, _ in found])
 
 
 def _congruent(xp: ModuleType, C: Any, H: Any) -> Any:

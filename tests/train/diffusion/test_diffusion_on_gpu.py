@@ -24,10 +24,11 @@ def reproducible_products(monkeypatch):
 
 
 def test_the_images_of_a_step_are_those_of_the_processor():
-    """Noise is drawn on the device; the prior term sees the images of the batch and the schedule alone."""
+    """Noise is drawn on the device; the prior term sees it through the learned schedule alone, from the second step."""
     on_cpu, on_gpu = (fit_diffusion(PROCESS, NETWORK, CONFIG, device=device) for device in ("cpu", "cuda"))
     assert len(set(on_cpu.prior.tolist())) == 8
-    np.testing.assert_allclose(on_gpu.prior, on_cpu.prior, rtol=1e-3)
+    np.testing.assert_allclose(on_gpu.prior[0], on_cpu.prior[0], rtol=1e-5)
+    np.testing.assert_allclose(on_gpu.prior, on_cpu.prior, rtol=1e-2)
     np.testing.assert_allclose(on_gpu.reconstruction, on_cpu.reconstruction, rtol=1e-4)
     np.testing.assert_allclose(on_gpu.diffusion, on_cpu.diffusion, rtol=0.3)
     assert on_gpu.images.shape == on_cpu.images.shape
