@@ -227,8 +227,9 @@ class _Run:
             still = self._network.stationary_direction(direction, arrival.kind, residual)
             direction = direction if still is None else still
         path = Transition.with_new_unit(
-            self._network, self._thetas, kinds, direction, arrival.utility, rotate=self._network.quadratic
-        )
+            self._network, self._network.off_loose_kinks(self._thetas, self._kinds), kinds, direction, arrival.utility,
+            rotate=self._network.quadratic,
+        )  # fmt: skip
         return path.follow()
 
     def _settle(self, arrival: Arrival, found: StationaryUnits) -> int:

@@ -136,10 +136,24 @@ def curvatures_on_kinks(
 ) -> Float[np.ndarray, "c"]:
     """Return the eigenvalues of the Hessian along the active kinks, for the pattern with the least gradient."""
     at = pieces(thetas, pattern)
-    pattern = pattern.copy()
-    pattern[active] -= np.linalg.lstsq(at.jumps[active].T, at.slope, rcond=_DEPENDENT)[0]
     tangent = _surfaces(at, active)[2]
-    return np.linalg.eigvalsh(tangent.T @ pieces(thetas, pattern).hessian @ tangent)
+    return np.linalg.eigvalsh(tangent.T @ pieces(thetas, stationary_pattern(at, pattern, active)).hessian @ tangent)
+
+
+def stationary_pattern(
+    at: Pieces, pattern: Float[np.ndarray, "b N k"], active: Bool[np.ndarray, "b N k"]
+) -> Float[np.ndarray, "b N k"]:
+    """Return the pattern of the active switches with the least gradient."""
+    found = pattern.copy()
+    found[active] -= np.linalg.lstsq(at.jumps[active].T, at.slope, rcond=_DEPENDENT)[0]
+    return found
+
+
+def step_to_switches(
+    at: Pieces, chosen: Bool[np.ndarray, "b N k"], values: Float[np.ndarray, "m"]
+) -> Float[np.ndarray, "q"]:
+    """Return the shortest step that changes the chosen switches by these values, to first order."""
+    return np.linalg.lstsq(_surfaces(at, chosen)[0].T, values, rcond=_DEPENDENT)[0]
 
 
 def _surfaces(at: Pieces, active: Bool[np.ndarray, "b N k"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

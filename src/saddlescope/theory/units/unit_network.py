@@ -27,9 +27,16 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.loss_scale import scale_exponent
 from saddlescope._shared.sample_pair import sample_pair
-from saddlescope.theory.units.kinked_minimum import KinkedMinimum, Pieces, curvatures_on_kinks, minimum_on_kinks
-from saddlescope.theory.units.kinked_units import Kinks, PatternedUnit, output_with, switches_of
 from saddlescope.theory.units.explicit_path import Limits, PathPoint, explicit_path
+from saddlescope.theory.units.kinked_minimum import (
+    KinkedMinimum,
+    Pieces,
+    curvatures_on_kinks,
+    minimum_on_kinks,
+    stationary_pattern,
+    step_to_switches,
+)
+from saddlescope.theory.units.kinked_units import Kinks, PatternedUnit, output_with, switches_of
 from saddlescope.theory.units.unit_checks import checked_unit
 from saddlescope.theory.units.unit_system import UnitLayout, UnitSystem
 
@@ -40,6 +47,8 @@ _ROUNDING = 1e-14  # gradient of the utility along the sphere, relative to the w
 WIDTH = 1e-6
 """Half the width over which kinks are rounded, relative to the typical argument of a kink."""
 
+_LOOSE = 1e-4  # distance of the pattern from 0 or 1 at which a kink does not hold a unit
+_OFF = 1e-5  # distance to go from such a kink, relative to the typical argument of a kink
 _NEXT = 3.0  # widths from a kink at which weights may be on it
 _MODERATE = 100  # exponent of the residual up to which nothing is scaled
 
@@ -392,6 +401,28 @@ class UnitNetwork:
             return Pieces(*map(np.asarray, _loss_pieces(self.system, self.kinks.unit, thetas, kinds, pattern)))
 
         return minimum_on_kinks(pieces, thetas, pattern, near)
+
+    def off_loose_kinks(
+        self, thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"]
+    ) -> Float[np.ndarray, "a p"]:
+        """Return units at a minimum, a little off the kinks that do not hold them.
+
+        Gradient flow may slide along a kink to a minimum at which the pattern is 0 or 1, as a neuron does that fits its
+        other samples: the side without the sample is flat. Should the kink repel the unit later, the flow could take
+        either side. Gradient descent is on the flat side by then, however small its steps are.
+        """
+        near = self.near_kinks(thetas, kinds)
+        if near is None:
+            return thetas
+        assert self.kinks is not None
+        pattern, active = near
+        at = Pieces(*map(np.asarray, _loss_pieces(self.system, self.kinks.unit, thetas, kinds, pattern)))
+        pattern = stationary_pattern(at, pattern, active)
+        loose = active & ((pattern < _LOOSE) | (pattern > 1 - _LOOSE))
+        if not loose.any():
+            return thetas
+        target = np.where(pattern > 0.5, 1.0, -1.0) * (_OFF * self.kinks.sizes(thetas))[:, None]
+        return thetas + step_to_switches(at, loose, target[loose]).reshape(thetas.shape)
 
     def direction_on_kinks(
         self, direction: Float[np.ndarray, "p"], kind: int, residual: Array
