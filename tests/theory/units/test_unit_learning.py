@@ -236,26 +236,6 @@ def test_every_end_is_one_sentence_with_the_stages_found_so_far():
     assert (broken.status.value, len(broken.stages)) == ("not_finite", 1)
 
 
-def test_a_minimum_on_a_kink_is_named():
-    """Gradient descent of a neuron of either sign oscillates about a kink: a sample is about to leave it."""
-    rng = np.random.default_rng(0)
-    X, W = rng.standard_normal((50, 10)), rng.standard_normal((3, 10))
-    y = np.maximum(X @ W.T, 0) @ np.array([1.0, -1.0, 0.7])
-    learned = unit_learning(relu, (X, y), squared, parameters={"w": np.zeros(10), "a": np.zeros(())}, width=32)
-    assert (learned.status.value, len(learned.stages)) == ("no_minimum", 1)
-    assert "slide along a kink" in learned.message
-    for sign in (1, -1):
-        w = 1e-2 * rng.standard_normal(10)
-        a = sign * np.linalg.norm(w)
-        for _ in range(20_000):
-            z = X @ w
-            slope = (a * np.maximum(z, 0) - y) / 50
-            force = (a * slope * (z > 0)) @ X
-            w, a = w - 1e-3 * force, a - 1e-3 * slope @ np.maximum(z, 0)
-        assert np.min(np.abs(X @ w)) < 1e-3 * np.linalg.norm(w)
-        assert np.linalg.norm(force) > 0.01  # no stationary point of a smooth loss
-
-
 @pytest.mark.parametrize("seed", [0, 1])
 def test_weights_still_dormant_in_a_unit_do_not_grow_from_rounding(seed):
     def gated(theta, x):

@@ -27,7 +27,7 @@ from saddlescope.theory.units.unit_system import UnitSystem
 _SAME = 1e-3  # relative distance of outputs, and distance of exponents, that count as one
 _OTHERS = 3  # ascents of units with kinks from directions with small deviations, which must agree
 _DEVIATION = 1e-5  # size of such a deviation, larger than the width over which kinks are rounded
-_SAME_TIME = 1e-6  # relative difference of times that count as one
+_SAME_TIME = 1e-4  # difference of times that count as one, in units of the time from alpha to size one
 _ALIGNED = 1e-8  # gradient along the sphere at a maximum, relative to the largest gradient
 _LONGEST = 1e4  # time of the ascent, in units of one over the largest gradient
 _TOLERANCE = 1e-8  # of a step of the ascent
@@ -83,13 +83,15 @@ class AlignedUnits:
         one, two = ours[0], others[0]
         outputs = self._network.outputs(np.stack([one.direction, two.direction]), np.array([one.kind, two.kind]))
         near = np.linalg.norm(outputs[0] - outputs[1]) < _SAME * np.linalg.norm(outputs[0])
-        return bool(near and abs(one.delay - two.delay) <= _SAME_TIME * max(one.delay, two.delay))
+        return bool(near and abs(one.delay - two.delay) * 2 * one.utility <= _SAME_TIME)
 
     def _arrivals(self, residual: Array) -> list[Arrival]:
         start = self._directions
         if self._deviations is not None:
             start = start + _DEVIATION * self._deviations.standard_normal(start.shape)
-            start = np.where(self._dormant[:, None], start / np.linalg.norm(start, axis=1, keepdims=True), self._directions)
+            start = np.where(
+                self._dormant[:, None], start / np.linalg.norm(start, axis=1, keepdims=True), self._directions
+            )
         found = self._ascend(start, self._kinds, self._dormant, residual, self._noise, np.asarray(self._most))
         self._directions, utilities, outputs, arrived = map(np.array, found)
         if self._network.kinks is not None and not arrived.all():
@@ -146,12 +148,12 @@ class AlignedUnits:
                 "now repels it, and which one it takes depends on small deviations. Simulate it at a moderate scale."
             )
         for theta, kind, slot in zip(settled.thetas, settled.kinds, settled.slots, strict=True):
-            if len(self._entered_with[int(slot)]) > 1:
-                if self._network.fastest_deviation(theta, int(kind), residual) > self._noise:
-                    return (
-                        "Units that became active together separate from each other, at a time that depends on small "
-                        "differences between them. Simulate it at a moderate scale."
-                    )
+            alone = len(self._entered_with[int(slot)]) == 1
+            if not alone and self._network.fastest_deviation(theta, int(kind), residual) > self._noise:
+                return (
+                    "Units that became active together separate from each other, at a time that depends on small "
+                    "differences between them. Simulate it at a moderate scale."
+                )
         if not len(settled.thetas):
             return ""
         left = self._dormant.copy()
@@ -287,9 +289,7 @@ def _carried_by(
     return jax.vmap(one)(directions, kinds, dormant)
 
 
-def _few_points(
-    times: Float[np.ndarray, "s"], residuals: Float[np.ndarray, "s ..."]
-) -> tuple[np.ndarray, np.ndarray]:
+def _few_points(times: Float[np.ndarray, "s"], residuals: Float[np.ndarray, "s ..."]) -> tuple[np.ndarray, np.ndarray]:
     """Return the path by a number of points that is a power of two, so that few numbers are compiled."""
     count = 1 << max(len(times) - 1, 31).bit_length()
     more = count - len(times)

@@ -134,7 +134,9 @@ def explicit_path(
             count=at.count + (error <= 1).astype(int),
             times=at.times.at[here].set(chosen.time, mode="drop"),
             points=at.points.at[here].set(chosen.thetas, mode="drop"),
-            h=h, steps=steps, left=chosen.left | (h * within.rate < 1e-12) | (steps.astype(float) >= within.steps)
+            h=h,
+            steps=steps,
+            left=chosen.left | (h * within.rate < 1e-12) | (steps.astype(float) >= within.steps),
         )
 
     no, zero = jnp.asarray(False), jnp.asarray(0)

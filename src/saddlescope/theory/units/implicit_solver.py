@@ -32,7 +32,9 @@ class ImplicitTrial(NamedTuple):
     growth: Array
 
 
-def implicit_step(slope: Callable[[Array], Array], y: Float[Array, "n"], f: Float[Array, "n"], h: Array) -> ImplicitTrial:
+def implicit_step(
+    slope: Callable[[Array], Array], y: Float[Array, "n"], f: Float[Array, "n"], h: Array
+) -> ImplicitTrial:
     """Return a step of size h from a state with derivative f."""
     J = jax.jacfwd(slope)(y)
     W = jnp.eye(len(y)) - h * _D * J

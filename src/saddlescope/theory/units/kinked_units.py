@@ -24,6 +24,7 @@ _ABOVE, _BELOW = {"gt", "ge"}, {"lt", "le"}
 _CALLS = {"jit", "pjit", "closed_call", "remat", "checkpoint", "custom_jvp_call", "custom_vjp_call"}
 _BODIES = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 _PROBES, _SAMPLES = 4, 8
+_TOGETHER = 1e-12  # difference of switches in units of the largest that are one
 _CONTINUOUS = 1e-6  # difference of the branches at a switch, relative to that elsewhere, without a jump
 
 
@@ -121,13 +122,25 @@ class PatternedUnit(eqx.Module):
     Attributes:
         unit: the unit.
         chooses: True if choices by a comparison are switches.
+        same: for each place that switches, the number of its switch, which several may share; None: its own.
+        sides: 1, or -1 where the place switches with the opposite sign.
     """
 
     unit: Callable[..., Array]
     chooses: bool = eqx.field(static=True)
+    same: tuple[int, ...] | None = eqx.field(static=True, default=None)
+    sides: tuple[int, ...] = eqx.field(static=True, default=())
 
     def switches(self, tree: PyTree, *rest: Any) -> tuple[Float[Array, "k"], Float[Array, "k"]]:
         """Return s, and the difference of the branches of each choice."""
+        s, steps = self.places(tree, *rest)
+        if self.same is None:
+            return s, steps
+        firsts = np.unique(self.same, return_index=True)[1]
+        return s[firsts], steps[firsts]
+
+    def places(self, tree: PyTree, *rest: Any) -> tuple[Float[Array, "l"], Float[Array, "l"]]:
+        """Return the same for each place that switches."""
         positive = lambda s, k: (s > 0).astype(s.dtype)  # noqa: E731
         computation = _Computation(lambda s, k: jnp.maximum(s, 0.0), positive, chooses=self.chooses)
         _computed(computation, self.unit, tree, rest)
@@ -135,13 +148,15 @@ class PatternedUnit(eqx.Module):
 
     def with_pattern(self, pattern: Float[Array, "k"], tree: PyTree, *rest: Any) -> Array:
         """Return the output of the unit for a pattern of its switches."""
+        if self.same is not None:
+            pattern = jnp.where(
+                np.array(self.sides) > 0, pattern[np.array(self.same)], 1 - pattern[np.array(self.same)]
+            )
 
         def share(s: Array, k: int) -> Array:
             return pattern[k : k + s.size].reshape(s.shape)
 
-        return _computed(
-            _Computation(lambda s, k: share(s, k) * s, share, chooses=self.chooses), self.unit, tree, rest
-        )
+        return _computed(_Computation(lambda s, k: share(s, k) * s, share, chooses=self.chooses), self.unit, tree, rest)
 
 
 class RoundedUnit(eqx.Module):
@@ -150,14 +165,14 @@ class RoundedUnit(eqx.Module):
     Attributes:
         unit: the unit.
         chooses: as for `PatternedUnit`.
-        widths: e at weights of norm 1, shape (k,).
-        degrees: powers of the norm with which the switches grow, shape (k,).
+        widths: e at weights of norm 1 for each place that switches, shape (l,).
+        degrees: powers of the norm with which the switches grow, shape (l,).
     """
 
     unit: Callable[..., Array]
     chooses: bool = eqx.field(static=True)
-    widths: Float[Array, "k"]
-    degrees: Float[Array, "k"]
+    widths: Float[Array, "l"]
+    degrees: Float[Array, "l"]
 
     def __call__(self, tree: PyTree, *rest: Any) -> Array:
         """Return the output."""
@@ -201,7 +216,7 @@ class Kinks(NamedTuple):
         thetas = rng.standard_normal((_PROBES, system.build.size))
         thetas /= np.linalg.norm(thetas, axis=1, keepdims=True)
         for chooses in (True, False):
-            unit = PatternedUnit(system.unit, chooses)
+            unit = _with_shared_switches(system, PatternedUnit(system.unit, chooses), thetas)
             s = lambda at, unit=unit: switches_of(system, unit, at, jnp.zeros((), int))[0][:_SAMPLES]  # noqa: E731
             sizes, twice = (np.array([s(jnp.asarray(c * theta)) for theta in thetas]) for c in (1.0, 2.0))
             if not sizes.size:
@@ -210,13 +225,17 @@ class Kinks(NamedTuple):
             if not np.all((scale > 0) & np.isfinite(larger)):
                 return None
             degrees = np.log2(larger / scale)
-            if np.all(np.abs(degrees - np.round(degrees)) < 1e-6) and (not chooses or _continuous(system, unit, thetas)):
+            if np.all(np.abs(degrees - np.round(degrees)) < 1e-6) and (
+                not chooses or _continuous(system, unit, thetas)
+            ):
                 return cls(unit, scale, np.round(degrees))
         return None
 
     def rounded(self, system: UnitSystem, width: float) -> UnitSystem:
         """Return the system of the unit with kinks rounded over this share of the typical |s|."""
-        unit = RoundedUnit(self.unit.unit, self.unit.chooses, jnp.asarray(width * self.widths), jnp.asarray(self.degrees))
+        places = slice(None) if self.unit.same is None else np.array(self.unit.same)
+        widths, degrees = (jnp.asarray(one[places]) for one in (width * self.widths, self.degrees))
+        unit = RoundedUnit(self.unit.unit, self.unit.chooses, widths, degrees)
         return eqx.tree_at(lambda of: of.unit, system, unit, is_leaf=lambda leaf: leaf is system.unit)
 
     def sizes(self, thetas: Float[np.ndarray, "b p"]) -> Float[np.ndarray, "b k"]:
@@ -234,6 +253,33 @@ def output_with(system: UnitSystem, unit: PatternedUnit, theta: Array, kind: Arr
     """Return the outputs of one unit on all samples for a pattern of shape (N, k)."""
     tree, rest = system.build(theta), () if system.kinds == 1 else (kind,)
     return jax.vmap(lambda x, of_sample: unit.with_pattern(of_sample, tree, x, *rest))(system.inputs, pattern)
+
+
+def _with_shared_switches(system: UnitSystem, unit: PatternedUnit, thetas: Float[np.ndarray, "m p"]) -> PatternedUnit:
+    """Return the unit with one switch for all places that switch together: max(z, 0) and min(z, 0) have one kink."""
+
+    def places(theta: Array) -> Array:
+        tree, rest = system.build(theta), () if system.kinds == 1 else (jnp.zeros((), int),)
+        return jax.vmap(lambda x: unit.places(tree, x, *rest)[0])(system.inputs)[:_SAMPLES]
+
+    found = np.concatenate([places(jnp.asarray(theta)) for theta in thetas])  # (samples, places)
+    scale = np.max(np.abs(found), axis=0, initial=0.0)
+    if not found.shape[1] or not np.all(scale > 0):
+        return unit
+    shapes = (found / scale).T
+    firsts = list[int]()
+    same, sides = list[int](), list[int]()
+    for k, shape in enumerate(shapes):
+        alike = ((n, side) for n, first in enumerate(firsts) for side in (1, -1) if _equal(shape, side * shapes[first]))
+        number, side = next(alike, (len(firsts), 1))
+        firsts += [k] if number == len(firsts) else []
+        same.append(number)
+        sides.append(side)
+    return unit if len(firsts) == len(same) else PatternedUnit(unit.unit, unit.chooses, tuple(same), tuple(sides))
+
+
+def _equal(one: Float[np.ndarray, "n"], other: Float[np.ndarray, "n"]) -> bool:
+    return bool(np.max(np.abs(one - other)) < _TOGETHER)
 
 
 def _continuous(system: UnitSystem, unit: PatternedUnit, thetas: Float[np.ndarray, "m p"]) -> bool:

@@ -427,7 +427,7 @@ class UnitNetwork:
     def direction_on_kinks(
         self, direction: Float[np.ndarray, "p"], kind: int, residual: Array
     ) -> Float[np.ndarray, "p"] | None:
-        """Return the maximum of U on the sphere next to a direction at kinks; None if it is at none, or there is none."""
+        """Return the maximum of U on the sphere next to a direction at kinks; None if there is none, or no kink."""
         thetas, kinds = direction[None], np.array([kind])
         near = self.near_kinks(thetas, kinds)
         if near is None:
