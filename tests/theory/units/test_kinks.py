@@ -11,8 +11,7 @@ from saddlescope.theory.units.unit_network import UnitNetwork
 NEURON = {"w": np.zeros(2), "a": np.zeros(())}
 UNITS = {
     "relu": jax.nn.relu,
-    "where": lambda z: jnp.where(z > 0, z, 0.0),
-    "maximum": lambda z: jnp.maximum(0.0, z),
+    "where": lambda z: -jnp.where(z < 0, jnp.zeros_like(z), -z),
     "minimum": lambda z: -jnp.minimum(-z, 0.0),
     "absolute": lambda z: (z + jnp.abs(z)) / 2,
 }
@@ -66,7 +65,7 @@ def gradient_descent(data, weights, times, *, alpha=1e-60, step=1e-2):
 
 # In seed 3 a sample is at the kink of an active neuron that fits without it, and later attracts the neuron: gradient
 # descent is off the kink by then. The other seeds have one to three samples on kinks.
-@pytest.mark.parametrize("seed", [2, 3, 9, 12, 22])
+@pytest.mark.parametrize("seed", [3, 12, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 9, 22))])
 def test_levels_are_those_of_gradient_descent(seed):
     rng = np.random.default_rng(seed)
     data = rng.normal(size=(6, 2)), rng.normal(size=6)

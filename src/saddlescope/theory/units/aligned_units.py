@@ -6,7 +6,10 @@
 
 Units of the same kind that reach the same function with the same exponent become active together and stay equal up to
 their norms: in a network of degree 2 they count as one unit. The starting directions, one per unit, decide which maxima
-are found.
+are found. During a transition they follow the residual along its path.
+
+Units with kinks take explicit steps, and implicit ones along rounded kinks where these take too many. On a kink that
+repels it a unit has several ways on, so copies of all units with small deviations ascend, too, and have to agree.
 """
 
 from collections.abc import Callable

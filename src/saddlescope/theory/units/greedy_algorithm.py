@@ -83,7 +83,8 @@ def unit_learning(
           leading parts are the same.
         - degenerate: the first to become active is one of a manifold of equally good directions.
         - unstable: what ends the stage depends on small deviations between units: copies of an active unit that
-          separate (of tanh neurons, say), or a direction that is no maximum of its utility any more.
+          separate (of tanh neurons, say), a direction that is no maximum of its utility any more, or a dormant unit on
+          a kink (of ReLU) that repels it.
         - no_minimum: a transition ends at no minimum of the active units.
         - not_finite: the loss is NaN or infinite on a transition.
 

@@ -5,7 +5,8 @@
 
 Explicit steps follow the flow from the saddle with the new unit at a small norm until it is slow. Where they do not
 serve, an implicit solver goes on, so that a long approach costs little. Newton's method in the directions with
-curvature computes the end to rounding. Directions without curvature, such as a rotation of directions among units of a
+curvature computes the end to rounding. Kinks are rounded for the implicit solver, which slides along them, and the end
+is computed on the kinks themselves. Directions without curvature, such as a rotation of directions among units of a
 linear network, are left alone. A symmetry can lead the path exactly to a saddle of the active units; how the flow
 leaves it is decided by how the new unit approached its direction, which the path does not know, so the path ends there.
 
