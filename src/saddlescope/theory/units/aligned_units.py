@@ -6,9 +6,13 @@
 
 Units of the same kind that reach the same function with the same exponent become active together and stay equal up to
 their norms: in a network of degree 2 they count as one unit. The starting directions, one per unit, decide which maxima
-are found.
+are found. During a transition they follow the residual along its path.
+
+Units with kinks take explicit steps, and implicit ones along rounded kinks where these take too many. On a kink that
+repels it a unit has several ways on, so copies of all units with small deviations ascend, too, and have to agree.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -19,15 +23,21 @@ from jaxtyping import Array, Bool, Float, Int
 from saddlescope._shared.compiled_functions import bound, compiled
 from saddlescope.theory.units.dormant_units import Arrival, Settled
 from saddlescope.theory.units.explicit_solver import next_size, relative_error, trial_step
-from saddlescope.theory.units.unit_network import UnitNetwork
+from saddlescope.theory.units.implicit_solver import implicit_step, next_implicit_size
+from saddlescope.theory.units.unit_network import WIDTH, UnitNetwork
 from saddlescope.theory.units.unit_system import UnitSystem
 
 _SAME = 1e-3  # relative distance of outputs, and distance of exponents, that count as one
+_OTHERS = 3  # ascents of units with kinks from directions with small deviations, which must agree
+_DEVIATION = 1e-5  # size of such a deviation, larger than the width over which kinks are rounded
+_SAME_TIME = 1e-4  # difference of times that count as one, in units of the time from alpha to size one
 _ALIGNED = 1e-8  # gradient along the sphere at a maximum, relative to the largest gradient
 _LONGEST = 1e4  # time of the ascent, in units of one over the largest gradient
 _TOLERANCE = 1e-8  # of a step of the ascent
+_IMPLICIT_TOLERANCE = 1e-6  # of a step along kinks, after which Newton's method computes the end
 _FIRST = 0.1  # size of its first step
 _MAX_STEPS = 20_000
+_FEW_STEPS = 1_000  # explicit steps of a unit with kinks, which take many along one; implicit steps then start afresh
 
 
 class AlignedUnits:
@@ -38,23 +48,59 @@ class AlignedUnits:
         weights: initial weights, shape (m, p), none of them 0; only their directions matter.
         kinds: kind of each unit, shape (m,).
         noise: rates below it count as zero.
+        seed: of small deviations of the directions before each ascent; None: there are none.
     """
 
     def __init__(
-        self, network: UnitNetwork, weights: Float[np.ndarray, "m p"], kinds: Int[np.ndarray, "m"], noise: float
-    ) -> None:
+        self, network: UnitNetwork, weights: Float[np.ndarray, "m p"], kinds: Int[np.ndarray, "m"], noise: float,
+        seed: int | None = None,
+    ) -> None:  # fmt: skip
         self._network, self._kinds, self._noise = network, kinds, noise
         self._directions = weights / np.linalg.norm(weights, axis=1, keepdims=True)
         self._xi = np.zeros(len(kinds))
         self._rates = np.zeros(len(kinds))
         self._dormant: Bool[np.ndarray, "m"] = np.ones(len(kinds), bool)
-        self._ascend = bound(_ascended, network.system, count=5)
+        kinked = network.kinks is not None
+        self._deviations = None if seed is None else np.random.default_rng(seed)
+        others = range(_OTHERS if kinked and seed is None else 0)
+        self._others = [AlignedUnits(network, weights, kinds, noise, other) for other in others]
+        self._ambiguous = False
+        self._ascend, self._carry = bound(_ascended, network.system, count=6), bound(_carried, network.system, count=6)
+        self._most = _FEW_STEPS if kinked else _MAX_STEPS
+        if kinked:
+            rounded = network.rounded(WIDTH).system
+            self._slide = bound(_ascended_along_kinks, rounded, count=5)
+            self._carry_on = bound(_carried_along_kinks, rounded, count=5)
         self._entered_with: dict[int, np.ndarray] = {}
 
     def arrivals(self, residual: Array) -> list[Arrival]:
         """Return one arrival per maximum and exponent, soonest first."""
-        found = self._ascend(self._directions, self._kinds, self._dormant, residual, self._noise)
-        self._directions, utilities, outputs = map(np.array, found)
+        arrivals = self._arrivals(residual)
+        self._ambiguous = not all(self._agree(arrivals, other.arrivals(residual)) for other in self._others)
+        return arrivals
+
+    def _agree(self, ours: list[Arrival], others: list[Arrival]) -> bool:
+        """Return True if the next arrivals are one, or there is none."""
+        if not ours or not others:
+            return not ours and not others
+        one, two = ours[0], others[0]
+        outputs = self._network.outputs(np.stack([one.direction, two.direction]), np.array([one.kind, two.kind]))
+        near = np.linalg.norm(outputs[0] - outputs[1]) < _SAME * np.linalg.norm(outputs[0])
+        return bool(near and abs(one.delay - two.delay) * 2 * one.utility <= _SAME_TIME)
+
+    def _arrivals(self, residual: Array) -> list[Arrival]:
+        start = self._directions
+        if self._deviations is not None:
+            start = start + _DEVIATION * self._deviations.standard_normal(start.shape)
+            start = np.where(
+                self._dormant[:, None], start / np.linalg.norm(start, axis=1, keepdims=True), self._directions
+            )
+        found = self._ascend(start, self._kinds, self._dormant, residual, self._noise, np.asarray(self._most))
+        self._directions, utilities, outputs, arrived = map(np.array, found)
+        if self._network.kinks is not None and not arrived.all():
+            found = self._slide(start, self._kinds, self._dormant & ~arrived, residual, self._noise)
+            self._directions[~arrived] = np.asarray(found[0])[~arrived]
+            utilities, outputs = self._on_kinks(~arrived, residual)
         self._rates = np.where(np.abs(2 * utilities) > self._noise, 2 * utilities, 0.0)
         self._outputs = outputs.reshape(len(outputs), -1)
         delays = np.full(len(self._xi), np.inf)
@@ -75,7 +121,18 @@ class AlignedUnits:
                     slot=int(n),
                 )
             )
+        self._next = found[0] if found else None
         return found
+
+    def _on_kinks(self, some: Bool[np.ndarray, "m"], residual: Array) -> tuple[np.ndarray, np.ndarray]:
+        """Move directions of some units from rounded kinks to the kinks; return utilities and outputs of all."""
+        utilities, _ = self._network.utilities(self._directions, self._kinds, residual)
+        for n in np.flatnonzero(some & self._dormant & (2 * np.abs(utilities) > self._noise)):
+            found = self._network.direction_on_kinks(self._directions[n], int(self._kinds[n]), residual)
+            if found is not None:
+                self._directions[n] = found
+        exact, _ = self._network.utilities(self._directions, self._kinds, residual)
+        return exact, self._network.outputs(self._directions, self._kinds)
 
     def _alike(self, n: int) -> Bool[np.ndarray, "m"]:
         """Return a mask of the dormant units with the output and the exponent of unit n; theta and -theta may agree."""
@@ -88,14 +145,18 @@ class AlignedUnits:
 
         Both take a time of the order of log(1/alpha) that depends on small deviations, which are not tracked.
         """
+        if self._ambiguous:
+            return (
+                "A dormant unit is at a point from which it has several ways on, such as a ReLU neuron on a kink that "
+                "now repels it, and which one it takes depends on small deviations. Simulate it at a moderate scale."
+            )
         for theta, kind, slot in zip(settled.thetas, settled.kinds, settled.slots, strict=True):
-            if len(self._entered_with[int(slot)]) > 1:
-                force = self._network.force_hessian(theta, int(kind), residual)
-                if float(np.linalg.eigvalsh(force)[-1]) > self._noise:
-                    return (
-                        "Units that became active together separate from each other, at a time that depends on small "
-                        "differences between them. Simulate it at a moderate scale."
-                    )
+            alone = len(self._entered_with[int(slot)]) == 1
+            if not alone and self._network.fastest_deviation(theta, int(kind), residual) > self._noise:
+                return (
+                    "Units that became active together separate from each other, at a time that depends on small "
+                    "differences between them. Simulate it at a moderate scale."
+                )
         if not len(settled.thetas):
             return ""
         left = self._dormant.copy()
@@ -103,12 +164,13 @@ class AlignedUnits:
             n = int(np.argmax(left))
             left &= ~self._alike(n)
             left[n] = False
-            fastest = float(
-                np.linalg.eigvalsh(self._network.utility_hessian(self._directions[n], int(self._kinds[n]), residual))[
-                    -1
-                ]
-            )
-            if fastest > self._noise and fastest > self._rates[n] + 1e-6 * abs(fastest):
+            direction, kind = self._directions[n], int(self._kinds[n])
+            if self._network.near_kinks(direction[None], self._kinds[[n]]) is not None:
+                on_kinks = self._network.direction_on_kinks(direction, kind, residual)
+                fastest = np.inf if on_kinks is None and self._rates[n] != 0 else -np.inf
+            else:
+                fastest = float(np.linalg.eigvalsh(self._network.utility_hessian(direction, kind, residual))[-1])
+            if fastest > self._noise and not fastest <= self._rates[n] + 1e-6 * abs(fastest):
                 return (
                     "A dormant unit is at a direction that is no maximum of its utility, and leaves it at a time that "
                     "depends on small deviations. Simulate it at a moderate scale."
@@ -117,13 +179,29 @@ class AlignedUnits:
 
     def advance(self, arrival: Arrival) -> None:
         """Let exponents grow for a time; all units that arrive with the first become active."""
+        self._pass(arrival, arrival.slot)
+
+    def _pass(self, arrival: Arrival, slot: int) -> None:
+        for other in self._others:
+            other._pass(other._next, slot)
         alike = self._alike(arrival.slot)
         self._xi = self._xi + np.where(self._dormant, self._rates, 0.0) * arrival.delay
         self._dormant &= ~alike
-        self._entered_with[arrival.slot] = np.flatnonzero(alike)
+        self._entered_with[slot] = np.flatnonzero(alike)
 
     def settle(self, settled: Settled) -> None:
         """Take back the units that fell dormant, with xi = 1."""
+        for other in self._others:
+            other.settle(settled)
+        if len(settled.times) > 1:
+            times, residuals = _few_points(settled.times, settled.residuals)
+            path = (times, residuals)
+            turned = self._carry(self._directions, self._kinds, self._dormant, *path, np.asarray(self._most))
+            ends, arrived = map(np.array, turned)
+            if self._network.kinks is not None and not arrived.all():
+                turned = self._carry_on(self._directions, self._kinds, self._dormant & ~arrived, *path)
+                ends[~arrived] = np.asarray(turned[0])[~arrived]
+            self._directions = ends
         for slot, direction in zip(settled.removed_slots, settled.removed, strict=True):
             members = self._entered_with.pop(int(slot))
             self._dormant[members], self._xi[members], self._directions[members] = True, 1.0, direction
@@ -143,39 +221,130 @@ class _Ascent(NamedTuple):
     steps: Array
 
 
+_Step = Callable[[Callable[[Array], Array], _Ascent], tuple[_Ascent, Array, Array]]
+"""From the velocity and a state to the state after a step, its error over the allowed error, and the next step size."""
+
+
+def _explicit(turning: Callable[[Array], Array], at: _Ascent) -> tuple[_Ascent, Array, Array]:
+    trial = trial_step(turning, at.u, at.velocity, at.h)
+    allowed = _TOLERANCE * (1 + jnp.maximum(jnp.abs(at.u), jnp.abs(trial.end)))
+    error = relative_error(jnp.sum((trial.errors / allowed[None]) ** 2, axis=1), float(len(at.u)))
+    return _Ascent(trial.end, trial.slope, at.time + at.h, at.h, at.steps), error, next_size(at.h, error)
+
+
+def _implicit(turning: Callable[[Array], Array], at: _Ascent) -> tuple[_Ascent, Array, Array]:
+    trial = implicit_step(turning, at.u, at.velocity, at.h)
+    error = jnp.sqrt(jnp.mean((trial.errors / _IMPLICIT_TOLERANCE) ** 2)) + jnp.maximum(trial.growth, 0.0)
+    return _Ascent(trial.end, trial.slope, at.time + at.h, at.h, at.steps), error, next_implicit_size(at.h, error)
+
+
+@compiled
+def _carried(
+    system: UnitSystem, directions: Array, kinds: Array, dormant: Array, times: Array, residuals: Array, most: Array
+) -> tuple[Array, Array]:
+    """Return the directions after the ascent of U during a transition, in which the residual changes.
+
+    The last array tells which units came to its end within `most` steps.
+    """
+    return _carried_by(_explicit, system, directions, kinds, dormant, times, residuals, most)
+
+
+@compiled
+def _carried_along_kinks(
+    system: UnitSystem, directions: Array, kinds: Array, dormant: Array, times: Array, residuals: Array
+) -> tuple[Array, Array]:
+    """Return the same for a unit with rounded kinks."""
+    return _carried_by(_implicit, system, directions, kinds, dormant, times, residuals, jnp.asarray(_MAX_STEPS))
+
+
+def _carried_by(
+    taken: _Step, system: UnitSystem, directions: Array, kinds: Array, dormant: Array, times: Array, residuals: Array,
+    most: Array,
+) -> tuple[Array, Array]:  # fmt: skip
+    gradient, duration = jax.grad(system.utility), times[-1] - times[0]
+
+    def one(start: Array, kind: Array, moves: Array) -> tuple[Array, Array]:
+        def turning(y: Array) -> Array:
+            """Return the velocity of u and of the share of the time that has passed."""
+            unit, now = y[:-1] / jnp.linalg.norm(y[:-1]), times[0] + duration * y[-1]
+            after = jnp.clip(jnp.searchsorted(times, now), 1, len(times) - 1)
+            length = times[after] - times[after - 1]
+            share = jnp.where(length > 0, (now - times[after - 1]) / jnp.where(length > 0, length, 1.0), 1.0)
+            residual = residuals[after - 1] + jnp.clip(share, 0.0, 1.0) * (residuals[after] - residuals[after - 1])
+            slope = gradient(unit, kind, residual)
+            return duration * jnp.append(slope - (unit @ slope) * unit, 1 / duration)
+
+        def step(at: _Ascent) -> _Ascent:
+            at = at._replace(h=jnp.minimum(at.h, 1 - at.u[-1]))
+            after, error, h = taken(turning, at)
+            chosen = jax.tree.map(lambda new, old: jnp.where(error <= 1, new, old), after, at)
+            return chosen._replace(h=h, steps=at.steps + 1)
+
+        def going(at: _Ascent) -> Array:
+            return moves & (at.u[-1] < 1 - 1e-9) & (at.steps < most)
+
+        y = jnp.append(start, 0.0)
+        first = _Ascent(y, turning(y), jnp.zeros(()), jnp.asarray(_FIRST / len(times)), jnp.asarray(0))
+        found = jax.lax.while_loop(going, step, first)
+        end = found.u[:-1]
+        return jnp.where(moves, end / jnp.linalg.norm(end), start), ~moves | (found.steps < most)
+
+    return jax.vmap(one)(directions, kinds, dormant)
+
+
+def _few_points(times: Float[np.ndarray, "s"], residuals: Float[np.ndarray, "s ..."]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the path by a number of points that is a power of two, so that few numbers are compiled."""
+    count = 1 << max(len(times) - 1, 31).bit_length()
+    more = count - len(times)
+    return np.append(times, np.full(more, times[-1])), np.concatenate([residuals, np.repeat(residuals[-1:], more, 0)])
+
+
 @compiled
 def _ascended(
-    system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, noise: Array
-) -> tuple[Array, Array, Array]:
+    system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, noise: Array, most: Array
+) -> tuple[Array, Array, Array, Array]:
     """Return the directions after an ascent of U on the sphere, their utilities and outputs; active units stay.
 
-    Each unit stops where it is aligned. It may be a saddle of U.
+    Each unit stops where it is aligned, which may be a saddle of U, or after `most` steps; the last array tells which
+    units are aligned.
     """
+    return _ascended_by(_explicit, system, directions, kinds, dormant, residual, noise, most)
+
+
+@compiled
+def _ascended_along_kinks(
+    system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, noise: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Return the same for a unit with rounded kinks, along which its direction slides."""
+    return _ascended_by(_implicit, system, directions, kinds, dormant, residual, noise, jnp.asarray(_MAX_STEPS))
+
+
+def _ascended_by(
+    taken: _Step, system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, noise: Array,
+    most: Array,
+) -> tuple[Array, Array, Array, Array]:  # fmt: skip
     gradient = jax.grad(system.utility)
     largest = jnp.max(jnp.linalg.norm(jax.vmap(gradient, (0, 0, None))(directions, kinds, residual), axis=1)) + noise
 
-    def one(start: Array, kind: Array, moves: Array) -> Array:
+    def one(start: Array, kind: Array, moves: Array) -> tuple[Array, Array]:
         def turning(u: Array) -> Array:
             unit = u / jnp.linalg.norm(u)
             slope = gradient(unit, kind, residual)
             return (slope - (unit @ slope) * unit) / largest
 
         def step(at: _Ascent) -> _Ascent:
-            trial = trial_step(turning, at.u, at.velocity, at.h)
-            allowed = _TOLERANCE * (1 + jnp.maximum(jnp.abs(at.u), jnp.abs(trial.end)))
-            error = relative_error(jnp.sum((trial.errors / allowed[None]) ** 2, axis=1), float(len(at.u)))
-            after = _Ascent(trial.end, trial.slope, at.time + at.h, at.h, at.steps)
+            after, error, h = taken(turning, at)
             chosen = jax.tree.map(lambda new, old: jnp.where(error <= 1, new, old), after, at)
-            return chosen._replace(h=next_size(at.h, error), steps=at.steps + 1)
+            return chosen._replace(h=h, steps=at.steps + 1)
 
         def going(at: _Ascent) -> Array:
-            moving = (jnp.linalg.norm(at.velocity) > _ALIGNED) & (at.time < _LONGEST) & (at.steps < _MAX_STEPS)
+            moving = (jnp.linalg.norm(at.velocity) > _ALIGNED) & (at.time < _LONGEST) & (at.steps < most)
             return moves & moving
 
         first = _Ascent(start, turning(start), jnp.zeros(()), jnp.asarray(_FIRST), jnp.asarray(0))
         end = jax.lax.while_loop(going, step, first)
-        return jnp.where(moves, end.u / jnp.linalg.norm(end.u), start)
+        return jnp.where(moves, end.u / jnp.linalg.norm(end.u), start), ~moves | (end.steps < most)
 
-    ascended = jax.vmap(one)(directions, kinds, dormant)
+    ascended, arrived = jax.vmap(one)(directions, kinds, dormant)
     utilities = jax.vmap(system.utility, (0, 0, None))(ascended, kinds, residual)
-    return ascended, utilities, jax.vmap(system.output)(ascended, kinds)
+    return ascended, utilities, jax.vmap(system.output)(ascended, kinds), arrived

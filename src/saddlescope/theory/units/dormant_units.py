@@ -44,6 +44,8 @@ class Settled:
         removed: directions of units that fell dormant, each of norm 1, shape (f, p).
         removed_kinds: their kinds, shape (f,).
         removed_slots: the slots of their arrivals, shape (f,).
+        times: of points on the path of the transition, shape (s,).
+        residuals: r there, shape (s, ...).
     """
 
     thetas: Float[np.ndarray, "a p"]
@@ -52,6 +54,8 @@ class Settled:
     removed: Float[np.ndarray, "f p"]
     removed_kinds: Int[np.ndarray, "f"]
     removed_slots: Int[np.ndarray, "f"]
+    times: Float[np.ndarray, "s"]
+    residuals: Float[np.ndarray, "s ..."]
 
 
 @runtime_checkable

@@ -20,6 +20,10 @@ _STIFF = 6.1  # h times the fastest rate at which the steps are limited by stabi
 _MOST_STIFF = 15  # such steps
 
 
+MOST = 500
+"""Largest number of steps."""
+
+
 class Limits(NamedTuple):
     """Limits of the path; those of speeds and norms are relative to the largest so far.
 
@@ -53,6 +57,8 @@ class PathPoint(NamedTuple):
         fastest: largest speed so far.
         peak: largest norm of each unit so far, shape (b,).
         slow: True if the path is slow here; else it has met something that explicit steps do not serve.
+        times: of the points before and at this one, shape (s,).
+        points: weights there, shape (s, b, p).
     """
 
     time: float
@@ -60,6 +66,8 @@ class PathPoint(NamedTuple):
     fastest: float
     peak: Float[np.ndarray, "b"]
     slow: bool
+    times: Float[np.ndarray, "s"]
+    points: Float[np.ndarray, "s b p"]
 
 
 class _State(NamedTuple):
@@ -73,13 +81,18 @@ class _State(NamedTuple):
     stiff: Array
     slow: Bool[Array, ""]
     left: Bool[Array, ""]
+    count: Array
+    times: Float[Array, "s"]
+    points: Float[Array, "s b p"]
 
 
 @compiled
 def explicit_path(
     system: UnitSystem, thetas: Array, kinds: Array, velocity: Array, count: Array, limits: Float[Array, "8"]
-) -> tuple[Array, Array, Array, Array, Array]:
+) -> tuple[Array, ...]:
     """Return the entries of the point at which the path is slow, or of the last one that explicit steps serve.
+
+    The last entries are the number of points, and times and weights with room for all.
 
     Args:
         system: the network.
@@ -112,17 +125,25 @@ def explicit_path(
             time, end, trial.slope.reshape(shape), at.h, fastest, peak, at.steps, stiff,
             slow=(speed <= within.slow * fastest) & (time * within.rate >= 1),
             left=fallen | away | (stiff >= _MOST_STIFF),
+            count=at.count, times=at.times, points=at.points,
         )  # fmt: skip
         chosen = jax.tree.map(lambda new, old: jnp.where(error <= 1, new, old), after, at)
         h, steps = next_size(at.h, error), at.steps + 1
+        here = jnp.where(error <= 1, at.count, MOST)  # beyond the room: not written
         return chosen._replace(
-            h=h, steps=steps, left=chosen.left | (h * within.rate < 1e-12) | (steps.astype(float) >= within.steps)
+            count=at.count + (error <= 1).astype(int),
+            times=at.times.at[here].set(chosen.time, mode="drop"),
+            points=at.points.at[here].set(chosen.thetas, mode="drop"),
+            h=h,
+            steps=steps,
+            left=chosen.left | (h * within.rate < 1e-12) | (steps.astype(float) >= within.steps),
         )
 
     no, zero = jnp.asarray(False), jnp.asarray(0)
     start = _State(
         jnp.zeros(()), thetas, velocity, jnp.asarray(1e-1 / within.rate), jnp.zeros(()),
         jnp.linalg.norm(thetas, axis=1), zero, zero, no, jnp.asarray(within.steps < 1),
+        jnp.asarray(1), jnp.zeros(MOST), jnp.zeros((MOST, *shape)).at[0].set(thetas),
     )  # fmt: skip
     end = jax.lax.while_loop(lambda at: ~(at.slow | at.left), step, start)
-    return end.time, end.thetas, end.fastest, end.peak, end.slow
+    return end.time, end.thetas, end.fastest, end.peak, end.slow, end.count, end.times, end.points

@@ -83,7 +83,8 @@ def unit_learning(
           leading parts are the same.
         - degenerate: the first to become active is one of a manifold of equally good directions.
         - unstable: what ends the stage depends on small deviations between units: copies of an active unit that
-          separate (of tanh neurons, say), or a direction that is no maximum of its utility any more.
+          separate (of tanh neurons, say), a direction that is no maximum of its utility any more, or a dormant unit on
+          a kink (of ReLU) that repels it.
         - no_minimum: a transition ends at no minimum of the active units.
         - not_finite: the loss is NaN or infinite on a transition.
 
@@ -145,7 +146,10 @@ class _Run:
         self._kinds = np.zeros(0, int)
         self._slots = np.zeros(0, int)
         self._units: tuple[int | None, ...] = ()
-        self._settled = Settled(self._thetas, self._kinds, self._slots, self._thetas, self._kinds, self._slots)
+        none = np.zeros(0)
+        self._settled = Settled(
+            self._thetas, self._kinds, self._slots, self._thetas, self._kinds, self._slots, none, none
+        )
 
     def run(self) -> UnitLearning:
         """Alternate between (A) and (B) until nothing more is learned."""
@@ -224,8 +228,9 @@ class _Run:
             still = self._network.stationary_direction(direction, arrival.kind, residual)
             direction = direction if still is None else still
         path = Transition.with_new_unit(
-            self._network, self._thetas, kinds, direction, arrival.utility, rotate=self._network.quadratic
-        )
+            self._network, self._network.off_loose_kinks(self._thetas, self._kinds), kinds, direction, arrival.utility,
+            rotate=self._network.quadratic,
+        )  # fmt: skip
         return path.follow()
 
     def _settle(self, arrival: Arrival, found: StationaryUnits) -> int:
@@ -236,7 +241,16 @@ class _Run:
         gone = np.setdiff1d(np.arange(len(kinds)), found.kept)
         self._thetas, self._kinds, self._slots = found.thetas, kinds[found.kept], slots[found.kept]
         self._units = tuple(units[n] for n in found.kept)
-        self._settled = Settled(found.thetas, self._kinds, self._slots, found.removed, kinds[gone], slots[gone])
+        self._settled = Settled(
+            found.thetas,
+            self._kinds,
+            self._slots,
+            found.removed,
+            kinds[gone],
+            slots[gone],
+            found.times,
+            found.residuals,
+        )
         self._dormant.settle(self._settled)
         return len(gone)
 

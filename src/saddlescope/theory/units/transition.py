@@ -5,7 +5,8 @@
 
 Explicit steps follow the flow from the saddle with the new unit at a small norm until it is slow. Where they do not
 serve, an implicit solver goes on, so that a long approach costs little. Newton's method in the directions with
-curvature computes the end to rounding. Directions without curvature, such as a rotation of directions among units of a
+curvature computes the end to rounding. Kinks are rounded for the implicit solver, which slides along them, and the end
+is computed on the kinks themselves. Directions without curvature, such as a rotation of directions among units of a
 linear network, are left alone. A symmetry can lead the path exactly to a saddle of the active units; how the flow
 leaves it is decided by how the new unit approached its direction, which the path does not know, so the path ends there.
 
@@ -21,13 +22,12 @@ from jaxtyping import Array, Float, Int
 from scipy.integrate import BDF
 
 from saddlescope.theory.transition_failure import TransitionFailure
-from saddlescope.theory.units.explicit_path import Limits
-from saddlescope.theory.units.unit_network import NonFiniteUnitsError, UnitNetwork
+from saddlescope.theory.units.explicit_path import MOST, Limits
+from saddlescope.theory.units.unit_network import WIDTH, NonFiniteUnitsError, UnitNetwork
 
 _SEED = 1e-3  # norm of the new unit at the start, in units of the scale at which it feels itself
 _TOLERANCE = 1e-6  # relative error of a step of the path: it has to end in the right basin
 _STEPS = 3_000
-_EXPLICIT_STEPS = 500
 _LOOK = 5  # steps between tests for the end of the path
 _SLOW = 3e-3  # speed, relative to the fastest, at which Newton's method is tried
 _NEAR = 0.1  # how far Newton's method may move, relative to the norm of the weights
@@ -57,6 +57,8 @@ class StationaryUnits:
         flat: number of flat directions.
         kept: numbers of the units among those that the transition started with, shape (a,).
         removed: direction before it vanished of each unit that fell dormant, shape (f, p).
+        times: of points on the path, shape (s,); empty at the origin.
+        residuals: r there, shape (s, ...).
     """
 
     thetas: Float[np.ndarray, "a p"]
@@ -65,12 +67,14 @@ class StationaryUnits:
     flat: int
     kept: Int[np.ndarray, "a"]
     removed: Float[np.ndarray, "f p"]
+    times: Float[np.ndarray, "s"]
+    residuals: Float[np.ndarray, "s ..."]
 
     @classmethod
     def origin(cls, size: int, loss: float) -> "StationaryUnits":
         """Return the stationary point without active units."""
         empty = np.zeros((0, size))
-        return cls(empty, loss, np.inf, 0, np.zeros(0, int), empty)
+        return cls(empty, loss, np.inf, 0, np.zeros(0, int), empty, np.zeros(0), np.zeros(0))
 
 
 class Transition:
@@ -97,8 +101,11 @@ class Transition:
     ) -> None:
         self._network, self._start, self._kinds, self._rotate = network, start, kinds, rotate
         self._distance, self._rate = distance, rate
+        self._rounded = network.rounded(WIDTH)
         self._live = np.arange(len(kinds))  # numbers of the units that the solver follows
         self._asleep: dict[int, _Sleeper] = {}
+        self._times: list[float] = []
+        self._residuals: list[np.ndarray] = []
 
     @classmethod
     def with_new_unit(
@@ -140,6 +147,8 @@ class Transition:
 
     def _follow(self) -> StationaryUnits | TransitionFailure:
         at = self._network.explicit_path(self._start, self._kinds, self._limits())
+        for time, thetas in zip(at.times, at.points, strict=True):
+            self._note(time, thetas)
         peak, fastest, wait, kinks = at.peak, at.fastest, 0, 0
         if at.slow and (found := self._end_near(at.thetas, peak)) is not None:
             return found
@@ -156,6 +165,7 @@ class Transition:
                     "seems to have its minimum at infinity. Add a small penalty on the output to the loss."
                 )
             thetas = self._weights(solver.y)
+            self._note(solver.t, thetas)
             if float(np.max(np.abs(thetas))) > _LARGEST:
                 return TransitionFailure(
                     "The active units diverge: the loss has its minimum at infinity, as losses with exponential tails "
@@ -189,6 +199,11 @@ class Transition:
             "end, or stop at a saddle. Add a small penalty on the output to the loss."
         )
 
+    def _note(self, time: float, thetas: Float[np.ndarray, "a p"]) -> None:
+        """Keep the residual at a point of the path, which dormant units feel."""
+        self._times.append(float(time))
+        self._residuals.append(np.asarray(self._network.residual_of(thetas, self._kinds[self._live])[1]))
+
     def _limits(self) -> Limits:
         return Limits(
             rate=self._rate,
@@ -198,7 +213,7 @@ class Transition:
             asleep=_ASLEEP,
             largest=_LARGEST,
             horizon=_HORIZON,
-            steps=_EXPLICIT_STEPS,
+            steps=MOST,
         )
 
     def _solver(self, time: float, thetas: Float[np.ndarray, "a p"], first_step: float | None = None) -> BDF:
@@ -210,7 +225,7 @@ class Transition:
             first_step=first_step,
             rtol=_TOLERANCE,
             atol=_TOLERANCE * self._distance,
-            jac=lambda t, y: -self._network.loss_hessian(self._weights(y), self._kinds[self._live]),
+            jac=lambda t, y: -self._rounded.loss_hessian(self._weights(y), self._kinds[self._live]),
         )
 
     def _weights(self, y: Float[np.ndarray, "q"]) -> Float[np.ndarray, "a p"]:
@@ -265,7 +280,9 @@ class Transition:
         )
 
     def _at_kink(self, thetas: Float[np.ndarray, "b p"]) -> bool:
-        """Return True if the velocity jumps within a small step along the path."""
+        """Return True if the velocity jumps within a small step along the path, at a kink that is not rounded."""
+        if self._network.kinks is not None:
+            return False
         velocity = self._velocity(thetas.ravel())
         speed = np.linalg.norm(velocity)
         if speed == 0:
@@ -276,7 +293,7 @@ class Transition:
         return bool(jump > _JUMP * speed)
 
     def _velocity(self, y: Float[np.ndarray, "q"]) -> Float[np.ndarray, "q"]:
-        return -self._network.loss_gradient(self._weights(y), self._kinds[self._live])[1].ravel()
+        return -self._rounded.loss_gradient(self._weights(y), self._kinds[self._live])[1].ravel()
 
     def _end_near(self, thetas: Float[np.ndarray, "a p"], peak: Float[np.ndarray, "a"]) -> StationaryUnits | None:
         """Return the stationary point near the path's present point, if Newton's method finds one."""
@@ -298,7 +315,12 @@ class Transition:
         self, thetas: Float[np.ndarray, "a p"], directions: Float[np.ndarray, "a p"], keep: np.ndarray
     ) -> StationaryUnits | None:
         kinds = self._kinds[self._live]
-        end = _newton(self._network, thetas[keep], kinds[keep])
+        near = self._network.near_kinks(thetas[keep], kinds[keep])
+        found = None if near is None else self._network.minimum_near(thetas[keep], kinds[keep], *near)
+        if found is not None:
+            end = found.thetas, found.curvature, found.flat
+        else:  # at no kink, or next to one that no longer holds it
+            end = _newton(self._network, thetas[keep], kinds[keep])
         if end is None:
             return None
         point, curvature, flat = end
@@ -313,8 +335,9 @@ class Transition:
         if numbers and np.any(self._network.utilities(removed, self._kinds[numbers], residual)[0] >= 0):
             return None
         return StationaryUnits(
-            thetas=point, loss=loss, curvature=curvature, flat=flat, kept=self._live[keep], removed=removed
-        )
+            thetas=point, loss=loss, curvature=curvature, flat=flat, kept=self._live[keep], removed=removed,
+            times=np.array(self._times), residuals=np.array(self._residuals),
+        )  # fmt: skip
 
 
 @dataclass(eq=False)

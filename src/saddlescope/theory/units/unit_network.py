@@ -19,7 +19,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from saddlescope._shared.arguments import is_real
 from saddlescope._shared.compiled_functions import bound, compiled
@@ -28,6 +28,15 @@ from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.loss_scale import scale_exponent
 from saddlescope._shared.sample_pair import sample_pair
 from saddlescope.theory.units.explicit_path import Limits, PathPoint, explicit_path
+from saddlescope.theory.units.kinked_minimum import (
+    KinkedMinimum,
+    Pieces,
+    curvatures_on_kinks,
+    minimum_on_kinks,
+    stationary_pattern,
+    step_to_switches,
+)
+from saddlescope.theory.units.kinked_units import Kinks, PatternedUnit, output_with, switches_of
 from saddlescope.theory.units.unit_checks import checked_unit
 from saddlescope.theory.units.unit_system import UnitLayout, UnitSystem
 
@@ -35,6 +44,12 @@ _DIRECTION_STEPS = 6
 _FEW_WEIGHTS = 32
 _STILL = 1e-3  # distance from a stationary direction that is rounding, grown while the unit fell
 _ROUNDING = 1e-14  # gradient of the utility along the sphere, relative to the whole, that is zero
+WIDTH = 1e-6
+"""Half the width over which kinks are rounded, relative to the typical argument of a kink."""
+
+_LOOSE = 1e-4  # distance of the pattern from 0 or 1 at which a kink does not hold a unit
+_OFF = 1e-5  # distance to go from such a kink, relative to the typical argument of a kink
+_NEXT = 3.0  # widths from a kink at which weights may be on it
 _MODERATE = 100  # exponent of the residual up to which nothing is scaled
 
 
@@ -133,6 +148,58 @@ def _stationary(
     return u, left, way
 
 
+@compiled
+def _switches(system: UnitSystem, unit: PatternedUnit, thetas: Array, kinds: Array) -> Array:
+    return jax.vmap(lambda theta, kind: switches_of(system, unit, theta, kind)[0])(thetas, kinds)
+
+
+def _pieces_of(
+    objective: Callable[[Array, Array], Array], system: UnitSystem, unit: PatternedUnit,
+    thetas: Array, kinds: Array, pattern: Array,
+) -> tuple[Array, ...]:  # fmt: skip
+    """Return the entries of `Pieces` for an objective of the outputs and the flat weights."""
+
+    def value(flat: Array, pattern: Array) -> Array:
+        outputs = jax.vmap(lambda theta, kind, own: output_with(system, unit, theta, kind, own))(
+            flat.reshape(thetas.shape), kinds, pattern
+        )
+        return objective(jnp.sum(outputs, axis=0), flat)
+
+    flat, found = thetas.ravel(), lambda theta, kind: switches_of(system, unit, theta, kind)[0]
+    slope, hessian = jax.grad(value)(flat, pattern), jax.hessian(value)(flat, pattern)
+    jumps = jax.jacfwd(jax.grad(value, argnums=1))(flat, pattern)
+    return slope, hessian, jax.vmap(found)(thetas, kinds), jax.vmap(jax.jacfwd(found))(thetas, kinds), jumps
+
+
+@compiled
+def _loss_pieces(
+    system: UnitSystem, unit: PatternedUnit, thetas: Array, kinds: Array, pattern: Array
+) -> tuple[Array, ...]:
+    return _pieces_of(lambda outputs, _: system.loss_of_outputs(outputs), system, unit, thetas, kinds, pattern)
+
+
+@compiled
+def _utility_pieces(
+    system: UnitSystem, unit: PatternedUnit, degree: Array, residual: Array, level: Array,
+    thetas: Array, kinds: Array, pattern: Array,
+) -> tuple[Array, ...]:  # fmt: skip
+    """Of an objective whose minima on the sphere are the maxima of U there; `level` is U next to them."""
+    steepness = jnp.linalg.norm(jax.grad(system.utility)(thetas[0], kinds[0], residual))
+
+    def objective(outputs: Array, flat: Array) -> Array:
+        square = jnp.sum(flat**2)
+        return degree * level * square / 2 + steepness * (square - 1) ** 2 / 4 - jnp.sum(outputs * residual)
+
+    return _pieces_of(objective, system, unit, thetas, kinds, pattern)
+
+
+@compiled
+def _force_pieces(
+    system: UnitSystem, unit: PatternedUnit, residual: Array, thetas: Array, kinds: Array, pattern: Array
+) -> tuple[Array, ...]:
+    return _pieces_of(lambda outputs, _: -jnp.sum(outputs * residual), system, unit, thetas, kinds, pattern)
+
+
 @dataclass(frozen=True, eq=False)
 class UnitNetwork:
     """A sum of units as NumPy float64 functions, with the measured degree.
@@ -147,6 +214,7 @@ class UnitNetwork:
         origin: L and r of the network without units.
         exponent: L and what follows from it are over 2^exponent, so that no square over- or underflows; 0 for a
             residual of moderate size at the origin.
+        kinks: of the unit; None if it has none.
     """
 
     system: UnitSystem
@@ -157,6 +225,7 @@ class UnitNetwork:
     quadratic: bool
     origin: tuple[float, Array]
     exponent: int
+    kinks: Kinks | None
 
     @classmethod
     def of(
@@ -195,6 +264,7 @@ class UnitNetwork:
             quadratic=unit_found.quadratic,
             origin=(value, residual),
             exponent=exponent,
+            kinks=Kinks.of(system, seed) if unit_found.homogeneous and not unit_found.quadratic else None,
         )
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -296,6 +366,97 @@ class UnitNetwork:
             raise NonFiniteUnitsError
         return (H + H.T) / 2
 
+    def rounded(self, width: float) -> "UnitNetwork":
+        """Return this network with kinks rounded over this share of the typical argument; itself without kinks."""
+        if self.kinks is None:
+            return self
+        if width not in self._rounded:
+            system = self.kinks.rounded(self.system, width)
+            self._rounded[width] = dataclasses.replace(self, system=system, kinks=None)
+        return self._rounded[width]
+
+    @cached_property
+    def _rounded(self) -> "dict[float, UnitNetwork]":
+        return {}
+
+    def near_kinks(
+        self, thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"]
+    ) -> tuple[Float[np.ndarray, "a N k"], Bool[np.ndarray, "a N k"]] | None:
+        """Return the pattern, as guessed at rounded kinks, and the switches next to zero; None if there are none."""
+        if self.kinks is None or not len(thetas):
+            return None
+        s = np.asarray(_switches(self.system, self.kinks.unit, *_padded(thetas, kinds)))[: len(thetas)]
+        e = np.maximum(WIDTH * self.kinks.sizes(thetas), 1e-300)[:, None]
+        near = np.abs(s) <= _NEXT * e
+        return (np.clip((s / e + 1) / 2, 0.0, 1.0), near) if near.any() else None
+
+    def minimum_near(
+        self, thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"],
+        pattern: Float[np.ndarray, "a N k"], near: Bool[np.ndarray, "a N k"],
+    ) -> KinkedMinimum | None:  # fmt: skip
+        """Return the minimum of L on kinks next to these weights; None if there is none."""
+
+        def pieces(thetas: Float[np.ndarray, "a p"], pattern: Float[np.ndarray, "a N k"]) -> Pieces:
+            assert self.kinks is not None
+            return Pieces(*map(np.asarray, _loss_pieces(self.system, self.kinks.unit, thetas, kinds, pattern)))
+
+        return minimum_on_kinks(pieces, thetas, pattern, near)
+
+    def off_loose_kinks(
+        self, thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"]
+    ) -> Float[np.ndarray, "a p"]:
+        """Return units at a minimum, a little off the kinks that do not hold them.
+
+        Gradient flow may slide along a kink to a minimum at which the pattern is 0 or 1, as a neuron does that fits its
+        other samples: the side without the sample is flat. Should the kink repel the unit later, the flow could take
+        either side. Gradient descent is on the flat side by then, however small its steps are.
+        """
+        near = self.near_kinks(thetas, kinds)
+        if near is None:
+            return thetas
+        assert self.kinks is not None
+        pattern, active = near
+        at = Pieces(*map(np.asarray, _loss_pieces(self.system, self.kinks.unit, thetas, kinds, pattern)))
+        pattern = stationary_pattern(at, pattern, active)
+        loose = active & ((pattern < _LOOSE) | (pattern > 1 - _LOOSE))
+        if not loose.any():
+            return thetas
+        target = np.where(pattern > 0.5, 1.0, -1.0) * (_OFF * self.kinks.sizes(thetas))[:, None]
+        return thetas + step_to_switches(at, loose, target[loose]).reshape(thetas.shape)
+
+    def direction_on_kinks(
+        self, direction: Float[np.ndarray, "p"], kind: int, residual: Array
+    ) -> Float[np.ndarray, "p"] | None:
+        """Return the maximum of U on the sphere next to a direction at kinks; None if there is none, or no kink."""
+        thetas, kinds = direction[None], np.array([kind])
+        near = self.near_kinks(thetas, kinds)
+        if near is None:
+            return None
+        level = self.utilities(thetas, kinds, residual)[0][0]
+
+        def pieces(thetas: Float[np.ndarray, "1 p"], pattern: Float[np.ndarray, "1 N k"]) -> Pieces:
+            assert self.kinks is not None
+            given = (np.asarray(self.degree), residual, np.asarray(level))
+            return Pieces(
+                *map(np.asarray, _utility_pieces(self.system, self.kinks.unit, *given, thetas, kinds, pattern))
+            )
+
+        found = minimum_on_kinks(pieces, thetas, *near)
+        return None if found is None else found.thetas[0] / np.linalg.norm(found.thetas[0])
+
+    def fastest_deviation(self, theta: Float[np.ndarray, "p"], kind: int, residual: Array) -> float:
+        """Return the largest rate at which deviations between equal units grow, along the kinks that they are on."""
+        near = self.near_kinks(theta[None], np.array([kind]))
+        if near is None:
+            return float(np.linalg.eigvalsh(self.force_hessian(theta, kind, residual))[-1])
+
+        def pieces(thetas: Float[np.ndarray, "1 p"], pattern: Float[np.ndarray, "1 N k"]) -> Pieces:
+            assert self.kinks is not None
+            found = _force_pieces(self.system, self.kinks.unit, residual, thetas, np.array([kind]), pattern)
+            return Pieces(*map(np.asarray, found))
+
+        return -float(np.min(curvatures_on_kinks(pieces, theta[None], *near), initial=np.inf))
+
     def norm_of_effect(
         self, thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"], direction: Float[np.ndarray, "p"],
         kind: int, utility: float,
@@ -325,9 +486,17 @@ class UnitNetwork:
             np.asarray(len(thetas), float),
             np.array(limits, float),
         )
-        time, ends, fastest, peak, slow = map(np.asarray, found)
-        count = len(thetas)
-        return PathPoint(float(time), np.array(ends)[:count], float(fastest), np.array(peak)[:count], bool(slow))
+        time, ends, fastest, peak, slow, steps, times, points = map(np.asarray, found)
+        count, last = len(thetas), int(steps)
+        return PathPoint(
+            time=float(time),
+            thetas=np.array(ends)[:count],
+            fastest=float(fastest),
+            peak=np.array(peak)[:count],
+            slow=bool(slow),
+            times=times[:last],
+            points=points[:last, :count],
+        )
 
     def stationary_direction(
         self, direction: Float[np.ndarray, "p"], kind: int, residual: Array
@@ -336,6 +505,9 @@ class UnitNetwork:
 
         Entries below rounding are zero: weights that have no force at zero may not grow from rounding on the path.
         """
+        if self.near_kinks(direction[None], np.array([kind])) is not None:
+            found = self.direction_on_kinks(direction, kind, residual)
+            return found if found is not None and np.linalg.norm(found - direction) <= _STILL else None
         found, left, way = self._call(_stationary, direction, np.asarray(kind), residual, np.asarray(_STILL))
         if not (way <= _STILL and left <= _ROUNDING):
             return None
