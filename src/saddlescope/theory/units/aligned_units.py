@@ -183,6 +183,7 @@ class AlignedUnits:
 
     def _pass(self, arrival: Arrival, slot: int) -> None:
         for other in self._others:
+            assert other._next is not None, "all copies have agreed on it"
             other._pass(other._next, slot)
         alike = self._alike(arrival.slot)
         self._xi = self._xi + np.where(self._dormant, self._rates, 0.0) * arrival.delay

@@ -81,7 +81,7 @@ class _State(NamedTuple):
     stiff: Array
     slow: Bool[Array, ""]
     left: Bool[Array, ""]
-    count: Array
+    kept: Array
     times: Float[Array, "s"]
     points: Float[Array, "s b p"]
 
@@ -125,13 +125,13 @@ def explicit_path(
             time, end, trial.slope.reshape(shape), at.h, fastest, peak, at.steps, stiff,
             slow=(speed <= within.slow * fastest) & (time * within.rate >= 1),
             left=fallen | away | (stiff >= _MOST_STIFF),
-            count=at.count, times=at.times, points=at.points,
+            kept=at.kept, times=at.times, points=at.points,
         )  # fmt: skip
         chosen = jax.tree.map(lambda new, old: jnp.where(error <= 1, new, old), after, at)
         h, steps = next_size(at.h, error), at.steps + 1
-        here = jnp.where(error <= 1, at.count, MOST)  # beyond the room: not written
+        here = jnp.where(error <= 1, at.kept, MOST)  # beyond the room: not written
         return chosen._replace(
-            count=at.count + (error <= 1).astype(int),
+            kept=at.kept + (error <= 1).astype(int),
             times=at.times.at[here].set(chosen.time, mode="drop"),
             points=at.points.at[here].set(chosen.thetas, mode="drop"),
             h=h,
@@ -146,4 +146,4 @@ def explicit_path(
         jnp.asarray(1), jnp.zeros(MOST), jnp.zeros((MOST, *shape)).at[0].set(thetas),
     )  # fmt: skip
     end = jax.lax.while_loop(lambda at: ~(at.slow | at.left), step, start)
-    return end.time, end.thetas, end.fastest, end.peak, end.slow, end.count, end.times, end.points
+    return end.time, end.thetas, end.fastest, end.peak, end.slow, end.kept, end.times, end.points

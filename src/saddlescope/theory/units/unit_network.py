@@ -273,6 +273,16 @@ class UnitNetwork:
             self._bound[function] = bound(function, self.system, count=len(arguments))
         return self._bound[function](*arguments)
 
+    def _call_with_kinks(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a compiled function of this system and of its unit with the switches in sight."""
+        if function not in self._bound:
+            assert self.kinks is not None
+            self._bound[function] = bound(function, self.system, self.kinks.unit, count=len(arguments))
+        return self._bound[function](*arguments)
+
+    def _pieces(self, function: Callable[..., Any], *arguments: Any) -> Pieces:
+        return Pieces(*map(np.asarray, self._call_with_kinks(function, *arguments)))
+
     @cached_property
     def _bound(self) -> dict[Callable[..., Any], Callable[..., Any]]:
         return {}
@@ -385,7 +395,7 @@ class UnitNetwork:
         """Return the pattern, as guessed at rounded kinks, and the switches next to zero; None if there are none."""
         if self.kinks is None or not len(thetas):
             return None
-        s = np.asarray(_switches(self.system, self.kinks.unit, *_padded(thetas, kinds)))[: len(thetas)]
+        s = np.asarray(self._call_with_kinks(_switches, *_padded(thetas, kinds)))[: len(thetas)]
         e = np.maximum(WIDTH * self.kinks.sizes(thetas), 1e-300)[:, None]
         near = np.abs(s) <= _NEXT * e
         return (np.clip((s / e + 1) / 2, 0.0, 1.0), near) if near.any() else None
@@ -397,8 +407,7 @@ class UnitNetwork:
         """Return the minimum of L on kinks next to these weights; None if there is none."""
 
         def pieces(thetas: Float[np.ndarray, "a p"], pattern: Float[np.ndarray, "a N k"]) -> Pieces:
-            assert self.kinks is not None
-            return Pieces(*map(np.asarray, _loss_pieces(self.system, self.kinks.unit, thetas, kinds, pattern)))
+            return self._pieces(_loss_pieces, thetas, kinds, pattern)
 
         return minimum_on_kinks(pieces, thetas, pattern, near)
 
@@ -416,7 +425,7 @@ class UnitNetwork:
             return thetas
         assert self.kinks is not None
         pattern, active = near
-        at = Pieces(*map(np.asarray, _loss_pieces(self.system, self.kinks.unit, thetas, kinds, pattern)))
+        at = self._pieces(_loss_pieces, thetas, kinds, pattern)
         pattern = stationary_pattern(at, pattern, active)
         loose = active & ((pattern < _LOOSE) | (pattern > 1 - _LOOSE))
         if not loose.any():
@@ -435,11 +444,8 @@ class UnitNetwork:
         level = self.utilities(thetas, kinds, residual)[0][0]
 
         def pieces(thetas: Float[np.ndarray, "1 p"], pattern: Float[np.ndarray, "1 N k"]) -> Pieces:
-            assert self.kinks is not None
-            given = (np.asarray(self.degree), residual, np.asarray(level))
-            return Pieces(
-                *map(np.asarray, _utility_pieces(self.system, self.kinks.unit, *given, thetas, kinds, pattern))
-            )
+            given = np.asarray(self.degree), residual, np.asarray(level)
+            return self._pieces(_utility_pieces, *given, thetas, kinds, pattern)
 
         found = minimum_on_kinks(pieces, thetas, *near)
         return None if found is None else found.thetas[0] / np.linalg.norm(found.thetas[0])
@@ -451,9 +457,7 @@ class UnitNetwork:
             return float(np.linalg.eigvalsh(self.force_hessian(theta, kind, residual))[-1])
 
         def pieces(thetas: Float[np.ndarray, "1 p"], pattern: Float[np.ndarray, "1 N k"]) -> Pieces:
-            assert self.kinks is not None
-            found = _force_pieces(self.system, self.kinks.unit, residual, thetas, np.array([kind]), pattern)
-            return Pieces(*map(np.asarray, found))
+            return self._pieces(_force_pieces, residual, thetas, np.array([kind]), pattern)
 
         return -float(np.min(curvatures_on_kinks(pieces, theta[None], *near), initial=np.inf))
 
