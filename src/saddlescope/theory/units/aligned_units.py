@@ -13,7 +13,7 @@ repels it a unit has several ways on, so copies of all units with small deviatio
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +37,9 @@ _TOLERANCE = 1e-8  # of a step of the ascent
 _IMPLICIT_TOLERANCE = 1e-6  # of a step along kinks, after which Newton's method computes the end
 _FIRST = 0.1  # size of its first step
 _MAX_STEPS = 20_000
-_FEW_STEPS = 1_000  # explicit steps of a unit with kinks, which take many along one; implicit steps then start afresh
+_ROUNDS = (100, 1_000)  # explicit steps of units with kinks, and of those that need more; then implicit steps
+_TOGETHER = 16  # directions that are followed together where there are few
+_CLOSE = 1e-6  # distance of directions that are one, smaller than deviations
 
 
 class AlignedUnits:
@@ -65,19 +67,37 @@ class AlignedUnits:
         others = range(_OTHERS if kinked and seed is None else 0)
         self._others = [AlignedUnits(network, weights, kinds, noise, other) for other in others]
         self._ambiguous = False
-        self._ascend, self._carry = bound(_ascended, network.system, count=6), bound(_carried, network.system, count=6)
-        self._most = _FEW_STEPS if kinked else _MAX_STEPS
-        if kinked:
-            rounded = network.rounded(WIDTH).system
-            self._slide = bound(_ascended_along_kinks, rounded, count=5)
-            self._carry_on = bound(_carried_along_kinks, rounded, count=5)
+        system, rounded = network.system, network.rounded(WIDTH).system
+        self._ascend, self._carry = bound(_ascended, system, count=6), bound(_carried, system, count=6)
+        self._slide = bound(_ascended_along_kinks, rounded, count=5)
+        self._carry_along = bound(_carried_along_kinks, rounded, count=5)
         self._entered_with: dict[int, np.ndarray] = {}
 
     def arrivals(self, residual: Array) -> list[Arrival]:
         """Return one arrival per maximum and exponent, soonest first."""
-        arrivals = self._arrivals(residual)
-        self._ambiguous = not all(self._agree(arrivals, other.arrivals(residual)) for other in self._others)
+        for other in self._others:
+            other._deviate(self)
+        everyone = [self, *self._others]
+        starts = np.concatenate([one._directions for one in everyone])
+        _, slopes = self._network.utilities(self._directions, self._kinds, residual)
+        largest = np.asarray(float(np.max(np.linalg.norm(slopes, axis=1))) + self._noise)
+        ends, slid = self._followed(starts, self._ascend, self._slide, residual, largest)
+        ascents = zip(everyone, *(np.split(part, len(everyone)) for part in (ends, slid)), strict=True)
+        arrivals, *others = [one._arrivals(residual, *ascent) for one, *ascent in ascents]
+        self._ambiguous = not all(self._agree(arrivals, other) for other in others)
         return arrivals
+
+    def _deviate(self, first: "AlignedUnits") -> None:
+        """Give the dormant units of each direction a small deviation; at the origin directions are not special."""
+        assert self._deviations is not None
+        if not self._xi.any():
+            self._directions = first._directions.copy()
+            return
+        _, places = np.unique(np.round(self._directions / _CLOSE), axis=0, return_inverse=True)
+        shifts = _DEVIATION * self._deviations.standard_normal(self._directions.shape)
+        near = self._directions + shifts[places.ravel()]
+        near /= np.linalg.norm(near, axis=1, keepdims=True)
+        self._directions = np.where(self._dormant[:, None], near, self._directions)
 
     def _agree(self, ours: list[Arrival], others: list[Arrival]) -> bool:
         """Return True if the next arrivals are one, or there is none."""
@@ -88,21 +108,15 @@ class AlignedUnits:
         near = np.linalg.norm(outputs[0] - outputs[1]) < _SAME * np.linalg.norm(outputs[0])
         return bool(near and abs(one.delay - two.delay) * 2 * one.utility <= _SAME_TIME)
 
-    def _arrivals(self, residual: Array) -> list[Arrival]:
-        start = self._directions
-        if self._deviations is not None:
-            start = start + _DEVIATION * self._deviations.standard_normal(start.shape)
-            start = np.where(
-                self._dormant[:, None], start / np.linalg.norm(start, axis=1, keepdims=True), self._directions
-            )
-        found = self._ascend(start, self._kinds, self._dormant, residual, self._noise, np.asarray(self._most))
-        self._directions, utilities, outputs, arrived = map(np.array, found)
-        if self._network.kinks is not None and not arrived.all():
-            found = self._slide(start, self._kinds, self._dormant & ~arrived, residual, self._noise)
-            self._directions[~arrived] = np.asarray(found[0])[~arrived]
-            utilities, outputs = self._on_kinks(~arrived, residual)
+    def _arrivals(
+        self, residual: Array, directions: Float[np.ndarray, "m p"], slid: Bool[np.ndarray, "m"]
+    ) -> list[Arrival]:
+        """Return the same for directions at the end of their ascents, of which some slid along kinks."""
+        self._directions = directions
+        utilities = self._on_kinks(slid, residual)
+        outputs = self._network.outputs(self._directions, self._kinds)
         self._rates = np.where(np.abs(2 * utilities) > self._noise, 2 * utilities, 0.0)
-        self._outputs = outputs.reshape(len(outputs), -1)
+        self._outputs = outputs
         delays = np.full(len(self._xi), np.inf)
         growing = self._dormant & (self._rates > 0)
         delays[growing] = np.maximum(1 - self._xi[growing], 0.0) / self._rates[growing]
@@ -124,15 +138,45 @@ class AlignedUnits:
         self._next = found[0] if found else None
         return found
 
-    def _on_kinks(self, some: Bool[np.ndarray, "m"], residual: Array) -> tuple[np.ndarray, np.ndarray]:
-        """Move directions of some units from rounded kinks to the kinks; return utilities and outputs of all."""
+    def _followed(
+        self, starts: Float[np.ndarray, "c p"], explicit: Callable[..., Any], implicit: Callable[..., Any], *rest: Any
+    ) -> tuple[Float[np.ndarray, "c p"], Bool[np.ndarray, "c"]]:
+        """Return the directions of all copies at the end of a path, and which took implicit steps to it.
+
+        With kinks, units that start from one direction go together.
+        """
+        everyone = [self, *self._others]
+        kinds, dormant = np.tile(self._kinds, len(everyone)), np.concatenate([one._dormant for one in everyone])
+        if self._network.kinks is None:
+            ends, _ = explicit(starts, kinds, dormant, *rest, np.asarray(_MAX_STEPS))
+            return np.array(ends), np.zeros(len(starts), bool)
+        keys = np.column_stack([np.round(starts / _CLOSE), kinds, dormant])
+        _, firsts, places = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        ends, left, slid = starts.copy(), firsts[dormant[firsts]], np.zeros(len(starts), bool)
+        rounds = [(explicit, (np.asarray(most),)) for most in _ROUNDS]
+        for follow, limits in [*rounds, (implicit, ())]:
+            slid[left] = follow is implicit
+            together = len(self._kinds) if len(left) > len(self._kinds) // 2 else _TOGETHER
+            missing = []
+            for k in range(0, len(left), together):
+                some = left[k : k + together]
+                filled, moves = np.resize(some, together), np.arange(together) < len(some)
+                found, arrived = follow(starts[filled], kinds[filled], moves, *rest, *limits)
+                ends[some] = np.asarray(found)[: len(some)]
+                missing.append(some[~np.asarray(arrived)[: len(some)]])
+            left = np.concatenate([*missing, left[:0]])
+        return ends[firsts[places.ravel()]], slid[firsts[places.ravel()]]
+
+    def _on_kinks(self, some: Bool[np.ndarray, "m"], residual: Array) -> Float[np.ndarray, "m"]:
+        """Move directions of some units from rounded kinks to the kinks; return the utilities of all."""
         utilities, _ = self._network.utilities(self._directions, self._kinds, residual)
+        if not some.any():
+            return utilities
         for n in np.flatnonzero(some & self._dormant & (2 * np.abs(utilities) > self._noise)):
             found = self._network.direction_on_kinks(self._directions[n], int(self._kinds[n]), residual)
             if found is not None:
                 self._directions[n] = found
-        exact, _ = self._network.utilities(self._directions, self._kinds, residual)
-        return exact, self._network.outputs(self._directions, self._kinds)
+        return self._network.utilities(self._directions, self._kinds, residual)[0]
 
     def _alike(self, n: int) -> Bool[np.ndarray, "m"]:
         """Return a mask of the dormant units with the output and the exponent of unit n; theta and -theta may agree."""
@@ -191,21 +235,18 @@ class AlignedUnits:
         self._entered_with[slot] = np.flatnonzero(alike)
 
     def settle(self, settled: Settled) -> None:
-        """Take back the units that fell dormant, with xi = 1."""
-        for other in self._others:
-            other.settle(settled)
+        """Let dormant units follow the residual of the transition; take back those that fell dormant, with xi = 1."""
+        everyone = [self, *self._others]
         if len(settled.times) > 1:
-            times, residuals = _few_points(settled.times, settled.residuals)
-            path = (times, residuals)
-            turned = self._carry(self._directions, self._kinds, self._dormant, *path, np.asarray(self._most))
-            ends, arrived = map(np.array, turned)
-            if self._network.kinks is not None and not arrived.all():
-                turned = self._carry_on(self._directions, self._kinds, self._dormant & ~arrived, *path)
-                ends[~arrived] = np.asarray(turned[0])[~arrived]
-            self._directions = ends
+            path = _few_points(settled.times, settled.residuals)
+            starts = np.concatenate([one._directions for one in everyone])
+            ends, _ = self._followed(starts, self._carry, self._carry_along, *path)
+            for one, directions in zip(everyone, np.split(ends, len(everyone)), strict=True):
+                one._directions = directions
         for slot, direction in zip(settled.removed_slots, settled.removed, strict=True):
-            members = self._entered_with.pop(int(slot))
-            self._dormant[members], self._xi[members], self._directions[members] = True, 1.0, direction
+            for one in everyone:
+                members = one._entered_with.pop(int(slot))
+                one._dormant[members], one._xi[members], one._directions[members] = True, 1.0, direction
 
     def count(self, slot: int) -> int:
         """Return the number of units that became active together."""
@@ -302,30 +343,29 @@ def _few_points(times: Float[np.ndarray, "s"], residuals: Float[np.ndarray, "s .
 
 @compiled
 def _ascended(
-    system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, noise: Array, most: Array
-) -> tuple[Array, Array, Array, Array]:
-    """Return the directions after an ascent of U on the sphere, their utilities and outputs; active units stay.
+    system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, largest: Array, most: Array
+) -> tuple[Array, Array]:
+    """Return the directions after an ascent of U on the sphere; active units stay.
 
-    Each unit stops where it is aligned, which may be a saddle of U, or after `most` steps; the last array tells which
-    units are aligned.
+    Each unit stops where its gradient is small beside the largest, which may be a saddle of U, or after `most` steps;
+    the last array tells which units did the former.
     """
-    return _ascended_by(_explicit, system, directions, kinds, dormant, residual, noise, most)
+    return _ascended_by(_explicit, system, directions, kinds, dormant, residual, largest, most)
 
 
 @compiled
 def _ascended_along_kinks(
-    system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, noise: Array
-) -> tuple[Array, Array, Array, Array]:
+    system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, largest: Array
+) -> tuple[Array, Array]:
     """Return the same for a unit with rounded kinks, along which its direction slides."""
-    return _ascended_by(_implicit, system, directions, kinds, dormant, residual, noise, jnp.asarray(_MAX_STEPS))
+    return _ascended_by(_implicit, system, directions, kinds, dormant, residual, largest, jnp.asarray(_MAX_STEPS))
 
 
 def _ascended_by(
-    taken: _Step, system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, noise: Array,
+    taken: _Step, system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, largest: Array,
     most: Array,
-) -> tuple[Array, Array, Array, Array]:  # fmt: skip
+) -> tuple[Array, Array]:  # fmt: skip
     gradient = jax.grad(system.utility)
-    largest = jnp.max(jnp.linalg.norm(jax.vmap(gradient, (0, 0, None))(directions, kinds, residual), axis=1)) + noise
 
     def one(start: Array, kind: Array, moves: Array) -> tuple[Array, Array]:
         def turning(u: Array) -> Array:
@@ -346,6 +386,4 @@ def _ascended_by(
         end = jax.lax.while_loop(going, step, first)
         return jnp.where(moves, end.u / jnp.linalg.norm(end.u), start), ~moves | (end.steps < most)
 
-    ascended, arrived = jax.vmap(one)(directions, kinds, dormant)
-    utilities = jax.vmap(system.utility, (0, 0, None))(ascended, kinds, residual)
-    return ascended, utilities, jax.vmap(system.output)(ascended, kinds), arrived
+    return jax.vmap(one)(directions, kinds, dormant)

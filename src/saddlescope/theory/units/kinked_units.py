@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from saddlescope.theory.units.unit_system import UnitSystem
 
@@ -216,19 +216,19 @@ class Kinks(NamedTuple):
         thetas = rng.standard_normal((_PROBES, system.build.size))
         thetas /= np.linalg.norm(thetas, axis=1, keepdims=True)
         for chooses in (True, False):
-            unit = _with_shared_switches(system, PatternedUnit(system.unit, chooses), thetas)
-            s = lambda at, unit=unit: switches_of(system, unit, at, jnp.zeros((), int))[0][:_SAMPLES]  # noqa: E731
-            sizes, twice = (np.array([s(jnp.asarray(c * theta)) for theta in thetas]) for c in (1.0, 2.0))
-            if not sizes.size:
+            unit = PatternedUnit(system.unit, chooses)
+            s, steps = _places(system, unit, np.concatenate([thetas, 2 * thetas]))
+            if not s.size:
                 continue
+            sizes, twice = np.split(s, 2)
             scale, larger = (np.sqrt(np.mean(one**2, axis=(0, 1))) for one in (sizes, twice))
             if not np.all((scale > 0) & np.isfinite(larger)):
                 return None
-            degrees = np.log2(larger / scale)
-            if np.all(np.abs(degrees - np.round(degrees)) < 1e-6) and (
-                not chooses or _continuous(system, unit, thetas)
-            ):
-                return cls(unit, scale, np.round(degrees))
+            unit, firsts = _with_shared_switches(unit, np.concatenate(sizes) / scale)
+            degrees = np.log2(larger / scale)[firsts]
+            whole = np.all(np.abs(degrees - np.round(degrees)) < 1e-6)
+            if whole and (not chooses or not steps.any() or _continuous(system, unit, thetas[0])):
+                return cls(unit, scale[firsts], np.round(degrees))
         return None
 
     def rounded(self, system: UnitSystem, width: float) -> UnitSystem:
@@ -255,42 +255,50 @@ def output_with(system: UnitSystem, unit: PatternedUnit, theta: Array, kind: Arr
     return jax.vmap(lambda x, of_sample: unit.with_pattern(of_sample, tree, x, *rest))(system.inputs, pattern)
 
 
-def _with_shared_switches(system: UnitSystem, unit: PatternedUnit, thetas: Float[np.ndarray, "m p"]) -> PatternedUnit:
-    """Return the unit with one switch for all places that switch together: max(z, 0) and min(z, 0) have one kink."""
+def _places(
+    system: UnitSystem, unit: PatternedUnit, thetas: Float[np.ndarray, "m p"]
+) -> tuple[Float[np.ndarray, "m n l"], Float[np.ndarray, "m n l"]]:
+    """Return the switches of all places on some samples, and the differences of the branches."""
+    few = jax.tree.map(lambda leaf: leaf[:_SAMPLES], system.inputs)
+    rest = () if system.kinds == 1 else (jnp.zeros((), int),)
+    found = jax.vmap(lambda theta: jax.vmap(lambda x: unit.places(system.build(theta), x, *rest))(few))
+    s, steps = map(np.asarray, found(jnp.asarray(thetas)))
+    return s, steps
 
-    def places(theta: Array) -> Array:
-        tree, rest = system.build(theta), () if system.kinds == 1 else (jnp.zeros((), int),)
-        return jax.vmap(lambda x: unit.places(tree, x, *rest)[0])(system.inputs)[:_SAMPLES]
 
-    found = np.concatenate([places(jnp.asarray(theta)) for theta in thetas])  # (samples, places)
-    scale = np.max(np.abs(found), axis=0, initial=0.0)
-    if not found.shape[1] or not np.all(scale > 0):
-        return unit
-    shapes = (found / scale).T
+def _with_shared_switches(
+    unit: PatternedUnit, shapes: Float[np.ndarray, "n l"]
+) -> tuple[PatternedUnit, Int[np.ndarray, "k"]]:
+    """Return the unit with one switch for all places that switch together, and the first place of each switch.
+
+    So max(z, 0) and min(z, 0) have one kink. The shapes are the values of the switches on a common scale.
+    """
     firsts = list[int]()
     same, sides = list[int](), list[int]()
-    for k, shape in enumerate(shapes):
-        alike = ((n, side) for n, first in enumerate(firsts) for side in (1, -1) if _equal(shape, side * shapes[first]))
+    for k, shape in enumerate(shapes.T):
+        alike = (
+            (n, side) for n, first in enumerate(firsts) for side in (1, -1) if _equal(shape, side * shapes[:, first])
+        )
         number, side = next(alike, (len(firsts), 1))
         firsts += [k] if number == len(firsts) else []
         same.append(number)
         sides.append(side)
-    return unit if len(firsts) == len(same) else PatternedUnit(unit.unit, unit.chooses, tuple(same), tuple(sides))
+    if len(firsts) < len(same):
+        unit = PatternedUnit(unit.unit, unit.chooses, tuple(same), tuple(sides))
+    return unit, np.array(firsts)
 
 
 def _equal(one: Float[np.ndarray, "n"], other: Float[np.ndarray, "n"]) -> bool:
     return bool(np.max(np.abs(one - other)) < _TOGETHER)
 
 
-def _continuous(system: UnitSystem, unit: PatternedUnit, thetas: Float[np.ndarray, "m p"]) -> bool:
+def _continuous(system: UnitSystem, unit: PatternedUnit, theta: Float[np.ndarray, "p"]) -> bool:
     """Return True if the branches of each choice agree where its switch is 0."""
     found = lambda at: switches_of(system, unit, at, jnp.zeros((), int))  # noqa: E731
-    s, steps = map(np.asarray, found(jnp.asarray(thetas[0])))
-    if not np.any(steps):
-        return True
+    s, steps = map(np.asarray, found(jnp.asarray(theta)))
     for n in range(min(len(s), _SAMPLES)):
         for k in range(s.shape[1]):
-            at = jnp.asarray(thetas[0])
+            at = jnp.asarray(theta)
             for _ in range(5):
                 value, slope = jax.value_and_grad(lambda theta, n=n, k=k: found(theta)[0][n, k])(at)
                 at = at - value * slope / jnp.maximum(slope @ slope, 1e-300)
