@@ -346,9 +346,8 @@ def _eigenvalues(xp: ModuleType, H: Any) -> Any:
     """
     if not (array_api_compat.is_torch_array(H) and H.is_cuda):
         return xp.linalg.eigvalsh(H)
-    from torch import cuda
 
-    now = cuda.current_stream(H.device)
+    cuda, now = xp.cuda, xp.cuda.current_stream(H.device)
 
     def of_part(part: Any) -> tuple[Any, Any]:
         beside = cuda.Stream(H.device)
