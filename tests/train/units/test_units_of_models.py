@@ -264,7 +264,7 @@ def neurons(activation, into, out):
     ("activation", "into", "out", "sizes"),
     [
         (Power(2), [[2.0], [-1.0]], [1.0, -4.0], [0.0, 0.0]),  # (2x)^2 - 4x^2 is nothing
-        (Power(2), [[2.0], [1.0]], [1.0, -2.0], [2.0, 0.0]),
+        (Power(2), [[2.0], [1.0]], [1.0, -2.0], [2 ** (2 / 3), 0.0]),  # 2 x^2: three factors, as a product of two
         (Power(3), [[2.0], [-1.0]], [1.0, 8.0], [0.0, 0.0]),
         (Absolute(), [[2.0], [-1.0]], [1.0, -2.0], [0.0, 0.0]),
         (nn.LeakyReLU(), [[2.0], [1.0], [-1.0]], [1.0, 1.0, 1.0], [3.0, 1.0, 0.0]),
@@ -275,6 +275,13 @@ def neurons(activation, into, out):
 )
 def test_units_are_one_if_their_features_are_in_proportion(activation, into, out, sizes):
     np.testing.assert_allclose(active_units(neurons(activation, into, out)).sizes[0], sizes, atol=1e-12)
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU(), Power(2), Power(3), nn.Tanh()])
+def test_sizes_grow_with_the_square_of_all_weights(activation):
+    """So that units of different powers compare, and a tenth of the largest size is a level for all."""
+    sizes = [active_units(neurons(activation, [[scale]], [scale])).sizes[0] for scale in (1.0, 2.0)]
+    np.testing.assert_allclose(sizes[1], 4 * sizes[0])
 
 
 def test_many_small_copies_are_one_large_unit():

@@ -1,8 +1,10 @@
 """Number of distinct active units of a PyTorch model: equal ones merged, small ones left out.
 
     in, out    weights into a unit and out of it
-    size       |in|^k |out| of a neuron or kernel whose feature grows with the k-th power of `in`, with one factor for
-               each of several layers; |in| |out| where it grows with none, as of tanh; |W_V W_O^T| of a head
+    size       of the order of a product of two weights, so that sizes of different units compare:
+               (|in|^k |out|)^(2/(k+1)) of a neuron or kernel whose feature grows with the k-th power of `in`, with one
+               factor, and one more k, for each of several layers; |in| |out| where it grows with none, as of tanh;
+               |W_V W_O^T| of a head
 
 Two neurons are one if their features are in proportion, and its `out` is the sum of both: the fixed points of narrow
 networks are embedded in wide ones in this way. Those with the same direction of `in` are, where the feature grows with
@@ -113,12 +115,13 @@ def distinct_sizes(group: UnitGroup, tolerance: float) -> Float[np.ndarray, "_"]
     into, out = group.weights_by_layer()
     if not all(all_finite(each) for each in (*into, out)):
         raise WeightsNotFiniteError(f"weights must be finite; got NaN or infinity in {group.name}.")
-    scaled, keys = out.cpu().numpy().copy(), []  # a copy: these may be the weights themselves
+    scaled, keys, powers = out.cpu().numpy().copy(), [], 1.0  # a copy: these may be the weights themselves
     for layer, weights in enumerate(into):
         key = weights.cpu().numpy()
         if group.kind != "heads":
             norms, degree = np.linalg.norm(key, axis=1), group.degrees[layer]
-            scaled *= np.power(norms, 1.0 if np.isnan(degree) else degree)[:, None]
+            power = 1.0 if np.isnan(degree) else degree
+            scaled, powers = scaled * np.power(norms, power)[:, None], powers + power
             if not np.isnan(degree):
                 key = key / np.maximum(norms, _TINY)[:, None]
         keys.append(key)
@@ -130,4 +133,4 @@ def distinct_sizes(group: UnitGroup, tolerance: float) -> Float[np.ndarray, "_"]
     np.add.at(merged, leaders, signs[:, None] * scaled[order])
     found = np.zeros(group.count)
     found[: len(merged)] = np.linalg.norm(merged, axis=1)
-    return np.sort(found)[::-1]
+    return np.sort(found)[::-1] ** (1.0 if group.kind == "heads" else 2 / powers)
