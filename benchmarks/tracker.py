@@ -38,10 +38,10 @@ import torch
 from board import Board, play
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from saddlescope.train import Adam, Geometric, ImageData, RankTracker, TrainConfig, ViT, ViTConfig, fit, load
+
 if TYPE_CHECKING:
     from transformers import LlamaConfig
-
-from saddlescope.train import Adam, Geometric, ImageData, RankTracker, TrainConfig, ViT, ViTConfig, fit, load
 
 SIZES = ViTConfig(image_size=8, channels=1, patch=2, embedding=128, depth=4, heads=8, head_width=32, mlp_width=128)
 
@@ -147,12 +147,19 @@ def gpt2(board: Board, steps: int = 2, sequences: int = 8, tokens: int = 256) ->
         f"a step on {sequences} x {tokens} tokens {step:.2f} s ({min(steps_taken):.2f} to {max(steps_taken):.2f}); "
         f"making the tracker {tracker.making:.2f} s; a record of its 288 updates {record:.2f} s; weights bit-identical"
     )
-    for length in (100, 1000, 10_000):
+    problem = f"GPT-2 small, {sequences} x {tokens} tokens a step"
+    report_shares(board, problem, (100, 1000, 10_000), making=tracker.making, record=record, step=step)
+
+
+def report_shares(
+    board: Board, problem: str, lengths: tuple[int, ...], *, making: float, record: float, step: float
+) -> None:
+    """The tracker's part of runs of several lengths, from the seconds of its making, of a record and of a step."""
+    for length in lengths:
         records = sum(map(Geometric(), range(1, length + 1)))
-        share = (tracker.making + records * record) / (length * step)
-        problem = f"GPT-2 small, {sequences} x {tokens} tokens a step, {length} steps"
-        board.report(problem, "RankTracker", "its part of the training time", 100 * share, "%", f"{records} records")
-        print(f"{length:6d} steps, {records} records: the tracker takes {share:.3%} of the training time")
+        share, of_length = (making + records * record) / (length * step), f"{problem}, {length} steps"
+        board.report(of_length, "RankTracker", "its part of the training time", 100 * share, "%", f"{records} records")
+        print(f"{length:7d} steps, {records} records: the tracker takes {share:.3%} of the training time")
 
 
 class Attention(torch.nn.Module):
@@ -304,12 +311,7 @@ def gpu_training(board: Board, steps: int, sequences: int, depth: int, width: in
     problem = f"{size:.2f} billion weights, {sequences} x 1024 tokens a step, {torch.cuda.get_device_name()}"
     board.report(problem, "RankTracker", "wall time of a record", record, "s", f"a step takes {without:.3f} s")
     board.report(problem, "RankTracker", "memory of the GPU for a record", tracker.memory / 2**20, "MiB")
-    for length in (1000, 10_000, 100_000):
-        records = sum(map(Geometric(), range(1, length + 1)))
-        share = (tracker.making + records * record) / (length * without)
-        of_length = f"{problem}, {length} steps"
-        board.report(of_length, "RankTracker", "its part of the training time", 100 * share, "%", f"{records} records")
-        print(f"{length:7d} steps, {records} records: the tracker takes {share:.3%} of the training time")
+    report_shares(board, problem, (1000, 10_000, 100_000), making=tracker.making, record=record, step=without)
 
 
 def gpu_layer(board: Board, width: int) -> None:

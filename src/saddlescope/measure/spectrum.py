@@ -341,12 +341,11 @@ def _values_from_squares(xp: ModuleType, H_A: Any, H_B: Any) -> Any:
 def _eigenvalues(xp: ModuleType, H: Any) -> Any:
     """Return the eigenvalues of a batch of symmetric matrices, ascending.
 
-    cuSOLVER takes one matrix after the other, and a small one occupies little of a GPU: several streams, each with a
-    thread that waits for it, do the same work at once: 1024 matrices of side 128 take an H100 0.11 s instead of 0.74 s.
+    cuSOLVER takes one matrix after the other, and a small one occupies little of a GPU. Several streams, each with a
+    thread that waits for it, work at the same time: 1024 matrices of side 128 take an H100 0.11 s instead of 0.74 s.
     """
     if not (array_api_compat.is_torch_array(H) and H.is_cuda):
         return xp.linalg.eigvalsh(H)
-
     cuda, now = xp.cuda, xp.cuda.current_stream(H.device)
 
     def of_part(part: Any) -> tuple[Any, Any]:

@@ -99,3 +99,12 @@ def test_the_square_of_a_relu_is_smooth_enough():
     """Its degree is 3, for which no kink can hold it; its derivatives are continuous."""
     found = learned(lambda z: jax.nn.relu(z) ** 2, HELD, width=8)
     assert (found.degree, found.status.value) == (3.0, "converged")
+    assert found.stages[-1].loss < 1e-20  # three neurons fit three samples
+
+
+def test_a_kink_that_is_not_understood_is_named():
+    """A switch that is always 0 has no scale, so the kinks of this unit are not followed."""
+    unit = lambda theta, x: jnp.maximum(0.0 * theta["a"], 0.0) + neuron(jax.nn.relu)(theta, x)  # noqa: E731
+    found = unit_learning(unit, HELD, squared, parameters=NEURON, width=8)
+    assert (found.status.value, len(found.stages)) == ("no_minimum", 1)
+    assert "slide along a kink" in found.message

@@ -82,13 +82,26 @@ def test_float32_arithmetic_does_not_round_to_tf32(tf32):
     np.testing.assert_allclose(found.values.cpu().numpy(), wanted.values, rtol=1e-5, atol=1e-6 * wanted.values.max())
 
 
+def watch_copies(monkeypatch, name, shapes):
+    """Note the shape of each tensor that this method copies from a GPU to the host."""
+    method = getattr(torch.Tensor, name)
+
+    def watched(tensor, *arguments, **options):
+        copy = method(tensor, *arguments, **options)
+        if tensor.is_cuda and not copy.is_cuda:
+            shapes.append(tensor.shape)
+        return copy
+
+    monkeypatch.setattr(torch.Tensor, name, watched)
+
+
 def test_nothing_but_singular_values_travels_to_the_host(monkeypatch):
     torch.manual_seed(0)
     model = MODELS["gpt2"]().cuda()
     tracker, shapes = RankTracker(model, schedule=Every(1)), []
-    cpu = torch.Tensor.cpu
-    monkeypatch.setattr(torch.Tensor, "cpu", lambda self, *a, **k: shapes.append(self.shape) or cpu(self, *a, **k))
     moved(model)
+    for name in ("cpu", "to"):
+        watch_copies(monkeypatch, name, shapes)
     tracker.step()
     assert shapes
     assert all(len(shape) < 3 and shape[-1:] <= (2 * 16,) for shape in shapes)  # of each head

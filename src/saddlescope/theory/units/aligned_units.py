@@ -286,7 +286,7 @@ def _carried(
 ) -> tuple[Array, Array]:
     """Return the directions after the ascent of U during a transition, in which the residual changes.
 
-    The last array tells which units came to its end within `most` steps.
+    The last array is True for units that reached the end of the transition within `most` steps.
     """
     return _carried_by(_explicit, system, directions, kinds, dormant, times, residuals, most)
 
@@ -347,8 +347,8 @@ def _ascended(
 ) -> tuple[Array, Array]:
     """Return the directions after an ascent of U on the sphere; active units stay.
 
-    Each unit stops where its gradient is small beside the largest, which may be a saddle of U, or after `most` steps;
-    the last array tells which units did the former.
+    Each unit stops where its gradient is far below the largest, possibly at a saddle of U, or after `most` steps. The
+    last array is True for units that stopped before.
     """
     return _ascended_by(_explicit, system, directions, kinds, dormant, residual, largest, most)
 

@@ -242,15 +242,9 @@ class _Run:
         self._thetas, self._kinds, self._slots = found.thetas, kinds[found.kept], slots[found.kept]
         self._units = tuple(units[n] for n in found.kept)
         self._settled = Settled(
-            found.thetas,
-            self._kinds,
-            self._slots,
-            found.removed,
-            kinds[gone],
-            slots[gone],
-            found.times,
-            found.residuals,
-        )
+            found.thetas, self._kinds, self._slots, found.removed, kinds[gone], slots[gone],
+            found.times, found.residuals,
+        )  # fmt: skip
         self._dormant.settle(self._settled)
         return len(gone)
 

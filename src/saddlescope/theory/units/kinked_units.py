@@ -149,9 +149,8 @@ class PatternedUnit(eqx.Module):
     def with_pattern(self, pattern: Float[Array, "k"], tree: PyTree, *rest: Any) -> Array:
         """Return the output of the unit for a pattern of its switches."""
         if self.same is not None:
-            pattern = jnp.where(
-                np.array(self.sides) > 0, pattern[np.array(self.same)], 1 - pattern[np.array(self.same)]
-            )
+            of_places = pattern[np.array(self.same)]
+            pattern = jnp.where(np.array(self.sides) > 0, of_places, 1 - of_places)
 
         def share(s: Array, k: int) -> Array:
             return pattern[k : k + s.size].reshape(s.shape)
