@@ -63,9 +63,9 @@ def gradient_descent(data, weights, times, *, alpha=1e-60, step=1e-2):
     return losses
 
 
-# In seed 3 a sample is at the kink of an active neuron that fits without it, and later attracts the neuron: gradient
-# descent is off the kink by then. The other seeds have one to three samples on kinks.
-@pytest.mark.parametrize("seed", [3, 12, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 9, 22))])
+# In seeds 3 and 13 a sample is at the kink of an active neuron that fits without it, and later attracts the neuron:
+# gradient descent is off the kink by then. The other seeds have one to three samples on kinks.
+@pytest.mark.parametrize("seed", [12, 13, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3, 9, 22))])
 def test_levels_are_those_of_gradient_descent(seed):
     rng = np.random.default_rng(seed)
     data = rng.normal(size=(6, 2)), rng.normal(size=6)
@@ -78,6 +78,21 @@ def test_levels_are_those_of_gradient_descent(seed):
     wanted = [*(found.stages[k].loss for k in resolved), found.stages[-1].loss]
     losses = gradient_descent(data, weights, [*times, 1.3 * last + 1])
     np.testing.assert_allclose(losses, wanted, atol=2e-3 * found.stages[0].loss)
+
+
+def test_units_go_off_kinks_that_do_not_hold_them():
+    """A neuron fits (1, 0), and (0, 1), with another label, is on its kink: it goes to the side without that sample."""
+    loose = UnitNetwork.of(
+        neuron(jax.nn.relu), (np.eye(2), np.array([1.0, -0.5])), squared, NEURON, 1, 0, caller="test"
+    )
+    kinds = np.zeros(1, int)
+    ((a, *w),) = loose.off_loose_kinks(np.array([[1.0, 1.0, 0.0]]), kinds)
+    assert (a, w[0]) == pytest.approx((1.0, 1.0), abs=1e-12)
+    assert -1e-4 < w[1] < -1e-6
+    held = UnitNetwork.of(neuron(jax.nn.relu), HELD, squared, NEURON, 1, 0, caller="test")
+    a = np.hypot(1.05, 0.35) ** 0.5
+    at_kink = np.array([[a, 1.05 / a, 0.35 / a]])
+    np.testing.assert_array_equal(held.off_loose_kinks(at_kink, kinds), at_kink)
 
 
 def test_a_dormant_unit_with_several_ways_on_ends_the_prediction():
