@@ -78,6 +78,49 @@ def test_a_unit_that_decays_below_the_least_number_stops_no_other():
     np.testing.assert_allclose(ends[1].losses[-1], ends[0].losses[-1], rtol=1e-6)
 
 
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-5, 1e-7])
+def test_active_units_leave_a_saddle_among_them_when_deviations_below_the_tolerance_have_grown(tolerance):
+    """One unit (a, b) rests at (1, 0), from which b grows as exp(t): an implicit step shrinks such a b instead."""
+    first = np.array([1.0, 1e-9])
+
+    def apart(output, target):
+        return 0.5 * (output[0] - 1) ** 2 + 0.25 * (output[1] ** 2 - 1) ** 2
+
+    run = unit_flow(
+        lambda theta, x: theta[0] * theta * x, (np.ones(1), np.ones(1)), apart, np.e * first[None],
+        degree=2.0, log_scale=-1.0, until=40.0, tolerance=tolerance,
+    )  # fmt: skip
+
+    def slope(t, y):
+        p, q = y[0] ** 2 - 1, y[0] * y[1]
+        force = (q**2 - 1) * q
+        return np.array([-2 * p * y[0] - force * y[1], -force * y[0]])
+
+    exact = solve_ivp(slope, (0, 40.0), first, "DOP853", t_eval=run.times, rtol=1e-12, atol=1e-15).y.T
+    np.testing.assert_allclose(run.norms[:, 0, None] * run.directions[:, 0], exact, atol=max(2e-3, 20 * tolerance))
+
+
+@pytest.mark.slow
+def test_stages_after_a_saddle_of_four_units_do_not_depend_on_the_tolerance():
+    """The fifth unit of one frequency of modular addition, from 1e-8."""
+    angle = 2 * np.pi * np.arange(5) / 5
+    code = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    a, b = np.divmod(np.arange(25), 5)
+    rng = np.random.default_rng(0)
+    last = [
+        np.nanmax(
+            unit_flow(
+                lambda theta, x: theta["w"] * jnp.square(theta["u"] @ x[0] + theta["v"] @ x[1]),
+                (np.stack([code[a], code[b]], axis=1), code[(a + b) % 5]), squared, weights,
+                degree=3.0, log_scale=np.log(1e-8), until=3.0, tolerance=tolerance,
+            ).rises
+        )
+        for weights in [{name: rng.standard_normal((8, 2)) for name in "uvw"}]
+        for tolerance in (1e-5, 1e-7, 1e-9)
+    ]  # fmt: skip
+    np.testing.assert_allclose(last[:2], last[2], rtol=1e-4)
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_the_error_of_the_prediction_falls_as_one_over_log_alpha(seed):
     start = neurons(seed)

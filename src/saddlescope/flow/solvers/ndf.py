@@ -1,11 +1,13 @@
 """A stiff solver for autonomous systems y' = f(y) with a cheap right-hand side and few columns in the Jacobian.
 
 Numerical differentiation formulas of orders 1 to 5: Shampine and Reichelt (1997), "The MATLAB ODE suite", the method
-behind MATLAB's ode15s and SciPy's BDF, with three differences:
+behind MATLAB's ode15s and SciPy's BDF, with four differences:
 
 - the system solves its own Newton equations; where few columns of the Jacobian are not 0 (`AbstractSystem`), only a
   system of their size is factorised,
 - the system may shorten a step before anything is evaluated (`AbstractSystem.shorten`),
+- the system may refuse a step in which deviations below the tolerance grow by much, which an implicit step would shrink
+  (`AbstractSystem.newton`): for a while the step is as long and the order is the one with the least error,
 - a stepper can return to a saved state (`Stepper.save`, `Stepper.restore`), because the system has changed since.
 
     t, y    time and state
@@ -42,6 +44,7 @@ from saddlescope.flow.solvers.ndf_coefficients import (
     slope_basis,
 )
 
+_HELD = 20  # steps of the same length after one that was refused
 _SMALLEST = 1e-290  # sum of squares below which some of them have underflown
 
 _factorise, _solve = get_lapack_funcs(("getrf", "getrs"), dtype=np.float64)
@@ -55,8 +58,11 @@ class AbstractStiffSystem(ABC):
         """Return the right-hand side f(y)."""
 
     @abstractmethod
-    def newton(self, y: np.ndarray, c: float) -> Callable[[np.ndarray], np.ndarray]:
-        """Return a function that solves (1 - c df/dy) x = r for x, the derivatives taken at y."""
+    def newton(self, y: np.ndarray, c: float) -> Callable[[np.ndarray], np.ndarray] | None:
+        """Return a function that solves (1 - c df/dy) x = r for x, the derivatives taken at y; None for a shorter step.
+
+        Eigenvalues of c df/dy above one are deviations that the step would shrink, though they grow.
+        """
 
     @abstractmethod
     def shorten(self, y: np.ndarray, predicted: np.ndarray) -> float:
@@ -141,6 +147,7 @@ class Stepper:
         self._equal_steps = 0
         self._factors: Callable[[np.ndarray], np.ndarray] | None = None
         self._rate: float | None = None
+        self._held = 0  # steps still to be made before a longer one is tried
 
     def save(self) -> SavedState:
         """Return the present state of the stepper, for `restore`."""
@@ -180,6 +187,10 @@ class Stepper:
             if self._factors is None:
                 self._factors = self.system.newton(predicted, self.h / ALPHA[k])
                 self._rate = None
+            if self._factors is None:
+                self._held = _HELD
+                self._resize(0.5)
+                continue
             correction, iterations, finite = self._newton(predicted, self._factors)
             if correction is None:
                 if fresh:
@@ -213,6 +224,10 @@ class Stepper:
         if self._equal_steps > k:
             lower = _norm(ERROR[k - 1] * d[k] / scale) if k > 1 else np.inf
             higher = _norm(ERROR[k + 1] * d[k + 2] / scale) if k < MAX_ORDER else np.inf
+            if self._held:
+                self._held -= 1
+                self._change_order(int(np.argmin([lower, error, higher])) - 1)
+                return interpolant
             with np.errstate(divide="ignore"):
                 factors = np.array([lower, error, higher]) ** (-1 / np.arange(k, k + 3))
             change = int(np.argmax(factors)) - 1
@@ -221,6 +236,12 @@ class Stepper:
                 self.order += change
                 self._resize(factor)
         return interpolant
+
+    def _change_order(self, change: int) -> None:
+        if change:
+            self.order += change
+            self._equal_steps = 0
+            self._factors = None
 
     def _newton(
         self, predicted: np.ndarray, factors: Callable[[np.ndarray], np.ndarray]

@@ -11,6 +11,9 @@ Norms of 1e-100 cost as much as norms of 1. Directions are known to the toleranc
 aligned, becomes an unstable stationary point of its utility (a diagonal coordinate whose force changes sign, a second
 mode of a linear network in the same units), it turns after log(1/tolerance) rather than log(1/alpha). Follow those with
 `gradient_flow` or `factored_flow`.
+
+At a saddle of the active units, steps are short enough to follow the growth of deviations far below the tolerance, down
+to rounding, about 1e-16; an implicit step would shrink them, and the flow would rest there.
 """
 
 import math
@@ -23,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 from jaxtyping import Array, Float, Int, PyTree
-from scipy.linalg import lu_factor, lu_solve
+from scipy.linalg import get_lapack_funcs
 from scipy.optimize import brentq
 
 from saddlescope._shared.arguments import calling, shown, validate_arguments
@@ -45,6 +48,12 @@ _LARGEST_LOG = 30.0  # of a norm: beyond it the flow diverges
 _SMALL = 1e-6  # norm of units at which the degree is measured
 _DEGREE = 0.1  # difference of a measured degree from another one
 _LONGEST = 20.0  # steps change no log norm by more
+_ACTIVE = math.log(1e-2)  # log norm above which growing deviations of a unit are followed
+_GROWTH = 20.0  # steps over their order's constant are shorter than one over this times the rate at which they grow
+_SPEEDS = 3.0  # times the speed of active units: rates below it may belong to their own motion
+_ROUNDING = 1e-14  # of the largest rate: rates below it are rounding
+
+_factorise, _solve, _cholesky = get_lapack_funcs(("getrf", "getrs", "potrf"), dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -269,13 +278,34 @@ class _System(AbstractStiffSystem):
         self.evaluations += 1
         return np.asarray(_slope(self.model, jnp.asarray(y), self.log_unit))
 
-    def newton(self, y: np.ndarray, c: float) -> Callable[[np.ndarray], np.ndarray]:
-        """Return the solution of the Newton equations."""
+    def newton(self, y: np.ndarray, c: float) -> Callable[[np.ndarray], np.ndarray] | None:
+        """Return the solution of the Newton equations; None if the active units leave a saddle in less time."""
         J = np.asarray(_jacobian(self.model, jnp.asarray(y), self.log_unit))
         if not np.isfinite(J).all():
             return lambda r: np.full_like(r, np.nan)
-        factors = lu_factor(np.eye(len(y)) - c * J, check_finite=False)
-        return lambda r: lu_solve(factors, r, check_finite=False)
+        if self._outgrown(y, J, c):
+            return None
+        factors = _factorise(np.eye(len(y)) - c * J)[:2]
+        return lambda r: _solve(*factors, r)[0]
+
+    def _outgrown(self, y: np.ndarray, J: np.ndarray, c: float) -> bool:
+        """Return True if deviations of the active units from a saddle among them grow too fast for a step.
+
+        An implicit step shrinks what grows by more than e^2 in it, and the flow would rest at the saddle. In weights
+        rather than log norms and directions, J of the active units is symmetric but for the motion of these themselves.
+        """
+        m = self.model.count
+        units = np.flatnonzero(y[:m] > _ACTIVE)
+        if not len(units):
+            return False
+        p = len(y) // m - 1
+        rows = np.concatenate([units, (m + p * units[:, None] + np.arange(p)).ravel()])
+        norms, lengths = np.exp(y[units]), np.linalg.norm(y[m:].reshape(m, p)[units], axis=1)
+        norms = np.concatenate([norms, np.repeat(norms / lengths, p)])
+        rates = J[np.ix_(rows, rows)] * norms[:, None] / norms
+        own = _SPEEDS * float(np.max(np.abs(self.slope(y)[rows]))) + _ROUNDING * float(np.max(np.abs(rates)))
+        left = (1 + _GROWTH * c * own) * np.eye(len(rows)) - _GROWTH * c * (rates + rates.T) / 2
+        return bool(_cholesky(left, overwrite_a=True)[1] != 0)
 
     def shorten(self, y: np.ndarray, predicted: np.ndarray) -> float:
         """Return the fraction of the step that no log norm changes too much in."""

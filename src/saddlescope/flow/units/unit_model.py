@@ -3,7 +3,7 @@
     state   (l, v) as one vector: log norms l, shape (m,), and directions v, shape (m, p), which count up to their norm
     u_i     v_i / |v_i|;  theta_i = exp(l_i) u_i
     f       sum_i unit(theta_i, x), with o entries;  L = mean over samples of loss(f, y);  g = -dL/dtheta
-    rate    (<u_i, g_i>, g_i - <u_i, g_i> u_i) exp(c - l_i), where exp(c) is the unit of time
+    rate    (<u_i, g_i>, |v_i| (g_i - <u_i, g_i> u_i)) exp(c - l_i), where exp(c) is the unit of time
 
 Of a unit below exp(-600 / (kappa - 1)), the gradient at that norm is taken, and scaled to its own by the degree kappa:
 so far below one a unit is homogeneous to rounding, and its own gradient may be below the least number.
@@ -56,15 +56,21 @@ class UnitModel(eqx.Module):
 
     def split(self, state: Float[Array, "s"]) -> tuple[Float[Array, "m"], Float[Array, "m p"]]:
         """Return l and u."""
-        v = state[self.count :].reshape(self.count, -1)
+        v = self._directions(state)
         return state[: self.count], v / jnp.linalg.norm(v, axis=1, keepdims=True)
+
+    def _directions(self, state: Float[Array, "s"]) -> Float[Array, "m p"]:
+        """Return v."""
+        return state[self.count :].reshape(self.count, -1)
 
     def slope(self, state: Float[Array, "s"], log_unit: Array) -> Float[Array, "s"]:
         """Return the derivatives by the time in units of exp(log_unit)."""
         log_norms, u = self.split(state)
         seen = self._seen(log_norms)
         g = -jax.grad(self.mean_loss)(jnp.exp(seen)[:, None] * u)
-        along, turning = jax.vmap(_rate)(u, g * jnp.exp(log_unit + self._log_scale(log_norms))[:, None])
+        along, turning = jax.vmap(_rate)(
+            self._directions(state), g * jnp.exp(log_unit + self._log_scale(log_norms))[:, None]
+        )
         return jnp.concatenate([along, turning.ravel()])
 
     def jacobian(self, state: Float[Array, "s"], log_unit: Array) -> Float[Array, "s s"]:
@@ -73,11 +79,12 @@ class UnitModel(eqx.Module):
         log_norms, u = self.split(state)
         seen = self._seen(log_norms)
         thetas = jnp.exp(seen)[:, None] * u
-        own = jnp.concatenate([log_norms[:, None], state[m:].reshape(m, -1)], axis=1)
+        v = self._directions(state)
+        own = jnp.concatenate([log_norms[:, None], v], axis=1)
         scale = log_unit + self._log_scale(log_norms)
         g = -jax.grad(self.mean_loss)(thetas) * jnp.exp(scale)[:, None]
         direct = jax.vmap(jax.jacfwd(self._own_rate))(own, log_norms, g)
-        by_force = jax.vmap(jax.jacfwd(lambda each, at: jnp.hstack(_rate(at, each))))(g, u)
+        by_force = jax.vmap(jax.jacfwd(lambda each, at: jnp.hstack(_rate(at, each))))(g, v)
         weights = jax.vmap(jax.jacfwd(self._weights))(own, seen)
         # exp(c - l_i) and exp(l_j) by themselves may be out of range.
         scales = jnp.exp(scale[:, None] + seen[None])
@@ -100,7 +107,7 @@ class UnitModel(eqx.Module):
     def _own_rate(self, own: Float[Array, "q"], log_norm: Array, force: Float[Array, "p"]) -> Float[Array, "q"]:
         """Return the rate of one unit by (l, v), with the gradient held that gave the force at log_norm."""
         grown = jnp.exp(self._log_scale(own[0]) - self._log_scale(log_norm))
-        return jnp.hstack(_rate(own[1:] / jnp.linalg.norm(own[1:]), force * grown))
+        return jnp.hstack(_rate(own[1:], force * grown))
 
     def _weights(self, own: Float[Array, "q"], seen: Array) -> Float[Array, "p"]:
         """Return the weights of one unit at the norm seen, in units of exp(seen)."""
@@ -155,7 +162,9 @@ def first_sample(samples: PyTree) -> Any:
     return jax.tree.map(lambda leaf: leaf[0], samples)
 
 
-def _rate(u: Float[Array, "p"], force: Float[Array, "p"]) -> tuple[Array, Float[Array, "p"]]:
-    """Return the derivatives of one unit's log norm and direction."""
+def _rate(v: Float[Array, "p"], force: Float[Array, "p"]) -> tuple[Array, Float[Array, "p"]]:
+    """Return the derivatives of one unit's log norm and of v, whose norm stays."""
+    norm = jnp.linalg.norm(v)
+    u = v / norm
     along = u @ force
-    return along, force - along * u
+    return along, norm * (force - along * u)
