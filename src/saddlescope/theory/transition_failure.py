@@ -10,7 +10,9 @@ class TransitionFailure:
     Attributes:
         reason: one sentence for the reader.
         finite: True if the loss was finite on the whole path.
+        saddle: True if the path ends at a saddle of what is active.
     """
 
     reason: str
     finite: bool = True
+    saddle: bool = False

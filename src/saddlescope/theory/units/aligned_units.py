@@ -184,6 +184,10 @@ class AlignedUnits:
         near = np.linalg.norm(outputs - outputs[n], axis=1) < _SAME * np.linalg.norm(outputs[n])
         return near & (np.abs(self._xi - self._xi[n]) < _SAME) & (self._kinds == self._kinds[n]) & self._dormant
 
+    def approach(self, arrival: Arrival, residual: Array) -> None:
+        """Return None: a deviation takes a time of the order of the stages to grow."""
+        return
+
     def unpredictable(self, residual: Array, settled: Settled) -> str:
         """Return a sentence if copies of an active unit separate, or a dormant one is at no maximum of U.
 

@@ -66,6 +66,14 @@ class DormantUnits(Protocol):
         """Return who becomes active with this residual, soonest first."""
         ...
 
+    def approach(self, arrival: Arrival, residual: Array) -> Float[np.ndarray, "p"] | None:
+        """Return the last deviation of an arrival's direction from a stationary one, of norm 1; None if it has none.
+
+        It is what is left of the initial weights, and decides where a symmetry leaves the path of the active units two
+        ways. None also if it takes a time of the order of the stages to grow, as for kappa = 2.
+        """
+        ...
+
     def unpredictable(self, residual: Array, settled: "Settled") -> str:
         """Return why the next stage cannot be predicted from here, in a sentence; empty if it can."""
         ...

@@ -47,6 +47,7 @@ def unit_learning(
     weights: PyTree | None = None,
     tolerance: float = 1e-9,
     max_stages: int | None = None,
+    until: float | None = None,
     seed: int = 0,
     report: Report = silent,
 ) -> UnitLearning:
@@ -70,6 +71,7 @@ def unit_learning(
         tolerance: rates below this share of the largest at the origin count as zero, and times with a smaller relative
             difference are a tie.
         max_stages: largest number of transitions, at least 1; None: no limit.
+        until: stages that begin later are not computed, in the time unit of the result; None: no limit.
         seed: of random weights, at which the degree is measured, and of those drawn for None.
         report: called after each stage with the finished fraction and a note.
 
@@ -79,13 +81,15 @@ def unit_learning(
         - converged: no dormant unit has a positive utility, or all units are active.
         - no_utility: this holds at the origin, so nothing will ever be learned.
         - max_stages: the requested number of stages was found.
+        - until: the next stage begins after the requested time.
         - tie: two units become active at the same time, as theta and -theta of a GELU or swish unit always do: their
           leading parts are the same.
         - degenerate: the first to become active is one of a manifold of equally good directions.
         - unstable: what ends the stage depends on small deviations between units: copies of an active unit that
           separate (of tanh neurons, say), a direction that is no maximum of its utility any more, or a dormant unit on
           a kink (of ReLU) that repels it.
-        - no_minimum: a transition ends at no minimum of the active units.
+        - no_minimum: a transition ends at no minimum of the active units. For kappa > 2 active units go past saddles
+          among them and into valleys without end; see `UnitStage.passed` and `UnitStage.fall`.
         - not_finite: the loss is NaN or infinite on a transition.
 
     Raises:
@@ -110,9 +114,11 @@ def unit_learning(
         raise InputError(f"tolerance must be a number between 0 and 1e-3; got {tolerance!r}.")
     if max_stages is not None and max_stages < 1:
         raise InputError(f"max_stages must be at least 1, or None; got {max_stages!r}.")
+    if until is not None and not until > 0:
+        raise InputError(f"until must be positive, or None; got {until!r}.")
     network = UnitNetwork.of(unit, data, loss, parameters, kinds, seed, caller="unit_learning")
     dormant = _dormant_units(network, width, weights, tolerance, seed)
-    return _Run(network, dormant, tolerance, max_stages, report).run()
+    return _Run(network, dormant, tolerance, max_stages, until, report).run()
 
 
 def _dormant_units(
@@ -138,10 +144,16 @@ class _Run:
     """State of the algorithm: the active units and the stages so far."""
 
     def __init__(
-        self, network: UnitNetwork, dormant: DormantUnits, tolerance: float, max_stages: int | None, report: Report
+        self,
+        network: UnitNetwork,
+        dormant: DormantUnits,
+        tolerance: float,
+        max_stages: int | None,
+        until: float | None,
+        report: Report,
     ) -> None:
         self._network, self._dormant = network, dormant
-        self._tolerance, self._max_stages, self._report = tolerance, max_stages, report
+        self._tolerance, self._max_stages, self._until, self._report = tolerance, max_stages, until, report
         self._thetas = np.zeros((0, network.size))
         self._kinds = np.zeros(0, int)
         self._slots = np.zeros(0, int)
@@ -154,17 +166,20 @@ class _Run:
     def run(self) -> UnitLearning:
         """Alternate between (A) and (B) until nothing more is learned."""
         loss, residual = self._network.origin
-        time, stages = 0.0, [self._stage(0.0, None, StationaryUnits.origin(self._network.size, loss), 0, [])]
+        time, stages = (
+            0.0,
+            [self._stage(0.0, None, StationaryUnits.origin(self._network.size, loss), 0, [], passed=False)],
+        )
         while True:
             arrivals = self._dormant.arrivals(residual)
             end = time + arrivals[0].delay if arrivals else math.inf
             ended = self._obstacle(arrivals, stages, end, residual)
             if ended is None:
-                found = self._transition(arrivals[0], residual)
+                found, passed = self._transition(arrivals[0], residual)
                 if isinstance(found, StationaryUnits):
                     left = self._settle(arrivals[0], found)
                     residual = self._network.residual_of(self._thetas, self._kinds)[1]
-                    stages.append(self._stage(end, arrivals[0], found, left, arrivals))
+                    stages.append(self._stage(end, arrivals[0], found, left, arrivals, passed=passed))
                     time = end
                     self._report_stage(stages)
                     continue
@@ -194,6 +209,8 @@ class _Run:
                 )
             return UnitStatus.CONVERGED, "No dormant unit has a positive utility, or all units are active."
         first, at = arrivals[0], self._network.time_in_units(end)
+        if self._until is not None and at > self._until:
+            return UnitStatus.UNTIL, f"The next stage begins at T = {at:.6g}, after until={self._until:g}."
         if first.degenerate:
             return UnitStatus.DEGENERATE, (
                 f"The direction that becomes active at T = {at:.6g} is one of a manifold of equally good ones, so the "
@@ -222,16 +239,21 @@ class _Run:
         )
         return bool(np.linalg.norm(first - second) <= _SAME * np.linalg.norm(first))
 
-    def _transition(self, arrival: Arrival, residual: Array) -> StationaryUnits | TransitionFailure:
+    def _transition(self, arrival: Arrival, residual: Array) -> tuple[StationaryUnits | TransitionFailure, bool]:
+        """Return the end of a transition, and whether it went past a saddle of the active units."""
         kinds, direction = np.append(self._kinds, arrival.kind), arrival.direction
         if self._network.degree == 2:  # deviations from the maximum vanish with alpha, and may not decide the path
             still = self._network.stationary_direction(direction, arrival.kind, residual)
             direction = direction if still is None else still
-        path = Transition.with_new_unit(
-            self._network, self._network.off_loose_kinks(self._thetas, self._kinds), kinds, direction, arrival.utility,
-            rotate=self._network.quadratic,
-        )  # fmt: skip
-        return path.follow()
+        thetas = self._network.off_loose_kinks(self._thetas, self._kinds)
+        start = self._network, thetas, kinds, direction, arrival.utility
+        found = Transition.with_new_unit(*start, rotate=self._network.quadratic).follow()
+        if isinstance(found, TransitionFailure) and found.saddle:
+            approach = self._dormant.approach(arrival, residual)
+            past = None if approach is None else Transition.past_saddle(*start, approach)
+            if past is not None:
+                return past, True
+        return found, False
 
     def _settle(self, arrival: Arrival, found: StationaryUnits) -> int:
         """Update the active and the dormant units after a transition; return the number of units that left."""
@@ -249,8 +271,9 @@ class _Run:
         return len(gone)
 
     def _stage(
-        self, time: float, arrival: Arrival | None, found: StationaryUnits, left: int, arrivals: list[Arrival]
-    ) -> UnitStage:
+        self, time: float, arrival: Arrival | None, found: StationaryUnits, left: int, arrivals: list[Arrival],
+        *, passed: bool,
+    ) -> UnitStage:  # fmt: skip
         units = tuple(n for n in self._units if n is not None)
         after = arrivals[1] if len(arrivals) > 1 else None
         found.thetas.setflags(write=False)
@@ -268,6 +291,8 @@ class _Run:
             loss=in_units(found.loss),
             curvature=in_units(found.curvature),
             flat=found.flat,
+            passed=passed,
+            fall=in_units(found.fall),
             runner_up=None if after is None else after.kind,
             margin=math.inf if after is None or arrival is None else time_in_units(after.delay - arrival.delay),
             runner_up_rate=0.0 if after is None else in_units(self._network.degree * after.utility),

@@ -83,6 +83,10 @@ class QuadraticUnits:
                 )
         return sorted(found, key=lambda arrival: arrival.delay)
 
+    def approach(self, arrival: Arrival, residual: Array) -> None:
+        """Return None: a deviation takes a time of the order of the stages to grow."""
+        return
+
     def unpredictable(self, residual: Array, settled: Settled) -> str:
         """Return the empty string: nothing here is left out."""
         return ""

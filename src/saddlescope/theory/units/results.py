@@ -20,6 +20,7 @@ class UnitStatus(StrEnum):
     CONVERGED = "converged"
     NO_UTILITY = "no_utility"
     MAX_STAGES = "max_stages"
+    UNTIL = "until"
     TIE = "tie"
     DEGENERATE = "degenerate"
     UNSTABLE = "unstable"
@@ -46,6 +47,10 @@ class UnitStage(ReprMixin):
         curvature: smallest eigenvalue of the Hessian of L by the active weights that is not 0, the rate at which
             gradient flow approaches the saddle; infinite for stage 0.
         flat: number of directions of the active weights along which L does not change to second order.
+        passed: True if the active units went past a saddle among them to come here, on the side given by the initial
+            weights of the unit that entered (kappa > 2).
+        fall: by how much the loss still falls while the time since the transition grows by a factor of e: 0 at a
+            minimum, and little in a valley without end, whose bottom is the plateau for kappa > 2.
         runner_up: kind of the next unit that would have become active; None if no other.
         margin: its delay, in the time unit of the result; infinite without a runner-up.
         runner_up_rate: d log|theta| / dt of the runner-up, for kappa = 2; 0 without one.
@@ -63,6 +68,8 @@ class UnitStage(ReprMixin):
     loss: float
     curvature: float
     flat: int
+    passed: bool
+    fall: float
     runner_up: int | None
     margin: float
     runner_up_rate: float

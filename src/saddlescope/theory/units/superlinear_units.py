@@ -10,7 +10,8 @@ all other units stop: one integration gives the time, the direction and the stat
 """
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import diffrax
 import jax
@@ -26,6 +27,8 @@ from saddlescope.theory.units.unit_system import UnitSystem
 _TOLERANCE = 1e-10  # of a step, relative and absolute
 _REMAINING = 1e-13  # of T, the time left to the blow-up at the end
 _ALIGNED = 1e-8  # relative gradient along the sphere of the unit that blows up, at the end
+_NEXT_TO_IT = 1e-5  # distance from its last direction at which the approach of a unit is looked at
+_LEAST_APPROACH = 1e-7  # such a distance that is more than error
 _GROWN = 700.0  # log norm, times kappa - 2, at which drifting directions count as aligned: alpha is above 1e-304
 _LONGEST = 3e4  # s, in units of one over the largest gradient of U: nothing that takes longer is found
 _RETURNED = 60.0  # log norm, times kappa - 2, of units that were active
@@ -56,12 +59,14 @@ class SuperlinearUnits:
         if not self._dormant.any():
             return []
         power = self._network.degree - 2
-        duration, log_norms, directions = _blow_up(
-            self._network.system, self._network.degree, self._log_norms, self._directions, self._kinds, self._dormant,
-            residual, self._noise,
-        )  # fmt: skip
-        if not math.isfinite(duration):
+        with np.errstate(over="ignore"):
+            (grown, u, T), ended = _blow_up(self._network.system, self._network.degree, *self._state(residual))
+        if not ended:
             return []
+        u = np.array(u)
+        directions = u / np.linalg.norm(u, axis=1, keepdims=True)
+        log_norms = np.array(grown) + self._shift
+        duration = float(T) * math.exp(-power * self._shift)
         self._after = log_norms, directions
         utilities, _ = self._network.utilities(directions, self._kinds, residual)
         left = np.full(len(utilities), np.inf)
@@ -80,9 +85,30 @@ class SuperlinearUnits:
             for place, n in enumerate(order)
         ]
 
+    def approach(self, arrival: Arrival, residual: Array) -> Float[np.ndarray, "p"] | None:
+        """Return the last deviation of the direction from a stationary one, of norm 1; None if it has none."""
+        still = self._network.stationary_direction(arrival.direction, arrival.kind, residual)
+        if still is None:  # its error is far below the deviation that is looked at
+            still = arrival.direction
+        u, arrived = _approached(
+            self._network.system, self._network.degree, *self._state(residual), np.asarray(arrival.slot), still
+        )
+        deviation = np.asarray(u) / np.linalg.norm(u) - still
+        size = np.linalg.norm(deviation)
+        return deviation / size if arrived and size > _LEAST_APPROACH else None
+
     def unpredictable(self, residual: Array, settled: Settled) -> str:
         """Return the empty string: nothing here is left out."""
         return ""
+
+    @property
+    def _shift(self) -> float:
+        return float(np.max(self._log_norms[self._dormant]))
+
+    def _state(self, residual: Array) -> tuple[Array, ...]:
+        """Return the entries of `_Flow`."""
+        entries = self._log_norms - self._shift, self._directions, self._kinds, self._dormant, residual, self._noise
+        return tuple(map(jnp.asarray, entries))
 
     def advance(self, arrival: Arrival) -> None:
         """Let all units move until the blow-up; the unit that arrives is no longer dormant."""
@@ -97,83 +123,92 @@ class SuperlinearUnits:
             self._log_norms[slot] = _RETURNED / (self._network.degree - 2)
 
 
-def _blow_up(
-    system: UnitSystem,
-    degree: float,
-    log_norms: Float[np.ndarray, "m"],
-    directions: Float[np.ndarray, "m p"],
-    kinds: Int[np.ndarray, "m"],
-    dormant: Bool[np.ndarray, "m"],
-    residual: Array,
-    noise: float,
-) -> tuple[float, Float[np.ndarray, "m"], Float[np.ndarray, "m p"]]:
-    """Return the time of the first blow-up, and all log norms and directions then; infinity if there is none."""
-    shift = float(np.max(log_norms[dormant]))
-    with np.errstate(over="ignore"):
-        (grown, u, T), ended = _solve(
-            system, degree, jnp.asarray(log_norms - shift), jnp.asarray(directions), jnp.asarray(kinds),
-            jnp.asarray(dormant), residual, jnp.asarray(noise),
-        )  # fmt: skip
-    if not ended:
-        return math.inf, log_norms, directions
-    u = np.array(u)
-    u /= np.linalg.norm(u, axis=1, keepdims=True)
-    return float(T) * math.exp(-(degree - 2) * shift), np.array(grown) + shift, u
+_State = tuple[Array, Array, Array]
+
+
+class _Flow(NamedTuple):
+    """Directions and log norms of all units in the time s, and what they depend on.
+
+    Attributes:
+        log_norms: at the start, over the largest of a dormant unit.
+        directions: at the start.
+        kinds: kind of each unit.
+        dormant: True for the units that move.
+        residual: r.
+        noise: utilities below it count as zero.
+    """
+
+    log_norms: Array
+    directions: Array
+    kinds: Array
+    dormant: Array
+    residual: Array
+    noise: Array
+
+    def solve(self, system: UnitSystem, degree: float, ended: Callable[[_State, Array], Array]) -> tuple[_State, Array]:
+        """Return (l, u, T) when `ended` holds of them and of the largest gradient of U, and whether it ever does."""
+        power = degree - 2
+        value_and_grad = jax.vmap(jax.value_and_grad(system.utility), (0, 0, None))
+        _, slopes = value_and_grad(self.directions, self.kinds, self.residual)
+        scale = jnp.max(jnp.where(self.dormant, jnp.linalg.norm(slopes, axis=1), 0.0)) + self.noise
+
+        def slope(s: Any, state: _State, args: Any) -> _State:
+            size, u, _ = state
+            unit = u / jnp.linalg.norm(u, axis=1, keepdims=True)
+            values, slopes = value_and_grad(unit, self.kinds, self.residual)
+            fastest = jnp.max(jnp.where(self.dormant, size, -jnp.inf))
+            speed = jnp.where(self.dormant, jnp.exp(power * (size - fastest)), 0.0)
+            along = jnp.sum(unit * slopes, axis=1)
+            turning = slopes - along[:, None] * unit
+            return speed * degree * values / scale, speed[:, None] * turning / scale, jnp.exp(-power * fastest) / scale
+
+        solution = inlined(diffrax.diffeqsolve)(
+            diffrax.ODETerm(slope),
+            diffrax.Tsit5(),
+            t0=0.0,
+            t1=_LONGEST,
+            dt0=None,
+            y0=(self.log_norms, self.directions, jnp.zeros(())),
+            stepsize_controller=diffrax.PIDController(rtol=_TOLERANCE, atol=_TOLERANCE),
+            event=diffrax.Event(lambda s, state, args, **_: ended(state, scale)),
+            adjoint=diffrax.ForwardMode(),
+            max_steps=_MAX_STEPS,
+            throw=False,
+        )
+        assert solution.ys is not None
+        size, u, T = (each[0] for each in solution.ys)
+        return (size, u, T), solution.result == diffrax.RESULTS.event_occurred
 
 
 @compiled
-def _solve(
-    system: UnitSystem,
-    degree: float,
-    log_norms: Array,
-    directions: Array,
-    kinds: Array,
-    dormant: Array,
-    residual: Array,
-    noise: Array,
-) -> tuple[tuple[Array, Array, Array], Array]:
-    """Return (l, u, T) at the end, and whether a unit blew up."""
-    power = degree - 2
-    value_and_grad = jax.vmap(jax.value_and_grad(system.utility), (0, 0, None))
-    _, slopes = value_and_grad(directions, kinds, residual)
-    scale = jnp.max(jnp.where(dormant, jnp.linalg.norm(slopes, axis=1), 0.0)) + noise
+def _blow_up(system: UnitSystem, degree: float, *state: Array) -> tuple[_State, Array]:
+    """Return (l, u, T) at the first blow-up, and whether there is one."""
+    flow, power = _Flow(*state), degree - 2
 
-    def relative(size: Array) -> tuple[Array, Array]:
-        fastest = jnp.max(jnp.where(dormant, size, -jnp.inf))
-        return fastest, jnp.where(dormant, jnp.exp(power * (size - fastest)), 0.0)
-
-    def slope(s: Any, state: tuple[Array, Array, Array], args: Any) -> tuple[Array, Array, Array]:
-        size, u, _ = state
-        unit = u / jnp.linalg.norm(u, axis=1, keepdims=True)
-        values, slopes = value_and_grad(unit, kinds, residual)
-        fastest, speed = relative(size)
-        along = jnp.sum(unit * slopes, axis=1)
-        turning = slopes - along[:, None] * unit
-        return speed * degree * values / scale, speed[:, None] * turning / scale, jnp.exp(-power * fastest) / scale
-
-    def blown_up(s: Array, state: tuple[Array, Array, Array], args: None, **_: object) -> Array:
+    def blown_up(state: _State, scale: Array) -> Array:
         size, u, T = state
-        first = jnp.argmax(jnp.where(dormant, size, -jnp.inf))
+        first = jnp.argmax(jnp.where(flow.dormant, size, -jnp.inf))
         unit = u[first] / jnp.linalg.norm(u[first])
-        value, gradient = jax.value_and_grad(system.utility)(unit, kinds[first], residual)
+        value, gradient = jax.value_and_grad(system.utility)(unit, flow.kinds[first], flow.residual)
         turning = jnp.linalg.norm(gradient - (unit @ gradient) * unit)
-        remaining = jnp.exp(-power * size[first]) / (degree * power * jnp.maximum(value, noise))
+        remaining = jnp.exp(-power * size[first]) / (degree * power * jnp.maximum(value, flow.noise))
         aligned = (turning <= _ALIGNED * scale) | (power * size[first] >= _GROWN)
-        return (value > noise) & (remaining <= _REMAINING * T) & aligned
+        return (value > flow.noise) & (remaining <= _REMAINING * T) & aligned
 
-    solution = inlined(diffrax.diffeqsolve)(
-        diffrax.ODETerm(slope),
-        diffrax.Tsit5(),
-        t0=0.0,
-        t1=_LONGEST,
-        dt0=None,
-        y0=(log_norms, directions, jnp.zeros(())),
-        stepsize_controller=diffrax.PIDController(rtol=_TOLERANCE, atol=_TOLERANCE),
-        event=diffrax.Event(blown_up),
-        adjoint=diffrax.ForwardMode(),
-        max_steps=_MAX_STEPS,
-        throw=False,
-    )
-    assert solution.ys is not None
-    size, u, T = (each[0] for each in solution.ys)
-    return (size, u, T), solution.result == diffrax.RESULTS.event_occurred
+    return flow.solve(system, degree, blown_up)
+
+
+@compiled
+def _approached(system: UnitSystem, degree: float, *state_and_end: Array) -> tuple[Float[Array, "p"], Array]:
+    """Return the direction of a unit when it is next to where it ends, and whether it arrives there.
+
+    The last arguments are the number of the unit and the direction in which it ends.
+    """
+    *state, slot, end = state_and_end
+
+    def next_to_it(state: _State, scale: Array) -> Array:
+        u = state[1][slot]
+        return jnp.linalg.norm(u / jnp.linalg.norm(u) - end) <= _NEXT_TO_IT
+
+    (_, u, _), arrived = _Flow(*state).solve(system, degree, next_to_it)
+    return u[slot], arrived

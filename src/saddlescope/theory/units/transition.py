@@ -7,8 +7,13 @@ Explicit steps follow the flow from the saddle with the new unit at a small norm
 serve, an implicit solver goes on, so that a long approach costs little. Newton's method in the directions with
 curvature computes the end to rounding. Kinks are rounded for the implicit solver, which slides along them, and the end
 is computed on the kinks themselves. Directions without curvature, such as a rotation of directions among units of a
-linear network, are left alone. A symmetry can lead the path exactly to a saddle of the active units; how the flow
-leaves it is decided by how the new unit approached its direction, which the path does not know, so the path ends there.
+linear network, are left alone.
+
+A symmetry can lead the path exactly to a saddle of the active units. How the flow leaves it is decided by how the new
+unit approached its direction. For kappa = 2 it rests there for a time of the order of the stages, so the path ends.
+For kappa > 2 it leaves at once on their scale: a path on which the new unit starts a little tilted towards its last
+deviation goes past. Such a path can also enter a valley without end, along which weights grow and the loss converges.
+The time until the next stage is unlimited as alpha vanishes, so its bottom is the plateau.
 
 A unit that falls dormant keeps its direction, a stationary one of its utility on the sphere. Where this is unstable,
 rounding would turn the unit, and it would grow again within the transition, as from alpha it cannot. The path goes on
@@ -21,13 +26,21 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from scipy.integrate import BDF
 
+from saddlescope._shared.symmetric_matrices import eigenvectors
 from saddlescope.theory.transition_failure import TransitionFailure
 from saddlescope.theory.units.explicit_path import MOST, Limits
 from saddlescope.theory.units.unit_network import WIDTH, NonFiniteUnitsError, UnitNetwork
 
 _SEED = 1e-3  # norm of the new unit at the start, in units of the scale at which it feels itself
 _TOLERANCE = 1e-6  # relative error of a step of the path: it has to end in the right basin
-_STEPS = 3_000
+_STEPS, _VALLEY_STEPS = 3_000, 8_000
+_TILTS = 1e-1, 3e-2  # of a new unit towards its last deviation, which have to lead to the same end
+_TILTED_SEED = 1e-1  # norm of a tilted unit at the start, in units as above: the tilt shrinks while it grows
+_SAME = 1e-3  # difference of the losses of the same end, in units of what has been learned
+_LONG = 1e3  # time, in units of 1 / rate of the new unit, after which a path may be in a valley
+_FALL = 3e-4  # what the loss falls in an e-fold of time, in units of what has been learned, near the bottom of a valley
+_NO_FALL = 1e-14  # such a fall that is rounding
+_LEAVING = 10.0  # e-folds by which deviations may have grown in a valley; at a saddle they grow by more
 _LOOK = 5  # steps between tests for the end of the path
 _SLOW = 3e-3  # speed, relative to the fastest, at which Newton's method is tried
 _NEAR = 0.1  # how far Newton's method may move, relative to the norm of the weights
@@ -55,6 +68,7 @@ class StationaryUnits:
         loss: L.
         curvature: smallest eigenvalue of H that is not flat; infinite without units.
         flat: number of flat directions.
+        fall: of the loss in an e-fold of time; 0 at a minimum.
         kept: numbers of the units among those that the transition started with, shape (a,).
         removed: direction before it vanished of each unit that fell dormant, shape (f, p).
         times: of points on the path, shape (s,); empty at the origin.
@@ -65,6 +79,7 @@ class StationaryUnits:
     loss: float
     curvature: float
     flat: int
+    fall: float
     kept: Int[np.ndarray, "a"]
     removed: Float[np.ndarray, "f p"]
     times: Float[np.ndarray, "s"]
@@ -74,7 +89,7 @@ class StationaryUnits:
     def origin(cls, size: int, loss: float) -> "StationaryUnits":
         """Return the stationary point without active units."""
         empty = np.zeros((0, size))
-        return cls(empty, loss, np.inf, 0, np.zeros(0, int), empty, np.zeros(0), np.zeros(0))
+        return cls(empty, loss, np.inf, 0, 0.0, np.zeros(0, int), empty, np.zeros(0), np.zeros(0))
 
 
 class Transition:
@@ -117,6 +132,7 @@ class Transition:
         utility: float,
         *,
         rotate: bool,
+        seed: float = _SEED,
     ) -> "Transition":
         """Return the path from units at a saddle and a new one, of small norm.
 
@@ -127,12 +143,45 @@ class Transition:
             direction: of the new unit.
             utility: U of this direction.
             rotate: as for the class.
+            seed: norm of the new unit, in units of the scale at which it feels itself.
         """
-        norm = _SEED * network.norm_of_effect(thetas, kinds[:-1], direction, int(kinds[-1]), utility)
+        norm = seed * network.norm_of_effect(thetas, kinds[:-1], direction, int(kinds[-1]), utility)
         start = np.concatenate([thetas, norm * direction[None]])
         distance = float(np.linalg.norm(start[-1]))
         rate = network.degree * utility * distance ** (network.degree - 2)
         return cls(network, start, kinds, distance=distance, rate=rate, rotate=rotate)
+
+    @classmethod
+    def past_saddle(
+        cls,
+        network: UnitNetwork,
+        thetas: Float[np.ndarray, "a p"],
+        kinds: Int[np.ndarray, "b"],
+        direction: Float[np.ndarray, "p"],
+        utility: float,
+        approach: Float[np.ndarray, "p"],
+    ) -> StationaryUnits | None:
+        """Return the end of the path past a saddle of the active units; None if it depends on more than the side.
+
+        Args:
+            network: as for `with_new_unit`.
+            thetas: the same.
+            kinds: the same.
+            direction: the same.
+            utility: the same.
+            approach: last deviation of the direction, of norm 1.
+        """
+        ends = []
+        for tilt in _TILTS:
+            tilted = direction + tilt * approach
+            tilted /= np.linalg.norm(tilted)
+            end = cls.with_new_unit(network, thetas, kinds, tilted, utility, rotate=False, seed=_TILTED_SEED).follow()
+            if isinstance(end, TransitionFailure):
+                return None
+            ends.append(end)
+        first, last = ends
+        same = abs(first.loss - last.loss) <= _SAME * (network.origin[0] - last.loss)
+        return last if same and np.array_equal(first.kept, last.kept) else None
 
     def follow(self) -> StationaryUnits | TransitionFailure:
         """Return the end of the path."""
@@ -150,10 +199,11 @@ class Transition:
         for time, thetas in zip(at.times, at.points, strict=True):
             self._note(time, thetas)
         peak, fastest, wait, kinks = at.peak, at.fastest, 0, 0
-        if at.slow and (found := self._end_near(at.thetas, peak)) is not None:
+        if at.slow and (found := self._end_near(at.thetas, peak, at.time)) is not None:
             return found
         solver = self._solver(at.time, at.thetas, first_step=1e-2 / self._rate if at.time == 0 else None)
-        for step in range(_STEPS):
+        superlinear = self._network.degree > 2
+        for step in range(_VALLEY_STEPS if superlinear else _STEPS):
             # A trial point may overshoot, and SciPy's first step reads, and discards, a difference that it never set.
             with np.errstate(over="ignore", invalid="ignore"):
                 solver.step()
@@ -183,7 +233,9 @@ class Transition:
                     break
             if step % _LOOK or step < wait or speed > _SLOW * fastest or solver.t * self._rate < 1.0:
                 continue
-            found = self._end_near(thetas, peak[self._live])
+            found = self._end_near(thetas, peak[self._live], solver.t)
+            if found is None and superlinear:
+                found = self._valley_at(thetas, solver.t)
             if found is None and speed <= _AT_REST * fastest:
                 found = self._saddle_at(thetas)
             if found is not None:
@@ -276,13 +328,31 @@ class Transition:
         loss = float(self._network.loss_gradient(thetas, self._kinds[self._live])[0])
         return TransitionFailure(
             f"A symmetry leads the active units to a saddle among them, of loss {loss:.6g}, and how they leave it "
-            "depends on the initial weights. Break the symmetry of the data, or follow them with unit_flow."
+            "depends on the initial weights. Break the symmetry of the data, or follow them with unit_flow.",
+            saddle=True,
         )
+
+    def _valley_at(self, thetas: Float[np.ndarray, "a p"], time: float) -> StationaryUnits | None:
+        """Return the bottom of a valley without end, if the path has come so far that the loss hardly falls."""
+        if time * self._rate < _LONG:
+            return None
+        kinds = self._kinds[self._live]
+        loss, slope = self._network.loss_gradient(thetas, kinds)
+        fall = time * float(np.sum(slope**2))
+        if fall > _FALL * (self._network.origin[0] - loss):
+            return None
+        values = np.linalg.eigvalsh(self._network.loss_hessian(thetas, kinds))
+        if values[0] * time < -_LEAVING:
+            return None
+        curved = values * time > _LEAVING
+        keep = np.ones(len(thetas), bool)
+        curvature = float(np.min(values[curved], initial=np.inf))
+        return self._ended(thetas, keep, thetas, curvature, int(np.sum(~curved)), fall)
 
     def _at_kink(self, thetas: Float[np.ndarray, "b p"]) -> bool:
         """Return True if the velocity jumps within a small step along the path, at a kink that is not rounded."""
-        if self._network.kinks is not None:
-            return False
+        if self._network.kinks is not None or self._network.homogeneous:
+            return False  # they are known, or there are none
         velocity = self._velocity(thetas.ravel())
         speed = np.linalg.norm(velocity)
         if speed == 0:
@@ -295,7 +365,9 @@ class Transition:
     def _velocity(self, y: Float[np.ndarray, "q"]) -> Float[np.ndarray, "q"]:
         return -self._rounded.loss_gradient(self._weights(y), self._kinds[self._live])[1].ravel()
 
-    def _end_near(self, thetas: Float[np.ndarray, "a p"], peak: Float[np.ndarray, "a"]) -> StationaryUnits | None:
+    def _end_near(
+        self, thetas: Float[np.ndarray, "a p"], peak: Float[np.ndarray, "a"], time: float
+    ) -> StationaryUnits | None:
         """Return the stationary point near the path's present point, if Newton's method finds one."""
         kinds = self._kinds[self._live]
         if self._rotate:
@@ -306,13 +378,13 @@ class Transition:
         falling = self._network.utilities(directions, kinds, residual)[0] < 0
         leaving = (norms <= _SMALL * peak) & falling
         for gone in [leaving, np.zeros_like(leaving)] if leaving.any() else [leaving]:
-            found = self._polished(thetas, directions, ~gone)
+            found = self._polished(thetas, directions, ~gone, time)
             if found is not None:
                 return found
         return None
 
     def _polished(
-        self, thetas: Float[np.ndarray, "a p"], directions: Float[np.ndarray, "a p"], keep: np.ndarray
+        self, thetas: Float[np.ndarray, "a p"], directions: Float[np.ndarray, "a p"], keep: np.ndarray, time: float
     ) -> StationaryUnits | None:
         kinds = self._kinds[self._live]
         near = self._network.near_kinks(thetas[keep], kinds[keep])
@@ -323,20 +395,33 @@ class Transition:
             end = _newton(self._network, thetas[keep], kinds[keep])
         if end is None:
             return None
-        point, curvature, flat = end
-        loss, residual = self._network.residual_of(point, kinds[keep])
+        fall = 0.0
+        if found is None and end[2]:  # along a flat direction the loss may still fall, in a valley
+            loss, slope = self._network.loss_gradient(end[0], kinds[keep])
+            fall, learned = time * float(np.sum(slope**2)), self._network.origin[0] - loss
+            if fall > _FALL * learned:
+                return None
+            fall *= fall > _NO_FALL * learned
+        return self._ended(end[0], keep, directions, end[1], end[2], fall)
+
+    def _ended(
+        self, point: Float[np.ndarray, "c p"], keep: np.ndarray, directions: Float[np.ndarray, "a p"],
+        curvature: float, flat: int, fall: float,
+    ) -> StationaryUnits | None:  # fmt: skip
+        """Return an end without the units that fell dormant; None if one of these grows there."""
+        loss, residual = self._network.residual_of(point, self._kinds[self._live][keep])
         gone = {int(number): direction for number, direction in zip(self._live[~keep], directions[~keep], strict=True)}
         gone |= {number: unit.direction for number, unit in self._asleep.items()}
         numbers = sorted(gone)
         for number in numbers:
             still = self._network.stationary_direction(gone[number], int(self._kinds[number]), residual)
             gone[number] = gone[number] if still is None else still
-        removed = np.array([gone[number] for number in numbers]).reshape(-1, thetas.shape[1])
+        removed = np.array([gone[number] for number in numbers]).reshape(-1, directions.shape[1])
         if numbers and np.any(self._network.utilities(removed, self._kinds[numbers], residual)[0] >= 0):
             return None
         return StationaryUnits(
-            thetas=point, loss=loss, curvature=curvature, flat=flat, kept=self._live[keep], removed=removed,
-            times=np.array(self._times), residuals=np.array(self._residuals),
+            thetas=point, loss=loss, curvature=curvature, flat=flat, fall=fall, kept=self._live[keep],
+            removed=removed, times=np.array(self._times), residuals=np.array(self._residuals),
         )  # fmt: skip
 
 
@@ -383,7 +468,7 @@ def _newton(
     reach = float(np.linalg.norm(start))
     for _ in range(_NEWTON_STEPS):
         _, slope = network.loss_gradient(thetas, kinds)
-        values, vectors = np.linalg.eigh(network.loss_hessian(thetas, kinds))
+        values, vectors = eigenvectors(network.loss_hessian(thetas, kinds))
         largest = float(np.max(np.abs(values)))
         if values[0] < -_NEGATIVE * largest and allowed < 1e-4:
             return None  # close to a stationary point that is no minimum

@@ -50,6 +50,7 @@ WIDTH = 1e-6
 _LOOSE = 1e-4  # distance of the pattern from 0 or 1 at which a kink does not hold a unit
 _OFF = 1e-5  # distance to go from such a kink, relative to the typical argument of a kink
 _NEXT = 3.0  # widths from a kink at which weights may be on it
+_LARGEST_JACOBIAN = 5_000_000  # entries of the Jacobian of all outputs that are held at once
 _MODERATE = 100  # exponent of the residual up to which nothing is scaled
 
 
@@ -92,6 +93,24 @@ def _loss_gradient(system: UnitSystem, thetas: Array, kinds: Array) -> tuple[Arr
 
 @compiled
 def _loss_hessian(system: UnitSystem, thetas: Array, kinds: Array) -> Array:
+    """Return the Hessian of L: through the outputs, and of each unit alone; column by column if that is too large."""
+    outputs = system.network(thetas, kinds)
+    if outputs.size * thetas.size > _LARGEST_JACOBIAN:
+        return _hessian_by_columns(system, thetas, kinds)
+    samples = outputs.reshape(len(outputs), -1)
+    loss_of_one = lambda f, y: system.loss(f.reshape(outputs.shape[1:]), y)  # noqa: E731
+    curvatures = jax.vmap(jax.hessian(loss_of_one))(samples, system.targets) / (len(samples) * system.unit_of_loss)
+    flat = lambda theta, kind: system.output(theta, kind).reshape(samples.shape)  # noqa: E731
+    J = jnp.moveaxis(jax.vmap(jax.jacfwd(flat))(thetas, kinds), 0, 2).reshape(*samples.shape, thetas.size)
+    through = jnp.einsum("nia,nib->ab", J, curvatures @ J)
+    slope = jax.grad(system.loss_of_outputs)(outputs)
+    force = lambda theta, kind: jnp.sum(system.output(theta, kind) * slope)  # noqa: E731
+    units = jnp.arange(len(thetas))
+    whole = through.reshape(*thetas.shape, *thetas.shape)
+    return whole.at[units, :, units, :].add(jax.vmap(jax.hessian(force))(thetas, kinds)).reshape(through.shape)
+
+
+def _hessian_by_columns(system: UnitSystem, thetas: Array, kinds: Array) -> Array:
     size = thetas.size
     flat = lambda vector: jax.grad(system.loss_of)(vector.reshape(thetas.shape), kinds).ravel()  # noqa: E731
     times = jax.linearize(flat, thetas.ravel())[1]
