@@ -7,8 +7,8 @@ all pairs (a, b) to the encoding of a + b. Its unit is one neuron of degree 3, f
     e_k   half the mean squared error in the two coordinates of frequency k; m_k² / 2 at the origin
     L_k   ½ Σ_{j > k} m_j²: the loss with the k largest frequencies learned, and no other
 
-The prediction from one neuron is followed to the last time of the flow. The first neurons of a frequency lead to saddles
-among themselves, which it passes on the side given by the initial weights, and to valleys without end.
+The prediction from one neuron is followed to the last time of the flow. The first neurons of a frequency lead to
+saddles among themselves, which it passes on the side given by the initial weights, and to valleys without end.
 """
 
 from typing import Any

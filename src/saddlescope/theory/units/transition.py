@@ -222,6 +222,8 @@ class Transition:
                     "do on separable data. Add a small penalty on the output to the loss."
                 )
             peak[self._live] = np.maximum(peak[self._live], np.linalg.norm(thetas, axis=1))
+            if superlinear:  # in stiff valleys of large weights, errors relative to the small unit are below rounding
+                solver.atol = _TOLERANCE * max(self._distance, float(np.linalg.norm(thetas[-1])))
             changed = self._fallen_or_woken(thetas, peak[self._live], solver.t - (solver.t_old or 0.0))
             if changed is not None:
                 solver, thetas = self._solver(solver.t, changed), changed
