@@ -19,6 +19,10 @@ def squared(output, target):
     return 0.5 * jnp.sum((output - target) ** 2)
 
 
+def apart(output, target):
+    return 0.5 * (output[0] - 1) ** 2 + 0.25 * (output[1] ** 2 - 1) ** 2
+
+
 def relu(theta, x):
     return theta["a"] * jax.nn.relu(theta["w"] @ x)
 
@@ -82,10 +86,6 @@ def test_a_unit_that_decays_below_the_least_number_stops_no_other():
 def test_active_units_leave_a_saddle_among_them_when_deviations_below_the_tolerance_have_grown(tolerance):
     """One unit (a, b) rests at (1, 0), from which b grows as exp(t): an implicit step shrinks such a b instead."""
     first = np.array([1.0, 1e-9])
-
-    def apart(output, target):
-        return 0.5 * (output[0] - 1) ** 2 + 0.25 * (output[1] ** 2 - 1) ** 2
-
     run = unit_flow(
         lambda theta, x: theta[0] * theta * x, (np.ones(1), np.ones(1)), apart, np.e * first[None],
         degree=2.0, log_scale=-1.0, until=40.0, tolerance=tolerance,
@@ -98,6 +98,24 @@ def test_active_units_leave_a_saddle_among_them_when_deviations_below_the_tolera
 
     exact = solve_ivp(slope, (0, 40.0), first, "DOP853", t_eval=run.times, rtol=1e-12, atol=1e-15).y.T
     np.testing.assert_allclose(run.norms[:, 0, None] * run.directions[:, 0], exact, atol=max(2e-3, 20 * tolerance))
+
+
+@pytest.mark.parametrize(("b", "level"), [(0.1, 0.0), (0.0, 0.25)])
+def test_active_units_leave_a_saddle_unless_they_are_exactly_on_it(b, level):
+    """The unit (a, b) leaves the saddle (1, 0) in a time t of 100, 1e-8 of T."""
+    run = unit_flow(
+        lambda theta, x: theta[0] ** 2 * theta * x, (np.ones(1), np.ones(1)), apart, np.array([[1.0, b]]),
+        degree=3.0, log_scale=np.log(1e-10), until=1.0, tolerance=1e-5, max_evaluations=30_000,
+    )  # fmt: skip
+    np.testing.assert_allclose(run.losses[-1], level, atol=1e-8)
+
+
+def test_a_scale_whose_changes_take_no_time_is_one_sentence():
+    with pytest.raises(FlowError, match=r"T = 0\.33.* a time that rounds to none of T.*larger scale"):
+        unit_flow(
+            lambda theta, x: theta[0] ** 2 * theta * x, (np.ones(1), np.ones(1)), apart, np.array([[1.0, 0.1]]),
+            degree=3.0, log_scale=np.log(1e-20), until=1.0, tolerance=1e-5,
+        )  # fmt: skip
 
 
 @pytest.mark.slow

@@ -146,24 +146,6 @@ def test_linear_networks_on_correlated_inputs_have_the_stages_of_full_weights():
     np.testing.assert_allclose(learned.staircase.losses, full.staircase.losses, atol=1e-8)
 
 
-def test_modular_addition_of_one_frequency_stops_at_a_saddle_of_four_units():
-    """The levels of one, two and three quadratic units are 8/9, 5/9 and 1/3 of that at the origin."""
-    angle = 2 * np.pi * np.arange(5) / 5
-    code = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    a, b = np.divmod(np.arange(25), 5)
-    rng = np.random.default_rng(1)
-    learned = unit_learning(
-        lambda theta, x: theta["w"] * jnp.square(theta["u"] @ x[0] + theta["v"] @ x[1]),
-        (np.stack([code[a], code[b]], axis=1), code[(a + b) % 5]),
-        lambda f, y: 0.5 * jnp.sum((f - y) ** 2),
-        parameters={name: np.zeros(2) for name in "uvw"},
-        weights={name: rng.standard_normal((8, 2)) for name in "uvw"},
-    )
-    np.testing.assert_allclose(learned.staircase.losses, [1 / 2, 4 / 9, 5 / 18, 1 / 6], atol=1e-6)
-    assert learned.status.value == "no_minimum"
-    assert "A symmetry leads the active units to a saddle among them, of loss 0.138889" in learned.message
-
-
 def test_relu_neurons_learn_the_positive_and_the_negative_labels_of_orthogonal_samples():
     y = np.array([1.2, -0.5, 0.7, -1.0])
     data, parameters = (np.eye(4), y), {"w": np.zeros(4), "a": np.zeros(())}
@@ -277,6 +259,7 @@ def test_near_ties_at_a_finite_scale():
         ({"width": 0}, "width must be at least 1"),
         ({"kinds": 0}, "kinds must be at least 1"),
         ({"max_stages": 0}, "max_stages must be at least 1"),
+        ({"until": 0.0}, "until must be positive"),
         ({"tolerance": 0.1}, "tolerance must be"),
         ({"weights": {"in": np.ones((3, 2)), "out": np.ones((3, 2))}}, "weights must be None"),
     ],

@@ -51,6 +51,9 @@ _LONGEST = 20.0  # steps change no log norm by more
 _ACTIVE = math.log(1e-2)  # log norm above which growing deviations of a unit are followed
 _GROWTH = 20.0  # steps over their order's constant are shorter than one over this times the rate at which they grow
 _SPEEDS = 3.0  # times the speed of active units: rates below it may belong to their own motion
+_PATIENCE = 100.0  # refused steps at one saddle, about as many e-folds, beyond those for a deviation of alpha^2
+_MOVED = 1e-3  # in a log norm or direction: the active units are no longer at the same saddle
+_LARGEST_UNIT = math.log(1e12)  # unit of time in which units of order one change too fast for float64
 _ROUNDING = 1e-14  # of the largest rate: rates below it are rounding
 
 _factorise, _solve, _cholesky = get_lapack_funcs(("getrf", "getrs", "potrf"), dtype=np.float64)
@@ -178,7 +181,7 @@ def unit_flow(
     _check_call(model, start)
     norms = np.linalg.norm(start, axis=1)
     _check_degree(model, start / norms[:, None])
-    system = _System(model, log_unit, max_evaluations)
+    system = _System(model, log_unit, log_scale, max_evaluations)
     state = np.concatenate([np.log(norms) + log_scale, (start / norms[:, None]).ravel()])
     times = np.linspace(0, until, _RECORDS) if record is None else np.asarray(record, float)
     times = np.unique(np.concatenate([[0.0], times, [until]]))
@@ -268,8 +271,10 @@ class _ExhaustedError(Exception):
 class _System(AbstractStiffSystem):
     """The system for the stiff solver, with a dense Jacobian."""
 
-    def __init__(self, model: UnitModel, log_unit: float, max_evaluations: int) -> None:
+    def __init__(self, model: UnitModel, log_unit: float, log_scale: float, max_evaluations: int) -> None:
         self.model, self.log_unit, self._most, self.evaluations = model, jnp.asarray(log_unit), max_evaluations, 0
+        self._patience = _PATIENCE - 2 * log_scale
+        self._refusals, self._refused_at = 0, np.zeros(0)
 
     def slope(self, y: np.ndarray) -> np.ndarray:
         """Return dy/dT."""
@@ -305,7 +310,14 @@ class _System(AbstractStiffSystem):
         rates = J[np.ix_(rows, rows)] * norms[:, None] / norms
         own = _SPEEDS * float(np.max(np.abs(self.slope(y)[rows]))) + _ROUNDING * float(np.max(np.abs(rates)))
         left = (1 + _GROWTH * c * own) * np.eye(len(rows)) - _GROWTH * c * (rates + rates.T) / 2
-        return bool(_cholesky(left, overwrite_a=True)[1] != 0)
+        return bool(_cholesky(left, overwrite_a=True)[1] != 0) and self._may_leave(y[rows])
+
+    def _may_leave(self, y: np.ndarray) -> bool:
+        """Return False if the active units have rested here for so long that there is no deviation to grow."""
+        if np.shape(y) != np.shape(self._refused_at) or np.max(np.abs(y - self._refused_at)) > _MOVED:
+            self._refusals, self._refused_at = 0, y
+        self._refusals += 1
+        return self._refusals <= self._patience
 
     def shorten(self, y: np.ndarray, predicted: np.ndarray) -> float:
         """Return the fraction of the step that no log norm changes too much in."""
@@ -351,6 +363,13 @@ class _Run:
         except _ExhaustedError:
             return exhausted(self._system.evaluations, self.recorded[-1], "T")
         except StepError as error:
+            if error.finite and float(self._system.log_unit) > _LARGEST_UNIT:
+                return Status(
+                    False,
+                    f"No step could be taken at T = {self.recorded[-1]:.6g}: units of order one change in a time that "
+                    "rounds to none of T.",
+                    "Start from a larger scale.",
+                )
             return stuck(self.recorded[-1], "T", finite=error.finite)
         return REACHED
 

@@ -1,0 +1,167 @@
+"""Units of degree above 2: the active ones go past saddles among them and into valleys without end."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from saddlescope.flow import unit_flow
+from saddlescope.theory import unit_learning
+from saddlescope.theory.units import unit_network
+from saddlescope.theory.units.superlinear_units import SuperlinearUnits
+from saddlescope.theory.units.transition import Transition
+from saddlescope.theory.units.unit_network import UnitNetwork
+
+ONE_SAMPLE = np.ones(1), np.ones(1)
+
+
+def tilting(theta, x):
+    """The outputs p = a^3 and q = a^2 b."""
+    return theta[0] ** 2 * theta * x
+
+
+def two_sided(output, target):
+    """A loss with a saddle at (1, 0), of loss 0, and minima at q = 2 and q = -1, of loss -8/3 and -5/12."""
+    p, q = output
+    return (p - target) ** 2 / 2 + q**4 / 4 - q**3 / 3 - q**2
+
+
+def exponential(output, target):
+    return jnp.exp(-output) + 0 * target
+
+
+@pytest.mark.parametrize(("b", "level"), [(0.3, -8 / 3), (-0.3, -5 / 12), (1e-3, -8 / 3)])
+def test_a_saddle_is_passed_on_the_side_of_the_initial_weights(b, level):
+    weights = np.array([[1.0, b]])
+    learned = unit_learning(tilting, ONE_SAMPLE, two_sided, parameters=np.zeros(2), weights=weights)
+    assert [stage.passed for stage in learned.stages] == [False, True]
+    np.testing.assert_allclose(learned.stages[1].loss, level, atol=1e-9)
+    assert learned.stages[1].fall == 0
+    run = unit_flow(
+        tilting, ONE_SAMPLE, two_sided, weights, degree=3.0, log_scale=np.log(1e-8), until=2.0, tolerance=1e-5
+    )
+    np.testing.assert_allclose(run.losses[-1], level, atol=1e-6)
+    np.testing.assert_allclose(run.rises, learned.stages[1].time, rtol=1e-4)
+
+
+def test_a_saddle_that_is_met_exactly_ends_the_prediction():
+    learned = unit_learning(tilting, ONE_SAMPLE, two_sided, parameters=np.zeros(2), weights=np.array([[1.0, 0.0]]))
+    assert (learned.status.value, len(learned.stages)) == ("no_minimum", 1)
+    assert "a saddle among them" in learned.message
+
+
+def test_the_last_deviation_is_what_decays_most_slowly():
+    """Of (x^2 + 0.9 y^2 + 0.5 z^2) x the maximum is at (1, 0, 0), and y and z are left as 1.2 and 2 powers of 1 / x."""
+    network = UnitNetwork.of(
+        lambda theta, x: theta[0] * jnp.sum(jnp.array([1.0, 0.9, 0.5]) * theta**2) * x,
+        ONE_SAMPLE, lambda f, y: (f - y) ** 2 / 2, np.zeros(3), 1, 0, caller="test",
+    )  # fmt: skip
+    _, residual = network.origin
+    units = SuperlinearUnits(network, np.array([[0.8, -0.4, 0.4]]), np.zeros(1, int), 1e-12)
+    (arrival,) = units.arrivals(residual)
+    approach = units.approach(arrival, residual)
+    np.testing.assert_allclose(approach, [0.0, -1.0, 0.0], atol=2e-2)
+    there = SuperlinearUnits(network, np.array([[1.0, 0.0, 0.0]]), np.zeros(1, int), 1e-12)
+    assert there.approach(there.arrivals(residual)[0], residual) is None
+
+
+@pytest.mark.parametrize("constant", [0.0, -1e3])
+def test_a_valley_ends_a_stage_near_its_bottom(constant):
+    """Late in the valley of exp(-f), L = 1 / (t |grad f|^2) = -dL / dlog t."""
+    learned = unit_learning(
+        lambda theta, x: jnp.prod(theta) * x, ONE_SAMPLE, lambda f, y: exponential(f, y) + constant,
+        parameters=np.zeros(3), weights=np.array([[0.5, 0.5, 0.5]]),
+    )  # fmt: skip
+    assert learned.status.value == "converged"
+    stage = learned.stages[1]
+    left = stage.loss - constant
+    assert 0 < left < 1e-3
+    np.testing.assert_allclose(stage.fall, left, rtol=0.15)
+    assert learned.stages[1].flat > 0
+
+
+def test_a_saddle_not_yet_left_is_no_valley():
+    network = UnitNetwork.of(tilting, ONE_SAMPLE, two_sided, np.zeros(2), 1, 0, caller="test")
+    path = Transition(network, np.ones((1, 2)), np.zeros(1, int), distance=1.0, rate=1.0, rotate=False)
+    assert path._valley_at(np.array([[1.0, 1e-9]]), 1e5) is None
+
+
+def test_modular_addition_of_one_frequency_goes_past_a_saddle_of_four_units():
+    """The levels of one, two and three quadratic units are 8/9, 5/9 and 1/3 of that at the origin."""
+    learned = modular_addition(seed=2, until=3.5)
+    np.testing.assert_allclose(learned.staircase.losses, [1 / 2, 4 / 9, 5 / 18, 1 / 6, 0.0897, 0.0], atol=5e-4)
+    assert [stage.passed for stage in learned.stages] == [False, False, False, False, True, False]
+    assert learned.stages[4].fall > 0
+    assert learned.status.value == "until"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_the_flow_of_modular_addition_approaches_the_prediction_as_alpha_vanishes(seed):
+    learned = modular_addition(seed, until=3.5)
+    times = np.array(learned.staircase.times)
+    errors = []
+    for log10_scale in (-4.0, -6.0, -8.0):
+        run = unit_flow(
+            quadratic, one_frequency(), squared, eight_units(seed), degree=3.0, log_scale=log10_scale * np.log(10),
+            until=1.2 * times[-1], tolerance=1e-6,
+        )  # fmt: skip
+        rises = np.sort(run.rises[np.isfinite(run.rises)])[: len(times)]
+        errors.append(np.abs(rises / times - 1))
+    assert len(times) == 5
+    assert np.all(np.max(errors, axis=1)[1:] < 0.7 * np.max(errors, axis=1)[:-1])
+    np.testing.assert_allclose(errors[-1], 0.0, atol=0.015)
+
+
+def test_stages_that_begin_too_late_are_not_computed():
+    data, weights = (np.eye(2), np.array([2.0, 0.7])), np.array([[0.5, 0.5, 0.5], [0.8, 0.8, 0.8]])
+    learned = unit_learning(
+        lambda theta, x, kind: jnp.prod(theta) * x[kind], data, squared,
+        parameters=np.zeros(3), kinds=2, width=1, weights=weights, until=3.0,
+    )  # fmt: skip
+    assert (learned.status.value, len(learned.stages)) == ("until", 2)
+    np.testing.assert_allclose(learned.end, 1 / (0.35 * 0.8), rtol=1e-8)
+    assert f"T = {learned.end:.6g}, after until=3" in learned.message
+
+
+@pytest.mark.parametrize("largest", [0, unit_network._LARGEST_JACOBIAN])
+def test_the_hessian_is_that_of_the_loss(monkeypatch, largest):
+    monkeypatch.setattr(unit_network, "_LARGEST_JACOBIAN", largest)
+    rng = np.random.default_rng(0)
+    data = rng.standard_normal((5, 2)), rng.standard_normal((5, 3))
+    unit = lambda theta, x: theta["out"] * jnp.tanh(theta["in"] @ x)  # noqa: E731
+    network = UnitNetwork.of(
+        unit, data, lambda f, y: jnp.sum(jnp.cosh(f - y)), {"in": np.zeros(2), "out": np.zeros(3)}, 1, 0, caller="test"
+    )
+    thetas, kinds = rng.standard_normal((3, 5)), np.zeros(3, int)
+    plain = jax.hessian(lambda flat: network.system.loss_of(flat.reshape(3, 5), jnp.asarray(kinds)))(
+        jnp.asarray(thetas).ravel()
+    )
+    found = network.loss_hessian(thetas, kinds)
+    np.testing.assert_allclose(found, plain, atol=1e-12 * np.max(np.abs(plain)))
+
+
+def squared(output, target):
+    return 0.5 * jnp.sum((output - target) ** 2)
+
+
+def quadratic(theta, x):
+    return theta["w"] * jnp.square(theta["u"] @ x[0] + theta["v"] @ x[1])
+
+
+def one_frequency():
+    """Return a + b modulo 5 in the encoding by one frequency."""
+    angle = 2 * np.pi * np.arange(5) / 5
+    code = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    a, b = np.divmod(np.arange(25), 5)
+    return np.stack([code[a], code[b]], axis=1), code[(a + b) % 5]
+
+
+def eight_units(seed):
+    rng = np.random.default_rng(seed)
+    return {name: rng.standard_normal((8, 2)) for name in "uvw"}
+
+
+def modular_addition(seed, until):
+    one = {name: np.zeros(2) for name in "uvw"}
+    return unit_learning(quadratic, one_frequency(), squared, parameters=one, weights=eight_units(seed), until=until)
