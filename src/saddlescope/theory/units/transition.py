@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Array, Float, Int
-from scipy.integrate import BDF
+from scipy.integrate import BDF, LSODA
 
 from saddlescope._shared.symmetric_matrices import eigenvectors
 from saddlescope.theory.transition_failure import TransitionFailure
@@ -40,7 +40,7 @@ _SAME = 1e-3  # difference of the losses of the same end, in units of what has b
 _LONG = 1e3  # time, in units of 1 / rate of the new unit, after which a path may be in a valley
 _FALL = 3e-4  # what the loss falls in an e-fold of time, in units of what has been learned, near the bottom of a valley
 _NO_FALL = 1e-14  # such a fall that is rounding
-_LEAVING = 10.0  # e-folds by which deviations may have grown in a valley; at a saddle they grow by more
+_LEAVING = 3.0  # e-folds by which deviations may have grown in a valley; at a saddle they grow by more
 _LOOK = 5  # steps between tests for the end of the path
 _SLOW = 3e-3  # speed, relative to the fastest, at which Newton's method is tried
 _NEAR = 0.1  # how far Newton's method may move, relative to the norm of the weights
@@ -48,6 +48,7 @@ _NEWTON_STEPS = 40
 _FLAT = 1e-7  # eigenvalues of H below this share of the largest are flat directions
 _NEGATIVE = 1e-6  # eigenvalues below minus this share of the largest are descent directions before the steps converge
 _EXACT = 1e-11  # relative gradient at a stationary point
+_NO_END = 1e300  # last time of a solver
 _HORIZON = 1e9  # in units of 1 / rate of the new unit
 _AT_REST = 1e-7  # speed, relative to the fastest, at which the path has stopped, at a minimum or not
 _LARGEST = 1e8  # weights beyond it diverge
@@ -55,6 +56,8 @@ _KINK_LOOK = 100  # steps between tests for a kink
 _KINKS = 5  # such tests in turn that find the path at a kink: it slides along it
 _KINK_STEP = 1e-6  # size of a step across a kink, relative to the norm of the weights
 _JUMP = 1e-2  # of the velocity in that step, relative to the velocity; without a kink it is of the order of the step
+_SMOOTH = 30.0  # times which the jump is in a step ten times as long: 100 without a kink, and at most 10 with one
+_ROUNDING = 1e-14  # of the velocity, relative to the largest curvature times the norm of the weights
 _SMALL = 0.03  # units that fell to this share of their largest norm may be falling dormant
 _ASLEEP = 1e-3  # units that fell to this share of their largest norm, in a stationary direction, leave the path
 
@@ -222,8 +225,6 @@ class Transition:
                     "do on separable data. Add a small penalty on the output to the loss."
                 )
             peak[self._live] = np.maximum(peak[self._live], np.linalg.norm(thetas, axis=1))
-            if superlinear:  # in stiff valleys of large weights, errors relative to the small unit are below rounding
-                solver.atol = _TOLERANCE * max(self._distance, float(np.linalg.norm(thetas[-1])))
             changed = self._fallen_or_woken(thetas, peak[self._live], solver.t - (solver.t_old or 0.0))
             if changed is not None:
                 solver, thetas = self._solver(solver.t, changed), changed
@@ -270,16 +271,22 @@ class Transition:
             steps=MOST,
         )
 
-    def _solver(self, time: float, thetas: Float[np.ndarray, "a p"], first_step: float | None = None) -> BDF:
-        return BDF(
-            lambda t, y: self._velocity(y),
+    def _solver(self, time: float, thetas: Float[np.ndarray, "a p"], first_step: float | None = None) -> BDF | LSODA:
+        velocity = lambda t, y: self._velocity(y)  # noqa: E731
+        jacobian = lambda t, y: -self._rounded.loss_hessian(self._weights(y), self._kinds[self._live])  # noqa: E731
+        kind, absolute = BDF, self._distance
+        if self._network.degree > 2:
+            # In stiff valleys gradients are differences of large numbers, whose rounding BDF takes for divergence.
+            kind, absolute = LSODA, float(np.max(np.abs(thetas)))
+        return kind(
+            velocity,
             time,
             thetas.ravel(),
-            np.inf,
+            _NO_END,
             first_step=first_step,
             rtol=_TOLERANCE,
-            atol=_TOLERANCE * self._distance,
-            jac=lambda t, y: -self._rounded.loss_hessian(self._weights(y), self._kinds[self._live]),
+            atol=_TOLERANCE * absolute,
+            jac=jacobian,
         )
 
     def _weights(self, y: Float[np.ndarray, "q"]) -> Float[np.ndarray, "a p"]:
@@ -339,13 +346,10 @@ class Transition:
         if time * self._rate < _LONG:
             return None
         kinds = self._kinds[self._live]
-        loss, slope = self._network.loss_gradient(thetas, kinds)
-        fall = time * float(np.sum(slope**2))
-        if fall > _FALL * (self._network.origin[0] - loss):
+        fall = self._fall(thetas, kinds, time)
+        if fall is None:
             return None
         values = np.linalg.eigvalsh(self._network.loss_hessian(thetas, kinds))
-        if values[0] * time < -_LEAVING:
-            return None
         curved = values * time > _LEAVING
         keep = np.ones(len(thetas), bool)
         curvature = float(np.min(values[curved], initial=np.inf))
@@ -353,16 +357,21 @@ class Transition:
 
     def _at_kink(self, thetas: Float[np.ndarray, "b p"]) -> bool:
         """Return True if the velocity jumps within a small step along the path, at a kink that is not rounded."""
-        if self._network.kinks is not None or self._network.homogeneous:
-            return False  # they are known, or there are none
-        velocity = self._velocity(thetas.ravel())
-        speed = np.linalg.norm(velocity)
+        if self._network.kinks is not None:
+            return False
+        velocity, norm = self._velocity(thetas.ravel()), float(np.linalg.norm(thetas))
+        speed = float(np.linalg.norm(velocity))
         if speed == 0:
             return False
-        step = _KINK_STEP * np.linalg.norm(thetas) * velocity / speed
-        smooth = velocity - self._network.loss_hessian(thetas, self._kinds[self._live]) @ step
-        jump = np.linalg.norm(self._velocity(thetas.ravel() + step) - smooth)
-        return bool(jump > _JUMP * speed)
+        H = self._network.loss_hessian(thetas, self._kinds[self._live])
+
+        def jump(size: float) -> float:
+            step = size * norm * velocity / speed
+            return float(np.linalg.norm(self._velocity(thetas.ravel() + step) - velocity + H @ step))
+
+        rounding = _ROUNDING * float(np.max(np.abs(H))) * norm
+        short = jump(_KINK_STEP)
+        return short > max(_JUMP * speed, rounding) and jump(10 * _KINK_STEP) < _SMOOTH * short
 
     def _velocity(self, y: Float[np.ndarray, "q"]) -> Float[np.ndarray, "q"]:
         return -self._rounded.loss_gradient(self._weights(y), self._kinds[self._live])[1].ravel()
@@ -398,13 +407,23 @@ class Transition:
         if end is None:
             return None
         fall = 0.0
-        if found is None and end[2]:  # along a flat direction the loss may still fall, in a valley
-            loss, slope = self._network.loss_gradient(end[0], kinds[keep])
-            fall, learned = time * float(np.sum(slope**2)), self._network.origin[0] - loss
-            if fall > _FALL * learned:
+        if found is None and end[2]:
+            fall = self._fall(end[0], kinds[keep], time)
+            if fall is None:
                 return None
-            fall *= fall > _NO_FALL * learned
         return self._ended(end[0], keep, directions, end[1], end[2], fall)
+
+    def _fall(self, thetas: Float[np.ndarray, "c p"], kinds: Int[np.ndarray, "c"], time: float) -> float | None:
+        """Return by how much the loss falls in an e-fold of time along flat directions; None if it is not at rest."""
+        loss, slope = self._network.loss_gradient(thetas, kinds)
+        fall, learned = time * float(np.sum(slope**2)), self._network.origin[0] - loss
+        if fall > _FALL * learned:
+            return None
+        if self._network.degree > 2:  # next to stiff directions, slow growth looks flat
+            values = np.linalg.eigvalsh(self._network.loss_hessian(thetas, kinds))
+            if values[0] * time < -_LEAVING:
+                return None
+        return fall if fall > _NO_FALL * learned else 0.0
 
     def _ended(
         self, point: Float[np.ndarray, "c p"], keep: np.ndarray, directions: Float[np.ndarray, "a p"],
