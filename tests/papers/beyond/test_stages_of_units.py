@@ -157,11 +157,19 @@ def no_plateau(run):
 
 
 def ended_early(run):
-    run.predicted_time.values[1, -1] = run.predicted_loss.values[1, -1] = np.nan
+    run.predicted_time.values[1, 2:] = run.predicted_loss.values[1, 2:] = np.nan
+
+
+def ended_at_a_saddle(run):
+    run.status.values[1] = "no_minimum"
 
 
 def late(run):
-    run.found_time.values[1, -1, -1] *= 1.03
+    run.found_time.values[1, -1, 0] *= 1.03
+
+
+def later_than_late(run):
+    run.found_time.values[1, -1, -1] *= 1.12
 
 
 def other_level(run):
@@ -175,13 +183,17 @@ def other_level(run):
         (feature_missing, "order"),
         (no_plateau, "features"),
         (ended_early, "predicted"),
+        (ended_at_a_saddle, "predicted"),
         (late, "times"),
+        (later_than_late, "later-times"),
         (other_level, "levels"),
     ],
 )
 def test_a_spoilt_run_of_modular_addition_refutes_the_claim(quick_run, outcomes, spoil, claim):
     entry = find_entry("beyond/modular-addition")
     run = quick_run("beyond/modular-addition").run.isel(seed=[0, 0, 0]).copy(deep=True)
+    later = run.stage > 3  # from this scale later stages begin at other times than predicted
+    run["found_time"] = run.found_time.where(~later, run.predicted_time)
     assert outcomes(entry, run)[claim] == "reproduced"
     spoil(run)
     assert outcomes(entry, run)[claim] == "refuted"

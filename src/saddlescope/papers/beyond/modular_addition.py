@@ -274,6 +274,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "beyond/modular-addition", "Modular addition: Fourier features in the order of their coefficients",
     citation=CITATION, source="Kunin et al., quadratic networks on modular addition", params=Params,
-    quick=dict(seeds=(10,), modulus=7, coefficients=(1.0, 0.6), neurons=16, until=25.0), run=run, claims=claims,
+    quick=dict(seeds=(10,), modulus=7, coefficients=(1.0, 0.6), neurons=16, until=13.0), run=run, claims=claims,
     figures=figures,
 )  # fmt: skip
