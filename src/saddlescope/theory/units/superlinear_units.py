@@ -91,7 +91,11 @@ class SuperlinearUnits:
         if still is None:  # its error is far below the deviation that is looked at
             still = arrival.direction
         u, arrived = _approached(
-            self._network.system, self._network.degree, *self._state(residual), np.asarray(arrival.slot), still
+            self._network.system,
+            self._network.degree,
+            *self._state(residual),
+            jnp.asarray(arrival.slot),
+            jnp.asarray(still),
         )
         deviation = np.asarray(u) / np.linalg.norm(u) - still
         size = np.linalg.norm(deviation)
