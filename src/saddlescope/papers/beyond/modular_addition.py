@@ -238,7 +238,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
         y=Axis("loss"),
         marks=(
             Line(x=times, y=first.whole_loss.values, label="gradient flow"),
-            Line(x=steps, y=levels, label="predicted", color=1),
+            Line(x=steps, y=levels, label="predicted", color=5),
             *(
                 Line(x=times, y=np.full(len(times), level), group="closed form", color=3, style="dashed", width=1.0)
                 for level in first.exact_level.values
