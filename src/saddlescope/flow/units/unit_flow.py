@@ -273,7 +273,7 @@ class _System(AbstractStiffSystem):
 
     def __init__(self, model: UnitModel, log_unit: float, log_scale: float, max_evaluations: int) -> None:
         self.model, self.log_unit, self._most, self.evaluations = model, jnp.asarray(log_unit), max_evaluations, 0
-        self._patience = _PATIENCE - 2 * log_scale
+        self._patience = _PATIENCE - 2 * float(log_scale)
         self._refusals, self._refused_at = 0, np.zeros(0)
 
     def slope(self, y: np.ndarray) -> np.ndarray:
