@@ -158,6 +158,7 @@ class Stepper:
         self.t, self.y, self.order, self.h, differences, self._equal_steps = saved
         self._differences = differences.copy()
         self._factors = self._rate = None
+        self._held = 0
 
     def limit(self, h: float) -> None:
         """Limit the length of the next step."""

@@ -198,7 +198,7 @@ def _times(run: xr.Dataset) -> Estimate:
     quantity="largest relative error of a predicted stage time at the initial scale of the flow", kind="own",
     source="Bar of this project", high=0.1, evidence="cases", over="seeds",
     why="Errors of earlier stages add up, since every dormant neuron grows in all of them",
-    doubt="Valleys are left before their bottom, and errors of earlier stages last; a smaller scale would err less",
+    doubt="Only one scale is judged; neurons that nearly tie can change places at it",
 )  # fmt: skip
 def _later_times(run: xr.Dataset) -> Estimate:
     return _over_predicted(run, time_errors(run), slice(_FIRST + 1, None))

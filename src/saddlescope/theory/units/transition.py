@@ -346,10 +346,10 @@ class Transition:
         if time * self._rate < _LONG:
             return None
         kinds = self._kinds[self._live]
-        fall = self._fall(thetas, kinds, time)
-        if fall is None:
+        rest = self._at_rest(thetas, kinds, time)
+        if rest is None:
             return None
-        values = np.linalg.eigvalsh(self._network.loss_hessian(thetas, kinds))
+        fall, values = rest
         curved = values * time > _LEAVING
         keep = np.ones(len(thetas), bool)
         curvature = float(np.min(values[curved], initial=np.inf))
@@ -408,22 +408,24 @@ class Transition:
             return None
         fall = 0.0
         if found is None and end[2]:
-            fall = self._fall(end[0], kinds[keep], time)
-            if fall is None:
+            rest = self._at_rest(end[0], kinds[keep], time)
+            if rest is None:
                 return None
+            fall = rest[0]
         return self._ended(end[0], keep, directions, end[1], end[2], fall)
 
-    def _fall(self, thetas: Float[np.ndarray, "c p"], kinds: Int[np.ndarray, "c"], time: float) -> float | None:
-        """Return by how much the loss falls in an e-fold of time along flat directions; None if it is not at rest."""
+    def _at_rest(
+        self, thetas: Float[np.ndarray, "c p"], kinds: Int[np.ndarray, "c"], time: float
+    ) -> tuple[float, Float[np.ndarray, "q"]] | None:
+        """Return by how much the loss falls in an e-fold of time, and the eigenvalues of H; None if it is not at rest."""
         loss, slope = self._network.loss_gradient(thetas, kinds)
         fall, learned = time * float(np.sum(slope**2)), self._network.origin[0] - loss
         if fall > _FALL * learned:
             return None
-        if self._network.degree > 2:  # next to stiff directions, slow growth looks flat
-            values = np.linalg.eigvalsh(self._network.loss_hessian(thetas, kinds))
-            if values[0] * time < -_LEAVING:
-                return None
-        return fall if fall > _NO_FALL * learned else 0.0
+        values, _ = eigenvectors(self._network.loss_hessian(thetas, kinds))
+        if self._network.degree > 2 and values[0] * time < -_LEAVING:
+            return None  # next to stiff directions, slow growth looks flat
+        return (fall if fall > _NO_FALL * learned else 0.0), values
 
     def _ended(
         self, point: Float[np.ndarray, "c p"], keep: np.ndarray, directions: Float[np.ndarray, "a p"],
