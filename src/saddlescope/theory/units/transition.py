@@ -417,7 +417,7 @@ class Transition:
     def _at_rest(
         self, thetas: Float[np.ndarray, "c p"], kinds: Int[np.ndarray, "c"], time: float
     ) -> tuple[float, Float[np.ndarray, "q"]] | None:
-        """Return by how much the loss falls in an e-fold of time, and the eigenvalues of H; None if it is not at rest."""
+        """Return what the loss falls in an e-fold of time, and the eigenvalues of H; None if it is not at rest."""
         loss, slope = self._network.loss_gradient(thetas, kinds)
         fall, learned = time * float(np.sum(slope**2)), self._network.origin[0] - loss
         if fall > _FALL * learned:
