@@ -80,14 +80,16 @@ def _solve(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     a, b = np.divmod(np.arange(params.modulus**2), params.modulus)
     data = np.stack([code[a], code[b]], axis=1), code[(a + b) % params.modulus]
     weights = {name: rng.standard_normal((params.neurons, code.shape[1])) for name in ("u", "v", "w")}
+    theory, simulation = context.split(3, 1)
     learned = unit_learning(
         quadratic_neuron, data, half_square, parameters={name: np.zeros(code.shape[1]) for name in weights},
-        weights=weights, until=params.until, report=context.report,
+        weights=weights, until=params.until, report=theory.report,
     )  # fmt: skip
     record = [np.linspace(0, params.until, _RECORDS), np.linspace(0, min(learned.end, params.until), _CLOSE)]
     flow = unit_flow(
         quadratic_neuron, data, half_square, weights, degree=3.0, log_scale=params.log10_scale * np.log(10),
-        until=params.until, tolerance=params.tolerance, record=np.unique(np.concatenate(record)), report=context.report,
+        until=params.until, tolerance=params.tolerance, record=np.unique(np.concatenate(record)),
+        report=simulation.report,
     )  # fmt: skip
     errors = _errors(flow, data)
     shares = 1 - errors / (sizes**2 / 2)[:, None]
