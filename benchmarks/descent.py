@@ -30,7 +30,7 @@ from saddlescope.train import load
 
 BATCH, DEPTH, RATE = 32, 6, 10.0
 TURNS = 3
-STEPS = {50: (10_000, 500), 100: (8000, 400), 200: (3000, 200), 1000: (60, 40)}  # by width: ours and peers', in a turn
+STEPS = {50: (10_000, 500), 100: (8000, 400), 200: (3000, 200), 1000: (200, 40)}  # by width: ours and peers', in a turn
 
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
@@ -38,6 +38,11 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
     data = load("digits")
     pixels = data.train_images.reshape(len(data.train_images), -1) / data.white
     return ((pixels - data.mean) / data.deviation).astype(np.float32), data.train_labels
+
+
+def first_weight(weights: tuple) -> jnp.ndarray:
+    """One weight, to record; a new function in each call would be compiled again."""
+    return weights[0][0, 0]
 
 
 def ours(loss: LayeredLoss, weights: tuple, steps: int) -> tuple[np.ndarray, ...]:
@@ -49,7 +54,7 @@ def ours(loss: LayeredLoss, weights: tuple, steps: int) -> tuple[np.ndarray, ...
         learning_rate=homogeneous_rate(RATE, DEPTH),
         batch=BATCH,
         record=np.array([0, steps]),
-        observe=lambda weights: weights[0][0, 0],
+        observe=first_weight,
     )
     return run.weights
 

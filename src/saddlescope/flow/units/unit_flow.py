@@ -30,7 +30,7 @@ from scipy.linalg import get_lapack_funcs
 from scipy.optimize import brentq
 
 from saddlescope._shared.arguments import calling, shown, validate_arguments
-from saddlescope._shared.compiled_functions import compiled, eval_shape
+from saddlescope._shared.compiled_functions import bound, compiled, eval_shape
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.progress import Report, silent
@@ -272,7 +272,8 @@ class _System(AbstractStiffSystem):
     """The system for the stiff solver, with a dense Jacobian."""
 
     def __init__(self, model: UnitModel, log_unit: float, log_scale: float, max_evaluations: int) -> None:
-        self.model, self.log_unit, self._most, self.evaluations = model, jnp.asarray(log_unit), max_evaluations, 0
+        self.model, self.log_unit, self._most, self.evaluations = model, np.asarray(log_unit), max_evaluations, 0
+        self._slope, self._jacobian = bound(_slope, model, count=2), bound(_jacobian, model, count=2)
         self._patience = _PATIENCE - 2 * float(log_scale)
         self._refusals, self._refused_at = 0, np.zeros(0)
 
@@ -281,11 +282,11 @@ class _System(AbstractStiffSystem):
         if self.evaluations >= self._most:
             raise _ExhaustedError
         self.evaluations += 1
-        return np.asarray(_slope(self.model, jnp.asarray(y), self.log_unit))
+        return np.asarray(self._slope(y, self.log_unit))
 
     def newton(self, y: np.ndarray, c: float) -> Callable[[np.ndarray], np.ndarray] | None:
         """Return the solution of the Newton equations; None if the active units leave a saddle in less time."""
-        J = np.asarray(_jacobian(self.model, jnp.asarray(y), self.log_unit))
+        J = np.asarray(self._jacobian(y, self.log_unit))
         if not np.isfinite(J).all():
             return lambda r: np.full_like(r, np.nan)
         if self._outgrown(y, J, c):
