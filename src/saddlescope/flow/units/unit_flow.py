@@ -9,8 +9,8 @@
 
 Norms of 1e-100 cost as much as norms of 1. Directions are known to the tolerance only: where a unit's direction, once
 aligned, becomes an unstable stationary point of its utility (a diagonal coordinate whose force changes sign, a second
-mode of a linear network in the same units), it turns after log(1/tolerance) rather than log(1/alpha). Follow those with
-`gradient_flow` or `factored_flow`.
+mode of a linear network in the same units), a deviation below the tolerance decides when it turns, and the flow ends.
+Follow those with `gradient_flow` or `factored_flow`.
 
 At a saddle of the active units, steps are short enough to follow the growth of deviations far below the tolerance, down
 to rounding, about 1e-16; an implicit step would shrink them, and the flow would rest there.
@@ -41,6 +41,7 @@ from saddlescope.flow.losses.checks import shapes_of
 from saddlescope.flow.losses.tree_layout import TreeLayout
 from saddlescope.flow.solvers.ndf import AbstractStiffSystem, Interpolant, StepError, Stepper
 from saddlescope.flow.status import LOCAL_SHARE, REACHED, FlowError, Status, exhausted, require_run, stuck
+from saddlescope.flow.units.resting_directions import RestingDirections
 from saddlescope.flow.units.unit_model import UnitModel, first_sample
 
 _RECORDS = 401
@@ -132,6 +133,10 @@ def unit_flow(
 ) -> UnitTrajectory:
     """Follow gradient flow of a sum of units from alpha times given weights.
 
+    For degree 2 the flow ends early where a direction rests that has become unstable, with a deviation below the
+    tolerance: when it turns was decided before, by what is not known any more. Second modes of linear networks from
+    tiny scales are such a case; use `gradient_flow` or `factored_flow` for them.
+
     Args:
         unit: unit(theta, x), or unit(theta, x, kind) if kinds are given, as for `unit_learning`.
         data: (inputs, targets), with a leading axis of samples in every array.
@@ -181,7 +186,7 @@ def unit_flow(
     _check_call(model, start)
     norms = np.linalg.norm(start, axis=1)
     _check_degree(model, start / norms[:, None])
-    system = _System(model, log_unit, log_scale, max_evaluations)
+    system = _System(model, log_unit, log_scale, tolerance, max_evaluations)
     state = np.concatenate([np.log(norms) + log_scale, (start / norms[:, None]).ravel()])
     times = np.linspace(0, until, _RECORDS) if record is None else np.asarray(record, float)
     times = np.unique(np.concatenate([[0.0], times, [until]]))
@@ -271,11 +276,14 @@ class _ExhaustedError(Exception):
 class _System(AbstractStiffSystem):
     """The system for the stiff solver, with a dense Jacobian."""
 
-    def __init__(self, model: UnitModel, log_unit: float, log_scale: float, max_evaluations: int) -> None:
+    def __init__(
+        self, model: UnitModel, log_unit: float, log_scale: float, tolerance: float, max_evaluations: int
+    ) -> None:
         self.model, self.log_unit, self._most, self.evaluations = model, np.asarray(log_unit), max_evaluations, 0
         self._slope, self._jacobian = bound(_slope, model, count=2), bound(_jacobian, model, count=2)
         self._patience = _PATIENCE - 2 * float(log_scale)
         self._refusals, self._refused_at = 0, np.zeros(0)
+        self.resting = RestingDirections(model.count, tolerance) if model.degree == 2 else None
 
     def slope(self, y: np.ndarray) -> np.ndarray:
         """Return dy/dT."""
@@ -289,6 +297,8 @@ class _System(AbstractStiffSystem):
         J = np.asarray(self._jacobian(y, self.log_unit))
         if not np.isfinite(J).all():
             return lambda r: np.full_like(r, np.nan)
+        if self.resting is not None:
+            self.resting.linearise(J)
         if self._outgrown(y, J, c):
             return None
         factors = _factorise(np.eye(len(y)) - c * J)[:2]
@@ -355,7 +365,10 @@ class _Run:
             next_report = 0.0
             while stepper.t < self._until:
                 before = stepper.y
-                self._note(stepper.step(), before, stepper.y)
+                step = stepper.step()
+                self._note(step, before, stepper.y)
+                if (ended := self._undecided(step, before, stepper.y)) is not None:
+                    return ended
                 if float(np.max(stepper.y[: self._count])) > _LARGEST_LOG:
                     return Status(False, f"A norm exceeds 1e13 at T = {stepper.t:.6g}.", "The loss has no minimum.")
                 if stepper.t >= next_report:
@@ -373,6 +386,19 @@ class _Run:
                 )
             return stuck(self.recorded[-1], "T", finite=error.finite)
         return REACHED
+
+    def _undecided(self, step: Interpolant, before: np.ndarray, after: np.ndarray) -> Status | None:
+        """Return the status of a flow whose next motion is decided by deviations below the tolerance."""
+        resting = self._system.resting
+        units = resting.undecided(step.end - step.start, before, after) if resting is not None else ()
+        if not len(units):
+            return None
+        return Status(
+            False,
+            f"The direction of unit {int(units[0])} rests where it has become unstable, at T = {step.end:.6g}: when it "
+            "leaves is decided by a deviation below the tolerance.",
+            "Lower tolerance, start from a larger scale, or use gradient_flow or factored_flow.",
+        )
 
     def _note(self, step: Interpolant, before: np.ndarray, after: np.ndarray) -> None:
         inside = self._times[(self._times > step.start) & (self._times <= step.end)]
