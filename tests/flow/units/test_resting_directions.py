@@ -1,0 +1,105 @@
+"""Directions that rest where they have become unstable: flows end, unless their deviation is known."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from saddlescope.flow import FlowError, unit_flow
+from saddlescope.flow.units.resting_directions import RestingDirections
+
+STRENGTHS = np.array([2.0, 1.0])  # modes of a linear network on white inputs
+
+
+def linear(theta, x):
+    return theta["out"] * (theta["in"] @ x)
+
+
+def squared(f, y):
+    return 0.5 * jnp.sum((f - y) ** 2)
+
+
+def follow(log_scale, until, tolerance, **given):
+    rng = np.random.default_rng(0)
+    weights = {"in": rng.standard_normal((3, 2)), "out": rng.standard_normal((3, 2))}
+    run = unit_flow(
+        linear, (np.eye(2), np.diag(STRENGTHS)), squared, weights, degree=2.0, log_scale=log_scale, until=until,
+        tolerance=tolerance, **given,
+    )  # fmt: skip
+    return weights, run
+
+
+def by_weights(weights, log_scale, times):
+    """Return losses of the flow of the weights themselves, by SciPy to small errors of each."""
+    start = np.exp(log_scale) * np.concatenate([weights["in"].ravel(), weights["out"].ravel()])
+
+    def residual(y):
+        return np.diag(STRENGTHS) - y[6:].reshape(3, 2).T @ y[:6].reshape(3, 2)
+
+    def slope(t, y):
+        into, out = y.reshape(2, 3, 2)
+        r = residual(y) / 2  # the mean of two samples
+        return np.concatenate([(out @ r).ravel(), (into @ r.T).ravel()])
+
+    found = solve_ivp(slope, (0, times[-1]), start, "DOP853", t_eval=times, rtol=1e-10, atol=1e-10 * np.exp(log_scale))
+    return np.array([np.sum(residual(y) ** 2) / 4 for y in found.y.T])
+
+
+def test_a_second_mode_in_the_same_units_is_right_or_ends_the_flow():
+    """From a larger scale, or at a smaller tolerance, the deviation that grows to the second mode is known."""
+    for power, tolerance, known in ((-4, 1e-4, True), (-12, 1e-3, False), (-12, 1e-8, True), (-30, 1e-8, False)):
+        log_scale = power * np.log(10)
+        weights, run = follow(log_scale, 2.6, tolerance, throw=False)
+        assert run.status.ok == known, (power, tolerance, run.status)
+        exact = by_weights(weights, log_scale, run.times * -log_scale)
+        np.testing.assert_allclose(run.losses, exact, atol=0.02)
+        assert run.times[-1] > 0.9
+
+
+def test_a_flow_that_ends_says_why_and_keeps_its_result():
+    with pytest.raises(FlowError, match=r"unit \d rests where it has become unstable.*below the tolerance") as raised:
+        follow(-70.0, 2.6, 1e-5)
+    run = raised.value.result
+    assert 1.0 < run.times[-1] < 1.2
+    np.testing.assert_allclose(run.losses[-1], STRENGTHS[1] ** 2 / 4, atol=1e-3)
+
+
+@pytest.mark.parametrize(("second", "ok"), [(1.0, True), (0.9, False)])
+def test_a_symmetry_holds_and_nothing_near_to_it_is_taken_for_one(second, ok):
+    """Of two coordinates of one teacher, the force on the second changes its sign when the first has learned it."""
+    data = np.array([[1.0, 0.8], [0.0, 0.6]]), np.array([1.0, -0.3])
+    run = unit_flow(
+        lambda theta, x, kind: theta[0] * theta[1] * x[kind], data, squared, np.array([[1.0, 1.0], [1.0, second]]),
+        degree=2.0, log_scale=-50.0, until=60.0, tolerance=1e-7, kinds=np.arange(2), throw=False,
+    )  # fmt: skip
+    assert run.status.ok == ok
+
+
+def watched(motions, rate):
+    """Return the steps after which a direction in the plane is undecided, of duration 1 and the given motions."""
+    rests = RestingDirections(1, 1e-3)
+    J = np.zeros((3, 3))
+    J[2, 2] = rate
+    rests.linearise(J)
+    states = np.cumsum([0.0, *motions])[:, None] * np.array([0.0, 0.0, 1.0])
+    return [k for k in range(len(motions)) if len(rests.undecided(1.0, states[k], states[k + 1]))]
+
+
+def test_only_unstable_rest_after_motion_counts():
+    still = [1e-5] * 4
+    assert watched([1.0, *still], rate=0.6) == [2, 3, 4]
+    assert watched([1.0, *still], rate=-0.6) == []
+    assert watched(still, rate=0.6) == []
+    assert watched([1.0, 1e-5, 1.0, 1e-5], rate=0.6) == []
+
+
+def test_units_of_degree_three_are_not_watched():
+    """Their directions come to rest in a few units of time, and steps follow what grows from rounding on."""
+    with jax.enable_x64(True):
+        run = unit_flow(
+            lambda theta, x: theta[0] ** 2 * theta * x, (np.ones(1), np.ones(1)),
+            lambda f, y: (f[0] - y) ** 2 + (f[1] ** 2 - y) ** 2 / 4, np.array([[1.0, 1e-3]]),
+            degree=3.0, log_scale=np.log(1e-4), until=1.0, tolerance=1e-5, max_evaluations=30_000,
+        )  # fmt: skip
+    np.testing.assert_allclose(run.losses[-1], 0.0, atol=1e-6)
