@@ -4,10 +4,10 @@
     rate   largest eigenvalue of B: at which a deviation of the direction grows
     d      deviation of a direction from rest, estimated from its motion in a step; below the tolerance it is not known
 
-A direction that aligns comes to rest exponentially, so that after log(1/alpha) its deviation is a power of alpha. If the
+A direction that aligns comes to rest exponentially: after log(1/alpha) its deviation is a power of alpha. If the
 residual then changes so that this rest becomes unstable, as for the second mode of a linear network in the same units,
-the time of leaving it follows from a deviation that was never resolved. A direction that rested from the start does so
-by a symmetry, exactly, and is no matter.
+the time of leaving it follows from a deviation that is not known. A direction that has rested from the start does so by
+a symmetry, exactly, and does not count.
 """
 
 import numpy as np

@@ -389,9 +389,10 @@ class _Run:
 
     def _undecided(self, step: Interpolant, before: np.ndarray, after: np.ndarray) -> Status | None:
         """Return the status of a flow whose next motion is decided by deviations below the tolerance."""
-        resting = self._system.resting
-        units = resting.undecided(step.end - step.start, before, after) if resting is not None else ()
-        if not len(units):
+        if self._system.resting is None:
+            return None
+        units = self._system.resting.undecided(step.end - step.start, before, after)
+        if not units.size:
             return None
         return Status(
             False,
