@@ -30,7 +30,7 @@ from scipy.linalg import get_lapack_funcs
 from scipy.optimize import brentq
 
 from saddlescope._shared.arguments import calling, shown, validate_arguments
-from saddlescope._shared.compiled_functions import bound, compiled, eval_shape
+from saddlescope._shared.compiled_functions import bound, eval_shape, quickly_compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.progress import Report, silent
@@ -248,22 +248,22 @@ def _check_degree(model: UnitModel, directions: np.ndarray) -> None:
         )
 
 
-@compiled
+@quickly_compiled
 def _sizes(model: UnitModel, thetas: Array) -> Array:
     return model.sizes(thetas)
 
 
-@compiled
+@quickly_compiled
 def _slope(model: UnitModel, state: Array, log_unit: Array) -> Array:
     return model.slope(state, log_unit)
 
 
-@compiled
+@quickly_compiled
 def _jacobian(model: UnitModel, state: Array, log_unit: Array) -> Array:
     return model.jacobian(state, log_unit)
 
 
-@compiled
+@quickly_compiled
 def _loss(model: UnitModel, state: Array) -> Array:
     log_norms, u = model.split(state)
     return model.mean_loss(jnp.exp(log_norms)[:, None] * u)

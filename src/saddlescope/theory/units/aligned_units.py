@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from saddlescope._shared.compiled_functions import bound, compiled
+from saddlescope._shared.compiled_functions import bound, quickly_compiled
 from saddlescope.theory.units.dormant_units import Arrival, Settled
 from saddlescope.theory.units.explicit_solver import next_size, relative_error, trial_step
 from saddlescope.theory.units.implicit_solver import implicit_step, next_implicit_size
@@ -284,7 +284,7 @@ def _implicit(turning: Callable[[Array], Array], at: _Ascent) -> tuple[_Ascent, 
     return _Ascent(trial.end, trial.slope, at.time + at.h, at.h, at.steps), error, next_implicit_size(at.h, error)
 
 
-@compiled
+@quickly_compiled
 def _carried(
     system: UnitSystem, directions: Array, kinds: Array, dormant: Array, times: Array, residuals: Array, most: Array
 ) -> tuple[Array, Array]:
@@ -295,7 +295,7 @@ def _carried(
     return _carried_by(_explicit, system, directions, kinds, dormant, times, residuals, most)
 
 
-@compiled
+@quickly_compiled
 def _carried_along_kinks(
     system: UnitSystem, directions: Array, kinds: Array, dormant: Array, times: Array, residuals: Array
 ) -> tuple[Array, Array]:
@@ -345,7 +345,7 @@ def _few_points(times: Float[np.ndarray, "s"], residuals: Float[np.ndarray, "s .
     return np.append(times, np.full(more, times[-1])), np.concatenate([residuals, np.repeat(residuals[-1:], more, 0)])
 
 
-@compiled
+@quickly_compiled
 def _ascended(
     system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, largest: Array, most: Array
 ) -> tuple[Array, Array]:
@@ -357,7 +357,7 @@ def _ascended(
     return _ascended_by(_explicit, system, directions, kinds, dormant, residual, largest, most)
 
 
-@compiled
+@quickly_compiled
 def _ascended_along_kinks(
     system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, largest: Array
 ) -> tuple[Array, Array]:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from saddlescope._shared.compiled_functions import compiled
+from saddlescope._shared.compiled_functions import quickly_compiled
 from saddlescope.theory.units.explicit_solver import next_size, relative_error, trial_step
 from saddlescope.theory.units.unit_system import UnitSystem
 
@@ -86,7 +86,7 @@ class _State(NamedTuple):
     points: Float[Array, "s b p"]
 
 
-@compiled
+@quickly_compiled
 def explicit_path(
     system: UnitSystem, thetas: Array, kinds: Array, velocity: Array, count: Array, limits: Float[Array, "8"]
 ) -> tuple[Array, ...]:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from saddlescope._shared.compiled_functions import compiled, inlined
+from saddlescope._shared.compiled_functions import inlined, quickly_compiled
 from saddlescope.theory.units.unit_network import UnitNetwork
 from saddlescope.theory.units.unit_system import UnitSystem
 
@@ -79,7 +79,7 @@ def first_departure(
     return Departure(first, float(time), np.array(ends[first]))
 
 
-@compiled
+@quickly_compiled
 def _followed(
     system: UnitSystem, starts: Array, kinds: Array, level: Array, alpha: Array, last: Array
 ) -> tuple[Array, Array, Array]:

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from saddlescope._shared.compiled_functions import compiled, inlined
+from saddlescope._shared.compiled_functions import inlined, quickly_compiled
 from saddlescope.theory.units.dormant_units import Arrival, Settled
 from saddlescope.theory.units.unit_network import UnitNetwork
 from saddlescope.theory.units.unit_system import UnitSystem
@@ -184,7 +184,7 @@ class _Flow(NamedTuple):
         return (size, u, T), solution.result == diffrax.RESULTS.event_occurred
 
 
-@compiled
+@quickly_compiled
 def _blow_up(system: UnitSystem, degree: float, *state: Array) -> tuple[_State, Array]:
     """Return (l, u, T) at the first blow-up, and whether there is one."""
     flow, power = _Flow(*state), degree - 2
@@ -202,7 +202,7 @@ def _blow_up(system: UnitSystem, degree: float, *state: Array) -> tuple[_State, 
     return flow.solve(system, degree, blown_up)
 
 
-@compiled
+@quickly_compiled
 def _approached(system: UnitSystem, degree: float, *state_and_end: Array) -> tuple[Float[Array, "p"], Array]:
     """Return the direction of a unit when it is next to where it ends, and whether it arrives there.
 

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from saddlescope._shared.arguments import calling, shown
-from saddlescope._shared.compiled_functions import compiled
+from saddlescope._shared.compiled_functions import quickly_compiled
 from saddlescope._shared.errors import InputError
 from saddlescope.theory.units.unit_system import UnitSystem
 
@@ -93,7 +93,7 @@ class _Probes(NamedTuple):
     not_quadratic: Float[np.ndarray, "P"]
 
 
-@compiled
+@quickly_compiled
 def _probed(system: UnitSystem, thetas: Array, kinds: Array) -> tuple[Array, ...]:
     """Return the entries of `_Probes`, and L and r of the network without units."""
     _check_call(system)
@@ -122,7 +122,7 @@ def _probed(system: UnitSystem, thetas: Array, kinds: Array) -> tuple[Array, ...
     return jnp.max(jnp.abs(outputs)), *probes, value, -slope
 
 
-@compiled
+@quickly_compiled
 def _leading(system: UnitSystem, thetas: Array, kinds: Array, small: Array) -> tuple[Array, Array]:
     """Return the size of f(c theta) / c^kappa at each probe, and its distance from the Taylor polynomial."""
     assert system.taylor is not None

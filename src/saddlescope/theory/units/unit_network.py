@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from saddlescope._shared.arguments import is_real
-from saddlescope._shared.compiled_functions import bound, compiled
+from saddlescope._shared.compiled_functions import bound, quickly_compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.loss_scale import scale_exponent
@@ -58,12 +58,12 @@ class NonFiniteUnitsError(Exception):
     """Loss or gradient of the network that is NaN or infinite."""
 
 
-@compiled
+@quickly_compiled
 def _each_output(system: UnitSystem, thetas: Array, kinds: Array) -> Array:
     return jax.vmap(system.output)(thetas, kinds)
 
 
-@compiled
+@quickly_compiled
 def _residual(system: UnitSystem, thetas: Array, kinds: Array) -> tuple[Array, Array, Array]:
     """Return L, r and F."""
     outputs = system.network(thetas, kinds)
@@ -71,27 +71,27 @@ def _residual(system: UnitSystem, thetas: Array, kinds: Array) -> tuple[Array, A
     return value, -slope, outputs
 
 
-@compiled
+@quickly_compiled
 def _utilities(system: UnitSystem, thetas: Array, kinds: Array, residual: Array) -> tuple[Array, Array]:
     return jax.vmap(jax.value_and_grad(system.utility), (0, 0, None))(thetas, kinds, residual)
 
 
-@compiled
+@quickly_compiled
 def _utility_hessian(system: UnitSystem, theta: Array, kind: Array, residual: Array) -> Array:
     return jax.hessian(system.utility)(theta, kind, residual)
 
 
-@compiled
+@quickly_compiled
 def _force_hessian(system: UnitSystem, theta: Array, kind: Array, residual: Array) -> Array:
     return jax.hessian(lambda at: jnp.sum(system.output(at, kind) * residual))(theta)
 
 
-@compiled
+@quickly_compiled
 def _loss_gradient(system: UnitSystem, thetas: Array, kinds: Array) -> tuple[Array, Array]:
     return jax.value_and_grad(system.loss_of)(thetas, kinds)
 
 
-@compiled
+@quickly_compiled
 def _loss_hessian(system: UnitSystem, thetas: Array, kinds: Array) -> Array:
     """Return the Hessian of L: through the outputs, and of each unit alone; column by column if that is too large."""
     outputs = system.network(thetas, kinds)
@@ -117,7 +117,7 @@ def _hessian_by_columns(system: UnitSystem, thetas: Array, kinds: Array) -> Arra
     return jax.lax.map(times, jnp.eye(size), batch_size=32)
 
 
-@compiled
+@quickly_compiled
 def _effect(system: UnitSystem, present: Array, direction: Array, kind: Array, utility: Array) -> tuple[Array, Array]:
     """Return the norm by `norm_of_effect` from the present outputs, and whether one was found."""
 
@@ -138,7 +138,7 @@ def _effect(system: UnitSystem, present: Array, direction: Array, kind: Array, u
     return norm, found
 
 
-@compiled
+@quickly_compiled
 def _stationary(
     system: UnitSystem, direction: Array, kind: Array, residual: Array, still: Array
 ) -> tuple[Array, Array, Array]:
@@ -167,7 +167,7 @@ def _stationary(
     return u, left, way
 
 
-@compiled
+@quickly_compiled
 def _switches(system: UnitSystem, unit: PatternedUnit, thetas: Array, kinds: Array) -> Array:
     return jax.vmap(lambda theta, kind: switches_of(system, unit, theta, kind)[0])(thetas, kinds)
 
@@ -190,14 +190,14 @@ def _pieces_of(
     return slope, hessian, jax.vmap(found)(thetas, kinds), jax.vmap(jax.jacfwd(found))(thetas, kinds), jumps
 
 
-@compiled
+@quickly_compiled
 def _loss_pieces(
     system: UnitSystem, unit: PatternedUnit, thetas: Array, kinds: Array, pattern: Array
 ) -> tuple[Array, ...]:
     return _pieces_of(lambda outputs, _: system.loss_of_outputs(outputs), system, unit, thetas, kinds, pattern)
 
 
-@compiled
+@quickly_compiled
 def _utility_pieces(
     system: UnitSystem, unit: PatternedUnit, degree: Array, residual: Array, level: Array,
     thetas: Array, kinds: Array, pattern: Array,
@@ -212,7 +212,7 @@ def _utility_pieces(
     return _pieces_of(objective, system, unit, thetas, kinds, pattern)
 
 
-@compiled
+@quickly_compiled
 def _force_pieces(
     system: UnitSystem, unit: PatternedUnit, residual: Array, thetas: Array, kinds: Array, pattern: Array
 ) -> tuple[Array, ...]:
