@@ -129,8 +129,8 @@ class Flows:
         return np.asarray(self.losses(self.steps[method](jnp.asarray(times), jnp.asarray(tolerance))))
 
 
-METHODS = ("Diffrax, Tsit5", "unit_flow", "SciPy, LSODA", "Diffrax, Kvaerno5")
-MOST = 300  # weights up to which methods with a dense matrix of all weights run
+EXPLICIT, IMPLICIT = ("Diffrax, Tsit5",), ("unit_flow", "SciPy, LSODA", "Diffrax, Kvaerno5")
+MOST = 300  # weights up to which implicit methods run, with a dense matrix of all
 
 
 def passage(times: np.ndarray, losses: np.ndarray, level: float) -> float:
@@ -159,7 +159,7 @@ def measure(problem: Problem, board: Board, turns: int) -> None:
     near, end = exact * np.linspace(0.96, 1.02, 601), np.array([1.01 * exact])
     times: dict[str, list[float]] = {"unit_learning": []}
     notes = {}
-    for method in METHODS if flows.start.size <= MOST else METHODS[:1]:
+    for method in EXPLICIT + (IMPLICIT if flows.start.size <= MOST else ()):
         errors = ((one, abs(passage(near, flows.follow(method, near, one), level) / exact - 1)) for one in TOLERANCES)
         chosen = next((one for one, off in errors if off <= error), None)
         if chosen is None:

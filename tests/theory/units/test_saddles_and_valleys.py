@@ -99,8 +99,8 @@ def test_modular_addition_of_one_frequency_goes_past_a_saddle_of_four_units():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_the_flow_of_modular_addition_approaches_the_prediction_as_alpha_vanishes(seed):
+@pytest.mark.parametrize(("seed", "stages"), [(0, 5), (1, 4), (2, 5)])
+def test_the_flow_of_modular_addition_approaches_the_prediction_as_alpha_vanishes(seed, stages):
     learned = modular_addition(seed, until=3.5)
     times = np.array(learned.staircase.times)
     errors = []
@@ -109,9 +109,9 @@ def test_the_flow_of_modular_addition_approaches_the_prediction_as_alpha_vanishe
             quadratic, one_frequency(), squared, eight_units(seed), degree=3.0, log_scale=log10_scale * np.log(10),
             until=1.2 * times[-1], tolerance=1e-6,
         )  # fmt: skip
-        rises = np.sort(run.rises[np.isfinite(run.rises)])[: len(times)]
+        rises = np.sort(run.rises[np.isfinite(run.rises)])[:stages]
         errors.append(np.abs(rises / times - 1))
-    assert len(times) >= 4
+    assert len(times) == stages
     assert np.max(errors[1]) < 0.7 * np.max(errors[0])
     np.testing.assert_allclose(errors[1], 0.0, atol=0.015)
 

@@ -13,7 +13,7 @@ a symmetry, exactly, and does not count.
 import numpy as np
 from jaxtyping import Float, Int
 
-_EFOLDS = 1.0  # by which a deviation that is not known may have grown
+_EFOLDS = 1.0  # by which a deviation that is not known may have grown: after three, times can be off by 7 %
 
 
 class RestingDirections:
