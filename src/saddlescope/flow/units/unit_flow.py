@@ -26,11 +26,9 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 from jaxtyping import Array, Float, Int, PyTree
-from scipy.linalg import get_lapack_funcs
-from scipy.optimize import brentq
 
 from saddlescope._shared.arguments import calling, shown, validate_arguments
-from saddlescope._shared.compiled_functions import bound, eval_shape, quickly_compiled
+from saddlescope._shared.compiled_functions import eval_shape, quickly_compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.progress import Report, silent
@@ -39,25 +37,17 @@ from saddlescope._shared.results import PlotMixin
 from saddlescope._shared.sample_pair import sample_pair
 from saddlescope.flow.losses.checks import shapes_of
 from saddlescope.flow.losses.tree_layout import TreeLayout
-from saddlescope.flow.solvers.ndf import AbstractStiffSystem, Interpolant, StepError, Stepper
-from saddlescope.flow.status import LOCAL_SHARE, REACHED, FlowError, Status, exhausted, require_run, stuck
-from saddlescope.flow.units.resting_directions import RestingDirections
+from saddlescope.flow.status import FlowError, Status, require_run
+from saddlescope.flow.units.explicit_run import follow_explicitly
+from saddlescope.flow.units.implicit_run import ImplicitSystem, follow_implicitly
 from saddlescope.flow.units.unit_model import UnitModel, first_sample
+from saddlescope.flow.units.unit_records import UnitRecords
 
 _RECORDS = 401
-_LARGEST_LOG = 30.0  # of a norm: beyond it the flow diverges
 _SMALL = 1e-6  # norm of units at which the degree is measured
 _DEGREE = 0.1  # difference of a measured degree from another one
-_LONGEST = 20.0  # steps change no log norm by more
-_ACTIVE = math.log(1e-2)  # log norm above which growing deviations of a unit are followed
-_GROWTH = 20.0  # steps over their order's constant are shorter than one over this times the rate at which they grow
-_SPEEDS = 3.0  # times the speed of active units: rates below it may belong to their own motion
-_PATIENCE = 100.0  # refused steps at one saddle, about as many e-folds, beyond those for a deviation of alpha^2
-_MOVED = 1e-3  # in a log norm or direction: the active units are no longer at the same saddle
-_LARGEST_UNIT = math.log(1e12)  # unit of time in which units of order one change too fast for float64
-_ROUNDING = 1e-14  # of the largest rate: rates below it are rounding
-
-_factorise, _solve, _cholesky = get_lapack_funcs(("getrf", "getrs", "potrf"), dtype=np.float64)
+_LEAST = -700.0  # log scale: smaller weights underflow in float64
+_BLOCK = 64  # states whose losses are computed in one call
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -108,9 +98,6 @@ class UnitTrajectory(ReprMixin, PlotMixin):
         }
         time = ("time", self.times, {"units": self.time_unit})
         return xr.Dataset(data, {"time": time, "unit": np.arange(len(self.rises))}, {"status": str(self.status)})
-
-
-_LEAST = -700.0  # smaller weights underflow in float64
 
 
 @validate_arguments
@@ -186,23 +173,29 @@ def unit_flow(
     _check_call(model, start)
     norms = np.linalg.norm(start, axis=1)
     _check_degree(model, start / norms[:, None])
-    system = _System(model, log_unit, log_scale, tolerance, max_evaluations)
     state = np.concatenate([np.log(norms) + log_scale, (start / norms[:, None]).ravel()])
     times = np.linspace(0, until, _RECORDS) if record is None else np.asarray(record, float)
-    times = np.unique(np.concatenate([[0.0], times, [until]]))
-    run = _Run(system, state, count, until, tolerance * LOCAL_SHARE, times, math.log(level), report)
-    status = run.follow()
+    records = UnitRecords(state, count, np.unique(np.concatenate([[0.0], times, [until]])), math.log(level))
+    status, evaluations = None, 0
+    if degree == 2 and until > 0:
+        status, evaluations = follow_explicitly(
+            model, records, log_unit, until, tolerance, max_evaluations, report
+        )
+    if status is None:
+        system = ImplicitSystem(model, log_unit, log_scale, tolerance, max_evaluations, evaluations)
+        status = follow_implicitly(system, records, until, tolerance, report)
+        evaluations = system.evaluations
     unit_of_time = "t / log(1/alpha)" if degree == 2 else f"t alpha^{degree - 2:g}"
-    states = np.array(run.states)
+    states = np.array(records.states)
     directions = states[:, count:].reshape(len(states), count, -1)
     result = UnitTrajectory(
-        times=np.array(run.recorded),
-        losses=np.array([float(_loss(model, jnp.asarray(each))) for each in states]),
+        times=np.array(records.recorded),
+        losses=_losses_along(model, states),
         log_norms=states[:, :count],
         directions=directions / np.linalg.norm(directions, axis=2, keepdims=True),
-        rises=run.rises,
+        rises=records.rises,
         log_scale=log_scale,
-        evaluations=system.evaluations,
+        evaluations=evaluations,
         time_unit=unit_of_time,
         status=status,
     )
@@ -253,161 +246,15 @@ def _sizes(model: UnitModel, thetas: Array) -> Array:
     return model.sizes(thetas)
 
 
-@quickly_compiled
-def _slope(model: UnitModel, state: Array, log_unit: Array) -> Array:
-    return model.slope(state, log_unit)
+def _losses_along(model: UnitModel, states: Float[np.ndarray, "k s"]) -> Float[np.ndarray, "k"]:
+    blocks = np.pad(states, ((0, -len(states) % _BLOCK), (0, 0)), "edge").reshape(-1, _BLOCK, states.shape[1])
+    return np.concatenate([np.asarray(_losses(model, block)) for block in blocks])[: len(states)]
 
 
 @quickly_compiled
-def _jacobian(model: UnitModel, state: Array, log_unit: Array) -> Array:
-    return model.jacobian(state, log_unit)
+def _losses(model: UnitModel, states: Float[Array, "k s"]) -> Float[Array, "k"]:
+    def loss(state: Float[Array, "s"]) -> Array:
+        log_norms, u = model.split(state)
+        return model.mean_loss(jnp.exp(log_norms)[:, None] * u)
 
-
-@quickly_compiled
-def _loss(model: UnitModel, state: Array) -> Array:
-    log_norms, u = model.split(state)
-    return model.mean_loss(jnp.exp(log_norms)[:, None] * u)
-
-
-class _ExhaustedError(Exception):
-    pass
-
-
-class _System(AbstractStiffSystem):
-    """The system for the stiff solver, with a dense Jacobian."""
-
-    def __init__(
-        self, model: UnitModel, log_unit: float, log_scale: float, tolerance: float, max_evaluations: int
-    ) -> None:
-        self.model, self.log_unit, self._most, self.evaluations = model, np.asarray(log_unit), max_evaluations, 0
-        self._slope, self._jacobian = bound(_slope, model, count=2), bound(_jacobian, model, count=2)
-        self._patience = _PATIENCE - 2 * float(log_scale)
-        self._refusals, self._refused_at = 0, np.zeros(0)
-        self.resting = RestingDirections(model.count, tolerance) if model.degree == 2 else None
-
-    def slope(self, y: np.ndarray) -> np.ndarray:
-        """Return dy/dT."""
-        if self.evaluations >= self._most:
-            raise _ExhaustedError
-        self.evaluations += 1
-        return np.asarray(self._slope(y, self.log_unit))
-
-    def newton(self, y: np.ndarray, c: float) -> Callable[[np.ndarray], np.ndarray] | None:
-        """Return the solution of the Newton equations; None if the active units leave a saddle in less time."""
-        J = np.asarray(self._jacobian(y, self.log_unit))
-        if not np.isfinite(J).all():
-            return lambda r: np.full_like(r, np.nan)
-        if self.resting is not None:
-            self.resting.linearise(J)
-        if self._outgrown(y, J, c):
-            return None
-        factors = _factorise(np.eye(len(y)) - c * J)[:2]
-        return lambda r: _solve(*factors, r)[0]
-
-    def _outgrown(self, y: np.ndarray, J: np.ndarray, c: float) -> bool:
-        """Return True if deviations of the active units from a saddle among them grow too fast for a step.
-
-        An implicit step shrinks what grows by more than e^2 in it, and the flow would rest at the saddle. In weights
-        rather than log norms and directions, J of the active units is symmetric but for the motion of these themselves.
-        """
-        m = self.model.count
-        units = np.flatnonzero(y[:m] > _ACTIVE)
-        if not len(units):
-            return False
-        p = len(y) // m - 1
-        rows = np.concatenate([units, (m + p * units[:, None] + np.arange(p)).ravel()])
-        norms, lengths = np.exp(y[units]), np.linalg.norm(y[m:].reshape(m, p)[units], axis=1)
-        norms = np.concatenate([norms, np.repeat(norms / lengths, p)])
-        rates = J[np.ix_(rows, rows)] * norms[:, None] / norms
-        own = _SPEEDS * float(np.max(np.abs(self.slope(y)[rows]))) + _ROUNDING * float(np.max(np.abs(rates)))
-        left = (1 + _GROWTH * c * own) * np.eye(len(rows)) - _GROWTH * c * (rates + rates.T) / 2
-        return bool(_cholesky(left, overwrite_a=True)[1] != 0) and self._may_leave(y[rows])
-
-    def _may_leave(self, y: np.ndarray) -> bool:
-        """Return False if the active units have rested here for so long that there is no deviation to grow."""
-        if np.shape(y) != np.shape(self._refused_at) or np.max(np.abs(y - self._refused_at)) > _MOVED:
-            self._refusals, self._refused_at = 0, y
-        self._refusals += 1
-        return self._refusals <= self._patience
-
-    def shorten(self, y: np.ndarray, predicted: np.ndarray) -> float:
-        """Return the fraction of the step that no log norm changes too much in."""
-        count = self.model.count
-        change = float(np.max(np.abs(predicted[:count] - y[:count])))
-        return min(1.0, _LONGEST / change) if change > 0 else 1.0
-
-
-class _Run:
-    """Records and first passages along the flow."""
-
-    def __init__(
-        self,
-        system: _System,
-        state: np.ndarray,
-        count: int,
-        until: float,
-        step_error: float,
-        times: np.ndarray,
-        level: float,
-        report: Report,
-    ) -> None:
-        self._system, self._start, self._count, self._until = system, state, count, until
-        self._error, self._times, self._level, self._report = step_error, times, level, report
-        self.recorded, self.states = [0.0], [state]
-        self.rises = np.full(count, np.nan)
-
-    def follow(self) -> Status:
-        """Follow the flow to its end and return the status."""
-        if self._until == 0:
-            return REACHED
-        try:
-            stepper = Stepper(self._system, self._start, self._until, rtol=0.0, atol=self._error)
-            next_report = 0.0
-            while stepper.t < self._until:
-                before = stepper.y
-                step = stepper.step()
-                self._note(step, before, stepper.y)
-                if (ended := self._undecided(step, before, stepper.y)) is not None:
-                    return ended
-                if float(np.max(stepper.y[: self._count])) > _LARGEST_LOG:
-                    return Status(False, f"A norm exceeds 1e13 at T = {stepper.t:.6g}.", "The loss has no minimum.")
-                if stepper.t >= next_report:
-                    self._report(min(stepper.t / self._until, 1.0), f"T = {stepper.t:.4g} of {self._until:.4g}")
-                    next_report = stepper.t + 0.01 * self._until
-        except _ExhaustedError:
-            return exhausted(self._system.evaluations, self.recorded[-1], "T")
-        except StepError as error:
-            if error.finite and float(self._system.log_unit) > _LARGEST_UNIT:
-                return Status(
-                    False,
-                    f"No step could be taken at T = {self.recorded[-1]:.6g}: units of order one change in a time that "
-                    "rounds to none of T.",
-                    "Start from a larger scale.",
-                )
-            return stuck(self.recorded[-1], "T", finite=error.finite)
-        return REACHED
-
-    def _undecided(self, step: Interpolant, before: np.ndarray, after: np.ndarray) -> Status | None:
-        """Return the status of a flow whose next motion is decided by deviations below the tolerance."""
-        if self._system.resting is None:
-            return None
-        units = self._system.resting.undecided(step.end - step.start, before, after)
-        if not units.size:
-            return None
-        return Status(
-            False,
-            f"The direction of unit {int(units[0])} rests where it has become unstable, at T = {step.end:.6g}: when it "
-            "leaves is decided by a deviation below the tolerance.",
-            "Lower tolerance, start from a larger scale, or use gradient_flow or factored_flow.",
-        )
-
-    def _note(self, step: Interpolant, before: np.ndarray, after: np.ndarray) -> None:
-        inside = self._times[(self._times > step.start) & (self._times <= step.end)]
-        if len(inside):
-            self.recorded += inside.tolist()
-            self.states += list(step.states(inside))
-        low, high = before[: self._count], after[: self._count]
-        for n in np.flatnonzero((low < self._level) & (high >= self._level) & np.isnan(self.rises)):
-            height = lambda t, n=n: float(step(t)[n]) - self._level  # noqa: E731
-            ends = height(step.start), height(step.end)
-            self.rises[n] = step.end if ends[0] * ends[1] > 0 else brentq(height, step.start, step.end)
+    return jax.lax.map(loss, states)
