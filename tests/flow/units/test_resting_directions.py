@@ -68,7 +68,9 @@ def test_a_second_mode_in_the_same_units_is_right_or_ends_the_flow(power, tolera
 
 
 def test_a_flow_that_ends_says_why_and_keeps_its_result():
-    with pytest.raises(FlowError, match=r"Rounding decides how unit \d moves at T = .*larger scale") as raised:
+    with pytest.raises(
+        FlowError, match=r"Errors below the tolerance decide how unit \d moves at T = .*larger scale"
+    ) as raised:
         follow(-70.0, 2.6, 1e-5, turned=True)
     run = raised.value.result
     assert 1.0 < run.times[-1] < 1.8

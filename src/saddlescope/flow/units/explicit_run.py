@@ -11,11 +11,15 @@ them: each mode is multiplied by its own factor, whose errors add up to less tha
     |R(z) / exp(z) - 1| < tolerance h / until   for |z| = h rate
 
 so that steps are about an e-fold long. Deviations below 1e-16 of a direction are lost to rounding. The twin takes the
-same steps, and the last bit of its directions is changed in each, of units that have moved; where both come apart by
-more than the tolerance, rounding decides, and the flow ends. A direction that rests from the start does so by a
-symmetry, exactly; its twin is left there.
+same steps, and the last bit of its directions is changed in each, of units that have moved; where weights of both come
+apart by more than the tolerance, rounding decides, and the flow ends. A direction that rests from the start does so by
+a symmetry, exactly; its twin is left there.
+
+Where a slope jumps, as at a kink of ReLU neurons, the error test cuts steps until the jump is passed, and the twin
+takes the estimated error, too; or the neuron is held there (`held_units`).
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -28,28 +32,32 @@ from scipy.integrate import DOP853
 from saddlescope._shared.compiled_functions import quickly_compiled
 from saddlescope._shared.progress import Report
 from saddlescope.flow.status import LOCAL_SHARE, REACHED, Status, diverged, exhausted
+from saddlescope.flow.units.held_units import HALVINGS, HeldUnits
 from saddlescope.flow.units.unit_model import UnitModel
 from saddlescope.flow.units.unit_records import LARGEST_LOG_NORM, NORM_BOUND, UnitRecords
 
 _RUNNING, _REACHED, _EXHAUSTED, _APART, _DIVERGED, _SLOW = range(6)
 
 _STAGES, _MORE = DOP853.n_stages, len(DOP853.A_EXTRA)  # of a step, and of its interpolation
-_WEIGHTS = np.zeros((_STAGES + 1 + _MORE, _STAGES + 1 + _MORE))  # of earlier stages in each
-_WEIGHTS[:_STAGES, :_STAGES], _WEIGHTS[_STAGES, :_STAGES], _WEIGHTS[_STAGES + 1 :] = DOP853.A, DOP853.B, DOP853.A_EXTRA
+_SIDES = _STAGES + 1 + _MORE  # number of the last evaluation, on both sides of kinks at the end of the step
+_WEIGHTS = np.zeros((_SIDES + 1, _SIDES + 1))  # of earlier stages in each
+_WEIGHTS[:_STAGES, :_STAGES], _WEIGHTS[_STAGES + 1 : _SIDES, :_SIDES] = DOP853.A, DOP853.A_EXTRA
+_WEIGHTS[[_STAGES, _SIDES], :_STAGES] = DOP853.B
 _COSTS = 2 * len(_WEIGHTS) + 1  # evaluations of an attempt: of both twins, and one derivative
 _STEPS = np.linspace(0.05, 2.0, 118)  # sizes h rate
 _SAFETY, _SHRINK, _GROW = 0.9, 0.2, 10.0
 _FIRST_STEP = 1e-6  # of the whole time: the error test and the power iteration need a few steps
+_SETTLED = 20  # attempts after which the rate is taken for a forecast of the evaluations
 _FORGETS = 0.95  # of the estimated rate in a step
 _MOVED = 1e-12  # in a direction: beyond rounding
 _AT_JUMP = 0.02  # least factor of a step that was refused twice
-_SLACK, _PATIENCE = 20.0, 0.25  # attempts per step that the rate asks for, and part of the evaluations for others
 _ROWS = 64  # patterns of rounding errors
 _CHUNK, _NUMBERS = 512, 2**21  # steps per call, and numbers that it returns
 
 _EPS, _TINY = float(np.finfo(float).eps), 1e-30
 
-Scalar = Float[Array, ""]
+Given = Any  # array of NumPy, or of JAX in compiled code
+Scalar = Float[Given, ""]
 
 
 class _Position(NamedTuple):
@@ -58,37 +66,40 @@ class _Position(NamedTuple):
     Attributes:
         time, h: of the next attempt.
         y, slope: of the flow and of its twin.
+        fresh: True where the slope has to be evaluated again.
+        held: units that are held at a kink.
         mode, rate: of the power iteration.
         moved: units whose direction has moved.
         refused: True if the last attempt was refused.
-        attempts, ideal: taken, and how many steps the rate asked for.
+        attempts: taken.
         evaluations: of the right-hand side.
         code: `_RUNNING` or how it ended.
     """
 
     time: Scalar
     h: Scalar
-    y: Float[Array, "2 s"]
-    slope: Float[Array, "2 s"]
-    mode: Float[Array, "s"]
+    y: Float[Given, "2 s"]
+    slope: Float[Given, "2 s"]
+    fresh: Bool[Given, ""]
+    held: HeldUnits
+    mode: Float[Given, "s"]
     rate: Scalar
-    moved: Bool[Array, "m"]
-    refused: Bool[Array, ""]
+    moved: Bool[Given, "m"]
+    refused: Bool[Given, ""]
     attempts: Scalar
-    ideal: Scalar
     evaluations: Scalar
-    code: Int[Array, ""]
+    code: Int[Given, ""]
 
 
 class _Steps(NamedTuple):
     """Accepted steps of a call, of which the first `count` are set; `terms` are those of DOP853's interpolation."""
 
-    count: Int[Array, ""]
-    ends: Float[Array, "n"]
-    sizes: Float[Array, "n"]
-    before: Float[Array, "n s"]
-    after: Float[Array, "n s"]
-    terms: Float[Array, "n 7 s"]
+    count: Int[Given, ""]
+    ends: Float[Given, "n"]
+    sizes: Float[Given, "n"]
+    before: Float[Given, "n s"]
+    after: Float[Given, "n s"]
+    terms: Float[Given, "n 7 s"]
 
 
 class _Numbers(NamedTuple):
@@ -103,7 +114,7 @@ class _Numbers(NamedTuple):
 def follow_explicitly(
     model: UnitModel, records: UnitRecords, log_unit: float, until: float, tolerance: float, most: int, report: Report
 ) -> tuple[Status | None, int]:
-    """Follow the flow from time 0, as long as explicit steps are short enough in number.
+    """Follow the flow from time 0, as long as the evaluations suffice for explicit steps.
 
     Args:
         model: of the units.
@@ -115,7 +126,7 @@ def follow_explicitly(
         report: called with the finished fraction and a note.
 
     Returns:
-        The status, None if implicit steps have to go on, and the evaluations.
+        The status, None where implicit steps have to go on, which may be longer; and the evaluations.
     """
     directions = records.state[model.count :]
     patterns = np.random.default_rng(0).choice([-1.0, 1.0], len(directions) + _ROWS)
@@ -125,14 +136,11 @@ def follow_explicitly(
     code = _RUNNING
     while code == _RUNNING:
         position, steps = _advance(model, position, directions, patterns, numbers, size)
-        code, count, rate = int(position.code), int(steps.count), float(position.rate)
+        code, count = int(position.code), int(steps.count)
         if count:
-            kept = jax.tree.map(lambda each: np.asarray(each)[:count] if np.ndim(each) else count, steps)
+            kept = _Steps(steps.count, *(np.asarray(each)[:count] for each in steps[1:]))
             records.add(kept.ends, kept.after, lambda times, kept=kept: _states(kept, times))
         report(min(records.time / until, 1.0), f"T = {records.time:.4g} of {until:.4g}")
-        left = (until - records.time) / float(_longest(np.asarray(rate), numbers, np))
-        if code == _RUNNING and left * _COSTS > most - int(position.evaluations):
-            code = _SLOW
     evaluations = int(position.evaluations)
     if code == _EXHAUSTED:
         return exhausted(most, records.time, "T"), evaluations
@@ -149,8 +157,9 @@ def _apart(model: UnitModel, y: Float[np.ndarray, "2 s"], time: float) -> Status
     unit = int(np.argmax(np.maximum(distances[:m], distances[m:].reshape(m, -1).max(axis=1))))
     return Status(
         False,
-        f"Rounding decides how unit {unit} moves at T = {time:.6g}: it grows from a deviation of about 1e-16.",
-        "Start from a larger scale, or use gradient_flow or factored_flow.",
+        f"Errors below the tolerance decide how unit {unit} moves at T = {time:.6g}: runs that differ by them alone "
+        "come apart.",
+        "Lower tolerance, start from a larger scale, or use gradient_flow or factored_flow.",
     )
 
 
@@ -186,11 +195,12 @@ def _longest(rate: Any, numbers: _Numbers, xp: Any) -> Any:
 
 def _at_start(state: Float[np.ndarray, "s"], count: int, until: float) -> _Position:
     mode = np.random.default_rng(0).standard_normal(len(state))
-    zero, none = np.zeros(()), np.asarray(False)
+    zero = np.zeros(())
     return _Position(
         time=zero, h=np.asarray(_FIRST_STEP * until), y=np.stack([state] * 2), slope=np.zeros((2, len(state))),
-        mode=mode / np.linalg.norm(mode), rate=zero, moved=np.zeros(count, bool), refused=none, attempts=zero,
-        ideal=zero, evaluations=zero, code=np.asarray(_RUNNING),
+        fresh=np.asarray(True), held=HeldUnits.none(count, len(state) // count - 1), mode=mode / np.linalg.norm(mode),
+        rate=zero, moved=np.zeros(count, bool), refused=np.asarray(False), attempts=zero, evaluations=zero,
+        code=np.asarray(_RUNNING),
     )  # fmt: skip
 
 
@@ -206,12 +216,40 @@ def _norm(x: Float[Array, "s"]) -> Scalar:
     return jnp.sqrt(jnp.mean(x**2))
 
 
+def _stages(both: Callable[[Array], Array], now: _Position, h: Scalar) -> Float[Array, "17 2 s"]:
+    """Return the slopes in all stages of a step, and last those on both sides of kinks at its end."""
+    weights = jnp.asarray(_WEIGHTS)
+
+    def stage(k: Int[Array, ""], K: Float[Array, "17 2 s"]) -> Float[Array, "17 2 s"]:
+        at = now.y + h * jnp.tensordot(weights[k], K, 1)
+        on_sides = k == _SIDES
+        slopes = both(jnp.where(on_sides, now.held.sides(at[0]), at))
+        return K.at[k].set(jnp.where(on_sides, slopes, jax.vmap(now.held.along)(slopes)))
+
+    K = jnp.zeros((len(_WEIGHTS), *now.y.shape)).at[0].set(now.slope)
+    return lax.fori_loop(jnp.where(now.fresh, 0, 1), len(_WEIGHTS), stage, K)
+
+
+def _errors(slopes: Float[Array, "13 s"], h: Scalar, slack: Scalar) -> tuple[Float[Array, "s"], Scalar]:
+    """Return the estimated errors of a step, and their size over what it may be."""
+    fifth, third = (h * jnp.asarray(each) @ slopes for each in (DOP853.E5, DOP853.E3))
+    first, second = _norm(fifth / slack) ** 2, _norm(third / slack) ** 2
+    return fifth, first / jnp.sqrt(first + 0.01 * second + _TINY)
+
+
+def _terms(slopes: Float[Array, "17 s"], h: Scalar, change: Float[Array, "s"]) -> Float[Array, "7 s"]:
+    """Return the terms of the interpolation."""
+    ends = h * slopes[0], h * slopes[_STAGES]
+    first = jnp.stack([change, ends[0] - change, 2 * change - ends[0] - ends[1]])
+    return jnp.concatenate([first, h * jnp.asarray(DOP853.D) @ slopes[:_SIDES]])
+
+
 @quickly_compiled
 def _advance(
     model: UnitModel,
     position: _Position,
-    start: Float[Array, "d"],
-    patterns: Float[Array, "r"],
+    start: Float[Given, "d"],
+    patterns: Float[Given, "r"],
     numbers: _Numbers,
     size: int,
 ) -> tuple[_Position, _Steps]:
@@ -220,64 +258,66 @@ def _advance(
     turn = lambda y: model.slope(y, numbers.log_unit)  # noqa: E731
     both = jax.vmap(turn)
     slack = LOCAL_SHARE * numbers.tolerance
-    weights, E3, E5, D = map(jnp.asarray, (_WEIGHTS, DOP853.E3, DOP853.E5, DOP853.D))
 
     def attempt(carried: tuple[_Position, _Steps]) -> tuple[_Position, _Steps]:
         now, steps = carried
         left = numbers.until - now.time
-        longest = _longest(now.rate, numbers, jnp)
         h = jnp.minimum(now.h, left)
         h = jnp.where(left - h < 1e-12 * numbers.until, left, h)
 
-        def stage(k: Int[Array, ""], K: Float[Array, "16 2 s"]) -> Float[Array, "16 2 s"]:
-            return K.at[k].set(both(now.y + h * jnp.tensordot(weights[k], K, 1)))
-
-        K = jnp.zeros((len(_WEIGHTS), 2, s)).at[0].set(now.slope)
-        K = lax.fori_loop(jnp.where(now.attempts > 0, 1, 0), len(_WEIGHTS), stage, K)
-        change = h * jnp.tensordot(weights[_STAGES], K, 1)
+        K = _stages(both, now, h)
+        change = h * jnp.tensordot(jnp.asarray(_WEIGHTS)[_STAGES], K, 1)
         y, slope, own = now.y + change, K[_STAGES], K[: _STAGES + 1, 0]
-        fifth, third = h / slack * (E5 @ own), h / slack * (E3 @ own)
-        error = _norm(fifth) ** 2 / jnp.sqrt(_norm(fifth) ** 2 + 0.01 * _norm(third) ** 2 + _TINY)
+        errors, error = _errors(own, h, slack)
         finite = jnp.isfinite(error) & jnp.all(jnp.isfinite(slope))
         accepted = finite & (error <= 1)
         grown = jnp.clip(_SAFETY * jnp.maximum(error, _TINY) ** (-1 / 8), _SHRINK, _GROW)
         shrunk = jnp.where(now.refused, jnp.clip(_SAFETY / error, _AT_JUMP, 0.5), grown)  # the slope jumps at a kink
         factor = jnp.where(finite, jnp.where(accepted, grown, shrunk), _SHRINK)
-        first = [change[0], h * K[0, 0] - change[0], 2 * change[0] - h * (K[0, 0] + slope[0])]
-        terms = jnp.concatenate([jnp.stack(first), h * D @ K[:, 0]])
-
         moved = now.moved | (jnp.max(jnp.abs(y[0, m:] - start).reshape(m, -1), axis=1) > _MOVED)
         row = now.attempts.astype(int) % _ROWS
         pattern = lax.dynamic_slice(patterns, (row,), (s - m,)).reshape(m, -1)
         rounding = jnp.where(moved[:, None], pattern, 0.0)
         twin = y[1].at[m:].multiply(1 + _EPS / 2 * rounding.ravel())
+        twin = twin + jnp.where(now.refused, errors, 0.0)
         mode, rate = _iterate(turn, y[0], now.mode, now.rate)
+        held, taken, released = now.held.after(own, h, K[_SIDES], h * rate)
+        at_kink = accepted & jnp.any(taken)
+        to_kinks = lax.cond(at_kink, lambda: held.to_kinks(turn, y[0], taken), lambda: jnp.zeros(s))
+        twins = y[0] + to_kinks + jnp.stack([jnp.zeros(s), held.along(twin - y[0])])  # both are at the kinks
 
         time = jnp.where(h == left, numbers.until, now.time + h)
-        evaluations = now.evaluations + _COSTS
-        attempts, ideal = now.attempts + 1, now.ideal + jnp.where(accepted, h / longest, 0.0)
-        apart = jnp.max(jnp.abs(y[0] - twin)) > numbers.tolerance
-        slow = ((attempts - _SLACK * ideal) * _COSTS > _PATIENCE * numbers.max_evaluations) | (h <= 4 * _EPS * now.time)
+        evaluations = now.evaluations + _COSTS + jnp.where(at_kink, HALVINGS, 0.0)
+        attempts = now.attempts + 1
+        norms = jnp.exp(jnp.minimum(y[0, :m], 0.0))
+        distances = jnp.abs(y[0] - twin) * jnp.concatenate([norms, jnp.repeat(norms, s // m - 1)])
+        apart = jnp.max(distances) > numbers.tolerance
+        longest = _longest(rate, numbers, jnp)
+        many = (attempts >= _SETTLED) & (_COSTS * left / longest > numbers.max_evaluations)
+        slow = many | (h <= 4 * _EPS * now.time)  # implicit steps are longer, or say why there are none
         large = jnp.max(y[0, :m]) > LARGEST_LOG_NORM
         code = jnp.where(evaluations >= numbers.max_evaluations, _EXHAUSTED, jnp.where(slow, _SLOW, _RUNNING))
         ended = jnp.where(apart, _APART, jnp.where(time >= numbers.until, _REACHED, jnp.where(large, _DIVERGED, code)))
         after = _Position(
-            time=time, h=jnp.minimum(h * factor, _longest(rate, numbers, jnp)), y=y.at[1].set(twin), slope=slope,
-            mode=mode, rate=rate, moved=moved, refused=~accepted, attempts=attempts, ideal=ideal, evaluations=evaluations,
-            code=ended.astype(int),
+            time=time, h=jnp.minimum(h * factor, longest), y=twins, slope=slope, fresh=jnp.any(taken | released),
+            held=held, mode=mode, rate=rate, moved=moved, refused=~accepted, attempts=attempts,
+            evaluations=evaluations, code=ended.astype(int),
         )  # fmt: skip
-        again = now._replace(h=h * factor, slope=K[0], refused=~accepted, attempts=attempts, evaluations=evaluations, code=code.astype(int))
+        again = now._replace(
+            h=h * factor, slope=K[0], fresh=jnp.asarray(False), refused=~accepted, attempts=attempts,
+            evaluations=evaluations, code=code.astype(int),
+        )  # fmt: skip
         position = jax.tree.map(lambda one, two: jnp.where(accepted, one, two), after, again)
         at = steps.count
-        taken = _Steps(
+        done = _Steps(
             at + accepted.astype(int),
             steps.ends.at[at].set(time),
             steps.sizes.at[at].set(h),
             steps.before.at[at].set(now.y[0]),
             steps.after.at[at].set(y[0]),
-            steps.terms.at[at].set(terms),
+            steps.terms.at[at].set(_terms(K[:, 0], h, change[0])),
         )
-        return position, taken
+        return position, done
 
     empty = _Steps(
         jnp.zeros((), int), jnp.zeros(size), jnp.zeros(size), jnp.zeros((size, s)), jnp.zeros((size, s)),

@@ -1,4 +1,6 @@
-"""Flow of units by implicit steps, with a dense Jacobian: for degrees above 2 and for directions held at a kink.
+"""Flow of units by implicit steps, with a dense Jacobian: for degrees above 2, whose plateaus are stiff.
+
+Also for degree 2, where explicit steps would be too many.
 
 At a saddle of the active units, steps are short enough to follow the growth of deviations far below the tolerance, down
 to rounding, about 1e-16; an implicit step would shrink them, and the flow would rest there. For degree 2, a deviation
@@ -58,7 +60,12 @@ class ImplicitSystem(AbstractStiffSystem):
         max_evaluations: int,
         evaluations: int,
     ) -> None:
-        self.model, self.log_unit, self._most, self.evaluations = model, np.asarray(log_unit), max_evaluations, evaluations
+        self.model, self.log_unit, self._most, self.evaluations = (
+            model,
+            np.asarray(log_unit),
+            max_evaluations,
+            evaluations,
+        )
         self._slope, self._jacobian = bound(_slope, model, count=2), bound(_jacobian, model, count=2)
         self._patience = _PATIENCE - 2 * float(log_scale)
         self._refusals, self._refused_at = 0, np.zeros(0)

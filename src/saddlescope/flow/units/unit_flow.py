@@ -7,13 +7,9 @@
 
     dl_i/dt = exp(-l_i) <u_i, g_i>,   du_i/dt = exp(-l_i) (g_i - <u_i, g_i> u_i)
 
-Norms of 1e-100 cost as much as norms of 1. Directions are known to the tolerance only: where a unit's direction, once
-aligned, becomes an unstable stationary point of its utility (a diagonal coordinate whose force changes sign, a second
-mode of a linear network in the same units), a deviation below the tolerance decides when it turns, and the flow ends.
-Follow those with `gradient_flow` or `factored_flow`.
-
-At a saddle of the active units, steps are short enough to follow the growth of deviations far below the tolerance, down
-to rounding, about 1e-16; an implicit step would shrink them, and the flow would rest there.
+Norms of 1e-100 cost as much as norms of 1. For degree 2, nothing is stiff, and explicit steps of about an e-fold keep
+deviations of directions far below the tolerance, down to rounding (`explicit_run`). For higher degrees, plateaus are
+longer than any power of log(1/alpha), and steps are implicit (`implicit_run`).
 """
 
 import math
@@ -120,9 +116,9 @@ def unit_flow(
 ) -> UnitTrajectory:
     """Follow gradient flow of a sum of units from alpha times given weights.
 
-    For degree 2 the flow ends early where a direction rests that has become unstable, with a deviation below the
-    tolerance: when it turns was decided before, by what is not known any more. Second modes of linear networks from
-    tiny scales are such a case; use `gradient_flow` or `factored_flow` for them.
+    For degree 2 the flow ends early where errors below the tolerance decide what comes next: a unit may leave a
+    direction in which it has come to rest from a deviation below 1e-16, or from its error at a kink. Later modes of
+    linear networks from tiny scales can be such a case; use `gradient_flow` or `factored_flow` for them.
 
     Args:
         unit: unit(theta, x), or unit(theta, x, kind) if kinds are given, as for `unit_learning`.
@@ -178,9 +174,7 @@ def unit_flow(
     records = UnitRecords(state, count, np.unique(np.concatenate([[0.0], times, [until]])), math.log(level))
     status, evaluations = None, 0
     if degree == 2 and until > 0:
-        status, evaluations = follow_explicitly(
-            model, records, log_unit, until, tolerance, max_evaluations, report
-        )
+        status, evaluations = follow_explicitly(model, records, log_unit, until, tolerance, max_evaluations, report)
     if status is None:
         system = ImplicitSystem(model, log_unit, log_scale, tolerance, max_evaluations, evaluations)
         status = follow_implicitly(system, records, until, tolerance, report)
@@ -248,7 +242,7 @@ def _sizes(model: UnitModel, thetas: Array) -> Array:
 
 def _losses_along(model: UnitModel, states: Float[np.ndarray, "k s"]) -> Float[np.ndarray, "k"]:
     blocks = np.pad(states, ((0, -len(states) % _BLOCK), (0, 0)), "edge").reshape(-1, _BLOCK, states.shape[1])
-    return np.concatenate([np.asarray(_losses(model, block)) for block in blocks])[: len(states)]
+    return np.concatenate([np.asarray(_losses(model, jnp.asarray(block))) for block in blocks])[: len(states)]
 
 
 @quickly_compiled

@@ -28,9 +28,7 @@ class UnitRecords:
         time, state: where the flow is.
     """
 
-    def __init__(
-        self, state: Float[np.ndarray, "s"], count: int, times: Float[np.ndarray, "k"], level: float
-    ) -> None:
+    def __init__(self, state: Float[np.ndarray, "s"], count: int, times: Float[np.ndarray, "k"], level: float) -> None:
         self._count, self._times, self._level = count, times, level
         self.recorded, self.states = [0.0], [state]
         self.rises = np.full(count, np.nan)
