@@ -15,11 +15,13 @@ same steps, and the last bit of its directions is changed in each, of units that
 apart by more than the tolerance, rounding decides, and the flow ends. A direction that rests from the start does so by
 a symmetry, exactly; its twin is left there.
 
-Where a slope jumps, as at a kink of ReLU neurons, the error test cuts steps until the jump is passed, and the twin
-takes the estimated error, too; or the neuron is held there (`held_units`).
+Where a slope jumps, as at a kink of ReLU neurons, the error test, a thousand times as strict, cuts steps until the jump
+is passed; or the neuron is held there (`held_units`). The twin takes the estimated errors, too: all of those at kinks,
+and a thousandth of others, since the steps are of order 8 and the estimate is not.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -32,7 +34,7 @@ from scipy.integrate import DOP853
 from saddlescope._shared.compiled_functions import quickly_compiled
 from saddlescope._shared.progress import Report
 from saddlescope.flow.status import LOCAL_SHARE, REACHED, Status, diverged, exhausted
-from saddlescope.flow.units.held_units import HALVINGS, HeldUnits
+from saddlescope.flow.units.held_units import SEARCH, HeldUnits
 from saddlescope.flow.units.unit_model import UnitModel
 from saddlescope.flow.units.unit_records import LARGEST_LOG_NORM, NORM_BOUND, UnitRecords
 
@@ -50,7 +52,8 @@ _FIRST_STEP = 1e-6  # of the whole time: the error test and the power iteration 
 _SETTLED = 20  # attempts after which the rate is taken for a forecast of the evaluations
 _FORGETS = 0.95  # of the estimated rate in a step
 _MOVED = 1e-12  # in a direction: beyond rounding
-_AT_JUMP = 0.02  # least factor of a step that was refused twice
+_AT_JUMP = 0.01  # least factor of a step that was refused twice
+_SHORT, _STRICT = 0.03, 1e-3  # part of the longest step below which a kink is near, and of the error allowed there
 _ROWS = 64  # patterns of rounding errors
 _CHUNK, _NUMBERS = 512, 2**21  # steps per call, and numbers that it returns
 
@@ -267,9 +270,12 @@ def _advance(
 
         K = _stages(both, now, h)
         change = h * jnp.tensordot(jnp.asarray(_WEIGHTS)[_STAGES], K, 1)
-        y, slope, own = now.y + change, K[_STAGES], K[: _STAGES + 1, 0]
-        errors, error = _errors(own, h, slack)
+        y, slope = now.y + change, K[_STAGES]
+        (errors, _), sizes = jax.vmap(partial(_errors, h=h, slack=slack), 1)(K[: _STAGES + 1])
+        error = jnp.max(sizes)
         finite = jnp.isfinite(error) & jnp.all(jnp.isfinite(slope))
+        at_kink = h < _SHORT * _longest(now.rate, numbers, jnp)
+        error = jnp.where(at_kink, error / _STRICT, error)
         accepted = finite & (error <= 1)
         grown = jnp.clip(_SAFETY * jnp.maximum(error, _TINY) ** (-1 / 8), _SHRINK, _GROW)
         shrunk = jnp.where(now.refused, jnp.clip(_SAFETY / error, _AT_JUMP, 0.5), grown)  # the slope jumps at a kink
@@ -279,15 +285,15 @@ def _advance(
         pattern = lax.dynamic_slice(patterns, (row,), (s - m,)).reshape(m, -1)
         rounding = jnp.where(moved[:, None], pattern, 0.0)
         twin = y[1].at[m:].multiply(1 + _EPS / 2 * rounding.ravel())
-        twin = twin + jnp.where(now.refused, errors, 0.0)
+        twin = twin + jnp.where(at_kink, 1.0, _STRICT) * errors
         mode, rate = _iterate(turn, y[0], now.mode, now.rate)
-        held, taken, released = now.held.after(own, h, K[_SIDES], h * rate)
-        at_kink = accepted & jnp.any(taken)
-        to_kinks = lax.cond(at_kink, lambda: held.to_kinks(turn, y[0], taken), lambda: jnp.zeros(s))
-        twins = y[0] + to_kinks + jnp.stack([jnp.zeros(s), held.along(twin - y[0])])  # both are at the kinks
+        held, taken, released = now.held.after(K[: _STAGES + 1, 0], h, K[_SIDES], jnp.where(at_kink, h * rate, jnp.inf))
+        begins = accepted & jnp.any(taken)
+        held, to_kinks = lax.cond(begins, lambda: held.at_kinks(turn, y[0], taken, rate), lambda: (held, jnp.zeros(s)))
+        twins = jnp.stack([y[0] + to_kinks, y[0] + to_kinks + held.along(twin - y[0])])  # both are at the kinks
 
         time = jnp.where(h == left, numbers.until, now.time + h)
-        evaluations = now.evaluations + _COSTS + jnp.where(at_kink, HALVINGS, 0.0)
+        evaluations = now.evaluations + _COSTS + jnp.where(begins, SEARCH, 0.0)
         attempts = now.attempts + 1
         norms = jnp.exp(jnp.minimum(y[0, :m], 0.0))
         distances = jnp.abs(y[0] - twin) * jnp.concatenate([norms, jnp.repeat(norms, s // m - 1)])

@@ -12,16 +12,20 @@ second one, steps are short and pass it again and again.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
 _JUMP = 2.0  # times the change that a smooth slope could have in a step
+_CERTAIN = 100.0  # times the change that a smooth slope could have near a kink
+_PUSH, _LEAVE = 1e-3, 1e-4  # parts of a jump that push to the kink from the weaker side, for a unit to be held, or left
 _REACH = 4.0  # times the longest way of a step that passed a kink: as far on either side of it, slopes are taken
 
-HALVINGS = 40
-"""Evaluations in which the place of a kink is found."""
+_HALVINGS, _NEAR = 40, 1e-8  # of the distance in which a kink lies, and a distance in which only the jump matters
+SEARCH = _HALVINGS + 2
+"""Evaluations by which the place of a kink and its normal are found."""
 
 Given = Any  # array of NumPy, or of JAX in compiled code
 
@@ -32,15 +36,17 @@ class HeldUnits(NamedTuple):
     Attributes:
         normals: n, (m, p); 0 of a unit that is not held.
         reaches: distance from the kink at which slopes on its sides are taken, (m,).
+        sizes: of the jumps of the slope, (m,).
     """
 
     normals: Float[Given, "m p"]
     reaches: Float[Given, "m"]
+    sizes: Float[Given, "m"]
 
     @classmethod
     def none(cls, count: int, weights: int) -> "HeldUnits":
         """Return no kinks."""
-        return cls(np.zeros((count, weights)), np.zeros(count))
+        return cls(np.zeros((count, weights)), np.zeros(count), np.zeros(count))
 
     def along(self, slope: Float[Array, "s"]) -> Float[Array, "s"]:
         """Return the slope of a state, log norms first, without its part across the kinks."""
@@ -68,7 +74,7 @@ class HeldUnits(NamedTuple):
             slopes: `along` the kinks in the stages of the step, the first one at its start.
             step: its size.
             on_sides: slopes at the states `sides`, at the end of the step.
-            smooth: relative change that a smooth slope could have in the step.
+            smooth: relative change that a smooth slope could have in the step; infinite where no kink is near.
         """
         m, p = self.normals.shape
         turning = slopes[:, m:].reshape(-1, m, p)
@@ -81,30 +87,52 @@ class HeldUnits(NamedTuple):
         first, last = (jnp.sum(each * normals, axis=1) for each in (turning[0], beyond))
         largest = jnp.maximum(*(jnp.linalg.norm(each, axis=1) for each in (turning[0], beyond)))
         is_held = jnp.any(self.normals != 0, axis=1)
-        taken = ~is_held & (first < 0) & (last > 0) & (size > _JUMP * smooth * largest)
+        pushed = jnp.minimum(-first, last) > _PUSH * size
+        taken = ~is_held & pushed & (size > _JUMP * smooth * largest)
 
         upper, lower = (jnp.sum(slope[m:].reshape(m, p) * self.normals, axis=1) for slope in on_sides)
-        released = is_held & ~((upper < 0) & (lower > 0))
+        released = is_held & (jnp.minimum(-upper, lower) < _LEAVE * self.sizes)
         kept = jnp.where(released[:, None], 0.0, self.normals)
         reaches = _REACH * step * largest
-        held = HeldUnits(jnp.where(taken[:, None], normals, kept), jnp.where(taken, reaches, self.reaches))
+        held = HeldUnits(
+            jnp.where(taken[:, None], normals, kept),
+            jnp.where(taken, reaches, self.reaches),
+            jnp.where(taken, size, self.sizes),
+        )
         return held, taken, released
 
-    def to_kinks(
-        self, slope: Callable[[Array], Array], state: Float[Array, "s"], taken: Bool[Array, "m"]
-    ) -> Float[Array, "s"]:
-        """Return by how much the state has to change for units that are newly held to be at their kinks."""
+    def at_kinks(
+        self,
+        slope: Callable[[Array], Array],
+        state: Float[Array, "s"],
+        taken: Bool[Array, "m"],
+        rate: Float[Array, ""],
+    ) -> tuple["HeldUnits", Float[Array, "s"]]:
+        """Return the exact normals of units that are newly held, and the change of the state that takes them there.
+
+        Where the slope changes, and does not jump, no unit is held.
+        """
         m, p = self.normals.shape
 
         def moved(ways: Float[Array, "m"]) -> Float[Array, "s"]:
             return jnp.concatenate([jnp.zeros(m), (ways[:, None] * self.normals).ravel()])
 
+        def turning(ways: Float[Array, "m"]) -> Float[Array, "m p"]:
+            return slope(state + moved(ways))[m:].reshape(m, p)
+
         def halved(_: Int[Array, ""], bracket: tuple[Array, Array]) -> tuple[Array, Array]:
             low, high = bracket
             middle = (low + high) / 2
-            back = jnp.sum(slope(state + moved(middle))[m:].reshape(m, p) * self.normals, axis=1) > 0
+            back = jnp.sum(turning(middle) * self.normals, axis=1) > 0
             return jnp.where(back, middle, low), jnp.where(back, high, middle)
 
         ends = jnp.where(taken, self.reaches, 0.0)
-        low, high = lax.fori_loop(0, HALVINGS, halved, (-ends, ends))
-        return moved((low + high) / 2)
+        low, high = lax.fori_loop(0, _HALVINGS, halved, (-ends, ends))
+        sides = jax.vmap(turning)(jnp.stack([low - _NEAR, high + _NEAR]))
+        jump = sides[0] - sides[1]
+        size = jnp.linalg.norm(jump, axis=1)
+        exact = jump / jnp.where(size > 0, size, 1.0)[:, None]
+        jumps = taken & (size > _CERTAIN * rate * _NEAR)
+        normals = jnp.where(taken[:, None], jnp.where(jumps[:, None], exact, 0.0), self.normals)
+        sizes = jnp.where(jumps, size, self.sizes)
+        return HeldUnits(normals, self.reaches, sizes), moved(jnp.where(jumps, (low + high) / 2, 0.0))
