@@ -129,7 +129,7 @@ class Flows:
         return np.asarray(self.losses(self.steps[method](jnp.asarray(times), jnp.asarray(tolerance))))
 
 
-EXPLICIT, IMPLICIT = ("Diffrax, Tsit5",), ("unit_flow", "SciPy, LSODA", "Diffrax, Kvaerno5")
+EXPLICIT, IMPLICIT = ("unit_flow", "Diffrax, Tsit5"), ("SciPy, LSODA", "Diffrax, Kvaerno5")
 MOST = 300  # weights up to which implicit methods run, with a dense matrix of all
 
 

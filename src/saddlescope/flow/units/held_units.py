@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 _JUMP = 2.0  # times the change that a smooth slope could have in a step
 _CERTAIN = 100.0  # times the change that a smooth slope could have near a kink
-_PUSH, _LEAVE = 1e-3, 1e-4  # parts of a jump that push to the kink from the weaker side, for a unit to be held, or left
+_PUSH, _LEAVE = 1e-5, 1e-6  # parts of a jump that push to the kink from the weaker side, for a unit to be held, or left
 _REACH = 4.0  # times the longest way of a step that passed a kink: as far on either side of it, slopes are taken
 
 _HALVINGS, _NEAR = 40, 1e-8  # of the distance in which a kink lies, and a distance in which only the jump matters
