@@ -1,4 +1,4 @@
-"""Flow of units by explicit steps in one compiled loop, beside a twin that differs from it in rounding errors alone.
+"""Flow of units by explicit steps in one compiled loop, beside a twin that differs from it in small errors alone.
 
     y      state of the flow: log norms and directions, as in `unit_model`
     rate   estimate of the largest |eigenvalue| of the Jacobian, by a power iteration along the flow
@@ -155,9 +155,9 @@ def follow_explicitly(
 
 
 def _apart(model: UnitModel, y: Float[np.ndarray, "2 s"], time: float) -> Status:
-    distances = np.abs(y[0] - y[1])
     m = model.count
-    unit = int(np.argmax(np.maximum(distances[:m], distances[m:].reshape(m, -1).max(axis=1))))
+    distances, norms = np.abs(y[0] - y[1]), np.exp(np.minimum(y[0, :m], 0.0))
+    unit = int(np.argmax(norms * np.maximum(distances[:m], distances[m:].reshape(m, -1).max(axis=1))))
     return Status(
         False,
         f"Errors below the tolerance decide how unit {unit} moves at T = {time:.6g}: runs that differ by them alone "
