@@ -11,9 +11,9 @@ them: each mode is multiplied by its own factor, whose errors add up to less tha
     |R(z) / exp(z) - 1| < tolerance h / until   for |z| = h rate
 
 so that steps are about an e-fold long. Deviations below 1e-16 of a direction are lost to rounding. The twin takes the
-same steps, and the last bit of its directions is changed in each, of units that have moved; where weights of both come
-apart by more than the tolerance, rounding decides, and the flow ends. A direction that rests from the start does so by
-a symmetry, exactly; its twin is left there.
+same steps, and the last bit of its directions is changed in each, of units that have moved; where both come apart by
+more than the tolerance, rounding decides, and the flow ends when such a unit is as large as the tolerance. A direction
+that rests from the start does so by a symmetry, exactly; its twin is left there.
 
 Where a slope jumps, as at a kink of ReLU neurons, the error test, a thousand times as strict, cuts steps until the jump
 is passed; or the neuron is held there (`held_units`). The twin takes the estimated errors, too: all of those at kinks,
@@ -73,6 +73,7 @@ class _Position(NamedTuple):
         held: units that are held at a kink.
         mode, rate: of the power iteration.
         moved: units whose direction has moved.
+        undecided: units whose twins have come apart.
         refused: True if the last attempt was refused.
         attempts: taken.
         evaluations: of the right-hand side.
@@ -88,6 +89,7 @@ class _Position(NamedTuple):
     mode: Float[Given, "s"]
     rate: Scalar
     moved: Bool[Given, "m"]
+    undecided: Bool[Given, "m"]
     refused: Bool[Given, ""]
     attempts: Scalar
     evaluations: Scalar
@@ -150,14 +152,12 @@ def follow_explicitly(
     if code == _DIVERGED:
         return diverged(records.time, "T", NORM_BOUND), evaluations
     if code == _APART:
-        return _apart(model, np.asarray(position.y), records.time), evaluations
+        return _apart(records.state[: model.count], np.asarray(position.undecided), records.time), evaluations
     return (REACHED if code == _REACHED else None), evaluations
 
 
-def _apart(model: UnitModel, y: Float[np.ndarray, "2 s"], time: float) -> Status:
-    m = model.count
-    distances, norms = np.abs(y[0] - y[1]), np.exp(np.minimum(y[0, :m], 0.0))
-    unit = int(np.argmax(norms * np.maximum(distances[:m], distances[m:].reshape(m, -1).max(axis=1))))
+def _apart(log_norms: Float[np.ndarray, "m"], undecided: Bool[np.ndarray, "m"], time: float) -> Status:
+    unit = int(np.argmax(np.where(undecided, log_norms, -np.inf)))
     return Status(
         False,
         f"Errors below the tolerance decide how unit {unit} moves at T = {time:.6g}: runs that differ by them alone "
@@ -202,8 +202,8 @@ def _at_start(state: Float[np.ndarray, "s"], count: int, until: float) -> _Posit
     return _Position(
         time=zero, h=np.asarray(_FIRST_STEP * until), y=np.stack([state] * 2), slope=np.zeros((2, len(state))),
         fresh=np.asarray(True), held=HeldUnits.none(count, len(state) // count - 1), mode=mode / np.linalg.norm(mode),
-        rate=zero, moved=np.zeros(count, bool), refused=np.asarray(False), attempts=zero, evaluations=zero,
-        code=np.asarray(_RUNNING),
+        rate=zero, moved=np.zeros(count, bool), undecided=np.zeros(count, bool), refused=np.asarray(False),
+        attempts=zero, evaluations=zero, code=np.asarray(_RUNNING),
     )  # fmt: skip
 
 
@@ -213,6 +213,16 @@ def _iterate(turn: Any, state: Float[Array, "s"], mode: Float[Array, "s"], rate:
     size = jnp.linalg.norm(moved)
     sound = jnp.isfinite(size) & (size > 0)
     return jnp.where(sound, moved / size, mode), jnp.maximum(jnp.where(sound, size, 0.0), _FORGETS * rate)
+
+
+def _by_unit(state: Float[Array, "s"], count: int) -> Float[Array, "m"]:
+    """Return the largest entry of each unit."""
+    return jnp.maximum(state[:count], jnp.max(state[count:].reshape(count, -1), axis=1))
+
+
+def _by_weight(of_units: Bool[Array, "m"], size: int) -> Bool[Array, "s"]:
+    """Return an array of units as one of the state."""
+    return jnp.concatenate([of_units, jnp.repeat(of_units, size // len(of_units) - 1)])
 
 
 def _norm(x: Float[Array, "s"]) -> Scalar:
@@ -286,6 +296,8 @@ def _advance(
         rounding = jnp.where(moved[:, None], pattern, 0.0)
         twin = y[1].at[m:].multiply(1 + _EPS / 2 * rounding.ravel())
         twin = twin + jnp.where(at_kink, 1.0, _STRICT) * errors
+        undecided = now.undecided | (_by_unit(jnp.abs(y[0] - twin), m) > numbers.tolerance)
+        twin = jnp.where(_by_weight(undecided, s), y[0], twin)
         mode, rate = _iterate(turn, y[0], now.mode, now.rate)
         held, taken, released = now.held.after(K[: _STAGES + 1, 0], h, K[_SIDES], jnp.where(at_kink, h * rate, jnp.inf))
         begins = accepted & jnp.any(taken)
@@ -295,18 +307,16 @@ def _advance(
         time = jnp.where(h == left, numbers.until, now.time + h)
         evaluations = now.evaluations + _COSTS + jnp.where(begins, SEARCH, 0.0)
         attempts = now.attempts + 1
-        norms = jnp.exp(jnp.minimum(y[0, :m], 0.0))
-        distances = jnp.abs(y[0] - twin) * jnp.concatenate([norms, jnp.repeat(norms, s // m - 1)])
-        apart = jnp.max(distances) > numbers.tolerance
         longest = _longest(rate, numbers, jnp)
         many = (attempts >= _SETTLED) & (_COSTS * left / longest > numbers.max_evaluations)
+        apart = jnp.any(undecided & (y[0, :m] > jnp.log(numbers.tolerance)))
         slow = many | (h <= 4 * _EPS * now.time)  # implicit steps are longer, or say why there are none
         large = jnp.max(y[0, :m]) > LARGEST_LOG_NORM
         code = jnp.where(evaluations >= numbers.max_evaluations, _EXHAUSTED, jnp.where(slow, _SLOW, _RUNNING))
         ended = jnp.where(apart, _APART, jnp.where(time >= numbers.until, _REACHED, jnp.where(large, _DIVERGED, code)))
         after = _Position(
             time=time, h=jnp.minimum(h * factor, longest), y=twins, slope=slope, fresh=jnp.any(taken | released),
-            held=held, mode=mode, rate=rate, moved=moved, refused=~accepted, attempts=attempts,
+            held=held, mode=mode, rate=rate, moved=moved, undecided=undecided, refused=~accepted, attempts=attempts,
             evaluations=evaluations, code=ended.astype(int),
         )  # fmt: skip
         again = now._replace(

@@ -5,8 +5,8 @@
 
 The loss is continuous, so its gradient jumps along the normal of the kink, and n is that normal. If f . n < 0 before
 and f . n > 0 beyond, both sides push the unit to the kink: it is held there, and moves by the part of f along the kink
-(Filippov's solution), until f on one side no longer points to the other. A unit is held at one kink at a time: at a
-second one, steps are short and pass it again and again.
+(Filippov's solution), until f on one side no longer points to the other. A unit is held at one kink at a time: where
+several meet, as where all inner weights of a neuron vanish, steps are short and pass them again and again.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,6 @@ _JUMP = 2.0  # times the change that a smooth slope could have in a step
 _CERTAIN = 100.0  # times the change that a smooth slope could have near a kink
 _PUSH, _LEAVE = 1e-5, 1e-6  # parts of a jump that push to the kink from the weaker side, for a unit to be held, or left
 _REACH = 4.0  # times the longest way of a step that passed a kink: as far on either side of it, slopes are taken
-
 _HALVINGS, _NEAR = 40, 1e-8  # of the distance in which a kink lies, and a distance in which only the jump matters
 SEARCH = _HALVINGS + 2
 """Evaluations by which the place of a kink and its normal are found."""
