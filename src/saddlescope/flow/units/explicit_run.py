@@ -12,8 +12,8 @@ them: each mode is multiplied by its own factor, whose errors add up to less tha
 
 so that steps are about an e-fold long. Deviations below 1e-16 of a direction are lost to rounding. The twin takes the
 same steps, and the last bit of its directions is changed in each, of units that have moved; where both come apart by
-more than the tolerance, rounding decides, and the flow ends when such a unit is as large as the tolerance. A direction
-that rests from the start does so by a symmetry, exactly; its twin is left there.
+more than the tolerance, rounding decides, and the flow ends when such a unit is as large as the tolerance in one of
+them. A direction that rests from the start does so by a symmetry, exactly; its twin is left there.
 
 Where a slope jumps, as at a kink of ReLU neurons, the error test, a thousand times as strict, cuts steps until the jump
 is passed; or the neuron is held there (`held_units`). The twin takes the estimated errors, too: all of those at kinks,
@@ -152,7 +152,8 @@ def follow_explicitly(
     if code == _DIVERGED:
         return diverged(records.time, "T", NORM_BOUND), evaluations
     if code == _APART:
-        return _apart(records.state[: model.count], np.asarray(position.undecided), records.time), evaluations
+        log_norms = np.asarray(position.y)[:, : model.count].max(axis=0)
+        return _apart(log_norms, np.asarray(position.undecided), records.time), evaluations
     return (REACHED if code == _REACHED else None), evaluations
 
 
@@ -281,7 +282,9 @@ def _advance(
         K = _stages(both, now, h)
         change = h * jnp.tensordot(jnp.asarray(_WEIGHTS)[_STAGES], K, 1)
         y, slope = now.y + change, K[_STAGES]
-        (errors, _), sizes = jax.vmap(partial(_errors, h=h, slack=slack), 1)(K[: _STAGES + 1])
+        decided = jnp.stack([jnp.ones(s, bool), ~_by_weight(now.undecided, s)])
+        slopes = jnp.where(decided[None], K[: _STAGES + 1], 0.0)
+        (errors, _), sizes = jax.vmap(partial(_errors, h=h, slack=slack), 1)(slopes)
         error = jnp.max(sizes)
         finite = jnp.isfinite(error) & jnp.all(jnp.isfinite(slope))
         at_kink = h < _SHORT * _longest(now.rate, numbers, jnp)
@@ -297,7 +300,6 @@ def _advance(
         twin = y[1].at[m:].multiply(1 + _EPS / 2 * rounding.ravel())
         twin = twin + jnp.where(at_kink, 1.0, _STRICT) * errors
         undecided = now.undecided | (_by_unit(jnp.abs(y[0] - twin), m) > numbers.tolerance)
-        twin = jnp.where(_by_weight(undecided, s), y[0], twin)
         mode, rate = _iterate(turn, y[0], now.mode, now.rate)
         held, taken, released = now.held.after(K[: _STAGES + 1, 0], h, K[_SIDES], jnp.where(at_kink, h * rate, jnp.inf))
         begins = accepted & jnp.any(taken)
@@ -309,7 +311,7 @@ def _advance(
         attempts = now.attempts + 1
         longest = _longest(rate, numbers, jnp)
         many = (attempts >= _SETTLED) & (_COSTS * left / longest > numbers.max_evaluations)
-        apart = jnp.any(undecided & (y[0, :m] > jnp.log(numbers.tolerance)))
+        apart = jnp.any(undecided & (jnp.maximum(y[0, :m], twin[:m]) > jnp.log(numbers.tolerance)))
         slow = many | (h <= 4 * _EPS * now.time)  # implicit steps are longer, or say why there are none
         large = jnp.max(y[0, :m]) > LARGEST_LOG_NORM
         code = jnp.where(evaluations >= numbers.max_evaluations, _EXHAUSTED, jnp.where(slow, _SLOW, _RUNNING))

@@ -57,7 +57,7 @@ class UnitTrajectory(ReprMixin, PlotMixin):
         directions: theta_i / |theta_i|, flat, shape (k, m, p).
         rises: time at which the norm of each unit first passed `level` upwards, shape (m,); NaN where it did not.
         log_scale: natural logarithm of the initial scale alpha.
-        evaluations: number of evaluations of the right-hand side; for degree 2, of two runs that differ in small errors.
+        evaluations: number of evaluations of the right-hand side; for degree 2, of two runs with different errors.
         time_unit: unit of all times.
         status: termination status.
     """
