@@ -251,6 +251,12 @@ def _errors(slopes: Float[Array, "13 s"], h: Scalar, slack: Scalar) -> tuple[Flo
     return fifth, first / jnp.sqrt(first + 0.01 * second + _TINY)
 
 
+def _factor(error: Scalar, refused: Bool[Array, ""], accepted: Bool[Array, ""]) -> Scalar:
+    """Return the factor of the next step: after two refused steps, the slope is expected to jump at a kink."""
+    smooth = jnp.clip(_SAFETY * jnp.maximum(error, _TINY) ** (-1 / 8), _SHRINK, _GROW)
+    return jnp.where(refused & ~accepted, jnp.clip(_SAFETY / error, _AT_JUMP, 0.5), smooth)
+
+
 def _terms(slopes: Float[Array, "17 s"], h: Scalar, change: Float[Array, "s"]) -> Float[Array, "7 s"]:
     """Return the terms of the interpolation."""
     ends = h * slopes[0], h * slopes[_STAGES]
@@ -290,18 +296,15 @@ def _advance(
         at_kink = h < _SHORT * _longest(now.rate, numbers, jnp)
         error = jnp.where(at_kink, error / _STRICT, error)
         accepted = finite & (error <= 1)
-        grown = jnp.clip(_SAFETY * jnp.maximum(error, _TINY) ** (-1 / 8), _SHRINK, _GROW)
-        shrunk = jnp.where(now.refused, jnp.clip(_SAFETY / error, _AT_JUMP, 0.5), grown)  # the slope jumps at a kink
-        factor = jnp.where(finite, jnp.where(accepted, grown, shrunk), _SHRINK)
+        factor = jnp.where(finite, _factor(error, now.refused, accepted), _SHRINK)
         moved = now.moved | (jnp.max(jnp.abs(y[0, m:] - start).reshape(m, -1), axis=1) > _MOVED)
         row = now.attempts.astype(int) % _ROWS
-        pattern = lax.dynamic_slice(patterns, (row,), (s - m,)).reshape(m, -1)
-        rounding = jnp.where(moved[:, None], pattern, 0.0)
-        twin = y[1].at[m:].multiply(1 + _EPS / 2 * rounding.ravel())
-        twin = twin + jnp.where(at_kink, 1.0, _STRICT) * errors
+        rounding = jnp.where(_by_weight(moved, s)[m:], lax.dynamic_slice(patterns, (row,), (s - m,)), 0.0)
+        twin = y[1].at[m:].multiply(1 + _EPS / 2 * rounding) + jnp.where(at_kink, 1.0, _STRICT) * errors
         undecided = now.undecided | (_by_unit(jnp.abs(y[0] - twin), m) > numbers.tolerance)
         mode, rate = _iterate(turn, y[0], now.mode, now.rate)
-        held, taken, released = now.held.after(K[: _STAGES + 1, 0], h, K[_SIDES], jnp.where(at_kink, h * rate, jnp.inf))
+        smooth = jnp.where(at_kink, h * rate, jnp.inf)
+        held, taken, released = now.held.after(K[: _STAGES + 1, 0], h, K[_SIDES], smooth)
         begins = accepted & jnp.any(taken)
         held, to_kinks = lax.cond(begins, lambda: held.at_kinks(turn, y[0], taken, rate), lambda: (held, jnp.zeros(s)))
         twins = jnp.stack([y[0] + to_kinks, y[0] + to_kinks + held.along(twin - y[0])])  # both are at the kinks
