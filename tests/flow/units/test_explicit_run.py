@@ -60,6 +60,22 @@ def test_neurons_in_the_plane_follow_gradient_descent_with_small_steps(seed):
     np.testing.assert_allclose(run.losses, losses, atol=2e-3 * losses[0])
 
 
+def test_units_leave_a_kink_when_one_side_no_longer_pushes():
+    """Late stages follow from when they left it: released at the ends of long steps, times were off by 1e-2."""
+    rng = np.random.default_rng(42)
+    X, y = rng.standard_normal((6, 2)), rng.standard_normal(6)
+    w = rng.standard_normal((8, 2))
+    weights = {"a": rng.choice([-1, 1], 8) * np.linalg.norm(w, axis=1), "w": w}
+    rises = [
+        unit_flow(
+            relu, (X, y), squared, weights, degree=2.0, log_scale=np.log(1e-8), until=24.0, tolerance=tolerance
+        ).rises
+        for tolerance in (1e-3, 1e-5, 1e-7)
+    ]
+    np.testing.assert_allclose(rises[0], rises[2], atol=2e-3)
+    np.testing.assert_allclose(rises[1], rises[2], atol=2e-6)
+
+
 def coordinates(**given):
     data = np.eye(2), np.array([2.0, 1.0])
     return unit_flow(

@@ -12,8 +12,9 @@ them: each mode is multiplied by its own factor, whose errors add up to less tha
 
 so that steps are about an e-fold long. Deviations below 1e-16 of a direction are lost to rounding. The twin takes the
 same steps, and the last bit of its directions is changed in each, of units that have moved; where both come apart by
-more than the tolerance, rounding decides, and the flow ends when such a unit is as large as the tolerance in one of
-them. A direction that rests from the start does so by a symmetry, exactly; its twin is left there.
+more than the tolerance, rounding decides, and the flow ends when such a unit adds as much to the outputs in one of
+them, by the square of its norm. A direction that rests from the start does so by a symmetry, exactly; its twin is left
+there.
 
 Where a slope jumps, as at a kink of ReLU neurons, the error test, a thousand times as strict, cuts steps until the jump
 is passed; or the neuron is held there (`held_units`). The twin takes the estimated errors, too: all of those at kinks,
@@ -295,16 +296,17 @@ def _advance(
         finite = jnp.isfinite(error) & jnp.all(jnp.isfinite(slope))
         at_kink = h < _SHORT * _longest(now.rate, numbers, jnp)
         error = jnp.where(at_kink, error / _STRICT, error)
-        accepted = finite & (error <= 1)
-        factor = jnp.where(finite, _factor(error, now.refused, accepted), _SHRINK)
+        smooth = jnp.where(at_kink, h * now.rate, jnp.inf)
+        held, taken, released = now.held.after(K[: _STAGES + 1, 0], h, K[_SIDES], smooth)
+        late = jnp.any(released) & ((h * now.rate) ** 2 > slack)  # the unit has left its kink within a long step
+        accepted = finite & (error <= 1) & ~late
+        factor = jnp.where(finite & ~late, _factor(error, now.refused, accepted), _SHRINK)
         moved = now.moved | (jnp.max(jnp.abs(y[0, m:] - start).reshape(m, -1), axis=1) > _MOVED)
         row = now.attempts.astype(int) % _ROWS
         rounding = jnp.where(_by_weight(moved, s)[m:], lax.dynamic_slice(patterns, (row,), (s - m,)), 0.0)
         twin = y[1].at[m:].multiply(1 + _EPS / 2 * rounding) + jnp.where(at_kink, 1.0, _STRICT) * errors
         undecided = now.undecided | (_by_unit(jnp.abs(y[0] - twin), m) > numbers.tolerance)
         mode, rate = _iterate(turn, y[0], now.mode, now.rate)
-        smooth = jnp.where(at_kink, h * rate, jnp.inf)
-        held, taken, released = now.held.after(K[: _STAGES + 1, 0], h, K[_SIDES], smooth)
         begins = accepted & jnp.any(taken)
         held, to_kinks = lax.cond(begins, lambda: held.at_kinks(turn, y[0], taken, rate), lambda: (held, jnp.zeros(s)))
         twins = jnp.stack([y[0] + to_kinks, y[0] + to_kinks + held.along(twin - y[0])])  # both are at the kinks
@@ -314,7 +316,7 @@ def _advance(
         attempts = now.attempts + 1
         longest = _longest(rate, numbers, jnp)
         many = (attempts >= _SETTLED) & (_COSTS * left / longest > numbers.max_evaluations)
-        apart = jnp.any(undecided & (jnp.maximum(y[0, :m], twin[:m]) > jnp.log(numbers.tolerance)))
+        apart = jnp.any(undecided & (jnp.maximum(y[0, :m], twin[:m]) > jnp.log(numbers.tolerance) / 2))
         slow = many | (h <= 4 * _EPS * now.time)  # implicit steps are longer, or say why there are none
         large = jnp.max(y[0, :m]) > LARGEST_LOG_NORM
         code = jnp.where(evaluations >= numbers.max_evaluations, _EXHAUSTED, jnp.where(slow, _SLOW, _RUNNING))
