@@ -42,7 +42,7 @@ def test_neurons_in_the_plane_follow_gradient_descent_with_small_steps(seed):
     X, y = rng.standard_normal((6, 2)), rng.standard_normal(6)
     w = rng.standard_normal((8, 2))
     a = rng.choice([-1, 1], 8) * np.linalg.norm(w, axis=1)
-    until = 6 / max(np.linalg.norm(X.T @ (y * (X @ v > 0))) / 6 for v in rng.standard_normal((200, 2)))
+    until = 6 / max(float(np.linalg.norm(X.T @ (y * (X @ v > 0)))) / 6 for v in rng.standard_normal((200, 2)))
     times = np.linspace(0, until, 61)
     run = unit_flow(
         relu, (X, y), squared, {"a": a, "w": w}, degree=2.0, log_scale=np.log(1e-2), until=until, tolerance=1e-4,

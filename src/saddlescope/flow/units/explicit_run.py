@@ -192,10 +192,11 @@ def _errors_of_growth() -> Float[np.ndarray, "z"]:
 _LOG_ERRORS = np.log(_errors_of_growth())
 
 
-def _longest(rate: Any, numbers: _Numbers, xp: Any) -> Any:
+def _longest(rate: Scalar, numbers: _Numbers) -> Scalar:
     """Return the longest step in which all modes grow right."""
-    rate = xp.maximum(rate, 1 / numbers.until)
-    return xp.interp(xp.log(numbers.tolerance / (numbers.until * rate)), _LOG_ERRORS, _STEPS) / rate
+    rate = jnp.maximum(rate, 1 / numbers.until)
+    allowed = jnp.log(numbers.tolerance / (numbers.until * rate))
+    return jnp.interp(allowed, jnp.asarray(_LOG_ERRORS), jnp.asarray(_STEPS)) / rate
 
 
 def _at_start(state: Float[np.ndarray, "s"], count: int, until: float) -> _Position:
@@ -294,7 +295,7 @@ def _advance(
         (errors, _), sizes = jax.vmap(partial(_errors, h=h, slack=slack), 1)(slopes)
         error = jnp.max(sizes)
         finite = jnp.isfinite(error) & jnp.all(jnp.isfinite(slope))
-        at_kink = h < _SHORT * _longest(now.rate, numbers, jnp)
+        at_kink = h < _SHORT * _longest(now.rate, numbers)
         error = jnp.where(at_kink, error / _STRICT, error)
         smooth = jnp.where(at_kink, h * now.rate, jnp.inf)
         held, taken, released = now.held.after(K[: _STAGES + 1, 0], h, K[_SIDES], smooth)
@@ -314,7 +315,7 @@ def _advance(
         time = jnp.where(h == left, numbers.until, now.time + h)
         evaluations = now.evaluations + _COSTS + jnp.where(begins, SEARCH, 0.0)
         attempts = now.attempts + 1
-        longest = _longest(rate, numbers, jnp)
+        longest = _longest(rate, numbers)
         many = (attempts >= _SETTLED) & (_COSTS * left / longest > numbers.max_evaluations)
         apart = jnp.any(undecided & (jnp.maximum(y[0, :m], twin[:m]) > jnp.log(numbers.tolerance) / 2))
         slow = many | (h <= 4 * _EPS * now.time)  # implicit steps are longer, or say why there are none

@@ -128,7 +128,8 @@ def unit_flow(
         degree: of the unit at the origin, at least 2; it fixes the unit of time.
         log_scale: the natural logarithm of alpha, between -700 and 0.
         until: last time, in units of log(1/alpha) for degree 2, and of alpha^(2 - degree) above.
-        tolerance: error of log norms and directions; steps have a fiftieth of it.
+        tolerance: error of log norms and directions; steps have a fiftieth of it. For degree 2, those of units that are
+            too small to matter, whose square is below the tolerance, may be undecided.
         level: norm whose first passage is recorded for each unit.
         kinds: kind of each unit, shape (m,); None: the unit takes no kind.
         record: recorded times; by default 401 evenly spaced ones.
