@@ -11,7 +11,7 @@ JAX is therefore given a `_Key` in place of constants, which finds them for as l
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import wraps
 from inspect import unwrap
 from threading import Lock
 from typing import Any, TypeVar
@@ -106,19 +106,20 @@ def bound(function: Callable[..., Any], *first: Any, count: int) -> Callable[...
 
 
 def compiled_for_constants(count: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorate a function of so many hashable constants, and of arrays and numbers, like `compiled`."""
+    """Decorate a function of so many hashable constants, and of arrays and numbers, like `quickly_compiled`."""
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
-        @partial(jax.jit, static_argnums=0)
-        def run(key: "_Key", *arguments: Any) -> Any:
+        def traced(arguments: list[Any], key: "_Key") -> Any:
             return function(*key.constants(), *arguments)
 
+        traced.__name__ = function.__name__
+        run = _Quick(traced)
         _compiled.append(run)
 
         @wraps(function)
         def call(*arguments: Any) -> Any:
             held = _held(arguments[:count], tuple(map(_kind, arguments[:count])))
-            return run(held.key, *arguments[count:])
+            return run(list(arguments[count:]), held.key)
 
         return call
 

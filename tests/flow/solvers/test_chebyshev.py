@@ -1,7 +1,10 @@
 """The stabilised explicit solver alone: stability, order and control of steps on systems with known solutions."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
+import mpmath
 import numpy as np
 import pytest
 from scipy.linalg import expm
@@ -20,25 +23,29 @@ def _matrices():
     return turns @ (EIGENVALUES[:, :, None] * turns.transpose(0, 2, 1))
 
 
-def _finish(matrices, start, tolerance, until=2.0, slope=None):
-    """Follow y' = A y to the end; return the systems, the ticks, and each system's completed steps."""
+def _finish(matrices, start, tolerance, until=2.0, slope=None, most=10**6):
+    """Follow y' = A y to the end; return the systems, the rounds, and each system's completed steps."""
     radius = jnp.asarray(np.abs(np.linalg.eigvalsh(matrices)).max(axis=1))
 
     def slopes(y):
-        f = jnp.einsum("nij,nj->ni", matrices, y) if slope is None else slope(y)
-        return Slopes(f, radius, 0 * radius)
+        return jnp.einsum("nij,nj->ni", matrices, y) if slope is None else slope(y)
 
-    tick = jax.jit(lambda steps: chebyshev.tick(steps, slopes(steps.stage), until, tolerance))
-    steps = chebyshev.begin(jnp.asarray(start), slopes(jnp.asarray(start)), until, tolerance)
-    taken, ticks = [[] for _ in start], 0
-    while np.any(np.asarray(steps.h) > 0):
+    @jax.jit
+    def turn(steps):
+        steps, at_stage = chebyshev.advance(steps, slopes, most)
+        return chebyshev.complete(steps, Slopes(at_stage, radius, 0 * radius), until, tolerance)
+
+    start = jnp.asarray(start)
+    steps = chebyshev.begin(start, Slopes(slopes(start), radius, 0 * radius), until, tolerance)
+    taken, rounds = [[] for _ in start], 0
+    while np.any((np.asarray(steps.h) > 0) & (np.asarray(steps.evaluations) < most)):
         before = steps
-        steps, completed = tick(steps)
-        ticks += 1
+        steps, completed = turn(steps)
+        rounds += 1
         for row in np.flatnonzero(completed):
             taken[row].append((before, steps))
-        assert ticks < 200_000
-    return steps, ticks, taken
+        assert rounds < 200_000
+    return steps, rounds, taken
 
 
 def _interpolants(row, taken):
@@ -51,7 +58,7 @@ def _cubics(system, start, end, both):
     """Cubics from states before and after, and slopes before and after."""
     before, after, slope_before, slope_after = both
     return CubicInterpolants(
-        system, start, end, end - start, before, after, slope_before=slope_before, slope_after=slope_after, loss=0 * end
+        system, start, end, end - start, before, after, slope_before=slope_before, slope_after=slope_after
     )
 
 
@@ -61,7 +68,7 @@ def test_stiff_symmetric_systems_against_the_matrix_exponential():
         steps, _, taken = _finish(matrices, START, tolerance)
         np.testing.assert_array_equal(steps.t, 2.0)
         assert not np.any(steps.stuck)
-        assert steps.evaluations[0] < 2e4  # a method of four stages needs 7e4 for stability alone
+        assert int(steps.evaluations[0]) < 20_000  # a method of four stages needs 7e4 for stability alone
         worst = 0.0
         for row, matrix in enumerate(matrices):
             pieces = _interpolants(row, taken[row])
@@ -86,12 +93,51 @@ def test_evaluations_grow_with_the_square_root_of_the_stiffness():
 
 def test_each_system_takes_the_steps_that_it_takes_alone():
     matrices = _matrices()
-    together, ticks, _ = _finish(matrices, START, 1e-5)
-    assert ticks == np.max(together.evaluations)
+    together, rounds, taken = _finish(matrices, START, 1e-5)
+    assert rounds < sum(map(len, taken))  # some complete their steps together
     for row in range(3):
-        alone, _, _ = _finish(matrices[[row]], START[[row]], 1e-5)
+        alone, _, steps = _finish(matrices[[row]], START[[row]], 1e-5)
         assert alone.evaluations[0] == together.evaluations[row]
+        assert len(steps[0]) == len(taken[row])
         np.testing.assert_allclose(alone.y[0], together.y[row], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("most", [1, 7, 100])
+def test_evaluations_are_limited_for_each_system(most):
+    steps, _, taken = _finish(_matrices(), START, 1e-5, most=most)
+    np.testing.assert_array_equal(steps.evaluations, most)
+    for row, own in enumerate(taken):
+        ends = [float(after.t[row]) for _, after in own]
+        assert float(steps.t[row]) == (ends[-1] if ends else 0.0) < 2
+
+
+@pytest.mark.parametrize("stages", [2, 3, 5, 40, 399, 400])
+def test_a_step_has_its_stability_polynomial(stages):
+    """P(z) = 1 - b T(w0) + b T(w0 + w1 z), of second order, and below 1 on all of the negative axis that is used."""
+    with mpmath.workdps(30):
+        T = partial(mpmath.chebyt, stages)
+        w0 = 1 + mpmath.mpf(2) / 13 / stages**2
+        slope, curvature = mpmath.diff(T, w0), mpmath.diff(T, w0, 2)
+        w1, b = slope / curvature, curvature / slope**2
+    z = np.append(np.array([-1e-3, -0.1, -1.0]), -np.linspace(0, 1, 20) * 0.65 * (stages**2 - 1))
+    n = len(z)
+    first, table = chebyshev._tables()
+    begun = chebyshev.begin(jnp.ones((n, 1)), Slopes(jnp.asarray(z)[:, None], jnp.zeros(n), jnp.zeros(n)), 1.0, 1e-3)
+    steps = begun._replace(
+        h=jnp.ones(n),
+        stage=jnp.asarray(first[stages] * z)[:, None],
+        before=jnp.zeros((n, 1)),
+        remaining=jnp.full(n, stages - 1),
+        row=jnp.full(n, (stages - 1) * (stages - 2) // 2),
+    )
+    steps, _ = chebyshev.advance(steps, lambda y: jnp.asarray(z)[:, None] * y, 1000)
+    assert np.all(steps.done)
+    value = 1 + np.asarray(steps.stage)[:, 0]
+    expected = [float(1 - b * T(w0) + b * T(w0 + w1 * mpmath.mpf(float(each)))) for each in z]
+    np.testing.assert_allclose(value, expected, rtol=0, atol=1e-9)
+    assert np.all(np.abs(value[3:]) <= 1 + 1e-9)
+    np.testing.assert_allclose(value[:2], 1 + z[:2] + z[:2] ** 2 / 2, rtol=0, atol=np.abs(z[:2] ** 3).max() / 6)
+    assert len(table) == 400 * 399 // 2
 
 
 @pytest.mark.parametrize(("beyond", "finite"), [(np.nan, False), (1e30, True)])

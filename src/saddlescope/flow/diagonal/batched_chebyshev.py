@@ -1,16 +1,21 @@
 """Many gradient flows in mirror coordinates by stabilised explicit steps, in compiled code.
 
+The compiled code marks steps in which a coordinate crosses the level. Of all others, only those that hold a time to
+record are looked at again.
+
 y' = -rate dL/dbeta(beta(y)) has the Jacobian -rate H diag(metric), whose spectrum is that of a symmetric matrix: it is
 real, and its radius is at most rate ||H|| max(metric). ||H|| comes from power iterations that continue between runs of
 the compiled code.
 """
 
+import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from saddlescope._shared.compiled_functions import compiled_for_constants
 from saddlescope._shared.progress import Report
@@ -30,19 +35,35 @@ _ENOUGH = 15_000  # evaluations of one flow: about what implicit steps to the en
 _USUAL_STEPS = 600  # of a flow
 _ROUNDS = 30, 3  # power iterations at the beginning, and before each further run of the compiled code
 _MARGIN = 1.1  # of the estimate of ||H||, which power iterations approach from below
-_BUFFER, _FEWEST, _MOST = 1_000_000, 16, 128  # numbers, and ticks, that one run of the compiled code records
+_BUFFER, _FEWEST, _MOST = 1_000_000, 16, 64  # numbers, and rounds, that one run of the compiled code records
 _SHRINK = 4  # the compiled code is for so many flows at most as are running,
 _WORTH = 4096  # but only if the states have so many numbers: otherwise, another compilation takes longer than it saves
 
 
 class _Mirror(NamedTuple):
-    """Coordinates p and q of some flows, their rates, and ||H|| with its eigenvector."""
+    """Coordinates p and q of some flows, with e^(p + q) and the states at the level, their rates, ||H||, its vector."""
 
     p: Float[Array, "n p"]
     q: Float[Array, "n p"]
+    product: Float[Array, "n p"]
+    low: Float[Array, "n p"]
+    high: Float[Array, "n p"]
     rate: Float[Array, "n"]
     curvature: Float[Array, "n"]
     direction: Float[Array, "n p"]
+
+
+class _Taken(NamedTuple):
+    """For each round, which flows completed a step and crossed the level in it, and where they are.
+
+    The first row is the state before all rounds, as if a step had been completed there.
+    """
+
+    completed: Bool[Any, "room+1 n"]
+    crosses: Bool[Any, "room+1 n"]
+    t: Float[Any, "room+1 n"]
+    y: Float[Any, "room+1 n p"]
+    slope: Float[Any, "room+1 n p"]
 
 
 class ChebyshevFlows:
@@ -59,17 +80,24 @@ class ChebyshevFlows:
     def __init__(
         self, losses: LossBatch, records: BatchRecords, rates: Float[np.ndarray, "flows"], until: float
     ) -> None:
+        losses = losses.with_fewest_products()
         self._losses, self._records, self._until = losses, records, until
         flows, size = records.last_state.shape
         self.evaluations, self.products = np.zeros(flows, int), np.full(flows, _ROUNDS[0])
         self.stuck: dict[int, bool] = {}
         start = np.ones(size) + 1e-3 * np.cos(np.arange(size))  # orthogonal to no eigenvector but by accident
+        p, q = records.coordinates.p, records.coordinates.q
+        none = np.full((flows, size), np.inf)
+        low, high = (-none, none) if records.level is None else records.coordinates.band(records.level)
         self._mirror = _Mirror(
-            jnp.asarray(records.coordinates.p),
-            jnp.asarray(records.coordinates.q),
-            jnp.asarray(rates),
-            jnp.zeros(flows),
-            jnp.tile(start / np.linalg.norm(start), (flows, 1)),
+            p=jnp.asarray(p),
+            q=jnp.asarray(q),
+            product=jnp.exp(p + q),
+            low=jnp.asarray(low),
+            high=jnp.asarray(high),
+            rate=jnp.asarray(rates),
+            curvature=jnp.zeros(flows),
+            direction=jnp.tile(start / np.linalg.norm(start), (flows, 1)),
         )
         self._bound_curvature(records.coordinates.point(records.last_state), losses.form(None), _ROUNDS[0])
         # a step has 1.24 sqrt(h radius) evaluations, and metric is about 2 at products of order 1
@@ -85,29 +113,27 @@ class ChebyshevFlows:
         steps, power = self._begin(local)
         room = int(np.clip(_BUFFER // (flows * size), _FEWEST, _MOST))
         most = min(max_evaluations, _ENOUGH)
-        for done in range(0, most, room):
-            running = np.flatnonzero(np.asarray(steps.h) > 0)
-            if len(running) == 0:
-                break
-            if len(running) <= len(rows) // _SHRINK and len(rows) * size >= _WORTH:
+        begun = False
+        while np.any(running := np.asarray(steps.h) > 0):
+            if np.count_nonzero(running) <= len(rows) // _SHRINK and len(rows) * size >= _WORTH:
                 kept = np.sort(np.argsort(np.asarray(steps.h) <= 0, kind="stable")[: len(rows) // _SHRINK])
                 rows, steps, power = rows[kept], _part(steps, kept), power[kept]
                 self._mirror = _part(self._mirror, kept)
                 form = self._losses.form(rows)
-            if done:
+            if begun:
                 points = part(self._records.coordinates, rows).point(np.asarray(steps.y))
                 self._bound_curvature(points, form, _ROUNDS[1])
                 self.products[rows[np.asarray(steps.h) > 0]] += _ROUNDS[1]
-            before = steps
-            steps, power, taken = _ticks(
-                *form[:2], room, form[2], self._mirror, steps, power, self._until, local, min(room, most - done)
+            begun = True
+            steps, power, dissipated, taken = _rounds(
+                *form[:2], room, form[2], self._mirror, steps, power, self._until, local, most
             )
-            self._records.add(_interpolants(rows, before, *map(np.asarray, taken)))
+            self._records.reach(rows, np.asarray(steps.t), np.asarray(steps.y), np.asarray(dissipated))
+            self._records.add(self._notable(rows, _Taken(*map(np.asarray, taken))))
             self.evaluations[rows] = 1 + np.asarray(steps.evaluations)
-            steps = self._stop(rows, steps)
+            steps = self._stop(rows, steps, most)
             ended = flows - np.count_nonzero(np.asarray(steps.h) > 0)
             report(float(np.mean(self._records.last_time)) / self._until, f"{ended} of {flows} flows finished")
-        self.left = np.append(self.left, rows[np.asarray(steps.h) > 0])
 
     def _begin(self, tolerance: float) -> tuple[Steps, Array]:
         """Return the beginnings of the first steps, and sum_i metric_i (y_i')^2; flows that are left rest."""
@@ -117,16 +143,31 @@ class ChebyshevFlows:
         now, power = _slopes_of(self._mirror, slope, jnp.asarray(coordinates.metric(y)))
         return _rest(chebyshev.begin(jnp.asarray(y), now, self._until, tolerance), self.left), power
 
-    def _stop(self, rows: np.ndarray, steps: Steps) -> Steps:
-        """Stop flows that have diverged, and note those that are stuck."""
+    def _stop(self, rows: np.ndarray, steps: Steps, most: int) -> Steps:
+        """Stop flows that have diverged or are left, and note those that are stuck."""
         for row in np.flatnonzero(np.asarray(steps.stuck)):
             self.stuck[int(rows[row])] = bool(steps.finite[row])
         diverged = part(self._records.coordinates, rows).diverged(np.asarray(steps.y))
-        return _rest(steps, np.flatnonzero(diverged)) if np.any(diverged) else steps
+        spent = (np.asarray(steps.h) > 0) & (np.asarray(steps.evaluations) >= most) & ~diverged
+        self.left = np.append(self.left, rows[spent])
+        return _rest(steps, np.flatnonzero(diverged | spent))
+
+    def _notable(self, rows: np.ndarray, taken: _Taken) -> CubicInterpolants:
+        """Return the steps that cross the level or hold a time to record, flow by flow."""
+        times, completed = self._records.times, taken.completed
+        turns = np.where(completed, np.arange(len(completed))[:, None], 0)
+        begun = np.maximum.accumulate(turns)[:-1]  # the turn in which the step that is taken in the next one began
+        held = np.searchsorted(times, taken.t, "right")
+        held = held[1:] > np.take_along_axis(held, begun, 0)
+        flow, turn = np.nonzero((completed[1:] & (taken.crosses[1:] | held)).T)
+        ends = (begun[turn, flow], flow), (turn + 1, flow)
+        start, end = (taken.t[at] for at in ends)
+        states, slopes = (taken.y[at] for at in ends), (taken.slope[at] for at in ends)
+        return CubicInterpolants(rows[flow], start, end, end - start, *states, *slopes)
 
     def _bound_curvature(self, points: np.ndarray, form: Any, rounds: int) -> None:
         size, direction = _largest_curvature(*form, jnp.asarray(points), self._mirror.direction, rounds)
-        self._mirror = self._mirror._replace(curvature=_MARGIN * size, direction=direction)
+        self._mirror = self._mirror._replace(curvature=size, direction=direction)
 
 
 def _part(of: Any, rows: Int[np.ndarray, "r"]) -> Any:
@@ -137,42 +178,39 @@ def _rest(steps: Steps, rows: Int[np.ndarray, "r"]) -> Steps:
     return steps._replace(h=steps.h.at[rows].set(0.0)) if len(rows) else steps
 
 
-def _interpolants(
-    rows: Int[np.ndarray, "n"],
-    before: Steps,
-    completed: np.ndarray,
-    t: np.ndarray,
-    y: np.ndarray,
-    slope: np.ndarray,
-    loss: np.ndarray,
-) -> CubicInterpolants:
-    """Return the completed steps of the ticks, flow by flow, each from where the one before it ended."""
-    flow, tick = np.nonzero(completed.T)
-    first = np.append(True, flow[1:] != flow[:-1])[: len(flow)]
-    first_rows = flow[first]
+def _products(mirror: _Mirror, y: Array) -> tuple[Float[Array, "n p"], Float[Array, "n p"]]:
+    """Return e^(p + 2y) and e^(q - 2y), continued by their tangents, from one exponential.
 
-    def with_starts(values: np.ndarray, start: Array) -> tuple[np.ndarray, np.ndarray]:
-        after = values[tick, flow]
-        start_of = np.roll(after, 1, axis=0)
-        start_of[first] = np.asarray(start)[first_rows]
-        return start_of, after
-
-    start, end = with_starts(t, before.t)
-    states, slopes = with_starts(y, before.y), with_starts(slope, before.now.slope)
-    return CubicInterpolants(rows[flow], start, end, end - start, *states, *slopes, loss[tick, flow])
-
-
-def _slopes(kind: Any, each: bool, arrays: list[Array], mirror: _Mirror, y: Array) -> tuple[Slopes, Array]:
-    """Return slopes, and sum_i metric_i (y_i')^2."""
+    Their product is a constant. Where it underflows, so does the smaller one: it is less than 1e-154 there.
+    """
     rising, falling = mirror.p + 2 * y, mirror.q - 2 * y
-    growth = jnp.exp(jnp.minimum(rising, LARGEST_EXPONENT)), jnp.exp(jnp.minimum(falling, LARGEST_EXPONENT))
-    excess = jnp.maximum(rising - LARGEST_EXPONENT, 0), jnp.maximum(falling - LARGEST_EXPONENT, 0)
-    beta = growth[0] * (1 + excess[0]) - growth[1] * (1 + excess[1])
+    exponent = jnp.maximum(rising, falling)
+    capped = jnp.exp(jnp.minimum(exponent, LARGEST_EXPONENT))
+    smaller = mirror.product / jnp.maximum(capped, np.finfo(float).tiny)
+    larger = capped * (1 + jnp.maximum(exponent - LARGEST_EXPONENT, 0))
+    rises = rising >= falling
+    return jnp.where(rises, larger, smaller), jnp.where(rises, smaller, larger)
+
+
+def _slope(kind: Any, each: bool, arrays: list[Array], mirror: _Mirror, y: Array) -> Float[Array, "n p"]:
+    positive, negative = _products(mirror, y)
+    beta = positive - negative
     gradient = map_losses(lambda loss, point: loss_and_gradient(loss, point)[1], kind, each, arrays, beta)
-    return _slopes_of(mirror, -mirror.rate[:, None] * gradient, 2 * (growth[0] + growth[1]))
+    return -mirror.rate[:, None] * gradient
+
+
+def _metric(mirror: _Mirror, y: Array) -> Float[Array, "n p"]:
+    positive, negative = _products(mirror, y)
+    return 2 * jnp.minimum(positive + negative, math.exp(LARGEST_EXPONENT))
+
+
+def _beside(mirror: _Mirror, y: Array) -> Int[Array, "n p"]:
+    """Return 1 where beta is at the level or above it, -1 at or below its negative, and 0 between."""
+    return (y >= mirror.high).astype(int) - (y <= mirror.low).astype(int)
 
 
 def _slopes_of(mirror: _Mirror, slope: Array, metric: Array) -> tuple[Slopes, Array]:
+    """Return `Slopes`, and sum_i metric_i (y_i')^2."""
     scale = mirror.rate * mirror.curvature
     slopes = Slopes(slope, scale * jnp.max(metric, 1), 2 * scale * jnp.max(metric * jnp.abs(slope), 1))
     return slopes, jnp.sum(metric * slope**2, 1)
@@ -183,16 +221,13 @@ def _dissipated(
 ) -> Float[Array, "n"]:
     """Return the integral of sum_i metric_i (y_i')^2 over a finished step, by Simpson's rule and its cubic."""
     h, start, stop = steps.h[:, None], steps.now.slope, end.slope
-    middle = (steps.y + steps.stage) / 2 + h / 8 * (start - stop)
-    slope = 1.5 * (steps.stage - steps.y) / jnp.where(h > 0, h, 1.0) - (start + stop) / 4
-    rising, falling = (
-        jnp.exp(jnp.minimum(each, LARGEST_EXPONENT)) for each in (mirror.p + 2 * middle, mirror.q - 2 * middle)
-    )
-    return steps.h / 6 * (power_before + 4 * jnp.sum(2 * (rising + falling) * slope**2, 1) + power_after)
+    metric = _metric(mirror, steps.y + steps.stage / 2 + h / 8 * (start - stop))
+    slope = 1.5 * steps.stage / jnp.where(h > 0, h, 1.0) - (start + stop) / 4
+    return steps.h / 6 * (power_before + 4 * jnp.sum(metric * slope**2, 1) + power_after)
 
 
 @compiled_for_constants(3)
-def _ticks(
+def _rounds(
     kind: Any,
     each: bool,
     room: int,
@@ -202,40 +237,42 @@ def _ticks(
     power: Float[Array, "n"],
     until: float | Array,
     tolerance: float | Array,
-    count: int | Array,
-) -> tuple[Steps, Float[Array, "n"], tuple[Array, ...]]:
-    """Take ticks until `count` or all flows rest.
+    most: int | Array,
+) -> tuple[Steps, Float[Array, "n"], Float[Array, "n"], _Taken]:
+    """Advance and complete, `room` times or until all flows rest or have used up their evaluations.
 
     Returns:
-        The systems; `power`, sum_i metric_i (y_i')^2 at their last states; for each tick, which completed a step, and
-        t, y, y' and what it dissipated at its end.
+        The systems; `power`, sum_i metric_i (y_i')^2 at their last states; its integral over all steps; the steps.
     """
-    n, p = steps.y.shape
+    n = len(steps.y)
 
     def going(carry: Any) -> Array:
         i, steps, *_ = carry
-        return (i < count) & jnp.any(steps.h > 0)
+        return (i <= room) & jnp.any((steps.h > 0) & (steps.evaluations < most))
 
-    def advance(carry: Any) -> Any:
-        i, steps, power, taken = carry
-        at_stage, new_power = _slopes(kind, each, arrays, mirror, steps.stage)
-        loss = _dissipated(mirror, steps, at_stage, power, new_power)
-        steps, completed = chebyshev.tick(steps, at_stage, until, tolerance)
-        now = completed, steps.t, steps.y, steps.now.slope, loss
-        taken = tuple(old.at[i].set(new) for old, new in zip(taken, now, strict=True))
-        return i + 1, steps, jnp.where(completed, new_power, power), taken
+    def again(carry: Any) -> Any:
+        i, before, power, dissipated, taken = carry
+        before, slope = chebyshev.advance(before, partial(_slope, kind, each, arrays, mirror), most)
+        at_stage, new_power = _slopes_of(mirror, slope, _metric(mirror, before.y + before.stage))
+        loss = _dissipated(mirror, before, at_stage, power, new_power)
+        after, completed = chebyshev.complete(before, at_stage, until, tolerance)
+        crosses = jnp.any(_beside(mirror, before.y) != _beside(mirror, after.y), axis=1)
+        now = _Taken(completed, crosses, after.t, after.y, after.now.slope)
+        taken = _Taken(*(old.at[i].set(new) for old, new in zip(taken, now, strict=True)))
+        dissipated = dissipated + jnp.where(completed, loss, 0.0)
+        return i + 1, after, jnp.where(completed, new_power, power), dissipated, taken
 
-    shapes = (n,), (n, p), (n, p), (n,)
-    taken = jnp.zeros((room, n), bool), *(jnp.zeros((room, *shape)) for shape in shapes)
-    _, steps, power, taken = jax.lax.while_loop(going, advance, (0, steps, power, taken))
-    return steps, power, taken
+    begun = _Taken(jnp.ones(n, bool), jnp.zeros(n, bool), steps.t, steps.y, steps.now.slope)
+    taken = _Taken(*(jnp.zeros((room + 1, *row.shape), row.dtype).at[0].set(row) for row in begun))
+    _, steps, power, dissipated, taken = jax.lax.while_loop(going, again, (1, steps, power, jnp.zeros(n), taken))
+    return steps, power, dissipated, taken
 
 
 @compiled_for_constants(2)
 def _largest_curvature(
     kind: Any, each: bool, arrays: list[Array], points: Array, directions: Array, rounds: int | Array
 ) -> tuple[Array, Array]:
-    """Return estimates of the Hessians' norms by so many power iterations, and their eigenvectors."""
+    """Return estimates of the Hessians' norms by so many power iterations, with a margin, and their eigenvectors."""
 
     def one(loss: Any, at: tuple[Array, Array]) -> tuple[Array, Array]:
         point, start = at
@@ -245,7 +282,8 @@ def _largest_curvature(
             product = jax.jvp(lambda point: loss_and_gradient(loss, point)[1], (point,), (direction,))[1]
             size = jnp.linalg.norm(product)
             usable = jnp.isfinite(size) & (size > 0)
-            return jnp.where(usable, size, 0.0), jnp.where(usable, product / jnp.where(usable, size, 1.0), direction)
+            following = jnp.where(usable, product / jnp.where(usable, size, 1.0), direction)
+            return jnp.where(usable, _MARGIN * size, 0.0), following
 
         return jax.lax.fori_loop(0, rounds, again, (jnp.zeros(()), start))
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from saddlescope.flow.diagonal.batched_system import part
 from saddlescope.flow.diagonal.coordinates import MirrorCoordinates
 from saddlescope.flow.diagonal.trajectory import LevelEvent
-from saddlescope.flow.solvers.interpolants import AbstractInterpolants
+from saddlescope.flow.solvers.interpolants import AbstractInterpolants, DifferenceInterpolants
 
 _BUFFER = 1_000_000  # numbers in the buffered steps before they are processed: 8 MB
 _BISECTIONS = 54  # of a step: to rounding
@@ -58,10 +58,22 @@ class BatchRecords:
         crossings = [[] for _ in range(flows)]
         return cls(coordinates, times, states, level, crossings, np.zeros(flows), origin.copy(), np.zeros(flows))
 
+    def reach(
+        self,
+        flows: Int[np.ndarray, "n"],
+        times: Float[np.ndarray, "n"],
+        states: Float[np.ndarray, "n p"],
+        dissipated: Float[np.ndarray, "n"] | float = 0.0,
+    ) -> None:
+        """Note how far flows have come, and what they dissipated on the way."""
+        self.last_time[flows], self.last_state[flows] = times, states
+        self.dissipated[flows] += dissipated
+
     def add(self, steps: AbstractInterpolants) -> None:
-        """Add steps, of one kind in the run or since the last `process`, which may be processed later."""
-        self.last_time[steps.system] = steps.end
-        self.last_state[steps.system] = steps.after
+        """Add steps that may hold a time to record or a crossing, of one kind since the last `process`.
+
+        They may be processed later. Those of a kind that integrates what they dissipate must be all steps.
+        """
         self._buffer.append(steps)
         self._buffered += steps.size
         if self._buffered > _BUFFER:
@@ -74,7 +86,8 @@ class BatchRecords:
         steps = type(self._buffer[0]).join(self._buffer)
         self._buffer, self._buffered = [], 0
         self._sample(steps)
-        self._dissipate(steps)
+        if isinstance(steps, DifferenceInterpolants):
+            self._dissipate(steps)
         if self.level is not None:
             low, high = self.coordinates.band(self.level)
             self._cross(steps, high[steps.system], 1)
@@ -87,7 +100,7 @@ class BatchRecords:
         hit = steps[which]
         self.states[hit.system, record] = hit.at((self.times[record] - hit.end) / hit.step)
 
-    def _dissipate(self, steps: AbstractInterpolants) -> None:
+    def _dissipate(self, steps: DifferenceInterpolants) -> None:
         metric = part(self.coordinates, steps.system).metric
         np.add.at(self.dissipated, steps.system, steps.dissipated(metric))
 

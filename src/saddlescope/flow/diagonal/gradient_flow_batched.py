@@ -262,7 +262,9 @@ def _implicit_steps(
     )
     tick = 0
     while len(stepper.running):
-        records.add(stepper.tick())
+        steps = stepper.tick()
+        records.reach(steps.system, steps.end, steps.after)
+        records.add(steps)
         tick += 1
         if tick % _CHECK_EVERY == 0:
             stepper.stop(np.flatnonzero(records.coordinates.diverged(records.last_state)))

@@ -5,6 +5,7 @@ numbers in their arrays; these are stacked, and the compiled functions map over 
 """
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any
 
 import jax
@@ -57,6 +58,16 @@ class LossBatch:
         if self._each and flows is not None and not np.array_equal(flows, np.arange(len(arrays[0]) if arrays else 0)):
             arrays = [jnp.asarray(np.asarray(array)[flows]) for array in arrays]  # JAX's indexing takes milliseconds
         return self._kind, self._each, arrays
+
+    def with_fewest_products(self) -> "LossBatch":
+        """Return losses with the same gradients, up to rounding, that take the fewest products; perhaps these."""
+        structure, leaves = self._kind
+        if not hasattr(jax.tree.unflatten(structure, leaves), "with_fewest_products"):
+            return self
+        batch = copy(self)
+        batch._kind, arrays = _split(_with_fewest_products(self._kind, self._each, self._all))
+        batch._arrays = batch._all = arrays
+        return batch
 
     def gradients(self, points: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
         """Return the gradients of the running flows."""
@@ -118,13 +129,24 @@ def _stack(losses: Sequence[Loss], size: int) -> tuple[_Kind, list[Any]]:
 
 def map_losses(evaluate: Callable, kind: _Kind, each: bool, arrays: list[Array], points: PyTree) -> PyTree:
     """Evaluate (loss, its points) for every flow; for compiled code, with the `LossBatch.form` of the losses."""
-    structure, leaves = kind
 
     def one(arrays: list[Array], points: PyTree) -> PyTree:
-        left = iter(arrays)
-        return evaluate(jax.tree.unflatten(structure, [next(left) if x is None else x for x in leaves]), points)
+        return evaluate(_build(kind, arrays), points)
 
     return jax.vmap(one, in_axes=(0 if each else None, 0))(arrays, points)
+
+
+def _build(kind: _Kind, arrays: list[Array]) -> PyTree:
+    structure, leaves = kind
+    left = iter(arrays)
+    return jax.tree.unflatten(structure, [next(left) if x is None else x for x in leaves])
+
+
+@compiled_for_constants(2)
+def _with_fewest_products(kind: _Kind, each: bool, arrays: list[Array]) -> PyTree:
+    if each:
+        return map_losses(lambda loss, _: loss.with_fewest_products(), kind, each, arrays, None)
+    return _build(kind, arrays).with_fewest_products()
 
 
 @compiled_for_constants(2)

@@ -49,10 +49,6 @@ class AbstractInterpolants:
         """Return the derivative of each by time."""
 
     @abstractmethod
-    def dissipated(self, metric: Callable[[np.ndarray], np.ndarray]) -> Float[np.ndarray, "m"]:
-        """Return the integrals of sum_i metric_i (y_i')^2 over the steps, of the metric at given states."""
-
-    @abstractmethod
     def entry(self, index: Int[np.ndarray, "m"]) -> Callable[[Float[np.ndarray, "m"]], Float[np.ndarray, "m"]]:
         """Return the function of s that gives one entry of each state."""
 
@@ -80,7 +76,10 @@ class DifferenceInterpolants(AbstractInterpolants):
         return (weights @ self.differences[:, 1:])[:, 0]
 
     def dissipated(self, metric: Callable[[np.ndarray], np.ndarray]) -> Float[np.ndarray, "m"]:
-        """Return the integrals of sum_i metric_i (y_i')^2 over the steps, by Gauss's quadrature with three nodes."""
+        """Return the integrals of sum_i metric_i (y_i')^2 over the steps, of the metric at given states.
+
+        By Gauss's quadrature with three nodes.
+        """
         total = np.zeros(len(self.end))
         for node, weight in zip(*np.polynomial.legendre.leggauss(3), strict=True):
             s = np.full(len(self.end), (node - 1) / 2)
@@ -99,12 +98,10 @@ class CubicInterpolants(AbstractInterpolants):
 
     Attributes:
         slope_before, slope_after: derivatives by time at the start and the end.
-        loss: what `dissipated` returns.
     """
 
     slope_before: Float[np.ndarray, "m p"]
     slope_after: Float[np.ndarray, "m p"]
-    loss: Float[np.ndarray, "m"]
 
     def at(self, s: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m p"]:
         """Return the state of each at the time end + s step."""
@@ -119,11 +116,6 @@ class CubicInterpolants(AbstractInterpolants):
             + (3 * x**2 - 4 * x + 1) * self.slope_before
             + (3 * x**2 - 2 * x) * self.slope_after
         )
-
-    def dissipated(self, metric: Callable[[np.ndarray], np.ndarray]) -> Float[np.ndarray, "m"]:
-        """Return the integrals of sum_i metric_i (y_i')^2 over the steps, as they were found with the steps."""
-        del metric
-        return self.loss
 
     def entry(self, index: Int[np.ndarray, "m"]) -> Callable[[Float[np.ndarray, "m"]], Float[np.ndarray, "m"]]:
         """Return the function of s that gives one entry of each state."""

@@ -6,6 +6,7 @@ Berthier (2022), "Incremental learning in diagonal linear networks"; Pesme and F
 
 from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -19,8 +20,39 @@ def linear_output(x: Float[Array, "p"], beta: Float[Array, "p"]) -> Float[Array,
     return jnp.dot(x, beta)
 
 
+class QuadraticLoss(eqx.Module):
+    """Loss beta . (H beta / 2 + g), a quadratic loss up to a constant.
+
+    Attributes:
+        second: H, its Hessian.
+        first: g, its gradient at 0.
+    """
+
+    second: Float[Array, "p p"]
+    first: Float[Array, "p"]
+
+    def __call__(self, beta: Float[Array, "p"]) -> Float[Array, ""]:
+        """Return the loss."""
+        return self.value_and_gradient(beta)[0]
+
+    def value_and_gradient(self, beta: Float[Array, "p"]) -> tuple[Float[Array, ""], Float[Array, "p"]]:
+        """Return the loss and H beta + g."""
+        product = self.second @ beta
+        return beta @ (product / 2 + self.first), product + self.first
+
+
 class DiagonalLinearNetwork(DiagonalNetwork):
     """Loss L(beta) = |features beta - targets|^2 / n, whose Hessian is constant."""
+
+    def with_fewest_products(self) -> "DiagonalLinearNetwork | QuadraticLoss":
+        """Return a loss with this gradient, up to rounding, that takes the fewest products per evaluation.
+
+        That is the quadratic form where there are more samples than half the coordinates.
+        """
+        p = self.inputs.shape[1]
+        if 2 * self.samples <= p:
+            return self
+        return QuadraticLoss(self.hessian(jnp.zeros(p)), -2 / self.samples * self.targets @ self.inputs)
 
     def hessian(self, beta: Float[Array, "p"]) -> Float[Array, "p p"]:
         """Return 2 features^T features / n."""
