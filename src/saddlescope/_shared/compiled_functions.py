@@ -38,7 +38,7 @@ _compiled: list[Any] = []
 
 
 def compiled_by_shape(function: _Function) -> _Function:
-    """Decorate a function that compiles a whole run: like `quickly_compiled`, with each shape counted as another loss."""
+    """Decorate a function that compiles a whole run: `quickly_compiled`, with each shape counted as another loss."""
     return _compiled_function(
         function, lambda arrays: tuple((array.shape, array.dtype) for array in arrays), quick=True
     )
