@@ -3,7 +3,8 @@
 Depth 6 on the embedded digits, minibatches of 32, learning rate 10 / |theta|^4, single precision, in turns; CPU
 microseconds a step, after compilation and a warm-up. All take the same arithmetic; PyTorch draws its minibatches by
 index from a permutation, as ours does. Its peers are a plain loop, and the whole step by `torch.compile`, which updates
-the weights in place. The floor is the FLOP of a step over the speed of a large product, measured beside.
+the weights in place. One floor is the FLOP of a step over the speed of a large product, measured beside. The other is
+the time of the step's products alone, in their own shapes and their order, by NumPy and by PyTorch, whichever is faster.
 
     python benchmarks/descent.py [--quick]
 """
@@ -105,6 +106,41 @@ def flop(widths: tuple[int, ...]) -> int:
     return 2 * BATCH * (3 * sum(sizes) - sizes[0])
 
 
+def products_alone(widths: tuple[int, ...], steps: int) -> float:
+    """CPU microseconds of the products of a step in turn: forward, then back with those of the weights' gradients."""
+    draw = np.random.default_rng(0)
+    numbers = [draw.standard_normal((out, into), dtype=np.float32) for into, out in itertools.pairwise(widths)]
+    values = [draw.standard_normal((BATCH, width), dtype=np.float32) for width in widths]
+
+    def by_numpy() -> None:
+        for weight, inputs, outputs in zip(numbers, values, passed, strict=False):
+            np.matmul(inputs, weight.T, out=outputs)
+        for k in reversed(range(len(numbers))):
+            np.matmul(values[k + 1].T, values[k], out=gradients[k])
+            if k:
+                np.matmul(values[k + 1], numbers[k], out=back[k])
+
+    def by_torch() -> None:
+        for weight, inputs, outputs in zip(*tensors[:3], strict=False):
+            torch.mm(inputs, weight.T, out=outputs)
+        for k in reversed(range(len(numbers))):
+            torch.mm(tensors[1][k + 1].T, tensors[1][k], out=tensors[3][k])
+            if k:
+                torch.mm(tensors[1][k + 1], tensors[0][k], out=tensors[4][k])
+
+    passed, back = [np.empty_like(one) for one in values[1:]], [np.empty_like(one) for one in values]
+    gradients = [np.empty_like(weight) for weight in numbers]
+    tensors = [[torch.from_numpy(one) for one in kind] for kind in (numbers, values, passed, gradients, back)]
+    found = []
+    for products in (by_numpy, by_torch):
+        products()
+        start = time.process_time()
+        for _ in range(steps):
+            products()
+        found.append(1e6 * (time.process_time() - start) / steps)
+    return min(found)
+
+
 def cost(steps: int, method: Callable[..., object], *arguments: object) -> float:
     """CPU microseconds a step."""
     start = time.process_time()
@@ -121,7 +157,7 @@ def main(board: Board) -> None:
     tensors = torch.from_numpy(images), torch.from_numpy(labels)
     print(f"CPU microseconds a step of SGD, depth {DEPTH}, batch {BATCH}, median of {turns} turns")
     print(
-        f"width{'ours':>10}{'PyTorch':>10}{'compiled':>10}{'floor':>10}{'ratio':>8}{'compiled':>10}{'over floor':>12}"
+        f"width{'ours':>10}{'PyTorch':>10}{'compiled':>10}{'floor':>10}{'ratio':>8}{'compiled':>10}{'over floor':>12}{'products':>12}"
     )
     for width, (ours_steps, peer_steps) in sizes.items():
         widths = (images.shape[1], *[width] * (DEPTH - 1), 10)
@@ -138,9 +174,10 @@ def main(board: Board) -> None:
             peer(step, *tensors, given, 5)
         same(weights, others)
         found: dict[str, list[float]] = {name: [] for name in calls}
-        speeds = []
+        speeds, alone = [], []
         for _ in range(turns):
             speeds.append(peak())
+            alone.append(products_alone(widths, peer_steps))
             for name, (steps, method, arguments) in calls.items():
                 found[name].append(cost(steps, method, *arguments))
         problem = f"depth {DEPTH}, width {width}, batch {BATCH}"
@@ -150,9 +187,12 @@ def main(board: Board) -> None:
         speed = f"{flop(widths) / 1e6:.1f} MFLOP at {max(speeds):.0f} GFLOP/s"
         board.report(problem, "floor", "FLOP of a step over the peak", floor, "µs", speed)
         board.report(problem, "sgd", "CPU time over the floor", mine / floor)
+        least = statistics.median(alone)
+        board.report(problem, "products alone", "CPU time of a step", least, "µs", "in their own shapes")
+        board.report(problem, "sgd", "CPU time over that of the products alone", mine / least)
         print(
             f"{width:>5}{mine:>10.0f}{eager:>10.0f}{compiled:>10.0f}{floor:>10.0f}{eager / mine:>8.1f}"
-            f"{compiled / mine:>10.1f}{mine / floor:>12.1f}",
+            f"{compiled / mine:>10.1f}{mine / floor:>12.1f}{mine / least:>12.2f}",
             flush=True,
         )
 

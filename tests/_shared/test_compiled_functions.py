@@ -11,6 +11,7 @@ from saddlescope._shared.compiled_functions import (
     compilations,
     compiled,
     compiled_for_constants,
+    compiled_in_place,
     forget,
     quickly_compiled,
 )
@@ -26,7 +27,7 @@ def _signed(constant, x):
     return jnp.copysign(x, constant)
 
 
-@pytest.mark.parametrize("decorate", [compiled, quickly_compiled, compiled_for_constants(1)])
+@pytest.mark.parametrize("decorate", [compiled, quickly_compiled, compiled_in_place, compiled_for_constants(1)])
 @pytest.mark.parametrize(("function", "constants"), [(_filled, (1, 1.0, True)), (_signed, (0.0, -0.0))])
 def test_constants_that_are_equal_and_no_less_different_have_their_own_code(decorate, function, constants):
     made, x = decorate(function), jnp.ones(2)
@@ -52,10 +53,13 @@ def test_a_bound_function_is_the_function_for_its_first_arguments():
     np.testing.assert_array_equal(fast(x, x + 1), made(one, x, x + 1))
 
 
-@pytest.mark.parametrize("options", [compiled_functions._QUICK, {"xla_cpu_no_such_option": True}])
-def test_options_that_this_version_of_xla_has_not_are_left_out(monkeypatch, options):
-    monkeypatch.setattr(compiled_functions, "_QUICK", options)
-    made, x = quickly_compiled(_signed), jnp.ones(2)
+@pytest.mark.parametrize("name", ["_QUICK", "_IN_PLACE"])
+@pytest.mark.parametrize("known", [True, False])
+def test_options_that_this_version_of_xla_has_not_are_left_out(monkeypatch, name, known):
+    options = getattr(compiled_functions, name) if known else {"xla_cpu_no_such_option": True}
+    monkeypatch.setattr(compiled_functions, name, options)
+    decorate = {"_QUICK": quickly_compiled, "_IN_PLACE": compiled_in_place}[name]
+    made, x = decorate(_signed), jnp.ones(2)
     for _ in range(3):
         np.testing.assert_array_equal(made(-1.0, x), -x)
     assert compilations(made) == 1

@@ -32,6 +32,8 @@ _QUICK = {
 }
 """Options of XLA for processors."""
 
+_IN_PLACE = {"xla_cpu_copy_insertion_use_region_analysis": True}  # else each step of a loop copies what it carries
+
 _lock = Lock()
 _known: dict[Any, "_Held"] = {}  # by the constants and their kinds
 _compiled: list[Any] = []
@@ -39,9 +41,7 @@ _compiled: list[Any] = []
 
 def compiled_by_shape(function: _Function) -> _Function:
     """Decorate a function that compiles a whole run: `quickly_compiled`, with each shape counted as another loss."""
-    return _compiled_function(
-        function, lambda arrays: tuple((array.shape, array.dtype) for array in arrays), quick=True
-    )
+    return _compiled_function(function, lambda arrays: tuple((array.shape, array.dtype) for array in arrays), _QUICK)
 
 
 def compiled(function: _Function) -> _Function:
@@ -58,11 +58,19 @@ def quickly_compiled(function: _Function) -> _Function:
 
     On a processor, XLA then takes half the time or less to compile; on accelerators nothing changes.
     """
-    return _compiled_function(function, lambda _: (), quick=True)
+    return _compiled_function(function, lambda _: (), _QUICK)
+
+
+def compiled_in_place(function: _Function) -> _Function:
+    """Decorate a function like `compiled`, for long loops that change large arrays.
+
+    On a processor, XLA then changes them where they are instead of copying some in each step.
+    """
+    return _compiled_function(function, lambda _: (), _IN_PLACE)
 
 
 def _compiled_function(
-    function: _Function, counted: Callable[[list[Any]], tuple[Any, ...]], quick: bool = False
+    function: _Function, counted: Callable[[list[Any]], tuple[Any, ...]], options: dict[str, Any] | None = None
 ) -> _Function:
     def traced(arrays: list[Any], key: "_Key") -> Any:
         constants, structure, _ = key.constants()
@@ -71,7 +79,7 @@ def _compiled_function(
         return function(*arguments, **named)
 
     traced.__name__ = function.__name__  # in the logs and profiles of JAX
-    run = _Quick(traced) if quick else jax.jit(traced, static_argnums=1)
+    run = jax.jit(traced, static_argnums=1) if options is None else _WithOptions(traced, options)
     _compiled.append(run)
 
     @wraps(function)
@@ -115,7 +123,7 @@ def compiled_for_constants(count: int) -> Callable[[Callable[..., Any]], Callabl
             return function(*key.constants(), *arguments)
 
         traced.__name__ = function.__name__
-        run = _Quick(traced)
+        run = _WithOptions(traced, _QUICK)
         _compiled.append(run)
 
         @wraps(function)
@@ -146,31 +154,31 @@ def inlined(function: _Function) -> _Function:
     return unwrap(function)  # type: ignore[return-value]
 
 
-class _Quick:
-    """Jitted function of arrays and a key that XLA compiles with `_QUICK` where it knows these options."""
+class _WithOptions:
+    """Jitted function of arrays and a key that XLA compiles with options for processors where it knows them."""
 
-    def __init__(self, traced: Callable[..., Any]) -> None:
+    def __init__(self, traced: Callable[..., Any], options: dict[str, Any]) -> None:
         self._plain: Any = jax.jit(traced, static_argnums=1)
-        self._quick: Any = jax.jit(traced, static_argnums=1, compiler_options=_QUICK)
+        self._special: Any = jax.jit(traced, static_argnums=1, compiler_options=options)
         self._known = True
 
     def __call__(self, arrays: list[Any], key: "_Key") -> Any:
         if self._known and jax.default_backend() == "cpu":
             try:
-                return self._quick(arrays, key)
+                return self._special(arrays, key)
             except jax.errors.JaxRuntimeError as error:
                 if "compile option" not in str(error):
                     raise
                 self._known = False  # options of XLA come and go with its versions
-                self._quick.clear_cache()
+                self._special.clear_cache()
         return self._plain(arrays, key)
 
     def _cache_size(self) -> int:
-        return self._plain._cache_size() + self._quick._cache_size()
+        return self._plain._cache_size() + self._special._cache_size()
 
     def clear_cache(self) -> None:
         self._plain.clear_cache()
-        self._quick.clear_cache()
+        self._special.clear_cache()
 
 
 class _Held:

@@ -20,7 +20,7 @@ from jaxtyping import Array, Int, PyTree
 from threadpoolctl import threadpool_limits
 
 from saddlescope._shared.arguments import calling, validate_arguments
-from saddlescope._shared.compiled_functions import compiled
+from saddlescope._shared.compiled_functions import compiled, compiled_in_place
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
@@ -161,7 +161,7 @@ def _run(
     return ALL_STEPS
 
 
-@compiled
+@compiled_in_place
 def _advance(
     source: Loss | Minibatches,
     rates: AbstractLearningRate,
