@@ -1,5 +1,7 @@
-"""Compiled margin flows: the steps of the interpreted ones, without a second compilation, with the same refusals."""
+"""Compiled margin flows: the same as interpreted ones, without a second compilation, with the same refusals."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -7,6 +9,9 @@ from saddlescope._shared.compiled_functions import compilations
 from saddlescope._shared.errors import InputError
 from saddlescope.flow import FlowError, diagonal_margin_flow, key_query_margin_flow, matrix_margin_flow
 from saddlescope.flow.margin.compiled_run import compiled_run
+from saddlescope.flow.margin.systems import DiagonalSystem
+from saddlescope.flow.solvers.ndf import Stepper
+from saddlescope.flow.solvers.ndf_compiled import at_start, integrate
 from saddlescope.models.tokens.generators import gaussian_tokens
 from saddlescope.models.tokens.losses import SelectionLoss
 from saddlescope.models.tokens.selection_loss_in_jax import SelectionLossInJax
@@ -42,16 +47,43 @@ RUNS = {
         pytest.param(_keys_and_queries, "logistic", marks=pytest.mark.slow),
     ],
 )
-def test_a_compiled_flow_takes_the_steps_of_the_interpreted_one(run, kind):
+def test_a_compiled_flow_is_the_interpreted_one_within_the_tolerance(run, kind):
     loss = _loss(UNEQUAL, kind)
     slow, fast = (run(loss, UNEQUAL, **POLICY, compiled=compiled) for compiled in (False, True))
-    assert (fast.steps, fast.evaluations) == (slow.steps, slow.evaluations)
+    assert fast.steps < 0.7 * slow.steps  # explicit ones, of order 8, are longer
     np.testing.assert_array_equal(fast.log_times, slow.log_times)
-    for name in ("margins", "log_rates", "margin_speeds", "log_excess"):
+    bounds = {"margins": 1e-6, "log_rates": 1e-6, "log_excess": 1e-6, "margin_speeds": 1e-4}  # speeds follow rates
+    for name, bound in bounds.items():
         ours, theirs = getattr(fast, name), getattr(slow, name)
-        np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-7 * np.abs(theirs).max(), err_msg=name)
+        np.testing.assert_allclose(ours, theirs, rtol=bound, atol=bound * np.abs(theirs).max(), err_msg=name)
     np.testing.assert_array_equal(fast.rate_signs, slow.rate_signs)
-    np.testing.assert_allclose(fast.energy_defects, slow.energy_defects, atol=1e-9)
+    assert max(fast.energy_defects.max(), slow.energy_defects.max()) < 1e-6
+
+
+@pytest.mark.parametrize("kind", ["exponential", "logistic"])
+def test_implicit_steps_of_compiled_code_are_those_of_the_interpreted_solver(kind):
+    loss = _loss(UNEQUAL, kind)
+    scale = np.full(UNEQUAL.dim, 0.1)
+    system = DiagonalSystem(loss, UNEQUAL.features, scale, scale)
+    first = np.zeros(UNEQUAL.gaps.size)
+    system.set_time_unit(first)
+    y, until, rtol = system.start(first), float(system.time_coordinate.at(np.array([50.0]))[0]), 1e-8
+    atol = np.full(len(y), 1e-9)
+    limits = np.array([until]), until, rtol, atol, 10_000
+
+    @jax.jit
+    def run(system):
+        limits_in_jax = tuple(map(jnp.asarray, limits))
+        return integrate(system, *at_start(system, jnp.asarray(y), *limits_in_jax), *limits_in_jax)
+
+    _, end = run(system.in_jax())
+    system.evaluations, steps = 0, 0
+    stepper = Stepper(system, y, until, rtol=rtol, atol=atol)
+    while stepper.t < until:
+        stepper.step()
+        steps += 1
+    assert (int(end.steps), int(end.evaluations)) == (steps, system.evaluations)
+    np.testing.assert_allclose(end.differences[0], stepper.y, rtol=1e-7, atol=1e-7 * np.abs(stepper.y).max())
 
 
 def test_data_of_the_same_shape_are_not_compiled_again():
@@ -82,12 +114,11 @@ class _OtherLoss(SelectionLoss):
 def test_refusals_are_those_of_the_interpreted_flow():
     with pytest.raises(InputError, match="loss must have a method in_jax, of its own class"):
         RUNS["exponential"](_OtherLoss(UNEQUAL.optimal_scores, UNEQUAL.gaps), UNEQUAL, **POLICY, compiled=True)
-    statuses = []
     for compiled in (False, True):
-        with pytest.raises(FlowError, match="max_evaluations=150 were used up") as raised:
+        with pytest.raises(FlowError, match=r"max_evaluations=150 were used up at ln t = -[123]\.") as raised:
             RUNS["exponential"](_loss(UNEQUAL), UNEQUAL, **POLICY, compiled=compiled, max_evaluations=150)
-        statuses.append((str(raised.value.result.status), len(raised.value.result.log_times)))
-    assert statuses[0] == statuses[1]
+        flow = raised.value.result
+        assert len(flow.log_times) == len(flow.margins) == 2  # the start, and where it ended
 
 
 @pytest.mark.slow

@@ -77,6 +77,14 @@ def _solved(factors: _Triangles, right: Float[Array, "N k"]) -> Float[Array, "N 
     return lax.linalg.triangular_solve(both, lower, left_side=True)
 
 
+class Seen(NamedTuple):
+    """What the slope of E needs besides the motion of the coordinates."""
+
+    margins: Float[Array, "n m"]
+    log_speed: Scalar
+    stretch: Float[Array, "q"]
+
+
 class AbstractCompiledMargins(eqx.Module):
     """System of any parametrisation.
 
@@ -97,8 +105,12 @@ class AbstractCompiledMargins(eqx.Module):
         """Return the velocity of the coordinates under these rates of the margins."""
 
     @abstractmethod
-    def work(self, coordinates: Vector, rates: Float[Array, "n m"], motion: Vector) -> Scalar:
-        """Return sum_il r_il du_il/dx for the motion under these rates."""
+    def work(self, stretch: Float[Array, "q"], motion: Vector) -> Scalar:
+        """Return sum_il r_il du_il/dx for the motion under the rates r."""
+
+    def stretch(self, coordinates: Vector) -> Float[Array, "q"]:
+        """Return what `work` needs of the coordinates; here nothing."""
+        return jnp.zeros(0)
 
     @abstractmethod
     def factorise(
@@ -120,14 +132,27 @@ class AbstractCompiledMargins(eqx.Module):
 
     def slope(self, y: Float[Array, "N2"]) -> Float[Array, "N2"]:
         """Return the right-hand side; NaN where a trial state overflows."""
+        return self.completed(*self.driven(y))
+
+    def driven(self, y: Float[Array, "N2"]) -> tuple[Float[Array, "N2"], Seen]:
+        """Return the right-hand side with 0 for that of E, on which nothing depends, and what E's needs."""
         coordinates, log_speed = y[2:], self.log_speed(y[0])
         margins = self.margins(coordinates)
         log_rates, signs = self.loss.log_rates(margins)
-        rates = signs * jnp.exp(log_rates + log_speed)
-        motion = self.moved(coordinates, rates)
-        fall = jnp.exp(-self.loss.log_excess(margins) - log_speed) * self.work(coordinates, rates, motion)
-        slope = jnp.concatenate([jnp.stack([jnp.ones(()), -fall]), motion])
-        return jnp.where(jnp.all(jnp.isfinite(margins)), slope, jnp.nan)
+        motion = self.moved(coordinates, signs * jnp.exp(log_rates + log_speed))
+        slope = jnp.concatenate([jnp.array([1.0, 0.0]), motion])
+        sound = jnp.where(jnp.all(jnp.isfinite(margins)), slope, jnp.nan)
+        return sound, Seen(margins, log_speed, self.stretch(coordinates))
+
+    def completed(self, slope: Float[Array, "N2"], seen: Seen) -> Float[Array, "N2"]:
+        """Return the right-hand side with that of E."""
+        log_scale = -self.loss.log_excess(seen.margins) - seen.log_speed
+        return slope.at[1].set(-jnp.exp(log_scale) * self.work(seen.stretch, slope[2:]))
+
+    def watched(self, y: Float[Array, "N2"], error: Float[Array, "N2"]) -> Float[Array, "N"]:
+        """Return the errors of the margins, which may be large where those of the coordinates are small."""
+        margins, errors = jax.jvp(self.margins, (y[2:],), (error[2:],))
+        return (errors / (1 + jnp.abs(margins))).ravel()
 
     def newton(self, y: Float[Array, "N2"], c: Scalar) -> _Factors:
         """Return the Newton matrix.
@@ -187,17 +212,20 @@ class CompiledDiagonal(AbstractCompiledMargins):
         """Return dphi/dx."""
         return 2 * rates.ravel()
 
-    def work(self, coordinates: Vector, rates: Float[Array, "n m"], motion: Vector) -> Scalar:
-        """Return sum_j (dbeta/dpsi)_j (B^T r)_j (B^T dphi/dx)_j."""
+    def stretch(self, coordinates: Vector) -> Float[Array, "d"]:
+        """Return dbeta/dpsi."""
         plus, minus = self._halves(coordinates)
-        return jnp.sum((plus + minus) * (motion @ self.features) ** 2) / 2
+        return plus + minus
+
+    def work(self, stretch: Float[Array, "d"], motion: Vector) -> Scalar:
+        """Return sum_j (dbeta/dpsi)_j (B^T r)_j (B^T dphi/dx)_j."""
+        return jnp.sum(stretch * (motion @ self.features) ** 2) / 2
 
     def factorise(
         self, coordinates: Vector, rates: Float[Array, "n m"], rates_by_margins: Float[Array, "n m m"], c: Scalar
     ) -> _Triangles:
         """Return the LU decomposition of the full matrix, with du/dphi = B (dbeta/dpsi) B^T."""
-        plus, minus = self._halves(coordinates)
-        by_integrals = (self.features * (plus + minus)[None]) @ self.features.T
+        by_integrals = (self.features * self.stretch(coordinates)[None]) @ self.features.T
         return _factorised(_integral_matrix(rates_by_margins, by_integrals, 2 * c))
 
     def solve_coordinates(self, factors: _Triangles, right: Vector) -> Vector:
@@ -224,7 +252,7 @@ class CompiledMatrix(AbstractCompiledMargins):
         """Return dphi/dx."""
         return rates.ravel()
 
-    def work(self, coordinates: Vector, rates: Float[Array, "n m"], motion: Vector) -> Scalar:
+    def work(self, stretch: Float[Array, "q"], motion: Vector) -> Scalar:
         """Return r^T G dphi/dx."""
         return jnp.sum(motion * (self.gram @ motion))
 
@@ -287,7 +315,7 @@ class CompiledKeyQuery(AbstractCompiledMargins):
         pulled = jnp.einsum("im,imx->ix", rates, self.differences)
         return jnp.concatenate([pulled.T @ (self.queries @ Q), self.queries.T @ (pulled @ K)]).ravel()
 
-    def work(self, coordinates: Vector, rates: Float[Array, "n m"], motion: Vector) -> Scalar:
+    def work(self, stretch: Float[Array, "q"], motion: Vector) -> Scalar:
         """Return |(K', Q')|^2."""
         return jnp.sum(motion**2)
 

@@ -68,8 +68,9 @@ def diagonal_margin_flow(
         throw: True: raise if the flow ends early or its energy is out of balance. False: return it; check `status`.
         max_evaluations: end early after so many evaluations of the right-hand side.
         compiled: True: run as one compiled loop, several times faster once a call with data of the same shape has
-            compiled it, which takes some seconds; the loss must be written in JAX too, as `SelectionLoss` is. Up to 62
-            coordinates the steps are the same; beyond, factorisations of the Newton matrix are used for longer.
+            compiled it, which takes some seconds; the loss must be written in JAX too, as `SelectionLoss` is. Steps
+            are explicit until the flow is stiff. Then they are those of a run that is not compiled; with more than 62
+            coordinates, factorisations of the Newton matrix are used for longer.
         report: called from time to time with the finished fraction and a note.
 
     Raises:
@@ -119,8 +120,9 @@ def matrix_margin_flow(
         throw: True: raise if the flow ends early or its energy is out of balance. False: return it; check `status`.
         max_evaluations: end early after so many evaluations of the right-hand side.
         compiled: True: run as one compiled loop, several times faster once a call with data of the same shape has
-            compiled it, which takes some seconds; the loss must be written in JAX too, as `SelectionLoss` is. Up to 62
-            coordinates the steps are the same; beyond, factorisations of the Newton matrix are used for longer.
+            compiled it, which takes some seconds; the loss must be written in JAX too, as `SelectionLoss` is. Steps
+            are explicit until the flow is stiff. Then they are those of a run that is not compiled; with more than 62
+            coordinates, factorisations of the Newton matrix are used for longer.
         report: called from time to time with the finished fraction and a note.
 
     Raises:
@@ -168,8 +170,9 @@ def key_query_margin_flow(
         throw: True: raise if the flow ends early or its energy is out of balance. False: return it; check `status`.
         max_evaluations: end early after so many evaluations of the right-hand side.
         compiled: True: run as one compiled loop, several times faster once a call with data of the same shape has
-            compiled it, which takes some seconds; the loss must be written in JAX too, as `SelectionLoss` is. Up to 62
-            coordinates the steps are the same; beyond, factorisations of the Newton matrix are used for longer.
+            compiled it, which takes some seconds; the loss must be written in JAX too, as `SelectionLoss` is. Steps
+            are explicit until the flow is stiff. Then they are those of a run that is not compiled; with more than 62
+            coordinates, factorisations of the Newton matrix are used for longer.
         report: called from time to time with the finished fraction and a note.
 
     Raises:

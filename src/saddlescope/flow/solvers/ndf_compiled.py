@@ -119,7 +119,7 @@ class _Correction(NamedTuple):
     finite: Flag
 
 
-def integrate(
+def at_start(
     system: CompiledSystem,
     start: Float[Array, "n"],
     recorded: Float[Array, "K"],
@@ -128,7 +128,7 @@ def integrate(
     atol: Float[Array, "n"],
     max_evaluations: Count,
 ) -> tuple[Records, Position]:
-    """Integrate y' = f(y) from time 0 through the times to record; to be traced by `jax.jit` or `jax.vmap`.
+    """Return empty records, and the position at time 0.
 
     Args:
         system: the right-hand side.
@@ -138,29 +138,25 @@ def integrate(
         rtol: relative error of a step.
         atol: absolute errors of a step.
         max_evaluations: of the right-hand side.
-
-    Returns:
-        The recorded states, and the end of the run.
     """
     n, size = start.shape[0], recorded.shape[0]
-    stale = _STALE if n > _SMALL else 0.0
-    wanted = jnp.sum(recorded <= until)
     slope = system.slope(start)
-    speed = _norm(slope / (atol + rtol * jnp.abs(start)))
+    speed = norm(slope / (atol + rtol * jnp.abs(start)))
     h = jnp.where(speed > 0, jnp.minimum(until, 0.01 / speed), until)
-    at_start = recorded <= 0
+    at_zero = recorded <= 0
     records = Records(
-        states=jnp.where(at_start[:, None], start[None], jnp.zeros((size, n))),
+        states=jnp.where(at_zero[:, None], start[None], jnp.zeros((size, n))),
         slopes=jnp.zeros((size, n)),
         spacings=jnp.zeros(size),
-        reached=jnp.sum(at_start),
+        reached=jnp.sum(at_zero),
     )
+    ended = jnp.where(max_evaluations <= 1, EXHAUSTED, RUNNING)
     position = Position(
         time=jnp.zeros(()),
         differences=jnp.zeros((ROWS, n)).at[0].set(start).at[1].set(h * slope),
         steps=jnp.zeros((), int),
         evaluations=jnp.ones((), int),
-        code=jnp.where(records.reached == wanted, REACHED, jnp.where(max_evaluations <= 1, EXHAUSTED, RUNNING)),
+        code=jnp.where(records.reached == jnp.sum(recorded <= until), REACHED, ended),
         finite=jnp.asarray(True),
         h=h,
         order=jnp.ones((), int),
@@ -168,6 +164,36 @@ def integrate(
         factor=jnp.ones(()),
         resized=jnp.asarray(False),
     )
+    return records, position
+
+
+def integrate(
+    system: CompiledSystem,
+    records: Records,
+    position: Position,
+    recorded: Float[Array, "K"],
+    until: Scalar,
+    rtol: Scalar,
+    atol: Float[Array, "n"],
+    max_evaluations: Count,
+) -> tuple[Records, Position]:
+    """Integrate y' = f(y) through the times to record; to be traced by `jax.jit` or `jax.vmap`.
+
+    Args:
+        system: the right-hand side.
+        records: so far, from `at_start`.
+        position: where the run is.
+        recorded: times to record, ascending; those after `until` are never reached.
+        until: the last time.
+        rtol: relative error of a step.
+        atol: absolute errors of a step.
+        max_evaluations: of the right-hand side.
+
+    Returns:
+        The recorded states, and the end of the run.
+    """
+    stale = _STALE if position.differences.shape[1] > _SMALL else 0.0
+    wanted = jnp.sum(recorded <= until)
 
     def attempt(carried: _Attempt, factors: Any, c: Scalar) -> _Attempt:
         before = carried.position
@@ -258,7 +284,7 @@ def _newton(
         slope = system.slope(predicted + now.correction)
         finite = jnp.all(jnp.isfinite(slope))
         change = damping * system.solve(factors, c * slope - psi - now.correction)
-        size = _norm(change / scale)
+        size = norm(change / scale)
         sound = finite & jnp.isfinite(size)
         seen = (now.iterations > 0) & (size > NEWTON_TOLERANCE / 100)
         measured = size / now.last
@@ -298,7 +324,7 @@ def _judge(
     scale = atol + rtol * jnp.abs(predicted + found.correction)
     d = jnp.asarray(ADVANCE)[k] @ jnp.concatenate([before.differences, found.correction[None]])
     error, lower, higher = (
-        jnp.asarray(ERROR)[jnp.clip(k + shift, 1, MAX_ORDER)] * _norm(difference / scale)
+        jnp.asarray(ERROR)[jnp.clip(k + shift, 1, MAX_ORDER)] * norm(difference / scale)
         for shift, difference in ((0, found.correction), (-1, d[k]), (1, d[k + 2]))
     )
     safe = 0.9 * (2 * NEWTON_ITERATIONS + 1) / (2 * NEWTON_ITERATIONS + found.iterations).astype(float)
@@ -375,7 +401,7 @@ def _respacing(factor: Scalar, order: Count) -> Float[Array, "6 6"]:
     return jnp.where(within[:, None] & within[None, :], matrix, jnp.eye(MAX_ORDER + 1))
 
 
-def _norm(x: Float[Array, "n"]) -> Scalar:
+def norm(x: Float[Array, "n"]) -> Scalar:
     """Return the root mean square, of squares that neither over- nor underflow."""
     largest = jnp.max(jnp.abs(x))
     usual = (largest > 0) & jnp.isfinite(largest)

@@ -34,6 +34,7 @@ from scipy.integrate import DOP853
 
 from saddlescope._shared.compiled_functions import quickly_compiled
 from saddlescope._shared.progress import Report
+from saddlescope.flow.solvers.dop853 import SHRINK, SLOPES, STAGES, WEIGHTS, error_of, growth, interpolation
 from saddlescope.flow.status import LOCAL_SHARE, REACHED, Status, diverged, exhausted
 from saddlescope.flow.units.held_units import SEARCH, HeldUnits
 from saddlescope.flow.units.unit_model import UnitModel
@@ -41,24 +42,21 @@ from saddlescope.flow.units.unit_records import LARGEST_LOG_NORM, NORM_BOUND, Un
 
 _RUNNING, _REACHED, _EXHAUSTED, _APART, _DIVERGED, _SLOW = range(6)
 
-_STAGES, _MORE = DOP853.n_stages, len(DOP853.A_EXTRA)  # of a step, and of its interpolation
-_SIDES = _STAGES + 1 + _MORE  # number of the last evaluation, on both sides of kinks at the end of the step
-_WEIGHTS = np.zeros((_SIDES + 1, _SIDES + 1))  # of earlier stages in each
-_WEIGHTS[:_STAGES, :_STAGES], _WEIGHTS[_STAGES + 1 : _SIDES, :_SIDES] = DOP853.A, DOP853.A_EXTRA
-_WEIGHTS[[_STAGES, _SIDES], :_STAGES] = DOP853.B
+_SIDES = SLOPES  # number of the last evaluation, on both sides of kinks at the end of the step
+_WEIGHTS = np.pad(WEIGHTS, (0, 1))  # of earlier slopes in each
+_WEIGHTS[_SIDES] = _WEIGHTS[STAGES]
 _COSTS = 2 * len(_WEIGHTS) + 1  # evaluations of an attempt: of both twins, and one derivative
 _STEPS = np.linspace(0.05, 2.0, 118)  # sizes h rate
-_SAFETY, _SHRINK, _GROW = 0.9, 0.2, 10.0
 _FIRST_STEP = 1e-6  # of the whole time: the error test and the power iteration need a few steps
 _SETTLED = 20  # attempts after which the rate is taken for a forecast of the evaluations
 _FORGETS = 0.95  # of the estimated rate in a step
 _MOVED = 1e-12  # in a direction: beyond rounding
-_AT_JUMP = 0.01  # least factor of a step that was refused twice
+_AT_JUMP, _SAFETY = 0.01, 0.9  # least factor of a step that was refused twice, and that of its proportion
 _SHORT, _STRICT = 0.03, 1e-3  # part of the longest step below which a kink is near, and of the error allowed there
 _ROWS = 64  # patterns of rounding errors
 _CHUNK, _NUMBERS = 512, 2**21  # steps per call, and numbers that it returns
 
-_EPS, _TINY = float(np.finfo(float).eps), 1e-30
+_EPS = float(np.finfo(float).eps)
 
 Given = Any  # array of NumPy, or of JAX in compiled code
 Scalar = Float[Given, ""]
@@ -181,8 +179,8 @@ def _errors_of_growth() -> Float[np.ndarray, "z"]:
     """Return |R(z) / exp(z) - 1| / |z|, of z and -z the larger one."""
 
     def error(z: float) -> float:
-        stages = np.zeros(_STAGES)
-        for k in range(_STAGES):
+        stages = np.zeros(STAGES)
+        for k in range(STAGES):
             stages[k] = 1 + z * DOP853.A[k] @ stages
         return abs((1 + z * DOP853.B @ stages) * np.exp(-z) - 1) / abs(z)
 
@@ -228,10 +226,6 @@ def _by_weight(of_units: Bool[Array, "m"], size: int) -> Bool[Array, "s"]:
     return jnp.concatenate([of_units, jnp.repeat(of_units, size // len(of_units) - 1)])
 
 
-def _norm(x: Float[Array, "s"]) -> Scalar:
-    return jnp.sqrt(jnp.mean(x**2))
-
-
 def _stages(both: Callable[[Array], Array], now: _Position, h: Scalar) -> Float[Array, "17 2 s"]:
     """Return the slopes in all stages of a step, and last those on both sides of kinks at its end."""
     weights = jnp.asarray(_WEIGHTS)
@@ -246,24 +240,9 @@ def _stages(both: Callable[[Array], Array], now: _Position, h: Scalar) -> Float[
     return lax.fori_loop(jnp.where(now.fresh, 0, 1), len(_WEIGHTS), stage, K)
 
 
-def _errors(slopes: Float[Array, "13 s"], h: Scalar, slack: Scalar) -> tuple[Float[Array, "s"], Scalar]:
-    """Return the estimated errors of a step, and their size over what it may be."""
-    fifth, third = (h * jnp.asarray(each) @ slopes for each in (DOP853.E5, DOP853.E3))
-    first, second = _norm(fifth / slack) ** 2, _norm(third / slack) ** 2
-    return fifth, first / jnp.sqrt(first + 0.01 * second + _TINY)
-
-
 def _factor(error: Scalar, refused: Bool[Array, ""], accepted: Bool[Array, ""]) -> Scalar:
     """Return the factor of the next step: after two refused steps, the slope is expected to jump at a kink."""
-    smooth = jnp.clip(_SAFETY * jnp.maximum(error, _TINY) ** (-1 / 8), _SHRINK, _GROW)
-    return jnp.where(refused & ~accepted, jnp.clip(_SAFETY / error, _AT_JUMP, 0.5), smooth)
-
-
-def _terms(slopes: Float[Array, "17 s"], h: Scalar, change: Float[Array, "s"]) -> Float[Array, "7 s"]:
-    """Return the terms of the interpolation."""
-    ends = h * slopes[0], h * slopes[_STAGES]
-    first = jnp.stack([change, ends[0] - change, 2 * change - ends[0] - ends[1]])
-    return jnp.concatenate([first, h * jnp.asarray(DOP853.D) @ slopes[:_SIDES]])
+    return jnp.where(refused & ~accepted, jnp.clip(_SAFETY / error, _AT_JUMP, 0.5), growth(error))
 
 
 @quickly_compiled
@@ -288,20 +267,20 @@ def _advance(
         h = jnp.where(left - h < 1e-12 * numbers.until, left, h)
 
         K = _stages(both, now, h)
-        change = h * jnp.tensordot(jnp.asarray(_WEIGHTS)[_STAGES], K, 1)
-        y, slope = now.y + change, K[_STAGES]
+        change = h * jnp.tensordot(jnp.asarray(_WEIGHTS)[STAGES], K, 1)
+        y, slope = now.y + change, K[STAGES]
         decided = jnp.stack([jnp.ones(s, bool), ~_by_weight(now.undecided, s)])
-        slopes = jnp.where(decided[None], K[: _STAGES + 1], 0.0)
-        (errors, _), sizes = jax.vmap(partial(_errors, h=h, slack=slack), 1)(slopes)
+        slopes = jnp.where(decided[None], K[: STAGES + 1], 0.0)
+        (errors, _), sizes = jax.vmap(partial(error_of, h=h, scale=slack), 1)(slopes)
         error = jnp.max(sizes)
         finite = jnp.isfinite(error) & jnp.all(jnp.isfinite(slope))
         at_kink = h < _SHORT * _longest(now.rate, numbers)
         error = jnp.where(at_kink, error / _STRICT, error)
         smooth = jnp.where(at_kink, h * now.rate, jnp.inf)
-        held, taken, released = now.held.after(K[: _STAGES + 1, 0], h, K[_SIDES], smooth)
+        held, taken, released = now.held.after(K[: STAGES + 1, 0], h, K[_SIDES], smooth)
         late = jnp.any(released) & ((h * now.rate) ** 2 > slack)  # the unit has left its kink within a long step
         accepted = finite & (error <= 1) & ~late
-        factor = jnp.where(finite & ~late, _factor(error, now.refused, accepted), _SHRINK)
+        factor = jnp.where(finite & ~late, _factor(error, now.refused, accepted), SHRINK)
         moved = now.moved | (jnp.max(jnp.abs(y[0, m:] - start).reshape(m, -1), axis=1) > _MOVED)
         row = now.attempts.astype(int) % _ROWS
         rounding = jnp.where(_by_weight(moved, s)[m:], lax.dynamic_slice(patterns, (row,), (s - m,)), 0.0)
@@ -339,7 +318,7 @@ def _advance(
             steps.sizes.at[at].set(h),
             steps.before.at[at].set(now.y[0]),
             steps.after.at[at].set(y[0]),
-            steps.terms.at[at].set(_terms(K[:, 0], h, change[0])),
+            steps.terms.at[at].set(interpolation(K[:_SIDES, 0], h, change[0])),
         )
         return position, done
 
