@@ -4,7 +4,7 @@ Depth 6 on the embedded digits, minibatches of 32, learning rate 10 / |theta|^4,
 microseconds a step, after compilation and a warm-up. All take the same arithmetic; PyTorch draws its minibatches by
 index from a permutation, as ours does. Its peers are a plain loop, and the whole step by `torch.compile`, which updates
 the weights in place. One floor is the FLOP of a step over the speed of a large product, measured beside. The other is
-the time of the step's products alone, in their own shapes and their order, by NumPy and by PyTorch, whichever is faster.
+the time of the step's products alone, in their own shapes and order, by NumPy or PyTorch, whichever is faster.
 
     python benchmarks/descent.py [--quick]
 """
@@ -157,7 +157,8 @@ def main(board: Board) -> None:
     tensors = torch.from_numpy(images), torch.from_numpy(labels)
     print(f"CPU microseconds a step of SGD, depth {DEPTH}, batch {BATCH}, median of {turns} turns")
     print(
-        f"width{'ours':>10}{'PyTorch':>10}{'compiled':>10}{'floor':>10}{'ratio':>8}{'compiled':>10}{'over floor':>12}{'products':>12}"
+        f"width{'ours':>10}{'PyTorch':>10}{'compiled':>10}{'floor':>10}{'ratio':>8}{'compiled':>10}{'over floor':>12}"
+        f"{'over products':>15}"
     )
     for width, (ours_steps, peer_steps) in sizes.items():
         widths = (images.shape[1], *[width] * (DEPTH - 1), 10)
@@ -192,7 +193,7 @@ def main(board: Board) -> None:
         board.report(problem, "sgd", "CPU time over that of the products alone", mine / least)
         print(
             f"{width:>5}{mine:>10.0f}{eager:>10.0f}{compiled:>10.0f}{floor:>10.0f}{eager / mine:>8.1f}"
-            f"{compiled / mine:>10.1f}{mine / floor:>12.1f}{mine / least:>12.2f}",
+            f"{compiled / mine:>10.1f}{mine / floor:>12.1f}{mine / least:>15.2f}",
             flush=True,
         )
 

@@ -45,10 +45,6 @@ class AbstractInterpolants:
         """Return the state of each at the time end + s step."""
 
     @abstractmethod
-    def slope(self, s: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m p"]:
-        """Return the derivative of each by time."""
-
-    @abstractmethod
     def entry(self, index: Int[np.ndarray, "m"]) -> Callable[[Float[np.ndarray, "m"]], Float[np.ndarray, "m"]]:
         """Return the function of s that gives one entry of each state."""
 
@@ -106,16 +102,6 @@ class CubicInterpolants(AbstractInterpolants):
     def at(self, s: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m p"]:
         """Return the state of each at the time end + s step."""
         return self._cubic(s[:, None], self.step[:, None], slice(None))
-
-    def slope(self, s: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m p"]:
-        """Return the derivative of each by time."""
-        s, step = s[:, None], self.step[:, None]
-        x = s + 1
-        return (
-            6 * x * s * (self.before - self.after) / step
-            + (3 * x**2 - 4 * x + 1) * self.slope_before
-            + (3 * x**2 - 2 * x) * self.slope_after
-        )
 
     def entry(self, index: Int[np.ndarray, "m"]) -> Callable[[Float[np.ndarray, "m"]], Float[np.ndarray, "m"]]:
         """Return the function of s that gives one entry of each state."""
