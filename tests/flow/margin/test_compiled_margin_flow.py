@@ -11,7 +11,7 @@ from saddlescope.flow import FlowError, diagonal_margin_flow, key_query_margin_f
 from saddlescope.flow.margin.compiled_run import compiled_run
 from saddlescope.flow.margin.systems import DiagonalSystem
 from saddlescope.flow.solvers.ndf import Stepper
-from saddlescope.flow.solvers.ndf_compiled import at_start, integrate
+from saddlescope.flow.solvers.ndf_compiled import Plan, at_start, integrate
 from saddlescope.models.tokens.generators import gaussian_tokens
 from saddlescope.models.tokens.losses import SelectionLoss
 from saddlescope.models.tokens.selection_loss_in_jax import SelectionLossInJax
@@ -69,12 +69,11 @@ def test_implicit_steps_of_compiled_code_are_those_of_the_interpreted_solver(kin
     system.set_time_unit(first)
     y, until, rtol = system.start(first), float(system.time_coordinate.at(np.array([50.0]))[0]), 1e-8
     atol = np.full(len(y), 1e-9)
-    limits = np.array([until]), until, rtol, atol, 10_000
+    plan = Plan(*map(jnp.asarray, (np.array([until]), until, rtol, atol, 10_000)))
 
     @jax.jit
     def run(system):
-        limits_in_jax = tuple(map(jnp.asarray, limits))
-        return integrate(system, *at_start(system, jnp.asarray(y), *limits_in_jax), *limits_in_jax)
+        return integrate(system, *at_start(system, jnp.asarray(y), plan), plan)
 
     _, end = run(system.in_jax())
     system.evaluations, steps = 0, 0

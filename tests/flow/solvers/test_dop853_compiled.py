@@ -10,7 +10,7 @@ import pytest
 from scipy.integrate import DOP853
 
 from saddlescope.flow.solvers.dop853_compiled import explicit_steps
-from saddlescope.flow.solvers.ndf_compiled import EXHAUSTED, REACHED, RUNNING, at_start, integrate
+from saddlescope.flow.solvers.ndf_compiled import EXHAUSTED, REACHED, RUNNING, Plan, at_start, integrate
 
 
 class _System(eqx.Module):
@@ -53,14 +53,14 @@ def _bounded(y):
 def _run(slopes, start, until, record=(), rtol=1e-8, most=100_000, first=None, goes_on=True, weight=0.0):
     system, start = _System(slopes, weight), jnp.append(jnp.asarray(start), 0.0)
     recorded = jnp.asarray([*record, until])
-    limits = recorded, jnp.asarray(until), jnp.asarray(rtol), jnp.full(len(start), rtol), jnp.asarray(most)
+    plan = Plan(recorded, *map(jnp.asarray, (until, rtol, np.full(len(start), rtol), most)))
 
     @jax.jit
     def run():
-        records, position = at_start(system, start, *limits)
+        records, position = at_start(system, start, plan)
         position = position if first is None else position._replace(h=jnp.asarray(first), differences=_of(position))
-        records, position = explicit_steps(system, records, position, *limits)
-        return integrate(system, records, position, *limits) if goes_on else (records, position)
+        records, position = explicit_steps(system, records, position, plan)
+        return integrate(system, records, position, plan) if goes_on else (records, position)
 
     def _of(position):
         return position.differences.at[1].multiply(first / position.h)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 from saddlescope._shared.compiled_functions import compiled_by_shape
 from saddlescope.flow.margin.compiled_systems import AbstractCompiledMargins
 from saddlescope.flow.solvers.dop853_compiled import explicit_steps
-from saddlescope.flow.solvers.ndf_compiled import Position, Records, at_start, integrate
+from saddlescope.flow.solvers.ndf_compiled import Plan, Position, Records, at_start, integrate
 
 _SMALLEST_TABLE = 8  # records that a run has room for, or this times a power of _GROWTH: each size is compiled once
 _GROWTH = 32
@@ -83,9 +83,9 @@ def compiled_run(
     first = system.loss.log_excess(system.margins(coordinates))
     start = jnp.concatenate([jnp.stack([jnp.zeros(()), first]), coordinates])
     tolerances = jnp.concatenate([jnp.stack([rtol, rtol]), jnp.broadcast_to(atol, coordinates.shape)])
-    limits = recorded, until, rtol, tolerances, max_evaluations
-    records, position = explicit_steps(system, *at_start(system, start, *limits), *limits)
-    records, end = integrate(system, records, position, *limits)
+    plan = Plan(recorded, until, rtol, tolerances, max_evaluations)
+    records, position = explicit_steps(system, *at_start(system, start, plan), plan)
+    records, end = integrate(system, records, position, plan)
     tables = _tables(system, records, end, recorded, log_times)
     moved = 2 * jnp.sum(records.spacings > 0)
     return tables, Ending(records.reached, end.time, end.steps, end.evaluations + moved, end.code, end.finite)

@@ -24,7 +24,16 @@ from scipy.linalg import pascal
 
 from saddlescope.flow.solvers.dop853 import SHRINK, STAGES, WEIGHTS, error_of, growth
 from saddlescope.flow.solvers.ndf_coefficients import MAX_ORDER, NEARLY, SMALLEST_STEP
-from saddlescope.flow.solvers.ndf_compiled import EXHAUSTED, REACHED, RUNNING, CompiledSystem, Position, Records, norm
+from saddlescope.flow.solvers.ndf_compiled import (
+    EXHAUSTED,
+    REACHED,
+    RUNNING,
+    CompiledSystem,
+    Plan,
+    Position,
+    Records,
+    norm,
+)
 
 _STIFF, _LONGER = 1.7, 0.05  # h lambda, and error of order 5, beyond which implicit steps are cheaper, as measured
 _HITS = 6  # steps in a row after which they go on
@@ -82,21 +91,15 @@ class _Run(NamedTuple):
 
 
 def explicit_steps(
-    system: ExplicitSystem,
-    records: Records,
-    position: Position,
-    recorded: Float[Array, "K"],
-    until: Scalar,
-    rtol: Scalar,
-    atol: Float[Array, "n"],
-    max_evaluations: Int[Array, ""],
+    system: ExplicitSystem, records: Records, position: Position, plan: Plan
 ) -> tuple[Records, Position]:
     """Take explicit steps from the start of a run, until it ends or is stiff; arguments are those of `integrate`.
 
     Returns:
         The records, and the position for `integrate`.
     """
-    n, wanted = position.differences.shape[1], jnp.sum(recorded <= until)
+    recorded, until, rtol, atol, max_evaluations = plan
+    n, wanted = position.differences.shape[1], plan.wanted
 
     def attempt(now: _Run) -> _Run:
         left = until - now.time

@@ -65,6 +65,29 @@ class CompiledSystem(Protocol):
         ...
 
 
+class Plan(NamedTuple):
+    """What a run has to do.
+
+    Attributes:
+        recorded: times to record, ascending; those after `until` are never reached.
+        until: the last time.
+        rtol: relative error of a step.
+        atol: absolute errors of a step.
+        max_evaluations: of the right-hand side.
+    """
+
+    recorded: Float[Array, "K"]
+    until: Scalar
+    rtol: Scalar
+    atol: Float[Array, "n"]
+    max_evaluations: Count
+
+    @property
+    def wanted(self) -> Count:
+        """Number of the times to record that can be reached."""
+        return jnp.sum(self.recorded <= self.until)
+
+
 class Records(NamedTuple):
     """Interpolated states at the recorded times, of which the first `reached` are set.
 
@@ -119,44 +142,26 @@ class _Correction(NamedTuple):
     finite: Flag
 
 
-def at_start(
-    system: CompiledSystem,
-    start: Float[Array, "n"],
-    recorded: Float[Array, "K"],
-    until: Scalar,
-    rtol: Scalar,
-    atol: Float[Array, "n"],
-    max_evaluations: Count,
-) -> tuple[Records, Position]:
-    """Return empty records, and the position at time 0.
-
-    Args:
-        system: the right-hand side.
-        start: the state at time 0.
-        recorded: times to record, ascending; those after `until` are never reached.
-        until: the last time.
-        rtol: relative error of a step.
-        atol: absolute errors of a step.
-        max_evaluations: of the right-hand side.
-    """
-    n, size = start.shape[0], recorded.shape[0]
+def at_start(system: CompiledSystem, start: Float[Array, "n"], plan: Plan) -> tuple[Records, Position]:
+    """Return empty records, and the position of a run at time 0, in the state `start`."""
+    n, size = start.shape[0], plan.recorded.shape[0]
     slope = system.slope(start)
-    speed = norm(slope / (atol + rtol * jnp.abs(start)))
-    h = jnp.where(speed > 0, jnp.minimum(until, 0.01 / speed), until)
-    at_zero = recorded <= 0
+    speed = norm(slope / (plan.atol + plan.rtol * jnp.abs(start)))
+    h = jnp.where(speed > 0, jnp.minimum(plan.until, 0.01 / speed), plan.until)
+    at_zero = plan.recorded <= 0
     records = Records(
         states=jnp.where(at_zero[:, None], start[None], jnp.zeros((size, n))),
         slopes=jnp.zeros((size, n)),
         spacings=jnp.zeros(size),
         reached=jnp.sum(at_zero),
     )
-    ended = jnp.where(max_evaluations <= 1, EXHAUSTED, RUNNING)
+    ended = jnp.where(plan.max_evaluations <= 1, EXHAUSTED, RUNNING)
     position = Position(
         time=jnp.zeros(()),
         differences=jnp.zeros((ROWS, n)).at[0].set(start).at[1].set(h * slope),
         steps=jnp.zeros((), int),
         evaluations=jnp.ones((), int),
-        code=jnp.where(records.reached == jnp.sum(recorded <= until), REACHED, ended),
+        code=jnp.where(records.reached == plan.wanted, REACHED, ended),
         finite=jnp.asarray(True),
         h=h,
         order=jnp.ones((), int),
@@ -167,33 +172,20 @@ def at_start(
     return records, position
 
 
-def integrate(
-    system: CompiledSystem,
-    records: Records,
-    position: Position,
-    recorded: Float[Array, "K"],
-    until: Scalar,
-    rtol: Scalar,
-    atol: Float[Array, "n"],
-    max_evaluations: Count,
-) -> tuple[Records, Position]:
+def integrate(system: CompiledSystem, records: Records, position: Position, plan: Plan) -> tuple[Records, Position]:
     """Integrate y' = f(y) through the times to record; to be traced by `jax.jit` or `jax.vmap`.
 
     Args:
         system: the right-hand side.
         records: so far, from `at_start`.
         position: where the run is.
-        recorded: times to record, ascending; those after `until` are never reached.
-        until: the last time.
-        rtol: relative error of a step.
-        atol: absolute errors of a step.
-        max_evaluations: of the right-hand side.
+        plan: of the run.
 
     Returns:
         The recorded states, and the end of the run.
     """
-    stale = _STALE if position.differences.shape[1] > _SMALL else 0.0
-    wanted = jnp.sum(recorded <= until)
+    recorded, until, rtol, atol, max_evaluations = plan
+    stale, wanted = _STALE if position.differences.shape[1] > _SMALL else 0.0, plan.wanted
 
     def attempt(carried: _Attempt, factors: Any, c: Scalar) -> _Attempt:
         before = carried.position
