@@ -15,6 +15,7 @@ from saddlescope.flow.solvers.ndf_compiled import Plan, at_start, integrate
 from saddlescope.models.tokens.generators import gaussian_tokens
 from saddlescope.models.tokens.losses import SelectionLoss
 from saddlescope.models.tokens.selection_loss_in_jax import SelectionLossInJax
+from saddlescope.theory import l1_svm
 
 UNEQUAL = gaussian_tokens(3, 4, 5, seed=1, spread=0.5)
 POLICY = {"log_until": 50.0, "record": [-np.inf, 3.0, 50.0], "tolerance": 1e-7}
@@ -93,6 +94,16 @@ def test_data_of_the_same_shape_are_not_compiled_again():
     flow = diagonal_margin_flow(_loss(other), other.features, 0.3, **policy, compiled=True)
     assert flow.status.ok
     assert _compilations() == before
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_data_that_cannot_be_separated_are_named_where_evaluations_run_out(compiled):
+    data = gaussian_tokens(4, 5, 8, seed=6)
+    policy = {"log_until": 23.0, "record": [], "tolerance": 1e-4, "max_evaluations": 1500, "compiled": compiled}
+    with pytest.raises(FlowError, match=r"Sample 2 still has a margin of -0.967: .* as l1_svm, .* tells"):
+        diagonal_margin_flow(_loss(data), data.features, 0.1, **policy)
+    with pytest.raises(InputError, match="data must be separable"):
+        l1_svm(data)
 
 
 class _WrongInJax(SelectionLossInJax):

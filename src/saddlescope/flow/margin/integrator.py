@@ -15,6 +15,7 @@ from saddlescope.flow.solvers.ndf import Interpolant, StepError, Stepper
 from saddlescope.flow.solvers.ndf_coefficients import ALPHA
 from saddlescope.flow.status import REACHED, Status, exhausted
 
+_LATE = 5.0  # ln(t / ts) from which margins of data that can be separated are positive as a rule
 _LOST = -30.0  # a margin below which a sample counts as lost to a wrong token: its rates are below 1e-13
 
 
@@ -77,7 +78,7 @@ def follow_compiled(
         if ending.code == ndf_compiled.STUCK:
             status = _no_step(system, last, finite=bool(ending.finite))
         else:
-            status = _exhausted(policies.max_evaluations, coordinate.log_time(time))
+            status = _exhausted(system, last, policies.max_evaluations)
     log_times = np.append(log_times[: ending.reached], [] if status.ok else coordinate.log_time(time))
     tables = jax.tree.map(lambda table: table[kept], tables)
     policies.report(time / float(recorded[-1]), f"ln t = {coordinate.log_time(time):.4g}")
@@ -88,8 +89,17 @@ def follow_compiled(
     return path, {name: table for name, table in tables._asdict().items() if name != "states"}
 
 
-def _exhausted(max_evaluations: int, log_time: float) -> Status:
+def _exhausted(system: AbstractMarginSystem, y: np.ndarray, max_evaluations: int) -> Status:
+    """Return the status of a run that has used up its evaluations, as all do on data that cannot be separated."""
+    coordinate, margins = system.time_coordinate, system.margins(y[2:])
+    sample, least = int(np.argmin(margins.min(axis=1))), float(margins.min())
+    log_time = coordinate.log_time(y[0])
     cure = "Raise max_evaluations or tolerance, or lower log_until."
+    if log_time - coordinate.log_unit > _LATE and least < 0:
+        cure = (
+            f"Sample {sample} still has a margin of {least:.3g}: lower log_until if no weights make all margins "
+            "positive, as l1_svm, frobenius_svm or nuclear_svm tells; else raise max_evaluations or tolerance."
+        )
     return exhausted(max_evaluations, log_time, "ln t", cure)
 
 
@@ -116,7 +126,7 @@ def follow(
     states, steps, status = [y] * int(np.sum(recorded <= 0)), 0, REACHED
     while len(states) < len(recorded):
         if system.evaluations >= policies.max_evaluations:
-            status = _exhausted(policies.max_evaluations, coordinate.log_time(stepper.t))
+            status = _exhausted(system, stepper.y, policies.max_evaluations)
             break
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # a trial state may overflow: it is rejected
