@@ -199,8 +199,7 @@ def test_a_folder_of_another_user_is_reported():
             [*nobody, "run", "tiny/staircase", "--out", "out"], capture_output=True, text=True, check=False, cwd=folder
         )
         assert done.returncode == 2, done.stderr
-        assert (
-            done.stderr
-            == "Cannot write in out: Permission denied. Give another folder with --out, or free some space.\n"
-        )
+        *progress, message = done.stderr.splitlines()
+        assert message == "Cannot write in out: Permission denied. Give another folder with --out, or free some space."
+        assert set(progress) <= {"saddlescope run: preparing"}  # on a busy machine
         assert not any((folder / "out").iterdir())
