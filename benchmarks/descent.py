@@ -112,31 +112,26 @@ def products_alone(widths: tuple[int, ...], steps: int) -> float:
     numbers = [draw.standard_normal((out, into), dtype=np.float32) for into, out in itertools.pairwise(widths)]
     values = [draw.standard_normal((BATCH, width), dtype=np.float32) for width in widths]
 
-    def by_numpy() -> None:
-        for weight, inputs, outputs in zip(numbers, values, passed, strict=False):
-            np.matmul(inputs, weight.T, out=outputs)
-        for k in reversed(range(len(numbers))):
-            np.matmul(values[k + 1].T, values[k], out=gradients[k])
-            if k:
-                np.matmul(values[k + 1], numbers[k], out=back[k])
+    outputs, back = [np.empty_like(one) for one in values[1:]], [np.empty_like(one) for one in values]
+    arrays = (numbers, values, outputs, [np.empty_like(weight) for weight in numbers], back)
+    tensors = [[torch.from_numpy(one) for one in kind] for kind in arrays]
 
-    def by_torch() -> None:
-        for weight, inputs, outputs in zip(*tensors[:3], strict=False):
-            torch.mm(inputs, weight.T, out=outputs)
-        for k in reversed(range(len(numbers))):
-            torch.mm(tensors[1][k + 1].T, tensors[1][k], out=tensors[3][k])
+    def once(
+        multiply: Callable[..., object], weights: list, values: list, outputs: list, slopes: list, back: list
+    ) -> None:
+        for k, weight in enumerate(weights):
+            multiply(values[k], weight.T, out=outputs[k])
+        for k in reversed(range(len(weights))):
+            multiply(values[k + 1].T, values[k], out=slopes[k])
             if k:
-                torch.mm(tensors[1][k + 1], tensors[0][k], out=tensors[4][k])
+                multiply(values[k + 1], weights[k], out=back[k])
 
-    passed, back = [np.empty_like(one) for one in values[1:]], [np.empty_like(one) for one in values]
-    gradients = [np.empty_like(weight) for weight in numbers]
-    tensors = [[torch.from_numpy(one) for one in kind] for kind in (numbers, values, passed, gradients, back)]
     found = []
-    for products in (by_numpy, by_torch):
-        products()
+    for multiply, operands in ((np.matmul, arrays), (torch.mm, tensors)):
+        once(multiply, *operands)
         start = time.process_time()
         for _ in range(steps):
-            products()
+            once(multiply, *operands)
         found.append(1e6 * (time.process_time() - start) / steps)
     return min(found)
 

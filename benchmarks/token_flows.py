@@ -5,7 +5,7 @@ end, to 1e-6 of its largest entry: each solver gets the loosest relative toleran
 near to the reference, this package's run at tolerance 1e-10, which other coordinates confirm (tests/flow):
 
     compiled          diagonal_margin_flow(compiled=True), in one loop; its CPU time is that of the whole call
-    interpreted       the same steps in NumPy
+    interpreted       implicit steps alone, in NumPy
     stable, raw t     SciPy's RK45, DOP853, LSODA and Diffrax's Dopri8, Kvaerno5 in t, with rates from their logarithms
     naive, raw t      the same with the gradient of the loss by automatic differentiation
 

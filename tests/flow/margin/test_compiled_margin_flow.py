@@ -100,7 +100,7 @@ def test_data_of_the_same_shape_are_not_compiled_again():
 def test_data_that_cannot_be_separated_are_named_where_evaluations_run_out(compiled):
     data = gaussian_tokens(4, 5, 8, seed=6)
     policy = {"log_until": 23.0, "record": [], "tolerance": 1e-4, "max_evaluations": 1500, "compiled": compiled}
-    with pytest.raises(FlowError, match=r"Sample 2 still has a margin of -0.967: .* as l1_svm, .* tells"):
+    with pytest.raises(FlowError, match=r"Sample 2 still has a margin of -0.967: .* which l1_svm, .* check;"):
         diagonal_margin_flow(_loss(data), data.features, 0.1, **policy)
     with pytest.raises(InputError, match="data must be separable"):
         l1_svm(data)

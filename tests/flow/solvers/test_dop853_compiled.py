@@ -10,7 +10,7 @@ import pytest
 from scipy.integrate import DOP853
 
 from saddlescope.flow.solvers.dop853_compiled import explicit_steps
-from saddlescope.flow.solvers.ndf_compiled import EXHAUSTED, REACHED, RUNNING, Plan, at_start, integrate
+from saddlescope.flow.solvers.ndf_compiled import EXHAUSTED, REACHED, RUNNING, STUCK, Plan, at_start, integrate
 
 
 class _System(eqx.Module):
@@ -143,6 +143,12 @@ def test_a_step_whose_slopes_are_not_finite_is_refused():
     assert int(end.code) == REACHED
     assert int(end.evaluations) > 12 * int(end.steps) + 12
     np.testing.assert_allclose(records.states[-1, 0], -np.log(0.4), rtol=1e-7)
+
+
+def test_a_run_that_no_step_continues_ends_where_it_is():
+    _, end = _run(lambda y: jnp.where(y < 0.5, 1.0, jnp.nan), [0.0], 1.0)
+    assert (int(end.code), bool(end.finite)) == (STUCK, False)
+    np.testing.assert_allclose([end.time, end.differences[0, 0]], 0.5, rtol=1e-9)
 
 
 @pytest.mark.parametrize("most", [40, 200])

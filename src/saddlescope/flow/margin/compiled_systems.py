@@ -78,7 +78,7 @@ def _solved(factors: _Triangles, right: Float[Array, "N k"]) -> Float[Array, "N 
 
 
 class Seen(NamedTuple):
-    """What the slope of E needs besides the motion of the coordinates."""
+    """Inputs of the slope of E, besides the motion of the coordinates."""
 
     margins: Float[Array, "n m"]
     log_speed: Scalar

@@ -61,7 +61,7 @@ def follow_compiled(
     log_times: Float[np.ndarray, "K"],
     policies: Policies,
 ) -> tuple[MarginPath, dict[str, Any]]:
-    """Integrate a `compilable` system as `follow` does, in one compiled call, with the tables of all records."""
+    """Integrate a `compilable` system in one compiled call, by explicit steps first, with the tables of all records."""
     coordinate = system.time_coordinate
     recorded = coordinate.at(log_times)
     with jax.enable_x64(True):
@@ -98,7 +98,7 @@ def _exhausted(system: AbstractMarginSystem, y: np.ndarray, max_evaluations: int
     if log_time - coordinate.log_unit > _LATE and least < 0:
         cure = (
             f"Sample {sample} still has a margin of {least:.3g}: lower log_until if no weights make all margins "
-            "positive, as l1_svm, frobenius_svm or nuclear_svm tells; else raise max_evaluations or tolerance."
+            "positive, which l1_svm, frobenius_svm and nuclear_svm check; else raise max_evaluations or tolerance."
         )
     return exhausted(max_evaluations, log_time, "ln t", cure)
 

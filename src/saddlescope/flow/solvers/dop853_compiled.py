@@ -1,4 +1,4 @@
-"""The first steps of a run of `saddlescope.flow.solvers.ndf_compiled`, as long as it is not stiff: explicit ones.
+"""Explicit steps at the start of a compiled run; implicit ones of `ndf_compiled` go on once the system is stiff.
 
 Steps and error test are those of SciPy's DOP853. Where accuracy limits the steps, they are several times longer than
 implicit ones of order 5, and need no factorisation. With y_12 the state of the last stage, which is at the end of a

@@ -66,7 +66,7 @@ class CompiledSystem(Protocol):
 
 
 class Plan(NamedTuple):
-    """What a run has to do.
+    """Recorded times, tolerances and limits of a run.
 
     Attributes:
         recorded: times to record, ascending; those after `until` are never reached.
