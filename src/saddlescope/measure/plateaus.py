@@ -18,10 +18,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy  # its submodules, a second together, are loaded where first used
 from jaxtyping import Float, Int
-from scipy.ndimage import median_filter
-from scipy.optimize import isotonic_regression
-from scipy.signal import find_peaks
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
@@ -109,8 +107,8 @@ def find_plateaus(
     time_exponent, loss_exponent = extreme_exponent(t), extreme_exponent(loss)
     t, loss = np.ldexp(t, -time_exponent), np.ldexp(loss, -loss_exponent)
 
-    typical = median_filter(loss, size=3, mode="nearest")
-    fit = isotonic_regression(typical, increasing=False).x
+    typical = scipy.ndimage.median_filter(loss, size=3, mode="nearest")
+    fit = scipy.optimize.isotonic_regression(typical, increasing=False).x
     least = min_drop * float(fit[0] - fit[-1])
     fall = max(_PART * least, _NOISES * _noise(loss, fit))
     finer, finer_fit = _with_midpoints(t), _with_midpoints(fit)  # a drop may be between two samples
@@ -188,7 +186,7 @@ def _plateaus(fit: Series, dwell: Series, contrast: float, least: float) -> list
     """Return the sample of longest dwell on each plateau, in order."""
     height = np.log(dwell) - _TILT * np.arange(len(dwell))  # breaks ties: find_peaks would return every equal maximum
     ends = np.full(1, np.min(height) - 2 * math.log(contrast))  # so that a plateau may be at an end of the record
-    peaks, _ = find_peaks(np.concatenate([ends, height, ends]), prominence=math.log(contrast))
+    peaks, _ = scipy.signal.find_peaks(np.concatenate([ends, height, ends]), prominence=math.log(contrast))
     found = [int(i) for i in peaks - 1]
     while len(found) > 1:
         drops = [fit[one] - fit[following] for one, following in itertools.pairwise(found)]

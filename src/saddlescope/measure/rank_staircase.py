@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy  # loads `scipy.optimize`, a third of a second, where first used
 from jaxtyping import Float
 from numpy.typing import ArrayLike
-from scipy.optimize import isotonic_regression
 
 from saddlescope._shared.arguments import require, validate_arguments
 from saddlescope._shared.errors import InputError
@@ -165,7 +165,7 @@ def _step(t: Series, values: Series, index: int, level: float, contrast: float) 
 
 def _counted(t: Series, s: Float[np.ndarray, "n r"], first: int, steps: list[_Step], lead: float) -> list[_Step]:
     """Return the steps that are abrupt, or during which the others grow little; `s` begins at index `first`."""
-    risen = np.stack([isotonic_regression(values).x for values in s.T], axis=1) if s.shape[1] else s
+    risen = np.stack([scipy.optimize.isotonic_regression(values).x for values in s.T], axis=1) if s.shape[1] else s
     heights = risen[-1] - risen[0] if len(risen) else np.zeros(0)
     waiting = np.full(s.shape[1], True)
     found = []

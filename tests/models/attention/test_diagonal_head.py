@@ -49,6 +49,14 @@ def test_a_restricted_network_is_the_whole_one_where_the_other_weights_are_0(col
     assert np.all(np.asarray(gradient)[absent] == 0)
 
 
+def test_a_small_network_is_restricted_to_itself_so_that_nothing_more_is_compiled():
+    network = attention_teacher_task(3, samples=10, tokens=3, dim=5).network
+    restricted, places = network.restricted(np.array([1, 3, 8]))
+    assert restricted is network
+    assert restricted.size == 10
+    np.testing.assert_array_equal(places, [1, 3, 8])
+
+
 def test_hessian_is_the_finite_difference_of_the_gradient():
     network = attention_teacher_task(5, samples=30, tokens=4, dim=3).network
     beta = jnp.asarray(np.random.default_rng(1).standard_normal(6))

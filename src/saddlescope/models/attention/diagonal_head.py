@@ -24,7 +24,7 @@ from jaxtyping import Array, Float, Int
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope.models.attention.head_face import HeadFace
+from saddlescope.models.attention.head_face import BLOCK_ENTRIES, HeadFace
 from saddlescope.models.attention.teacher import check_teacher_task
 from saddlescope.models.diagonal.network import DiagonalNetwork, squared_error
 
@@ -88,13 +88,22 @@ class AttentionNetwork(DiagonalNetwork):
         directions = jnp.zeros((columns.size, beta.size), beta.dtype).at[jnp.arange(columns.size), columns].set(1.0)
         return jax.lax.map(column, directions).T
 
-    def restricted(self, columns: Int[np.ndarray, "m"]) -> tuple[HeadFace, Int[np.ndarray, "m"]]:
+    @property
+    def size(self) -> int:
+        """Number of entries of beta."""
+        return 2 * self.inputs.shape[-1]
+
+    def restricted(
+        self, columns: Int[np.ndarray, "m"]
+    ) -> "tuple[HeadFace | AttentionNetwork, Int[np.ndarray, 'm']]":
         """Return L as a function of these entries of beta, ascending, the others 0; and their places in its argument.
 
-        It has d/2 or d entries of a, and of b, so that few versions are compiled. Entries beyond the ones given do
-        not matter.
+        It has d/2 or d entries of a, and of b, so that few versions are compiled. Its other entries must be 0. Where
+        all samples are one block, passing over columns saves less than another compilation takes: L itself is returned.
         """
         dim = self.inputs.shape[-1]
+        if self.inputs.size <= BLOCK_ENTRIES:
+            return self, columns
         of_keys, of_values = columns[columns < dim], columns[columns >= dim] - dim
         inputs, of_outputs = np.asarray(self.inputs), np.asarray(self.targets)
         keys = _some(inputs, of_keys)

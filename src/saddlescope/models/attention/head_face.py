@@ -132,10 +132,11 @@ class HeadFace(eqx.Module):
     def _blocks(self) -> tuple[Array, ...]:
         """Return blocks of samples of the values, the targets and, where they differ from the values, the keys."""
         data = (self.values, self.targets) if self.keys is self.values else (self.values, self.targets, self.keys)
-        return sample_blocks(*data, entries=_BLOCK_ENTRIES)
+        return sample_blocks(*data, entries=BLOCK_ENTRIES)
 
 
-_BLOCK_ENTRIES = 10_000  # 80 kB of float64 inputs: the fastest of 4 to 250 samples of 10 x 50 on one core
+BLOCK_ENTRIES = 10_000
+"""Entries of a block of samples: 80 kB, the fastest of 4 to 250 samples of 10 x 50 on one core."""
 
 
 def _data(block: tuple[Array, ...]) -> tuple[Array, Array, Array]:

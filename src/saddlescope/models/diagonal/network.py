@@ -128,7 +128,7 @@ def _check_samples(inputs: Any, targets: Any) -> None:
         if not isinstance(data, jax.Array | np.ndarray) or data.ndim == 0:
             raise InputError(f"{name} must be an array of shape (samples, ...); got {data!r}.")
         require(name, data, Shaped[Any, "..."])
-        bad = int(jnp.sum(~jnp.isfinite(data)))
+        bad = np.count_nonzero(~np.isfinite(np.asarray(data)))
         if bad:
             raise InputError(f"{name} must be finite; got {bad!r} entries that are NaN or infinite.")
     if inputs.shape[0] != targets.shape[0] or inputs.shape[0] == 0:

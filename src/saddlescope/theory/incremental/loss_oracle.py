@@ -88,7 +88,7 @@ class _Restricted:
     """The loss as a function of some entries, the others 0.
 
     Attributes:
-        loss: function of a vector that may be longer than the entries.
+        loss: function of a vector that may have more entries, which are 0.
         among: these entries of beta, ascending.
         places: theirs in that vector.
         size: its length.
@@ -118,9 +118,9 @@ class LossOracle:
     used where it has them, and differentiation otherwise. No p x p matrix is formed unless `hessian` is its only one.
 
     A method `restricted(columns)`, if any, makes transitions cheaper. It returns L as a function of these entries of
-    beta, the others 0, and their places in the function's argument; the argument may have more entries, which must
-    not change L, so that few lengths are compiled. The function has an attribute `size`, the length of its argument,
-    and the methods `value_and_gradient` and `hessian`.
+    beta, the others 0, and their places in the function's argument; the argument may have more entries, which are 0,
+    so that few lengths are compiled. The function has an attribute `size`, the length of its argument, and the methods
+    `value_and_gradient` and `hessian`.
 
     Args:
         loss: L(beta), a JAX function of an array of shape (size,).
