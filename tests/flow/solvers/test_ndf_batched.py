@@ -132,3 +132,14 @@ def test_formulas_are_exact_on_polynomials_of_their_order(order):
     shifted = [(1.1 - h * np.arange(3)) ** order, d[0]]
     np.testing.assert_allclose(after[0], shifted[0][0], rtol=1e-12)
     np.testing.assert_allclose(after[1], shifted[0][0] - shifted[0][1], rtol=1e-11)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4, 5])
+def test_the_formulas_of_one_order_are_those_of_many(order):
+    s = np.array([-1.0, -0.3, 0.0])
+    many, table = np.full(3, order), ndf_coefficients
+    np.testing.assert_array_equal(table.basis_of_order(s, order), table.basis(s, many)[:, :order])
+    np.testing.assert_array_equal(table.basis_of_order(-0.3, order), table.basis(s, many)[1, :order])
+    np.testing.assert_array_equal(table.slope_basis_of_order(s, order), table.slope_basis(s, many)[:, :order])
+    whole = table.respacing(np.array([0.4]), np.array([order]))[0, : order + 1, : order + 1]
+    np.testing.assert_allclose(table.respacing_of_order(0.4, order), whole, rtol=1e-14)

@@ -66,6 +66,10 @@ class AbstractFlowCoordinates(AbstractCoordinates):
     def metric(self, state: np.ndarray) -> np.ndarray:
         """Return the derivative of each entry of the point by its entry of the state; at least 0."""
 
+    def point_and_metric(self, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return both, which may have parts in common."""
+        return self.point(state), self.metric(state)
+
     @abstractmethod
     def band(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the states between which each entry of the point is below the level in absolute value."""
@@ -92,14 +96,28 @@ class MirrorCoordinates(AbstractFlowCoordinates):
 
     def point(self, state: np.ndarray) -> np.ndarray:
         """Return the products beta."""
-        return _capped_exp(self.p + 2 * state) - _capped_exp(self.q - 2 * state)
+        up, down = self._logarithms(state)
+        if np.maximum(up, down).max(initial=-math.inf) <= LARGEST_EXPONENT:
+            return np.exp(up) - np.exp(down)
+        return _capped_exp(up) - _capped_exp(down)
 
     def metric(self, state: np.ndarray) -> np.ndarray:
         """Return the derivative dbeta/dy = u^2 + v^2."""
+        up, down = self._logarithms(state)
+        return 2 * (np.exp(np.minimum(up, LARGEST_EXPONENT)) + np.exp(np.minimum(down, LARGEST_EXPONENT)))
+
+    def point_and_metric(self, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return both, by the same exponentials."""
+        up, down = self._logarithms(state)
+        if not np.maximum(up, down).max(initial=-math.inf) <= LARGEST_EXPONENT:
+            return self.point(state), self.metric(state)
+        rising, falling = np.exp(up), np.exp(down)
+        return rising - falling, 2 * (rising + falling)
+
+    def _logarithms(self, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return those of ((u + v)/2)^2 and ((u - v)/2)^2."""
         twice = 2 * state
-        rising = np.exp(np.minimum(self.p + twice, LARGEST_EXPONENT))
-        falling = np.exp(np.minimum(self.q - twice, LARGEST_EXPONENT))
-        return 2 * (rising + falling)
+        return self.p + twice, self.q - twice
 
     def band(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the states at which beta = -level and beta = level; infinite where beta never reaches them."""

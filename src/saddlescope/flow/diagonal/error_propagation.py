@@ -10,10 +10,12 @@ of e^z for z = h J in the middle of the step that is damped where the flow is.
 
 import numpy as np
 from jaxtyping import Float
+from scipy.linalg import get_lapack_funcs
 
 from saddlescope.flow.solvers.ndf import AbstractSystem, Interpolant
 
 _SAMPLES = 16
+(_solve,) = get_lapack_funcs(("gesv",), dtype=np.float64)
 
 
 class PropagatedError:
@@ -33,7 +35,8 @@ class PropagatedError:
     @property
     def size(self) -> Float[np.ndarray, "n"]:
         """Size of the error of each entry of the state."""
-        return np.maximum(np.abs(self._samples[:, 0]), np.sqrt(np.mean(self._samples**2, axis=1)))
+        mean_square = np.einsum("ns,ns->n", self._samples, self._samples) / _SAMPLES
+        return np.maximum(np.abs(self._samples[:, 0]), np.sqrt(mean_square))
 
     def advance(self, step: Interpolant, system: AbstractSystem) -> None:
         """Carry the errors through a step, and add the step's own."""
@@ -41,13 +44,14 @@ class PropagatedError:
         if columns.size:
             z = (step.end - step.start) * jacobian
             active = z[columns]
-            inverse = np.eye(columns.size) - active + active @ active / 2
-            after = np.linalg.solve(inverse, self._samples[columns])
+            inverse = active @ active / 2 - active
+            inverse.flat[:: columns.size + 1] += 1
+            after = _solve(inverse, self._samples[columns])[2]
             self._samples += z @ (after - active @ after / 2)
         self.add(step.error)
 
     def add(self, error: Float[np.ndarray, "n"]) -> None:
         """Add an error made at the present time."""
-        signs = self._rng.choice([-1.0, 1.0], _SAMPLES)
+        signs = 2.0 * self._rng.integers(0, 2, _SAMPLES) - 1
         signs[0] = 1.0
         self._samples += error[:, None] * signs

@@ -14,7 +14,10 @@ Its standard deviation, `spread`, vanishes at the nodes and grows in directions 
 the trust in the surrogate. Displacements in K are in units of the distance of the farthest node.
 """
 
+import math
+
 import numpy as np
+from scipy.linalg import get_lapack_funcs
 
 _NODES = 8
 _NEAR = 1e-7  # lengths: points nearer to each other than this would only add rounding errors
@@ -23,7 +26,7 @@ _INDEPENDENT = 1e-8  # share of a node's variance that newer nodes leave to it; 
 _SHORTEST = 0.1  # lengths: the least unit of displacements in the kernel
 _LARGEST = 30.0  # argument of the kernel: where it is cut off, far outside the trusted region
 
-Known = tuple[np.ndarray, np.ndarray]  # a point and its gradient
+_cholesky, _inverse = get_lapack_funcs(("potrf", "trtri"), dtype=np.float64)
 
 
 class GradientSurrogate:
@@ -39,15 +42,15 @@ class GradientSurrogate:
     """
 
     def __init__(self, point: np.ndarray, gradient: np.ndarray, length: float) -> None:
-        self._anchor: Known = (point, gradient)
-        self._nodes: list[Known] = []
+        self._anchor, self._of_anchor = point, gradient
+        self._nodes, self._of_nodes = np.zeros((2, 0, point.size))  # the newest last
         self._length = length
         self.set_columns(np.zeros(0, int), np.zeros((point.size, 0)))
 
     @property
     def anchor(self) -> np.ndarray:
         """Point of the anchor."""
-        return self._anchor[0]
+        return self._anchor
 
     @property
     def length(self) -> float:
@@ -65,59 +68,73 @@ class GradientSurrogate:
 
     def learn(self, point: np.ndarray, gradient: np.ndarray) -> None:
         """Move the anchor to a point. The old anchor becomes a node, and the oldest node is dropped."""
-        self._nodes = self._apart([*self._nodes, self._anchor], point)[-_NODES:]
-        self._anchor = (point, gradient)
+        nodes, of_nodes = np.vstack([self._nodes, self._anchor]), np.vstack([self._of_nodes, self._of_anchor])
+        self._keep(nodes, of_nodes, _distances(nodes, point) > _NEAR * self._length, _NODES)
+        self._anchor, self._of_anchor = point, gradient
         self._length = max(self._length, float(np.max(np.abs(point))))
         self._fit()
 
     def hold(self, point: np.ndarray, gradient: np.ndarray) -> None:
         """Add a point as a node and keep the present anchor."""
-        if self._apart([self._anchor], point):
-            self._nodes = [*self._apart(self._nodes, point)[-(_NODES - 1) :], (point, gradient)]
+        near = _NEAR * self._length
+        if np.linalg.norm(self._anchor - point) > near:
+            self._keep(self._nodes, self._of_nodes, _distances(self._nodes, point) > near, _NODES - 1)
+            self._nodes, self._of_nodes = np.vstack([self._nodes, point]), np.vstack([self._of_nodes, gradient])
             self._fit()
 
     def drop(self) -> None:
         """Drop the nodes that are more than a length away from the anchor."""
-        self._nodes = [known for known in self._nodes if np.linalg.norm(known[0] - self.anchor) < self._length]
+        kept = _distances(self._nodes, self._anchor) < self._length
+        self._keep(self._nodes, self._of_nodes, kept, _NODES)
         self._fit()
 
     def gradient(self, point: np.ndarray) -> np.ndarray:
         """Return the surrogate's gradient at a point."""
-        away = point - self.anchor
-        linear = self._anchor[1] + self._hessian @ away[self.columns]
+        away = point - self._anchor
+        linear = self._of_anchor + self._hessian @ away[self.columns]
         z = np.minimum(self._directions @ away, _LARGEST)
         return linear + np.expm1(z) @ self._weights
 
     def hessian(self, point: np.ndarray) -> np.ndarray:
         """Return the derivative of the surrogate's gradient by the entries `columns`."""
-        z = np.minimum(self._directions @ (point - self.anchor), _LARGEST)
+        z = np.minimum(self._directions @ (point - self._anchor), _LARGEST)
         return self._hessian + (self._weights.T * np.exp(z)) @ self._directions[:, self.columns]
 
     def spread(self, point: np.ndarray) -> float:
         """Return the standard deviation of the Gaussian process at a point, for a prior slope of 1: a length."""
-        away = point - self.anchor
+        away = point - self._anchor
         prior = np.expm1(min(away @ away / self._unit**2, _LARGEST))
         known = self._whitening @ np.expm1(np.minimum(self._directions @ away, _LARGEST))
         return self._unit * float(np.sqrt(max(0.0, prior - known @ known)))
 
-    def _apart(self, known: list[Known], point: np.ndarray) -> list[Known]:
-        return [one for one in known if np.linalg.norm(one[0] - point) > _NEAR * self._length]
+    def _keep(self, nodes: np.ndarray, of_nodes: np.ndarray, kept: np.ndarray, most: int) -> None:
+        """Keep some nodes and their gradients, at most so many and the newest."""
+        newest = np.flatnonzero(kept)[-most:]
+        self._nodes, self._of_nodes = nodes[newest], of_nodes[newest]
 
     def _fit(self) -> None:
-        newest_first = self._nodes[::-1]
-        aways = np.array([point - self.anchor for point, _ in newest_first]).reshape(-1, self.anchor.size)
-        left = np.array([gradient - self._anchor[1] for _, gradient in newest_first]).reshape(aways.shape)
-        left = left - aways[:, self.columns] @ self._hessian.T
-        far = float(np.max(np.linalg.norm(aways, axis=1), initial=0.0))
+        aways = self._nodes[::-1] - self._anchor
+        left = self._of_nodes[::-1] - self._of_anchor - aways[:, self.columns] @ self._hessian.T
+        gram = aways @ aways.T
+        far = math.sqrt(gram.diagonal().max(initial=0.0))
         self._unit = max(far, _SHORTEST * self._length) if far else self._length
-        matrix = np.expm1(aways @ aways.T / self._unit**2)
+        matrix = np.expm1(gram / self._unit**2)
         chosen, whitening = _whitened(matrix)
         self._directions, self._whitening = aways[chosen] / self._unit**2, whitening
         self._weights = whitening.T @ (whitening @ left[chosen])
 
 
-def _whitened(matrix: np.ndarray) -> tuple[list[int], np.ndarray]:
+def _distances(points: np.ndarray, point: np.ndarray) -> np.ndarray:
+    return np.linalg.norm(points - point, axis=1)
+
+
+def _whitened(matrix: np.ndarray) -> tuple[list[int] | slice, np.ndarray]:
     """Choose independent rows of a covariance matrix; return them and W with W C W^T = 1 for their covariance C."""
+    if not matrix.size:
+        return slice(None), matrix
+    factor, failed = _cholesky(matrix, lower=1, clean=1)
+    if not failed and (factor.diagonal() ** 2 > _INDEPENDENT * matrix.diagonal()).all():
+        return slice(None), _inverse(factor, lower=1)[0]
     chosen: list[int] = []
     whitening = np.zeros_like(matrix)
     for k in range(len(matrix)):

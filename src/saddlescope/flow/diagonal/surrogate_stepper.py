@@ -64,7 +64,7 @@ class SurrogateStepper:
         )  # the surrogate's, in units of its spread
         self._limit = np.inf  # of a window's duration
         self._age = 0  # of the Hessian, in windows
-        self._evaluate_columns(y)
+        self._evaluate_columns(coordinates.metric(y))
         self._system = SurrogateSystem(self._surrogate, coordinates)
         self._solver = Stepper(self._system, y, until, rtol=local, atol=local * coordinates.scale)
         self._propagated = PropagatedError(y.size)
@@ -130,13 +130,14 @@ class SurrogateStepper:
                 if not steps:
                     raise
                 break
-            if self._evaluate_columns(solver.y):  # so far, the surrogate took these entries as constant
+            point, metric = coordinates.point_and_metric(solver.y)
+            if self._evaluate_columns(metric):  # so far, the surrogate took these entries as constant
                 solver.restore(saved)
                 steps, expected = [], 0.0
                 continue
             steps.append(step)
-            spread = self._surrogate.spread(coordinates.point(solver.y))
-            size = coordinates.scale + float(np.max(np.abs(solver.y)))
+            spread = self._surrogate.spread(point)
+            size = coordinates.scale + float(np.abs(solver.y).max())
             expected += coordinates.rate * (step.end - step.start) * self._error * spread / size
             too_far = expected > _EXPECTED * self._tolerance or coordinates.diverged(solver.y)
             if too_far or len(steps) == _LONGEST:
@@ -169,9 +170,9 @@ class SurrogateStepper:
         correction = np.abs(after - before) / (self._coordinates.scale + np.abs(after))
         return steps if np.max(correction) <= _ACCEPTED * self._tolerance else [], after - before
 
-    def _evaluate_columns(self, y: np.ndarray) -> bool:
-        """Add the Hessian's columns of all entries that move at y to the surrogate; return True if any was new."""
-        moving = self._coordinates.metric(y) * self._coordinates.scale > _MOVING * self._surrogate.length
+    def _evaluate_columns(self, metric: np.ndarray) -> bool:
+        """Add the Hessian's columns of all entries that move by their metric; return True if any was new."""
+        moving = metric * self._coordinates.scale > _MOVING * self._surrogate.length
         moving[self._surrogate.columns] = False
         new = np.flatnonzero(moving)
         if new.size:

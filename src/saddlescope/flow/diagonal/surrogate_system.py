@@ -22,8 +22,8 @@ class SurrogateSystem(AbstractSystem):
     def jacobian(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the columns with known Hessian; the point hardly depends on the others."""
         columns = self.surrogate.columns
-        hessian = self.surrogate.hessian(self.coordinates.point(y))
-        return columns, -self.coordinates.rate * hessian * self.coordinates.metric(y)[columns]
+        point, metric = self.coordinates.point_and_metric(y)
+        return columns, self.surrogate.hessian(point) * (-self.coordinates.rate * metric[columns])
 
     def shorten(self, y: np.ndarray, predicted: np.ndarray) -> float:
         """Shorten a step in which the point would move far.
@@ -32,11 +32,10 @@ class SurrogateSystem(AbstractSystem):
         many e-folds.
         """
         move = predicted - y
-        if float(np.max(np.abs(move))) <= self.coordinates.reach:
+        if np.abs(move).max() <= self.coordinates.reach:
             return 1.0
         here, fraction = self.coordinates.point(y), 1.0
-        while fraction > 1e-3 and np.max(np.abs(self.coordinates.point(y + fraction * move) - here)) > (
-            _REACH * self.surrogate.length
-        ):
+        far = _REACH * self.surrogate.length
+        while fraction > 1e-3 and np.abs(self.coordinates.point(y + fraction * move) - here).max() > far:
             fraction *= 0.7
         return fraction

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from saddlescope._shared.compiled_functions import compiled
+from saddlescope._shared.compiled_functions import bound, compiled
 from saddlescope.flow.losses.tree_layout import TreeLayout
 
 Loss = Callable[[PyTree], Array]
@@ -55,6 +55,9 @@ class CompiledLoss:
     columns: int = field(default=0, init=False)
     values: int = field(default=0, init=False)
 
+    def __post_init__(self) -> None:
+        self._gradient = bound(_value_and_gradient, self.loss, self.layout, count=1)
+
     @property
     def evaluations(self) -> Evaluations:
         """Numbers of evaluations so far."""
@@ -63,7 +66,7 @@ class CompiledLoss:
     def value_and_gradient(self, point: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the loss and its gradient."""
         self.gradients += 1
-        value, gradient = _value_and_gradient(self.loss, self.layout, jnp.asarray(point))
+        value, gradient = self._gradient(point)
         return self._scaled(float(value)), self._scaled(np.asarray(gradient))
 
     def _scaled(self, values: Any) -> Any:

@@ -20,6 +20,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg import get_lapack_funcs
@@ -38,10 +39,10 @@ from saddlescope.flow.solvers.ndf_coefficients import (
     SHRINK,
     SMALLEST_STEP,
     UNCHANGED,
-    basis,
-    respacing,
+    basis_of_order,
+    respacing_of_order,
     safety,
-    slope_basis,
+    slope_basis_of_order,
 )
 
 _HELD = 20  # steps of the same length after one that was refused
@@ -100,19 +101,18 @@ class Interpolant:
 
     def __call__(self, time: float) -> np.ndarray:
         """Return the state at a time."""
-        return self.states(np.array([time]))[0]
+        return self.differences[0] + self._at(basis_of_order, (time - self.end) / self.step) @ self.differences[1:]
 
     def states(self, times: np.ndarray) -> np.ndarray:
         """Return the states at several times, shape (m, n)."""
-        return self.differences[0] + self._at(basis, times) @ self.differences[1:]
+        return self.differences[0] + self._at(basis_of_order, (times - self.end) / self.step) @ self.differences[1:]
 
     def slopes(self, times: np.ndarray) -> np.ndarray:
         """Return the polynomial's derivatives at several times, shape (m, n)."""
-        return self._at(slope_basis, times) @ self.differences[1:] / self.step
+        return self._at(slope_basis_of_order, (times - self.end) / self.step) @ self.differences[1:] / self.step
 
-    def _at(self, polynomials: Callable[[np.ndarray, np.ndarray], np.ndarray], times: np.ndarray) -> np.ndarray:
-        order = len(self.differences) - 1
-        return polynomials((times - self.end) / self.step, np.full(len(times), order))[:, :order]
+    def _at(self, polynomials: Callable[[Any, int], np.ndarray], s: "float | np.ndarray") -> np.ndarray:
+        return polynomials(s, len(self.differences) - 1)
 
 
 class StepError(Exception):
@@ -255,11 +255,11 @@ class Stepper:
         correction, last = np.zeros_like(predicted), None
         for iteration in range(1, NEWTON_ITERATIONS + 1):
             slope = self.system.slope(predicted + correction)
-            if not np.all(np.isfinite(slope)):
+            if not np.isfinite(slope).all():
                 return None, iteration, False
             change = factors(c * slope - psi - correction)
             size = _norm(change / scale)
-            if not np.isfinite(size):
+            if not math.isfinite(size):
                 return None, iteration, True
             if last is not None and size > NEWTON_TOLERANCE / 100:
                 rate = size / last
@@ -276,8 +276,7 @@ class Stepper:
     def _resize(self, factor: float) -> None:
         """Change the step size: interpolate the differences to the new spacing."""
         k = self.order
-        matrix = respacing(np.array([factor]), np.array([k]))[0, : k + 1, : k + 1]
-        self._differences[: k + 1] = matrix @ self._differences[: k + 1]
+        self._differences[: k + 1] = respacing_of_order(factor, k) @ self._differences[: k + 1]
         self.h *= factor
         self._equal_steps = 0
         self._factors = None
@@ -307,8 +306,7 @@ class _NewtonMatrix:
 
 def _norm(x: np.ndarray) -> float:
     """Return the root mean square."""
-    with np.errstate(over="ignore", under="ignore"):
-        square = float(x @ x)
+    square = float(np.dot(x, x))  # unlike x @ x without a warning where it overflows
     if _SMALLEST < square < math.inf:
         return math.sqrt(square / x.size)
     largest = float(np.abs(x).max())  # its square over- or underflows

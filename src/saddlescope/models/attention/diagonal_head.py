@@ -93,9 +93,7 @@ class AttentionNetwork(DiagonalNetwork):
         """Number of entries of beta."""
         return 2 * self.inputs.shape[-1]
 
-    def restricted(
-        self, columns: Int[np.ndarray, "m"]
-    ) -> "tuple[HeadFace | AttentionNetwork, Int[np.ndarray, 'm']]":
+    def restricted(self, columns: Int[np.ndarray, "m"]) -> "tuple[HeadFace | AttentionNetwork, Int[np.ndarray, 'm']]":
         """Return L as a function of these entries of beta, ascending, the others 0; and their places in its argument.
 
         It has d/2 or d entries of a, and of b, so that few versions are compiled. Its other entries must be 0. Where

@@ -5,6 +5,7 @@ g       -dL/dbeta (equation 4)
 H       d^2 L / dbeta^2
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, no_type_check
@@ -15,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from saddlescope._shared.arguments import calling
-from saddlescope._shared.compiled_functions import compiled, eval_shape
+from saddlescope._shared.compiled_functions import bound, compiled, eval_shape
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 
@@ -91,19 +92,25 @@ class _Restricted:
         loss: function of a vector that may have more entries, which are 0.
         among: these entries of beta, ascending.
         places: theirs in that vector.
-        size: its length.
+        value_and_gradient: of the function, compiled.
     """
 
     loss: Any
     among: Int[np.ndarray, "m"]
     places: Int[np.ndarray, "m"]
-    size: int
+    value_and_gradient: Callable[[np.ndarray], tuple[Array, Array]]
 
-    def argument(self, beta: Float[np.ndarray, "p"]) -> Array:
+    @classmethod
+    def of(cls, loss: Any, among: Int[np.ndarray, "m"], places: Int[np.ndarray, "m"]) -> "_Restricted":
+        """Return the loss with its compiled gradient."""
+        return cls(loss, among, places, bound(_value_and_gradient, loss, count=1))
+
+    @no_type_check
+    def argument(self, beta: Float[np.ndarray, "p"]) -> Float[np.ndarray, "size"]:
         """Return the vector of a point of the face."""
-        x = np.zeros(self.size)
+        x = np.zeros(self.loss.size)
         x[self.places] = beta[self.among]
-        return jnp.asarray(x)
+        return x
 
     def places_of(self, among: Int[np.ndarray, "k"]) -> Int[np.ndarray, "k"]:
         """Return the places of some of the entries."""
@@ -143,6 +150,7 @@ class LossOracle:
         self._latest = _KnownGradient(np.full(self.size, np.nan), np.zeros(0, np.int64), np.zeros(0))
         self._block = _KnownBlock(np.full(self.size, np.nan), np.zeros(0, np.int64), np.zeros((0, 0)))
         self._face: _Restricted | None = None
+        self._of_loss = bound(_value_and_gradient, loss, count=1)
         self._check_signature()
         self._check_differentiable()
         self._check_smooth_at_zero()
@@ -175,9 +183,9 @@ class LossOracle:
         restricted = self._restricted(beta, among)
         if restricted is None:
             return self.value_and_gradient(beta)[1][among]
-        value, slope = _value_and_gradient(restricted.loss, restricted.argument(beta))
+        value, slope = restricted.value_and_gradient(restricted.argument(beta))
         entries = np.asarray(slope)[restricted.places_of(among)]
-        if not (np.isfinite(value) and np.all(np.isfinite(entries))):
+        if not (math.isfinite(value) and np.isfinite(entries).all()):
             raise NonFiniteLossError(float(np.max(np.abs(beta))))
         return -entries
 
@@ -212,7 +220,7 @@ class LossOracle:
         return H
 
     def _value_and_slope(self, beta: Float[np.ndarray, "p"]) -> tuple[float, Float[np.ndarray, "p"]]:
-        value, slope = _value_and_gradient(self.loss, jnp.asarray(beta))
+        value, slope = self._of_loss(beta)
         return float(value), np.asarray(slope)
 
     def _restricted(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> _Restricted | None:
@@ -220,11 +228,12 @@ class LossOracle:
         on_face = np.count_nonzero(beta) == np.count_nonzero(beta[among])
         if not (among.size and on_face and hasattr(self.loss, "restricted")):
             return None
-        if self._face is None or not np.isin(among, self._face.among).all():
+        face = self._face
+        if face is None or not (np.array_equal(among, face.among) or np.isin(among, face.among).all()):
             entries = np.unique(among)
             loss, places = self.loss.restricted(entries)  # pyright: ignore[reportFunctionMemberAccess]
-            self._face = _Restricted(loss, entries, places, loss.size)
-        return self._face
+            face = self._face = _Restricted.of(loss, entries, places)
+        return face
 
     def _evaluate_block(
         self, restricted: _Restricted, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]
@@ -241,7 +250,7 @@ class LossOracle:
             values[place] = values[:, place] = column
             return values
         places = restricted.places_of(among)
-        return np.asarray(_hessian(restricted.loss, restricted.argument(beta)))[np.ix_(places, places)]
+        return np.asarray(_hessian(restricted.loss, jnp.asarray(restricted.argument(beta))))[np.ix_(places, places)]
 
     def _columns(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "p m"]:
         # The end of a transition is the start of the next one: the same point with one column more.
