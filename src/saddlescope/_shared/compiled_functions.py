@@ -19,6 +19,7 @@ from weakref import ref
 
 import equinox as eqx
 import jax
+from jax.core import Tracer
 
 MOST = 24
 """Different losses whose compiled code is kept."""
@@ -163,7 +164,8 @@ class _WithOptions:
         self._known = True
 
     def __call__(self, arrays: list[Any], key: "_Key") -> Any:
-        if self._known and jax.default_backend() == "cpu":
+        traced = any(isinstance(array, Tracer) for array in arrays)  # inside code compiled without options
+        if self._known and not traced and jax.default_backend() == "cpu":
             try:
                 return self._special(arrays, key)
             except jax.errors.JaxRuntimeError as error:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from saddlescope._shared.compiled_functions import bound, compiled
+from saddlescope._shared.compiled_functions import bound, compiled, quickly_compiled
 from saddlescope.flow.losses.tree_layout import TreeLayout
 
 Loss = Callable[[PyTree], Array]
@@ -76,12 +76,17 @@ class CompiledLoss:
         """Return some columns of the Hessian, shape (n, m)."""
         self.hessians += 1
         self.columns += len(columns)
-        size = next(size for size in (1, 4, 128, 1024, len(columns)) if size >= len(columns))
-        size = min(size, len(point))  # few sizes: each is compiled once
-        padded = jnp.asarray(np.resize(columns, size))
         vector = len(self.layout.shapes) == 1 and len(self.layout.shapes[0]) == 1
         function = _own_hessian_columns if vector and hasattr(self.loss, "hessian_columns") else _hessian_columns
-        return self._scaled(np.asarray(function(self.loss, self.layout, jnp.asarray(point), padded))[:, : len(columns)])
+
+        def evaluate(some: np.ndarray) -> np.ndarray:
+            return np.asarray(function(self.loss, self.layout, jnp.asarray(point), jnp.asarray(some)))
+
+        if len(columns) <= _ONE_BY_ONE:
+            return self._scaled(np.hstack([evaluate(column) for column in columns[:, None]]))
+        size = next(size for size in (128, 1024, len(columns)) if size >= len(columns))
+        padded = np.resize(columns, min(size, len(point)))  # few sizes: each is compiled once
+        return self._scaled(evaluate(padded)[:, : len(columns)])
 
     def at(self, points: np.ndarray) -> np.ndarray:
         """Return the loss at many points, shape (k, n)."""
@@ -95,6 +100,7 @@ class CompiledLoss:
 
 
 _BATCH = 32
+_ONE_BY_ONE = 4  # columns at most that are computed one after the other, by one compiled function
 
 
 def loss_and_gradient(loss: Loss, argument: PyTree) -> tuple[Array, PyTree]:
@@ -119,12 +125,12 @@ def _values(loss: Loss, layout: TreeLayout, points: Array) -> Array:
     return jax.lax.map(lambda point: loss(layout.build(point)), points)
 
 
-@compiled
+@quickly_compiled
 def _own_hessian_columns(loss: Any, layout: TreeLayout, point: Array, columns: Array) -> Array:
     return loss.hessian_columns(layout.build(point), columns)
 
 
-@compiled
+@quickly_compiled
 def _hessian_columns(loss: Loss, layout: TreeLayout, point: Array, columns: Array) -> Array:
     def gradient(at: Array) -> Array:
         return _flat(jax.grad(loss)(layout.build(at)))

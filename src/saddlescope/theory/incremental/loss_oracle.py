@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from saddlescope._shared.arguments import calling
-from saddlescope._shared.compiled_functions import bound, compiled, eval_shape
+from saddlescope._shared.compiled_functions import bound, compiled, eval_shape, quickly_compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 
@@ -42,7 +42,7 @@ def _value_and_gradient(loss: Any, beta: Float[Array, "p"]) -> tuple[Array, Arra
     return jax.value_and_grad(loss)(beta)
 
 
-@compiled
+@quickly_compiled
 def _hessian_columns(loss: Any, beta: Float[Array, "p"], columns: Int[Array, "m"]) -> Float[Array, "p m"]:
     if hasattr(loss, "hessian_columns"):
         return loss.hessian_columns(beta, columns)
@@ -52,7 +52,7 @@ def _hessian_columns(loss: Any, beta: Float[Array, "p"], columns: Int[Array, "m"
     return jax.lax.map(lambda column: times(jnp.zeros_like(beta).at[column].set(1.0)), columns, batch_size=8).T
 
 
-@compiled
+@quickly_compiled
 def _hessian(loss: Any, beta: Float[Array, "p"]) -> Float[Array, "p p"]:
     return loss.hessian(beta)
 
