@@ -46,7 +46,7 @@ class PropagatedError:
             active = z[columns]
             inverse = active @ active / 2 - active
             inverse.flat[:: columns.size + 1] += 1
-            after = _solve(inverse, self._samples[columns])[2]
+            after = _solve(inverse, self._samples[columns])[2]  # never singular: the eigenvalues of J are real
             self._samples += z @ (after - active @ after / 2)
         self.add(step.error)
 
