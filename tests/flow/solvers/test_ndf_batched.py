@@ -6,6 +6,7 @@ from scipy.linalg import expm
 
 from saddlescope.flow.solvers import ndf_coefficients
 from saddlescope.flow.solvers.interpolants import DifferenceInterpolants
+from saddlescope.flow.solvers.ndf import Interpolant
 from saddlescope.flow.solvers.ndf_batched import AbstractSystems, BatchStepper
 
 STIFF = np.array([[[-1000.0, 999.0], [0.0, -1.0]], [[-5.0, 2.0], [1.0, -3.0]], [[-1e6, 0.0], [3.0, -0.1]]])
@@ -143,3 +144,21 @@ def test_the_formulas_of_one_order_are_those_of_many(order):
     np.testing.assert_array_equal(table.slope_basis_of_order(s, order), table.slope_basis(s, many)[:, :order])
     whole = table.respacing(np.array([0.4]), np.array([order]))[0, : order + 1, : order + 1]
     np.testing.assert_allclose(table.respacing_of_order(0.4, order), whole, rtol=1e-14)
+
+
+def test_the_steps_of_one_stepper_are_the_same_one_by_one_and_together():
+    rng = np.random.default_rng(0)
+    steps = [
+        Interpolant(1.0, 1.25, 0.25, rng.standard_normal((order + 1, 3)), np.zeros(3)) for order in (1, 4, 2, 5, 3)
+    ]
+    together = DifferenceInterpolants.of(steps)
+    for s in (-1.0, -0.3, 0.0):
+        times = np.array([1.25 + 0.25 * s])
+        at = np.full(5, s)
+        np.testing.assert_allclose(together.at(at), [step.states(times)[0] for step in steps], rtol=1e-12)
+        np.testing.assert_allclose(together.slope(at), [step.slopes(times)[0] for step in steps], rtol=1e-12)
+    np.testing.assert_allclose(together.before, together.at(np.full(5, -1.0)), rtol=1e-12)
+    constant = together.dissipated(lambda states: np.ones_like(states))
+    nodes, weights = np.polynomial.legendre.leggauss(12)  # exact for these polynomials, as are four nodes
+    exact = [weights @ np.sum(step.slopes(1.125 + 0.125 * nodes) ** 2, axis=1) / 8 for step in steps[:3]]
+    np.testing.assert_allclose(constant[:3], exact, rtol=1e-12)

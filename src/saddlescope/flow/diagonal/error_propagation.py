@@ -10,12 +10,10 @@ of e^z for z = h J in the middle of the step that is damped where the flow is.
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import get_lapack_funcs
 
 from saddlescope.flow.solvers.ndf import AbstractSystem, Interpolant
 
 _SAMPLES = 16
-(_solve,) = get_lapack_funcs(("gesv",), dtype=np.float64)
 
 
 class PropagatedError:
@@ -46,7 +44,7 @@ class PropagatedError:
             active = z[columns]
             inverse = active @ active / 2 - active
             inverse.flat[:: columns.size + 1] += 1
-            after = _solve(inverse, self._samples[columns])[2]  # never singular: the eigenvalues of J are real
+            after = np.linalg.solve(inverse, self._samples[columns])
             self._samples += z @ (after - active @ after / 2)
         self.add(step.error)
 

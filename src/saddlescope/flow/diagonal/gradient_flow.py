@@ -1,6 +1,5 @@
 """Gradient flow dtheta/dt = -dL/dtheta, at any initial scale, by a stiff solver in well-scaled coordinates."""
 
-import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,8 +14,8 @@ from saddlescope.flow.diagonal.surrogate_stepper import SurrogateStepper
 from saddlescope.flow.diagonal.trajectory import Accuracy, DensePath, LevelEvent, Trajectory
 from saddlescope.flow.losses.checks import require_finite, require_float64_loss, require_smooth_at_zero
 from saddlescope.flow.losses.compiled import CompiledLoss, Loss
+from saddlescope.flow.solvers.interpolants import DifferenceInterpolants
 from saddlescope.flow.solvers.ndf import Interpolant, StepError
-from saddlescope.flow.solvers.ndf_coefficients import basis_of_order, slope_basis_of_order
 from saddlescope.flow.status import (
     LOCAL_SHARE,
     REACHED,
@@ -296,24 +295,10 @@ def _energy_error(coordinates: AbstractFlowCoordinates, steps: list[Interpolant]
     """Compare the decrease of the loss with the integral of |dtheta/dt|^2 along the path, by Gauss quadrature."""
     if not lost > 0:
         return None
-    total = 0.0
-    for order, same in itertools.groupby(sorted(steps, key=_order), key=_order):
-        while some := list(itertools.islice(same, _STEPS_AT_ONCE)):
-            differences = np.stack([step.differences for step in some], axis=1)
-            start, end, spacing = np.array([(step.start, step.end, step.step) for step in some]).T
-            half = (end - start) / 2
-            for node, weight in zip(*np.polynomial.legendre.leggauss(4), strict=True):
-                s = (start + half * (1 + node) - end) / spacing
-                states = differences[0] + np.einsum("sk,ksn->sn", basis_of_order(s, order), differences[1:])
-                parts = (half / spacing)[:, None] * slope_basis_of_order(s, order)
-                moved = np.einsum("sk,ksn->sn", parts, differences[1:])  # of moderate size, however fast the flow
-                squares = np.einsum("sn,sn->s", coordinates.metric(states), moved**2)
-                total += float(weight * np.sum(squares / half)) / coordinates.rate
+    at_once = max(1, _NUMBERS_AT_ONCE // steps[0].differences.shape[1])
+    parts = (DifferenceInterpolants.of(steps[first : first + at_once]) for first in range(0, len(steps), at_once))
+    total = sum(float(np.sum(part.dissipated(coordinates.metric))) for part in parts) / coordinates.rate
     return abs(1 - total / lost)
 
 
-_STEPS_AT_ONCE = 256
-
-
-def _order(step: Interpolant) -> int:
-    return len(step.differences) - 1
+_NUMBERS_AT_ONCE = 25_000  # of states: small arrays, though many steps for each call

@@ -17,7 +17,6 @@ the trust in the surrogate. Displacements in K are in units of the distance of t
 import math
 
 import numpy as np
-from scipy.linalg import get_lapack_funcs
 
 _NODES = 8
 _NEAR = 1e-7  # lengths: points nearer to each other than this would only add rounding errors
@@ -25,8 +24,6 @@ _INDEPENDENT = 1e-8  # share of a node's variance that newer nodes leave to it; 
 
 _SHORTEST = 0.1  # lengths: the least unit of displacements in the kernel
 _LARGEST = 30.0  # argument of the kernel: where it is cut off, far outside the trusted region
-
-_cholesky, _inverse = get_lapack_funcs(("potrf", "trtri"), dtype=np.float64)
 
 
 class GradientSurrogate:
@@ -128,13 +125,8 @@ def _distances(points: np.ndarray, point: np.ndarray) -> np.ndarray:
     return np.linalg.norm(points - point, axis=1)
 
 
-def _whitened(matrix: np.ndarray) -> tuple[list[int] | slice, np.ndarray]:
+def _whitened(matrix: np.ndarray) -> tuple[list[int], np.ndarray]:
     """Choose independent rows of a covariance matrix; return them and W with W C W^T = 1 for their covariance C."""
-    if not matrix.size:
-        return slice(None), matrix
-    factor, failed = _cholesky(matrix, lower=1, clean=1)
-    if not failed and (factor.diagonal() ** 2 > _INDEPENDENT * matrix.diagonal()).all():
-        return slice(None), _inverse(factor, lower=1)[0]
     chosen: list[int] = []
     whitening = np.zeros_like(matrix)
     for k in range(len(matrix)):

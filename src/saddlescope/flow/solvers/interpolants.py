@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from saddlescope.flow.solvers import ndf_coefficients
+from saddlescope.flow.solvers.ndf import Interpolant
 
 
 @dataclass
@@ -51,7 +52,7 @@ class AbstractInterpolants:
 
 @dataclass
 class DifferenceInterpolants(AbstractInterpolants):
-    """Interpolants of the steps of `BatchStepper`.
+    """Interpolants of the steps of `BatchStepper`, or of one `Stepper`.
 
     Attributes:
         order: of each step.
@@ -60,6 +61,25 @@ class DifferenceInterpolants(AbstractInterpolants):
 
     order: Int[np.ndarray, "m"]
     differences: Float[np.ndarray, "m 6 p"]
+
+    @classmethod
+    def of(cls, steps: Sequence[Interpolant]) -> "DifferenceInterpolants":
+        """Return the steps of one system, at least one."""
+        order = np.array([len(step.differences) - 1 for step in steps])
+        differences = np.zeros((len(steps), ndf_coefficients.MAX_ORDER + 1, steps[0].differences.shape[1]))
+        for of_step, step in zip(differences, steps, strict=True):
+            of_step[: len(step.differences)] = step.differences
+        after = differences[:, 0]
+        return cls(
+            system=np.zeros(len(steps), int),
+            start=np.array([step.start for step in steps]),
+            end=np.array([step.end for step in steps]),
+            step=np.array([step.step for step in steps]),
+            before=after - differences[:, 1],
+            after=after,
+            order=order,
+            differences=differences,
+        )
 
     def at(self, s: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m p"]:
         """Return the state of each at the time end + s step."""
@@ -74,13 +94,14 @@ class DifferenceInterpolants(AbstractInterpolants):
     def dissipated(self, metric: Callable[[np.ndarray], np.ndarray]) -> Float[np.ndarray, "m"]:
         """Return the integrals of sum_i metric_i (y_i')^2 over the steps, of the metric at given states.
 
-        By Gauss's quadrature with three nodes.
+        By Gauss's quadrature with four nodes.
         """
-        total = np.zeros(len(self.end))
-        for node, weight in zip(*np.polynomial.legendre.leggauss(3), strict=True):
+        total, duration = np.zeros(len(self.end)), self.end - self.start
+        for node, weight in zip(*np.polynomial.legendre.leggauss(4), strict=True):
             s = np.full(len(self.end), (node - 1) / 2)
-            total += weight / 2 * np.sum(metric(self.at(s)) * self.slope(s) ** 2, axis=1)
-        return (self.end - self.start) * total
+            moved = duration[:, None] * self.slope(s)  # of moderate size, however fast the flow
+            total += weight / 2 * np.sum(metric(self.at(s)) * moved**2, axis=1)
+        return total / duration
 
     def entry(self, index: Int[np.ndarray, "m"]) -> Callable[[Float[np.ndarray, "m"]], Float[np.ndarray, "m"]]:
         """Return the function of s that gives one entry of each state."""

@@ -47,8 +47,7 @@ def _advance() -> np.ndarray:
     return table
 
 
-_J = np.arange(float(MAX_ORDER))
-_J_PLUS_1 = _J + 1
+_J = np.arange(1.0, MAX_ORDER + 1)
 _WITHIN = np.tri(MAX_ORDER + 1, MAX_ORDER + 1)  # [k, j] is 1 where j <= k
 _PREDICT = np.pad(_WITHIN, ((0, 0), (0, ROWS - MAX_ORDER - 1)))
 PREDICT_AND_PAST = np.stack([_PREDICT, _past()], axis=1)  # prediction, past = PREDICT_AND_PAST @ D
@@ -57,58 +56,49 @@ ADVANCE = _advance()  # the differences after a step = ADVANCE @ [D, correction]
 
 def basis(s: Float[np.ndarray, "n"], order: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n 5"]:
     """Return the polynomials by which D[1], ..., D[5] count at time s, 0 beyond the order."""
-    j = np.arange(MAX_ORDER)
-    return np.cumprod((s[:, None] + j) / (1 + j), axis=1) * _WITHIN[order, 1:]
-
-
-def slope_basis(s: Float[np.ndarray, "n"], order: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n 5"]:
-    """Return the derivatives of `basis` by s."""
-    value, slope, slopes = np.ones_like(s), np.zeros_like(s), []
-    for j in range(MAX_ORDER):
-        factor = (s + j) / (1 + j)
-        value, slope = value * factor, slope * factor + value / (1 + j)
-        slopes.append(slope)
-    return np.stack(slopes, 1) * _WITHIN[order, 1:]
+    return basis_of_order(s, MAX_ORDER) * _WITHIN[order, 1:]
 
 
 def basis_of_order(s: "float | Float[np.ndarray, 'n']", order: int) -> Float[np.ndarray, "*n k"]:
     """Return the polynomials by which D[1], ..., D[k] count at time s for one order k."""
-    return np.cumprod((np.asarray(s)[..., None] + _J[:order]) / _J_PLUS_1[:order], axis=-1)
+    return np.cumprod((np.asarray(s)[..., None] + _J[:order] - 1) / _J[:order], axis=-1)
 
 
-def slope_basis_of_order(s: "float | Float[np.ndarray, 'n']", order: int) -> Float[np.ndarray, "*n k"]:
+def slope_basis(s: Float[np.ndarray, "n"], order: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n 5"]:
+    """Return the derivatives of `basis` by s."""
+    return slope_basis_of_order(s, MAX_ORDER) * _WITHIN[order, 1:]
+
+
+def slope_basis_of_order(s: Float[np.ndarray, "n"], order: int) -> Float[np.ndarray, "n k"]:
     """Return the derivatives of `basis_of_order` by s."""
     value, slope, slopes = np.ones_like(s), np.zeros_like(s), []
     for j in range(order):
         factor = (s + j) / (1 + j)
         value, slope = value * factor, slope * factor + value / (1 + j)
         slopes.append(slope)
-    return np.stack(slopes, -1)
+    return np.stack(slopes, 1)
 
 
 def respacing(factor: Float[np.ndarray, "n"], order: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n 6 6"]:
     """Return the matrices that turn D[0], ..., D[5] into those of a step size `factor` times as large (section 3.2)."""
-    # R(1) is upper triangular, so the leading blocks of R(factor) R(1) serve the lower orders.
     within = _WITHIN[order]
-    matrix = np.swapaxes(_spacing(factor) @ _SPACING_OF_ONE, 1, 2) * within[:, :, None] * within[:, None, :]
+    matrix = respacing_of_order(factor, MAX_ORDER) * within[:, :, None] * within[:, None, :]
     return matrix + np.eye(MAX_ORDER + 1) * (1 - within)[:, None, :]
 
 
-def respacing_of_order(factor: float, order: int) -> Float[np.ndarray, "k1 k1"]:
+def respacing_of_order(factor: "float | Float[np.ndarray, 'n']", order: int) -> Float[np.ndarray, "*n k1 k1"]:
     """Return the matrix by which D[0], ..., D[k] become those of a step `factor` times as long, for one order."""
-    j = _J_PLUS_1[:order]
-    matrix = np.ones((order + 1, order + 1))
-    matrix[1:, 0] = 0
-    matrix[1:, 1:] = (_J[:order, None] - factor * j) / j[:, None]
-    return (np.cumprod(matrix, axis=0) @ _SPACING_OF_ONE[: order + 1, : order + 1]).T
+    # R(1) is upper triangular, so the leading blocks of R(factor) R(1) serve the lower orders.
+    size = order + 1
+    return np.swapaxes(_spacing(factor, order) @ _SPACING_OF_ONE[:size, :size], -1, -2)
 
 
-def _spacing(factor: np.ndarray) -> np.ndarray:
-    j = np.arange(1, MAX_ORDER + 1)
-    matrix = np.zeros((len(factor), MAX_ORDER + 1, MAX_ORDER + 1))
-    matrix[:, 0] = 1
-    matrix[:, 1:, 1:] = (j[:, None] - 1 - factor[:, None, None] * j) / j[:, None]
-    return np.cumprod(matrix, axis=1)
+def _spacing(factor: "float | np.ndarray", order: int) -> np.ndarray:
+    j = _J[:order]
+    matrix = np.ones((*np.shape(factor), order + 1, order + 1))
+    matrix[..., 1:, 0] = 0
+    matrix[..., 1:, 1:] = (j[:, None] - 1 - np.asarray(factor)[..., None, None] * j) / j[:, None]
+    return np.cumprod(matrix, axis=-2)
 
 
-_SPACING_OF_ONE = _spacing(np.ones(1))[0]
+_SPACING_OF_ONE = _spacing(1.0, MAX_ORDER)
