@@ -37,9 +37,7 @@ class Adam:
 
     def build(self, parameters: Iterator[nn.Parameter]) -> torch.optim.Optimizer:
         """Return PyTorch's optimiser."""
-        known = list(parameters)
-        fused = True if known[0].device.type == "cuda" else None  # one kernel for all weights
-        return torch.optim.Adam(known, lr=self.learning_rate, betas=self.betas, fused=fused)
+        return torch.optim.Adam(parameters, lr=self.learning_rate, betas=self.betas, fused=True)  # one kernel
 
 
 @validate_arguments

@@ -155,6 +155,16 @@ def test_a_system_that_cannot_go_on_stops_and_says_what_it_saw(beyond, finite):
     np.testing.assert_allclose(steps.y[1, 0], 1.0, rtol=1e-12)
 
 
+def test_a_stage_that_is_not_finite_is_seen_though_the_last_slope_is_finite():
+    y = jnp.zeros((1, 1))
+    begun = chebyshev.begin(y, Slopes(y + 1, jnp.ones(1), jnp.zeros(1)), 1.0, 1e-6)
+    waits = begun._replace(h=jnp.full(1, 1e-300), stage=y + jnp.nan, remaining=jnp.full(1, -1))
+    ended, completed = chebyshev.complete(waits, Slopes(y + 1, jnp.ones(1), jnp.zeros(1)), 1.0, 1e-6)
+    assert not completed[0]
+    assert ended.stuck[0]
+    assert not ended.finite[0]
+
+
 def test_cubics_are_exact_on_cubics():
     start, end = np.array([0.5, 2.0]), np.array([1.5, 2.25])
     cubic, slope = np.polynomial.Polynomial([1, -2, 0.5, 3]), np.polynomial.Polynomial([-2, 1, 9])

@@ -5,6 +5,7 @@ Steps are buffered and processed some thousand at a time, so that memory is boun
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -27,7 +28,6 @@ class BatchRecords:
         times: times of the recorded states, ascending from 0.
         states: recorded states, NaN beyond a flow's end, shape (flows, len(times), p).
         level: level of the crossings, or None.
-        crossings: for each flow, its crossings and the states then, in no order.
         last_time, last_state: time that each flow has reached, and its state there.
         dissipated: for each flow, the integral of sum_i dbeta_i/dy_i (y_i')^2, which is rate (L(0) - L(now)).
     """
@@ -36,10 +36,10 @@ class BatchRecords:
     times: Float[np.ndarray, "k"]
     states: Float[np.ndarray, "flows k p"]
     level: float | None
-    crossings: list[list[tuple[LevelEvent, np.ndarray]]]
     last_time: Float[np.ndarray, "flows"]
     last_state: Float[np.ndarray, "flows p"]
     dissipated: Float[np.ndarray, "flows"]
+    _crossings: list["_Crossings"] = field(default_factory=list)
     _buffer: list[AbstractInterpolants] = field(default_factory=list)
     _buffered: int = 0
 
@@ -55,8 +55,7 @@ class BatchRecords:
         flows, p = origin.shape
         states = np.full((flows, len(times), p), np.nan)
         states[:, 0] = origin
-        crossings = [[] for _ in range(flows)]
-        return cls(coordinates, times, states, level, crossings, np.zeros(flows), origin.copy(), np.zeros(flows))
+        return cls(coordinates, times, states, level, np.zeros(flows), origin.copy(), np.zeros(flows))
 
     def reach(
         self,
@@ -78,6 +77,19 @@ class BatchRecords:
         self._buffered += steps.size
         if self._buffered > _BUFFER:
             self.process()
+
+    def crossings(self) -> tuple[list[list[LevelEvent]], list[Float[np.ndarray, "c p"]]]:
+        """Return the crossings of each flow in order, and the states then, of all steps that were processed."""
+        flows, _, p = self.states.shape
+        if not self._crossings:
+            return [[] for _ in range(flows)], [np.empty((0, p))] * flows
+        flow, time, index, rising, sign, state = map(np.concatenate, zip(*self._crossings, strict=True))
+        order = np.lexsort((sign, rising, index, time, flow))
+        fields = (each[order].tolist() for each in (time, index, rising, sign))
+        events = [LevelEvent(*of) for of in zip(*fields, strict=True)]
+        ends = np.searchsorted(flow[order], np.arange(flows + 1))
+        parts = list(map(slice, ends[:-1].tolist(), ends[1:].tolist()))
+        return [events[part] for part in parts], [state[order[part]] for part in parts]
 
     def process(self) -> None:
         """Process all steps in the buffer."""
@@ -112,8 +124,19 @@ class BatchRecords:
         hit = steps[which]
         s = _solve(hit.entry(index), edge[which, index], after[which, index] == (sign == 1))
         times = np.clip(hit.end + s * hit.step, hit.start, hit.end)
-        for flow, time, i, rising, state in zip(hit.system, times, index, after[which, index], hit.at(s), strict=True):
-            self.crossings[flow].append((LevelEvent(float(time), int(i), bool(rising), sign), state))
+        signs = np.full(len(which), sign)
+        self._crossings.append(_Crossings(hit.system, times, index, after[which, index], signs, hit.at(s)))
+
+
+class _Crossings(NamedTuple):
+    """Crossings in no order: their flows, the fields of `LevelEvent`, and the states then."""
+
+    flow: Int[np.ndarray, "c"]
+    time: Float[np.ndarray, "c"]
+    index: Int[np.ndarray, "c"]
+    rising: Bool[np.ndarray, "c"]
+    sign: Int[np.ndarray, "c"]
+    state: Float[np.ndarray, "c p"]
 
 
 def _solve(

@@ -19,12 +19,17 @@ from saddlescope._shared.reprs import Table
 from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.flow.diagonal.batched_chebyshev import LEAST_TOLERANCE, ChebyshevFlows
 from saddlescope.flow.diagonal.batched_records import BatchRecords
-from saddlescope.flow.diagonal.batched_system import MirrorSystems, stacked
+from saddlescope.flow.diagonal.batched_system import MirrorSystems, part, stacked
 from saddlescope.flow.diagonal.coordinates import MirrorCoordinates
 from saddlescope.flow.diagonal.initial_conditions import AbstractInit, ResumeFrom
 from saddlescope.flow.diagonal.trajectory import LevelEvent, SampledPath, Trajectory
 from saddlescope.flow.losses.batched import LossBatch
-from saddlescope.flow.losses.checks import require_finite, require_float64_loss, require_smooth_at_zero
+from saddlescope.flow.losses.checks import (
+    require_finite,
+    require_float64_arrays,
+    require_float64_loss,
+    require_smooth_at_zero,
+)
 from saddlescope.flow.losses.compiled import Evaluations, Loss
 from saddlescope.flow.solvers.ndf_batched import BatchStepper
 from saddlescope.flow.status import (
@@ -156,7 +161,8 @@ def gradient_flow_batched(
     coordinates = _coordinates(starts)
     origin = np.stack([start.origin() for start in starts])
     losses = LossBatch(loss, len(starts))
-    require_float64_loss(loss[0] if isinstance(loss, Sequence) else loss, coordinates[0].point(origin[0]))
+    first = loss[0] if isinstance(loss, Sequence) else loss
+    require_float64_arrays(first)
     records = BatchRecords.begin(
         stacked(coordinates),
         np.unique(np.linspace(0, until, _RECORDS) if record is None else np.append(record, 0.0)),
@@ -164,7 +170,7 @@ def gradient_flow_batched(
         level,
     )
     systems = MirrorSystems(losses, coordinates)
-    _check_losses(losses, records.coordinates.point(origin))
+    _check_losses(first, losses, records.coordinates.point(origin))
     statuses = [REACHED] * len(starts)
     if until > 0:
         _run(systems, records, statuses, until, tolerance, max_evaluations, report)
@@ -194,8 +200,15 @@ def _coordinates(starts: Sequence[AbstractInit]) -> list[MirrorCoordinates]:
     return coordinates
 
 
-def _check_losses(losses: LossBatch, points: np.ndarray) -> None:
-    values, gradients = losses.values(points[:, None])[:, 0], losses.gradients(points)
+def _check_losses(first: Loss, losses: LossBatch, points: np.ndarray) -> None:
+    try:
+        values, gradients = losses.values(points[:, None]), losses.gradients(points)
+    except Exception:
+        require_float64_loss(first, points[0])  # says in words what is wrong, as a rule
+        raise
+    if values.dtype != np.float64 or values.shape != (len(points), 1):
+        require_float64_loss(first, points[0])
+    values = values[:, 0]
     bad = np.flatnonzero(~(np.isfinite(values) & np.isfinite(gradients).all(axis=1)))
     if len(bad):
         try:
@@ -283,18 +296,17 @@ def _assemble(
 ) -> BatchedTrajectory:
     """Evaluate the losses at all records and crossings, and assemble the trajectories."""
     flows, count, _ = records.states.shape
-    crossings = [sorted(found, key=lambda pair: pair[0]) for found in records.crossings]
+    crossings, crossed = records.crossings()
     room = max(map(len, crossings)) + 1
     more_times, more = (
         np.tile(records.last_time[:, None], (1, room)),
         np.tile(records.last_state[:, None], (1, room, 1)),
     )
     for flow, found in enumerate(crossings):
-        for j, (crossing, state) in enumerate(found):
-            more_times[flow, j], more[flow, j] = crossing.time, state
+        more_times[flow, : len(found)], more[flow, : len(found)] = [each.time for each in found], crossed[flow]
     times = np.concatenate([np.tile(records.times, (flows, 1)), more_times], axis=1)
     states = np.concatenate([records.states, more], axis=1)
-    points = np.stack([each.point(state) for each, state in zip(coordinates, states, strict=True)])
+    points = part(records.coordinates, np.arange(flows)[:, None]).point(states)
     losses = systems.losses.values(points)
     trajectories = []
     for flow, mirror in enumerate(coordinates):
@@ -310,7 +322,7 @@ def _assemble(
                 time_unit=mirror.time_unit,
                 losses=own,
                 values=points[flow, first],
-                crossings=tuple(crossing for crossing, _ in crossings[flow]),
+                crossings=tuple(crossings[flow]),
                 level=records.level,
                 conserved=0.0,
                 energy_error=abs(1 - records.dissipated[flow] / mirror.rate / lost) if lost > 0 else None,

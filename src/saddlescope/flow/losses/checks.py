@@ -19,12 +19,11 @@ from saddlescope.flow.losses.compiled import Loss, loss_and_gradient
 _FLOAT64 = '`with jax.enable_x64(True):` around the code, or `jax.config.update("jax_enable_x64", True)` first'
 
 
-def require_float64_loss(loss: Loss, argument: PyTree) -> None:
-    """Raise unless the loss is differentiable by JAX and computed in float64 throughout.
+def require_float64_arrays(loss: Loss) -> None:
+    """Raise unless JAX is in float64 mode and the loss holds no other arrays of numbers.
 
     Raises:
-        InputError: JAX is in float32 mode, the loss holds float32 arrays, it does not map the argument to a float64
-            number, or JAX cannot differentiate it.
+        InputError: JAX is in float32 mode, or the loss holds float32 arrays.
     """
     require_float64("A flow from small weights")
     for leaf in jax.tree.leaves(eqx.filter(loss, eqx.is_inexact_array)):
@@ -33,6 +32,16 @@ def require_float64_loss(loss: Loss, argument: PyTree) -> None:
                 f"loss must hold float64 arrays only; got one of {leaf.dtype!s}. Create its data in float64: put "
                 f"{_FLOAT64}."
             )
+
+
+def require_float64_loss(loss: Loss, argument: PyTree) -> None:
+    """Raise unless the loss is differentiable by JAX and computed in float64 throughout.
+
+    Raises:
+        InputError: JAX is in float32 mode, the loss holds float32 arrays, it does not map the argument to a float64
+            number, or JAX cannot differentiate it.
+    """
+    require_float64_arrays(loss)
     arrays = jax.tree.map(jnp.asarray, argument)
     with calling(
         f"loss must be a JAX function of the parameters it starts from, of {shapes_of(arrays)}",

@@ -94,7 +94,7 @@ class Steps(NamedTuple):
         row: of the next stage, in the table of coefficients.
         evaluations: of f so far, without repetitions at a last stage.
         stuck: the step size has become too small.
-        finite: f was finite at the last trial of a system that is stuck.
+        finite: f was finite in the last trial of a system that is stuck; else its stages are not, either.
     """
 
     t: Float[Array, "n"]
@@ -195,7 +195,7 @@ def complete(
         y=_where(completed, end, steps.y),
         now=Slopes(*(_where(completed, new, old) for new, old in zip(at_stage, steps.now, strict=True))),
         stuck=steps.stuck | stuck,
-        finite=jnp.where(stuck, jnp.isfinite(at_stage.slope).all(axis=1), steps.finite),
+        finite=jnp.where(stuck, (jnp.isfinite(at_stage.slope) & jnp.isfinite(end)).all(axis=1), steps.finite),
     )
     following = _first_stage(settled, jnp.where(stuck, 0.0, steps.h * factor), until)
     fields = ("h", "stage", "before", "remaining", "row")

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -122,18 +123,23 @@ class CubicInterpolants(AbstractInterpolants):
 
     def at(self, s: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m p"]:
         """Return the state of each at the time end + s step."""
-        return self._cubic(s[:, None], self.step[:, None], slice(None))
+        return _horner(self._coefficients(self.step[:, None], slice(None)), s[:, None])
 
     def entry(self, index: Int[np.ndarray, "m"]) -> Callable[[Float[np.ndarray, "m"]], Float[np.ndarray, "m"]]:
         """Return the function of s that gives one entry of each state."""
-        own = (np.arange(len(index)), index)
-        return lambda s: self._cubic(s, self.step, own)
+        return partial(_horner, self._coefficients(self.step, (np.arange(len(index)), index)))
 
-    def _cubic(self, s: np.ndarray, step: np.ndarray, which: slice | tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-        x = s + 1
-        return (
-            (1 + 2 * x) * s**2 * self.before[which]
-            + x * s**2 * step * self.slope_before[which]
-            + x**2 * (1 - 2 * s) * self.after[which]
-            + x**2 * s * step * self.slope_after[which]
-        )
+    def _coefficients(
+        self, step: np.ndarray, which: slice | tuple[np.ndarray, np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return the coefficients of 1, s, s^2 and s^3."""
+        after, rise = self.after[which], self.after[which] - self.before[which]
+        first, last = step * self.slope_before[which], step * self.slope_after[which]
+        return after, last, first + 2 * last - 3 * rise, first + last - 2 * rise
+
+
+def _horner(coefficients: tuple[np.ndarray, ...], s: np.ndarray) -> np.ndarray:
+    value = coefficients[-1]
+    for coefficient in coefficients[-2::-1]:
+        value = coefficient + s * value
+    return value
