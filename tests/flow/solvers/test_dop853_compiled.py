@@ -19,11 +19,14 @@ class _System(eqx.Module):
     slopes: Any = eqx.field(static=True)
     weight: float = eqx.field(static=True, default=0.0)
 
-    def watched(self, y, error):
+    def widened(self, y):
+        return y
+
+    def watched(self, wide, error, seen):
         return self.weight * error[:1]
 
-    def driven(self, y):
-        return jnp.append(self.slopes(y[:-1]), 0.0), y[0]
+    def driven(self, wide):
+        return jnp.append(self.slopes(wide[:-1]), 0.0), wide[0]
 
     def completed(self, slope, seen):
         return slope.at[-1].set(seen**2)
@@ -38,6 +41,27 @@ class _System(eqx.Module):
         return jnp.linalg.solve(factors, right)
 
 
+class _Imaged(_System):
+    """The same, from an image of the state that is carried behind it: two combinations of its first two entries."""
+
+    def widened(self, y):
+        return jnp.append(y, jnp.stack([y[0] + y[1], y[0] - y[1]]))
+
+    def watched(self, wide, error, seen):
+        return self.weight * (error[-2:-1] + error[-1:]) / 2
+
+    def driven(self, wide):
+        total, difference = wide[-2], wide[-1]
+        y = jnp.stack([total + difference, total - difference]) / 2
+        return self.widened(jnp.append(self.slopes(y), 0.0)), y[0]
+
+    def completed(self, slope, seen):
+        return slope.at[2].set(seen**2)
+
+    def slope(self, y):
+        return self.completed(*self.driven(self.widened(y)))[:3]
+
+
 def _predators(y):
     return jnp.stack([y[0] * (1 - y[1]), y[1] * (y[0] - 1)])
 
@@ -50,8 +74,8 @@ def _bounded(y):
     return jnp.where(y < 0.92, jnp.exp(y), jnp.nan)
 
 
-def _run(slopes, start, until, record=(), rtol=1e-8, most=100_000, first=None, goes_on=True, weight=0.0):
-    system, start = _System(slopes, weight), jnp.append(jnp.asarray(start), 0.0)
+def _run(slopes, start, until, record=(), rtol=1e-8, most=100_000, first=None, goes_on=True, weight=0.0, of=_System):
+    system, start = of(slopes, weight), jnp.append(jnp.asarray(start), 0.0)
     recorded = jnp.asarray([*record, until])
     plan = Plan(recorded, *map(jnp.asarray, (until, rtol, np.full(len(start), rtol), most)))
 
@@ -101,6 +125,24 @@ def test_records_are_as_exact_as_the_steps_and_change_none():
         states += [solver.dense_output()(time) for time in record if solver.t_old < time <= solver.t]
     np.testing.assert_allclose(records.states[:-1], states, rtol=3 * rtol)
     np.testing.assert_array_equal(records.spacings, 0)
+
+
+@pytest.mark.parametrize("weight", [0.0, 30.0])
+def test_an_image_that_is_carried_behind_the_state_changes_no_step(weight):
+    record = np.linspace(0.0, 14.7, 50)
+    records, end = _run(_predators, [1.5, 0.7], 15.0, record, 1e-7, goes_on=False, weight=weight)
+    imaged, same = _run(_predators, [1.5, 0.7], 15.0, record, 1e-7, goes_on=False, weight=weight, of=_Imaged)
+    assert (int(same.code), int(same.steps)) == (REACHED, int(end.steps))
+    assert int(same.evaluations) == int(end.evaluations)
+    np.testing.assert_allclose(imaged.states, records.states, rtol=1e-9)
+    assert same.differences.shape == end.differences.shape
+
+
+def test_an_image_is_left_behind_where_implicit_steps_go_on():
+    records, end = _run(_relaxing, [3.0, 1.0], 10.0, np.linspace(0.001, 9.0, 30))
+    imaged, same = _run(_relaxing, [3.0, 1.0], 10.0, np.linspace(0.001, 9.0, 30), of=_Imaged)
+    assert int(same.code) == int(end.code) == REACHED
+    np.testing.assert_allclose(imaged.states, records.states, atol=1e-6)
 
 
 def test_errors_of_what_is_watched_shorten_the_steps_until_implicit_ones_are_longer():

@@ -78,11 +78,11 @@ def _solved(factors: _Triangles, right: Float[Array, "N k"]) -> Float[Array, "N 
 
 
 class Seen(NamedTuple):
-    """Inputs of the slope of E, besides the motion of the coordinates."""
+    """Inputs of the slope of E, besides the motion of the coordinates and of their image."""
 
     margins: Float[Array, "n m"]
     log_speed: Scalar
-    stretch: Float[Array, "q"]
+    stretch: Float[Array, "s"]
 
 
 class AbstractCompiledMargins(eqx.Module):
@@ -96,21 +96,35 @@ class AbstractCompiledMargins(eqx.Module):
     loss: LossInJax
     log_unit: Float[Stored, ""]
 
+    def image(self, coordinates: Vector) -> Float[Array, "q"]:
+        """Return a linear function of the coordinates, or of their motion, that takes a product; here nothing."""
+        return jnp.zeros(0)
+
     @abstractmethod
+    def margins_by(self, coordinates: Vector, image: Float[Array, "q"]) -> Float[Array, "n m"]:
+        """Return the margins u, given the image of the coordinates."""
+
     def margins(self, coordinates: Vector) -> Float[Array, "n m"]:
         """Return the margins u."""
+        return self.margins_by(coordinates, self.image(coordinates))
 
     @abstractmethod
     def moved(self, coordinates: Vector, rates: Float[Array, "n m"]) -> Vector:
         """Return the velocity of the coordinates under these rates of the margins."""
 
     @abstractmethod
-    def work(self, stretch: Float[Array, "q"], motion: Vector) -> Scalar:
-        """Return sum_il r_il du_il/dx for the motion under the rates r."""
+    def work(self, stretch: Float[Array, "s"], motion: Vector, image: Float[Array, "q"]) -> Scalar:
+        """Return sum_il r_il du_il/dx for the motion under the rates r, given the image of the motion."""
 
-    def stretch(self, coordinates: Vector) -> Float[Array, "q"]:
+    def stretch(self, image: Float[Array, "q"]) -> Float[Array, "s"]:
         """Return what `work` needs of the coordinates; here nothing."""
         return jnp.zeros(0)
+
+    @abstractmethod
+    def margin_errors(
+        self, coordinates: Vector, error: Vector, image: Float[Array, "q"], stretch: Float[Array, "s"]
+    ) -> Float[Array, "n m"]:
+        """Return the errors of the margins by an error of the coordinates, given its image and the stretch there."""
 
     @abstractmethod
     def factorise(
@@ -122,6 +136,11 @@ class AbstractCompiledMargins(eqx.Module):
     def solve_coordinates(self, factors: Any, right: Vector) -> Vector:
         """Return the solution x of (1 - c J) x = right."""
 
+    @property
+    def image_size(self) -> int:
+        """Number of entries of an image; here none."""
+        return 0
+
     def log_speed(self, x: Scalar) -> Scalar:
         """Return the logarithm of dt/dx."""
         return self.log_unit + jnp.expm1(x) + x
@@ -132,27 +151,35 @@ class AbstractCompiledMargins(eqx.Module):
 
     def slope(self, y: Float[Array, "N2"]) -> Float[Array, "N2"]:
         """Return the right-hand side; NaN where a trial state overflows."""
-        return self.completed(*self.driven(y))
+        return self.completed(*self.driven(self.widened(y)))[: len(y)]
 
-    def driven(self, y: Float[Array, "N2"]) -> tuple[Float[Array, "N2"], Seen]:
-        """Return the right-hand side with 0 for that of E, on which nothing depends, and what E's needs."""
-        coordinates, log_speed = y[2:], self.log_speed(y[0])
-        margins = self.margins(coordinates)
+    def widened(self, y: Float[Array, "N2"]) -> Float[Array, "N2q"]:
+        """Return a state, or a slope, with the image of its coordinates behind it."""
+        return jnp.concatenate([y, self.image(y[2:])])
+
+    def _parts(self, wide: Float[Array, "N2q"]) -> tuple[Vector, Float[Array, "q"]]:
+        count = len(wide) - self.image_size
+        return wide[2:count], wide[count:]
+
+    def driven(self, wide: Float[Array, "N2q"]) -> tuple[Float[Array, "N2q"], Seen]:
+        """Return the wide right-hand side with 0 for that of E, on which nothing depends, and what E's needs."""
+        coordinates, image = self._parts(wide)
+        log_speed, margins = self.log_speed(wide[0]), self.margins_by(coordinates, image)
         log_rates, signs = self.loss.log_rates(margins)
         motion = self.moved(coordinates, signs * jnp.exp(log_rates + log_speed))
-        slope = jnp.concatenate([jnp.array([1.0, 0.0]), motion])
+        slope = jnp.concatenate([jnp.array([1.0, 0.0]), motion, self.image(motion)])
         sound = jnp.where(jnp.all(jnp.isfinite(margins)), slope, jnp.nan)
-        return sound, Seen(margins, log_speed, self.stretch(coordinates))
+        return sound, Seen(margins, log_speed, self.stretch(image))
 
-    def completed(self, slope: Float[Array, "N2"], seen: Seen) -> Float[Array, "N2"]:
-        """Return the right-hand side with that of E."""
+    def completed(self, slope: Float[Array, "N2q"], seen: Seen) -> Float[Array, "N2q"]:
+        """Return the wide right-hand side with that of E."""
         log_scale = -self.loss.log_excess(seen.margins) - seen.log_speed
-        return slope.at[1].set(-jnp.exp(log_scale) * self.work(seen.stretch, slope[2:]))
+        return slope.at[1].set(-jnp.exp(log_scale) * self.work(seen.stretch, *self._parts(slope)))
 
-    def watched(self, y: Float[Array, "N2"], error: Float[Array, "N2"]) -> Float[Array, "N"]:
+    def watched(self, wide: Float[Array, "N2q"], error: Float[Array, "N2q"], seen: Seen) -> Float[Array, "nm"]:
         """Return the errors of the margins, which may be large where those of the coordinates are small."""
-        margins, errors = jax.jvp(self.margins, (y[2:],), (error[2:],))
-        return (errors / (1 + jnp.abs(margins))).ravel()
+        errors = self.margin_errors(self._parts(wide)[0], *self._parts(error), seen.stretch)
+        return (errors / (1 + jnp.abs(seen.margins))).ravel()
 
     def newton(self, y: Float[Array, "N2"], c: Scalar) -> _Factors:
         """Return the Newton matrix.
@@ -199,33 +226,47 @@ class CompiledDiagonal(AbstractCompiledMargins):
     log_minus: Float[Stored, "d"]
     shape: tuple[int, ...] = eqx.field(static=True)
 
-    def _halves(self, coordinates: Vector) -> tuple[Float[Array, "d"], Float[Array, "d"]]:
-        psi = coordinates @ self.features
+    @property
+    def image_size(self) -> int:
+        """Number of entries of psi."""
+        return self.features.shape[1]
+
+    def image(self, coordinates: Vector) -> Float[Array, "d"]:
+        """Return psi = B^T phi."""
+        return coordinates @ self.features
+
+    def _halves(self, psi: Float[Array, "d"]) -> tuple[Float[Array, "d"], Float[Array, "d"]]:
         return jnp.exp(self.log_plus + psi) / 2, jnp.exp(self.log_minus - psi) / 2
 
-    def margins(self, coordinates: Vector) -> Float[Array, "n m"]:
+    def margins_by(self, coordinates: Vector, image: Float[Array, "d"]) -> Float[Array, "n m"]:
         """Return B beta."""
-        plus, minus = self._halves(coordinates)
+        plus, minus = self._halves(image)
         return (self.features @ (plus - minus)).reshape(self.shape)
 
     def moved(self, coordinates: Vector, rates: Float[Array, "n m"]) -> Vector:
         """Return dphi/dx."""
         return 2 * rates.ravel()
 
-    def stretch(self, coordinates: Vector) -> Float[Array, "d"]:
+    def stretch(self, image: Float[Array, "d"]) -> Float[Array, "d"]:
         """Return dbeta/dpsi."""
-        plus, minus = self._halves(coordinates)
+        plus, minus = self._halves(image)
         return plus + minus
 
-    def work(self, stretch: Float[Array, "d"], motion: Vector) -> Scalar:
+    def work(self, stretch: Float[Array, "d"], motion: Vector, image: Float[Array, "d"]) -> Scalar:
         """Return sum_j (dbeta/dpsi)_j (B^T r)_j (B^T dphi/dx)_j."""
-        return jnp.sum(stretch * (motion @ self.features) ** 2) / 2
+        return jnp.sum(stretch * image**2) / 2
+
+    def margin_errors(
+        self, coordinates: Vector, error: Vector, image: Float[Array, "d"], stretch: Float[Array, "d"]
+    ) -> Float[Array, "n m"]:
+        """Return B (dbeta/dpsi) B^T error."""
+        return (self.features @ (stretch * image)).reshape(self.shape)
 
     def factorise(
         self, coordinates: Vector, rates: Float[Array, "n m"], rates_by_margins: Float[Array, "n m m"], c: Scalar
     ) -> _Triangles:
         """Return the LU decomposition of the full matrix, with du/dphi = B (dbeta/dpsi) B^T."""
-        by_integrals = (self.features * self.stretch(coordinates)[None]) @ self.features.T
+        by_integrals = (self.features * self.stretch(self.image(coordinates))[None]) @ self.features.T
         return _factorised(_integral_matrix(rates_by_margins, by_integrals, 2 * c))
 
     def solve_coordinates(self, factors: _Triangles, right: Vector) -> Vector:
@@ -244,17 +285,32 @@ class CompiledMatrix(AbstractCompiledMargins):
     gram: Float[Stored, "N N"]
     first: Float[Stored, "n m"]
 
-    def margins(self, coordinates: Vector) -> Float[Array, "n m"]:
+    @property
+    def image_size(self) -> int:
+        """Number of the margins."""
+        return self.gram.shape[0]
+
+    def image(self, coordinates: Vector) -> Float[Array, "N"]:
+        """Return G phi."""
+        return self.gram @ coordinates
+
+    def margins_by(self, coordinates: Vector, image: Float[Array, "N"]) -> Float[Array, "n m"]:
         """Return u(0) + G phi."""
-        return self.first + (self.gram @ coordinates).reshape(self.first.shape)
+        return self.first + image.reshape(self.first.shape)
 
     def moved(self, coordinates: Vector, rates: Float[Array, "n m"]) -> Vector:
         """Return dphi/dx."""
         return rates.ravel()
 
-    def work(self, stretch: Float[Array, "q"], motion: Vector) -> Scalar:
+    def work(self, stretch: Float[Array, "s"], motion: Vector, image: Float[Array, "N"]) -> Scalar:
         """Return r^T G dphi/dx."""
-        return jnp.sum(motion * (self.gram @ motion))
+        return jnp.sum(motion * image)
+
+    def margin_errors(
+        self, coordinates: Vector, error: Vector, image: Float[Array, "N"], stretch: Float[Array, "s"]
+    ) -> Float[Array, "n m"]:
+        """Return G error."""
+        return image.reshape(self.first.shape)
 
     def factorise(
         self, coordinates: Vector, rates: Float[Array, "n m"], rates_by_margins: Float[Array, "n m m"], c: Scalar
@@ -304,7 +360,7 @@ class CompiledKeyQuery(AbstractCompiledMargins):
         both, split = coordinates.reshape(-1, self.width), self.differences.shape[2]
         return both[:split], both[split:]
 
-    def margins(self, coordinates: Vector) -> Float[Array, "n m"]:
+    def margins_by(self, coordinates: Vector, image: Float[Array, "q"]) -> Float[Array, "n m"]:
         """Return D^T K Q^T z."""
         K, Q = self._pair(coordinates)
         return jnp.einsum("imx,ix->im", self.differences, (self.queries @ Q) @ K.T)
@@ -315,9 +371,15 @@ class CompiledKeyQuery(AbstractCompiledMargins):
         pulled = jnp.einsum("im,imx->ix", rates, self.differences)
         return jnp.concatenate([pulled.T @ (self.queries @ Q), self.queries.T @ (pulled @ K)]).ravel()
 
-    def work(self, stretch: Float[Array, "q"], motion: Vector) -> Scalar:
+    def work(self, stretch: Float[Array, "s"], motion: Vector, image: Float[Array, "q"]) -> Scalar:
         """Return |(K', Q')|^2."""
         return jnp.sum(motion**2)
+
+    def margin_errors(
+        self, coordinates: Vector, error: Vector, image: Float[Array, "q"], stretch: Float[Array, "s"]
+    ) -> Float[Array, "n m"]:
+        """Return the derivative of the margins along the error."""
+        return self.margins_jvp(coordinates, error)
 
     def factorise(
         self, coordinates: Vector, rates: Float[Array, "n m"], rates_by_margins: Float[Array, "n m m"], c: Scalar

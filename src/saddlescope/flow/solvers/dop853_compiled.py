@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
+from scipy.integrate import DOP853
 from scipy.linalg import pascal
 
 from saddlescope.flow.solvers.dop853 import SHRINK, STAGES, WEIGHTS, error_of, growth
@@ -35,7 +36,7 @@ from saddlescope.flow.solvers.ndf_compiled import (
     norm,
 )
 
-_STIFF, _LONGER = 1.7, 0.05  # h lambda, and error of order 5, beyond which implicit steps are cheaper, as measured
+_STIFF, _LONGER = 3.0, 0.02  # h lambda, and error of order 5, beyond which implicit steps are cheaper, as measured
 _HITS = 6  # steps in a row after which they go on
 
 _EPS, _TINY = float(np.finfo(float).eps), 1e-300
@@ -45,18 +46,25 @@ Scalar = Float[Array, ""]
 
 
 class ExplicitSystem(CompiledSystem, Protocol):
-    """System some of whose entries influence no other: their slopes in all stages are evaluated together."""
+    """System some of whose entries influence no other: their slopes in all stages are evaluated together.
 
-    def driven(self, y: Float[Array, "n"]) -> tuple[Float[Array, "n"], Any]:
-        """Return the right-hand side with 0 for these entries, and what theirs needs, a pytree."""
+    A wide state or slope has entries behind it that are linear in it, from which the right-hand side follows sooner.
+    """
+
+    def widened(self, y: Float[Array, "n"]) -> Float[Array, "m"]:
+        """Return the wide state of a state, or the wide slope of a slope."""
         ...
 
-    def completed(self, slope: Float[Array, "n"], seen: Any) -> Float[Array, "n"]:
-        """Return the right-hand side with theirs."""
+    def driven(self, wide: Float[Array, "m"]) -> tuple[Float[Array, "m"], Any]:
+        """Return the wide right-hand side with 0 for those entries, and what theirs needs, a pytree."""
         ...
 
-    def watched(self, y: Float[Array, "n"], error: Float[Array, "n"]) -> Float[Array, "w"]:
-        """Return the errors that an error of the state y makes in what matters, in parts of their sizes."""
+    def completed(self, slope: Float[Array, "m"], seen: Any) -> Float[Array, "m"]:
+        """Return the wide right-hand side with theirs."""
+        ...
+
+    def watched(self, wide: Float[Array, "m"], error: Float[Array, "m"], seen: Any) -> Float[Array, "w"]:
+        """Return the errors that an error of a wide state makes in what matters, in parts of their sizes."""
         ...
 
 
@@ -65,7 +73,7 @@ class _Run(NamedTuple):
 
     Attributes:
         records: so far.
-        time, y, slope: of the last step's end.
+        time, y, slope: of the last step's end; state and slope are wide.
         h: size of the next step.
         steps, evaluations, code, finite: as in `Position`.
         refused: True if the last attempt was.
@@ -76,8 +84,8 @@ class _Run(NamedTuple):
 
     records: Records
     time: Scalar
-    y: Float[Array, "n"]
-    slope: Float[Array, "n"]
+    y: Float[Array, "m"]
+    slope: Float[Array, "m"]
     h: Scalar
     steps: Int[Array, ""]
     evaluations: Int[Array, ""]
@@ -104,26 +112,27 @@ def explicit_steps(
     def attempt(now: _Run) -> _Run:
         left = until - now.time
         h = jnp.where(now.h > left * (1 - NEARLY), left, now.h)
-        slopes, y = _step(system, now.y, now.slope, h, STAGES + 1)
-        slope = slopes[STAGES]
+        slopes, y, seen = _step(system, now.y, now.slope, h, STAGES + 1)
+        slope, own = slopes[STAGES], slopes[:, :n]
         finite = jnp.all(jnp.isfinite(slopes))
-        scale = atol + rtol * jnp.maximum(jnp.abs(now.y), jnp.abs(y))
-        fifth, size = error_of(slopes, h, scale)
+        scale = atol + rtol * jnp.maximum(jnp.abs(now.y[:n]), jnp.abs(y[:n]))
+        fifth, size = error_of(own, h, scale)
         of_fifth = norm(fifth / scale)
-        seen = size / jnp.maximum(of_fifth, _TINY) * norm(system.watched(y, fifth)) / rtol  # of order 8, too
-        error = jnp.maximum(size, seen)
+        error = jnp.concatenate([fifth, h * jnp.asarray(DOP853.E5) @ slopes[:, n:]])
+        watched = norm(system.watched(y, error, jax.tree.map(lambda each: each[STAGES], seen)))
+        error = jnp.maximum(size, size / jnp.maximum(of_fifth, _TINY) * watched / rtol)  # that is of order 8, too
         sound = finite & jnp.isfinite(error)
         accepted = sound & (error < 1)
 
-        inner = y - now.y - h * (jnp.asarray(WEIGHTS)[STAGES - 1, :STAGES] @ slopes[:STAGES])
-        stiff = h**2 * jnp.sum((slope - slopes[STAGES - 1]) ** 2) > _STIFF**2 * jnp.sum(inner**2)
+        inner = (y - now.y)[:n] - h * (jnp.asarray(WEIGHTS)[STAGES - 1, :STAGES] @ own[:STAGES])
+        stiff = h**2 * jnp.sum((own[STAGES] - own[STAGES - 1]) ** 2) > _STIFF**2 * jnp.sum(inner**2)
         longer = (of_fifth < _LONGER) & (growth(error) < 2)  # what is watched holds the step back
         hits = jnp.where(accepted, jnp.where(stiff | longer, now.hits + 1, 0), now.hits)
         goes_on = hits < _HITS
         time = jnp.where(h == left, until, now.time + h)
         due = jnp.where(accepted, jnp.sum(recorded <= jnp.minimum(time, until)) - now.records.reached, 0)
         within = jnp.where(accepted & ~goes_on, MAX_ORDER - 1, 0)
-        states = now.states.at[0].set(y).at[MAX_ORDER].set(now.y)
+        states = now.states.at[0].set(y[:n]).at[MAX_ORDER].set(now.y[:n])
         records, states = _within(system, now, h, states, recorded, due, within)
         evaluations = now.evaluations + STAGES + (STAGES - 1) * (due + within)
         ended = jnp.where(evaluations >= max_evaluations, EXHAUSTED, RUNNING)
@@ -146,7 +155,7 @@ def explicit_steps(
             states=states,
         )
 
-    y, slope = position.differences[0], position.differences[1] / position.h
+    y, slope = map(system.widened, (position.differences[0], position.differences[1] / position.h))
     end = lax.while_loop(
         lambda now: now.goes_on & (now.code == RUNNING),
         attempt,
@@ -160,9 +169,9 @@ def explicit_steps(
 
 
 def _step(
-    system: ExplicitSystem, y: Float[Array, "n"], slope: Float[Array, "n"], h: Scalar, count: int
-) -> tuple[Float[Array, "c n"], Float[Array, "n"]]:
-    """Return the first slopes of a step, `STAGES` or with that at its end, and the state at its end."""
+    system: ExplicitSystem, y: Float[Array, "m"], slope: Float[Array, "m"], h: Scalar, count: int
+) -> tuple[Float[Array, "c m"], Float[Array, "m"], Any]:
+    """Return the first slopes of a step, `STAGES` or with that at its end, the state at its end, and what was seen."""
     weights = h * jnp.asarray(WEIGHTS)[: STAGES + 1, :count]
     shapes = jax.eval_shape(system.driven, y)[1]
     empty = jax.tree.map(lambda shape: jnp.zeros((count, *shape.shape), shape.dtype), shapes)
@@ -177,7 +186,7 @@ def _step(
     first = jnp.zeros((count, len(y))).at[0].set(slope)
     slopes, seen = lax.fori_loop(1, count, stage, (first, empty))
     completed = jax.vmap(system.completed)(slopes, seen).at[0].set(slope)
-    return completed, y + weights[STAGES] @ completed
+    return completed, y + weights[STAGES] @ completed, seen
 
 
 def _within(
@@ -191,9 +200,10 @@ def _within(
         k, kept, states = carried
         part = k - due + 1
         of_record = recorded[jnp.minimum(first + k, size - 1)] - now.time
-        _, y = _step(
+        _, y, _ = _step(
             system, now.y, now.slope, jnp.where(k < due, of_record, h * part.astype(float) / MAX_ORDER), STAGES
         )
+        y = y[: states.shape[1]]
         kept = kept.at[jnp.where(k < due, first + k, size)].set(y, mode="drop")
         return k + 1, kept, states.at[jnp.where(k < due, MAX_ORDER + 1, MAX_ORDER - part)].set(y, mode="drop")
 
@@ -204,11 +214,11 @@ def _within(
 
 def _position(end: _Run, start: Position) -> Position:
     """Return the position from which implicit steps go on: of order 5 where a step was found stiff, else of order 1."""
-    stiff, none = end.hits >= _HITS, jnp.zeros_like(start.differences)
+    stiff, none, n = end.hits >= _HITS, jnp.zeros_like(start.differences), start.differences.shape[1]
     differences = none.at[: MAX_ORDER + 1].set(jnp.asarray(_NABLA) @ end.states)
     return start._replace(
         time=end.time,
-        differences=jnp.where(stiff, differences, none.at[0].set(end.y).at[1].set(end.h * end.slope)),
+        differences=jnp.where(stiff, differences, none.at[0].set(end.y[:n]).at[1].set(end.h * end.slope[:n])),
         steps=end.steps,
         evaluations=end.evaluations,
         code=end.code,

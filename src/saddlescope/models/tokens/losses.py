@@ -75,9 +75,14 @@ class SelectionLoss:
 
     def in_jax(self) -> "SelectionLossInJax":
         """Return the same loss for compiled flows, on JAX arrays."""
+        return self._in_jax
+
+    @cached_property
+    def _in_jax(self) -> "SelectionLossInJax":
         from saddlescope.models.tokens.selection_loss_in_jax import SelectionLossInJax
 
-        return SelectionLossInJax(self.optimal_scores, self.gaps, self.kind == "logistic", self.equal_gaps)
+        logistic = self.kind == "logistic"
+        return SelectionLossInJax(self.optimal_scores, self.gaps, np.log(self.gaps), logistic, self.equal_gaps)
 
     @cached_property
     def equal_gaps(self) -> bool:
