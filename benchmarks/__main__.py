@@ -28,7 +28,7 @@ from page import BOARD, write_page
 from saddlescope.store import stopwatch
 
 HERE = Path(__file__).resolve().parent
-NOT_RUN = {"__main__", "board", "page", "peak"}
+NOT_RUN = {"__main__", "board", "one_core", "page", "peak"}
 PEERS = ("cvxpy", "clarabel", "diffrax", "weightwatcher", "transformers")
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
 

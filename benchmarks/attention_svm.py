@@ -10,10 +10,9 @@ the reduced problem, in processes of their own (start-up included) with a time l
     python benchmarks/attention_svm.py [--quick] [seconds that CVXPY may take at full size, 60 by default]
 """
 
-import os
+import one_core
 
-os.environ["OMP_NUM_THREADS"] = "1"  # read when NumPy and Clarabel are loaded
-os.environ["RAYON_NUM_THREADS"] = "1"
+one_core.take()
 
 import multiprocessing
 import statistics

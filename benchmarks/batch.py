@@ -13,12 +13,9 @@ written, or as the quadratic form that `gradient_flow_batched` makes of it; it f
     python benchmarks/batch.py [--quick]
 """
 
-import os
+import one_core
 
-os.environ["OMP_NUM_THREADS"] = "1"  # read when NumPy and JAX are loaded
-os.environ["OPENBLAS_NUM_THREADS"] = "1"
-os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
-os.environ["JAX_ENABLE_X64"] = "1"
+one_core.take(float64=True)
 
 import time
 from collections.abc import Callable, Sequence

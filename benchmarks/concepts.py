@@ -18,12 +18,9 @@ run at tolerance 1e-12, which agrees with SciPy's DOP853 at rtol 3e-14 to 1e-11 
     python benchmarks/concepts.py [--quick]
 """
 
-import os
+import one_core
 
-os.environ["OMP_NUM_THREADS"] = "1"  # read when NumPy, PyTorch and JAX are loaded
-os.environ["OPENBLAS_NUM_THREADS"] = "1"
-os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-os.environ["JAX_ENABLE_X64"] = "1"
+one_core.take(float64=True)
 
 import time
 from collections.abc import Callable, Iterator

@@ -9,10 +9,9 @@ the time of the step's products alone, in their own shapes and order, by NumPy o
     python benchmarks/descent.py [--quick]
 """
 
-import os
+import one_core
 
-os.environ["OMP_NUM_THREADS"] = "1"  # read when NumPy, JAX and PyTorch are loaded
-os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+one_core.take()
 
 import itertools
 import statistics

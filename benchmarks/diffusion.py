@@ -12,9 +12,9 @@ in the same precision, measured beside.
 small: 16 x 16 images, three levels, the default of the entries; paper: 32 x 32, the paper's widths, batch 128.
 """
 
-import os
+import one_core
 
-os.environ["OMP_NUM_THREADS"] = "1"  # read when NumPy and PyTorch are loaded
+one_core.take()
 
 import itertools
 import math

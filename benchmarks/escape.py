@@ -7,10 +7,9 @@ the peers run fewer steps (their cost is the same at every step), in turns with 
     python benchmarks/escape.py [--quick]
 """
 
-import os
+import one_core
 
-os.environ["OMP_NUM_THREADS"] = "1"  # read when NumPy, JAX and PyTorch are loaded
-os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+one_core.take()
 
 import statistics
 import time

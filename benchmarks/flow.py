@@ -13,13 +13,9 @@ time 1000, as Figure 2 goes, about ten.
     python benchmarks/flow.py [--quick] [rescaled time of the end]
 """
 
-import os
+import one_core
 
-os.environ["OMP_NUM_THREADS"] = "1"  # read when NumPy, JAX and PyTorch are loaded
-os.environ["OPENBLAS_NUM_THREADS"] = "1"
-os.environ["MKL_NUM_THREADS"] = "1"
-os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
-os.environ["JAX_ENABLE_X64"] = "1"
+one_core.take(float64=True)
 
 import time
 from collections.abc import Callable

@@ -7,12 +7,9 @@ Last, time and memory of fifty stages of a diagonal linear network of 2000 coord
     python benchmarks/greedy.py [--quick]
 """
 
-import os
+import one_core
 
-os.environ["OMP_NUM_THREADS"] = "1"  # read when NumPy and JAX are loaded
-os.environ["OPENBLAS_NUM_THREADS"] = "1"
-os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
-os.environ["JAX_ENABLE_X64"] = "1"
+one_core.take(float64=True)
 
 import resource
 import time

@@ -9,10 +9,9 @@ import of JAX and compilation are timed separately. PyTorch takes a share of the
     python benchmarks/perceptrons.py [--quick] [epochs of PyTorch, by default 2]
 """
 
-import os
+import one_core
 
-os.environ["OMP_NUM_THREADS"] = "1"  # read when NumPy, JAX and PyTorch are loaded
-os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+one_core.take()
 
 import time
 from dataclasses import dataclass

@@ -15,13 +15,9 @@ slope between the last two where it is going.
     python benchmarks/scaling.py [--quick]
 """
 
-import os
+import one_core
 
-os.environ["OMP_NUM_THREADS"] = "1"  # read when NumPy and JAX are loaded
-os.environ["OPENBLAS_NUM_THREADS"] = "1"
-os.environ["RAYON_NUM_THREADS"] = "1"
-os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
-os.environ["JAX_ENABLE_X64"] = "1"
+one_core.take(float64=True)
 
 import time
 from collections.abc import Callable, Sequence

@@ -10,9 +10,9 @@ are the best of a grid, chosen on these very staircases; `find_plateaus` has its
     python benchmarks/stages.py [--quick]
 """
 
-import os
+import one_core
 
-os.environ["OMP_NUM_THREADS"] = "1"  # read when NumPy is loaded
+one_core.take()
 
 import itertools
 import time

@@ -17,12 +17,9 @@ CPU seconds on one thread, compiled beforehand, all methods in turn, five times;
     python benchmarks/token_flows.py [--quick]
 """
 
-import os
+import one_core
 
-os.environ["OMP_NUM_THREADS"] = "1"  # read when NumPy and JAX are loaded
-os.environ["OPENBLAS_NUM_THREADS"] = "1"
-os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-os.environ["JAX_ENABLE_X64"] = "1"
+one_core.take(float64=True)
 
 import time
 import warnings

@@ -13,9 +13,9 @@ timed once compiled, in turns; the first call of the prediction, with compilatio
     python benchmarks/units.py [--quick] [WORD ...]
 """
 
-import os
+import one_core
 
-os.environ["OMP_NUM_THREADS"] = "1"  # read when NumPy is loaded
+one_core.take()
 
 import math
 import time
