@@ -19,7 +19,7 @@ from saddlescope._shared.reprs import Table
 from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.flow.diagonal.batched_chebyshev import LEAST_TOLERANCE, ChebyshevFlows
 from saddlescope.flow.diagonal.batched_records import BatchRecords
-from saddlescope.flow.diagonal.batched_system import MirrorSystems, part, stacked
+from saddlescope.flow.diagonal.batched_system import MirrorSystems, stacked
 from saddlescope.flow.diagonal.coordinates import MirrorCoordinates
 from saddlescope.flow.diagonal.initial_conditions import AbstractInit, ResumeFrom
 from saddlescope.flow.diagonal.trajectory import LevelEvent, SampledPath, Trajectory
@@ -306,7 +306,7 @@ def _assemble(
         more_times[flow, : len(found)], more[flow, : len(found)] = [each.time for each in found], crossed[flow]
     times = np.concatenate([np.tile(records.times, (flows, 1)), more_times], axis=1)
     states = np.concatenate([records.states, more], axis=1)
-    points = part(records.coordinates, np.arange(flows)[:, None]).point(states)
+    points = np.stack([each.point(state) for each, state in zip(coordinates, states, strict=True)])
     losses = systems.losses.values(points)
     trajectories = []
     for flow, mirror in enumerate(coordinates):

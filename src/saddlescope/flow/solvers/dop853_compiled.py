@@ -118,9 +118,9 @@ def explicit_steps(
         scale = atol + rtol * jnp.maximum(jnp.abs(now.y[:n]), jnp.abs(y[:n]))
         fifth, size = error_of(own, h, scale)
         of_fifth = norm(fifth / scale)
-        error = jnp.concatenate([fifth, h * jnp.asarray(DOP853.E5) @ slopes[:, n:]])
-        watched = norm(system.watched(y, error, jax.tree.map(lambda each: each[STAGES], seen)))
-        error = jnp.maximum(size, size / jnp.maximum(of_fifth, _TINY) * watched / rtol)  # that is of order 8, too
+        wide = jnp.concatenate([fifth, h * jnp.asarray(DOP853.E5) @ slopes[:, n:]])
+        watched = norm(system.watched(y, wide, jax.tree.map(lambda each: each[STAGES], seen))) / rtol
+        error = jnp.maximum(size, size / jnp.maximum(of_fifth, _TINY) * watched)  # of order 8, too
         sound = finite & jnp.isfinite(error)
         accepted = sound & (error < 1)
 
