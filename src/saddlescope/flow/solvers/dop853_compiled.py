@@ -36,7 +36,7 @@ from saddlescope.flow.solvers.ndf_compiled import (
     norm,
 )
 
-_STIFF, _LONGER = 3.0, 0.02  # h lambda, and error of order 5, beyond which implicit steps are cheaper, as measured
+_STIFF, _LONGER = 3.0, 0.05  # h lambda, and error of order 5, beyond which implicit steps are cheaper, as measured
 _HITS = 6  # steps in a row after which they go on
 
 _EPS, _TINY = float(np.finfo(float).eps), 1e-300

@@ -159,7 +159,10 @@ def _adapted(rate: Float[np.ndarray, "d"], E: Float[np.ndarray, "d d"]) -> Float
         if last < size and abs(rate[last] - rate[first]) <= _EQUAL * scale:
             continue
         space = E[:, first:last]
-        columns, _ = _orthonormal(np.zeros((size, 0)), space @ space.T, last - first)
-        adapted[:, first:last] = columns
+        if last == first + 1:  # the sign is all there is to choose
+            leading = space[np.argmax(np.abs(space) > _OVERLAP)]
+            adapted[:, first] *= np.sign(leading)
+        else:
+            adapted[:, first:last] = _orthonormal(np.zeros((size, 0)), space @ space.T, last - first)[0]
         first = last
     return adapted
