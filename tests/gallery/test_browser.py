@@ -307,7 +307,8 @@ def test_pages_and_plots_follow_the_system(visit, server, scheme):
     page.emulate_media(color_scheme=other)
     follows_theme(page, {"light": LIGHT, "dark": DARK}[other])
     index = visit(f"{server}/index.html", color_scheme=scheme)
-    assert index.locator(".card img").first.evaluate("i => i.currentSrc").endswith(f"thumbnail-{scheme}.png")
+    chosen = "name => document.querySelector('.card img').currentSrc.endsWith(name)"  # soon after the page is loaded
+    index.wait_for_function(chosen, arg=f"thumbnail-{scheme}.png")
 
 
 def follows_theme(page, theme):
