@@ -129,11 +129,11 @@ class BatchRecords:
 
 
 class _Crossings(NamedTuple):
-    """Crossings in no order: their flows, the fields of `LevelEvent`, and the states then."""
+    """Crossings in no order: their flows, the fields of `LevelEvent` (`entry` is its index), and the states then."""
 
     flow: Int[np.ndarray, "c"]
     time: Float[np.ndarray, "c"]
-    index: Int[np.ndarray, "c"]
+    entry: Int[np.ndarray, "c"]
     rising: Bool[np.ndarray, "c"]
     sign: Int[np.ndarray, "c"]
     state: Float[np.ndarray, "c p"]
