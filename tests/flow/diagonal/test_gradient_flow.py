@@ -1,5 +1,7 @@
 """Gradient flow against closed forms, invariances, other implementations and its documented accuracy."""
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -324,18 +326,15 @@ def test_six_scales_of_the_paper_within_1e_5():
     gradients = 0
     for digits in (1, 2, 4, 8, 16, 32):
         start = DiagonalInit(task.u0, task.v0, -digits * LOG10)
-        tight, flow = (
-            gradient_flow(
-                task.network, start, until=1000.0, tolerance=tolerance, level=0.05, record=np.linspace(0, 1000, 101),
-                verify=verify,
-            )
-            for tolerance, verify in ((1e-8, False), (2e-6, None))
-        )  # fmt: skip
+        follow = partial(gradient_flow, task.network, start, until=1000.0, level=0.05, record=np.linspace(0, 1000, 101))
+        tight, flow = follow(tolerance=1e-8, verify=False), follow(tolerance=2e-6)
         exact, found = ({c.index: c.time for c in reversed(run.crossings) if c.rising} for run in (tight, flow))
         assert found.keys() == exact.keys()
         assert max(abs(found[i] / exact[i] - 1) for i in exact) < 1e-5
         assert np.all(np.diff(flow.losses) < 1e-14)  # on plateaus it falls by less than rounding
-        gradients += flow.evaluations.gradients + 2 * flow.evaluations.columns
+        # the estimate that asks for a second run depends on rounding: its cost is another matter
+        once = flow if flow.accuracy is None else follow(tolerance=2e-6, verify=False)
+        gradients += once.evaluations.gradients + 2 * once.evaluations.columns
     assert gradients < 15_000
 
 

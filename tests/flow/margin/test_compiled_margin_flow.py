@@ -1,5 +1,7 @@
 """Compiled margin flows: the same as interpreted ones, without a second compilation, with the same refusals."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -141,10 +143,8 @@ def test_wrong_rates_are_found_out_by_the_energy_of_a_compiled_flow():
 @pytest.mark.slow
 def test_a_large_system_that_keeps_its_factors_ends_where_the_interpreted_one_does():
     data = gaussian_tokens(12, 8, 60, seed=3)
-    policy = {"log_until": 1e7, "record": [0.0, 10.0, 1e3, 1e7], "tolerance": 1e-7}
-    slow, fast = (
-        diagonal_margin_flow(_loss(data), data.features, 0.1, **policy, compiled=compiled) for compiled in (False, True)
-    )
+    follow = partial(diagonal_margin_flow, _loss(data), data.features, 0.1, log_until=1e7, record=[0.0, 10.0, 1e3, 1e7])
+    slow, fast = follow(tolerance=1e-9), follow(tolerance=1e-7, compiled=True)
     np.testing.assert_allclose(fast.margins, slow.margins, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(fast.direction[1:], slow.direction[1:], atol=1e-6 * np.abs(slow.direction[1:]).max())
     assert fast.energy_defects.max() < 1e-5

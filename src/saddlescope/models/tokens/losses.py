@@ -81,8 +81,7 @@ class SelectionLoss:
     def _in_jax(self) -> "SelectionLossInJax":
         from saddlescope.models.tokens.selection_loss_in_jax import SelectionLossInJax
 
-        logistic = self.kind == "logistic"
-        return SelectionLossInJax(self.optimal_scores, self.gaps, np.log(self.gaps), logistic, self.equal_gaps)
+        return SelectionLossInJax(self.optimal_scores, self.gaps, self.kind == "logistic", self.equal_gaps)
 
     @cached_property
     def equal_gaps(self) -> bool:

@@ -20,20 +20,19 @@ class SelectionLossInJax(eqx.Module):
 
     Attributes:
         optimal_scores: gamma_i,opt, (n,).
-        gaps, log_gaps: delta_il, positive, and their logarithms, (n, m).
+        gaps: delta_il, positive, (n, m).
         logistic: True for l(x) = ln(1 + e^-x), False for l(x) = e^-x.
         equal_gaps: True if all gaps of each sample are equal, so that all rates are positive.
     """
 
     optimal_scores: Float[Any, "n"]
     gaps: Float[Any, "n m"]
-    log_gaps: Float[Any, "n m"]
     logistic: bool = eqx.field(static=True)
     equal_gaps: bool = eqx.field(static=True)
 
     def log_excess(self, margins: Float[Array, "n m"]) -> Scalar:
         """Return ln(L(u) - L*)."""
-        log_s = _log_sum(self.log_gaps + _log_softmax(margins)[1])
+        log_s = _log_sum(jnp.log(self.gaps) + _log_softmax(margins)[1])
         s = jnp.exp(log_s)
         safe = jnp.where(s == 0, 1.0, s)
         log_expm1 = log_s + s + jnp.log(jnp.where(s == 0, 1.0, -jnp.expm1(-s) / safe))
@@ -76,7 +75,7 @@ class SelectionLossInJax(eqx.Module):
     def _log_brackets(
         self, log_optimal: Float[Array, "n"], log_others: Float[Array, "n m"]
     ) -> tuple[Float[Array, "n m"], Float[Array, "n m"]]:
-        log_first = self.log_gaps + log_optimal[:, None]
+        log_first = jnp.log(self.gaps) + log_optimal[:, None]
         if self.equal_gaps:
             return log_first, jnp.ones_like(log_first)
         between = self.gaps[:, :, None] - self.gaps[:, None, :]
