@@ -11,7 +11,8 @@ from saddlescope._shared.compiled_functions import compilations
 from saddlescope._shared.errors import InputError
 from saddlescope.flow import FlowError, diagonal_margin_flow, key_query_margin_flow, matrix_margin_flow
 from saddlescope.flow.margin.compiled_run import compiled_run
-from saddlescope.flow.margin.systems import DiagonalSystem
+from saddlescope.flow.margin.key_query_system import KeyQuerySystem, Reduction
+from saddlescope.flow.margin.systems import DiagonalSystem, MatrixSystem
 from saddlescope.flow.solvers.ndf import Stepper
 from saddlescope.flow.solvers.ndf_compiled import Plan, at_start, integrate
 from saddlescope.models.tokens.generators import gaussian_tokens
@@ -61,6 +62,34 @@ def test_a_compiled_flow_is_the_interpreted_one_within_the_tolerance(run, kind):
         np.testing.assert_allclose(ours, theirs, rtol=bound, atol=bound * np.abs(theirs).max(), err_msg=name)
     np.testing.assert_array_equal(fast.rate_signs, slow.rate_signs)
     assert max(fast.energy_defects.max(), slow.energy_defects.max()) < 1e-6
+
+
+def _systems():
+    loss, scale, rng = _loss(UNEQUAL), np.full(UNEQUAL.dim, 0.1), np.random.default_rng(4)
+    D, z = UNEQUAL.differences, UNEQUAL.z
+    reduction = Reduction.of(D, z, *(0.2 * rng.standard_normal((2, UNEQUAL.dim, 2))))
+    size = UNEQUAL.gaps.size
+    return {
+        "diagonal": (DiagonalSystem(loss, UNEQUAL.features, scale, scale / 2), size),
+        "matrix": (MatrixSystem(loss, D, z, rng.standard_normal(UNEQUAL.gaps.shape)), size),
+        "keys and queries": (KeyQuerySystem(loss, reduction), reduction.keys.size + reduction.query_weights.size),
+    }
+
+
+@pytest.mark.parametrize("name", ["diagonal", "matrix", "keys and queries"])
+def test_wide_states_have_the_slopes_and_errors_of_the_system_in_numpy(name):
+    (system, size), rng = _systems()[name], np.random.default_rng(5)
+    y, error = np.append([0.7, -0.4], 0.3 * rng.standard_normal(size)), rng.standard_normal(size + 2)
+    compiled = system.in_jax()
+    wide = compiled.widened(jnp.asarray(y))
+    slope, seen = compiled.driven(wide)
+    whole = compiled.completed(slope, seen)
+    np.testing.assert_allclose(whole[: size + 2], system.slope(y), rtol=1e-12)
+    np.testing.assert_allclose(whole[size + 2 :], compiled.image(whole[2 : size + 2]), rtol=1e-12)
+    np.testing.assert_allclose(compiled.slope(jnp.asarray(y)), system.slope(y), rtol=1e-12)
+    relative = system.margins_jvp(y[2:], error[2:]) / (1 + np.abs(system.margins(y[2:])))
+    found = compiled.watched(wide, compiled.widened(jnp.asarray(error)), seen)
+    np.testing.assert_allclose(found, relative.ravel(), rtol=1e-11)
 
 
 @pytest.mark.parametrize("kind", ["exponential", "logistic"])
@@ -144,7 +173,8 @@ def test_wrong_rates_are_found_out_by_the_energy_of_a_compiled_flow():
 def test_a_large_system_that_keeps_its_factors_ends_where_the_interpreted_one_does():
     data = gaussian_tokens(12, 8, 60, seed=3)
     follow = partial(diagonal_margin_flow, _loss(data), data.features, 0.1, log_until=1e7, record=[0.0, 10.0, 1e3, 1e7])
-    slow, fast = follow(tolerance=1e-9), follow(tolerance=1e-7, compiled=True)
-    np.testing.assert_allclose(fast.margins, slow.margins, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(fast.direction[1:], slow.direction[1:], atol=1e-6 * np.abs(slow.direction[1:]).max())
+    fast = follow(tolerance=1e-7, compiled=True)
+    for slow in (follow(tolerance=1e-9), follow(tolerance=1e-7)):
+        np.testing.assert_allclose(fast.margins, slow.margins, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(fast.direction[1:], slow.direction[1:], atol=1e-6 * np.abs(slow.direction[1:]).max())
     assert fast.energy_defects.max() < 1e-5
