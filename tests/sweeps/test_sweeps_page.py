@@ -1,6 +1,5 @@
 """Examples of docs/sweeps.md."""
 
-import os
 import re
 import shlex
 import subprocess

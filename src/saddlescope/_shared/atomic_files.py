@@ -68,7 +68,7 @@ def unfinished_files(path: Path) -> tuple[Path, Path]:
 def remove_unfinished(path: Path) -> None:
     """Remove the files that a killed writer of a path left; those of one that is writing stay."""
     temporary, lock = unfinished_files(path)
-    with suppress(BusyError, OSError), file_lock(lock, "", 0):
+    with suppress(BusyError, OSError), file_lock(lock, "", 0.0):
         temporary.unlink()
 
 
@@ -78,7 +78,7 @@ def _temporary(target: Path) -> Iterator[Path]:
     path, lock = unfinished_files(target)
     with ExitStack() as held:
         try:
-            held.enter_context(file_lock(lock, "", -1))
+            held.enter_context(file_lock(lock, "", -1.0))
             path.unlink(missing_ok=True)
         except OSError:  # this file system has no locks: each writer takes a name of its own
             path = path.with_name(f".{secrets.token_hex(8)}.part")

@@ -15,7 +15,7 @@ def file_lock(path: Path, busy: str, patience: float = 0.2) -> Iterator[None]:
     """Hold an exclusive lock on a file, which is created if absent and removed at the end.
 
     Args:
-        path: the file.
+        path: the file; its folder must exist.
         busy: predicate of the sentence if another process holds it, such as "is writing here; wait for it."; the file
             then has the number of its holder.
         patience: seconds to wait, such as for a process that is just removing the file; negative: without end.
@@ -24,6 +24,7 @@ def file_lock(path: Path, busy: str, patience: float = 0.2) -> Iterator[None]:
         BusyError: another process holds it.
         OSError: the file cannot be created, or the file system has no locks.
     """
+    path.parent.stat()  # raises if the folder is absent, which FileLock would create
     lock = FileLock(path, timeout=patience, poll_interval=0.01)
     try:
         lock.acquire()
@@ -43,7 +44,7 @@ def remove_unheld(path: Path) -> None:
     """Remove the lock file of a killed process; one that is held stays, and so does what is no regular file."""
     with suppress(BusyError, OSError):
         if path.is_file():
-            with file_lock(path, "", 0):
+            with file_lock(path, "", 0.0):
                 pass
 
 
