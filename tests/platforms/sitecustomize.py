@@ -17,7 +17,7 @@ On Windows, besides:
 - Text files, standard streams and pipes are in cp1252 unless their encoding is given.
 """
 
-# ruff: noqa: PTH108, PTH112, PTH114, PTH118, PTH119, PTH120, SIM105 (pathlib calls what is replaced here)
+# ruff: noqa: PTH108, PTH112, PTH114, PTH118, PTH119, PTH120 (pathlib calls what is replaced here)
 
 import ast
 import builtins
@@ -32,6 +32,7 @@ import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache, wraps
 from pathlib import Path
 from types import SimpleNamespace
@@ -150,10 +151,8 @@ def release_removes(lock: Any) -> None:
 
     def release(self: Any) -> None:
         native(self)
-        try:
+        with suppress(OSError):
             os.unlink(self.lock_file)
-        except OSError:
-            pass
 
     release.native = native  # type: ignore[attr-defined]
     lock._release = release
@@ -216,6 +215,17 @@ def imitating() -> Iterator[str]:
             yield number
 
 
+def held_by(number: str) -> Iterator[str]:
+    """Yield the files and folders that a process has open or mapped."""
+    folder = f"/proc/{number}"
+    with suppress(OSError):
+        for name in NATIVE.listdir(f"{folder}/fd"):
+            with suppress(OSError):  # closed meanwhile
+                yield NATIVE.readlink(f"{folder}/fd/{name}")
+        with NATIVE.io_open(f"{folder}/maps", encoding="utf-8", errors="replace") as file:
+            yield from (line[line.index("/") :].rstrip("\n") for line in file if "/" in line)
+
+
 def require_closed(path: Any, folder: int | None = None) -> None:
     """Raise PermissionError if a process has a file open or mapped, or one in a folder."""
     above = "" if folder is None else NATIVE.readlink(f"/proc/self/fd/{folder}")
@@ -224,21 +234,25 @@ def require_closed(path: Any, folder: int | None = None) -> None:
     if not exists(whole) or os.path.islink(whole):
         return
     for number in imitating():
-        held: list[str] = []
-        try:
-            held += [NATIVE.readlink(f"/proc/{number}/fd/{file}") for file in NATIVE.listdir(f"/proc/{number}/fd")]
-            with NATIVE.io_open(f"/proc/{number}/maps", encoding="utf-8", errors="replace") as file:
-                held += [line[line.index("/") :].rstrip("\n") for line in file if "/" in line]
-        except OSError:  # closed or ended meanwhile
-            pass
-        if any(one == whole or one.startswith(f"{whole}/") for one in held):
+        if any(one == whole or one.startswith(f"{whole}/") for one in held_by(number)):
             raise PermissionError(errno.EACCES, f"The process {number} has it open", path)
+
+
+def replaces(native: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a decorator of a function that replaces another, and is pickled by the public name of it."""
+
+    def decorated(function: Any) -> Any:
+        function = wraps(native)(function)
+        function.__module__ = {"posix": "os", "_io": "io"}.get(native.__module__, native.__module__)
+        return function
+
+    return decorated
 
 
 def reads(native: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of `os` that finds files under any case."""
 
-    @wraps(native)
+    @replaces(native)
     def call(path: Any = ".", *more: Any, **options: Any) -> Any:
         return native(path if options.get("dir_fd") is not None else found(path), *more, **options)
 
@@ -248,7 +262,7 @@ def reads(native: Callable[..., Any]) -> Callable[..., Any]:
 def makes(native: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of `os` that creates what it is given."""
 
-    @wraps(native)
+    @replaces(native)
     def call(path: Any, *more: Any, **options: Any) -> Any:
         return native(path if options.get("dir_fd") is not None else created(path), *more, **options)
 
@@ -258,7 +272,7 @@ def makes(native: Callable[..., Any]) -> Callable[..., Any]:
 def removes(native: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of `os` that removes files."""
 
-    @wraps(native)
+    @replaces(native)
     def call(path: Any, *, dir_fd: int | None = None) -> None:
         there = path if dir_fd is not None else found(path)
         if WINDOWS:
@@ -271,7 +285,7 @@ def removes(native: Callable[..., Any]) -> Callable[..., Any]:
 def moves(native: Callable[..., Any]) -> Callable[..., Any]:
     """Return `os.rename` or `os.replace`."""
 
-    @wraps(native)
+    @replaces(native)
     def call(source: Any, target: Any, **options: Any) -> None:
         source, target = found(source), created(target)
         if WINDOWS:
@@ -287,7 +301,7 @@ def moves(native: Callable[..., Any]) -> Callable[..., Any]:
 def opens(native: Callable[..., Any]) -> Callable[..., Any]:
     """Return `open`, with the encoding of the system for text."""
 
-    @wraps(native)
+    @replaces(native)
     def call(file: Any, mode: str = "r", buffering: int = -1, encoding: Any = None, *more: Any, **options: Any) -> Any:
         if WINDOWS and "b" not in mode and encoding in (None, "locale"):
             encoding = ENCODING
@@ -300,7 +314,7 @@ def opens(native: Callable[..., Any]) -> Callable[..., Any]:
 def starts(native: Callable[..., None]) -> Callable[..., None]:
     """Return `Popen.__init__` whose processes imitate the system, too."""
 
-    @wraps(native)
+    @replaces(native)
     def call(self: Any, *words: Any, env: Any = None, **options: Any) -> None:
         if env is not None:
             here = str(Path(__file__).parent)
@@ -328,6 +342,9 @@ def install() -> None:
     subprocess.Popen.__init__ = starts(subprocess.Popen.__init__)
     if WINDOWS:
         os.environ["PYTHONIOENCODING"] = ENCODING
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):  # neither closed nor replaced
+                stream.reconfigure(encoding=ENCODING)
         locale.getencoding = locale.getpreferredencoding = lambda *_: ENCODING
 
 

@@ -47,7 +47,26 @@ def test_the_imitation_refuses(system, code, error, tmp_path):
     (tmp_path / "file").write_text("content")
     done = on(system, "-c", code, folder=tmp_path)
     assert done.returncode == 1
-    assert error in done.stderr.splitlines()[-1]
+    assert error in done.stderr
+
+
+READ_AND_WRITTEN = """
+import threading
+from pathlib import Path
+from saddlescope._shared.atomic_files import write_atomically
+
+reader = open("file")
+threading.Timer(0.2, reader.close).start()
+write_atomically(Path("file"), b"new")
+"""
+
+
+def test_a_write_waits_until_a_reader_has_closed_the_file(tmp_path):
+    (tmp_path / "file").write_text("content")
+    done = on("windows", "-c", READ_AND_WRITTEN, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "new"
 
 
 def test_the_store_on_windows():

@@ -50,9 +50,8 @@ def remove_unheld(path: Path) -> None:
 
 def _sign(path: Path) -> None:
     with suppress(OSError), path.open("r+b", buffering=0) as file:
-        file.truncate(1)
         file.seek(1)  # Windows locks the first byte against reading and writing
-        file.write(b"%d" % os.getpid())
+        file.write(b"%-20d" % os.getpid())
 
 
 def _holder(path: Path) -> str:

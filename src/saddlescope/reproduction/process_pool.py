@@ -29,7 +29,7 @@ APART: dict[str, Any] = {
     "start_new_session": True,
     "creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
 }
-"""Options of a process that the keyboard does not interrupt, on POSIX and on Windows: its parent alone is."""
+"""Options of a process that an interrupt from the keyboard does not reach, on POSIX and on Windows."""
 
 Task = Callable[[Report], None]
 """Work of one process, given a progress callback; pickled, so a function or an instance of a class of a module."""
