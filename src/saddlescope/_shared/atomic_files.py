@@ -18,7 +18,6 @@ from saddlescope._shared.file_locks import file_lock
 from saddlescope._shared.output_paths import output_file
 
 _LONGEST = 240  # bytes of a name that leave room for the prefix and the suffix
-_PATIENCE = 2.0  # seconds in which a reader may close the file that is replaced
 
 
 def write_atomically(path: Path, content: bytes | memoryview) -> None:
@@ -86,12 +85,9 @@ def _temporary(target: Path) -> Iterator[Path]:
 
 
 def _replace(temporary: Path, target: Path) -> None:
-    end = time.monotonic() + _PATIENCE
-    while True:
-        try:
+    for _ in range(200 if os.name == "nt" else 0):  # Windows replaces no file that a reader has open
+        with suppress(PermissionError):
             temporary.replace(target)
             return
-        except PermissionError:  # Windows replaces no file that a reader has open
-            if os.name != "nt" or time.monotonic() > end:
-                raise
-            time.sleep(0.01)
+        time.sleep(0.01)
+    temporary.replace(target)

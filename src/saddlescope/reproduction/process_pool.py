@@ -25,10 +25,7 @@ from typing import IO, Any
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 
-APART: dict[str, Any] = {
-    "start_new_session": True,
-    "creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
-}
+APART: dict[str, Any] = {"start_new_session": True, "creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
 """Options of a process that an interrupt from the keyboard does not reach, on POSIX and on Windows."""
 
 Task = Callable[[Report], None]
