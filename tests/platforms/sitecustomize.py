@@ -96,6 +96,9 @@ class Elsewhere(types.ModuleType):
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._module, name, value)
 
+    def __delattr__(self, name: str) -> None:
+        delattr(self._module, name)
+
 
 @cache
 def elsewhere(name: str) -> types.ModuleType:
