@@ -86,7 +86,7 @@ class Elsewhere(types.ModuleType):
     def __init__(self, module: types.ModuleType, hidden: frozenset[str], other: dict[str, Any]) -> None:
         for name in list(vars(self)):
             del vars(self)[name]
-        vars(self).update(_module=module, _hidden=hidden, **other)
+        vars(self).update(_module=module, _hidden=hidden, _before={}, **other)
 
     def __getattr__(self, name: str) -> Any:
         if name in self._hidden:
@@ -94,10 +94,11 @@ class Elsewhere(types.ModuleType):
         return getattr(self._module, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
+        self._before.setdefault(name, getattr(self._module, name, None))
         setattr(self._module, name, value)
 
-    def __delattr__(self, name: str) -> None:
-        delattr(self._module, name)
+    def __delattr__(self, name: str) -> None:  # how pytest undoes what it has set here
+        setattr(self._module, name, self._before.pop(name))
 
 
 @cache
