@@ -15,7 +15,7 @@ GPU_RUNS := gradual-rank/figure-4 gradual-rank/figure-1 concept-learning/figure-
 	gradual-rank/figure-13 gradual-rank/figure-6 gradual-rank/rank-steps concept-learning/appendix-g gradual-rank/figure-18
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo reproduce gpu test test-slow lint docs bench wheel test-wheel gallery readme clean test-all coverage survey
+.PHONY: help setup demo reproduce gpu test test-slow lint docs bench wheel test-wheel gallery readme clean test-all test-platforms coverage survey
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -102,12 +102,23 @@ test-all: .venv/tools ## every test, the slow ones and the wheel in empty enviro
 coverage: .venv/tools ## the lines that the test suite runs (half as long again as the tests alone)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal --cov=saddlescope --cov-report=term:skip-covered
 
+# What the files, processes and text of saddlescope meet on other systems, where no test of ours runs for real.
+ON_OTHERS := store _shared train/tracker train/checkpoints train/lora cli sweeps explore reproduction/test_parallel_parts.py
+WHEELS := $(BIN)/uv pip compile --system-certs --quiet --only-binary :all: -c constraints.txt --all-extras --group dev -o /dev/null
+
+test-platforms: .venv/tools ## tests as if on Windows and on macOS, and wheels of all pinned packages for both
+	@for s in x86_64-pc-windows-msvc aarch64-apple-darwin; do echo "== Wheels for $$s"; \
+	MACOSX_DEPLOYMENT_TARGET=14.0 $(WHEELS) --python-platform $$s pyproject.toml || exit 1; done
+	@for s in windows macos; do echo "== As if on $$s"; \
+	SADDLESCOPE_LIKE=$$s PYTHONPATH="$(CURDIR)/tests/platforms" OMP_NUM_THREADS=1 \
+	$(BIN)/python -m pytest -m "not slow and not browser" -n 2 --dist worksteal $(addprefix tests/,$(ON_OTHERS)) || exit 1; done
+
 test-slow: .venv/tools ## the tests that take many minutes
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
 
 lint: .venv/tools ## style, types, import laws, and the tables of verdicts
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	@$(BIN)/pyright
+	@for s in Linux Windows Darwin; do $(BIN)/pyright --pythonplatform $$s || exit 1; done
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python scripts/readme.py --check
 
