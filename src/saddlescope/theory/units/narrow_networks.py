@@ -32,6 +32,7 @@ _TOLERANCE = 1e-6  # relative error of a step; absolute for weights of a thousan
 _LONGEST = 20.0  # units that take this many times as long as the fastest possible one are not waited for
 _MAX_STEPS = 1_000_000
 _RESIDUALS = 3  # random residuals for which components are coupled or not
+_ROUNDING = 1e-15  # sum of products, relative to their sizes, that is rounding
 _UNCOUPLED = 1e-13  # entry of H, relative to the largest, that is rounding
 
 
@@ -102,13 +103,22 @@ class _Bases(eqx.Module):
 
 @quickly_compiled
 def _bases(system: UnitSystem) -> _Bases:
-    """Return bases in which as few components as possible are coupled: eigenvectors of H for a random residual."""
-    shape = jax.eval_shape(system.output, jnp.zeros(system.build.size), jnp.asarray(0)).shape
+    """Return bases: eigenvectors of H for a random residual where they couple less than the weights do."""
+    size = system.build.size
+    shape = jax.eval_shape(system.output, jnp.zeros(size), jnp.asarray(0)).shape
     residuals = jax.random.normal(jax.random.key(0), (_RESIDUALS, *shape))
     forms = jax.vmap(lambda residual: _forms(system, residual))(residuals)
-    vectors = jnp.linalg.eigh(forms[0])[1]
-    seen = jnp.abs(_within(vectors, forms))
-    return _Bases(vectors, jnp.asarray(seen > _UNCOUPLED * seen.max(axis=(-2, -1), keepdims=True), float).max(axis=0))
+    weights = jnp.broadcast_to(jnp.eye(size), forms.shape[1:])
+    bases = [_Bases(vectors, _coupled(_within(vectors, forms))) for vectors in (weights, jnp.linalg.eigh(forms[0])[1])]
+    pairs = [basis.coupled.sum(axis=(1, 2)) - jnp.trace(basis.coupled, axis1=1, axis2=2) for basis in bases]
+    fewer = (pairs[1] < pairs[0])[:, None, None]
+    return jax.tree.map(lambda first, second: jnp.where(fewer, second, first), *bases)
+
+
+def _coupled(forms: Array) -> Array:
+    """Return 1 for entries that are not rounding in one of several H of each kind."""
+    sizes = jnp.abs(forms)
+    return jnp.asarray(sizes > _UNCOUPLED * sizes.max(axis=(-2, -1), keepdims=True), float).max(axis=0)
 
 
 def _forms(system: UnitSystem, residual: Array) -> Array:
@@ -129,7 +139,10 @@ def _followed(
     absent = jnp.all(starts == 0, axis=-1)
     losses_of = jax.vmap(system.loss_of)
     if bases is not None:
-        starts = jnp.einsum("smpc,smp->smc", bases.vectors[kinds], starts)
+        vectors, sizes = bases.vectors[kinds], jnp.abs(starts)
+        starts = jnp.einsum("smpc,smp->smc", vectors, starts)
+        rounding = _ROUNDING * jnp.einsum("smpc,smp->smc", jnp.abs(vectors), sizes)
+        starts = jnp.where(jnp.abs(starts) > rounding, starts, 0.0)
 
     def weights(state: Array) -> Array:
         return state if bases is None else jnp.einsum("smpc,smc->smp", bases.vectors[kinds], state)
