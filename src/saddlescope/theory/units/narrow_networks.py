@@ -80,6 +80,8 @@ def first_departure(
     until = before + _LONGEST * growth / rate
     scalars = (jnp.asarray(each, float) for each in (level, math.exp(log_scale), until))
     bases = _bases(network.system) if network.quadratic else None
+    if bases is not None and (np.asarray(bases.vectors) == np.eye(network.size)).all():
+        bases = None  # nothing is gained, and gradients are cheaper than H
     ends, losses, time = _followed(network.system, bases, thetas, jnp.asarray(kinds), *scalars)
     first = int(np.argmin(np.where(np.isfinite(losses), losses, np.inf)))
     if not float(losses[first]) < level:
