@@ -15,7 +15,7 @@ GPU_RUNS := gradual-rank/figure-4 gradual-rank/figure-1 concept-learning/figure-
 	gradual-rank/figure-13 gradual-rank/figure-6 gradual-rank/rank-steps concept-learning/appendix-g gradual-rank/figure-18
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo reproduce gpu test test-slow lint docs bench wheel test-wheel gallery readme clean test-all test-platforms coverage survey test-newest test-oldest
+.PHONY: help setup demo reproduce gpu test test-slow lint docs bench wheel test-wheel gallery readme clean test-all test-platforms coverage survey test-newest test-oldest portable
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -115,6 +115,8 @@ test-newest: .venv/ready ## the test suite with the newest versions that pyproje
 
 test-oldest: .venv/ready ## the test suite with the oldest versions that pyproject.toml allows, on PYTHON
 	$(call test_with,lowest-direct)
+portable: .venv/tools ## rerun quick sizes and the suites of theory and flow under other arithmetic (90 minutes; rerun to resume)
+	@$(BIN)/python scripts/portable.py
 
 coverage: .venv/tools ## the lines that the test suite runs (half as long again as the tests alone)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal --cov=saddlescope --cov-report=term:skip-covered
