@@ -115,6 +115,7 @@ test-newest: .venv/ready ## the test suite with the newest versions that pyproje
 
 test-oldest: .venv/ready ## the test suite with the oldest versions that pyproject.toml allows, on PYTHON
 	$(call test_with,lowest-direct)
+
 portable: .venv/tools ## rerun quick sizes and the suites of theory and flow under other arithmetic (90 minutes; rerun to resume)
 	@$(BIN)/python scripts/portable.py
 
