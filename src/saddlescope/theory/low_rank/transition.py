@@ -97,12 +97,23 @@ class _Factors:
 
     def curvatures(self, theta: Float[np.ndarray, "t"]) -> Float[np.ndarray, "e"]:
         """Return eigenvalues of the Hessian of the loss of the factors, ascending: all, or of many the outermost."""
-        force, size = self.oracle.value_and_force(self.products(theta))[1], theta.size
-        times = LinearOperator((size, size), matvec=lambda d: self.linearised(theta, force, np.ravel(d)), dtype=float)
-        if size <= _FEW:
-            H = times @ np.eye(size)
-            return np.linalg.eigvalsh((H + H.T) / 2)
-        return np.sort(eigsh(times, k=2, which="BE", return_eigenvectors=False))
+        times = _Hessian(self, theta)
+        if theta.size > _FEW:
+            return np.sort(eigsh(times, k=2, which="BE", return_eigenvectors=False))
+        H = np.array([times.matvec(d) for d in np.eye(theta.size)])
+        return np.linalg.eigvalsh((H + H.T) / 2)
+
+
+class _Hessian(LinearOperator):
+    """Hessian of the loss of the factors, times a vector."""
+
+    def __init__(self, factors: _Factors, theta: Float[np.ndarray, "t"]) -> None:
+        super().__init__(np.dtype(float), (theta.size, theta.size))
+        self._factors, self._theta = factors, theta
+        self._force = factors.oracle.value_and_force(factors.products(theta))[1]
+
+    def _matvec(self, x: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t"]:
+        return self._factors.linearised(self._theta, self._force, np.ravel(x))
 
 
 def follow_to_saddle(
