@@ -4,9 +4,9 @@
     s_t         random sign of that step, +1 or -1
     draw        weights that Adam reaches with the gradients s_t g_t; draws differ in their signs alone
 
-The weights at which gradients are taken never change, and the signs leave no direction in which they add up. The updates
-have the sizes, the learning rates and the moments of Adam of a training with the same minibatches. So a rank of an
-update that rises as much here does not rise because the network learns.
+The weights at which gradients are taken never change, and the signs leave no direction in which gradients add up.
+Minibatches, learning rates and Adam are those of a training. So an update whose rank rises no more than here need not
+have learned anything.
 
 Adam works on each weight alone and its second moment does not depend on signs, so one pass over the minibatches serves
 all draws and all of them share that moment.
@@ -22,7 +22,7 @@ import numpy as np
 import torch
 import xarray as xr
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent

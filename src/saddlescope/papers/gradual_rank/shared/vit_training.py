@@ -164,9 +164,7 @@ def train(
     return together.assign_attrs(steps_per_epoch=len(data.train_images) // params.batch, dataset=params.dataset)
 
 
-def accumulate(
-    params: Training, context: RunContext, *, initial_scale: float, draws: int, records: int
-) -> xr.Dataset:
+def accumulate(params: Training, context: RunContext, *, initial_scale: float, draws: int, records: int) -> xr.Dataset:
     """Accumulate the gradient noise of one ViT per seed; see `saddlescope.train.gradient_noise`.
 
     Args:
