@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import torch
 import xarray as xr
 
 from saddlescope import store
@@ -30,16 +31,15 @@ from saddlescope.papers.gradual_rank.shared.vit_training import (
     training_config,
 )
 from saddlescope.reproduction import RunContext, find_entry
+from saddlescope.train import ImageData, RankTracker, ViT, fit
+from saddlescope.train.image_training import ImageRun
+from saddlescope.train.torch_settings import reproducible
 
 SPARED = 0.9  # of the time left, for the epochs: records and checkpoints take the rest
 
 
-def seconds_per_step(params: Training, data: object, seconds: float) -> float:
+def seconds_per_step(params: Training, data: ImageData, seconds: float) -> float:
     """Train a network that is thrown away for so many seconds, after compilation, and return the time of a step."""
-    from saddlescope.train import ViT
-    from saddlescope.train.image_training import ImageRun
-    from saddlescope.train.torch_settings import reproducible
-
     config = training_config(params, 0)
     model = ViT(network_config(params, data, 1.0)).to(params.device)
     with reproducible(0, config.threads, next(model.parameters()).device, config.precision):
@@ -57,10 +57,6 @@ def seconds_per_step(params: Training, data: object, seconds: float) -> float:
 
 def train(given: argparse.Namespace) -> None:
     """Measure, plan and train."""
-    import torch
-
-    from saddlescope.train import RankTracker, ViT, fit
-
     began = time.monotonic()
     entry = find_entry("gradual-rank/figure-4")
     settings = {"seeds": str(given.seed), "precision": "tf32"} | dict(one.split("=", 1) for one in given.set)
@@ -90,7 +86,7 @@ def train(given: argparse.Namespace) -> None:
     tracker = RankTracker(model, schedule=even_records(plan["epochs"] * per_epoch, given.records))
 
     def keep(fraction: float, note: str) -> None:
-        _keep(tracker.to_xarray(), given.out)
+        keep_records(tracker.to_xarray(), given.out)
         print(f"{100 * fraction:.0f} % {note}, {time.monotonic() - began:.0f} s", flush=True)
 
     history = fit(
@@ -98,7 +94,7 @@ def train(given: argparse.Namespace) -> None:
         checkpoint=given.out / "checkpoint.pt", checkpoint_every=math.ceil(60 / plan["seconds_per_step"]),
         tracker=tracker, report=keep,
     )  # fmt: skip
-    _keep(tracker.to_xarray(), given.out)
+    keep_records(tracker.to_xarray(), given.out)
     losses = history.train_loss.reshape(-1, per_epoch).mean(axis=1)
     accuracy = np.asarray(history.test_accuracy[1:])
     ends = xr.Dataset({"train_loss": ("epoch", losses), "test_accuracy": ("tested", accuracy)})
@@ -106,12 +102,10 @@ def train(given: argparse.Namespace) -> None:
 
 
 def _device(name: str) -> str:
-    import torch
-
     return torch.cuda.get_device_name() if name == "cuda" else "processor"
 
 
-def _keep(records: xr.Dataset, out: Path) -> None:
+def keep_records(records: xr.Dataset, out: Path) -> None:
     """Store the records that are not stored yet."""
     kept = max((int(file.stem.split("-")[1]) for file in out.glob("records-*.nc")), default=0)
     if records.sizes["step"] > kept:

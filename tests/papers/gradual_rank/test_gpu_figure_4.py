@@ -1,6 +1,6 @@
 """The job for a GPU, rehearsed on the processor: cut off, it keeps its records; resumed, it ends as one run."""
 
-import importlib.util
+import importlib
 import json
 from pathlib import Path
 
@@ -8,16 +8,14 @@ import pytest
 
 from saddlescope import store
 
-SCRIPT = Path(__file__).parents[3] / "scripts" / "gpu_figure_4.py"
+SCRIPTS = Path(__file__).parents[3] / "scripts"
 TINY = ["images=100", "depth=1", "embedding=8", "mlp=8", "batch=20", "precision=float32", "epochs=12"]
 
 
-@pytest.fixture(scope="module")
-def job():
-    spec = importlib.util.spec_from_file_location("gpu_figure_4", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def job(monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPTS)
+    return importlib.import_module("gpu_figure_4")
 
 
 def command(out, *more):
@@ -32,7 +30,7 @@ def test_a_run_that_is_cut_off_keeps_its_records_and_resumes(job, tmp_path, monk
     assert plan["epochs"] == 12
     cut.mkdir()
     (cut / "plan.json").write_text(json.dumps(plan))
-    keep, calls = job._keep, []
+    keep, calls = job.keep_records, []
 
     def stop(records, out):
         keep(records, out)
@@ -41,12 +39,12 @@ def test_a_run_that_is_cut_off_keeps_its_records_and_resumes(job, tmp_path, monk
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(job, "_keep", stop)
+        patch.setattr(job, "keep_records", stop)
         with pytest.raises(KeyboardInterrupt):
             job.main(command(cut))
     assert job.main(["join", str(cut), str(tmp_path / "cut.nc")]) == 0
     short = store.read(tmp_path / "cut.nc")
-    assert (short.attrs["finished"], int(short.step[-1])) == (0, 25)
+    assert (short.attrs["finished"], int(short.step[-1])) == (0, 24)
     assert job.main(command(cut)) == 0
     for out in (whole, cut):
         assert job.main(["join", str(out), str(out / "run.nc")]) == 0
