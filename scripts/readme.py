@@ -54,20 +54,19 @@ def every_record(runs: list[Reproduction], earlier: list[dict]) -> list[dict]:
             current[run.entry.name, size] = run
     records = []
     for name in entry_names():
-        if (name, "default") in current:
-            records += current[name, "default"].records()
-        else:
-            known = kept.get((name, "default"), [])
+        for size in ("default", "reduced"):
+            if (name, size) in current:
+                records += current[name, size].records()
+                continue
+            known = kept.get((name, size), [])
+            if not known and size == "reduced":
+                continue
             absent, judged = (
-                Estimate.not_tested("This version's default run was not made."),
+                Estimate.not_tested(f"This version's {size} run was not made."),
                 {v["claim"] for v in known},
             )
             unmade = (record(claim.verdict(absent)) for claim in find_entry(name).claims if claim.name not in judged)
-            records += [*known, *({"entry": name, "size": "default"} | one for one in unmade)]
-        if (name, "reduced") in current:
-            records += current[name, "reduced"].records()
-        else:
-            records += kept.get((name, "reduced"), [])
+            records += [*known, *({"entry": name, "size": size} | one for one in unmade)]
     return records
 
 

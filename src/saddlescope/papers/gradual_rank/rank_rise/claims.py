@@ -68,7 +68,7 @@ for _network, _start in STARTS.items():
             )(partial(_rise, network=_network, product=_product, measure=_measure))  # fmt: skip
         claims.add(
             f"gradual-{_network}-{_product}",
-            f"From {_start}, at least half of heads' {_name} updates gain rank at two or more distinct times",
+            f"From {_start}, at least half of heads' {_name} updates gain rank at two or more times",
             quantity="share of heads of all seeds with two or more distinct rises", kind="own",
             source="Section 1: 'the rank of this difference grows gradually during training'; half: reading of this "
                 "project", low=0.5, sizes=LONG, evidence="sample", over="heads", needs=(f"learned-{_network}",),

@@ -35,7 +35,7 @@ def _by_layer(run: xr.Dataset, measure: str, start: str, drawn: dict[str, str]) 
             last = float(run.step[-1])
             marks: list[Band | Line | Mark] = [Mark(at=TRANSIENT * last, label="16 % of training", axis="x")]
             if "warmup" in run.attrs:
-                marks.append(Mark(at=run.attrs["warmup"], label="end of warm-up", axis="x"))
+                marks.append(Mark(at=float(run.attrs["warmup"]), label="end of warm-up", axis="x"))
             for color, (name, label) in enumerate(drawn.items()):
                 rank = run[f"{name}_rank"].sel(measure=measure, product=product, layer=layer)
                 marks += _curve(rank, label, color)
