@@ -12,10 +12,10 @@ ON_MNIST := $(addprefix deep-relu/,figure-1 figure-4 conjecture-3 conjecture-4)
 # The paper sizes that want a GPU, in the order of their worth; what an entry shares with one before it is read.
 GPU_RUNS := gradual-rank/figure-4 gradual-rank/figure-1 concept-learning/figure-6 gradual-rank/figure-12 \
 	gradual-rank/figure-20 gradual-rank/full-matrices deep-relu/figure-1 deep-relu/figure-4 gradual-rank/figure-16 \
-	gradual-rank/figure-13 gradual-rank/figure-6 gradual-rank/rank-steps concept-learning/appendix-g gradual-rank/figure-18
+	gradual-rank/figure-13 gradual-rank/figure-6 gradual-rank/rank-rise gradual-rank/rank-steps concept-learning/appendix-g gradual-rank/figure-18
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo reproduce gpu test test-slow lint docs bench wheel test-wheel gallery readme clean test-all test-platforms coverage survey test-newest test-oldest portable
+.PHONY: help setup demo reproduce gpu test test-slow lint docs bench wheel test-wheel gallery readme clean test-all test-platforms coverage survey test-newest test-oldest portable gpu-figure-4
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -88,6 +88,10 @@ reproduce: .venv/extras ## run every reproduction of size SIZE (default), with D
 gpu: .venv/extras ## run the paper sizes that want a GPU, the worthiest first, with DATA=DIR; rerun it to go on (docs/gpu.md)
 	@$(BIN)/python -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else "PyTorch found no GPU. Install its CUDA build into .venv, or run the entries without one: make reproduce SIZE=reduced DATA=DIR.")'
 	@left=; for e in $(GPU_RUNS); do echo "== $$e"; $(BIN)/saddlescope run $$e --size paper --out $(OUT) $(WITH_DATA); s=$$?; test $$s -le 3 || exit 1; test $$s -ne 2 || left="$$left $$e"; done; $(BIN)/saddlescope gallery $(OUT) --site $(SITE); test -z "$$left" || { echo "== Left out, for the reasons above:$$left" >&2; exit 1; }
+
+gpu-figure-4: .venv/extras ## Figure 4 at the paper's size for as many epochs as eight minutes of a GPU carry, with DATA=DIR (docs/gpu.md)
+	@CUBLAS_WORKSPACE_CONFIG=:4096:8 $(BIN)/python scripts/gpu_figure_4.py train $(WITH_DATA) --out $(OUT)/gpu-figure-4
+	@$(BIN)/python scripts/gpu_figure_4.py join $(OUT)/gpu-figure-4 $(OUT)/gpu-figure-4/run.nc
 
 gallery: .venv/ready ## build the gallery from the stored results
 	@$(BIN)/saddlescope gallery $(OUT) --site $(SITE)

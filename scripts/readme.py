@@ -3,7 +3,8 @@
 --from results    judges the stored runs of the default and the reduced size; writes docs/verdicts.json and .md,
                   docs/audit.md, the picture of docs/vision.md, the README's line of totals and the tables of
                   docs/papers/*.md; an entry without a default run is not tested
---add results     the same, but an entry without a stored run keeps its verdicts in docs/verdicts.json
+--add results     the same, but an entry without a stored run keeps its verdicts in docs/verdicts.json; its new claims
+                  are not tested
 --picture         runs the program of the README and keeps its picture
 --check           fails when the README, the pages, docs/verdicts.json and the claims in the source disagree
 """
@@ -53,18 +54,19 @@ def every_record(runs: list[Reproduction], earlier: list[dict]) -> list[dict]:
             current[run.entry.name, size] = run
     records = []
     for name in entry_names():
-        if (name, "default") in current:
-            records += current[name, "default"].records()
-        elif (name, "default") in kept:
-            records += kept[name, "default"]
-        else:
-            absent = Estimate.not_tested("This version's default run was not made.")
-            unmade = (record(claim.verdict(absent)) for claim in find_entry(name).claims)
-            records += [{"entry": name, "size": "default"} | one for one in unmade]
-        if (name, "reduced") in current:
-            records += current[name, "reduced"].records()
-        else:
-            records += kept.get((name, "reduced"), [])
+        for size in ("default", "reduced"):
+            if (name, size) in current:
+                records += current[name, size].records()
+                continue
+            known = kept.get((name, size), [])
+            if not known and size == "reduced":
+                continue
+            absent, judged = (
+                Estimate.not_tested(f"This version's {size} run was not made."),
+                {v["claim"] for v in known},
+            )
+            unmade = (record(claim.verdict(absent)) for claim in find_entry(name).claims if claim.name not in judged)
+            records += [*known, *({"entry": name, "size": size} | one for one in unmade)]
     return records
 
 

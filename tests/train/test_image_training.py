@@ -284,7 +284,7 @@ def test_a_compiled_model_makes_the_same_steps_but_for_rounding(digits, types_un
 
 
 def test_losses_that_wait_on_the_device_are_looked_at_before_they_are_kept(digits, tmp_path):
-    run = image_training._ImageRun(ViT(SMALL), digits, CONFIG, None, tmp_path / "run")
+    run = image_training.ImageRun(ViT(SMALL), digits, CONFIG, None, tmp_path / "run")
     run.losses[:4] = torch.tensor([2.0, 2.0, math.nan, math.inf])
     run.step = 2
     run.check_losses()

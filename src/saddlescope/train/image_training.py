@@ -98,7 +98,7 @@ def fit(
     was_training = model.training
     device = next(model.parameters()).device
     with reproducible(config.seed, config.threads, device, config.precision):
-        run = _ImageRun(model, data, config, tracker, checkpoint, checkpoint_every)
+        run = ImageRun(model, data, config, tracker, checkpoint, checkpoint_every)
         try:
             run.resume()
             while not run.ended:
@@ -120,8 +120,8 @@ def fit(
     return run.history()
 
 
-class _ImageRun(TrainingRun):
-    """State of one call of `fit`."""
+class ImageRun(TrainingRun):
+    """State of one call of `fit`, or of one that extends it."""
 
     losses_name = "train_loss"
 

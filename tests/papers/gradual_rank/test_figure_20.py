@@ -175,3 +175,11 @@ def test_official_texts_are_used(data_folder, tmp_path, types_unchecked):
 def test_values_out_of_range_are_refused_at_once(settings, sentence):
     with pytest.raises(InputError, match=sentence):
         HEADS.configure("quick", settings)
+
+
+@pytest.mark.parametrize(("first", "other", "outcome"), [(1.4, 1.4, "reproduced"), (2.6, 1.2, "undecided")])
+def test_a_rise_of_one_layer_is_not_one_of_the_network(heads, outcomes, first, other, outcome):
+    rank = np.stack([path(heads, 1.25, late) for late in (first, other)], axis=-1)[..., None]
+    heads.stable_rank.loc[{"product": "VO"}] = rank
+    found = outcomes(HEADS, heads)
+    assert (found["rise-VO"], found["layers-rise-VO"]) == ("seen", outcome)

@@ -70,17 +70,18 @@ def test_images_of_another_size_are_refused():
         ViT(SMALL)(torch.zeros(1, 2, 12, 12))
 
 
-def test_attention_is_the_papers_formula_head_by_head():
+@pytest.mark.parametrize("kind", ["softmax", "linear"])
+def test_attention_is_the_papers_formula_head_by_head(kind):
     torch.manual_seed(0)
-    attention = ViT(SMALL).double().blocks[0].attention
+    attention = ViT(replace(SMALL, attention=kind)).double().blocks[0].attention
     x = torch.randn(2, 4, 12, dtype=torch.float64)
     expected = torch.zeros_like(x)
     for head in range(3):
         rows = slice(5 * head, 5 * head + 5)
         W_K, W_Q, W_V = (getattr(attention, name).weight[rows].T for name in ("key", "query", "value"))
         W_O = attention.output.weight[:, rows]
-        scores = functional.softmax(x @ (W_K @ W_Q.T).T @ x.transpose(1, 2) / math.sqrt(5), dim=-1)
-        expected += scores @ x @ W_V @ W_O.T
+        scores = x @ (W_K @ W_Q.T).T @ x.transpose(1, 2) / math.sqrt(5)
+        expected += (scores.softmax(dim=-1) if kind == "softmax" else scores / 4) @ x @ W_V @ W_O.T
     torch.testing.assert_close(attention(x), expected)
 
 

@@ -10,6 +10,7 @@ Notable:
 - positions start as large as an embedded patch of standardised pixels (standard deviation 1/sqrt(3)). At the 0.02 of
   some implementations, a small model never learns the positions of patches: 79 % of the digits' test images instead
   of 96 %;
+- attention may be linear, the sum over patches without softmax divided by their number;
 - there is no dropout: the paper names none, and without it a step is a function of the weights and the batch.
 
 A head's output on X of shape (patches, embedding) is softmax(X W_Q W_K^T X^T / sqrt(d_h)) X W_V W_O^T with
@@ -19,6 +20,7 @@ h d_h to (h+1) d_h of `key.weight`, and W_O of head h is those columns of `outpu
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -26,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from saddlescope._shared.arguments import validate_arguments
-from saddlescope._shared.errors import InputError
+from saddlescope._shared.errors import InputError, unknown
 from saddlescope.train.configuration import check_range
 
 
@@ -45,11 +47,14 @@ class ViTConfig:
     mlp_width: int = 512  # hidden units of each MLP
     classes: int = 10  # outputs of the classifier
     initial_scale: float = 1.0  # factor on all initial weight matrices but the patch embedding
+    attention: Literal["softmax", "linear"] = "softmax"  # linear: scores are divided by the number of patches
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if name != "initial_scale":
+            if name not in ("initial_scale", "attention"):
                 check_range(name, value, low=1)
+        if self.attention not in ("softmax", "linear"):
+            raise unknown("attention", self.attention, ("softmax", "linear"))
         if self.image_size % self.patch:
             raise InputError(f"patch must divide image_size={self.image_size}; got {self.patch!r}.")
         if not 1e-6 <= self.initial_scale < math.inf:
@@ -64,7 +69,7 @@ class Attention(nn.Module):
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()
-        self.heads = config.heads
+        self.heads, self.linear = config.heads, config.attention == "linear"
         width = config.heads * config.head_width
         self.key = nn.Linear(config.embedding, width, bias=False)
         self.query = nn.Linear(config.embedding, width, bias=False)
@@ -76,7 +81,9 @@ class Attention(nn.Module):
         key, query, value = (
             part(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (self.key, self.query, self.value)
         )
-        if key.device.type == "cpu" and key.dtype == torch.bfloat16:  # the fused kernel is three times slower there
+        if self.linear:
+            mixed = query @ (key.transpose(2, 3) @ value) / (key.shape[-1] ** 0.5 * key.shape[-2])
+        elif key.device.type == "cpu" and key.dtype == torch.bfloat16:  # the fused kernel is three times slower there
             mixed = (query @ key.transpose(2, 3) * key.shape[-1] ** -0.5).softmax(-1).to(value.dtype) @ value
         else:
             mixed = functional.scaled_dot_product_attention(query, key, value)

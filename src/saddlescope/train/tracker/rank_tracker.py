@@ -229,6 +229,11 @@ class RankTracker:
         return tuple(self._matrices)
 
     @property
+    def tracked(self) -> tuple[nn.Parameter, ...]:
+        """The parameters that are read at each record, in the model's order."""
+        return tuple(self._weights.trained.values())
+
+    @property
     def steps(self) -> tuple[int, ...]:
         """Number of optimiser steps at each record, without building the records."""
         return tuple(self._steps)

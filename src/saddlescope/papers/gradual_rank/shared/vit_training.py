@@ -8,6 +8,7 @@
 Shared by the entries on Figures 1, 4 to 7 and 12 to 19, which differ in data, sizes, optimiser and initial scale.
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,7 +24,7 @@ from saddlescope.reproduction.device import prepare_device
 from saddlescope.reproduction.parameters import EntryParams, param, parameters
 
 if TYPE_CHECKING:
-    from saddlescope.train import ViTConfig
+    from saddlescope.train import AtSteps, TrainConfig, ViTConfig
     from saddlescope.train.data.labelled_images import ImageData
 
 Images = Literal["digits", "digit-pairs", "mnist", "cifar10", "cifar10-pairs", "cifar100", "imagenet"]
@@ -116,13 +117,24 @@ def changes(params: type[EntryParams], values: dict[str, Any]) -> dict[str, Any]
     return {name: value for name, value in values.items() if value != parameters(params)[name].default}
 
 
-def train(params: Training, context: RunContext, *, initial_scale: float = 1.0) -> xr.Dataset:
+def train(
+    params: Training,
+    context: RunContext,
+    *,
+    initial_scale: float = 1.0,
+    attention: Literal["softmax", "linear"] = "softmax",
+    shuffled: bool = False,
+    records: int = 0,
+) -> xr.Dataset:
     """Train one ViT per seed; entries that need the same training share it.
 
     Args:
         params: of the training.
         context: of the run.
         initial_scale: factor on the default initial weights of all layers but the patch embedding.
+        attention: softmax or linear attention.
+        shuffled: permute the labels of the training images, so that nothing but these images can be learned.
+        records: evenly spaced records in addition to those of geometrically growing steps.
 
     Returns:
         The tracker's records (see `RankTracker.to_xarray`) with layers numbered from 1, one more dimension `seed`, and
@@ -136,14 +148,56 @@ def train(params: Training, context: RunContext, *, initial_scale: float = 1.0) 
     Raises:
         InputError: the device or the data are absent, or training diverges.
     """
-    from saddlescope.train import ViTConfig
+    data = read_training_images(params, context)
+    if shuffled:
+        order = np.argsort(np.random.PCG64(0).random_raw(len(data.train_labels)), kind="stable")
+        data = replace(data, train_labels=data.train_labels[order])
+    config = replace(network_config(params, data, initial_scale), attention=attention)
+    report_slow_precision(params.precision, params.device, context)
+    others: dict[str, Any] = {"initial_scale": initial_scale, "data_digest": data.digest()}
+    others |= {"attention": attention} if attention != "softmax" else {}
+    others |= {"records": records} if records else {}
+    train_one = partial(_train_one, params, config, data, records)
+    together = train_seeds("vision-transformers", params, Training, others, context, train_one).assign_coords(
+        layer=np.arange(1, params.depth + 1), epoch=np.arange(1, params.epochs + 1)
+    )
+    return together.assign_attrs(steps_per_epoch=len(data.train_images) // params.batch, dataset=params.dataset)
 
+
+def accumulate(params: Training, context: RunContext, *, initial_scale: float, draws: int, records: int) -> xr.Dataset:
+    """Accumulate the gradient noise of one ViT per seed; see `saddlescope.train.gradient_noise`.
+
+    Args:
+        params: of the training whose minibatches, learning rates and optimiser the noise has.
+        context: of the run.
+        initial_scale: as for `train`.
+        draws: number of draws of signs.
+        records: as for `train`, at whose steps all draws are measured.
+
+    Returns:
+        Their spectra and ranks with the dimensions seed and draw, and layers numbered from 1.
+    """
+    data = read_training_images(params, context)
+    config = network_config(params, data, initial_scale)
+    others = {"initial_scale": initial_scale, "data_digest": data.digest(), "draws": draws, "records": records}
+    one = partial(_accumulate_one, params, config, data, draws, records)
+    together = train_seeds("gradient-noise", params, Training, others, context, one)
+    return together.assign_coords(layer=np.arange(1, params.depth + 1))
+
+
+def read_training_images(params: Training, context: RunContext) -> "ImageData":
+    """Return the images of a training; the device is prepared first, since it may be absent."""
     prepare_device(params.device)
     data = context.read_data(params.dataset, read_images)
-    if params.images:
-        data = data.subset(params.images)
+    return data.subset(params.images) if params.images else data
+
+
+def network_config(params: Training, data: "ImageData", initial_scale: float) -> "ViTConfig":
+    """Return the sizes of the network."""
+    from saddlescope.train import ViTConfig
+
     _, channels, size, _ = data.train_images.shape
-    config = ViTConfig(
+    return ViTConfig(
         image_size=size,
         channels=channels,
         classes=data.classes,
@@ -155,36 +209,53 @@ def train(params: Training, context: RunContext, *, initial_scale: float = 1.0) 
         mlp_width=params.mlp,
         initial_scale=initial_scale,
     )
-    report_slow_precision(params.precision, params.device, context)
-    others = {"initial_scale": initial_scale, "data_digest": data.digest()}
-    train_one = partial(_train_one, params, config, data)
-    together = train_seeds("vision-transformers", params, Training, others, context, train_one).assign_coords(
-        layer=np.arange(1, params.depth + 1), epoch=np.arange(1, params.epochs + 1)
+
+
+def training_config(params: Training, seed: int) -> "TrainConfig":
+    """Return the configuration of the training of one seed."""
+    from saddlescope.train import SGD, Adam, TrainConfig
+
+    return TrainConfig(
+        optimizer={"adam": Adam, "sgd": SGD}[params.optimizer](learning_rate=params.learning_rate),
+        epochs=params.epochs,
+        warmup_epochs=params.warmup_epochs,
+        batch=params.batch,
+        pieces=params.pieces,
+        test_every=params.test_every,
+        seed=seed,
+        threads=params.threads,
+        precision=params.precision,
+        compiled=params.compiled,
     )
-    return together.assign_attrs(steps_per_epoch=len(data.train_images) // params.batch, dataset=params.dataset)
 
 
-def _train_one(params: Training, config: "ViTConfig", data: "ImageData", seed: int, context: RunContext) -> xr.Dataset:
+def even_records(steps: int, records: int) -> "AtSteps":
+    """Return the steps of geometrically growing records, and so many evenly spaced ones up to the last step."""
+    from saddlescope.train import AtSteps, Geometric
+
+    geometric = Geometric(1.15)
+    even = {steps * k // records for k in range(1, records + 1)}
+    return AtSteps(*(step for step in range(1, steps + 1) if step in even or geometric(step)))
+
+
+def _train_one(
+    params: Training, config: "ViTConfig", data: "ImageData", records: int, seed: int, context: RunContext
+) -> xr.Dataset:
     from saddlescope.measure import energy_rank, stable_rank
-    from saddlescope.train import SGD, Adam, Geometric, RankTracker, TrainConfig, ViT, fit
+    from saddlescope.train import Geometric, RankTracker, Separate, ViT, fit
+    from saddlescope.train.attention.known_layouts import LAYOUTS
 
     model = ViT(config, seed=seed).to(prepare_device(params.device))
-    tracker = RankTracker(model, schedule=Geometric(1.15))
+    steps = params.epochs * (len(data.train_images) // params.batch)
+    tracker = RankTracker(
+        model,
+        schedule=even_records(steps, records) if records else Geometric(1.15),
+        layouts=LAYOUTS if config.attention == "softmax" else (Separate("key", "query", "value", "output"),),
+    )
     history = fit(
         model,
         data,
-        TrainConfig(
-            optimizer={"adam": Adam, "sgd": SGD}[params.optimizer](learning_rate=params.learning_rate),
-            epochs=params.epochs,
-            warmup_epochs=params.warmup_epochs,
-            batch=params.batch,
-            pieces=params.pieces,
-            test_every=params.test_every,
-            seed=seed,
-            threads=params.threads,
-            precision=params.precision,
-            compiled=params.compiled,
-        ),
+        training_config(params, seed),
         checkpoint=context.scratch / "checkpoint.pt",
         tracker=tracker,
         report=context.report,
@@ -198,6 +269,30 @@ def _train_one(params: Training, config: "ViTConfig", data: "ImageData", seed: i
         train_loss=("epoch", history.train_loss.reshape(-1, history.steps_per_epoch).mean(axis=1)),
         test_accuracy=("tested", np.asarray(history.test_accuracy[1:])),
     ).assign_coords(tested=history.test_steps[1:] / history.steps_per_epoch)
+
+
+def _accumulate_one(
+    params: Training,
+    config: "ViTConfig",
+    data: "ImageData",
+    draws: int,
+    records: int,
+    seed: int,
+    context: RunContext,
+) -> xr.Dataset:
+    from saddlescope.train import ViT
+    from saddlescope.train.gradient_noise import NoiseDraws, accumulate_noise
+
+    training = training_config(params, seed)
+    noise = NoiseDraws(learning_rate=params.learning_rate, draws=draws, seed=seed)
+    return accumulate_noise(
+        ViT(config, seed=seed).to(prepare_device(params.device)),
+        data,
+        replace(training, optimizer=noise),
+        schedule=even_records(params.epochs * (len(data.train_images) // params.batch), records),
+        checkpoint=context.scratch / "checkpoint.pt",
+        report=context.report,
+    )
 
 
 def training_figure(run: xr.Dataset) -> Figure:
