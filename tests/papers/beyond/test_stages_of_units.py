@@ -156,20 +156,8 @@ def no_plateau(run):
     run.found_level.values[1, 0] = np.nan
 
 
-def ended_early(run):
-    run.predicted_time.values[1, 2:] = run.predicted_loss.values[1, 2:] = np.nan
-
-
-def ended_at_a_saddle(run):
-    run.status.values[1] = "no_minimum"
-
-
 def late(run):
     run.found_time.values[1, -1, 0] *= 1.03
-
-
-def later_than_late(run):
-    run.found_time.values[1, -1, -1] *= 1.12
 
 
 def other_level(run):
@@ -182,21 +170,65 @@ def other_level(run):
         (features_swapped, "order"),
         (feature_missing, "order"),
         (no_plateau, "features"),
-        (ended_early, "predicted"),
-        (ended_at_a_saddle, "predicted"),
         (late, "times"),
-        (later_than_late, "later-times"),
         (other_level, "levels"),
     ],
 )
 def test_a_spoilt_run_of_modular_addition_refutes_the_claim(quick_run, outcomes, spoil, claim):
     entry = find_entry("beyond/modular-addition")
     run = quick_run("beyond/modular-addition").run.isel(seed=[0, 0, 0]).copy(deep=True)
-    later = run.stage > 3  # from this scale later stages begin at other times than predicted
-    run["found_time"] = run.found_time.where(~later, run.predicted_time)
     assert outcomes(entry, run)[claim] == "reproduced"
     spoil(run)
     assert outcomes(entry, run)[claim] == "refuted"
+
+
+def predicted_to_the_end():
+    """Return the parts of a run that the claims on late stages read."""
+    stage, seed = np.arange(1, 7), [0, 1, 2]
+    times, losses = (np.tile(values, (3, 1)) for values in (stage.astype(float), 0.5 * (1 - stage / 6)))
+    return xr.Dataset(
+        {
+            "predicted_time": (("seed", "stage"), times),
+            "predicted_loss": (("seed", "stage"), losses),
+            "found_time": (("seed", "scale", "stage"), times[:, None].copy()),
+            "initial_loss": ("seed", np.full(3, 0.5)),
+            "status": ("seed", np.array(["until"] * 3, dtype="<U12")),
+        },
+        {"stage": stage, "seed": seed, "scale": [-6.0]},
+    )
+
+
+def ended_early(run):
+    run.predicted_loss.values[1, 2:] = run.predicted_time.values[1, 2:] = np.nan
+
+
+def ended_at_no_minimum(run):
+    run.status.values[1] = "no_minimum"
+
+
+def later_than_late(run):
+    run.found_time.values[1, 0, -1] *= 1.12
+
+
+def ended_at_a_saddle(run):
+    run.status.values[1] = "saddle"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "claim", "outcome"),
+    [
+        (ended_early, "predicted", "refuted"),
+        (ended_at_no_minimum, "predicted", "refuted"),
+        (later_than_late, "later-times", "refuted"),
+        (ended_at_a_saddle, "predicted", "undecided"),
+    ],
+)
+def test_late_stages_of_modular_addition_are_judged(spoil, claim, outcome):
+    (judged,) = (one for one in find_entry("beyond/modular-addition").claims if one.name == claim)
+    run = predicted_to_the_end()
+    assert judged.judge(run).outcome.value == "reproduced"
+    spoil(run)
+    assert judged.judge(run).outcome.value == outcome
 
 
 def test_the_errors_of_the_features_add_up_to_the_loss_of_the_flow(quick_run):

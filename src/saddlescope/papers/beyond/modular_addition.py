@@ -226,9 +226,9 @@ def _levels(run: xr.Dataset) -> Estimate:
 def _over_predicted(run: xr.Dataset, errors: xr.DataArray, stages: slice = slice(None)) -> Estimate:
     """Return the largest error over the seeds with a predicted stage; infinite if the flow misses one."""
     meant = run.sel(stage=stages)
+    if not meant.predicted_time.notnull().any():
+        return Estimate.not_tested("No such stage was predicted.")
     each = existing(meant, errors.sel(stage=stages)).max("stage").dropna("seed")
-    if not each.size:
-        return Estimate.not_tested("No stage was predicted.")
     return Estimate.largest(each, f"{int(meant.predicted_time.notnull().sum())} stages")
 
 
