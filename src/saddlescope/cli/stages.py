@@ -54,10 +54,7 @@ def stages(
         print_text(f"{log.column} by {log.step_column}, {len(log.steps)} records.")
         if others:
             print_text(f"Other losses (--column): {others}.")
-        columns, rows = found._table()
-        print_table(
-            columns, [[f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows]
-        )
+        print_text(str(found))
         for drop, change in zip(found.drops, changes, strict=True):
             if change is not None:
                 print_text(f"The drop at {drop.step:.6g} is at a change of the learning rate, at step {change:.6g}.")

@@ -64,21 +64,25 @@ class Bins:
 
 @dataclass(frozen=True)
 class View:
-    """The losses on one axis: heights (n,), their fit (n,), their noise (n,), and the range of the fit."""
+    """The losses on one axis (n,), their fit (n,), their noise (n,), its fast part (n,), and the range of the fit."""
 
     heights: Series
     fit: Series
     noise: Series
+    jitter: Series
     range: float
 
 
 def binned(t: Series, loss: Series) -> tuple[Bins, View]:
     """Return a record in bins, as few as make the noise small beside the range, and its view on the fitting axis."""
+    bins = view = None
     for late in _RESOLUTIONS:
         bins = _bins(t, loss, late)
         view = view_of(bins, log=bins.log)
         if 60 * np.median(view.noise) <= view.range:
             break
+    assert bins is not None
+    assert view is not None
     return bins, view
 
 
@@ -105,20 +109,20 @@ def view_of(bins: Bins, *, log: bool) -> View:
     size = min(len(z), max(15, len(z) // 8)) | 1
     rises = np.maximum(np.diff(z, prepend=z[:1]), 0.0)
     away = scipy.ndimage.median_filter(np.abs(z - fit), size, mode="nearest") / _NORMAL_MEDIAN
-    quartile = scipy.ndimage.percentile_filter(rises, 75, size, mode="nearest")
-    return View(z, fit, np.maximum(away, quartile / (np.sqrt(2) * _NORMAL_MEDIAN)), float(fit[0] - fit[-1]))
+    jitter = scipy.ndimage.percentile_filter(rises, 75, size, mode="nearest") / (np.sqrt(2) * _NORMAL_MEDIAN)
+    return View(z, fit, np.maximum(away, jitter), jitter, float(fit[0] - fit[-1]))
 
 
 def _nearest_decreasing(z: Series) -> Series:
     """Return the decreasing function with the least sum of |distances|: neighbours that rise share their median."""
     levels: list[float] = []
-    blocks: list[np.ndarray] = []
-    for one in z:
-        level, block = float(one), np.array([one])
+    blocks: list[list[float]] = []  # sorted
+    for one in z.tolist():
+        level, block = one, [one]
         while levels and levels[-1] <= level:
-            block = np.concatenate([blocks.pop(), block])
+            block = sorted(blocks.pop() + block)
             levels.pop()
-            level = float(np.median(block))
+            level = (block[(len(block) - 1) // 2] + block[len(block) // 2]) / 2
         levels.append(level)
         blocks.append(block)
     return np.repeat(levels, [len(block) for block in blocks])
@@ -134,7 +138,12 @@ def find_falls(t: Series, loss: Series, *, contrast: float = CONTRAST) -> list[F
         return []
     k = int(np.searchsorted(t, _loss_of_progress(bins, view)))
     if FEWEST <= k <= len(t) - FEWEST:
-        return find_falls(t[:k], loss[:k], contrast=contrast) + find_falls(t[k:], loss[k:], contrast=contrast)
+        typical = scipy.ndimage.median_filter(bins.losses, 3, mode="nearest")
+        level = np.min(typical[bins.steps < t[k]])  # to fall back to it is a recovery, no drop
+        later = find_falls(t[k:], loss[k:], contrast=contrast)
+        return find_falls(t[:k], loss[:k], contrast=contrast) + [
+            fall for fall in later if typical[np.searchsorted(bins.steps, fall.end)] < level
+        ]
     linear = view_of(bins, log=False) if bins.log else view
     floors = [float(np.median(linear.noise)) * np.ones_like(bins.losses)]
     if bins.losses.min() > 0:  # noise in proportion to the loss is largest early, where too few bins show it
@@ -146,7 +155,7 @@ def find_falls(t: Series, loss: Series, *, contrast: float = CONTRAST) -> list[F
         found += _falls_in_view(bins, view, np.maximum(view.noise, floor), linear, contrast)
     kept: list[Fall] = []
     for _, fall in sorted(found, key=lambda one: one[0]):  # smaller falls first: they resolve neighbouring drops
-        if not any(overlap(fall, other) for other in kept):
+        if not any(fall.begin < other.end and other.begin < fall.end for other in kept):
             kept.append(fall)
     return sorted(kept, key=lambda fall: fall.middle)
 
@@ -159,7 +168,7 @@ def overlap(one: Fall, other: Fall) -> bool:
 def _loss_of_progress(bins: Bins, view: View) -> float:
     """Return the step at which losses, long below the fit, rise back to it; infinity if there is none."""
     depth = scipy.ndimage.median_filter(view.fit - view.heights, 5, mode="nearest")
-    runs, count = scipy.ndimage.label(depth > np.maximum(0.1 * np.ptp(view.heights), 5 * view.noise))
+    runs, count = scipy.ndimage.label(depth > np.maximum(0.1 * np.ptp(view.heights), 5 * view.jitter))
     t = bins.steps
     for run in range(1, count + 1):
         inside = np.flatnonzero(runs == run)
@@ -195,11 +204,11 @@ def _falls_in_view(bins: Bins, view: View, noise: Series, linear: View, contrast
             last = low + int(np.argmax(height[low : b + 1] >= (height[b] + bottom) / 2)) if finished else b
             size, taken = fit[first] - fit[last], loss[first] - loss[last]
             clear = max(sigma[a], sigma[low])  # lumps of noise lengthen the dwell on slopes
-            least = (
-                _CLEAR if view is linear and size >= 3 * np.max(np.diff(heights[a : b + 1]), initial=0.0) else _VISIBLE
-            )
+            quiet = view is linear and size >= 3 * np.max(np.diff(heights[a : b + 1]), initial=0.0)
             visible = (
-                size >= least * view.range or taken >= _VISIBLE * linear.range or loss[first] >= 2 * loss[last] > 0
+                size >= (_CLEAR if quiet else _VISIBLE) * view.range
+                or taken >= _VISIBLE * linear.range
+                or loss[first] >= 2 * loss[last] > 0
             )
             prominence = np.exp((min(height[a], height[b]) if finished else height[a]) - bottom)
             if (
@@ -213,7 +222,7 @@ def _falls_in_view(bins: Bins, view: View, noise: Series, linear: View, contrast
                 level = (loss[first] + loss[last]) / 2
                 below = first + int(np.argmax(loss[first : last + 1] <= level))
                 half = float(_crossing(t, loss, np.array([max(below - 1, first)]), np.array([level]))[0])
-                found.append((part, Fall(float(t[first]), half, float(t[last]), finished)))
+                found.append((part, Fall(float(t[first]), half, float(t[last]), bool(finished))))
     return found
 
 

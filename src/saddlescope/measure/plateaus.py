@@ -26,7 +26,7 @@ from saddlescope.measure.stages import Stage, Staircase
 
 _HALVES = 10  # random halves of the records in which drops are looked for again
 _CERTAIN = 1 / 3  # of the halves: drops found in fewer are noise
-_INITIAL = 0.1  # of the range of the loss: from here on, a fall before the first plateau is named
+_INITIAL = 0.05  # of the range of the loss: least fall before the first plateau
 _SPIKE = 0.1  # of the record: a rise that lasts longer is more than a spike
 _EARLY = 0.05  # of the record: what happens before needs logarithmic steps to be seen
 
@@ -267,9 +267,22 @@ def _stages(t: Series, loss: Series, spectra: list[np.ndarray] | None, remarks: 
     drops = []
     for fall, found in certain:
         before, after = loss_near(fall.begin), loss_near(fall.end)
-        at = [math.ldexp(step, time_exponent) for step in (fall.begin, fall.middle, fall.end, min(found), max(found))]
+        begin, middle, end, earliest, latest = (
+            math.ldexp(step, time_exponent) for step in (fall.begin, fall.middle, fall.end, min(found), max(found))
+        )
         drops.append(
-            Drop(*at[:3], before - after, before, after, len(found) / _HALVES, *at[3:], finished=fall.finished)
+            Drop(
+                begin=begin,
+                step=middle,
+                end=end,
+                size=before - after,
+                before=before,
+                after=after,
+                certainty=len(found) / _HALVES,
+                earliest=earliest,
+                latest=latest,
+                finished=fall.finished,
+            )
         )
     begins = _first_plateau(bins, view, drops[0].begin if drops else float(t[-1]), time_exponent)
     edges = [begins, *itertools.chain.from_iterable((drop.begin, drop.end) for drop in drops), float(t[-1])]
@@ -328,20 +341,22 @@ def _middles_in_halves(t: Series, loss: Series, falls: list[Fall]) -> list[list[
 
 
 def _first_plateau(bins: Bins, view: View, until: float, exponent: int) -> float:
-    """Return the step at which 90 % of the fall before the first drop are done, if this is 10 % of the range."""
+    """Return the step of the elbow of a fall before the first drop, farthest below the chord; else the first step."""
     t = np.ldexp(bins.steps, exponent)
     fit = view_of(bins, log=False).fit if bins.log else view.fit
     last = max(int(np.searchsorted(t, until, side="right")) - 1, 0)
     fall = float(fit[0] - fit[last])
-    if fall < _INITIAL * float(fit[0] - fit[-1]) or not fall > 0:
+    if last < 2 or not fall > _INITIAL * float(fit[0] - fit[-1]):
         return float(t[0])
-    return float(t[int(np.argmax(fit <= fit[last] + 0.1 * fall))])
+    below = fit[0] - fall * (t[: last + 1] - t[0]) / (t[last] - t[0]) - fit[: last + 1]
+    elbow = int(np.argmax(below))
+    return float(t[elbow]) if below[elbow] > 0.3 * fall else float(t[0])
 
 
 def _rises(bins: Bins, view: View, time_exponent: int, loss_exponent: int) -> list[Rise]:
     t = bins.steps
     lowest = np.minimum.accumulate(view.heights)
-    least = np.maximum(0.1 * (view.range if view.range > 0 else np.ptp(view.heights)), 6 * view.noise)
+    least = np.maximum(0.1 * (view.range if view.range > 0 else np.ptp(view.heights)), 8 * view.jitter)
     runs, count = scipy.ndimage.label(view.heights - lowest > least)
     rises = []
     for run in range(1, count + 1):
@@ -349,7 +364,7 @@ def _rises(bins: Bins, view: View, time_exponent: int, loss_exponent: int) -> li
         before = int(np.flatnonzero(view.heights[: inside[0]] == lowest[inside[0] - 1])[-1])
         top = int(inside[np.argmax(view.heights[inside])])
         end = min(int(inside[-1]) + 1, len(t) - 1)
-        if before == 0:
+        if before == 0 and not rises:
             kind = "initial rise"
         elif inside[-1] == len(t) - 1 and bins.losses[-1] > bins.losses[0]:
             kind = "divergence"
@@ -357,7 +372,7 @@ def _rises(bins: Bins, view: View, time_exponent: int, loss_exponent: int) -> li
             kind = "spike"
         else:
             kind = "lost progress"
-        steps = (math.ldexp(float(t[k]), time_exponent) for k in (before, top, end))
+        begin, step, back = (math.ldexp(float(t[k]), time_exponent) for k in (before, top, end))
         low, high = (math.ldexp(float(bins.losses[k]), loss_exponent) for k in (before, top))
-        rises.append(Rise(kind, *steps, low, high))
+        rises.append(Rise(kind, begin, step, back, low, high))
     return rises

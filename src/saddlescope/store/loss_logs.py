@@ -35,7 +35,7 @@ _NOT_LOSS = re.compile(r"loss_scale|__MIN$|__MAX$|wer$|step|epoch", re.I)
 _HELD_OUT = re.compile(r"val|test|eval|dev|held", re.I)
 _RATE = re.compile(r"(?:^|[/_ .-])(?:lr|learning.?rate)(?:$|[-/_ .])", re.I)
 _STEPS = ("global_step", "step", "steps", "num_updates", "update", "updates", "iter", "iters", "iteration",
-          "iterations", "it", "batch", "i", "progress", "epoch", "epochs")  # fmt: skip
+          "iterations", "it", "batch", "i", "epoch", "epochs", "progress")  # fmt: skip
 _WITHIN = {"batch", "i", "it", "iter", "step", "progress"}  # may begin again with each epoch
 Columns = dict[str, np.ndarray]
 
@@ -263,7 +263,7 @@ def _flat(record: Any, prefix: str = "") -> Iterator[tuple[str, float]]:
                 continue
 
 
-def _float(value: float) -> float:
+def _float(value: int | float) -> float:
     try:
         return float(value)
     except OverflowError:  # a whole number of more than 308 digits
