@@ -30,11 +30,14 @@ FORMATS = {
     "pairs": "\n".join(f"step {k} loss {x}" for k, x in enumerate(LOSSES)),
     "colons": "\n".join(f"iter {k}: loss {x}, time 3.5ms, mfu 1.0%" for k, x in enumerate(LOSSES)),
     "equals": "\n".join(f"17:41:0{k} INFO epoch=0 i={k}/530 total_loss={x}" for k, x in enumerate(LOSSES)),
-    "fairseq": "\n".join(f'[2000-01-01 17:41:22,153][train] - {{"loss": "{x}", "num_updates": "{k}"}}' for k, x in enumerate(LOSSES)),
+    "fairseq": "\n".join(
+        f'[2000-01-01 17:41:22,153][train] - {{"loss": "{x}", "num_updates": "{k}"}}' for k, x in enumerate(LOSSES)
+    ),
     "tqdm": "\r".join(f" 5%|▌ | {k}/1000 [00:10<03:10, 5.0it/s, loss={x}]" for k, x in enumerate(LOSSES)),
     "Epoch [1/6]": "\n".join(f"Epoch [{k}/6], Loss: {x}" for k, x in enumerate(LOSSES)),
     "columns of numbers": "\n".join(f"{x}" for x in LOSSES),
-    "DeepXDE": "# step, loss_train, loss_test, metrics_test\n" + "".join(f"{k} {x / 2} {x / 2} 1 1\n" for k, x in enumerate(LOSSES)),
+    "DeepXDE": "# step, loss_train, loss_test, metrics_test\n"
+    + "".join(f"{k} {x / 2} {x / 2} 1 1\n" for k, x in enumerate(LOSSES)),
 }  # fmt: skip
 
 
@@ -57,7 +60,7 @@ def test_columns_are_chosen_by_name_and_listed(tmp_path):
     assert (log.column, log.step_column, log.others) == ("train_loss", "step", ("val_loss",))
     assert read_loss(written(tmp_path, KERAS), "val_loss").losses.tolist() == [9.0] * 6
     assert read_loss(written(tmp_path, KERAS)).rates.tolist() == [0.1] * 6
-    with pytest.raises(InputError, match="no column 'test'.*Pass one of 'epoch'"):
+    with pytest.raises(InputError, match=r"no column 'test'.*Pass one of 'epoch'"):
         read_loss(written(tmp_path, KERAS), "test")
     with pytest.raises(InputError, match="no column named as a loss"):
         read_loss(written(tmp_path, "a,b\n1,2\n3,4\n"))

@@ -13,6 +13,7 @@ more than one decade are searched twice, in the loss and in its logarithm.
 """
 
 import itertools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,7 @@ FEWEST = 5  # fewer records cannot show two plateaus
 CONTRAST = 3.0  # of the speeds in a drop and on the plateaus beside it
 _RESOLUTIONS = (800, 400, 200, 100, 50)  # late bins of a record
 _FALLS = 0.02 * 1.5 ** np.arange(8)  # d, in units of the range
+_FACTOR = 0.3  # least d of the logarithm of a loss over many decades: drops by half are seen
 _SIZES = (2.0, 6.0)  # of a drop in units of the d at which it is found
 _VISIBLE, _CLEAR = (
     0.1,
@@ -187,7 +189,8 @@ def _falls_in_view(bins: Bins, view: View, noise: Series, linear: View, contrast
     loss = _with_midpoints(scipy.ndimage.median_filter(linear.fit, 3, mode="nearest"))
     heights = _with_midpoints(view.heights)
     found = []
-    for part in _FALLS:
+    finer = 0 if view is linear else max(0, math.ceil(math.log(_FALLS[0] * view.range / _FACTOR) / math.log(1.5)))
+    for part in np.concatenate([_FALLS[0] * 1.5 ** np.arange(-finer, 0.0), _FALLS]):
         d = part * view.range
         enter, leave = enter_and_leave(t, fit, d)
         height = np.log(np.maximum(leave - enter, np.finfo(float).tiny)) - _TILT * np.arange(len(t))
@@ -203,7 +206,9 @@ def _falls_in_view(bins: Bins, view: View, noise: Series, linear: View, contrast
             first = a + int(np.flatnonzero(before)[-1])
             last = low + int(np.argmax(height[low : b + 1] >= (height[b] + bottom) / 2)) if finished else b
             size, taken = fit[first] - fit[last], loss[first] - loss[last]
-            clear = max(sigma[a], sigma[low])  # lumps of noise lengthen the dwell on slopes
+            clear = max(
+                float(np.median(sigma[a : first + 1])), sigma[low]
+            )  # lumps of noise lengthen the dwell on slopes
             quiet = view is linear and size >= 3 * np.max(np.diff(heights[a : b + 1]), initial=0.0)
             visible = (
                 size >= (_CLEAR if quiet else _VISIBLE) * view.range
