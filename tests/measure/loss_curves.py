@@ -48,8 +48,8 @@ class Staircase:
 def staircase(seed):
     """Return a record of 100 to 10,000 records with 1 to 5 drops of 1 to 6 % of the plateaus beside them.
 
-    A third of them fall over one to five decades; half have slopes of up to a tenth of the range between drops; 40 % have
-    spikes; the noise is 0, 0.3, 1 or 3 % of the range, or of the loss where it falls over decades.
+    A third of them fall over one to five decades; half have slopes of up to a tenth of the range between their drops;
+    40 % have spikes; the noise is 0, 0.3, 1 or 3 % of the range, or of the loss where it falls over decades.
     """
     draw = np.random.default_rng([seed, 2])
     n, count, geometric = int(10 ** draw.uniform(2, 4)), int(draw.integers(1, 6)), draw.random() < 0.5
