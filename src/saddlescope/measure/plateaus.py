@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import scipy  # its submodules, a second together, are loaded where first used
+from jaxtyping import Float
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
@@ -128,8 +129,8 @@ class LossStages(TableMixin, PlotMixin):
     drops: tuple[Drop, ...]
     rises: tuple[Rise, ...]
     remarks: tuple[str, ...]
-    smooth_steps: Series
-    smooth_losses: Series
+    smooth_steps: Float[np.ndarray, "m"]
+    smooth_losses: Float[np.ndarray, "m"]
     log_loss: bool
     log_steps: bool
 
