@@ -47,7 +47,7 @@ class _Step:
 
 @validate_arguments
 def rank_stairs(
-    times: Any, spectrum: Spectrum, *, time_unit: str, share: float = 0.1, contrast: float = 4.0, lead: float = 2.0
+    times: Any, spectrum: Spectrum, *, time_unit: str, share: float = 0.1, contrast: float = 5.0, lead: float = 2.0
 ) -> Staircase:
     """Find the stages of one matrix: its rank rises where a singular value makes a step, abruptly or alone.
 
@@ -120,7 +120,7 @@ def rank_staircases(
     *,
     time_unit: str,
     share: float = 0.1,
-    contrast: float = 4.0,
+    contrast: float = 5.0,
     lead: float = 2.0,
     report: Report = silent,
 ) -> np.ndarray:
