@@ -15,7 +15,7 @@ GPU_RUNS := gradual-rank/figure-4 gradual-rank/figure-1 concept-learning/figure-
 	gradual-rank/figure-13 gradual-rank/figure-6 gradual-rank/rank-steps concept-learning/appendix-g gradual-rank/figure-18
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo explore reproduce gpu test test-slow lint docs bench wheel test-wheel gallery readme clean test-all coverage survey
+.PHONY: help setup demo explore reproduce gpu test test-slow lint docs bench wheel test-wheel gallery readme clean test-all test-platforms coverage survey test-newest test-oldest portable
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -30,9 +30,11 @@ UNUSED = .venv/lib/python3*/site-packages/torch/test .venv/lib/python3*/site-pac
 
 # uv installs in seconds what takes pip minutes, and PyTorch's CPU build (some gigabytes smaller) where there is no GPU.
 # Where pip is told of another place to look, uv looks there; both trust the certificates of the system.
+UV_SOURCES = links=$$(echo $${PIP_FIND_LINKS:-$$($(BIN)/python -m pip config get global.find-links 2>/dev/null)} | tr ' ' ','); \
+	if test -n "$$links"; then export UV_FIND_LINKS="$$links"; else export UV_TORCH_BACKEND="$${UV_TORCH_BACKEND:-auto}"; fi
+
 define install # $(call install,what): with the pinned versions of constraints.txt, by uv where it can be had
-	@links=$$(echo $${PIP_FIND_LINKS:-$$($(BIN)/python -m pip config get global.find-links 2>/dev/null)} | tr ' ' ','); \
-	if test -n "$$links"; then export UV_FIND_LINKS="$$links"; else export UV_TORCH_BACKEND="$${UV_TORCH_BACKEND:-auto}"; fi; \
+	@$(UV_SOURCES); \
 	$(BIN)/uv pip install --system-certs --quiet --python $(BIN)/python -c constraints.txt $(1) \
 		|| { echo "== Going on with pip, which takes some minutes more"; \
 		$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt $(1); }
@@ -40,7 +42,7 @@ endef
 
 .venv/ready: pyproject.toml constraints.txt
 	@echo "== Building .venv with the pinned packages of constraints.txt (1.5 GB, once; about a minute)"
-	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else "saddlescope needs Python 3.11, 3.12 or 3.13; this is %d.%d. Name another with: make PYTHON=python3.11" % v)'
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 14) else "saddlescope needs Python 3.11 to 3.14; this is %d.%d. Name another with: make PYTHON=python3.11" % v)'
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --upgrade pip
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv || echo "== No uv for this machine; pip takes a few minutes more"
@@ -102,15 +104,44 @@ test-all: .venv/tools ## every test, the slow ones and the wheel in empty enviro
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 	@$(BIN)/python scripts/surface.py
 
+# PyTorch keeps its pin, since an open range can pull gigabytes; TORCH=torch opens it. The developers' tools have no bounds.
+TORCH = $(shell grep '^torch==' constraints.txt)
+define test_with # $(call test_with,resolution): in an environment of its own, without constraints.txt
+	@$(BIN)/uv venv --quiet --clear --python $(PYTHON) build/$@
+	@$(UV_SOURCES); add="$(BIN)/uv pip install --system-certs --quiet --python build/$@/bin/python $(EXTRAS) $(TORCH)"; \
+	eval "$$add --resolution $(1)" && eval "$$add --group dev"
+	@OMP_NUM_THREADS=1 build/$@/bin/python -m pytest -m "not slow" -n 2 --dist worksteal
+endef
+
+test-newest: .venv/ready ## the test suite with the newest versions that pyproject.toml allows, on PYTHON
+	$(call test_with,highest)
+
+test-oldest: .venv/ready ## the test suite with the oldest versions that pyproject.toml allows, on PYTHON
+	$(call test_with,lowest-direct)
+
+portable: .venv/tools ## rerun quick sizes and the suites of theory and flow under other arithmetic (90 minutes; rerun to resume)
+	@$(BIN)/python scripts/portable.py
+
 coverage: .venv/tools ## the lines that the test suite runs (half as long again as the tests alone)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal --cov=saddlescope --cov-report=term:skip-covered
+
+# What the files, processes and text of saddlescope meet on other systems, where no test of ours runs for real.
+ON_OTHERS := store _shared train/tracker train/checkpoints train/lora cli sweeps explore reproduction/test_parallel_parts.py
+WHEELS := $(BIN)/uv pip compile --system-certs --quiet --only-binary :all: -c constraints.txt --all-extras --group dev -o /dev/null
+
+test-platforms: .venv/tools ## tests as if on Windows and on macOS, and wheels of all pinned packages for both
+	@for s in x86_64-pc-windows-msvc aarch64-apple-darwin; do echo "== Wheels for $$s"; \
+	MACOSX_DEPLOYMENT_TARGET=14.0 $(WHEELS) --python-platform $$s pyproject.toml || exit 1; done
+	@for s in windows macos; do echo "== As if on $$s"; \
+	SADDLESCOPE_LIKE=$$s PYTHONPATH="$(CURDIR)/tests/platforms" OMP_NUM_THREADS=1 \
+	$(BIN)/python -m pytest -m "not slow and not browser" -n 2 --dist worksteal $(addprefix tests/,$(ON_OTHERS)) || exit 1; done
 
 test-slow: .venv/tools ## the tests that take many minutes
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
 
 lint: .venv/tools ## style, types, import laws, and the tables of verdicts
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
-	@$(BIN)/pyright
+	@for s in Linux Windows Darwin; do $(BIN)/pyright --pythonplatform $$s || exit 1; done
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python scripts/readme.py --check
 

@@ -4,7 +4,11 @@ import gc
 import hashlib
 import os
 import pickle
+import re
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -23,18 +27,46 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 # Unoptimised code gives the same numbers to rounding and is compiled in a third of the time; most of it runs once.
 COMPILED_QUICKLY = (
     "--xla_backend_optimization_level=0",
-    "--xla_cpu_use_fusion_emitters=false",
+    *(["--xla_cpu_use_fusion_emitters=false"] if jax.__version_info__ < (0, 11) else []),  # XLA aborts on flags it lost
     "--xla_cpu_parallel_codegen_split_count=1",
 )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let XLA compile as for users in `make test-all`; in `make test`, for its speed, without optimising."""
+    """Take interrupts; let XLA compile as for users in `make test-all`, and without optimising in `make test`."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores them, and so do its processes
     if config.option.markexpr != "not slow":
         return
     with pytest.MonkeyPatch.context() as patch:  # our commands try out given flags, which would take every test longer
         patch.setenv("XLA_FLAGS", " ".join([*COMPILED_QUICKLY, os.environ.get("XLA_FLAGS", "")]))
         jax.devices()  # XLA reads them once
+
+
+# What tools keep between runs; `git status` names no folder above them.
+KEPT = re.compile(r"(^|/)(\.hypothesis|\.pytest_cache|\.import_linter_cache|__pycache__)/$")
+UNTRACKED = pytest.StashKey[set[str]]()
+
+
+def untracked(checkout: Path) -> set[str]:
+    """Return the files of the checkout that git does not track; none where there is no git."""
+    asked = ["git", "-C", str(checkout), "status", "--porcelain", "--ignored"]
+    try:
+        said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return set()
+    return {line[3:] for line in said.splitlines() if line[:2] in ("??", "!!") and not KEPT.search(line)}
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Remember what is in the checkout."""
+    session.config.stash[UNTRACKED] = untracked(session.config.rootpath)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail if files were left in the checkout."""
+    if left := untracked(session.config.rootpath) - session.config.stash[UNTRACKED]:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        sys.stderr.write(f"\nNew in the checkout since the tests began: {', '.join(sorted(left))}\n")
 
 
 def pytest_collection_finish() -> None:

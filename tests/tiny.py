@@ -187,7 +187,6 @@ def find_entry(name: str) -> Entry:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a background job
     entries.find_entry, catalogue.entry_names = find_entry, lambda: NAMES  # type: ignore[assignment]
     catalogue.entry_heading = lambda name: HEADING  # type: ignore[assignment]
     from saddlescope import cli

@@ -65,7 +65,7 @@ def test_one_at_a_time(tmp_path):
     folder = tmp_path / "site"
     with replaced_folder(folder) as new:
         (new / "one").write_text("first")
-        with pytest.raises(BusyError, match=f"Another process is writing {folder}; wait for it"):
+        with pytest.raises(BusyError, match=rf"Process \d+ is writing {folder}; wait for it"):
             recover_folder(folder)
         with pytest.raises(BusyError), replaced_folder(folder):
             pass

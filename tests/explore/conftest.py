@@ -55,7 +55,7 @@ class Server:
 
     def ask(self, path: str, *, method: str = "GET", body: object = None, token: str | None = None, **headers: str):
         """Return the status, the headers and the text of an answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
         content = body if isinstance(body, bytes) else json.dumps(body).encode() if body is not None else None
         sent = {"Content-Type": "application/json"} if content is not None else {}
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}

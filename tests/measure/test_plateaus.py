@@ -26,12 +26,17 @@ def steps(t, *at, rate=40.0):
     return 1 / (1 + np.exp(-np.clip(rate * (np.asarray(t)[:, None] - np.array(at)), -500, 500)))
 
 
+def of_losses(losses, t=None):
+    """Return the staircase of a record with singular values."""
+    return find_plateaus(losses, steps=t, singular_values=[np.ones((len(losses), 2))] * 3).staircase
+
+
 def drops(losses, t=None):
     return [drop.step for drop in find_plateaus(losses, steps=t).drops]
 
 
 @pytest.mark.parametrize("geometric", [False, True])
-@pytest.mark.parametrize(("noise", "bar"), [(0.0, 0.95), (1e-4, 0.95), (1e-3, 0.9)])
+@pytest.mark.parametrize(("noise", "bar"), [(0.0, 1.0), (1e-4, 0.97), (1e-3, 0.9)])
 def test_synthetic_staircases_are_found(noise, bar, geometric):
     runs = [synthetic_run(seed, noise=noise, geometric=geometric) for seed in SEEDS]
     assert sum(run.matches(found(run)) for run in runs) >= bar * len(runs)
@@ -42,6 +47,22 @@ def test_a_wrong_staircase_is_not_called_right():
     assert run.matches(found(run))
     assert not run.matches(found(other))
     assert not run.matches(found(run, run.losses + 0.02 * run.range))
+    wider = [np.hstack([s, s[:, -1:] + 1.0]) for s in run.singular_values]
+    assert not run.matches(find_plateaus(run.losses, steps=run.times, singular_values=wider).staircase)
+
+
+@pytest.mark.parametrize("seed", [50_002, 50_003, 50_004])
+def test_units_of_loss_time_and_weights_do_not_matter_to_ranks(seed):
+    run = synthetic_run(seed, noise=1e-3, geometric=False)
+    one = found(run)
+    other = find_plateaus(
+        8.0 * run.losses + 2.0,
+        steps=4.0 * run.times - 3.0,
+        singular_values=[s[:, ::-1] * 2.0**k for k, s in enumerate(run.singular_values)],  # in any order
+    ).staircase
+    assert other.layer_ranks == one.layer_ranks
+    assert other.times == pytest.approx([4 * time - 3 for time in one.times], rel=1e-9)
+    assert other.losses == pytest.approx([8 * loss + 2 for loss in one.losses], rel=1e-9)
 
 
 def false_alarms(seeds):
@@ -108,7 +129,9 @@ def test_drops_and_plateaus_have_all_attributes():
 
 
 def test_a_drop_between_two_records_is_found():
-    assert drops(np.where(np.arange(40) < 20, 1.0, 0.0)) == pytest.approx([19.5], abs=0.5)
+    losses = np.where(np.arange(40) < 20, 1.0, 0.0)
+    assert drops(losses) == pytest.approx([19.5], abs=0.5)
+    assert of_losses(losses).times == pytest.approx((19.5,), abs=0.5)
 
 
 @pytest.mark.parametrize(
@@ -125,6 +148,47 @@ def test_a_drop_between_two_records_is_found():
 )
 def test_losses_without_plateaus_have_no_drop(losses):
     assert drops(losses) == []
+    assert len(of_losses(losses)) == 1
+
+
+def test_slow_fluctuations_are_noise():
+    draw = np.random.default_rng(1)
+    wander = np.zeros(400)
+    for k in range(1, 400):
+        wander[k] = 0.9 * wander[k - 1] + draw.standard_normal()
+    losses = steps(-T, -5.0)[:400, 0] + 0.003 * wander
+    assert len(of_losses(losses)) == 2
+    assert len(drops(losses)) == 1
+
+
+def test_noise_of_the_later_part_counts():
+    quiet, noisy = np.ones(300), 0.02 * np.random.default_rng(2).standard_normal(100)
+    losses = np.concatenate([quiet, noisy])
+    assert len(of_losses(losses)) == 2
+    assert len(drops(losses)) == 1
+
+
+def test_single_outliers_are_ignored():
+    losses = 1.0 - steps(T, 5.0)[:, 0]
+    losses[[50, 120, 300]] += [3.0, 0.5, 2.0]
+    staircase = of_losses(losses, T)
+    assert staircase.times == pytest.approx((5.0,), abs=0.05)
+    assert staircase.losses == pytest.approx((1.0, 0.0), abs=1e-6)
+    assert drops(losses, T) == pytest.approx([5.0], abs=0.05)
+
+
+def test_small_drops_and_shallow_ones_are_no_stages():
+    small = 1.0 - 0.99 * steps(T, 3.0)[:, 0] - 0.01 * steps(T, 7.0)[:, 0]
+    assert len(of_losses(small, T)) == 2
+    shallow = np.interp(T, [0, 4, 6, 10], [1.0, 0.8, 0.2, 0.0])  # six times as fast between
+    assert len(of_losses(shallow, T)) == 1
+
+
+def test_a_drop_under_way_at_the_end_belongs_to_its_stage():
+    early = T < 7.0
+    losses = 2.0 - steps(T, 3.0, 7.0).sum(axis=1)
+    assert len(of_losses(losses, T)) == 3
+    assert len(of_losses(losses[early], T[early])) == 2
 
 
 def test_decades_are_found_in_the_logarithm():
@@ -183,8 +247,9 @@ def test_layers_have_ranks_and_stages():
     spectra = [np.hstack([learned, learned]), learned, learned]
     result = find_plateaus(2.0 - learned @ [1.5, 0.5], steps=T, singular_values=spectra)
     staircase = result.staircase
-    assert staircase.times == pytest.approx((3.0, 6.0), abs=1e-2)
-    assert staircase.losses == pytest.approx((2.0, 0.5, 0.0), abs=1e-3)
+    assert staircase.times == pytest.approx((3.0, 6.0), abs=1e-6)
+    assert staircase.losses == pytest.approx((2.0, 0.5, 0.0), abs=1e-6)
+    assert [one.loss for one in result.plateaus] == list(staircase.losses)
     assert staircase.layer_ranks == ((0, 0, 0), (2, 1, 1), (4, 2, 2))
     assert staircase.ranks == (0, 1, 2)
     assert (staircase.stages[0].start, staircase.stages[-1].end) == (0.0, 10.0)

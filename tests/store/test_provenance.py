@@ -1,4 +1,5 @@
 import shlex
+import subprocess
 import time
 
 import pytest
@@ -71,3 +72,35 @@ def test_the_commit_is_that_of_our_own_checkout(monkeypatch, tmp_path):
 
     monkeypatch.setattr(module, "__file__", str(tmp_path / "provenance.py"))
     assert store.stopwatch()()["commit"] == ""
+
+
+def test_a_checkout_of_another_user_keeps_its_commit_and_runs_nothing(monkeypatch, tmp_path):
+    from saddlescope.store import provenance as module
+
+    def git(*words):
+        identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        command = ["git", "-C", str(tmp_path / "clone"), *identity, *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    source = tmp_path / "clone" / "src" / "saddlescope" / "store" / "provenance.py"
+    source.parent.mkdir(parents=True)
+    source.write_text("x = 1\n")
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-q", "-m", "source")
+    commit = git("rev-parse", "HEAD")
+    ran = tmp_path / "ran"
+    for setting in ("core.fsmonitor", "filter.spy.clean", "core.sshCommand", "core.pager", "diff.external"):
+        git("config", setting, f"touch '{ran}'; false")
+    (tmp_path / "clone" / ".git" / "info" / "attributes").write_text("* filter=spy\n")
+    source.write_text("x = 2\n")
+
+    monkeypatch.setattr(module, "__file__", str(source))
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # how git tests its refusal
+    assert store.stopwatch()()["commit"] == f"{commit}-unchecked"
+    assert not ran.exists()
+
+    monkeypatch.delenv("GIT_TEST_ASSUME_DIFFERENT_OWNER")
+    module._commit_of.cache_clear()
+    assert store.stopwatch()()["commit"] == f"{commit}-dirty"
+    assert ran.exists()  # in one's own checkout git does run them

@@ -11,7 +11,7 @@ import xarray as xr
 from saddlescope import store
 from saddlescope._shared.errors import InputError, MissingExtraError, StorageError
 from saddlescope.sweeps import Grid, Point, State
-from saddlescope.sweeps.dask_workers import _fit_workers, _Needs, _Remote, _take, _Token, _Unfit
+from saddlescope.sweeps.dask_workers import _fit_workers, _Needs, _Remote, _take, _Unfit
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def point(walk, tmp_path):
 @pytest.fixture
 def token(tmp_path):
     file = tmp_path / "token"
-    file.write_text("seen")
-    return _Token(file, "seen")
+    file.touch()
+    return file
 
 
 class Future:
@@ -52,11 +52,9 @@ def test_a_worker_that_sees_the_folder_stores_the_point_there(point, token):
     assert made.state is State.FINISHED
 
 
-@pytest.mark.parametrize("text", [None, "of another folder"])
-def test_one_that_does_not_see_it_sends_the_same_run(point, token, text, tmp_path):
+def test_one_that_does_not_see_it_sends_the_same_run(point, token, tmp_path):
     made = point()
-    absent = _Token(tmp_path / "absent", "seen") if text is None else replace(token, text=text)
-    content = remote(made, absent)()
+    content = remote(made, tmp_path / "absent")()
     assert isinstance(content, bytes)
     assert made.state is State.MISSING
     assert _take(made, Future(content)) == ""
@@ -68,7 +66,7 @@ def test_one_that_does_not_see_it_sends_the_same_run(point, token, text, tmp_pat
 
 def test_a_point_that_fails_far_away_fails_here(point, token, tmp_path):
     made = point("fails")
-    reported = remote(made, _Token(tmp_path / "absent", ""))()
+    reported = remote(made, tmp_path / "absent")()
     assert reported == "ZeroDivisionError: a defect"
     assert _take(made, Future(reported)) == ""
     assert (made.state, made.error) == (State.FAILED, "ZeroDivisionError: a defect")

@@ -1,18 +1,20 @@
 """Atomic writes: readers see the old file or the new one, even if the writer is killed.
 
 The content goes to a temporary file beside the target, whose name is that of the target. Writers of one file therefore
-wait for each other by a lock on it, and the next one uses what a killed one has left.
+wait for each other by a lock, and the next one removes what a killed one has left.
 """
 
-import fcntl
 import hashlib
 import os
 import secrets
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from saddlescope._shared.errors import BusyError
+from saddlescope._shared.file_locks import file_lock
 from saddlescope._shared.output_paths import output_file
 
 _LONGEST = 240  # bytes of a name that leave room for the prefix and the suffix
@@ -35,13 +37,13 @@ def atomic_writer(path: Path) -> Iterator[IO[bytes]]:
         OSError: the disk is full or the folder cannot be written; the temporary file is removed.
     """
     target = output_file(path)
-    with _temporary(target) as file:
-        temporary = Path(file.name)
+    with _temporary(target) as temporary:
         try:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            temporary.replace(output_file(target))
+            with temporary.open("xb") as file:  # follows no link and opens no pipe
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            _replace(temporary, output_file(target))
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -53,39 +55,39 @@ def atomic_writer(path: Path) -> Iterator[IO[bytes]]:
             os.close(folder)
 
 
-def unfinished_file(path: Path) -> Path:
-    """Return the temporary file of a path, which a killed writer leaves until the next one."""
+def unfinished_files(path: Path) -> tuple[Path, Path]:
+    """Return the temporary file of a path and its lock, which a killed writer leaves until the next one."""
     target = Path(os.path.realpath(path))
     name = target.name
     if len(os.fsencode(name)) > _LONGEST:
         name = hashlib.sha256(os.fsencode(name)).hexdigest()
-    return target.with_name(f".{name}.part")
+    return target.with_name(f".{name}.part"), target.with_name(f".{name}.lock")
 
 
 def remove_unfinished(path: Path) -> None:
-    """Remove the temporary file that a killed writer of a path left; one that is being written stays."""
-    temporary = unfinished_file(path)
-    with suppress(OSError), open(temporary, "rb", opener=_open_itself) as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    """Remove the files that a killed writer of a path left; those of one that is writing stay."""
+    temporary, lock = unfinished_files(path)
+    with suppress(BusyError, OSError), file_lock(lock, "", 0.0):
         temporary.unlink()
 
 
-def _temporary(target: Path) -> IO[bytes]:
-    """Open the temporary file of a target, empty, once no other writer has it."""
-    path = unfinished_file(target)
-    while True:
-        file = open(path, "ab", opener=_open_itself)  # noqa: SIM115 (the caller closes it)
+@contextmanager
+def _temporary(target: Path) -> Iterator[Path]:
+    """Yield the path of the temporary file of a target, where nothing is, once no other writer has it."""
+    path, lock = unfinished_files(target)
+    with ExitStack() as held:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            held.enter_context(file_lock(lock, "", -1.0))
+            path.unlink(missing_ok=True)
         except OSError:  # this file system has no locks: each writer takes a name of its own
-            file.close()
-            return path.with_name(f"{path.name[:64]}.{secrets.token_hex(4)}").open("xb")
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file.fileno()), path.lstat()):  # not one that another writer has just renamed
-                file.truncate(0)
-                return file
-        file.close()
+            path = path.with_name(f".{secrets.token_hex(8)}.part")
+        yield path
 
 
-def _open_itself(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+def _replace(temporary: Path, target: Path) -> None:
+    for _ in range(200 if os.name == "nt" else 0):  # Windows replaces no file that a reader has open
+        with suppress(PermissionError):
+            temporary.replace(target)
+            return
+        time.sleep(0.01)
+    temporary.replace(target)

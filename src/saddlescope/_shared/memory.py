@@ -1,6 +1,5 @@
 """Memory: what this process may use, refusal of sizes that cannot fit, and errors of running out in one sentence."""
 
-import os
 import re
 from functools import cache
 from pathlib import Path
@@ -14,7 +13,9 @@ _EXHAUSTED = re.compile(r"RESOURCE_EXHAUSTED|out of memory|can't allocate memory
 @cache
 def memory_limit() -> int:
     """Return the bytes of memory of this machine, or of the container that this process is in."""
-    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    import psutil
+
+    limits = [psutil.virtual_memory().total]
     for file in map(Path, _LIMITS):
         try:
             limits.append(int(file.read_text()))

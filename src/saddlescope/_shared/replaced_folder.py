@@ -8,16 +8,14 @@
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
-from saddlescope._shared.errors import BusyError, InputError
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.file_locks import file_lock
 from saddlescope._shared.output_paths import output_folder
 
 _MARK = ".saddlescope-work"
-_PATIENCE = 0.2  # seconds to wait for a lock, such as one whose holder is just removing it
 
 
 @contextmanager
@@ -73,32 +71,28 @@ def _working_folder(folder: Path) -> Iterator[Path]:
     if work.is_symlink() or (work.exists() and not (work.is_dir() and _made_here(work))):
         raise InputError(f"{work} must be free for work on {folder}; got files of others; move or rename them.")
     mark = work / _MARK
-    lock = _lock(mark, folder)
-    try:
-        yield work
-    finally:
-        with suppress(OSError):
-            _recover(folder, work)
-            if [path.name for path in work.iterdir()] == [_MARK]:
-                mark.unlink()
-                work.rmdir()
-        lock.release()
-
-
-def _lock(mark: Path, folder: Path) -> FileLock:
-    """Lock the mark, which the system unlocks when the process ends, however it ends."""
-    lock = FileLock(mark, timeout=_PATIENCE)
-    while True:
-        mark.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as held:
+        while True:
+            work.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):  # a process that just finished removed the working folder
+                held.enter_context(file_lock(mark, f"is writing {folder}; wait for it, or give another folder."))
+                break
         try:
-            lock.acquire()
-        except Timeout:
-            raise BusyError(f"Another process is writing {folder}; wait for it, or give another folder.") from None
-        except FileNotFoundError:  # a process that just finished removed the working folder
-            continue
-        if mark.exists():
-            return lock
-        lock.release()  # of a removed file
+            yield work
+        finally:
+            with suppress(OSError):
+                _recover(folder, work)
+            held.close()
+            _remove(work, mark)
+
+
+def _remove(work: Path, mark: Path) -> None:
+    """Remove the working folder; if something in it cannot be removed, it stays marked."""
+    with suppress(OSError):
+        work.rmdir()
+        return
+    with suppress(OSError):
+        mark.touch()
 
 
 def _made_here(work: Path) -> bool:

@@ -8,8 +8,9 @@ its Origin. The policy of each answer keeps a page to its own files.
 import hmac
 import os
 import secrets
-from pathlib import Path
+from contextlib import suppress
 
+from platformdirs import user_state_path
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -68,20 +69,14 @@ class Guard:
 
 def persistent_token() -> str:
     """Return the token of this user, which survives a restart, so that bookmarks do; a new one if it cannot be kept."""
-    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    file = Path(home) / "saddlescope" / "explore-token"
-    try:
-        token = file.read_text(encoding="ascii").strip()
-        if len(token) >= 20 and token.isalnum() and not file.stat().st_mode & 0o077:
-            return token
-    except (OSError, ValueError):
-        pass
     token = secrets.token_hex(16)
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with suppress(OSError, RuntimeError):  # else it lasts as long as the server
+        file = user_state_path("saddlescope", appauthor=False, ensure_exists=True) / "explore-token"
+        if file.exists() and (os.name == "nt" or not file.stat().st_mode & 0o077):  # Windows has no such bits
+            kept = file.read_text("ascii", "replace").strip()
+            if len(kept) >= 20 and kept.isalnum():
+                return kept
         file.unlink(missing_ok=True)
         file.touch(mode=0o600, exist_ok=False)
-        file.write_text(token, encoding="ascii")
-    except OSError:  # the token then lasts as long as the server
-        pass
+        file.write_text(token, "ascii")
     return token

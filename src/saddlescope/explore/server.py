@@ -420,11 +420,11 @@ def _listen(port: int | None) -> socket.socket:
 
 def _cache() -> Path | None:
     """Return the folder of compiled code of this user, or None if there can be none."""
-    from os import environ
+    from platformdirs import user_cache_path
 
-    folder = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "saddlescope" / "compiled"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
+        folder = user_cache_path("saddlescope", appauthor=False, ensure_exists=True) / "compiled"
+        folder.mkdir(exist_ok=True)
+    except (OSError, RuntimeError):  # RuntimeError: no home is known
         return None
     return folder

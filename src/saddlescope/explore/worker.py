@@ -148,7 +148,7 @@ def _serve() -> None:
             with lock:
                 pipe.write(len(content).to_bytes(8) + content)
                 pipe.flush()
-        except BrokenPipeError:
+        except OSError:
             os._exit(1)
 
     worker = _Worker(json.loads(sys.argv[1]), send)

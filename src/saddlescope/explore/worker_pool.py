@@ -9,6 +9,8 @@ from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Any
 
+from saddlescope.reproduction.process_pool import APART
+
 _GRACE = 5.0  # seconds in which a stopped run may reach its next report; then its process is killed
 _PATIENCE = 2.0  # seconds to wait for a warm process before another is started, such as for one that is stopping
 _FINAL = ("done", "refused", "failed", "stopped")  # keys of the last message of a run
@@ -167,8 +169,8 @@ class WorkerPool:
             *(sys.executable, "-m", "saddlescope.explore.worker", json.dumps(self.folders)),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,  # the server alone handles an interrupt from the keyboard
             env={**cache, **os.environ},
+            **APART,
         )
 
     async def _release(self, worker: _Worker, *, ended: bool = False) -> None:

@@ -212,7 +212,7 @@ def swapped(site: Path) -> Iterator[Path]:
     """
     try:
         with replaced_folder(site) as new:
-            (new / store.COPIES).write_text("A gallery of saddlescope; the next build replaces this folder.\n")
+            (new / store.COPIES).write_text("A gallery of saddlescope; the next build replaces this folder.\n", "ascii")
             yield new
     except OSError as error:
         reason = error.strerror or str(error)

@@ -23,7 +23,7 @@ from jaxtyping import Float, Int
 from saddlescope.measure.records import Series
 
 FEWEST = 5  # fewer records cannot show two plateaus
-CONTRAST = 3.0  # of the speeds in a drop and on the plateaus beside it
+_CONTRAST = 3.0  # of the speeds in a drop and on the plateaus beside it
 _RESOLUTIONS = (800, 400, 200, 100, 50)  # late bins of a record
 _FALLS = 0.02 * 1.5 ** np.arange(8)  # d, in units of the range
 _FACTOR = 0.3  # least d of the logarithm of a loss over many decades: drops by half are seen
@@ -130,7 +130,7 @@ def _nearest_decreasing(z: Series) -> Series:
     return np.repeat(levels, [len(block) for block in blocks])
 
 
-def find_falls(t: Series, loss: Series, *, contrast: float = CONTRAST) -> list[Fall]:
+def find_falls(t: Series, loss: Series) -> list[Fall]:
     """Return the drops of a record in their order; no two overlap.
 
     Where a lower loss lasts for a tenth of the record and is lost again, the record is cut.
@@ -142,8 +142,8 @@ def find_falls(t: Series, loss: Series, *, contrast: float = CONTRAST) -> list[F
     if FEWEST <= k <= len(t) - FEWEST:
         typical = scipy.ndimage.median_filter(bins.losses, 3, mode="nearest")
         level = np.min(typical[bins.steps < t[k]])  # to fall back to it is a recovery, no drop
-        later = find_falls(t[k:], loss[k:], contrast=contrast)
-        return find_falls(t[:k], loss[:k], contrast=contrast) + [
+        later = find_falls(t[k:], loss[k:])
+        return find_falls(t[:k], loss[:k]) + [
             fall for fall in later if typical[np.searchsorted(bins.steps, fall.end)] < level
         ]
     linear = view_of(bins, log=False) if bins.log else view
@@ -151,10 +151,10 @@ def find_falls(t: Series, loss: Series, *, contrast: float = CONTRAST) -> list[F
     if bins.losses.min() > 0:  # noise in proportion to the loss is largest early, where too few bins show it
         relative = view if bins.log else view_of(bins, log=True)
         floors.append(float(np.median(relative.noise)) * bins.losses)
-    found = _falls_in_view(bins, linear, np.max([linear.noise, *floors], axis=0), linear, contrast)
+    found = _falls_in_view(bins, linear, np.max([linear.noise, *floors], axis=0), linear)
     if bins.log:
         floor = np.full_like(bins.losses, np.median(view.noise))
-        found += _falls_in_view(bins, view, np.maximum(view.noise, floor), linear, contrast)
+        found += _falls_in_view(bins, view, np.maximum(view.noise, floor), linear)
     kept: list[Fall] = []
     for _, fall in sorted(found, key=lambda one: one[0]):  # smaller falls first: they resolve neighbouring drops
         if not any(fall.begin < other.end and other.begin < fall.end for other in kept):
@@ -180,14 +180,14 @@ def _loss_of_progress(bins: Bins, view: View) -> float:
     return np.inf
 
 
-def _falls_in_view(bins: Bins, view: View, noise: Series, linear: View, contrast: float) -> list[tuple[float, Fall]]:
+def _falls_in_view(bins: Bins, view: View, noise: Series, linear: View) -> list[tuple[float, Fall]]:
     """Return the drops seen on one axis, each with the fall at which it was found; they may overlap."""
     if not view.range > 0:
         return []
     typical = scipy.ndimage.median_filter(view.fit, 3, mode="nearest")
-    t, fit, sigma = (_with_midpoints(x) for x in (bins.steps, typical, noise))  # a drop may be between two bins
-    loss = _with_midpoints(scipy.ndimage.median_filter(linear.fit, 3, mode="nearest"))
-    heights = _with_midpoints(view.heights)
+    t, fit, sigma = (with_midpoints(x) for x in (bins.steps, typical, noise))  # a drop may be between two bins
+    loss = with_midpoints(scipy.ndimage.median_filter(linear.fit, 3, mode="nearest"))
+    heights = with_midpoints(view.heights)
     found = []
     finer = 0 if view is linear else max(0, math.ceil(math.log(_FALLS[0] * view.range / _FACTOR) / math.log(1.5)))
     for part in np.concatenate([_FALLS[0] * 1.5 ** np.arange(-finer, 0.0), _FALLS]):
@@ -195,12 +195,12 @@ def _falls_in_view(bins: Bins, view: View, noise: Series, linear: View, contrast
         enter, leave = enter_and_leave(t, fit, d)
         height = np.log(np.maximum(leave - enter, np.finfo(float).tiny)) - _TILT * np.arange(len(t))
         ending = float(np.log(max(2 * (t[-1] - enter[-1]), np.finfo(float).tiny)))  # only half a fall fits before it
-        plateaus = longest_dwells(height, contrast)
-        if height[plateaus[-1]] - ending >= np.log(contrast):
+        plateaus = longest_dwells(height, _CONTRAST)
+        if height[plateaus[-1]] - ending >= np.log(_CONTRAST):
             plateaus.append(len(t) - 1)
         for a, b in itertools.pairwise(plateaus):
             low = a + int(np.argmin(height[a : b + 1]))
-            finished = b < len(t) - 1 or (height[b] >= ending and height[b] - height[low] >= np.log(contrast))
+            finished = b < len(t) - 1 or (height[b] >= ending and height[b] - height[low] >= np.log(_CONTRAST))
             bottom = float(height[low]) if finished else ending
             before = height[a : low + 1] >= (height[a] + bottom) / 2
             first = a + int(np.flatnonzero(before)[-1])
@@ -222,16 +222,16 @@ def _falls_in_view(bins: Bins, view: View, noise: Series, linear: View, contrast
                 and _SIZES[0] * d <= max(size, fit[a] - fit[b])
                 and size <= _SIZES[1] * d
                 and d >= _NOISES * clear
-                and prominence >= contrast * (1 + 2.5 * clear / d)
+                and prominence >= _CONTRAST * (1 + 2.5 * clear / d)
             ):
                 level = (loss[first] + loss[last]) / 2
                 below = first + int(np.argmax(loss[first : last + 1] <= level))
-                half = float(_crossing(t, loss, np.array([max(below - 1, first)]), np.array([level]))[0])
+                half = float(crossing(t, loss, np.array([max(below - 1, first)]), np.array([level]))[0])
                 found.append((part, Fall(float(t[first]), half, float(t[last]), bool(finished))))
     return found
 
 
-def _with_midpoints(x: Series) -> Float[np.ndarray, " 2*n-1"]:
+def with_midpoints(x: Series) -> Float[np.ndarray, " 2*n-1"]:
     """Return the numbers with the mean of every two neighbours between them."""
     finer = np.empty(2 * len(x) - 1)
     finer[::2], finer[1::2] = x, (x[1:] + x[:-1]) / 2
@@ -253,12 +253,12 @@ def enter_and_leave(t: Series, fit: Series, fall: float) -> tuple[Series, Series
     above, below = fit + fall / 2, fit - fall / 2
     last = np.searchsorted(-fit, -above, side="right") - 1  # the last sample at least so high; -1: none
     first = np.searchsorted(-fit, -below, side="left")  # the first one at most so high; n: none
-    enter = _crossing(t, fit, np.clip(last, 0, len(t) - 2), above)
-    leave = _crossing(t, fit, np.clip(first - 1, 0, len(t) - 2), below)
+    enter = crossing(t, fit, np.clip(last, 0, len(t) - 2), above)
+    leave = crossing(t, fit, np.clip(first - 1, 0, len(t) - 2), below)
     return np.where(last < 0, t[0], enter), np.where(first == len(t), t[-1], leave)
 
 
-def _crossing(
+def crossing(
     t: Series, fit: Series, before: Int[np.ndarray, "k"], level: Float[np.ndarray, "k"]
 ) -> Float[np.ndarray, "k"]:
     """Return the time at which the fit passes a level between a sample and the next."""

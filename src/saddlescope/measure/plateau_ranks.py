@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from saddlescope._shared.errors import InputError
+from saddlescope.measure.loss_levels import part_of
 from saddlescope.measure.records import Series, extreme_exponent, recorded_rows
 
 _SHARE, _MARGIN, _SETTLED = 0.1, 1.5, 0.8
@@ -32,13 +33,6 @@ def checked_spectra(singular_values: Sequence[Any], steps: Series) -> list[np.nd
         if np.any(s < 0):
             raise InputError(f"singular_values[{layer}] must be at least 0; got {float(np.min(s))!r}.")
     return [np.sort(np.ldexp(s, -extreme_exponent(s)), axis=1) for s in spectra]  # ranks do not depend on the scale
-
-
-def part_of(t: Series, start: float, stop: float, first: float, last: float) -> np.ndarray:
-    """Return the records in a part of the steps from start to stop, or the one nearest to its middle."""
-    low, high = start + first * (stop - start), start + last * (stop - start)
-    inside = np.flatnonzero((t >= low) & (t <= high))
-    return inside if len(inside) else np.argmin(np.abs(t - (low + high) / 2), keepdims=True)
 
 
 def plateau_ranks(s: Float[np.ndarray, "n r"], steps: Series, plateaus: Sequence[tuple[float, float]]) -> list[int]:

@@ -6,7 +6,7 @@ are defined by the components that become active. `saddlescope.measure.loss_drop
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,7 +21,8 @@ from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.measure.arrays import as_numpy, real_array
 from saddlescope.measure.bottleneck import bottleneck_rank
 from saddlescope.measure.loss_drops import FEWEST, Bins, Fall, View, binned, find_falls, overlap, view_of
-from saddlescope.measure.plateau_ranks import checked_spectra, part_of, plateau_ranks
+from saddlescope.measure.loss_levels import find_levels, part_of
+from saddlescope.measure.plateau_ranks import checked_spectra, plateau_ranks
 from saddlescope.measure.records import Series, extreme_exponent
 from saddlescope.measure.stages import Stage, Staircase
 
@@ -30,6 +31,7 @@ _CERTAIN = 1 / 3  # of the halves: drops found in fewer are noise
 _INITIAL = 0.05  # of the range of the loss: least fall before the first plateau
 _SPIKE = 0.1  # of the record: a rise that lasts longer is more than a spike
 _EARLY = 0.05  # of the record: what happens before needs logarithmic steps to be seen
+Finder = Callable[[Series, Series], list[Fall]]
 
 
 @dataclass(frozen=True)
@@ -188,13 +190,16 @@ def find_plateaus(losses: Any, *, steps: Any = None, singular_values: Sequence[A
     or of its logarithm where it extends over more than a decade), by half of the loss, or in a quiet record by 3.5 % of
     the range. It must exceed the noise nearby, and be found again in a third of ten random halves of the records. Falls
     that only slow down, spikes, oscillations, and what is lost within a tenth of the record are no drops.
+    `saddlescope.measure.loss_drops` has the method.
 
     Args:
         losses: (n,), of any library; a list; a pandas Series, whose index gives the steps; or an xarray DataArray,
             whose coordinate does. At least 5 must be finite; others are left out.
         steps: (n,), not decreasing; losses of one step are averaged. None: those of `losses`, else 0 to n - 1.
         singular_values: of every layer of a deep network at each record, from the input on: (n, r) each, in any order.
-            Then plateaus have the rank of every layer; see `saddlescope.measure.plateau_ranks`.
+            Then the losses must be those of the full data set, with one level of noise: a drop is one of 2 % of the
+            range, eight times as fast as its plateaus (`saddlescope.measure.loss_levels`), and plateaus have the rank
+            of every layer (`saddlescope.measure.plateau_ranks`).
 
     Raises:
         InputError: arrays whose shapes do not match, fewer than 5 finite losses, or steps that decrease.
@@ -258,9 +263,12 @@ def _stages(t: Series, loss: Series, spectra: list[np.ndarray] | None, remarks: 
     time_exponent, loss_exponent = extreme_exponent(t), extreme_exponent(loss)
     x, y = np.ldexp(t, -time_exponent), np.ldexp(loss, -loss_exponent)
     bins, view = binned(x, y)
-    falls = find_falls(x, y)
-    middles = _middles_in_halves(x, y, falls)
-    certain = [(fall, found) for fall, found in zip(falls, middles, strict=True) if len(found) >= _CERTAIN * _HALVES]
+    levels = [] if spectra is None else find_levels(x, y)
+    find = find_falls if spectra is None else _falls_between_levels
+    falls = find(x, y)
+    middles = _middles_in_halves(x, y, falls, find)
+    least = 0.0 if levels else _CERTAIN * _HALVES
+    certain = [(fall, found) for fall, found in zip(falls, middles, strict=True) if len(found) >= least]
 
     def loss_near(step: float) -> float:
         return math.ldexp(float(np.interp(step, bins.steps, bins.losses)), loss_exponent)
@@ -269,7 +277,14 @@ def _stages(t: Series, loss: Series, spectra: list[np.ndarray] | None, remarks: 
     for fall, found in certain:
         before, after = loss_near(fall.begin), loss_near(fall.end)
         begin, middle, end, earliest, latest = (
-            math.ldexp(step, time_exponent) for step in (fall.begin, fall.middle, fall.end, min(found), max(found))
+            math.ldexp(step, time_exponent)
+            for step in (
+                fall.begin,
+                fall.middle,
+                fall.end,
+                min(found, default=fall.middle),
+                max(found, default=fall.middle),
+            )
         )
         drops.append(
             Drop(
@@ -285,15 +300,18 @@ def _stages(t: Series, loss: Series, spectra: list[np.ndarray] | None, remarks: 
                 finished=fall.finished,
             )
         )
-    begins = _first_plateau(bins, view, drops[0].begin if drops else float(t[-1]), time_exponent)
-    edges = [begins, *itertools.chain.from_iterable((drop.begin, drop.end) for drop in drops), float(t[-1])]
+    until = drops[0].begin if drops else float(t[-1])
+    begins = math.ldexp(levels[0].begin, time_exponent) if levels else _first_plateau(bins, view, until, time_exponent)
+    ends = math.ldexp(levels[-1].end, time_exponent) if levels else float(t[-1])
+    edges = [begins, *itertools.chain.from_iterable((drop.begin, drop.end) for drop in drops), ends]
     parts = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True)]
     layers = None if spectra is None else list(zip(*(plateau_ranks(s, t, parts) for s in spectra), strict=True))
     certainties = [1.0, *(drop.certainty for drop in drops), 1.0]
     plateaus = []
     for k, (begin, end) in enumerate(parts):
         if end > begin:
-            level = float(np.median(loss[part_of(t, begin, end, 0.25, 0.75)]))
+            middle = float(np.median(loss[part_of(t, begin, end, 0.25, 0.75)]))
+            level = math.ldexp(levels[k].height, loss_exponent) if levels else middle
             first, last = (loss_near(math.ldexp(step, -time_exponent)) for step in (begin, end))
             certainty = min(certainties[k : k + 2])
             ranks = None if layers is None else layers[k]
@@ -329,13 +347,18 @@ def _stages(t: Series, loss: Series, spectra: list[np.ndarray] | None, remarks: 
     )
 
 
-def _middles_in_halves(t: Series, loss: Series, falls: list[Fall]) -> list[list[float]]:
+def _falls_between_levels(t: Series, loss: Series) -> list[Fall]:
+    pairs = itertools.pairwise(find_levels(t, loss))
+    return [Fall(one.end, following.start, following.begin, finished=True) for one, following in pairs]
+
+
+def _middles_in_halves(t: Series, loss: Series, falls: list[Fall], find: Finder) -> list[list[float]]:
     """Return the middles of each drop in the random halves of the records in which it is found again."""
     draw = np.random.default_rng(0)
     middles: list[list[float]] = [[] for _ in falls]
     for _ in range(_HALVES if falls else 0):
         half = draw.random(len(t)) < 0.5
-        again = find_falls(t[half], loss[half]) if np.sum(half) >= FEWEST else []
+        again = find(t[half], loss[half]) if np.sum(half) >= FEWEST else []
         for fall, found in zip(falls, middles, strict=True):
             found += [other.middle for other in again if overlap(fall, other)][:1]
     return middles

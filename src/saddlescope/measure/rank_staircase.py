@@ -24,8 +24,8 @@ from saddlescope._shared.arguments import require, validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope.measure.arrays import as_numpy
-from saddlescope.measure.loss_drops import FEWEST, find_falls
-from saddlescope.measure.plateau_ranks import part_of
+from saddlescope.measure.loss_drops import FEWEST
+from saddlescope.measure.loss_levels import CONTRAST, find_levels
 from saddlescope.measure.records import Series, extreme_exponent, recorded_rows, recorded_times
 from saddlescope.measure.spectrum import Spectrum
 from saddlescope.measure.stages import Stage, Staircase
@@ -47,7 +47,7 @@ class _Step:
 
 @validate_arguments
 def rank_stairs(
-    times: Any, spectrum: Spectrum, *, time_unit: str, share: float = 0.1, contrast: float = 5.0, lead: float = 2.0
+    times: Any, spectrum: Spectrum, *, time_unit: str, share: float = 0.1, contrast: float = CONTRAST, lead: float = 2.0
 ) -> Staircase:
     """Find the stages of one matrix: its rank rises where a singular value makes a step, abruptly or alone.
 
@@ -120,7 +120,7 @@ def rank_staircases(
     *,
     time_unit: str,
     share: float = 0.1,
-    contrast: float = 5.0,
+    contrast: float = CONTRAST,
     lead: float = 2.0,
     report: Report = silent,
 ) -> np.ndarray:
@@ -159,15 +159,11 @@ def rank_staircases(
 
 def _step(t: Series, values: Series, index: int, level: float, contrast: float) -> _Step | None:
     """Return the step that takes a singular value above the level, or None if it gets there without one."""
-    rises = [rise for rise in find_falls(t, -values, contrast=contrast) if rise.finished]
-    begins, ends = [float(t[0]), *(rise.end for rise in rises)], [*(rise.begin for rise in rises), float(t[-1])]
-    levels = [
-        float(np.mean(values[part_of(t, begin, end, 0.25, 0.75)])) for begin, end in zip(begins, ends, strict=True)
-    ]
-    edges = [float(t[0]), *(rise.middle for rise in rises), float(t[-1])]
-    for k in range(len(rises)):
-        if levels[k] <= level < levels[k + 1]:
-            return _Step(index, edges[k + 1], levels[k], levels[k + 1], edges[k], edges[k + 2])
+    levels = find_levels(t, -values, contrast=contrast)
+    ends = [*(one.start for one in levels[1:]), float(t[-1])]
+    for (below, above), end in zip(itertools.pairwise(levels), ends[1:], strict=True):
+        if -below.height <= level < -above.height:
+            return _Step(index, above.start, -below.height, -above.height, below.start, end)
     return None
 
 

@@ -25,6 +25,9 @@ from typing import IO, Any
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 
+APART: dict[str, Any] = {"start_new_session": True, "creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
+"""Options of a process that an interrupt from the keyboard does not reach, on POSIX and on Windows."""
+
 Task = Callable[[Report], None]
 """Work of one process, given a progress callback; pickled, so a function or an instance of a class of a module."""
 
@@ -135,8 +138,8 @@ class _Process:
             [sys.executable, "-m", __name__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,  # the parent alone handles an interrupt from the keyboard
             env={**environment, **os.environ},
+            **APART,
         )
         assert self._popen.stdout is not None
         threading.Thread(target=self._listen, args=(self._popen.stdout, messages), daemon=True).start()
@@ -162,14 +165,14 @@ class _Process:
         self._popen.kill()
         status = self._popen.wait()
         assert self._popen.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # content that it never read
+        with contextlib.suppress(OSError):  # content that it never read
             self._popen.stdin.close()
         return status
 
     def _write(self, content: bytes) -> None:
         pipe = self._popen.stdin
         assert pipe is not None
-        with contextlib.suppress(BrokenPipeError):  # the process has ended; its status says how
+        with contextlib.suppress(OSError):  # the process has ended; its status says how
             pipe.write(len(content).to_bytes(_LENGTH) + content)
             pipe.flush()  # and stays open: its end is the parent's end
 
@@ -184,7 +187,7 @@ def _work() -> None:
     def send(message: Any) -> None:
         try:
             print(json.dumps(message), file=lines, flush=True)
-        except BrokenPipeError:  # the parent is gone, which is no failure of the task
+        except OSError:  # the parent is gone, which is no failure of the task
             os._exit(1)
 
     while frame := frames.get():

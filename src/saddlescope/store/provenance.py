@@ -19,6 +19,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.json_text import parse_json
 from saddlescope._shared.reprs import ReprMixin
 
+_GIT_REFUSES = 128  # exit status of git's fatal errors; a file that it does not know is 1
 _PACKAGES = ("saddlescope", "numpy", "scipy", "xarray", "jax", "torch")
 
 
@@ -36,7 +37,8 @@ class Provenance(ReprMixin):
         resumed: True if it resumed an interrupted run.
         versions: of Python and of the installed packages.
         platform: operating system, processor and number of cores.
-        commit: git commit of the source, with "-dirty" when files differ from it; empty outside a checkout.
+        commit: git commit of the source, with "-dirty" when files differ from it, with "-unchecked" when git does not
+            compare them because the checkout belongs to another user; empty outside a checkout.
         data_sets: SHA-256 of each data set that the run has read, by name; empty in files of earlier versions.
     """
 
@@ -178,7 +180,14 @@ def _commit_of(here: Path) -> str:
         return done.stdout.strip()
 
     try:
-        git("ls-files", "--error-unmatch", here.name)  # an enclosing checkout of another project does not count
-        return git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+        try:
+            git("ls-files", "--error-unmatch", here.name)  # an enclosing checkout of another project does not count
+            return git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+        except subprocess.CalledProcessError as error:
+            if error.returncode != _GIT_REFUSES:
+                return ""
+            # In a folder of another user git refuses all that may run what its settings name: monitors, filters, hooks.
+            # A named repository it does read, and to resolve HEAD it opens neither index nor objects and runs nothing.
+            return git("--git-dir", str(here.parents[3] / ".git"), "rev-parse", "HEAD") + "-unchecked"
     except (OSError, subprocess.SubprocessError):
         return ""

@@ -22,7 +22,7 @@ import xarray as xr
 
 from saddlescope._shared.atomic_files import write_atomically
 from saddlescope._shared.errors import InputError, StorageError
-from saddlescope._shared.output_paths import new_folder, other_than_file, reason
+from saddlescope._shared.output_paths import new_folder, other_than_file, output_file, reason
 
 _FORMAT = "saddlescope records 1"
 _DTYPES = ("float64", "float32", "int64", "int32", "bool")
@@ -56,10 +56,11 @@ class RecordLog:
         """Append records to the file that `write` made.
 
         Raises:
-            StorageError: the file is gone, or the disk is full.
+            StorageError: the file is gone or no regular file, or the disk is full.
         """
         try:
-            with os.fdopen(os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK), "wb") as file:
+            with output_file(self.path).open("r+b") as file:
+                file.seek(0, os.SEEK_END)
                 file.write(b"".join(self._lines(records)))
                 file.flush()
                 os.fsync(file.fileno())

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -12,15 +11,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
-from saddlescope._shared.atomic_files import remove_unfinished, unfinished_file
+from saddlescope._shared.atomic_files import remove_unfinished, unfinished_files
 from saddlescope._shared.errors import BusyError, StorageError
+from saddlescope._shared.file_locks import file_lock, remove_unheld
 from saddlescope._shared.output_paths import new_folder, output_file, probe, reason
 from saddlescope._shared.reprs import ReprMixin
 
 _CLEARED = re.compile(r"\.[0-9a-f]{12}\.cleared")
-_PATIENCE = 0.2  # seconds to wait for a lock, such as one whose holder is just removing it
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,7 +69,8 @@ class RunFolder(ReprMixin):
             try:
                 undo.enter_context(new_folder(self.file.parent))  # a failed try leaves no empty folders
                 output_file(self.file)
-                undo.enter_context(_lock(self._lock_file, self.entry))
+                busy = f"is at this run of {self.entry} already; wait for it, or give another --out."
+                undo.enter_context(file_lock(self._lock_file, busy))
                 probe(self.file.parent)
                 undo.callback(_remove_empty, self.scratch)
                 self.scratch.mkdir(exist_ok=True)
@@ -95,7 +93,7 @@ class RunFolder(ReprMixin):
         Nothing happens while a process is at this run, and parts that are newer than the result stay: they belong to a
         rerun.
         """
-        left = (self.scratch, self._cleared, self._lock_file, unfinished_file(self.file))
+        left = (self.scratch, self._cleared, self._lock_file, *unfinished_files(self.file))
         if not any(path.exists() for path in left) or not self.file.exists():
             return
         with suppress(BusyError, StorageError), self.lock():
@@ -126,27 +124,4 @@ def remove_leftovers(folder: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
     for path in folder.glob("*.lock"):
         if not path.with_suffix(".partial").exists():
-            with suppress(BusyError, OSError), _lock(path, ""):
-                pass
-
-
-@contextmanager
-def _lock(path: Path, entry: str) -> Iterator[None]:
-    """Hold an exclusive lock that the system itself releases when its holder dies, however it dies.
-
-    A lock file left by a killed process therefore never blocks a run; its content only serves the message.
-    """
-    lock = FileLock(path, timeout=_PATIENCE)
-    try:
-        lock.acquire()
-    except Timeout:
-        holder = path.read_text(errors="replace").strip() if path.exists() else ""
-        raise BusyError(
-            f"Process {holder or 'unknown'} is at this run of {entry} already; wait for it, or give another --out."
-        ) from None
-    try:
-        path.write_text(str(os.getpid()))
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-        lock.release()
+            remove_unheld(path)

@@ -5,8 +5,8 @@ survive any crash, and interrupted points resume. A worker that does not see it 
 """
 
 import dataclasses
-import fcntl
 import logging
+import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -15,8 +15,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from saddlescope import store
 from saddlescope._shared.errors import InputError, MissingExtraError, StorageError
+from saddlescope._shared.file_locks import file_lock, remove_unheld
+from saddlescope._shared.output_paths import new_folder
 from saddlescope._shared.progress import Report
 from saddlescope.sweeps.point import Point, describe_error
 
@@ -25,20 +26,6 @@ if TYPE_CHECKING:
 
 _MARK = ".seen-by-"  # beginning of names
 _PATIENCE = 10  # seconds to wait for an answer of the scheduler
-
-
-@dataclasses.dataclass(frozen=True)
-class _Token:
-    """A file of the client's folder and its content."""
-
-    file: Path
-    text: str
-
-    def seen(self) -> bool:
-        """Return True if this machine sees the folder."""
-        with suppress(OSError, UnicodeDecodeError):
-            return self.file.read_text() == self.text
-        return False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,14 +57,14 @@ class _Remote:
 
     point: Point
     needs: _Needs
-    token: _Token
+    token: Path
 
     def __call__(self) -> bytes | str | _Unfit | None:
         """Run the point; return None if it is stored, else its content, its error, or why this worker is unfit."""
         if lacks := self.needs():
             return _Unfit(lacks)
         data = self.needs.data
-        if self.token.seen():
+        if os.access(self.token, os.F_OK):  # this machine sees the client's folder
             self.point.run(data)
             return None
         with TemporaryDirectory(prefix="saddlescope-") as folder:
@@ -124,7 +111,7 @@ def run_on_cluster(
         # One key per call, since a scheduler would answer an old key from memory.
         futures = {
             client.submit(
-                task, key=f"saddlescope-{point.run_folder.digest}-{token.text}", pure=False, workers=chosen
+                task, key=f"saddlescope-{point.run_folder.digest}{token.name}", pure=False, workers=chosen
             ): point
             for task, point in zip(tasks, points, strict=True)
         }
@@ -235,27 +222,10 @@ def _logger_muted(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _token(folder: Path) -> Iterator[_Token]:
-    """Keep a token in the folder while the sweep lasts."""
-    text = secrets.token_hex(8)
-    token = _Token(folder.resolve() / f"{_MARK}{text}", text)
-    store.write_bytes(text.encode(), token.file)
-    try:
-        with token.file.open("rb") as held:
-            with suppress(OSError):  # where there are no locks, tokens of killed clients stay
-                fcntl.flock(held, fcntl.LOCK_EX)
-                _remove_stale_tokens(folder)
-            yield token
-    finally:
-        with suppress(OSError):
-            token.file.unlink()
-
-
-def _remove_stale_tokens(folder: Path) -> None:
-    """Remove tokens of clients that were killed: the system has released their locks."""
-    for path in folder.glob(f"{_MARK}*"):
-        if not path.is_file():  # opening a pipe would wait
-            continue
-        with suppress(OSError), path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink()
+def _token(folder: Path) -> Iterator[Path]:
+    """Keep a file with a random name in the folder while the sweep lasts, and remove those of killed clients."""
+    token = folder.resolve() / f"{_MARK}{secrets.token_hex(8)}"
+    with new_folder(folder), file_lock(token, ""):
+        for path in folder.glob(f"{_MARK}*"):
+            remove_unheld(path)
+        yield token

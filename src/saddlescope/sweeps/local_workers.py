@@ -31,7 +31,7 @@ BATCH = 64
 """Points of one batch of an entry: a kill loses no more than these."""
 
 _POINTS = "batch-points.json"  # in the scratch folder of a batch: the digests of its points
-_LEFT = re.compile(r"\.?([0-9a-f]{12})\.(?:partial|lock|nc\.part)")  # files of a run that is not finished
+_LEFT = re.compile(r"\.?([0-9a-f]{12})\.(?:partial|lock|nc\.part|nc\.lock)")  # files of a run that is not finished
 _TRIES = 3  # of a point whose process is killed, until it counts as failed
 _ONE_THREAD: dict[str, str] = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
@@ -198,7 +198,7 @@ def _batch_folder(batch: Sequence[Point]) -> store.RunFolder:
 def _digests(file: Path) -> list[str]:
     """Return the points of a batch from its scratch folder; none if there are none."""
     try:
-        found = parse_json(file.read_text())
+        found = parse_json(file.read_text("ascii"))
     except (OSError, ValueError):
         return []
     return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []

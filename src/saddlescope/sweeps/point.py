@@ -83,7 +83,7 @@ class Point(ReprMixin):
         if self.state is not State.FAILED:
             return ""
         try:
-            return str(parse_json(self._failure.read_text())["error"])
+            return str(parse_json(self._failure.read_text("ascii"))["error"])
         except (OSError, ValueError, KeyError, TypeError):
             return "It failed, and the record of its error is damaged."
 

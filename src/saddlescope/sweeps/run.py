@@ -107,7 +107,9 @@ def sweep(
             elif processes is None and entry.run_many is not None:
                 run_in_batches(entry, missing, interrupted, data, report, say)
             else:
-                run_in_processes(missing, processes or len(os.sched_getaffinity(0)), data, report)
+                from joblib import cpu_count
+
+                run_in_processes(missing, processes or cpu_count(), data, report)
     except (InputError, KeyboardInterrupt) as stopped:
         with suppress(StorageError):
             store.write(assemble(grid, points, file.parent, notes), file)

@@ -1,6 +1,7 @@
 """Failure of a transition between saddles, as a value."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -9,10 +10,9 @@ class TransitionFailure:
 
     Attributes:
         reason: one sentence for the reader.
-        finite: True if the loss was finite on the whole path.
-        saddle: True if the path ends at a saddle of what is active.
+        status: of the prediction that it ends. `saddle`: the path comes so close to a saddle of what is active that
+            rounding decides how it leaves it; `not_finite`: the loss is NaN or infinite on the path.
     """
 
     reason: str
-    finite: bool = True
-    saddle: bool = False
+    status: Literal["no_minimum", "saddle", "not_finite"] = "no_minimum"

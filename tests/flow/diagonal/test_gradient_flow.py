@@ -321,9 +321,13 @@ def test_three_scales_of_a_small_attention_head():
 
 @pytest.mark.slow
 def test_six_scales_of_the_paper_within_1e_5():
-    """The full toy task: the first passage of |beta| = 0.05 of each coordinate to rescaled time 1000."""
+    """The full toy task: the first passage of |beta| = 0.05 of each coordinate to rescaled time 1000.
+
+    Rounding may decide whether a second run follows the first: each has its own bound.
+    """
     task = attention_teacher_task(1)
-    gradients = 0
+    cost = lambda run: run.evaluations.gradients + 2 * run.evaluations.columns  # noqa: E731
+    costs = []
     for digits in (1, 2, 4, 8, 16, 32):
         start = DiagonalInit(task.u0, task.v0, -digits * LOG10)
         follow = partial(gradient_flow, task.network, start, until=1000.0, level=0.05, record=np.linspace(0, 1000, 101))
@@ -332,8 +336,10 @@ def test_six_scales_of_the_paper_within_1e_5():
         assert found.keys() == exact.keys()
         assert max(abs(found[i] / exact[i] - 1) for i in exact) < 1e-5
         assert np.all(np.diff(flow.losses) < 1e-14)  # on plateaus it falls by less than rounding
-        gradients += flow.evaluations.gradients + 2 * flow.evaluations.columns
-    assert gradients < 15_000
+        costs.append((cost(follow(tolerance=2e-6, verify=False)), cost(flow)))
+    once, whole = np.transpose(costs)
+    assert once.sum() < 10_000
+    assert (whole < 3 * once).all()  # a second run, at a tenth of the tolerance, costs less than twice the first
 
 
 def _wall(beta):

@@ -173,8 +173,8 @@ def test_wrong_rates_are_found_out_by_the_energy_of_a_compiled_flow():
 def test_a_large_system_that_keeps_its_factors_ends_where_the_interpreted_one_does():
     data = gaussian_tokens(12, 8, 60, seed=3)
     follow = partial(diagonal_margin_flow, _loss(data), data.features, 0.1, log_until=1e7, record=[0.0, 10.0, 1e3, 1e7])
-    fast = follow(tolerance=1e-7, compiled=True)
-    for slow in (follow(tolerance=1e-9), follow(tolerance=1e-7)):
+    fast = follow(tolerance=1e-8, compiled=True)  # 1e-6 below: at late times a hundred times the tolerance
+    for slow in (follow(tolerance=1e-10), follow(tolerance=1e-8)):
         np.testing.assert_allclose(fast.margins, slow.margins, rtol=1e-6, atol=1e-6)
         np.testing.assert_allclose(fast.direction[1:], slow.direction[1:], atol=1e-6 * np.abs(slow.direction[1:]).max())
     assert fast.energy_defects.max() < 1e-5

@@ -180,6 +180,11 @@ def _features(run: xr.Dataset) -> Estimate:
     doubt="Whether the stages are right is another claim; late ones may begin after the last time of the flow",
 )  # fmt: skip
 def _reached(run: xr.Dataset) -> Estimate:
+    undecided = run.seed.values[run.status.values == "saddle"].tolist()
+    if undecided:
+        return Estimate.unresolved(
+            f"With seeds {undecided}, the active neurons come so close to a saddle that rounding decides their way on."
+        )
     last = run.predicted_loss.min("stage") / run.initial_loss
     return Estimate.number(~run.status.isin(["until", "converged"]) | (last > _LEVEL))
 

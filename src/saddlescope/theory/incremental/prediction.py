@@ -24,6 +24,7 @@ class AlgorithmStatus(StrEnum):
     CONVERGED = "converged"
     MAX_STAGES = "max_stages"
     TIE = "tie"
+    SADDLE = "saddle"
     NO_MINIMUM = "no_minimum"
     NOT_FINITE = "not_finite"
 

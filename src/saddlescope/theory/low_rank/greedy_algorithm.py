@@ -138,6 +138,7 @@ def low_rank_learning(
         - converged: no direction outside the active ones has a force, or all are active.
         - max_stages: the requested number of stages was found.
         - tie: two directions become active at the same time.
+        - saddle: a transition comes so close to a saddle of its rank that rounding decides how it goes on.
         - no_minimum: a transition ends at no strict local minimum of its rank.
         - not_finite: the loss is NaN or infinite on a transition.
 
@@ -204,7 +205,7 @@ def low_rank_learning(
                 )
                 saddle, time, entered, margin = found, end, number, arrivals.margin
                 continue
-            status = AlgorithmStatus.NO_MINIMUM if found.finite else AlgorithmStatus.NOT_FINITE
+            status = AlgorithmStatus(found.status)
             message = f"At T = {shown:.6g}: {found.reason}"
         return LowRankLearning(stages=tuple(stages), end=shown, status=status, message=message)
 

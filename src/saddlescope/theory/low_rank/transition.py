@@ -9,13 +9,16 @@ as the ratio of the largest to the smallest active singular value. Newton's meth
 end to rounding.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 from scipy.integrate import RK45, Radau
+from scipy.sparse.linalg import LinearOperator, eigsh
 
 from saddlescope.theory.low_rank.loss_oracle import Matrices, NonFiniteProductLossError, ProductLossOracle
+from saddlescope.theory.saddle_passage import SYMMETRIC, SaddlePassage
 from saddlescope.theory.transition_failure import TransitionFailure
 
 _TOLERANCE = 1e-6  # relative error of a step of the path: it has to end in the right basin
@@ -29,6 +32,9 @@ _NEAR = 0.1  # how far Newton's method may move, relative to the factors
 _LARGEST = 1e13  # factors beyond it diverge
 _VANISHED = 1e-2  # singular values that fall below this part of their largest on the path may be leaving
 _LOOK = 5  # steps between tests for the end of the path
+_MARGIN = 10.0  # errors of the path by which it has to miss a saddle
+_FLAT = 1e-9  # eigenvalues of the Hessian below this share of the largest are flat directions
+_FEW = 200  # weights up to which the Hessian is computed column by column
 
 
 Spectra = tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
@@ -89,6 +95,15 @@ class _Factors:
             ]
         )
 
+    def curvatures(self, theta: Float[np.ndarray, "t"]) -> Float[np.ndarray, "e"]:
+        """Return eigenvalues of the Hessian of the loss of the factors, ascending: all, or of many the outermost."""
+        force, size = self.oracle.value_and_force(self.products(theta))[1], theta.size
+        times = LinearOperator((size, size), matvec=lambda d: self.linearised(theta, force, np.ravel(d)), dtype=float)
+        if size <= _FEW:
+            H = times @ np.eye(size)
+            return np.linalg.eigvalsh((H + H.T) / 2)
+        return np.sort(eigsh(times, k=2, which="BE", return_eigenvectors=False))
+
 
 def follow_to_saddle(
     oracle: ProductLossOracle,
@@ -119,7 +134,7 @@ def follow_to_saddle(
         rtol=_TOLERANCE,
         atol=_TOLERANCE * np.sqrt(seed),
     )
-    fastest, wait, since = 0.0, 0, 0
+    fastest, wait, since, passage = 0.0, 0, 0, SaddlePassage(0.0)
     peak = [s for _, s, _ in _spectra(factors, solver.y)]
     try:
         for step in range(_STEPS):
@@ -140,16 +155,26 @@ def follow_to_saddle(
             spectra = _spectra(factors, solver.y)
             peak = [np.maximum(p, s) for p, (_, s, _) in zip(peak, spectra, strict=True)]
             kept, start, removed = _without_vanishing(factors, spectra, peak)
-            if not start.size or np.linalg.norm(kept.velocity(start)) <= _SLOW * fastest:
+            speed = float(np.linalg.norm(kept.velocity(start)))
+            if not start.size or speed <= _SLOW * fastest:
                 saddle = _saddle_near(kept, start, removed)
-                if saddle is not None:
+                if saddle is not None and passage.deviation >= _MARGIN * _TOLERANCE:
                     return saddle
                 wait = step + (step - since) // 4  # a few tests for every doubling of the path
+            if speed <= _SLOW * fastest or math.isfinite(passage.here):
+                passage.note(solver.t, float(np.linalg.norm(start)), speed, kept.curvatures(start))
+            if passage.here < SYMMETRIC or passage.deviation < _MARGIN * _TOLERANCE:
+                return TransitionFailure(
+                    f"The transition that product {number} starts comes so close to a saddle of its rank that rounding "
+                    "decides how it goes on, as by a symmetry of the loss. Break it, or simulate with "
+                    "flow.factored_flow.",
+                    status="saddle",
+                )
     except NonFiniteProductLossError:
         return TransitionFailure(
             f"The loss is NaN or infinite on the path that product {number} starts. Look for a division, root or "
             "logarithm of a product.",
-            finite=False,
+            status="not_finite",
         )
     return TransitionFailure(
         f"The transition that product {number} starts finds no strict local minimum (Assumption 4.4 fails; more "
@@ -237,6 +262,10 @@ def _saddle_near(
     end = _newton_polish(factors, start) if start.size else start
     if end is None:
         return None
+    if start.size:
+        curvatures = factors.curvatures(end)
+        if curvatures[0] < -_FLAT * np.max(np.abs(curvatures)):
+            return None
     products = factors.products(end)
     loss, force = factors.oracle.value_and_force(products)
     if any(np.any(np.sum(U * (G @ V), axis=0) >= 0) for G, (U, V) in zip(force, removed, strict=True)):

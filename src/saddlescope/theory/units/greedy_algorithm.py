@@ -88,6 +88,7 @@ def unit_learning(
         - unstable: what ends the stage depends on small deviations between units: copies of an active unit that
           separate (of tanh neurons, say), a direction that is no maximum of its utility any more, or a dormant unit on
           a kink (of ReLU) that repels it.
+        - saddle: a transition comes so close to a saddle among the active units that rounding decides how it goes on.
         - no_minimum: a transition ends at no minimum of the active units. For kappa > 2 active units go past saddles
           among them and into valleys without end; see `UnitStage.passed` and `UnitStage.fall`.
         - not_finite: the loss is NaN or infinite on a transition.
@@ -183,8 +184,7 @@ class _Run:
                     time = end
                     self._report_stage(stages)
                     continue
-                status = UnitStatus.NO_MINIMUM if found.finite else UnitStatus.NOT_FINITE
-                ended = status, f"At T = {self._network.time_in_units(end):.6g}: {found.reason}"
+                ended = UnitStatus(found.status), f"At T = {self._network.time_in_units(end):.6g}: {found.reason}"
             return UnitLearning(
                 stages=tuple(stages),
                 end=self._network.time_in_units(end),
@@ -247,13 +247,13 @@ class _Run:
             direction = direction if still is None else still
         thetas = self._network.off_loose_kinks(self._thetas, self._kinds)
         start = self._network, thetas, kinds, direction, arrival.utility
-        found = Transition.with_new_unit(*start, rotate=self._network.quadratic).follow()
-        if isinstance(found, TransitionFailure) and found.saddle:
-            approach = self._dormant.approach(arrival, residual)
-            past = None if approach is None else Transition.past_saddle(*start, approach)
-            if past is not None:
-                return past, True
-        return found, False
+        path = Transition.with_new_unit(*start, rotate=self._network.quadratic)
+        found = path.follow()
+        if path.saddle is None:
+            return found, False
+        approach = self._dormant.approach(arrival, residual)
+        past = None if approach is None else path.past_saddle(approach)
+        return (found, False) if past is None else (past, True)
 
     def _settle(self, arrival: Arrival, found: StationaryUnits) -> int:
         """Update the active and the dormant units after a transition; return the number of units that left."""

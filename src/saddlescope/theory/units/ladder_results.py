@@ -19,6 +19,7 @@ class LadderStatus(StrEnum):
     COMPLETE = "complete"
     CONVERGED = "converged"
     NO_START = "no_start"
+    SADDLE = "saddle"
     NO_MINIMUM = "no_minimum"
     NOT_FINITE = "not_finite"
 

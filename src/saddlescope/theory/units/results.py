@@ -24,6 +24,7 @@ class UnitStatus(StrEnum):
     TIE = "tie"
     DEGENERATE = "degenerate"
     UNSTABLE = "unstable"
+    SADDLE = "saddle"
     NO_MINIMUM = "no_minimum"
     NOT_FINITE = "not_finite"
 

@@ -11,22 +11,26 @@ linear network, are left alone.
 
 A symmetry can lead the path exactly to a saddle of the active units. How the flow leaves it is decided by how the new
 unit approached its direction. For kappa = 2 it rests there for a time of the order of the stages, so the path ends.
-For kappa > 2 it leaves at once on their scale: a path on which the new unit starts a little tilted towards its last
-deviation goes past. Such a path can also enter a valley without end, along which weights grow and the loss converges.
-The time until the next stage is unlimited as alpha vanishes, so its bottom is the plateau.
+For kappa > 2 it leaves at once on their scale. The last deviation of the new unit, carried along the path by the
+linearised flow, tells on which side, and the path goes on from there. It can also enter a valley without end, along
+which weights grow and the loss converges. The time until the next stage is unlimited as alpha vanishes, so its bottom
+is the plateau.
 
 A unit that falls dormant keeps its direction, a stationary one of its utility on the sphere. Where this is unstable,
 rounding would turn the unit, and it would grow again within the transition, as from alpha it cannot. The path goes on
 without such a unit, whose norm alone is followed.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Array, Float, Int
-from scipy.integrate import BDF, LSODA
+from jaxtyping import Array, Bool, Float, Int
+from scipy.integrate import BDF, LSODA, solve_ivp
+from scipy.interpolate import make_interp_spline
 
 from saddlescope._shared.symmetric_matrices import eigenvectors
+from saddlescope.theory.saddle_passage import SYMMETRIC, SaddlePassage
 from saddlescope.theory.transition_failure import TransitionFailure
 from saddlescope.theory.units.explicit_path import MOST, Limits
 from saddlescope.theory.units.unit_network import WIDTH, NonFiniteUnitsError, UnitNetwork
@@ -34,9 +38,9 @@ from saddlescope.theory.units.unit_network import WIDTH, NonFiniteUnitsError, Un
 _SEED = 1e-3  # norm of the new unit at the start, in units of the scale at which it feels itself
 _TOLERANCE = 1e-6  # relative error of a step of the path: it has to end in the right basin
 _STEPS, _VALLEY_STEPS = 3_000, 8_000
-_TILTS = 1e-1, 3e-2  # of a new unit towards its last deviation, which have to lead to the same end
-_TILTED_SEED = 1e-1  # norm of a tilted unit at the start, in units as above: the tilt shrinks while it grows
-_SAME = 1e-3  # difference of the losses of the same end, in units of what has been learned
+_MARGIN = 10.0  # errors of the path by which it has to miss a saddle
+_SIDE = 1e-3  # distance from a saddle, relative to the weights, from which the path goes on
+_TOGETHER = 1e-3  # relative difference of eigenvalues at a saddle of directions in which the path leaves together
 _LONG = 1e3  # time, in units of 1 / rate of the new unit, after which a path may be in a valley
 _FALL = 3e-4  # what the loss falls in an e-fold of time, in units of what has been learned, near the bottom of a valley
 _NO_FALL = 1e-14  # such a fall that is rounding
@@ -50,8 +54,11 @@ _NEGATIVE = 1e-6  # eigenvalues below minus this share of the largest are descen
 _EXACT = 1e-11  # relative gradient at a stationary point
 _NO_END = 1e300  # last time of a solver
 _HORIZON = 1e9  # in units of 1 / rate of the new unit
-_AT_REST = 1e-7  # speed, relative to the fastest, at which the path has stopped, at a minimum or not
 _LARGEST = 1e8  # weights beyond it diverge
+_NOT_FINITE = TransitionFailure(
+    "The loss is NaN or infinite on the path of the active units. Look for a division, root or logarithm of an output.",
+    status="not_finite",
+)
 _KINK_LOOK = 100  # steps between tests for a kink
 _KINKS = 5  # such tests in turn that find the path at a kink: it slides along it
 _KINK_STEP = 1e-6  # size of a step across a kink, relative to the norm of the weights
@@ -123,7 +130,10 @@ class Transition:
         self._live = np.arange(len(kinds))  # numbers of the units that the solver follows
         self._asleep: dict[int, _Sleeper] = {}
         self._times: list[float] = []
+        self._points: list[np.ndarray] = []
         self._residuals: list[np.ndarray] = []
+        self._passage = SaddlePassage(0.0)
+        self.saddle: StationaryWeights | None = None  # at which the path has ended
 
     @classmethod
     def with_new_unit(
@@ -135,7 +145,6 @@ class Transition:
         utility: float,
         *,
         rotate: bool,
-        seed: float = _SEED,
     ) -> "Transition":
         """Return the path from units at a saddle and a new one, of small norm.
 
@@ -146,65 +155,91 @@ class Transition:
             direction: of the new unit.
             utility: U of this direction.
             rotate: as for the class.
-            seed: norm of the new unit, in units of the scale at which it feels itself.
         """
-        norm = seed * network.norm_of_effect(thetas, kinds[:-1], direction, int(kinds[-1]), utility)
+        norm = _SEED * network.norm_of_effect(thetas, kinds[:-1], direction, int(kinds[-1]), utility)
         start = np.concatenate([thetas, norm * direction[None]])
         distance = float(np.linalg.norm(start[-1]))
         rate = network.degree * utility * distance ** (network.degree - 2)
         return cls(network, start, kinds, distance=distance, rate=rate, rotate=rotate)
 
-    @classmethod
-    def past_saddle(
-        cls,
-        network: UnitNetwork,
-        thetas: Float[np.ndarray, "a p"],
-        kinds: Int[np.ndarray, "b"],
-        direction: Float[np.ndarray, "p"],
-        utility: float,
-        approach: Float[np.ndarray, "p"],
-    ) -> StationaryUnits | None:
-        """Return the end of the path past a saddle of the active units; None if it depends on more than the side.
-
-        Args:
-            network: as for `with_new_unit`.
-            thetas: the same.
-            kinds: the same.
-            direction: the same.
-            utility: the same.
-            approach: last deviation of the direction, of norm 1.
-        """
-        ends = []
-        for tilt in _TILTS:
-            tilted = direction + tilt * approach
-            tilted /= np.linalg.norm(tilted)
-            end = cls.with_new_unit(network, thetas, kinds, tilted, utility, rotate=False, seed=_TILTED_SEED).follow()
-            if isinstance(end, TransitionFailure):
-                return None
-            ends.append(end)
-        first, last = ends
-        same = abs(first.loss - last.loss) <= _SAME * (network.origin[0] - last.loss)
-        return last if same and np.array_equal(first.kept, last.kept) else None
-
     def follow(self) -> StationaryUnits | TransitionFailure:
         """Return the end of the path."""
         try:
-            return self._follow()
+            at = self._network.explicit_path(self._start, self._kinds, self._limits())
+            for step, (time, thetas) in enumerate(zip(at.times, at.points, strict=True)):
+                self._note(time, thetas)
+                if step % _LOOK == 0:
+                    self._look(float(time), thetas, float(np.linalg.norm(self._velocity(thetas.ravel()))))
+            self._peak, self._fastest = at.peak, at.fastest
+            found = self._end_near(at.thetas, at.peak, at.time) if at.slow else None
+            first_step = 1e-2 / self._rate if at.time == 0 else None
+            return self._checked(found or self._follow(at.time, at.thetas, first_step))
         except NonFiniteUnitsError:
-            return TransitionFailure(
-                "The loss is NaN or infinite on the path of the active units. Look for a division, root or logarithm "
-                "of an output.",
-                finite=False,
-            )
+            return _NOT_FINITE
 
-    def _follow(self) -> StationaryUnits | TransitionFailure:
-        at = self._network.explicit_path(self._start, self._kinds, self._limits())
-        for time, thetas in zip(at.times, at.points, strict=True):
-            self._note(time, thetas)
-        peak, fastest, wait, kinks = at.peak, at.fastest, 0, 0
-        if at.slow and (found := self._end_near(at.thetas, peak, at.time)) is not None:
+    def past_saddle(self, deviation: Float[np.ndarray, "p"]) -> StationaryUnits | TransitionFailure | None:
+        """Return the end of the path beyond the saddle at which `follow` has ended; None if the side is not known.
+
+        A path that is not symmetric also comes to a saddle if it forgets how it began, and then no deviation is known
+        that leads off it.
+
+        Args:
+            deviation: of the direction of the new unit, of norm 1.
+        """
+        saddle = self.saddle
+        assert saddle is not None
+        try:
+            leaving = saddle.vectors[:, saddle.values <= (1 - _TOGETHER) * saddle.values[0]]
+            carried, log_size = self._carried(deviation)
+            side = leaving @ (leaving.T @ carried[self._live].ravel())
+            share, norm = float(np.linalg.norm(side)), float(np.linalg.norm(saddle.thetas))
+            if share <= _TOLERANCE:
+                return None
+            log_begin = math.log(float(np.linalg.norm(self._start[-1])) / norm)
+            log_arrival = log_begin + math.log(share) + log_size - self._passage.growth
+            if math.log(self._passage.here) >= math.log(_TOLERANCE) + log_arrival:
+                return None
+            self._passage = SaddlePassage(self._times[-1])
+            step = _SIDE * norm / share * side
+            return self._checked(self._follow(self._times[-1], saddle.thetas + step.reshape(saddle.thetas.shape)))
+        except NonFiniteUnitsError:
+            return _NOT_FINITE
+
+    def _checked(self, found: StationaryUnits | TransitionFailure) -> StationaryUnits | TransitionFailure:
+        """Return the end of the path, or a failure if the path has passed a saddle more closely than its errors."""
+        if isinstance(found, TransitionFailure) or self._passage.deviation >= _MARGIN * _TOLERANCE:
             return found
-        solver = self._solver(at.time, at.thetas, first_step=1e-2 / self._rate if at.time == 0 else None)
+        return TransitionFailure(
+            f"The active units pass a saddle among them at a relative distance of {self._passage.deviation:.1g}, below "
+            "the error of their path, so that rounding decides how they leave it. Follow them with unit_flow.",
+            status="saddle",
+        )
+
+    def _carried(self, deviation: Float[np.ndarray, "p"]) -> tuple[Float[np.ndarray, "b p"], float]:
+        """Return a small deviation of the new unit, carried along the path so far, and the logarithm of its growth.
+
+        It follows the linearised flow, y' = -H y, and is returned over its norm, which may be too small for a float.
+        """
+        times = np.array(self._times)
+        path = make_interp_spline(times, np.array(self._points), k=1)  # velocities are rounding where the flow is stiff
+        start = np.zeros(self._start.shape)
+        start[-1] = deviation
+
+        def turning(time: float, state: Float[np.ndarray, "q"]) -> Float[np.ndarray, "q"]:
+            y = state[:-1]
+            velocity = -self._rounded.hessian_product(path(time), self._kinds, y.reshape(start.shape)).ravel()
+            growth = y @ velocity / (y @ y)
+            return np.append(velocity - growth * y, growth)
+
+        begin, absolute = np.append(start.ravel(), 0.0), 1e-3 * _TOLERANCE
+        found = solve_ivp(turning, times[[0, -1]], begin, method="LSODA", rtol=_TOLERANCE, atol=absolute)
+        return found.y[:-1, -1].reshape(start.shape), float(found.y[-1, -1])
+
+    def _follow(
+        self, time: float, thetas: Float[np.ndarray, "a p"], first_step: float | None = None
+    ) -> StationaryUnits | TransitionFailure:
+        solver = self._solver(time, thetas, first_step)
+        peak, fastest, wait, kinks = self._peak, self._fastest, 0, 0
         superlinear = self._network.degree > 2
         for step in range(_VALLEY_STEPS if superlinear else _STEPS):
             # A trial point may overshoot, and SciPy's first step reads, and discards, a difference that it never set.
@@ -234,16 +269,19 @@ class Transition:
                 kinks = kinks + 1 if speed > _SLOW * fastest and self._at_kink(thetas) else 0
                 if kinks == _KINKS:
                     break
-            if step % _LOOK or step < wait or speed > _SLOW * fastest or solver.t * self._rate < 1.0:
+            if step % _LOOK:
                 continue
-            found = self._end_near(thetas, peak[self._live], solver.t)
-            if found is None and superlinear:
-                found = self._valley_at(thetas, solver.t)
-            if found is None and speed <= _AT_REST * fastest:
+            found = None
+            if step >= wait and speed <= _SLOW * fastest and solver.t * self._rate >= 1.0:
+                found = self._end_near(thetas, peak[self._live], solver.t)
+                if found is None and superlinear:
+                    found = self._valley_at(thetas, solver.t)
+                wait = step + max(step // 8, 2 * thetas.size if thetas.size > 300 else 0)
+            if found is None:
+                self._look(solver.t, thetas, speed)
                 found = self._saddle_at(thetas)
             if found is not None:
                 return found
-            wait = step + max(step // 8, 2 * thetas.size if thetas.size > 300 else 0)
         if self._at_kink(self._weights(solver.y)):
             return TransitionFailure(
                 "The active units slide along a kink, where the loss has no gradient, as ReLU neurons do where a "
@@ -255,8 +293,11 @@ class Transition:
         )
 
     def _note(self, time: float, thetas: Float[np.ndarray, "a p"]) -> None:
-        """Keep the residual at a point of the path, which dormant units feel."""
+        """Keep a point of the path, and the residual there, which dormant units feel."""
+        whole = np.zeros_like(self._start)
+        whole[self._live] = thetas
         self._times.append(float(time))
+        self._points.append(whole)
         self._residuals.append(np.asarray(self._network.residual_of(thetas, self._kinds[self._live])[1]))
 
     def _limits(self) -> Limits:
@@ -329,16 +370,27 @@ class Transition:
         unit.utility = utility
         return bool(unit.log_norm > unit.log_largest)
 
-    def _saddle_at(self, thetas: Float[np.ndarray, "b p"]) -> TransitionFailure | None:
-        """Return the failure of a path that has stopped at these weights, if they are a saddle."""
+    def _look(self, time: float, thetas: Float[np.ndarray, "b p"], speed: float) -> None:
+        """Watch for saddles at a point of the path of units without kinks, at which curvatures jump."""
+        if self._network.kinks is not None:
+            return
         curvatures = np.linalg.eigvalsh(self._network.loss_hessian(thetas, self._kinds[self._live]))
-        if curvatures[0] >= -_FLAT * np.max(np.abs(curvatures)):
+        self._passage.note(time, float(np.linalg.norm(thetas)), speed, curvatures)
+
+    def _saddle_at(self, thetas: Float[np.ndarray, "b p"]) -> TransitionFailure | None:
+        """Return the failure of a path that is as close to a saddle as rounding allows, and note the saddle."""
+        if self._passage.here >= SYMMETRIC:
             return None
-        loss = float(self._network.loss_gradient(thetas, self._kinds[self._live])[0])
+        kinds = self._kinds[self._live]
+        saddle = _newton(self._network, thetas, kinds, minimum=False)
+        if saddle is None or saddle.values[0] >= 0:
+            return None
+        self.saddle = saddle
+        loss = self._network.loss_gradient(saddle.thetas, kinds)[0]
         return TransitionFailure(
-            f"A symmetry leads the active units to a saddle among them, of loss {loss:.6g}, and how they leave it "
-            "depends on the initial weights. Break the symmetry of the data, or follow them with unit_flow.",
-            saddle=True,
+            f"The active units come so close to a saddle among them, of loss {loss:.6g}, that rounding decides how "
+            "they leave it, as by a symmetry of the data. Break it, or follow the units with unit_flow.",
+            status="saddle",
         )
 
     def _valley_at(self, thetas: Float[np.ndarray, "a p"], time: float) -> StationaryUnits | None:
@@ -401,18 +453,20 @@ class Transition:
         near = self._network.near_kinks(thetas[keep], kinds[keep])
         found = None if near is None else self._network.minimum_near(thetas[keep], kinds[keep], *near)
         if found is not None:
-            end = found.thetas, found.curvature, found.flat
-        else:  # at no kink, or next to one that no longer holds it
-            end = _newton(self._network, thetas[keep], kinds[keep])
+            return self._ended(found.thetas, keep, directions, found.curvature, found.flat, 0.0)
+        if not keep.any():
+            return self._ended(thetas[keep], keep, directions, np.inf, 0, 0.0)
+        # At no kink, or next to one that no longer holds it.
+        end = _newton(self._network, thetas[keep], kinds[keep], minimum=True)
         if end is None:
             return None
-        fall = 0.0
-        if found is None and end[2]:
-            rest = self._at_rest(end[0], kinds[keep], time)
+        flat, fall = int(np.sum(~end.curved)), 0.0
+        if flat:
+            rest = self._at_rest(end.thetas, kinds[keep], time)
             if rest is None:
                 return None
             fall = rest[0]
-        return self._ended(end[0], keep, directions, end[1], end[2], fall)
+        return self._ended(end.thetas, keep, directions, float(np.min(end.values[end.curved])), flat, fall)
 
     def _at_rest(
         self, thetas: Float[np.ndarray, "c p"], kinds: Int[np.ndarray, "c"], time: float
@@ -481,26 +535,34 @@ def principal_units(thetas: Float[np.ndarray, "b p"], kinds: Int[np.ndarray, "b"
     return turned
 
 
+@dataclass(frozen=True, eq=False)
+class StationaryWeights:
+    """Stationary point: weights, eigenvalues of H, ascending, its eigenvectors, and which eigenvalues are not flat."""
+
+    thetas: Float[np.ndarray, "a p"]
+    values: Float[np.ndarray, "q"]
+    vectors: Float[np.ndarray, "q q"]
+    curved: Bool[np.ndarray, "q"]
+
+
 def _newton(
-    network: UnitNetwork, start: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"]
-) -> tuple[Float[np.ndarray, "a p"], float, int] | None:
-    """Return a nearby minimum, its smallest curvature, and the number of flat directions; None if there is none."""
-    if not start.size:
-        return start, np.inf, 0
+    network: UnitNetwork, start: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"], *, minimum: bool
+) -> StationaryWeights | None:
+    """Return a nearby stationary point, which is to be a minimum or not; None if there is none."""
     thetas, allowed = start, np.inf
     reach = float(np.linalg.norm(start))
     for _ in range(_NEWTON_STEPS):
         _, slope = network.loss_gradient(thetas, kinds)
         values, vectors = eigenvectors(network.loss_hessian(thetas, kinds))
-        largest = float(np.max(np.abs(values)))
-        if values[0] < -_NEGATIVE * largest and allowed < 1e-4:
+        largest = float(np.max(np.abs(values), initial=0.0))
+        if minimum and values[0] < -_NEGATIVE * largest and allowed < 1e-4:
             return None  # close to a stationary point that is no minimum
         curved = np.abs(values) > _FLAT * largest
         along = vectors.T @ slope.ravel()
         if np.linalg.norm(along) <= _EXACT * largest * np.linalg.norm(thetas) and allowed <= 1e-8:
-            if values[0] < -_FLAT * largest:
+            if minimum and values[0] < -_FLAT * largest:
                 return None
-            return thetas, float(np.min(values[curved])), int(np.sum(~curved))
+            return StationaryWeights(thetas, values, vectors, curved)
         step = -(vectors[:, curved] @ (along[curved] / values[curved])).reshape(thetas.shape)
         size = float(np.linalg.norm(step)) / reach
         if size > _NEAR or (size > 0.9 * allowed and size > 1e-9):

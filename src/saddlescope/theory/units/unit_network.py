@@ -110,6 +110,11 @@ def _loss_hessian(system: UnitSystem, thetas: Array, kinds: Array) -> Array:
     return whole.at[units, :, units, :].add(jax.vmap(jax.hessian(force))(thetas, kinds)).reshape(through.shape)
 
 
+@quickly_compiled
+def _hessian_product(system: UnitSystem, thetas: Array, kinds: Array, change: Array) -> Array:
+    return jax.jvp(lambda at: jax.grad(system.loss_of)(at, kinds), (thetas,), (change,))[1]
+
+
 def _hessian_by_columns(system: UnitSystem, thetas: Array, kinds: Array) -> Array:
     size = thetas.size
     flat = lambda vector: jax.grad(system.loss_of)(vector.reshape(thetas.shape), kinds).ravel()  # noqa: E731
@@ -394,6 +399,13 @@ class UnitNetwork:
         if not np.isfinite(H).all():
             raise NonFiniteUnitsError
         return (H + H.T) / 2
+
+    def hessian_product(
+        self, thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"], change: Float[np.ndarray, "a p"]
+    ) -> Float[np.ndarray, "a p"]:
+        """Return the Hessian of L by the weights of all units times a change of them."""
+        units, of_kind = _padded(thetas, kinds)
+        return np.array(self._call(_hessian_product, units, of_kind, _padded(change, kinds)[0]))[: len(thetas)]
 
     def rounded(self, width: float) -> "UnitNetwork":
         """Return this network with kinks rounded over this share of the typical argument; itself without kinks."""

@@ -93,6 +93,7 @@ def width_ladder(
         - converged: no unit lowers the loss any more, so that wider networks stop at the last point, too.
         - no_start: a further unit would lower the loss, but none of the initial ones does within 20 times the time of
           the fastest possible one.
+        - saddle: a training comes so close to a saddle among its units that rounding decides how it goes on.
         - no_minimum: a training ends at no minimum of its units.
         - not_finite: the loss is NaN or infinite on the way.
 
@@ -241,8 +242,7 @@ class _Climb:
         moving = self._moving(first.thetas[: len(self._used)], of_kind, returns=returns)
         found = self._followed(first.thetas[moving], of_kind[moving])
         if isinstance(found, TransitionFailure):
-            status = LadderStatus.NO_MINIMUM if found.finite else LadderStatus.NOT_FINITE
-            return status, f"At width {len(self._used)}: {found.reason}"
+            return LadderStatus(found.status), f"At width {len(self._used)}: {found.reason}"
         self._active = moving[found.kept]
         self._point, self._of_units = found, of_kind[self._active]
         return None

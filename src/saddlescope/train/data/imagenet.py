@@ -93,7 +93,7 @@ def _load_decoded(
     names = hashlib.sha256("\n".join(f"{file.parent.name}/{file.name}" for file in files).encode()).hexdigest()
     try:
         place.mkdir(exist_ok=True)
-        known = parse_json(mark.read_text()) if mark.exists() else {}
+        known = parse_json(mark.read_text("ascii")) if mark.exists() else {}
         done, counts = 0, np.zeros((3, 256), np.int64)
         if known.get("files") == names and (unfinished.exists() or (known["done"] == len(files) and ready.exists())):
             done, counts = known["done"], counts + known["counts"]
@@ -114,6 +114,7 @@ def _load_decoded(
                 content = {"files": names, "done": done, "counts": counts.tolist()}
                 write_atomically(mark, json.dumps(content).encode())
                 report(done)
+        del images  # Windows renames no mapped file
         unfinished.replace(ready)
     except InputError:
         raise

@@ -101,7 +101,7 @@ def write_adapter(
             save_file(tensors, new / _WEIGHTS, metadata={"format": "pt"})
             (new / _CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
             for file in new.iterdir():
-                with file.open("rb") as written:
+                with file.open("r+b") as written:  # Windows writes no file to disk that is open for reading alone
                     os.fsync(written.fileno())
     except (OSError, SafetensorError) as error:  # safetensors raises its own error on a full disk
         raise InputError(
