@@ -15,7 +15,7 @@ GPU_RUNS := gradual-rank/figure-4 gradual-rank/figure-1 concept-learning/figure-
 	gradual-rank/figure-13 gradual-rank/figure-6 gradual-rank/rank-rise gradual-rank/rank-steps concept-learning/appendix-g gradual-rank/figure-18
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo reproduce gpu test test-slow lint docs bench wheel test-wheel gallery readme clean test-all test-platforms coverage survey test-newest test-oldest portable gpu-figure-4
+.PHONY: help setup demo reproduce gpu test test-slow lint docs bench wheel test-wheel gallery readme clean test-all test-platforms coverage survey test-newest test-oldest portable gpu-figure-4 explore
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -79,6 +79,9 @@ demo: .venv/ready ## run two reproductions side by side and build their gallery 
 	for s in $$head $$vit; do test $$s -ne 2 -a $$s -le 3 || exit 1; done
 	@$(BIN)/saddlescope gallery $(OUT) --site $(SITE)
 	@echo "== Done: open $(SITE)/index.html in a browser"
+
+explore: .venv/ready ## open the live page: move parameters and see stages change
+	@$(BIN)/saddlescope explore --open
 
 reproduce: .venv/extras ## run every reproduction of size SIZE (default), with DATA=DIR also on the papers' MNIST, and build the gallery
 	@es=$$($(BIN)/python -c 'import sys; from saddlescope.reproduction import SIZES, entry_names, find_entry; size = sys.argv[1]; sys.exit(f"SIZE must be one of {SIZES}; got {size!r}.") if size not in SIZES else print(*(e for e in entry_names() if size in find_entry(e).sizes))' "$(SIZE)") || exit 1; for e in $$es; do echo "== $$e"; $(BIN)/saddlescope run $$e --size $(SIZE) --out $(OUT) $(WITH_DATA); s=$$?; test $$s -ne 2 -a $$s -le 3 || exit 1; done

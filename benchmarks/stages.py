@@ -63,7 +63,7 @@ def by_peaks(window: int, prominence: float) -> Finder:
 
 def by_plateaus(run: SyntheticRun) -> np.ndarray:
     """The times of ours."""
-    return np.array(find_plateaus(run.times, run.losses, run.singular_values, time_unit="t").times)
+    return np.array([drop.step for drop in find_plateaus(run.losses, steps=run.times).drops])
 
 
 def right(run: SyntheticRun, times: np.ndarray) -> bool:
@@ -86,7 +86,9 @@ def main(board: Board) -> None:
         start = time.process_time()
         ours = share(by_plateaus, runs)
         milliseconds = 1e3 * (time.process_time() - start) / count
-        staircases = (find_plateaus(run.times, run.losses, run.singular_values, time_unit="t") for run in runs)
+        staircases = (
+            find_plateaus(run.losses, steps=run.times, singular_values=run.singular_values).staircase for run in runs
+        )
         whole = sum(run.matches(found) for run, found in zip(runs, staircases, strict=True)) / count
         threshold = max(share(by_threshold(*grid), runs) for grid in itertools.product(WINDOWS, PARTS))
         peaks = max(share(by_peaks(*grid), runs) for grid in itertools.product(WINDOWS, PROMINENCES))

@@ -5,7 +5,7 @@
                   docs/papers/*.md; an entry without a default run is not tested
 --add results     the same, but an entry without a stored run keeps its verdicts in docs/verdicts.json; its new claims
                   are not tested
---picture         runs the program of the README and keeps its picture
+--picture         runs the program of the docs' first page and keeps its picture
 --check           fails when the README, the pages, docs/verdicts.json and the claims in the source disagree
 """
 
@@ -79,8 +79,8 @@ def draw_pictures(runs: list[Reproduction]) -> None:
 
 
 def draw_readme() -> None:
-    """The picture that the program of the README draws."""
-    (program,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
+    """The picture that the program of the docs' first page draws."""
+    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "index.md").read_text(), re.S)
     (name,) = re.findall(r'savefig\("(.*?)"', program)
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-c", program], cwd=folder, check=True)

@@ -222,7 +222,7 @@ CALLS = {
         np.arange(4.0), FOUR, np.ones((3, 2)), level=0.1, time_unit="t"
     ),
     "find_plateaus: singular values": lambda: ss.find_plateaus(
-        np.arange(6.0), np.ones(6), [np.ones((3, 2))], time_unit="t"
+        np.ones(6), singular_values=[np.ones((3, 2))]
     ),
     "rank_staircases: values": lambda: ss.rank_staircases(
         np.arange(6.0), np.ones((3, 2, 2)), np.ones((3, 2)), time_unit="t"

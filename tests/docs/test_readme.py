@@ -1,4 +1,4 @@
-"""README: short, its program prints what it shows and draws its picture, its commands exist, its line is current."""
+"""README: short, its programs run, its commands exist, its line is current; the first page of the docs."""
 
 import json
 import os
@@ -9,14 +9,16 @@ import tomllib
 from pathlib import Path
 
 import numpy as np
+import torch
 from PIL import Image
 
 import snippets
+from saddlescope.train.architectures.gpt2 import GPT2Sizes, fresh_gpt2
 
 AS_USERS_DO = """
 import sys
 import snippets
-(program,) = snippets.snippets("README.md")
+(program,) = snippets.snippets("docs/index.md")
 made = snippets.run(program)
 comparison = made["ss"].compare(made["predicted"].staircase, made["found"])
 made["ss"].plot_staircase(made["predicted"], *made["runs"]).figure.savefig(sys.argv[1], dpi=150)
@@ -32,7 +34,7 @@ def test_it_has_at_most_600_words():
 
 def test_the_program_prints_and_draws_what_is_shown(tmp_path):
     """Run it in a process of its own, compiled as for users: time errors are shown to digits that rounding changes."""
-    (program,) = snippets.snippets("README.md")
+    (program,) = snippets.snippets("docs/index.md")
     assert program.shown is not None
     file = tmp_path / "again.png"
     paths = os.pathsep.join([str(ROOT / "tests"), str(ROOT / "src")])
@@ -52,8 +54,29 @@ def test_the_program_prints_and_draws_what_is_shown(tmp_path):
     assert np.abs(drawn - kept).mean() < 2, "run scripts/readme.py --picture"
 
 
+def test_the_tracker_takes_one_line_and_the_log_two(tmp_path, monkeypatch):
+    tracked, log = snippets.snippets("README.md")
+    model, optimizer, train = tiny_training()
+    exec(tracked.code, {"model": model, "optimizer": optimizer, "train": train})
+    monkeypatch.chdir(ROOT)
+    snippets.run(log, ROOT)
+
+
+def tiny_training():
+    model = fresh_gpt2(GPT2Sizes(vocabulary=64, block=16, embedding=32, depth=2, heads=2), seed=0)
+    tokens = torch.randint(0, 64, (8, 4, 16), generator=torch.Generator().manual_seed(0))
+
+    def train(model, optimizer):
+        for batch in tokens:
+            model(input_ids=batch, labels=batch).loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return model, torch.optim.AdamW(model.parameters(), lr=1e-3), train
+
+
 def test_the_picture_shows_three_scales_of_dim_8():
-    (program,) = snippets.snippets("README.md")
+    (program,) = snippets.snippets("docs/index.md")
     assert "dim=8" in program.code
     assert "(-2, -16, -512)" in program.code
 

@@ -88,7 +88,7 @@ def test_escape_from_1e_300():
 
 def test_stages_of_a_whole_run():
     made = _run("ss.sgd(")
-    found = ss.find_plateaus(made["run"].steps, made["losses"], made["spectra"], time_unit="steps")
+    found = ss.find_plateaus(made["losses"], steps=made["run"].steps, singular_values=made["spectra"]).staircase
     assert found.ranks == (0, 1, 2, 3)
     np.testing.assert_allclose(found.losses, [7.0, 2.5, 0.5, 0.0], atol=5e-3)  # halves of the sums of 9, 4 and 1
 

@@ -34,10 +34,10 @@ def test_times_losses_and_spectra_of_extreme_scales_have_the_same_plateaus(scale
         1 / (1 + np.exp(-np.clip(40 * (np.linspace(0.0, 10.0, 401)[:, None] - [3.0, 6.0]), -500, 500))),
     )
     losses = 1 - learned.mean(axis=1)
-    plain = find_plateaus(t, losses, [learned] * 3, time_unit="t")
+    plain = find_plateaus(losses, steps=t, singular_values=[learned] * 3).staircase
     assert plain.ranks == (0, 1, 2)
     for of_time, of_loss, of_weight in [(scale, 1, 1), (1, scale, 1), (1, 1, scale), (scale, scale, scale)]:
-        found = find_plateaus(of_time * t, of_loss * losses, [of_weight * learned] * 3, time_unit="t")
+        found = find_plateaus(of_loss * losses, steps=of_time * t, singular_values=[of_weight * learned] * 3).staircase
         assert found.layer_ranks == plain.layer_ranks
         assert np.allclose(np.array(found.times) / of_time, plain.times, rtol=1e-6, atol=0)
         assert np.allclose(np.array(found.losses) / of_loss, plain.losses, rtol=1e-6, atol=1e-9)

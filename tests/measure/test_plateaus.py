@@ -1,9 +1,12 @@
-"""Plateaus: on staircases with known stages, by invariances, and on curves without stages."""
+"""Plateaus and drops: on synthetic curves with known ones and without any, and by laws of units and order."""
 
 import jax.numpy as jnp
+import loss_curves
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.measure import find_plateaus
@@ -14,7 +17,8 @@ T = np.linspace(0.0, 10.0, 401)
 
 
 def found(run, losses=None):
-    return find_plateaus(run.times, run.losses if losses is None else losses, run.singular_values, time_unit="t")
+    losses = run.losses if losses is None else losses
+    return find_plateaus(losses, steps=run.times, singular_values=run.singular_values).staircase
 
 
 def steps(t, *at, rate=40.0):
@@ -23,8 +27,12 @@ def steps(t, *at, rate=40.0):
 
 
 def of_losses(losses, t=None):
-    t = np.arange(float(len(losses))) if t is None else t
-    return find_plateaus(t, losses, [np.ones((len(losses), 2))] * 3, time_unit="t")
+    """Return the staircase of a record with singular values."""
+    return find_plateaus(losses, steps=t, singular_values=[np.ones((len(losses), 2))] * 3).staircase
+
+
+def drops(losses, t=None):
+    return [drop.step for drop in find_plateaus(losses, steps=t).drops]
 
 
 @pytest.mark.parametrize("geometric", [False, True])
@@ -40,41 +48,90 @@ def test_a_wrong_staircase_is_not_called_right():
     assert not run.matches(found(other))
     assert not run.matches(found(run, run.losses + 0.02 * run.range))
     wider = [np.hstack([s, s[:, -1:] + 1.0]) for s in run.singular_values]
-    assert not run.matches(find_plateaus(run.times, run.losses, wider, time_unit="t"))
+    assert not run.matches(find_plateaus(run.losses, steps=run.times, singular_values=wider).staircase)
 
 
 @pytest.mark.parametrize("seed", [50_002, 50_003, 50_004])
-def test_units_of_loss_time_and_weights_do_not_matter(seed):
+def test_units_of_loss_time_and_weights_do_not_matter_to_ranks(seed):
     run = synthetic_run(seed, noise=1e-3, geometric=False)
     one = found(run)
     other = find_plateaus(
-        4.0 * run.times - 3.0,
         8.0 * run.losses + 2.0,
-        [s[:, ::-1] * 2.0**k for k, s in enumerate(run.singular_values)],  # in any order
-        time_unit="t",
-    )
+        steps=4.0 * run.times - 3.0,
+        singular_values=[s[:, ::-1] * 2.0**k for k, s in enumerate(run.singular_values)],  # in any order
+    ).staircase
     assert other.layer_ranks == one.layer_ranks
     assert other.times == pytest.approx([4 * time - 3 for time in one.times], rel=1e-9)
     assert other.losses == pytest.approx([8 * loss + 2 for loss in one.losses], rel=1e-9)
 
 
-def test_stages_have_all_attributes():
-    learned = steps(T, 3.0, 6.0)
-    staircase = find_plateaus(
-        T, 2.0 - learned @ [1.5, 0.5], [np.hstack([learned, learned]), learned, learned], time_unit="s"
-    )
-    assert staircase.time_unit == "s"
-    assert staircase.times == pytest.approx((3.0, 6.0), abs=1e-6)
-    assert staircase.losses == pytest.approx((2.0, 0.5, 0.0), abs=1e-6)
-    assert staircase.layer_ranks == ((0, 0, 0), (2, 1, 1), (4, 2, 2))
-    assert staircase.ranks == (0, 1, 2)
-    assert (staircase.stages[0].start, staircase.stages[-1].end) == (0.0, 10.0)
-    assert all(stage.support is None for stage in staircase.stages)
+def false_alarms(seeds):
+    curves = map(loss_curves.power_law, seeds)
+    return sum(bool(find_plateaus(losses, steps=t).drops) for t, losses in curves)
 
 
-def test_a_drop_between_two_samples_is_found():
-    t = np.arange(40.0)
-    assert of_losses(np.where(t < 20, 1.0, 0.0)).times == pytest.approx((19.5,), abs=0.5)
+def share_of_staircases_found(seeds):
+    curves = [loss_curves.staircase(seed) for seed in seeds]
+    return np.mean([one.is_found(find_plateaus(one.losses, steps=one.steps).drops) for one in curves])
+
+
+def test_power_laws_in_noise_have_no_drops():
+    assert false_alarms(range(1_000, 1_040)) <= 4
+
+
+def test_drops_of_staircases_with_noise_slopes_and_spikes_are_found():
+    assert share_of_staircases_found(range(2_000, 2_020)) >= 0.7
+
+
+@pytest.mark.slow
+def test_at_most_a_twentieth_of_a_thousand_power_laws_has_a_drop():
+    assert false_alarms(range(10_000, 11_000)) <= 50
+
+
+@pytest.mark.slow
+def test_most_of_200_staircases_are_found():
+    assert share_of_staircases_found(range(20_000, 20_200)) >= 0.75
+
+
+@pytest.mark.parametrize("seed", [3, 7, 11])
+def test_units_of_loss_and_steps_do_not_matter(seed):
+    one = loss_curves.staircase(seed)
+    plain = find_plateaus(one.losses, steps=one.steps)
+    other = find_plateaus(2.0**900 * one.losses, steps=2.0**-30 * one.steps)
+    for mine, theirs in zip(plain.drops, other.drops, strict=True):
+        assert theirs.step == pytest.approx(2.0**-30 * mine.step, rel=1e-9)
+        assert theirs.size == pytest.approx(2.0**900 * mine.size, rel=1e-9)
+        assert theirs.certainty == mine.certainty
+
+
+def test_a_reversed_record_only_rises():
+    losses = 2.0 - steps(T, 3.0, 6.0).sum(axis=1)
+    assert drops(losses, T) == pytest.approx([3.0, 6.0], abs=0.05)
+    back = find_plateaus(losses[::-1], steps=T)
+    assert back.drops == ()
+    assert {rise.kind for rise in back.rises} <= {"initial rise", "divergence", "lost progress"}
+    assert back.rises
+
+
+def test_drops_and_plateaus_have_all_attributes():
+    result = find_plateaus(2.0 - steps(T, 3.0, 6.0) @ [1.5, 0.5], steps=T)
+    first, second = result.drops
+    assert first.begin < first.earliest <= first.latest < first.end
+    assert (first.size, second.size) == pytest.approx((1.5, 0.5), rel=0.2)
+    assert first.certainty == second.certainty == 1.0
+    assert [one.loss for one in result.plateaus] == pytest.approx([2.0, 0.5, 0.0], abs=1e-3)
+    assert result.plateaus[1].begin == first.end
+    assert (result.plateaus[0].begin, result.plateaus[-1].end) == (0.0, 10.0)
+    assert result.to_dict()["drops"][0]["step"] == first.step
+    assert "drop" in str(result)
+    with pytest.raises(InputError, match="pass singular_values"):
+        _ = result.staircase
+
+
+def test_a_drop_between_two_records_is_found():
+    losses = np.where(np.arange(40) < 20, 1.0, 0.0)
+    assert drops(losses) == pytest.approx([19.5], abs=0.5)
+    assert of_losses(losses).times == pytest.approx((19.5,), abs=0.5)
 
 
 @pytest.mark.parametrize(
@@ -86,9 +143,11 @@ def test_a_drop_between_two_samples_is_found():
         np.exp(-np.arange(200.0) / 20),
         1 / (1 + np.arange(200.0)),
         np.random.default_rng(0).standard_normal(200),
+        1 + 0.5 * np.sin(np.arange(400) / 10),
     ],
 )
-def test_losses_without_plateaus_have_one_stage(losses):
+def test_losses_without_plateaus_have_no_drop(losses):
+    assert drops(losses) == []
     assert len(of_losses(losses)) == 1
 
 
@@ -97,12 +156,16 @@ def test_slow_fluctuations_are_noise():
     wander = np.zeros(400)
     for k in range(1, 400):
         wander[k] = 0.9 * wander[k - 1] + draw.standard_normal()
-    assert len(of_losses(steps(-T, -5.0)[:400, 0] + 0.003 * wander)) == 2
+    losses = steps(-T, -5.0)[:400, 0] + 0.003 * wander
+    assert len(of_losses(losses)) == 2
+    assert len(drops(losses)) == 1
 
 
 def test_noise_of_the_later_part_counts():
     quiet, noisy = np.ones(300), 0.02 * np.random.default_rng(2).standard_normal(100)
-    assert len(of_losses(np.concatenate([quiet, noisy]))) == 2
+    losses = np.concatenate([quiet, noisy])
+    assert len(of_losses(losses)) == 2
+    assert len(drops(losses)) == 1
 
 
 def test_single_outliers_are_ignored():
@@ -111,6 +174,7 @@ def test_single_outliers_are_ignored():
     staircase = of_losses(losses, T)
     assert staircase.times == pytest.approx((5.0,), abs=0.05)
     assert staircase.losses == pytest.approx((1.0, 0.0), abs=1e-6)
+    assert drops(losses, T) == pytest.approx([5.0], abs=0.05)
 
 
 def test_small_drops_and_shallow_ones_are_no_stages():
@@ -118,9 +182,6 @@ def test_small_drops_and_shallow_ones_are_no_stages():
     assert len(of_losses(small, T)) == 2
     shallow = np.interp(T, [0, 4, 6, 10], [1.0, 0.8, 0.2, 0.0])  # six times as fast between
     assert len(of_losses(shallow, T)) == 1
-    s = [np.ones((len(T), 1))]
-    assert len(find_plateaus(T, small, s, time_unit="t", min_drop=0.005)) == 3
-    assert len(find_plateaus(T, shallow, s, time_unit="t", contrast=2.0)) == 2
 
 
 def test_a_drop_under_way_at_the_end_belongs_to_its_stage():
@@ -130,10 +191,70 @@ def test_a_drop_under_way_at_the_end_belongs_to_its_stage():
     assert len(of_losses(losses[early], T[early])) == 2
 
 
+def test_decades_are_found_in_the_logarithm():
+    losses = 10 ** (3 - 3 * steps(T, 2.0)[:, 0] - 4 * steps(T, 5.0)[:, 0] - 4 * steps(T, 8.0)[:, 0])
+    result = find_plateaus(losses, steps=T)
+    assert result.log_loss
+    assert len(result.drops) == 3
+
+
+def test_noise_is_local():
+    """Four decades before a late oscillation."""
+    t = np.arange(2000.0)
+    losses = 1 - 0.9 * steps(t, 200.0, rate=0.2)[:, 0] + np.where(t > 1200, 0.06 * np.sin(t), 0.0)
+    assert drops(losses, t) == pytest.approx([200.0], abs=10)
+
+
+def test_spikes_are_named_and_no_stages():
+    losses = 1.0 - steps(T, 5.0)[:, 0]
+    for at in (50, 120, 300):
+        losses[at : at + 12] += 2.0 * np.exp(-np.arange(12) / 4)
+    result = find_plateaus(losses, steps=T)
+    assert [drop.step for drop in result.drops] == pytest.approx([5.0], abs=0.05)
+    assert [rise.kind for rise in result.rises] == ["spike"] * 3
+
+
+def test_lost_progress_divergence_and_unfinished_drops_are_named():
+    t = np.arange(1000.0)
+    lost = find_plateaus(np.where(t < 200, 2.0, np.where(t < 500, 1.0, np.where(t < 800, 2.0, 0.5))))
+    assert [drop.step for drop in lost.drops] == pytest.approx([200, 800], abs=5)
+    assert [rise.kind for rise in lost.rises] == ["lost progress"]
+    diverged = find_plateaus(np.where(t < 900, np.exp(-t / 300), 5.0))
+    assert [rise.kind for rise in diverged.rises] == ["divergence"]
+    blown_up = find_plateaus(np.where(t < 900, np.exp(-t / 300), np.nan))
+    assert "diverged" in blown_up.remarks[0]
+    losses = 2.0 - steps(T, 3.0, 9.95, rate=8.0).sum(axis=1)
+    cut = find_plateaus(losses[T <= 10.0], steps=T)
+    assert [drop.finished for drop in cut.drops] == [True, False]
+    assert any("ends in a drop" in remark for remark in cut.remarks)
+
+
+def test_an_initial_fall_is_no_plateau():
+    losses = np.exp(-4 * T) + 1.0 - steps(T, 6.0)[:, 0]
+    result = find_plateaus(losses, steps=T)
+    assert len(result.drops) == 1
+    assert 0.2 < result.plateaus[0].begin < 2.0
+
+
 def ranks(values):
     """Return the ranks on the two plateaus of a loss that drops at 5."""
-    staircase = find_plateaus(T, 1.0 - steps(T, 5.0)[:, 0], [values], time_unit="t")
+    staircase = find_plateaus(1.0 - steps(T, 5.0)[:, 0], steps=T, singular_values=[values]).staircase
     return tuple(rank for (rank,) in staircase.layer_ranks)
+
+
+def test_layers_have_ranks_and_stages():
+    learned = steps(T, 3.0, 6.0)
+    spectra = [np.hstack([learned, learned]), learned, learned]
+    result = find_plateaus(2.0 - learned @ [1.5, 0.5], steps=T, singular_values=spectra)
+    staircase = result.staircase
+    assert staircase.times == pytest.approx((3.0, 6.0), abs=1e-6)
+    assert staircase.losses == pytest.approx((2.0, 0.5, 0.0), abs=1e-6)
+    assert [one.loss for one in result.plateaus] == list(staircase.losses)
+    assert staircase.layer_ranks == ((0, 0, 0), (2, 1, 1), (4, 2, 2))
+    assert staircase.ranks == (0, 1, 2)
+    assert (staircase.stages[0].start, staircase.stages[-1].end) == (0.0, 10.0)
+    turned = find_plateaus(2.0 - learned @ [1.5, 0.5], steps=T, singular_values=[s[:, ::-1] for s in spectra])
+    assert turned.staircase.layer_ranks == staircase.layer_ranks
 
 
 def test_growing_directions_are_not_learned_on_the_plateau():
@@ -153,11 +274,22 @@ def test_neither_the_bulk_nor_small_values_count():
     assert ranks(np.zeros((len(T), 2))) == (0, 0)
 
 
-@pytest.mark.parametrize("of", [np.asarray, jnp.asarray, torch.from_numpy, list])
+@pytest.mark.parametrize(
+    "of",
+    [np.asarray, jnp.asarray, torch.from_numpy, list, lambda x: pd.Series(x, T), lambda x: xr.DataArray(x, {"t": T})],
+)
 def test_arrays_of_any_library(of):
-    learned = steps(T, 4.0)
-    staircase = find_plateaus(of(T), of(1.0 - learned[:, 0]), [of(learned)], time_unit="t")
-    assert staircase.times == pytest.approx((4.0,), abs=1e-5)
+    losses = of(1.0 - steps(T, 4.0)[:, 0])
+    known = isinstance(losses, pd.Series | xr.DataArray)  # their index has the steps
+    assert drops(losses, None if known else T) == pytest.approx([4.0], abs=1e-2)
+
+
+def test_gaps_and_repeated_steps_are_read_as_what_they_are():
+    losses = 1.0 - steps(T, 4.0)[:, 0]
+    losses[::7] = np.nan
+    result = find_plateaus(np.repeat(losses, 2), steps=np.repeat(T, 2))
+    assert [drop.step for drop in result.drops] == pytest.approx([4.0], abs=0.05)
+    assert len(result.remarks) == 2
 
 
 t, s = np.arange(6.0), np.ones((6, 2))
@@ -166,20 +298,18 @@ t, s = np.arange(6.0), np.ones((6, 2))
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: find_plateaus(t[::-1], t, [s], time_unit="t"), "times must be at least 5 strictly increasing"),
-        (lambda: find_plateaus(t[:4], t[:4], [s[:4]], time_unit="t"), r"at least 5 .* got shape \(4,\)"),
-        (lambda: find_plateaus(t, t[:5], [s], time_unit="t"), r"losses must have the shape of times, \(6,\)"),
-        (lambda: find_plateaus(t, t * np.nan, [s], time_unit="t"), "losses must be finite"),
-        (lambda: find_plateaus(t, t, [], time_unit="t"), "singular_values must have one array per layer; got none"),
-        (lambda: find_plateaus(t, t, [s, s[:5]], time_unit="t"), r"singular_values\[1\] must have shape \(6, r\)"),
-        (lambda: find_plateaus(t, t, [s[:, 0]], time_unit="t"), r"singular_values\[0\] must have shape \(6, r\)"),
-        (lambda: find_plateaus(t, t, [-s], time_unit="t"), r"singular_values\[0\] must be at least 0; got -1.0"),
-        (lambda: find_plateaus(t, t, [s * np.inf], time_unit="t"), r"singular_values\[0\] must be finite"),
-        (lambda: find_plateaus(t, t, [s], time_unit="t", contrast=1.0), "contrast must be greater than 1"),
-        (lambda: find_plateaus(t, t, [s], time_unit="t", min_drop=0.0), "min_drop must be between 0 and 1"),
-        (lambda: find_plateaus(t, t, [s], time_unit="t", share=1.0), "share must be between 0 and 1"),
-        (lambda: find_plateaus(t, t, [s], time_unit="t", settled=2.0), "settled must be between 0 and 1"),
-        (lambda: find_plateaus(t, t, [s], time_unit="t", margin=0.5), "margin must be at least 1"),
+        (lambda: find_plateaus(t, steps=t[::-1]), "steps must not decrease"),
+        (lambda: find_plateaus(t[:4]), "at least 5 finite records; got 4 of 4"),
+        (lambda: find_plateaus(t, steps=t[:5]), r"steps must have the shape of losses, \(6,\)"),
+        (lambda: find_plateaus(t * np.nan), "at least 5 finite records; got 0 of 6"),
+        (lambda: find_plateaus(t, steps=0 * t), "5 or more different steps; got 1"),
+        (lambda: find_plateaus(s), r"one series of shape \(n,\); got \(6, 2\)"),
+        (lambda: find_plateaus("loss"), "losses must be real numbers"),
+        (lambda: find_plateaus(t, singular_values=[]), "singular_values must have one array per layer; got none"),
+        (lambda: find_plateaus(t, singular_values=[s, s[:5]]), r"singular_values\[1\] must have shape \(6, r\)"),
+        (lambda: find_plateaus(t, singular_values=[s[:, 0]]), r"singular_values\[0\] must have shape \(6, r\)"),
+        (lambda: find_plateaus(t, singular_values=[-s]), r"singular_values\[0\] must be at least 0; got -1.0"),
+        (lambda: find_plateaus(t, singular_values=[s * np.inf]), r"singular_values\[0\] must be finite"),
     ],
 )
 def test_invalid_input_raises(call, says):

@@ -15,13 +15,14 @@ from saddlescope.reproduction import entry_names
 
 ROOT = Path(__file__).parents[2]
 CONSTRAINTS = {"PIP_CONSTRAINT": str(ROOT / "constraints.txt"), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-EXTRAS = ("", "train", "language", "sweep", "notebook", "explore", "docs", "all")
+EXTRAS = ("", "train", "language", "sweep", "notebook", "explore", "tensorboard", "docs", "all")
 IMPORTS = {  # what an extra brings, by the names it is imported by
     "train": ("torch", "safetensors"),
     "language": ("transformers", "tokenizers", "accelerate", "peft"),
     "sweep": ("distributed",),
     "notebook": ("ipywidgets",),
     "explore": ("starlette", "uvicorn"),
+    "tensorboard": ("tensorboard",),
     "docs": ("sphinx", "myst_nb", "furo"),
 }
 BRINGS = {"": (), "language": ("train", "language"), "all": tuple(IMPORTS)}  # others bring themselves

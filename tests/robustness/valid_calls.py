@@ -69,17 +69,7 @@ def _measure() -> dict[str, Call]:
             ),
             "find_plateaus": Call(
                 m.find_plateaus,
-                {
-                    "times": np.linspace(1.0, 50.0, 50),
-                    "losses": losses,
-                    "singular_values": [history],
-                    "contrast": 8.0,
-                    "min_drop": 0.02,
-                    "share": 0.1,
-                    "margin": 1.5,
-                    "settled": 0.8,
-                },
-                {"time_unit": "t"},
+                {"losses": losses, "steps": np.linspace(1.0, 50.0, 50), "singular_values": [history]},
             ),
             "find_descents": Call(m.find_descents, {"losses": losses, "hysteresis": 0.0}),
             "rank_staircases": Call(

@@ -54,6 +54,7 @@ _WITHOUT = {
     "notebook": "a notebook shows progress as plain lines",
     "tables": "results print as tables but do not become data frames",
     "explore": "the live page cannot be served",
+    "tensorboard": "event files cannot be read, other logs can",
 }
 _PACKAGES = {  # of the extras, by their import names
     "torch": ("PyTorch", "train"),
@@ -68,6 +69,7 @@ _PACKAGES = {  # of the extras, by their import names
     "pandas": ("pandas", "tables"),
     "starlette": ("Starlette", "explore"),
     "uvicorn": ("uvicorn", "explore"),
+    "tensorboard": ("TensorBoard", "tensorboard"),
 }
 
 

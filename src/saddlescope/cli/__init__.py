@@ -27,6 +27,7 @@ from saddlescope.cli.extract_lora import extract_lora
 from saddlescope.cli.process import drop_unwritten, prepare_process
 from saddlescope.cli.reproductions import check, gallery, list_entries, run, show
 from saddlescope.cli.spectra import spectra
+from saddlescope.cli.stages import stages
 from saddlescope.cli.sweep import sweep
 from saddlescope.cli.terminal import announce, print_text, say, settle, written
 from saddlescope.cli.watch import watch
@@ -47,7 +48,7 @@ _SYSTEM |= {errno.ENOTDIR, errno.EPERM, errno.EROFS}
 
 app = typer.Typer(help=_HELP, epilog=_STATUS, context_settings={"help_option_names": ["-h", "--help"]})
 app.command("list")(list_entries)
-for _command in (run, sweep, check, show, gallery, explore, watch, attention, spectra):
+for _command in (run, sweep, check, show, gallery, explore, watch, attention, spectra, stages):
     app.command()(_command)
 app.command("extract-lora")(extract_lora)
 app.add_typer(data, name="data")

@@ -4,7 +4,7 @@ from saddlescope.measure.bottleneck import bottleneck_rank, bulk_count, nonlinea
 from saddlescope.measure.comparison import Comparison, compare
 from saddlescope.measure.descents import Descents, find_descents
 from saddlescope.measure.entry_histories import EntryHistories, EntryHistory, EntryKind, entry_histories, entry_kind
-from saddlescope.measure.plateaus import find_plateaus
+from saddlescope.measure.plateaus import Drop, LossStages, Plateau, Rise, find_plateaus
 from saddlescope.measure.power_law import PowerLawTail, power_law_tail
 from saddlescope.measure.rank import effective_rank, energy_rank, numerical_rank, stable_rank
 from saddlescope.measure.rank_staircase import rank_staircases, rank_stairs
@@ -24,10 +24,14 @@ from saddlescope.measure.update_orders import UpdateOrders, product_update_order
 __all__ = [
     "Comparison",
     "Descents",
+    "Drop",
     "EntryHistories",
     "EntryHistory",
     "EntryKind",
+    "LossStages",
+    "Plateau",
     "PowerLawTail",
+    "Rise",
     "Spectrum",
     "Stage",
     "Staircase",

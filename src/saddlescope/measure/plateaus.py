@@ -1,233 +1,402 @@
-"""Stages of a run whose components have no identity: plateaus of the loss, and the rank of every layer on them.
+"""Plateaus and drops of a recorded loss, with the ranks of a deep network on them where its singular values are given.
 
-    y        the decreasing function nearest to the recorded losses (isotonic regression)
-    range    y at the start minus y at the end
-    fall     d, a small part of the range, above the noise
-    dwell    tau(t), the time y takes to fall from y(t) + d/2 to y(t) - d/2
-
-A plateau is a maximum of the dwell time, a drop a minimum. As d is fixed, tau needs no floor and no smoothing: where
-the loss is flat to within the noise, tau is the length of the plateau.
-
-Use `find_plateaus` where the loss shows the stages, as for the layers of a deep network; use `find_stages` where
-components are identified, or where stages are defined by the components that become active.
+Use `find_plateaus` where the loss shows the stages; use `find_stages` where components are identified, or where stages
+are defined by the components that become active. `saddlescope.measure.loss_drops` has the method.
 """
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import scipy  # its submodules, a second together, are loaded where first used
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import Table
+from saddlescope._shared.results import PlotMixin, TableMixin
+from saddlescope.measure.arrays import as_numpy, real_array
 from saddlescope.measure.bottleneck import bottleneck_rank
-from saddlescope.measure.records import Series, extreme_exponent, recorded_losses, recorded_rows, recorded_times
+from saddlescope.measure.loss_drops import FEWEST, Bins, Fall, View, binned, find_falls, overlap, view_of
+from saddlescope.measure.loss_levels import find_levels, part_of
+from saddlescope.measure.plateau_ranks import checked_spectra, plateau_ranks
+from saddlescope.measure.records import Series, extreme_exponent
 from saddlescope.measure.stages import Stage, Staircase
 
-LEAST_RECORDS = 5  # fewer cannot show two plateaus
-_NOISES = 3.0  # the fall in standard deviations of the noise: flat parts of y stray by about one from end to end
-_PART = 0.1  # the fall without noise, as a part of the smallest drop
-_NORMAL_MEDIAN = 0.6745  # of |z|, z a normal variable
-_TILT = 1e-12  # per sample: above rounding, below everything else
-_PARTS, _FEWEST = 8, 15  # parts of the record in which noise is estimated; fewest samples in one
+_HALVES = 10  # random halves of the records in which drops are looked for again
+_CERTAIN = 1 / 3  # of the halves: drops found in fewer are noise
+_INITIAL = 0.05  # of the range of the loss: least fall before the first plateau
+_SPIKE = 0.1  # of the record: a rise that lasts longer is more than a spike
+_EARLY = 0.05  # of the record: what happens before needs logarithmic steps to be seen
+Finder = Callable[[Series, Series], list[Fall]]
+
+
+@dataclass(frozen=True)
+class Drop:
+    """A drop of the loss from a plateau to the next.
+
+    Attributes:
+        begin: step at which the fall is faster than the geometric mean of the plateau's speed and its own largest one.
+        step: its middle, the step at which half of the fall is done.
+        end: step at which the fall is slower again; the last step if the record ends in the drop.
+        size: by how much the loss falls.
+        before: the loss at its begin.
+        after: the loss at its end.
+        certainty: share of ten random halves of the records in which the drop is found again.
+        earliest: the smallest middle in these halves.
+        latest: the largest middle in these halves.
+        finished: False if the record ends in the drop.
+    """
+
+    begin: float
+    step: float
+    end: float
+    size: float
+    before: float
+    after: float
+    certainty: float
+    earliest: float
+    latest: float
+    finished: bool
+
+
+@dataclass(frozen=True)
+class Plateau:
+    """A part of the record between drops.
+
+    Attributes:
+        begin: first step.
+        step: its middle.
+        end: last step.
+        loss: median over its middle half.
+        size: by how much the loss falls from its begin to its end.
+        certainty: the smallest of the drops that bound it; 1 without drops.
+        layer_ranks: the rank of every layer, from the input on; None without singular values.
+    """
+
+    begin: float
+    step: float
+    end: float
+    loss: float
+    size: float
+    certainty: float
+    layer_ranks: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Rise:
+    """A rise of the loss above its lowest value so far.
+
+    Attributes:
+        kind: "initial rise", "spike" (over within a tenth of the record), "lost progress", or "divergence" (the record
+            ends above its first loss).
+        begin: step at which the loss leaves its lowest value.
+        step: step of the highest loss.
+        end: step at which the loss is back, or the last step.
+        low: the loss before.
+        high: the highest loss.
+    """
+
+    kind: str
+    begin: float
+    step: float
+    end: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class LossStages(TableMixin, PlotMixin):
+    """Plateaus, drops and rises of a recorded loss.
+
+    Attributes:
+        steps: (n,), those with a finite loss, strictly increasing.
+        losses: (n,).
+        plateaus: in order.
+        drops: in order.
+        rises: in order.
+        remarks: sentences on what else the record shows.
+        smooth_steps: (m,) of the medians in which drops were looked for.
+        smooth_losses: (m,), these medians.
+        log_loss: True if the losses are positive and extend over more than a decade, so that the axis is logarithmic.
+        log_steps: True if a drop is in the first twentieth of the record.
+    """
+
+    steps: Series
+    losses: Series
+    plateaus: tuple[Plateau, ...]
+    drops: tuple[Drop, ...]
+    rises: tuple[Rise, ...]
+    remarks: tuple[str, ...]
+    smooth_steps: Float[np.ndarray, "m"]
+    smooth_losses: Float[np.ndarray, "m"]
+    log_loss: bool
+    log_steps: bool
+
+    @property
+    def staircase(self) -> Staircase:
+        """The stages with their ranks: each begins at the middle of a finished drop; `rank` is the `bottleneck_rank`.
+
+        Raises:
+            InputError: no singular values were given.
+        """
+        edges = [float(self.steps[0]), *(drop.step for drop in self.drops if drop.finished), float(self.steps[-1])]
+        stages = []
+        for start, end in itertools.pairwise(edges):
+            inside = [one for one in self.plateaus if start <= one.step <= end]
+            longest = max(inside or self.plateaus, key=lambda one: one.end - one.begin)
+            if longest.layer_ranks is None:
+                raise InputError("A staircase has ranks: pass singular_values to find_plateaus.")
+            rank = bottleneck_rank(longest.layer_ranks)
+            stages.append(Stage(start, end, longest.loss, rank, layer_ranks=longest.layer_ranks))
+        return Staircase(tuple(stages), "steps")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plateaus, drops, rises and remarks as values of JSON."""
+        parts = {"drops": self.drops, "plateaus": self.plateaus, "rises": self.rises}
+        return {name: [asdict(one) for one in values] for name, values in parts.items()} | {
+            "remarks": list(self.remarks)
+        }
+
+    def __repr__(self) -> str:
+        names = (("plateau", self.plateaus), ("drop", self.drops), ("rise", self.rises))
+        counts = ", ".join(f"{len(values)} {name}{'s' * (len(values) != 1)}" for name, values in names)
+        return f"LossStages({counts}; steps {self.steps[0]:.6g} to {self.steps[-1]:.6g})"
+
+    def _table(self) -> Table:
+        ranked = any(one.layer_ranks is not None for one in self.plateaus)
+        return ("part", "begin", "middle", "end", "loss", "falls by", "certainty", *["layer ranks"] * ranked), (
+            (*row, *[ranks or ""] * ranked) for row, ranks in self._rows()
+        )
+
+    def _rows(self) -> Iterator[tuple[tuple[Any, ...], tuple[int, ...] | None]]:
+        for one in sorted((*self.plateaus, *self.drops), key=lambda one: one.begin):
+            if isinstance(one, Drop):
+                name = "drop" if one.finished else "drop, unfinished"
+                yield (name, one.begin, one.step, one.end, one.before, one.size, one.certainty), None
+            else:
+                row = ("plateau", one.begin, one.step, one.end, one.loss, one.size, one.certainty)
+                yield row, one.layer_ranks
 
 
 @validate_arguments
-def find_plateaus(
-    times: Any,
-    losses: Any,
-    singular_values: Sequence[Any],
-    *,
-    time_unit: str,
-    contrast: float = 8.0,
-    min_drop: float = 0.02,
-    share: float = 0.1,
-    margin: float = 1.5,
-    settled: float = 0.8,
-) -> Staircase:
-    """Find the staircase in a recorded run of a deep network, from its loss and the singular values of its layers.
+def find_plateaus(losses: Any, *, steps: Any = None, singular_values: Sequence[Any] | None = None) -> LossStages:
+    """Find the plateaus and drops of a recorded loss.
 
-    Two plateaus are distinguished if between them the loss falls at least `contrast` times as fast as on either, and by
-    at least `min_drop` of its range. The first stage begins with the record, and the last ends with it, even during a
-    drop: a plateau outside the record has no stage. A stage begins when the fitted loss is half-way from the previous
-    plateau to its own.
-
-    Noise is estimated from differences of neighbours, and from the residuals of the decreasing fit, where these are
-    largest; single outliers are ignored. Drops below three standard deviations of the noise do not count.
-
-    The rank of a layer on a plateau is the number of its singular values that, as the plateau begins, are greater than
-
-    - `share` of the layer's largest until the next plateau begins, and
-    - `margin` times the largest at the first sample, so that the initial bulk does not count, and
-    - `settled` times their values as it ends, both relative to the largest.
-
-    The last condition excludes the direction that will leave the plateau. It grows long before the loss shows it: at
-    depth 3, from a tenth of its final size on, for a large part of the plateau. Values as a plateau begins or ends are
-    medians over its first or last quarter. Start the record with the initial weights, and record densely (geometric)
-    near escapes: a plateau between two samples is not found.
-
-    A stage's loss is the mean over the middle half of its plateau.
+    A drop falls at least three times as fast as the plateaus before and after it, by a tenth of the range (of the loss,
+    or of its logarithm where it extends over more than a decade), by half of the loss, or in a quiet record by 3.5 % of
+    the range. It must exceed the noise nearby, and be found again in a third of ten random halves of the records. Falls
+    that only slow down, spikes, oscillations, and what is lost within a tenth of the record are no drops.
+    `saddlescope.measure.loss_drops` has the method.
 
     Args:
-        times: (n,), strictly increasing, in `time_unit`; at least 5.
-        losses: (n,), of the full data set, so that they decrease up to noise.
-        singular_values: for each layer, from the input on, (n, r) in any order.
-        time_unit: unit of `times`.
-        contrast: least ratio of the speed of a drop to that of the plateaus beside it; greater than 1.
-        min_drop: the smallest drop, as a part of the range of the loss; between 0 and 1.
-        share: between 0 and 1.
-        margin: at least 1.
-        settled: between 0 and 1.
-
-    Returns:
-        Stages from the first sample to the last, with `layer_ranks`; `rank` is the `bottleneck_rank` of these.
+        losses: (n,), of any library; a list; a pandas Series, whose index gives the steps; or an xarray DataArray,
+            whose coordinate does. At least 5 must be finite; others are left out.
+        steps: (n,), not decreasing; losses of one step are averaged. None: those of `losses`, else 0 to n - 1.
+        singular_values: of every layer of a deep network at each record, from the input on: (n, r) each, in any order.
+            Then the losses must be those of the full data set, with one level of noise: a drop is one of 2 % of the
+            range, eight times as fast as its plateaus (`saddlescope.measure.loss_levels`), and plateaus have the rank
+            of every layer (`saddlescope.measure.plateau_ranks`).
 
     Raises:
-        InputError: arrays whose shapes do not match, or that are not finite or not increasing; a policy out of range.
+        InputError: arrays whose shapes do not match, fewer than 5 finite losses, or steps that decrease.
 
     >>> import numpy as np
     >>> t = np.linspace(0.0, 10.0, 201)
     >>> learned = 1 / (1 + np.exp(-20 * (t[:, None] - [3.0, 6.0])))
-    >>> staircase = find_plateaus(t, 2 - learned.sum(axis=1), [learned, learned, learned], time_unit="t")
-    >>> staircase.ranks, [round(time, 3) for time in staircase.times]
-    ((0, 1, 2), [3.0, 6.0])
+    >>> found = find_plateaus(2 - learned.sum(axis=1), steps=t, singular_values=[learned, learned, learned])
+    >>> [round(drop.step, 3) for drop in found.drops], found.staircase.ranks
+    ([3.0, 6.0], (0, 1, 2))
     """
-    if not 1 < contrast < math.inf:
-        raise InputError(f"contrast must be greater than 1 and finite; got {contrast!r}.")
-    for name, value in (("min_drop", min_drop), ("share", share), ("settled", settled)):
-        if not 0 < value < 1:
-            raise InputError(f"{name} must be between 0 and 1; got {value!r}.")
-    if not 1 <= margin < math.inf:
-        raise InputError(f"margin must be at least 1 and finite; got {margin!r}.")
-    t = recorded_times(times, least=LEAST_RECORDS)
-    loss, spectra = recorded_losses(losses, t), _spectra(singular_values, t)
+    t, loss = _series(losses, steps)
+    spectra = None if singular_values is None else checked_spectra(singular_values, t)
+    remarks = []
+    finite = np.isfinite(loss)
+    if np.sum(finite) < FEWEST:
+        raise InputError(
+            f"losses must have at least {FEWEST} finite records; got {int(np.sum(finite))} of {len(loss)}. "
+            "Log the loss more often, or name another column."
+        )
+    if not np.all(finite):
+        ends = not np.any(finite[-2:])
+        where = f" from step {t[np.flatnonzero(finite)[-1] + 1]:.6g} to the end: the run diverged" if ends else ""
+        remarks.append(f"{int(np.sum(~finite))} records are not finite{where}; they are left out.")
+    t, loss = t[finite], loss[finite]
+    spectra = None if spectra is None else [s[finite] for s in spectra]
+    if np.any(repeated := np.diff(t) == 0):
+        starts = np.concatenate([[0], np.flatnonzero(~repeated) + 1])
+        loss = np.add.reduceat(loss, starts) / np.diff(np.append(starts, len(t)))
+        t = t[starts]
+        spectra = None if spectra is None else [s[starts] for s in spectra]
+        remarks.append(f"Losses of one step are averaged ({int(np.sum(repeated))} repeated records).")
+    if len(t) < FEWEST:
+        raise InputError(f"losses must be at {FEWEST} or more different steps; got {len(t)}. Log more often.")
+    return _stages(t, loss, spectra, remarks)
+
+
+def _series(losses: Any, steps: Any) -> tuple[Series, Series]:
+    """Return the steps and the losses of a record, NaN included, in float64."""
+    if hasattr(losses, "coords") and hasattr(losses, "dims"):  # xarray
+        if steps is None and len(losses.dims) == 1 and losses.dims[0] in losses.coords:
+            steps = losses.coords[losses.dims[0]].values
+        losses = losses.values
+    elif hasattr(losses, "to_numpy") and hasattr(losses, "index"):  # pandas
+        steps = losses.index.to_numpy() if steps is None else steps
+        losses = losses.to_numpy()
+    if hasattr(losses, "detach"):
+        losses = losses.detach().cpu()
+    loss = real_array("losses", losses)
+    if loss.ndim != 1:
+        raise InputError(f"losses must be one series of shape (n,); got {loss.shape!r}.")
+    t = np.arange(float(len(loss))) if steps is None else as_numpy("steps", steps)
+    if t.shape != loss.shape:
+        raise InputError(f"steps must have the shape of losses, {loss.shape!r}; got {t.shape!r}.")
+    if np.any(np.diff(t) < 0):
+        raise InputError("steps must not decrease; got a step back. Pass the parts of a restarted run one by one.")
+    return t, loss
+
+
+def _stages(t: Series, loss: Series, spectra: list[np.ndarray] | None, remarks: list[str]) -> LossStages:
     time_exponent, loss_exponent = extreme_exponent(t), extreme_exponent(loss)
-    t, loss = np.ldexp(t, -time_exponent), np.ldexp(loss, -loss_exponent)
+    x, y = np.ldexp(t, -time_exponent), np.ldexp(loss, -loss_exponent)
+    bins, view = binned(x, y)
+    levels = [] if spectra is None else find_levels(x, y)
+    find = find_falls if spectra is None else _falls_between_levels
+    falls = find(x, y)
+    middles = _middles_in_halves(x, y, falls, find)
+    least = 0.0 if levels else _CERTAIN * _HALVES
+    certain = [(fall, found) for fall, found in zip(falls, middles, strict=True) if len(found) >= least]
 
-    typical = scipy.ndimage.median_filter(loss, size=3, mode="nearest")
-    fit = scipy.optimize.isotonic_regression(typical, increasing=False).x
-    least = min_drop * float(fit[0] - fit[-1])
-    fall = max(_PART * least, _NOISES * _noise(loss, fit))
-    finer, finer_fit = _with_midpoints(t), _with_midpoints(fit)  # a drop may be between two samples
-    enter, leave = _enter_and_leave(finer, finer_fit, fall)
-    plateaus = _plateaus(finer_fit, leave - enter, contrast, max(least, fall))
-    levels = [float(np.mean(typical[_between(t, enter[i], leave[i], 0.25, 0.75)])) for i in plateaus]
-    edges = [float(t[0]), *_half_way(finer, finer_fit, plateaus, levels), float(t[-1])]
-    onsets = [_between(t, enter[i], leave[i], 0.0, 0.25) for i in plateaus]
-    ends = [_between(t, enter[i], leave[i], 0.75, 1.0) for i in plateaus]
-    layers = [_ranks(s, onsets, ends, share, margin, settled) for s in spectra]
-    stages = []
-    for ranks, level, (start, end) in zip(zip(*layers, strict=True), levels, itertools.pairwise(edges), strict=True):
-        first, last = math.ldexp(start, time_exponent), math.ldexp(end, time_exponent)
-        height = math.ldexp(level, loss_exponent)
-        stages.append(Stage(first, last, height, bottleneck_rank(ranks), layer_ranks=ranks))
-    return Staircase(tuple(stages), time_unit)
+    def loss_near(step: float) -> float:
+        return math.ldexp(float(np.interp(step, bins.steps, bins.losses)), loss_exponent)
 
-
-def _spectra(singular_values: Sequence[Any], times: Series) -> list[np.ndarray]:
-    """Return the singular values of each layer, checked, ascending."""
-    spectra = [recorded_rows(f"singular_values[{layer}]", s, times) for layer, s in enumerate(singular_values)]
-    if not spectra:
-        raise InputError("singular_values must have one array per layer; got none.")
-    for layer, s in enumerate(spectra):
-        if np.any(s < 0):
-            raise InputError(f"singular_values[{layer}] must be at least 0; got {float(np.min(s))!r}.")
-    return [np.sort(np.ldexp(s, -extreme_exponent(s)), axis=1) for s in spectra]  # ranks do not depend on the scale
-
-
-def _noise(loss: Series, fit: Series) -> float:
-    """Estimate the standard deviation of the losses about a decreasing function, where it is largest.
-
-    Medians of second differences, which do not depend on the slope, over the full record; and of the residuals of the
-    fit, which include slow fluctuations, over parts of it: training is often quiet on the first plateau, noisy later.
-    """
-    size = max(_FEWEST, len(loss) // _PARTS)
-    starts = range(0, max(len(loss) - size, 0) + 1, max(size // 2, 1))
-    second, away = np.abs(np.diff(loss, 2)) / math.sqrt(6), np.abs(loss - fit)
-    parts = [second, *(away[start : start + size] for start in starts)]
-    return max(float(np.median(part)) for part in parts) / _NORMAL_MEDIAN
-
-
-def _with_midpoints(x: Series) -> Float[np.ndarray, " 2*n-1"]:
-    """Return the numbers with the mean of every two neighbours between them."""
-    finer = np.empty(2 * len(x) - 1)
-    finer[::2], finer[1::2] = x, (x[1:] + x[:-1]) / 2
-    return finer
-
-
-def _enter_and_leave(t: Series, fit: Series, fall: float) -> tuple[Series, Series]:
-    """Return the last time at which the fit was `fall` / 2 above its value at each sample, and the first as far below.
-
-    The fit is linear between samples. Where it never was so high or low, return the end of the record.
-    """
-    if not fall > 0:
-        return np.full_like(t, t[0]), np.full_like(t, t[-1])
-    above, below = fit + fall / 2, fit - fall / 2
-    last = np.searchsorted(-fit, -above, side="right") - 1  # the last sample at least so high; -1: none
-    first = np.searchsorted(-fit, -below, side="left")  # the first one at most so high; n: none
-    enter = _crossing(t, fit, np.clip(last, 0, len(t) - 2), above)
-    leave = _crossing(t, fit, np.clip(first - 1, 0, len(t) - 2), below)
-    return np.where(last < 0, t[0], enter), np.where(first == len(t), t[-1], leave)
-
-
-def _crossing(
-    t: Series, fit: Series, before: Int[np.ndarray, "k"], level: Float[np.ndarray, "k"]
-) -> Float[np.ndarray, "k"]:
-    """Return the time at which the fit passes a level between a sample and the next."""
-    drop = fit[before] - fit[before + 1]
-    part = np.clip((fit[before] - level) / np.where(drop > 0, drop, 1.0), 0.0, 1.0)
-    return t[before] + part * (t[before + 1] - t[before])
-
-
-def _plateaus(fit: Series, dwell: Series, contrast: float, least: float) -> list[int]:
-    """Return the sample of longest dwell on each plateau, in order."""
-    height = np.log(dwell) - _TILT * np.arange(len(dwell))  # breaks ties: find_peaks would return every equal maximum
-    ends = np.full(1, np.min(height) - 2 * math.log(contrast))  # so that a plateau may be at an end of the record
-    peaks, _ = scipy.signal.find_peaks(np.concatenate([ends, height, ends]), prominence=math.log(contrast))
-    found = [int(i) for i in peaks - 1]
-    while len(found) > 1:
-        drops = [fit[one] - fit[following] for one, following in itertools.pairwise(found)]
-        k = int(np.argmin(drops))
-        if drops[k] >= least:
-            break
-        del found[k if dwell[found[k]] < dwell[found[k + 1]] else k + 1]
-    return found
+    drops = []
+    for fall, found in certain:
+        before, after = loss_near(fall.begin), loss_near(fall.end)
+        begin, middle, end, earliest, latest = (
+            math.ldexp(step, time_exponent)
+            for step in (
+                fall.begin,
+                fall.middle,
+                fall.end,
+                min(found, default=fall.middle),
+                max(found, default=fall.middle),
+            )
+        )
+        drops.append(
+            Drop(
+                begin=begin,
+                step=middle,
+                end=end,
+                size=before - after,
+                before=before,
+                after=after,
+                certainty=len(found) / _HALVES,
+                earliest=earliest,
+                latest=latest,
+                finished=fall.finished,
+            )
+        )
+    until = drops[0].begin if drops else float(t[-1])
+    begins = math.ldexp(levels[0].begin, time_exponent) if levels else _first_plateau(bins, view, until, time_exponent)
+    ends = math.ldexp(levels[-1].end, time_exponent) if levels else float(t[-1])
+    edges = [begins, *itertools.chain.from_iterable((drop.begin, drop.end) for drop in drops), ends]
+    parts = [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+    layers = None if spectra is None else list(zip(*(plateau_ranks(s, t, parts) for s in spectra), strict=True))
+    certainties = [1.0, *(drop.certainty for drop in drops), 1.0]
+    plateaus = []
+    for k, (begin, end) in enumerate(parts):
+        if end > begin:
+            middle = float(np.median(loss[part_of(t, begin, end, 0.25, 0.75)]))
+            level = math.ldexp(levels[k].height, loss_exponent) if levels else middle
+            first, last = (loss_near(math.ldexp(step, -time_exponent)) for step in (begin, end))
+            certainty = min(certainties[k : k + 2])
+            ranks = None if layers is None else layers[k]
+            plateaus.append(Plateau(begin, (begin + end) / 2, end, level, first - last, certainty, ranks))
+    rises = _rises(bins, view, time_exponent, loss_exponent)
+    if begins > t[0]:
+        remarks.append(f"The loss falls from {loss[0]:.4g} until step {begins:.6g}, before its first plateau.")
+    if drops and not drops[-1].finished:
+        remarks.append("The record ends in a drop: where it leads is not known.")
+    if not drops:
+        remarks.append("No drop stands out from the noise and from a fall that only slows down.")
+    spikes = [rise for rise in rises if rise.kind == "spike"]
+    if spikes:
+        highest = max(spikes, key=lambda rise: rise.high)
+        remarks.append(f"{len(spikes)} spikes, the highest to {highest.high:.4g} at step {highest.step:.6g}.")
+    remarks += [
+        f"{rise.kind.capitalize()} from {rise.low:.4g} at step {rise.begin:.6g} to {rise.high:.4g} at {rise.step:.6g}."
+        for rise in rises
+        if rise.kind != "spike"
+    ]
+    first = min([drop.step for drop in drops] or [begins if begins > t[0] else math.inf])
+    return LossStages(
+        steps=t,
+        losses=loss,
+        plateaus=tuple(plateaus),
+        drops=tuple(drops),
+        rises=tuple(rises),
+        remarks=tuple(remarks),
+        smooth_steps=np.ldexp(bins.steps, time_exponent),
+        smooth_losses=np.ldexp(bins.losses, loss_exponent),
+        log_loss=bins.log,
+        log_steps=bool(t[0] >= 0 and first - t[0] < _EARLY * (t[-1] - t[0])),
+    )
 
 
-def _between(t: Series, enter: float, leave: float, first: float, last: float) -> np.ndarray:
-    """Return the samples in a part of the time from enter to leave, or the one nearest to its middle."""
-    start, stop = enter + first * (leave - enter), enter + last * (leave - enter)
-    inside = np.flatnonzero((t >= start) & (t <= stop))
-    return inside if len(inside) else np.argmin(np.abs(t - (start + stop) / 2), keepdims=True)
+def _falls_between_levels(t: Series, loss: Series) -> list[Fall]:
+    pairs = itertools.pairwise(find_levels(t, loss))
+    return [Fall(one.end, following.start, following.begin, finished=True) for one, following in pairs]
 
 
-def _half_way(t: Series, fit: Series, plateaus: list[int], levels: list[float]) -> list[float]:
-    """Return the times at which the fit is half-way between the levels of consecutive plateaus."""
-    found = []
-    for (one, following), (high, low) in zip(itertools.pairwise(plateaus), itertools.pairwise(levels), strict=True):
-        level = (high + low) / 2
-        below = one + 1 + int(np.argmax(fit[one + 1 : following + 1] <= level))
-        before = np.array([below - 1])
-        found.append(float(_crossing(t, fit, before, np.array([level]))[0]))
-    return found
+def _middles_in_halves(t: Series, loss: Series, falls: list[Fall], find: Finder) -> list[list[float]]:
+    """Return the middles of each drop in the random halves of the records in which it is found again."""
+    draw = np.random.default_rng(0)
+    middles: list[list[float]] = [[] for _ in falls]
+    for _ in range(_HALVES if falls else 0):
+        half = draw.random(len(t)) < 0.5
+        again = find(t[half], loss[half]) if np.sum(half) >= FEWEST else []
+        for fall, found in zip(falls, middles, strict=True):
+            found += [other.middle for other in again if overlap(fall, other)][:1]
+    return middles
 
 
-def _ranks(
-    s: Float[np.ndarray, "n r"],
-    onsets: list[np.ndarray],
-    ends: list[np.ndarray],
-    share: float,
-    margin: float,
-    settled: float,
-) -> list[int]:
-    """Return the rank of a layer on each plateau, given the samples with which they begin and end."""
-    ranks = []
-    untils = [int(onset[-1]) for onset in onsets[1:]] + [len(s) - 1]
-    for onset, end, until in zip(onsets, ends, untils, strict=True):
-        first, last = np.median(s[onset], axis=0), np.median(s[end], axis=0)
-        level = max(share * float(np.max(s[: until + 1])), margin * float(np.max(s[0])))
-        ranks.append(int(np.sum((first > level) & (first * last[-1] > settled * last * first[-1]))))
-    return ranks
+def _first_plateau(bins: Bins, view: View, until: float, exponent: int) -> float:
+    """Return the step of the elbow of a fall before the first drop, farthest below the chord; else the first step."""
+    t = np.ldexp(bins.steps, exponent)
+    fit = view_of(bins, log=False).fit if bins.log else view.fit
+    last = max(int(np.searchsorted(t, until, side="right")) - 1, 0)
+    fall = float(fit[0] - fit[last])
+    if last < 2 or not fall > _INITIAL * float(fit[0] - fit[-1]):
+        return float(t[0])
+    below = fit[0] - fall * (t[: last + 1] - t[0]) / (t[last] - t[0]) - fit[: last + 1]
+    elbow = int(np.argmax(below))
+    return float(t[elbow]) if below[elbow] > 0.3 * fall else float(t[0])
+
+
+def _rises(bins: Bins, view: View, time_exponent: int, loss_exponent: int) -> list[Rise]:
+    t = bins.steps
+    lowest = np.minimum.accumulate(view.heights)
+    least = np.maximum(0.1 * (view.range if view.range > 0 else np.ptp(view.heights)), 8 * view.jitter)
+    runs, count = scipy.ndimage.label(view.heights - lowest > least)
+    rises = []
+    for run in range(1, count + 1):
+        inside = np.flatnonzero(runs == run)
+        before = int(np.flatnonzero(view.heights[: inside[0]] == lowest[inside[0] - 1])[-1])
+        top = int(inside[np.argmax(view.heights[inside])])
+        end = min(int(inside[-1]) + 1, len(t) - 1)
+        if before == 0 and not rises:
+            kind = "initial rise"
+        elif inside[-1] == len(t) - 1 and bins.losses[-1] > bins.losses[0]:
+            kind = "divergence"
+        elif t[end] - t[before] <= _SPIKE * (t[-1] - t[0]):
+            kind = "spike"
+        else:
+            kind = "lost progress"
+        begin, step, back = (math.ldexp(float(t[k]), time_exponent) for k in (before, top, end))
+        low, high = (math.ldexp(float(bins.losses[k]), loss_exponent) for k in (before, top))
+        rises.append(Rise(kind, begin, step, back, low, high))
+    return rises

@@ -24,7 +24,8 @@ from saddlescope._shared.arguments import require, validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope.measure.arrays import as_numpy
-from saddlescope.measure.plateaus import LEAST_RECORDS, find_plateaus
+from saddlescope.measure.loss_drops import FEWEST
+from saddlescope.measure.loss_levels import CONTRAST, find_levels
 from saddlescope.measure.records import Series, extreme_exponent, recorded_rows, recorded_times
 from saddlescope.measure.spectrum import Spectrum
 from saddlescope.measure.stages import Stage, Staircase
@@ -46,14 +47,14 @@ class _Step:
 
 @validate_arguments
 def rank_stairs(
-    times: Any, spectrum: Spectrum, *, time_unit: str, share: float = 0.1, contrast: float = 8.0, lead: float = 2.0
+    times: Any, spectrum: Spectrum, *, time_unit: str, share: float = 0.1, contrast: float = CONTRAST, lead: float = 2.0
 ) -> Staircase:
     """Find the stages of one matrix: its rank rises where a singular value makes a step, abruptly or alone.
 
-    A singular value makes a step where `find_plateaus` distinguishes a higher plateau from an earlier one, and the
-    higher one is the first above the level that counts. The middle half of the step decides if the step counts: it is
-    abrupt if this takes at most half of either plateau's time; it is alone if the singular value outgrows those without
-    a step, by at least `lead` times its share of growth in proportion.
+    A singular value makes a step where it leaves a plateau for a higher one, as a loss leaves one for a lower one in
+    `find_plateaus`, and the higher one is the first above the level that counts. The middle half of the step decides if
+    the step counts: it is abrupt if this takes at most half of either plateau's time; it is alone if the singular value
+    outgrows those without a step, by at least `lead` times its share of growth in proportion.
 
     A single growing singular value is always alone: then, if the rate has a schedule, pass the cumulative learning rate
     as `times`, not steps.
@@ -67,7 +68,7 @@ def rank_stairs(
         time_unit: unit of `times`.
         share: part of the largest singular value of the record; the larger of it and the noise floor is the level that
             counts; between 0 and 1.
-        contrast: of a step and its plateaus, as in `find_plateaus`.
+        contrast: least ratio of the speed of a step to that of the plateaus beside it; greater than 1.
         lead: greater than 1.
 
     Returns:
@@ -85,13 +86,15 @@ def rank_stairs(
     >>> stairs.ranks, [round(time, 3) for time in stairs.times]
     ((0, 1, 2), [3.0, 6.0])
     """
-    t = recorded_times(times, least=LEAST_RECORDS)
+    t = recorded_times(times, least=FEWEST)
     s = recorded_rows("spectrum.values", spectrum.values, t)
     floor = as_numpy("spectrum.noise_floor", spectrum.noise_floor)
     if np.any(s < 0) or np.any(np.diff(s, axis=1) > 0):
         raise InputError("spectrum.values must be singular values, descending and at least 0 at each time.")
     if not 0 < share < 1:
         raise InputError(f"share must be between 0 and 1; got {share!r}.")
+    if not 1 < contrast < math.inf:
+        raise InputError(f"contrast must be greater than 1 and finite; got {contrast!r}.")
     if not 1 < lead < math.inf:
         raise InputError(f"lead must be greater than 1 and finite; got {lead!r}.")
     level = max(share * float(np.max(s)), float(np.max(floor)))
@@ -117,7 +120,7 @@ def rank_staircases(
     *,
     time_unit: str,
     share: float = 0.1,
-    contrast: float = 8.0,
+    contrast: float = CONTRAST,
     lead: float = 2.0,
     report: Report = silent,
 ) -> np.ndarray:
@@ -156,10 +159,11 @@ def rank_staircases(
 
 def _step(t: Series, values: Series, index: int, level: float, contrast: float) -> _Step | None:
     """Return the step that takes a singular value above the level, or None if it gets there without one."""
-    plateaus = find_plateaus(t, -values, [values[:, None]], time_unit="", contrast=contrast)
-    for below, above in itertools.pairwise(plateaus.stages):
-        if -below.loss <= level < -above.loss:
-            return _Step(index, above.start, -below.loss, -above.loss, below.start, above.end)
+    levels = find_levels(t, -values, contrast=contrast)
+    ends = [*(one.start for one in levels[1:]), float(t[-1])]
+    for (below, above), end in zip(itertools.pairwise(levels), ends[1:], strict=True):
+        if -below.height <= level < -above.height:
+            return _Step(index, above.start, -below.height, -above.height, below.start, end)
     return None
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from saddlescope.measure.arrays import as_numpy
 from saddlescope.plot.axes import draw_on_axes
 from saddlescope.plot.figure import AnyMark, Axis, Heat, Line, Mark, Panel
+from saddlescope.plot.loss_stages_panel import loss_stages_panel
 from saddlescope.plot.spectra_panel import spectra_panel
 from saddlescope.plot.staircase_panels import comparison_panel, found_panel, staircase_of, time_label
 
@@ -190,6 +191,7 @@ PANELS: dict[str, Callable[[Any], Panel]] = {
     "FactoredTrajectory": _trajectory,
     "ImplicitBias": _implicit_bias,
     "IncrementalLearning": lambda predicted: found_panel(staircase_of(predicted)),
+    "LossStages": loss_stages_panel,
     "LowRankLearning": lambda predicted: found_panel(staircase_of(predicted)),
     "MarginFlow": _margin_flow,
     "MatrixSvm": _matrix_svm,

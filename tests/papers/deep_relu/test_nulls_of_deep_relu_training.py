@@ -76,7 +76,7 @@ def _numbers_of_stages(drops):
         fallen = 1 / (1 + np.exp(-(step[:, None] - at) / width))
         loss = 2.3 - 2.0 * fallen.mean(axis=1) + 2e-3 * draw.standard_normal(len(step))
         spectrum = np.hstack([fallen + 0.05, np.full((len(step), 6 - drops), 0.05)])
-        found.append(len(find_plateaus(step, loss, [np.sort(spectrum)[:, ::-1]] * 6, time_unit="steps")))
+        found.append(len(find_plateaus(loss, steps=step, singular_values=[np.sort(spectrum)[:, ::-1]] * 6).staircase))
     return np.array(found)
 
 

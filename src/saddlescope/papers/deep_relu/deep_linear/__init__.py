@@ -127,9 +127,7 @@ def _train_network(params: Params, depth: int, deviation: float, seed: int, cont
         report=context.note(f"depth {depth}, seed {seed}"),
     )
     seen = recording.observed
-    staircase = find_plateaus(
-        recording.steps, seen["loss"], seen["singular_values"], time_unit="steps", min_drop=_MIN_DROP
-    )
+    staircase = find_plateaus(seen["loss"], steps=recording.steps, singular_values=seen["singular_values"]).staircase
     drops, span = -np.diff(predicted.losses), float(predicted.losses[0] - predicted.losses[-1])
     visible = 1 + int(np.sum(drops >= _MIN_DROP * span))
     before = seen["loss"] > predicted.losses[0] - 0.01 * drops[0]  # the weights still small
@@ -179,7 +177,7 @@ def _find_synthetic_staircases(params: Params, context: RunContext) -> xr.Datase
         step.report(0.0, f"synthetic staircases with noise {noise:g}")
         for seed in range(_FIRST_SYNTHETIC, _FIRST_SYNTHETIC + params.staircases):
             case = synthetic_run(seed, noise=noise, geometric=geometric)
-            found = find_plateaus(case.times, case.losses, case.singular_values, time_unit="t")
+            found = find_plateaus(case.losses, steps=case.times, singular_values=case.singular_values).staircase
             right[i, int(geometric)] += case.matches(found)
     return xr.Dataset(
         {"right": (("loss_noise", "sampling"), right), "staircases": ((), params.staircases)},

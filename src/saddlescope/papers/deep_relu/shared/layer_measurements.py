@@ -111,7 +111,7 @@ def _measure(recording: xr.Dataset, setup: TrainingSetup) -> xr.Dataset:
 
     steps, loss = recording.step.values, recording.measured_loss.values
     weights = [s[~np.isnan(s[:, 0])].T for s in recording.singular_values.values]
-    staircase = find_plateaus(steps, loss, weights, time_unit="steps")
+    staircase = find_plateaus(loss, steps=steps, singular_values=weights).staircase
     largest = recording.singular_values.reindex(value=np.arange(1, TOP + 1)).transpose("layer", "step", "value")
     per_layer = {
         "second_ratio": np.stack([second_ratio(s) for s in weights]),

@@ -163,7 +163,7 @@ def image_stages(recording: xr.Dataset, *, per_doubling: int) -> xr.Dataset:
     )
     kept = kept.reindex(value=np.arange(1, TOP + 1)).drop_vars("layer")
     values = [s[~np.isnan(s[:, 0])].T for s in kept.singular_values.values]
-    staircase = find_plateaus(kept.step.values, kept.loss.values, values, time_unit="steps")
+    staircase = find_plateaus(kept.loss.values, steps=kept.step.values, singular_values=values).staircase
     return kept.merge(staircase_dataset(staircase, layers=len(values), most=STAGES), combine_attrs="override")
 
 

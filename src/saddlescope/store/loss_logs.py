@@ -1,0 +1,396 @@
+"""Training logs of others: one loss with its steps, from CSV, JSON, JSON lines, TensorBoard's event files and text.
+
+Nothing in a file is executed. A file is read as rows of named numbers; the columns of the loss, the step and the
+learning rate are chosen by their names, and what was chosen, and what else there is, is reported.
+"""
+
+import io
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from saddlescope._shared.errors import InputError, MissingExtraError
+from saddlescope._shared.json_text import parse_json
+from saddlescope._shared.output_paths import other_than_file
+
+_MOST_BYTES = 2**30
+_MOST_COLUMNS = 2000
+_NAMED = 12  # columns in a sentence
+_NUMBER = (
+    r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|NaN|inf)"
+    r"(?![\d.]*[A-Za-z_]*(?:\d|:\d))"  # no part of a time of day, a version, or a longer number
+)
+_WORD = r"[A-Za-z_][\w./-]{0,60}+"
+_PAIR = re.compile(rf"(?<![\w./-])((?:{_WORD} )?{_WORD})[\"']?\s?(?:[:=]\s?|\s)[\[\"'(]?({_NUMBER})")
+_PROGRESS = re.compile(r"\b(\d+)/\d+\b")
+_LOSS = re.compile(
+    r"loss|cross.?entropy|(?:^|[/_ .-])(?:ce|nll|mse|rmse|mae|error|cost|objective|perplexity|ppl)$", re.I
+)
+_NOT_LOSS = re.compile(r"loss_scale|__MIN$|__MAX$|wer$|step|epoch", re.I)
+_HELD_OUT = re.compile(r"val|test|eval|dev|held", re.I)
+_RATE = re.compile(r"(?:^|[/_ .-])(?:lr|learning.?rate)(?:$|[-/_ .])", re.I)
+_STEPS = ("global_step", "step", "steps", "num_updates", "update", "updates", "iter", "iters", "iteration",
+          "iterations", "it", "batch", "i", "epoch", "epochs", "progress")  # fmt: skip
+_WITHIN = {"batch", "i", "it", "iter", "step", "progress"}  # may begin again with each epoch
+Columns = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class LossLog:
+    """A loss of a log.
+
+    Attributes:
+        column: its name.
+        step_column: name of the steps; "record" if they are counted.
+        steps: (n,), not decreasing.
+        losses: (n,), NaN where the log has none at a step.
+        rates: (n,) learning rates, NaN where none is logged; None without such a column.
+        others: names of the other columns that may be losses.
+        remarks: sentences on how the file was read.
+    """
+
+    column: str
+    step_column: str
+    steps: np.ndarray
+    losses: np.ndarray
+    rates: np.ndarray | None
+    others: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def read_loss(path: Path, column: str | None = None) -> LossLog:
+    """Read one loss from a log.
+
+    Args:
+        path: of the log; a folder of TensorBoard's event files.
+        column: name of the loss; None: chosen by its name, a training loss first.
+
+    Raises:
+        InputError: the file is no log, is too large, or has no such column.
+    """
+    columns = {name: values for name, values in _read(path).items() if np.any(np.isfinite(values))}
+    if not columns:
+        raise InputError(f"{path} has no numbers that could be a loss: it must be a log, such as a CSV with a header.")
+    losses = [name for name in columns if _LOSS.search(name) and not _NOT_LOSS.search(name)]
+    if column is not None:
+        chosen = _named(path, column, columns)
+    elif losses:
+        most = max(np.sum(np.isfinite(columns[name])) for name in losses)
+        dense = [name for name in losses if 2 * np.sum(np.isfinite(columns[name])) > most]
+        chosen = min(dense, key=_distance_from_training_loss)
+    else:
+        rest = [name for name in columns if _last_word(name) not in _STEPS and not _RATE.search(name)]
+        if len(rest) != 1:
+            raise InputError(f"{path} has no column named as a loss. Pass --column with one of {_listed(columns)}.")
+        chosen = rest[0]
+    return _loss_of(columns, chosen, tuple(name for name in losses if name != chosen))
+
+
+def _named(path: Path, column: str, columns: Columns) -> str:
+    if column in columns:
+        return column
+    alike = [name for name in columns if re.sub(r"\W|_", "", name).lower() == re.sub(r"\W|_", "", column).lower()]
+    if len(alike) != 1:
+        raise InputError(f"{path} has no column {column!r} with numbers. Pass one of {_listed(columns)}.")
+    return alike[0]
+
+
+def _listed(names: Iterable[str]) -> str:
+    names = list(names)
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(map(repr, names[:_NAMED])) + more
+
+
+def _distance_from_training_loss(name: str) -> tuple[bool, bool, bool, int]:
+    return (
+        bool(_HELD_OUT.search(name)),
+        "loss" not in name.lower(),
+        not re.search("^loss$|total|train", name, re.I),
+        len(name),
+    )
+
+
+def _last_word(name: str) -> str:
+    words = re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
+    match = re.search(r"(global_step|num_updates)$", words)
+    return match.group(1) if match else re.split(r"[/_ .-]", words)[-1]
+
+
+def _loss_of(columns: Columns, chosen: str, others: tuple[str, ...]) -> LossLog:
+    """Return the loss with the steps of its rows, of the longest run."""
+    remarks: list[str] = []
+    there = np.isfinite(columns[chosen]) | (np.isinf(columns[chosen]))
+    rows = np.flatnonzero(there)
+    loss = columns[chosen][rows]
+    step_column, steps = _steps_of(columns, chosen, rows, remarks)
+    rates = next((columns[name] for name in columns if _RATE.search(name) and name != chosen), None)
+    if rates is not None:
+        rates = _carried(rates)[rows]
+    kept = np.isfinite(steps)
+    order = np.flatnonzero(kept)[_longest_run(steps[kept], remarks)]
+    return LossLog(
+        chosen, step_column, steps[order], loss[order], None if rates is None else rates[order], others, tuple(remarks)
+    )
+
+
+def _steps_of(columns: Columns, chosen: str, rows: np.ndarray, remarks: list[str]) -> tuple[str, np.ndarray]:
+    """Return the name and the steps: of the finest column in the rows of the loss, else carried from rows before."""
+    prefix = re.split(r"[/_ .-]", chosen)[0]
+    names = [name for name in columns if name != chosen and _last_word(name) in _STEPS]
+    names.sort(key=lambda name: (not name.startswith(prefix), _STEPS.index(_last_word(name))))
+    for carried in (False, True):
+        series = {name: (_carried(columns[name]) if carried else columns[name])[rows] for name in names}
+        full = [name for name in names if np.mean(np.isfinite(series[name])) > 0.9]
+        if not full:
+            continue
+        best = max(full, key=lambda name: (len(np.unique(series[name])) > 0.5 * len(rows), -names.index(name)))
+        steps = series[best]
+        epochs = [name for name in names if _last_word(name) in ("epoch", "epochs") and name != best]
+        back = np.flatnonzero(np.diff(steps) < 0)
+        if len(back) and epochs and _last_word(best) in _WITHIN:
+            epoch = _carried(columns[epochs[0]])[rows]
+            if np.all(np.diff(epoch)[back] > 0):
+                length = np.nanmax(steps) + 1
+                remarks.append(f"{best} begins again with each {epochs[0]}: steps are counted over all of them.")
+                return f"{best} over {epochs[0]}", epoch * length + steps
+        return best, steps
+    remarks.append("The log has no column of steps: records are counted.")
+    return "record", np.arange(float(len(rows)))
+
+
+def _carried(values: np.ndarray) -> np.ndarray:
+    """Return values with gaps filled by the last one before."""
+    last = np.maximum.accumulate(np.where(np.isfinite(values), np.arange(len(values)), -1))
+    return np.where(last >= 0, values[np.maximum(last, 0)], np.nan)
+
+
+def _longest_run(steps: np.ndarray, remarks: list[str]) -> np.ndarray:
+    """Return the records of the longest run, in order: a step back to the start begins a run, another resumes it."""
+    back = np.flatnonzero(np.diff(steps) < 0) + 1
+    if len(back) > 0.05 * len(steps) + 5:
+        remarks.append(f"Steps go back {len(back)} times: records are sorted by step.")
+        return np.argsort(steps, kind="stable")
+    runs, resumed = [np.arange(0)], 0
+    for part in np.split(np.arange(len(steps)), back):
+        run = runs[-1]
+        if len(run) and steps[part[0]] > steps[run[0]] + 0.05 * (steps[run[-1]] - steps[run[0]]):
+            resumed += 1  # what the new part repeats is replaced
+            runs[-1] = np.concatenate([run[steps[run] < steps[part[0]]], part])
+        else:
+            runs.append(part)
+    longest = max(runs, key=len)
+    if resumed:
+        remarks.append(f"The run was resumed {resumed} times from an earlier step: repeated records are replaced.")
+    if len(runs) > 2:
+        lengths = ", ".join(str(len(run)) for run in runs[1:][:_NAMED])
+        remarks.append(f"Steps begin again: {len(runs) - 1} runs of {lengths} records; the longest one is shown.")
+    return longest
+
+
+def _read(path: Path) -> Columns:
+    if path.is_dir() or "tfevents" in path.name:
+        return _tensorboard(path)
+    if not path.exists():
+        raise InputError(f"There is no file {path}. Name a log, such as metrics.csv.")
+    if (kind := other_than_file(path)) is not None:
+        raise InputError(f"{path} must be a log file; got {kind}.")
+    if path.stat().st_size > _MOST_BYTES:
+        raise InputError(f"{path} is larger than {_MOST_BYTES >> 30} GiB. Extract the loss and its steps first.")
+    content = path.read_bytes()
+    if not content.strip():
+        raise InputError(f"{path} is empty. Name a log with records.")
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        text = content.decode("utf-16", errors="replace")
+    elif b"\0" in content[: 1 << 16]:
+        raise InputError(f"{path} is binary. Name a log in text: CSV, JSON, or lines with names and values.")
+    else:
+        text = content.decode("utf-8-sig", errors="replace")
+    del content
+    head = text.lstrip()[:1]
+    if head in ("{", "["):
+        return _json(text)
+    table = _table(text)
+    return _text(text) if table is None else table
+
+
+def _json(text: str) -> Columns:
+    try:
+        value = parse_json(text)
+    except ValueError:
+        return _text(text)
+    return _columns(_records(value))
+
+
+def _records(value: Any) -> Iterable[Any]:
+    """Return the longest list of records, or the columns of equal length, nearest to the top of a JSON value."""
+    level = [value]
+    for _ in range(4):
+        for one in level:
+            if isinstance(one, dict):
+                lists = {k: v for k, v in one.items() if isinstance(v, list) and v and _is_number(v[0])}
+                if lists:
+                    longest = max(map(len, lists.values()))
+                    return [{k: v[i] for k, v in lists.items() if len(v) == longest} for i in range(longest)]
+        lists = [one for one in level if isinstance(one, list) and one and isinstance(one[0], dict)]
+        if lists:
+            return max(lists, key=len)
+        if any(isinstance(one, list) and one and all(map(_is_number, one)) for one in level):
+            numbers = max((one for one in level if isinstance(one, list)), key=len)
+            return [{"value": one} for one in numbers]
+        level = [inner for one in level if isinstance(one, dict) for inner in one.values()]
+    return [value]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _flat(record: Any, prefix: str = "") -> Iterator[tuple[str, float]]:
+    for name, value in record.items() if isinstance(record, dict) else ():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}/")
+        elif _is_number(value):
+            yield f"{prefix}{name}", _float(value)
+        elif isinstance(value, str):
+            try:
+                yield f"{prefix}{name}", float(value)
+            except ValueError:
+                continue
+
+
+def _float(value: int | float) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of more than 308 digits
+        return np.inf
+
+
+def _columns(records: Iterable[Any]) -> Columns:
+    """Return columns of equal length from rows of named numbers; NaN where a row has no such name."""
+    values: dict[str, list[float]] = defaultdict(list)
+    rows: dict[str, list[int]] = defaultdict(list)
+    count = 0
+    for record in records:
+        for name, value in _flat(record):
+            if name in values or len(values) < _MOST_COLUMNS:
+                if rows[name] and rows[name][-1] == count:  # named twice in a row: the first counts
+                    continue
+                values[name].append(value)
+                rows[name].append(count)
+        count += 1
+    columns = {}
+    for name, given in values.items():
+        columns[name] = np.full(count, np.nan)
+        columns[name][rows[name]] = given
+    return columns
+
+
+def _text(text: str) -> Columns:
+    """Return the columns of lines with names and values, or with a JSON record each."""
+    return _columns(_line_record(line) for line in re.split(r"[\r\n]+", text))
+
+
+def _line_record(line: str) -> dict[str, Any]:
+    start, end = line.find("{"), line.rfind("}")
+    if 0 <= start < end:
+        try:
+            record = parse_json(line[start : end + 1])
+        except ValueError:
+            pass
+        else:
+            return record if isinstance(record, dict) else {}
+    found: dict[str, Any] = {}
+    line = line[:4096]
+    for name, value in _PAIR.findall(line):
+        found.setdefault(name.strip(), float(value))
+    if found and (progress := _PROGRESS.search(line)):
+        found.setdefault("progress", float(progress.group(1)))
+    return found
+
+
+def _table(text: str) -> Columns | None:
+    """Return the columns of a table with one separator, with a header or of numbers alone; None for other text."""
+    lines = [line for line in text[: 1 << 16].splitlines()[:-1] or text.splitlines() if line.strip()][:50]
+    head = lines[0].lstrip("# ").rstrip()
+    body = [line for line in lines[1:] if not line.startswith("#")] or [head]
+    for separator in (",", ";", "\t", r"\s+"):
+        fields = [re.split(separator, line.strip()) for line in (head, *body)]
+        width = len(fields[-1])
+        numeric = np.mean([_numeric(field) for row in fields[1:] for field in row])
+        if (
+            (width > 1 or len(fields[0]) == 1)
+            and numeric > 0.5
+            and np.mean([len(r) == width for r in fields[1:]]) > 0.5
+        ):
+            break
+    else:
+        return None
+    first = re.split(r",\s*|\s+" if lines[0].startswith("#") else separator, head)
+    names = None if all(map(_numeric, first)) else [name.strip().strip("\"'") for name in first]
+    return _parsed(text, separator, names, width, skip=0 if names is None else text.find(lines[0]) + len(lines[0]))
+
+
+def _numeric(field: str) -> bool:
+    try:
+        float(field.strip().strip("\"'") or "nan")
+    except ValueError:
+        return False
+    return True
+
+
+def _parsed(text: str, separator: str, names: list[str] | None, width: int, skip: int) -> Columns:
+    from pandas import read_csv, to_numeric  # comes with xarray
+
+    frame = read_csv(
+        io.StringIO(text[skip:]), sep=separator, header=None, names=range(max(width, len(names or ()))),
+        index_col=False, comment="#", on_bad_lines="skip", skipinitialspace=True, low_memory=False,
+    )  # fmt: skip
+    table = [np.asarray(to_numeric(frame[k], errors="coerce"), float) for k in frame.columns[:_MOST_COLUMNS]]
+    if names is None:
+        return {f"column {k + 1}": values for k, values in enumerate(table)}
+    if len(names) < width:  # vectors of losses under one name, as DeepXDE writes them: step, train, test, metrics
+        terms = (width - 1) // 2
+        parts = {"loss_train": table[1 : 1 + terms], "loss_test": table[1 + terms : 1 + 2 * terms]}
+        if set(parts) <= set(names):
+            return {names[0]: table[0]} | {name: np.sum(part, axis=0) for name, part in parts.items()}
+        names = [*names, *(f"column {k + 1}" for k in range(len(names), width))]
+    return dict(zip(names, table, strict=False))
+
+
+def _tensorboard(path: Path) -> Columns:
+    """Return the scalars of event files; the runs of several folders are told apart by their names."""
+    files = sorted(path.rglob("*tfevents*")) if path.is_dir() else [path]
+    if not files:
+        raise InputError(f"{path} has no event files of TensorBoard. Name a log file, or the folder of a run.")
+    try:
+        from tensorboard.backend.event_processing.event_accumulator import (
+            STORE_EVERYTHING_SIZE_GUIDANCE,
+            EventAccumulator,
+        )
+        from tensorboard.util.tensor_util import make_ndarray
+    except ImportError as error:
+        raise MissingExtraError("Reading event files", "TensorBoard", "tensorboard") from error
+    folders = sorted({file.parent for file in files}) if path.is_dir() else [path]
+    columns: Columns = {}
+    records: list[dict[str, float]] = []
+    for folder in folders:
+        prefix = f"{folder.relative_to(path)}/" if path.is_dir() and folder != path else ""
+        events = EventAccumulator(str(folder), {**STORE_EVERYTHING_SIZE_GUIDANCE, "images": 1, "audio": 1})
+        events.Reload()
+        tags = events.Tags()
+        for tag in tags["scalars"]:
+            records += [{"step": event.step, prefix + tag: event.value} for event in events.Scalars(tag)]
+        for tag in tags["tensors"]:
+            for event in events.Tensors(tag):
+                value = make_ndarray(event.tensor_proto)
+                if value.size == 1 and np.issubdtype(value.dtype, np.floating):
+                    records.append({"step": event.step, prefix + tag: float(value.reshape(()))})
+    columns = _columns(records)
+    if not columns:
+        raise InputError(f"{path} has no scalars. Name the event file of a run that logs its loss.")
+    return columns

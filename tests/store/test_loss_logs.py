@@ -1,0 +1,143 @@
+"""Logs of others: each format is read as what it is, and what is no log is refused in one sentence."""
+
+import json
+
+import numpy as np
+import pytest
+
+from saddlescope._shared.errors import InputError
+from saddlescope.cli import main
+from saddlescope.store.loss_logs import read_loss
+
+LOSSES = [3.0, 2.5, 2.0, 1.5, 1.0, 0.5]
+RECORDS = [{"step": 10 * k, "loss": loss, "lr": 0.1} for k, loss in enumerate(LOSSES)]
+KERAS = "epoch,accuracy,learning_rate,loss,val_loss\n" + "".join(f"{k},0.1,0.1,{x},9\n" for k, x in enumerate(LOSSES))
+LIGHTNING = "epoch,step,train_loss,val_loss\n" + "".join(f"{k},{k},{x},\n{k},{k},,7\n" for k, x in enumerate(LOSSES))
+WANDB = '"Step","a - loss","a - loss__MIN","b - loss"\n' + "".join(
+    f'"{k}","{x}","{x}",""\n' for k, x in enumerate(LOSSES)
+)
+FORMATS = {
+    "keras": KERAS,
+    "semicolons": KERAS.replace(",", ";"),
+    "lightning": LIGHTNING,
+    "wandb": WANDB,
+    "list of records": json.dumps(RECORDS),
+    "indented": json.dumps(RECORDS, indent=2),
+    "JSON lines": "\n".join(map(json.dumps, RECORDS)),
+    "trainer_state.json": json.dumps({"epoch": 1.0, "log_history": [*RECORDS, {"train_runtime": 3.0, "step": 50}]}),
+    "history": json.dumps({"loss": LOSSES, "val_loss": LOSSES}),
+    "list": json.dumps(LOSSES),
+    "pairs": "\n".join(f"step {k} loss {x}" for k, x in enumerate(LOSSES)),
+    "colons": "\n".join(f"iter {k}: loss {x}, time 3.5ms, mfu 1.0%" for k, x in enumerate(LOSSES)),
+    "equals": "\n".join(f"17:41:0{k} INFO epoch=0 i={k}/530 total_loss={x}" for k, x in enumerate(LOSSES)),
+    "fairseq": "\n".join(
+        f'[2000-01-01 17:41:22,153][train] - {{"loss": "{x}", "num_updates": "{k}"}}' for k, x in enumerate(LOSSES)
+    ),
+    "tqdm": "\r".join(f" 5%|▌ | {k}/1000 [00:10<03:10, 5.0it/s, loss={x}]" for k, x in enumerate(LOSSES)),
+    "Epoch [1/6]": "\n".join(f"Epoch [{k}/6], Loss: {x}" for k, x in enumerate(LOSSES)),
+    "columns of numbers": "\n".join(f"{x}" for x in LOSSES),
+    "DeepXDE": "# step, loss_train, loss_test, metrics_test\n"
+    + "".join(f"{k} {x / 2} {x / 2} 1 1\n" for k, x in enumerate(LOSSES)),
+}  # fmt: skip
+
+
+def written(tmp_path, text, name="log"):
+    file = tmp_path / name
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return file
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_formats(tmp_path, name):
+    log = read_loss(written(tmp_path, FORMATS[name]))
+    assert log.losses.tolist() == LOSSES
+    assert np.all(np.diff(log.steps) > 0)
+    assert len(log.steps) == len(LOSSES)
+
+
+def test_columns_are_chosen_by_name_and_listed(tmp_path):
+    log = read_loss(written(tmp_path, LIGHTNING))
+    assert (log.column, log.step_column, log.others) == ("train_loss", "step", ("val_loss",))
+    assert read_loss(written(tmp_path, KERAS), "val_loss").losses.tolist() == [9.0] * 6
+    assert read_loss(written(tmp_path, KERAS)).rates.tolist() == [0.1] * 6
+    with pytest.raises(InputError, match=r"no column 'test'.*Pass one of 'epoch'"):
+        read_loss(written(tmp_path, KERAS), "test")
+    with pytest.raises(InputError, match="no column named as a loss"):
+        read_loss(written(tmp_path, "a,b\n1,2\n3,4\n"))
+
+
+def test_restarts_resumes_and_epochs(tmp_path):
+    def log(*steps):
+        lines = (f"step {step} loss {k}" for k, step in enumerate(steps))
+        return read_loss(written(tmp_path, "\n".join(lines)))
+
+    again = log(0, 1, 2, *range(50))
+    assert again.losses.tolist() == list(range(3, 53))
+    assert "2 runs" in again.remarks[0]
+    resumed = log(*range(50), *range(40, 60))
+    assert resumed.steps.tolist() == list(range(60))
+    assert resumed.losses[40] == 50
+    lines = (f"epoch={k // 5} i={k % 5}/5 loss={k}" for k in range(20))
+    assert read_loss(written(tmp_path, "\n".join(lines))).steps.tolist() == list(range(20))
+
+
+def test_event_files(tmp_path):
+    from torch.utils.tensorboard import SummaryWriter
+
+    for run in ("one", "two"):
+        with SummaryWriter(str(tmp_path / "runs" / run)) as writer:
+            for step, loss in enumerate(LOSSES):
+                writer.add_scalar("train/loss", loss, step)
+                writer.add_scalar("lr", 0.1, step)
+    log = read_loss(tmp_path / "runs" / "one")
+    assert (log.column, log.losses.tolist(), log.steps.tolist()) == ("train/loss", LOSSES, [0, 1, 2, 3, 4, 5])
+    both = read_loss(tmp_path / "runs")
+    assert (both.column, both.others) == ("one/train/loss", ("two/train/loss",))
+    (tmp_path / "none").mkdir()
+    with pytest.raises(InputError, match="no event files"):
+        read_loss(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "is empty"),
+        (b" \n\n", "is empty"),
+        (bytes(range(256)) * 40, "is binary"),
+        (b"once upon a time there was no number\nand none here\n", "no numbers that could be a loss"),
+        (b"step,loss\n1,2.0\n", "at least 5|no numbers"),
+        (b"step,loss\n" + b"1,nan\n" * 20, "no numbers that could be a loss|has no column"),
+        (b"[" * 100_000, "no numbers"),
+        (b'{"loss": ' * 5000 + b"1" + b"}" * 5000, "no numbers"),
+        (b"=" * 100_000, "no numbers"),
+        (b"a" * 100_000 + b" loss", "no numbers"),
+        (b"step,loss\n1,__import__('os').abort()\n", "no "),
+        (b"9" * 5000, "no |at least"),
+    ],
+)
+def test_what_is_no_log_is_one_sentence(tmp_path, capsys, content, says):
+    file = written(tmp_path, content, "metrics.csv")
+    assert main(["stages", str(file), "--json"]) == 2
+    error = capsys.readouterr().err.strip()
+    assert "\n" not in error
+    assert any(part in error for part in says.split("|")), error
+
+
+def test_the_command_prints_and_draws(tmp_path, capsys, monkeypatch):
+    t = np.arange(400)
+    losses = 2.0 - 1.5 / (1 + np.exp(-(t - 200) / 5))
+    rates = np.where(t < 195, 0.1, 0.01)
+    rows = "".join(f"{k},{loss},{rate}\n" for k, loss, rate in zip(t, losses, rates, strict=True))
+    file = written(tmp_path, "step,loss,lr\n" + rows, "metrics.csv")
+    monkeypatch.chdir(tmp_path)
+    assert main(["stages", str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert "loss by step, 400 records" in shown
+    assert "at a change of the learning rate, at step 195" in shown
+    assert (tmp_path / "stages.png").read_bytes()[:4] == b"\x89PNG"
+    (tmp_path / "stages.png").unlink()
+    assert main(["stages", str(file), "--json"]) == 0
+    parts = json.loads(capsys.readouterr().out)
+    assert parts["drops"][0]["step"] == pytest.approx(200, abs=2)
+    assert parts["drops"][0]["learning_rate_change"] == 195
+    assert not (tmp_path / "stages.png").exists()
