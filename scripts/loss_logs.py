@@ -1,7 +1,7 @@
-"""Train the three small networks whose logs are in docs/loss-logs (a few minutes on one core).
+"""Train the three small networks whose logs are in docs/loss-logs, and draw them (a few minutes on one core).
 
 deep_linear.csv    a linear network of three layers learns four modes, one after the other
-grokking.jsonl     addition modulo 31: the training loss falls at once, the test loss much later
+grokking.jsonl     addition modulo 31: the training loss falls first, the test loss stays on a plateau and then drops
 language.log       a transformer of two layers reads pieces of this project's pages twice: bigrams, then copying
 
 python scripts/loss_logs.py [NAME ...]
@@ -11,9 +11,13 @@ import json
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from torch.nn import functional
+
+from saddlescope.measure import find_plateaus
+from saddlescope.store.loss_logs import read_loss
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "loss-logs"
@@ -35,23 +39,20 @@ def deep_linear() -> str:
     return "\n".join(lines) + "\n"
 
 
-def grokking(modulus: int = 31) -> str:
-    """AdamW from large weights on 60 % of all sums, with weight decay."""
+def grokking(modulus: int = 31, width: int = 200) -> str:
+    """AdamW with weight decay on 60 % of all sums, by quadratic neurons (Gromov 2023, arXiv 2301.02679)."""
     torch.manual_seed(0)
     pairs = torch.cartesian_prod(torch.arange(modulus), torch.arange(modulus))[torch.randperm(modulus**2)]
     x = functional.one_hot(pairs, modulus).flatten(1).float()
-    y = pairs.sum(1) % modulus
-    net = torch.nn.Sequential(torch.nn.Linear(2 * modulus, 128), torch.nn.ReLU(), torch.nn.Linear(128, modulus))
-    with torch.no_grad():
-        for weight in net.parameters():
-            weight *= 6.0
-    optimizer = torch.optim.AdamW(net.parameters(), lr=3e-3, weight_decay=0.5)
+    y = functional.one_hot(pairs.sum(1) % modulus, modulus).float()
+    shapes = (2 * modulus, width), (width, modulus)
+    W, V = (torch.nn.Parameter(1.5 * torch.randn(shape) / shape[0] ** 0.5) for shape in shapes)
+    optimizer = torch.optim.AdamW([W, V], lr=1e-3, weight_decay=2.0)
     split, lines = int(0.6 * len(x)), []
-    for step in range(6001):
-        loss = functional.cross_entropy(net(x[:split]), y[:split])
+    for step in range(3001):
+        errors = (((x @ W) ** 2 @ V - y) ** 2).sum(1)
+        loss, test = errors[:split].mean(), errors[split:].mean()
         if step % 10 == 0:
-            with torch.no_grad():
-                test = functional.cross_entropy(net(x[split:]), y[split:])
             lines.append(json.dumps({"step": step, "train_loss": loss.item(), "test_loss": test.item()}))
         optimizer.zero_grad()
         loss.backward()
@@ -102,9 +103,22 @@ def language(length: int = 24, width: int = 64) -> str:
 
 
 LOGS = {"deep_linear.csv": deep_linear, "grokking.jsonl": grokking, "language.log": language}
+SHOWN = {"grokking.jsonl": "test_loss"}
+
+
+def draw(file: Path) -> None:
+    """Draw all logs with their plateaus and drops."""
+    drawing, panels = plt.subplots(1, len(LOGS), figsize=(11, 3), layout="constrained")
+    for panel, name in zip(panels, LOGS, strict=True):
+        log = read_loss(FOLDER / name, SHOWN.get(name))
+        find_plateaus(log.losses, steps=log.steps).plot(panel)
+        panel.set_title(name)
+    drawing.savefig(file, dpi=90)
+
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     for name in sys.argv[1:] or LOGS:
         (FOLDER / name).write_text(LOGS[name]())
         print(f"Wrote {FOLDER / name}.")
+    draw(ROOT / "docs" / "loss-stages.png")

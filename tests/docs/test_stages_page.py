@@ -16,7 +16,10 @@ def test_the_code_prints_what_is_shown():
         snippets.run(one)
 
 
-@pytest.mark.parametrize(("name", "column", "count"), [("deep_linear.csv", None, 4), ("language.log", None, 1)])
+@pytest.mark.parametrize(
+    ("name", "column", "count"),
+    [("deep_linear.csv", None, 4), ("grokking.jsonl", "test_loss", 1), ("language.log", None, 1)],
+)
 def test_logs_have_their_drops(name, column, count):
     log = read_loss(LOGS / name, column)
     assert len(find_plateaus(log.losses, steps=log.steps).drops) == count

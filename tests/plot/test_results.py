@@ -127,6 +127,7 @@ RESULTS = {
         [2.0, 1.0], 0.1 * np.eye(2)[None], test_point=[1.0, 1.0], until=4.0, tolerance=1e-6
     ),
     "SymmetricPath": lambda: symmetric_path([2.0, 1.0], 0.1 * np.eye(2), until=4.0, tolerance=1e-6),
+    "LossStages": lambda: ss.find_plateaus(1 - np.tanh(np.linspace(-9, 9, 400))),
     "Comparison": lambda: ss.compare(predicted().staircase, found()),
     "Spectrum": lambda: ss.spectrum(np.diag([3.0, 2.0, 1.0])),
     "Trajectory": simulated,
