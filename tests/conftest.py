@@ -54,7 +54,7 @@ def untracked(checkout: Path) -> set[str]:
         said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return set()
-    return {line[3:] for line in said.splitlines() if line[:2] in ("??", "!!") and not KEPT.search(line)}
+    return {line[3:] for line in said.splitlines() if line[:2] in ("??", "!!") and not KEPT.search(line[3:])}
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
