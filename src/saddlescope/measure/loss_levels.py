@@ -16,7 +16,7 @@ import numpy as np
 import scipy  # its submodules, a second together, are loaded where first used
 
 from saddlescope.measure.loss_drops import crossing, enter_and_leave, longest_dwells, with_midpoints
-from saddlescope.measure.records import Series
+from saddlescope.measure.records import Series, extreme_exponent
 
 CONTRAST, MIN_DROP = 8.0, 0.02  # of speeds in a drop and on the levels beside it; of the range
 _NOISES = 3.0  # the fall in standard deviations of the noise: flat parts of y stray by about one from end to end
@@ -42,12 +42,14 @@ def find_levels(t: Series, loss: Series, *, contrast: float = CONTRAST) -> list[
     Two are distinguished if between them the record falls at least `contrast` times as fast as on either, by at least
     2 % of its range and by three standard deviations of the noise.
     """
+    exponent = extreme_exponent(loss)
+    loss = np.ldexp(loss, -exponent)  # sums of the largest numbers overflow
     typical = scipy.ndimage.median_filter(loss, size=3, mode="nearest")
     fit = scipy.optimize.isotonic_regression(typical, increasing=False).x
     least = MIN_DROP * float(fit[0] - fit[-1])
     fall = max(_PART * least, _NOISES * _noise(loss, fit))
     if not fall > 0:
-        return [Level(float(t[0]), float(t[0]), float(t[-1]), float(loss[0]))]
+        return [Level(float(t[0]), float(t[0]), float(t[-1]), math.ldexp(float(loss[0]), exponent))]
     finer, finer_fit = with_midpoints(t), with_midpoints(fit)  # a drop may be between two samples
     enter, leave = enter_and_leave(finer, finer_fit, fall)
     levels = _distinguished(finer_fit, leave - enter, contrast, max(least, fall))
@@ -58,7 +60,7 @@ def find_levels(t: Series, loss: Series, *, contrast: float = CONTRAST) -> list[
         below = one + 1 + int(np.argmax(finer_fit[one + 1 : following + 1] <= half))
         starts.append(float(crossing(finer, finer_fit, np.array([below - 1]), np.array([half]))[0]))
     return [
-        Level(start, float(enter[i]), float(leave[i]), height)
+        Level(start, float(enter[i]), float(leave[i]), math.ldexp(height, exponent))
         for start, i, height in zip(starts, levels, heights, strict=True)
     ]
 
