@@ -363,7 +363,7 @@ def _parsed(text: str, separator: str, names: list[str] | None, width: int, skip
 
 
 def _tensorboard(path: Path) -> Columns:
-    """Return the scalars of event files; the runs of several folders are told apart by their names."""
+    """Return the scalars of event files; several folders are several runs, with their names."""
     files = sorted(path.rglob("*tfevents*")) if path.is_dir() else [path]
     if not files:
         raise InputError(f"{path} has no event files of TensorBoard. Name a log file, or the folder of a run.")

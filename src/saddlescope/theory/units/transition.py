@@ -12,7 +12,7 @@ linear network, are left alone.
 A symmetry can lead the path exactly to a saddle of the active units. How the flow leaves it is decided by how the new
 unit approached its direction. For kappa = 2 it rests there for a time of the order of the stages, so the path ends.
 For kappa > 2 it leaves at once on their scale. The last deviation of the new unit, carried along the path by the
-linearised flow, tells on which side, and the path goes on from there. It can also enter a valley without end, along
+linearised flow, decides on which side, and the path goes on from there. It can also enter a valley without end, along
 which weights grow and the loss converges. The time until the next stage is unlimited as alpha vanishes, so its bottom
 is the plateau.
 
@@ -197,7 +197,8 @@ class Transition:
                 return None
             log_begin = math.log(float(np.linalg.norm(self._start[-1])) / norm)
             log_arrival = log_begin + math.log(share) + log_size - self._passage.growth
-            if math.log(self._passage.here) >= math.log(_TOLERANCE) + log_arrival:
+            here = self._passage.here  # 0 where the path rests at the saddle exactly
+            if here > 0 and math.log(here) >= math.log(_TOLERANCE) + log_arrival:
                 return None
             self._passage = SaddlePassage(self._times[-1])
             step = _SIDE * norm / share * side
