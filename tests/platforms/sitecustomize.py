@@ -148,15 +148,19 @@ def flush(file: Any) -> None:
 
 
 def release_removes(lock: Any) -> None:
-    """Let the release of a lock remove its file, where nobody else has it open."""
+    """Let the release of a lock remove its file, where no other process has it open.
+
+    It is removed while the lock is held: who opens it meanwhile finds that it is gone, and tries again.
+    """
     if "native" in vars(lock._release):
         return
     native = lock._release
 
     def release(self: Any) -> None:
-        native(self)
         with suppress(OSError):
-            os.unlink(self.lock_file)
+            require_closed(self.lock_file, others=True)
+            NATIVE.unlink(self.lock_file)
+        native(self)
 
     release.native = native  # type: ignore[attr-defined]
     lock._release = release
@@ -230,14 +234,16 @@ def held_by(number: str) -> Iterator[str]:
             yield from (line[line.index("/") :].rstrip("\n") for line in file if "/" in line)
 
 
-def require_closed(path: Any, folder: int | None = None) -> None:
-    """Raise PermissionError if a process has a file open or mapped, or one in a folder."""
+def require_closed(path: Any, folder: int | None = None, *, others: bool = False) -> None:
+    """Raise PermissionError if a process, or another one, has a file open or mapped, or one in a folder."""
     above = "" if folder is None else NATIVE.readlink(f"/proc/self/fd/{folder}")
     whole = os.path.join(above, os.fspath(path))
     whole = os.path.join(os.path.realpath(os.path.dirname(whole)), os.path.basename(whole))
     if not exists(whole) or os.path.islink(whole):
         return
     for number in imitating():
+        if others and number == str(os.getpid()):
+            continue
         if any(one == whole or one.startswith(f"{whole}/") for one in held_by(number)):
             raise PermissionError(errno.EACCES, f"The process {number} has it open", path)
 

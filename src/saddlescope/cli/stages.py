@@ -1,20 +1,14 @@
 """Command `stages`: plateaus and drops of a loss in a training log."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import numpy as np
 import typer
 
 from saddlescope._shared.output_paths import require_writable_file
 from saddlescope.cli.options import AsJson
 from saddlescope.cli.terminal import print_json, print_text, say
 
-if TYPE_CHECKING:
-    from saddlescope.measure import Drop
-    from saddlescope.store.loss_logs import LossLog
-
-_CHANGE = 1.25  # factor between the learning rates of two records from which on it is a change, not a schedule
 _LISTED = 8  # other columns
 
 
@@ -41,7 +35,7 @@ def stages(
 
     log = read_loss(file, column)
     found = find_plateaus(log.losses, steps=log.steps)
-    changes = [_rate_change(log, drop) for drop in found.drops]
+    changes = [log.rate_change(2 * drop.begin - drop.end, drop.step) for drop in found.drops]
     if as_json:
         parts = found.to_dict()
         for drop, change in zip(parts["drops"], changes, strict=True):
@@ -67,17 +61,3 @@ def stages(
         ax.figure.savefig(picture, dpi=150)  # type: ignore[union-attr]
         say(f"The picture is {picture}.")
     return 0
-
-
-def _rate_change(log: "LossLog", drop: "Drop") -> float | None:
-    """Return the step of a jump of the learning rate at the begin of a drop, or None."""
-    if log.rates is None:
-        return None
-    with np.errstate(divide="ignore", invalid="ignore"):
-        jumps = np.abs(np.diff(np.log(log.rates))) > np.log(_CHANGE)
-    if np.mean(jumps) > 0.2:  # a schedule
-        return None
-    near = drop.end - drop.begin
-    steps = log.steps[1:][jumps]
-    steps = steps[(steps >= drop.begin - near) & (steps <= drop.step)]
-    return float(steps[-1]) if len(steps) else None

@@ -21,6 +21,7 @@ from saddlescope._shared.output_paths import other_than_file
 _MOST_BYTES = 2**30
 _MOST_COLUMNS = 2000
 _NAMED = 12  # columns in a sentence
+_RATE_JUMP = 1.25  # factor between the learning rates of two records
 _NUMBER = (
     r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|NaN|inf)"
     r"(?![\d.]*[A-Za-z_]*(?:\d|:\d))"  # no part of a time of day, a version, or a longer number
@@ -61,6 +62,18 @@ class LossLog:
     rates: np.ndarray | None
     others: tuple[str, ...]
     remarks: tuple[str, ...]
+
+    def rate_change(self, begin: float, end: float) -> float | None:
+        """Return the last step between two at which the learning rate jumps; None without one, or under a schedule."""
+        if self.rates is None:
+            return None
+        with np.errstate(divide="ignore", invalid="ignore"):
+            jumps = np.abs(np.diff(np.log(self.rates))) > np.log(_RATE_JUMP)
+        if np.mean(jumps) > 0.2:  # a schedule
+            return None
+        steps = self.steps[1:][jumps]
+        steps = steps[(steps >= begin) & (steps <= end)]
+        return float(steps[-1]) if len(steps) else None
 
 
 def read_loss(path: Path, column: str | None = None) -> LossLog:
