@@ -17,7 +17,7 @@ On Windows, besides:
 - Text files, standard streams and pipes are in cp1252 unless their encoding is given.
 """
 
-# ruff: noqa: PTH108, PTH112, PTH114, PTH118, PTH119, PTH120 (pathlib calls what is replaced here)
+# ruff: noqa: PTH112, PTH114, PTH118, PTH119, PTH120 (pathlib calls what is replaced here)
 
 import ast
 import builtins

@@ -8,6 +8,7 @@ import pytest
 from saddlescope._shared.errors import MissingExtraError
 from saddlescope.reproduction import entry as entries
 from saddlescope.reproduction import reproduce
+from saddlescope.reproduction.data_sets import DataSets
 
 
 def reproduced(tmp_path, run):
@@ -46,6 +47,15 @@ def test_the_entry_is_named_where_a_room_missed_its_extra(tiny, tmp_path):
 
     with pytest.raises(MissingExtraError, match=r"^tiny/staircase needs PyTorch: pip install 'saddlescope\[train\]'"):
         reproduced(tmp_path, run)
+
+
+def test_the_entry_is_named_where_its_data_need_an_extra(tiny, tmp_path):
+    def read(name, folder, report):
+        raise MissingExtraError("saddlescope.train", "PyTorch", "train")
+
+    entry = dataclasses.replace(entries.find_entry("tiny/staircase"), data=DataSets(read, names=("digits",)))
+    with pytest.raises(MissingExtraError, match=r"^tiny/staircase needs PyTorch: "):
+        reproduce(entry, out=tmp_path)
 
 
 def test_a_package_of_no_extra_is_a_defect(tiny, tmp_path):

@@ -1,7 +1,8 @@
 """Errors for input that cannot be used and for runs that end early; each message is a sentence that names the cure."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
 
@@ -88,12 +89,17 @@ class MissingExtraError(InputError, ImportError):
         self.package, self.extra = package, extra
 
     @classmethod
-    def of(cls, part: str, error: ImportError) -> "MissingExtraError | None":
-        """Return this error for a failed import of a package of an extra; None for any other package."""
-        if isinstance(error, cls):
-            return cls(part, error.package, error.extra)
-        found = _PACKAGES.get((error.name or "").partition(".")[0])
-        return cls(part, *found) if found else None
+    @contextmanager
+    def named(cls, part: str) -> Iterator[None]:
+        """Raise this error for a failed import of a package of an extra, with the part of the package that needs it."""
+        try:
+            yield
+        except ImportError as error:
+            of_extra = (error.package, error.extra) if isinstance(error, cls) else None
+            found = of_extra or _PACKAGES.get((error.name or "").partition(".")[0])
+            if found is None:
+                raise
+            raise cls(part, *found) from error
 
 
 _CORE = frozenset({"clarabel", "diffrax", "equinox", "jax", "optax", "optimistix", "sklearn", "threadpoolctl"})

@@ -38,12 +38,8 @@ def explore(
     entry_file: EntryFile = None,
 ) -> int:
     """Open a page on this machine in which you move the parameters of an entry and see its pictures change."""
-    try:
+    with MissingExtraError.named("saddlescope explore"):
         from saddlescope.explore import serve
-    except ImportError as error:
-        if (missing := MissingExtraError.of("saddlescope explore", error)) is None:
-            raise
-        raise missing from error
     check_data(data)
     require_writable_folder(results)
     load_own(entry_file)

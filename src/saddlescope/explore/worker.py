@@ -94,7 +94,7 @@ class _Worker:
             entry = find_entry(request["entry"])
             params = entry.configure(request["size"], request["settings"])
             with tempfile.TemporaryDirectory(dir=self.shared) as scratch:
-                read = entry.data.checksums(params, self.data, report=report) if entry.data else {}
+                read = entry.checksums(params, self.data, report=report)
                 context = RunContext(Path(scratch), report, self.data, self.shared / "parts", data_sets=read)
                 run = stamped_run(entry, params, context, request["size"], request["settings"])
             self.kept[key] = run.load()

@@ -21,11 +21,12 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import xarray as xr
 
-from saddlescope._shared.errors import InputError, nearest, unknown
+from saddlescope._shared.errors import InputError, MissingExtraError, nearest, unknown
 from saddlescope._shared.reprs import ReprMixin, Table, brief
 from saddlescope.plot.figure import Figure
 from saddlescope.reproduction import catalogue
@@ -107,6 +108,16 @@ class Entry(ReprMixin, Generic[P]):
         changes = {} if size == "default" else getattr(self, size)
         changed = {name: self.value(name, text) for name, text in (settings or {}).items()}
         return self.params(**{**changes, **changed})
+
+    def checksums(self, params: P, folder: Path | None, **options: Any) -> dict[str, str]:
+        """Return the checksum of each data set that a run with these parameters reads, by name (`DataSets.checksums`).
+
+        Raises:
+            InputError: a data set is absent or damaged.
+            MissingExtraError: reading needs an extra that is not installed.
+        """
+        with MissingExtraError.named(self.name):
+            return self.data.checksums(params, folder, **options) if self.data else {}
 
     @property
     def sizes(self) -> tuple[str, ...]:

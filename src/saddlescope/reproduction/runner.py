@@ -200,7 +200,7 @@ def reproduce(
     if params == entry.configure(size):
         settings = {}
     values = json_values(params)
-    data_sets = entry.data.checksums(params, data, report=report) if entry.data else {}
+    data_sets = entry.checksums(params, data, report=report)
     folder = store.RunFolder(Path(out), entry.name, identity(values, data_sets), "" if settings else size)
     if folder.file.exists() and not again:
         stored = Reproduction.open(folder.file)
@@ -286,7 +286,7 @@ def stamped_run(
     with (
         own_errors_named(entry.name),
         _disk_named(context.scratch.parent),
-        _extra_named(entry),
+        MissingExtraError.named(entry.name),
         _outside_causes_named(),
     ):
         run = entry.run(params, context)
@@ -309,16 +309,6 @@ def stamp(
     return store.Provenance(
         entry=entry.name, size=size, settings=settings, params=values, resumed=resumed, **measured
     ).stamp(run)
-
-
-@contextmanager
-def _extra_named(entry: entries.Entry) -> Iterator[None]:
-    try:
-        yield
-    except ImportError as error:
-        if (missing := MissingExtraError.of(entry.name, error)) is None:
-            raise
-        raise missing from error
 
 
 @contextmanager

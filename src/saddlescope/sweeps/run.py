@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from saddlescope import store
 from saddlescope._shared.counted import counted
@@ -85,12 +85,10 @@ def sweep(
     store.write_bytes(_README.encode(), folder / store.SWEEPS)
     known: dict[str, str] = {}
 
-    def data_of(params: Any) -> dict[str, str]:
-        return entry.data.checksums(params, data, known=known, report=report) if entry.data else {}
-
+    read = [entry.checksums(params, data, known=known, report=report) for params in grid.params]
     points = [
-        Point(folder, entry.name, params, grid.size, grid.at(index), grid.label(index), data_of(params))
-        for index, params in zip(grid.indices, grid.params, strict=True)
+        Point(folder, entry.name, params, grid.size, grid.at(index), grid.label(index), checksums)
+        for index, params, checksums in zip(grid.indices, grid.params, read, strict=True)
     ]
     file = points[0].file.parent.parent / f"{grid.digest}.nc"
     require_writable_file(file)
