@@ -4,15 +4,15 @@ All follow xi_k, xi_q from omega_0 = 0.1 (xi_q = 0) on Gaussian data and are ask
 end, to 1e-6 of its largest entry: each solver gets the loosest relative tolerance of a ladder with which it is that
 near to the reference, this package's run at tolerance 1e-10, which other coordinates confirm (tests/flow):
 
-    compiled          diagonal_margin_flow(compiled=True), in one loop; its CPU time is that of the whole call
-    interpreted       implicit steps alone, in NumPy
-    stable, raw t     SciPy's RK45, DOP853, LSODA and Diffrax's Dopri8, Kvaerno5 in t, with rates from their logarithms
-    naive, raw t      the same with the gradient of the loss by automatic differentiation
+    diagonal_margin_flow   implicit steps, in NumPy; its CPU time is that of the whole call
+    stable, raw t          SciPy's RK45, DOP853, LSODA and Diffrax's Dopri8, Kvaerno5 in t, with rates from logarithms
+    naive, raw t           the same with the gradient of the loss by automatic differentiation
 
 "rhs" are evaluations of the right-hand side: for LSODA with those of its differenced Jacobians, for Kvaerno5 without
 (each of its steps has 7 stages, and Newton iterations that Diffrax does not count), so that ours is at a disadvantage.
 "says" is the status that the solver returned: "ok" beside an error above 1e-6 is a wrong answer returned as a success.
-CPU seconds on one thread, compiled beforehand, all methods in turn, five times; what takes a second or more, once.
+CPU seconds on one thread, compiled beforehand, all methods in turn, five times; what takes a second or more, once. The
+seconds of a first call, to compile and to run, are noted beside them.
 
     python benchmarks/token_flows.py [--quick]
 """
@@ -119,8 +119,6 @@ def diffrax_runs(slope: Slope, solver: diffrax.AbstractSolver, start: np.ndarray
             stepsize_controller=diffrax.PIDController(rtol=rtol, atol=rtol * SCALE), throw=False,
         )  # fmt: skip
 
-    jax.block_until_ready(solve(jnp.asarray(start), jnp.asarray(LADDER[0])).ys)
-
     def run(rtol: float) -> Found:
         began = time.process_time()
         solution = solve(jnp.asarray(start), jnp.asarray(rtol))
@@ -133,14 +131,14 @@ def diffrax_runs(slope: Slope, solver: diffrax.AbstractSolver, start: np.ndarray
     return run
 
 
-def our_runs(data: TokenData, power: int, *, compiled: bool) -> Run:
-    """This package's flow; the seconds are those of the whole call, of its first one those of compilation too."""
+def our_runs(data: TokenData, power: int) -> Run:
+    """This package's flow; the seconds are those of the whole call."""
     loss, log_time = SelectionLoss(data.optimal_scores, data.gaps), power * np.log(10)
 
     def run(tolerance: float) -> Found:
         began = time.process_time()
         flow = diagonal_margin_flow(
-            loss, data.features, SCALE, log_until=log_time, record=[log_time], tolerance=tolerance, compiled=compiled
+            loss, data.features, SCALE, log_until=log_time, record=[log_time], tolerance=tolerance
         )
         seconds = time.process_time() - began
         return Found(np.stack([flow.beta[-1], np.ones(data.dim)]), flow.evaluations, seconds, "ok")
@@ -164,9 +162,7 @@ def compare(board: Board, data: TokenData, power: int, turns: int) -> None:
         loss, data.features, SCALE, log_until=log_time, record=[log_time], tolerance=1e-10
     ).direction[0]
     off = partial(error, data, exact)
-    ours = our_runs(data, power, compiled=True)
-    first = ours(LADDER[0]).seconds
-    runs = {"diagonal_margin_flow, compiled": ours, "diagonal_margin_flow": our_runs(data, power, compiled=False)}
+    runs = {"diagonal_margin_flow": our_runs(data, power)}
     for kind, slope in {"stable": stable_slope(data), "naive": naive_slope(data)}.items():
         runs |= {
             f"SciPy {name}, {kind} rates": partial(scipy_run, slope, name, start, until)
@@ -175,6 +171,7 @@ def compare(board: Board, data: TokenData, power: int, turns: int) -> None:
         runs[f"Diffrax Dopri8, {kind} rates"] = diffrax_runs(slope, diffrax.Dopri8(), start, until)
         if data.dim < 50:  # beyond, a dense Newton matrix of 2 d is too slow
             runs[f"Diffrax Kvaerno5, {kind} rates"] = diffrax_runs(slope, diffrax.Kvaerno5(), start, until)
+    first = {name: run(LADDER[0]).seconds for name, run in runs.items()}
     settings = {name: loosest(run, off) for name, run in runs.items()}
     found = {name: [run(settings[name])] for name, run in runs.items()}
     for _ in range(turns - 1):
@@ -186,12 +183,12 @@ def compare(board: Board, data: TokenData, power: int, turns: int) -> None:
     notes = {
         name: f"says {each[0].says}, "
         + (f"error {away:.0e}" if np.isfinite(away := off(each[0].state)) else "no direction")
+        + f"; the first call {first[name]:.1f} s"
         for name, each in found.items()
     }
-    notes["diagonal_margin_flow, compiled"] += f"; the first call of a shape {first:.1f} s"
     problem = f"(n, L, d) = {(data.samples, data.tokens, data.dim)} to t = 1e{power}"
     print(f"\n{problem}\n{'':34}{'rtol':>7}{'rhs':>8}{'seconds':>10}{'ratio':>8}")
-    ours_taken = np.median(seconds["diagonal_margin_flow, compiled"])
+    ours_taken = np.median(seconds["diagonal_margin_flow"])
     for name in runs:
         taken = np.median(seconds[name])
         ratio = taken / ours_taken

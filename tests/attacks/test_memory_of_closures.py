@@ -17,7 +17,6 @@ from closures_program import CALLS
 
 from saddlescope._shared import compiled_functions
 from saddlescope.flow import DiagonalInit, gradient_flow
-from saddlescope.flow.margin.compiled_run import compiled_run
 
 PROGRAM = Path(__file__).with_name("closures_program.py")
 PER_CALL = 0.02  # MiB; before, 1.9 to 6.9
@@ -30,16 +29,6 @@ def test_compiled_code_of_a_few_losses_is_kept():
             gradient_flow(lambda beta, k=k: jnp.sum((beta - 1 - k) ** 2), start, until=0.01, tolerance=1e-2)
     assert len(compiled_functions._known) <= compiled_functions.MOST
     assert all(run._cache_size() <= 4 * compiled_functions.MOST for run in compiled_functions._compiled)
-
-
-def test_each_shape_of_a_compiled_run_counts(monkeypatch):
-    monkeypatch.setattr(compiled_functions, "MOST", 2)
-    compiled_functions.forget()
-    run = compiled_functions.compiled_by_shape(lambda x: jnp.sum(x**2))
-    for size in range(1, 8):
-        assert float(run(jnp.ones(size))) == size
-        assert 1 <= compiled_functions.compilations(run) <= 2
-    assert compiled_functions.compilations(compiled_run) == 0  # the code of all functions is released together
 
 
 class Quadratic:

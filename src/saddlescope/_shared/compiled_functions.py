@@ -2,8 +2,7 @@
 
 A loss that is an Equinox module is compiled once for all arrays of one shape. Each new closure is compiled again; its
 code takes a few megabytes, and JAX never releases it. Here the compiled code of all functions is dropped when more
-than a number of different losses have been compiled: memory stays bounded however many closures a program makes. Of
-functions that compile a whole run, each shape counts, too.
+than a number of different losses have been compiled: memory stays bounded however many closures a program makes.
 
 Caches of JAX that no call empties keep the constants of its last 4096 compilations, thus closures with all their data.
 JAX is therefore given a `_Key` in place of constants, which finds them for as long as they are kept here.
@@ -40,18 +39,13 @@ _known: dict[Any, "_Held"] = {}  # by the constants and their kinds
 _compiled: list[Any] = []
 
 
-def compiled_by_shape(function: _Function) -> _Function:
-    """Decorate a function that compiles a whole run: `quickly_compiled`, with each shape counted as another loss."""
-    return _compiled_function(function, lambda arrays: tuple((array.shape, array.dtype) for array in arrays), _QUICK)
-
-
 def compiled(function: _Function) -> _Function:
     """Decorate a function like `equinox.filter_jit`, with compiled code that is released.
 
     Arrays among the arguments, or in their pytrees, are arguments of the compiled code; all else is constant in it, and
     compared by identity where it is not hashable. The function returns a pytree of arrays.
     """
-    return _compiled_function(function, lambda _: ())
+    return _compiled_function(function)
 
 
 def quickly_compiled(function: _Function) -> _Function:
@@ -59,7 +53,7 @@ def quickly_compiled(function: _Function) -> _Function:
 
     On a processor, XLA then takes half the time or less to compile; on accelerators nothing changes.
     """
-    return _compiled_function(function, lambda _: (), _QUICK)
+    return _compiled_function(function, _QUICK)
 
 
 def compiled_in_place(function: _Function) -> _Function:
@@ -67,14 +61,12 @@ def compiled_in_place(function: _Function) -> _Function:
 
     On a processor, XLA then changes them where they are instead of copying some in each step.
     """
-    return _compiled_function(function, lambda _: (), _IN_PLACE)
+    return _compiled_function(function, _IN_PLACE)
 
 
-def _compiled_function(
-    function: _Function, counted: Callable[[list[Any]], tuple[Any, ...]], options: dict[str, Any] | None = None
-) -> _Function:
+def _compiled_function(function: _Function, options: dict[str, Any] | None = None) -> _Function:
     def traced(arrays: list[Any], key: "_Key") -> Any:
-        constants, structure, _ = key.constants()
+        constants, structure = key.constants()
         leaves = [_value(one) if two is None else two for one, two in zip(constants, arrays, strict=True)]
         arguments, named = jax.tree.unflatten(structure, leaves)
         return function(*arguments, **named)
@@ -88,8 +80,7 @@ def _compiled_function(
         leaves, structure = jax.tree.flatten((arguments, named))
         arrays = [leaf if eqx.is_array(leaf) else None for leaf in leaves]
         constants = tuple(None if eqx.is_array(leaf) else _hashable(leaf) for leaf in leaves)
-        more = counted([array for array in arrays if array is not None])
-        held = _held((constants, structure, more), tuple(map(_kind, constants)))
+        held = _held((constants, structure), tuple(map(_kind, constants)))
         return run(arrays, held.key)
 
     def bind(first: tuple[Any, ...], count: int) -> Callable[..., Any]:
@@ -97,7 +88,7 @@ def _compiled_function(
         leaves = leaves[: len(leaves) - count]
         arrays = [leaf if eqx.is_array(leaf) else None for leaf in leaves]
         constants = tuple(None if eqx.is_array(leaf) else _hashable(leaf) for leaf in leaves) + count * (None,)
-        held = _held((constants, structure, counted([])), tuple(map(_kind, constants)))
+        held = _held((constants, structure), tuple(map(_kind, constants)))
         return lambda *rest: run([*arrays, *rest], held.key)
 
     call.bind = bind  # type: ignore[attr-defined]

@@ -1,16 +1,12 @@
 """Integration of a margin system through the recorded times, with its energy balance."""
 
 from dataclasses import dataclass
-from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
 from saddlescope._shared.progress import Report
-from saddlescope.flow.margin.compiled_run import compiled_run, padded
 from saddlescope.flow.margin.systems import AbstractMarginSystem
-from saddlescope.flow.solvers import ndf_compiled
 from saddlescope.flow.solvers.ndf import Interpolant, StepError, Stepper
 from saddlescope.flow.solvers.ndf_coefficients import ALPHA
 from saddlescope.flow.status import REACHED, Status, exhausted
@@ -27,7 +23,7 @@ class Policies:
         rtol: relative error of a step.
         atol: absolute error of a step, in the coordinates.
         max_evaluations: of the right-hand side.
-        report: called with the finished fraction and a note; of a compiled run once, at the end.
+        report: called with the finished fraction and a note.
     """
 
     rtol: float
@@ -53,40 +49,6 @@ class MarginPath:
     defects: Float[np.ndarray, "k"]
     steps: int
     status: Status
-
-
-def follow_compiled(
-    system: AbstractMarginSystem,
-    start: Float[np.ndarray, "N"],
-    log_times: Float[np.ndarray, "K"],
-    policies: Policies,
-) -> tuple[MarginPath, dict[str, Any]]:
-    """Integrate a `compilable` system in one compiled call, by explicit steps first, with the tables of all records."""
-    coordinate = system.time_coordinate
-    recorded = coordinate.at(log_times)
-    with jax.enable_x64(True):
-        sizes = recorded[-1], np.float64(policies.rtol), np.float64(policies.atol), np.int64(policies.max_evaluations)
-        numbers: tuple[Any, ...] = start, padded(recorded), padded(log_times), *sizes
-        run = compiled_run(system.in_jax(), *numbers)
-        tables, ending = jax.tree.map(np.asarray, run)
-    system.evaluations, time = int(ending.evaluations), float(ending.time)
-    kept = np.arange(ending.reached)
-    status = REACHED
-    if ending.code != ndf_compiled.REACHED:
-        kept = np.append(kept, -1)
-        last = tables.states[-1]
-        if ending.code == ndf_compiled.STUCK:
-            status = _no_step(system, last, finite=bool(ending.finite))
-        else:
-            status = _exhausted(system, last, policies.max_evaluations)
-    log_times = np.append(log_times[: ending.reached], [] if status.ok else coordinate.log_time(time))
-    tables = jax.tree.map(lambda table: table[kept], tables)
-    policies.report(time / float(recorded[-1]), f"ln t = {coordinate.log_time(time):.4g}")
-    first = system.loss.log_excess(system.margins(start))
-    carried = tables.states[:, 1]
-    defects = np.abs(carried - tables.log_excess) / np.maximum(1.0, np.abs(carried - first))
-    path = MarginPath(log_times, tables.states, defects, int(ending.steps), status)
-    return path, {name: table for name, table in tables._asdict().items() if name != "states"}
 
 
 def _exhausted(system: AbstractMarginSystem, y: np.ndarray, max_evaluations: int) -> Status:

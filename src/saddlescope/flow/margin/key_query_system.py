@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope.flow.margin.compiled_systems import CompiledKeyQuery, LossInJax
 from saddlescope.flow.margin.systems import AbstractMarginSystem, MarginLoss, Solver, linear_solver
 
 
@@ -163,9 +162,4 @@ class KeyQuerySystem(AbstractMarginSystem):
             + mixed
             + mixed.T
             + (z @ last @ z.T)[owner][:, owner] * (keys @ keys.T)
-        )
-
-    def _in_jax(self, loss: LossInJax) -> CompiledKeyQuery:
-        return CompiledKeyQuery(
-            loss, np.asarray(self.time_coordinate.log_unit), self.differences, self.queries, self._width
         )

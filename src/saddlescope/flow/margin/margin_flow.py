@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
-from saddlescope.flow.margin.integrator import MarginPath, Policies, follow, follow_compiled
+from saddlescope.flow.margin.integrator import MarginPath, Policies, follow
 from saddlescope.flow.margin.key_query_system import KeyQuerySystem, Reduction
 from saddlescope.flow.margin.records import (
     Record,
@@ -52,7 +52,6 @@ def diagonal_margin_flow(
     record: ArrayLike | None = None,
     throw: bool = True,
     max_evaluations: int = 100_000,
-    compiled: bool = False,
     report: Report = silent,
 ) -> DiagonalMarginFlow:
     """Follow gradient flow of L(B beta) in xi_k and xi_q with beta = xi_k * xi_q, or in w+, w-, beta = (w+^2 - w-^2)/2.
@@ -69,10 +68,6 @@ def diagonal_margin_flow(
             spaced in ln(1 + ln(1 + t / ts)), ts the time in which the flow begins to move.
         throw: True: raise if the flow ends early or its energy is out of balance. False: return it; check `status`.
         max_evaluations: end early after so many evaluations of the right-hand side.
-        compiled: True: run as one compiled loop, several times faster once a call with data of the same shape has
-            compiled it, which takes some seconds; the loss must be written in JAX too, as `SelectionLoss` is. Steps
-            are explicit until the flow is stiff. Then they are those of a run that is not compiled; with more than 62
-            coordinates, factorisations of the Newton matrix are used for longer.
         report: called from time to time with the finished fraction and a note.
 
     Raises:
@@ -87,7 +82,7 @@ def diagonal_margin_flow(
         *(checked_array(f"start.{side}", getattr(given, side), (d,)) for side in ("plus", "minus"))
     )
     system = DiagonalSystem(loss, B, begin.plus, begin.minus)
-    run = _Run(log_until, tolerance, record, max_evaluations, compiled, report)
+    run = _Run(log_until, tolerance, record, max_evaluations, report)
     path, common = run(system, np.zeros(n * m), float(1 / max(np.abs(B).max(), _TINY)))
     phi = path.states[:, 2:].reshape(-1, n, m)
     return returned(DiagonalMarginFlow(**common, phi=phi, features=B, start=begin), throw=throw)
@@ -105,7 +100,6 @@ def matrix_margin_flow(
     record: ArrayLike | None = None,
     throw: bool = True,
     max_evaluations: int = 100_000,
-    compiled: bool = False,
     report: Report = silent,
 ) -> MatrixMarginFlow:
     """Follow gradient flow of L(D^T W z) in W.
@@ -121,10 +115,6 @@ def matrix_margin_flow(
             spaced in ln(1 + ln(1 + t / ts)), ts the time in which the flow begins to move.
         throw: True: raise if the flow ends early or its energy is out of balance. False: return it; check `status`.
         max_evaluations: end early after so many evaluations of the right-hand side.
-        compiled: True: run as one compiled loop, several times faster once a call with data of the same shape has
-            compiled it, which takes some seconds; the loss must be written in JAX too, as `SelectionLoss` is. Steps
-            are explicit until the flow is stiff. Then they are those of a run that is not compiled; with more than 62
-            coordinates, factorisations of the Newton matrix are used for longer.
         report: called from time to time with the finished fraction and a note.
 
     Raises:
@@ -137,7 +127,7 @@ def matrix_margin_flow(
     W = None if start is None else checked_array("start", start, (d, d))
     first = np.zeros((n, m)) if W is None else np.einsum("nmd,nd->nm", D, z @ W.T)
     system = MatrixSystem(loss, D, z, first)
-    run = _Run(log_until, tolerance, record, max_evaluations, compiled, report)
+    run = _Run(log_until, tolerance, record, max_evaluations, report)
     path, common = run(system, np.zeros(n * m), float(1 / max(np.abs(system.gram).max(), _TINY)))
     phi = path.states[:, 2:].reshape(-1, n, m)
     return returned(MatrixMarginFlow(**common, phi=phi, differences=D, queries=z, start=W), throw=throw)
@@ -155,7 +145,6 @@ def key_query_margin_flow(
     record: ArrayLike | None = None,
     throw: bool = True,
     max_evaluations: int = 100_000,
-    compiled: bool = False,
     report: Report = silent,
 ) -> KeyQueryMarginFlow:
     """Follow gradient flow of L(D^T K Q^T z) in K and Q.
@@ -171,10 +160,6 @@ def key_query_margin_flow(
             spaced in ln(1 + ln(1 + t / ts)), ts the time in which the flow begins to move.
         throw: True: raise if the flow ends early or its energy is out of balance. False: return it; check `status`.
         max_evaluations: end early after so many evaluations of the right-hand side.
-        compiled: True: run as one compiled loop, several times faster once a call with data of the same shape has
-            compiled it, which takes some seconds; the loss must be written in JAX too, as `SelectionLoss` is. Steps
-            are explicit until the flow is stiff. Then they are those of a run that is not compiled; with more than 62
-            coordinates, factorisations of the Newton matrix are used for longer.
         report: called from time to time with the finished fraction and a note.
 
     Raises:
@@ -190,7 +175,7 @@ def key_query_margin_flow(
     reduction = Reduction.of(D, z, K, Q)
     system = KeyQuerySystem(loss, reduction)
     coordinates = np.concatenate([reduction.keys.ravel(), reduction.query_weights.ravel()])
-    run = _Run(log_until, tolerance, record, max_evaluations, compiled, report)
+    run = _Run(log_until, tolerance, record, max_evaluations, report)
     path, common = run(system, coordinates, float(np.sqrt(np.mean(coordinates**2))))
     pairs = [system.pair(state[2:]) for state in path.states]
     keys = np.array([K for K, _ in pairs]).reshape(-1, *reduction.keys.shape)
@@ -225,24 +210,18 @@ class _Run:
         tolerance: float,
         record: ArrayLike | None,
         max_evaluations: int,
-        compiled: bool,
         report: Report,
     ) -> None:
         require_log_until(log_until, _LATEST)
         require_tolerance(tolerance, 1e-11, 1e-4)
         require_evaluations(max_evaluations)
-        self._log_until, self._record, self._compiled = log_until, record, compiled
+        self._log_until, self._record = log_until, record
         self._tolerance, self._max_evaluations, self._report = tolerance, max_evaluations, report
 
     def __call__(
         self, system: AbstractMarginSystem, coordinates: np.ndarray, scale: float
     ) -> tuple[MarginPath, dict[str, Any]]:
         """Return the path, and the records that all flows have."""
-        if self._compiled and not system.compilable:
-            raise InputError(
-                f"loss must have a method in_jax, of its own class, to run compiled; got {system.loss!r}. "
-                "Pass compiled=False."
-            )
         with np.errstate(over="ignore", invalid="ignore"):
             margins = system.margins(coordinates)
         if not np.all(np.isfinite(margins)):
@@ -258,11 +237,8 @@ class _Run:
         times = recorded_log_times(self._record, self._log_until, coordinate.log_time, last)
         local = self._tolerance * _LOCAL_SHARE
         policies = Policies(local, local * scale, self._max_evaluations, self._report)
-        if self._compiled:
-            path, tables = follow_compiled(system, coordinates, times, policies)
-        else:
-            path = follow(system, coordinates, times, policies)
-            tables = as_tables([_record(system, *of) for of in zip(path.states[:, 2:], path.log_times, strict=True)])
+        path = follow(system, coordinates, times, policies)
+        tables = as_tables([_record(system, *of) for of in zip(path.states[:, 2:], path.log_times, strict=True)])
         common = tables | {
             "log_times": path.log_times,
             "energy_defects": path.defects,

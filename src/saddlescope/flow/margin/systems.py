@@ -18,13 +18,6 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import get_lapack_funcs
 
-from saddlescope.flow.margin.compiled_systems import (
-    AbstractCompiledMargins,
-    CompilableLoss,
-    CompiledDiagonal,
-    CompiledMatrix,
-    LossInJax,
-)
 from saddlescope.flow.margin.time_coordinate import LogLogTime
 from saddlescope.flow.solvers.ndf import AbstractStiffSystem
 
@@ -97,20 +90,6 @@ class AbstractMarginSystem(AbstractStiffSystem):
         c: float,
     ) -> Solver:
         """Return a solver of 1 - c J, J the coordinates' Jacobian at these rates and derivatives of rates."""
-
-    @property
-    def compilable(self) -> bool:
-        """True if its loss is written in JAX too, by its own class: a class that changes rates must change both."""
-        return "in_jax" in vars(type(self.loss))
-
-    def in_jax(self) -> AbstractCompiledMargins:
-        """Return the same system for a compiled loop, where it is `compilable`."""
-        assert isinstance(self.loss, CompilableLoss)
-        return self._in_jax(self.loss.in_jax())
-
-    @abstractmethod
-    def _in_jax(self, loss: LossInJax) -> AbstractCompiledMargins:
-        """Return the same system with a loss in JAX."""
 
     @abstractmethod
     def pace(self, coordinates: Float[np.ndarray, "N"], motion: Float[np.ndarray, "N"]) -> float:
@@ -248,10 +227,6 @@ class DiagonalSystem(AbstractIntegralSystem):
         plus, minus = self._halves(coordinates)
         return (self.features * (plus + minus)) @ self.features.T
 
-    def _in_jax(self, loss: LossInJax) -> CompiledDiagonal:
-        unit = np.asarray(self.time_coordinate.log_unit)
-        return CompiledDiagonal(loss, unit, self.features, self._log_plus, self._log_minus, self.shape)
-
     def _halves(self, coordinates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return w_+^2 / 2 and w_-^2 / 2."""
         psi = self.features.T @ coordinates
@@ -295,6 +270,3 @@ class MatrixSystem(AbstractIntegralSystem):
     def margins_by_integrals(self, coordinates: np.ndarray) -> np.ndarray:
         """Return G."""
         return self.gram
-
-    def _in_jax(self, loss: LossInJax) -> CompiledMatrix:
-        return CompiledMatrix(loss, np.asarray(self.time_coordinate.log_unit), self.gram, self._first)

@@ -31,8 +31,6 @@ from saddlescope.models.tokens.data import TokenData, real_array
 if TYPE_CHECKING:
     import jax
 
-    from saddlescope.models.tokens.selection_loss_in_jax import SelectionLossInJax
-
 LossKind = Literal["exponential", "logistic"]
 _TINY = -37.0  # logarithm of q below which ln(log1p(q)) = ln(q) to rounding
 
@@ -72,16 +70,6 @@ class SelectionLoss:
 
     def __repr__(self) -> str:
         return f"SelectionLoss({self.kind}, {self.gaps.shape[0]} samples, {self.gaps.shape[1]} gaps each)"
-
-    def in_jax(self) -> "SelectionLossInJax":
-        """Return the same loss for compiled flows, on JAX arrays."""
-        return self._in_jax
-
-    @cached_property
-    def _in_jax(self) -> "SelectionLossInJax":
-        from saddlescope.models.tokens.selection_loss_in_jax import SelectionLossInJax
-
-        return SelectionLossInJax(self.optimal_scores, self.gaps, self.kind == "logistic", self.equal_gaps)
 
     @cached_property
     def equal_gaps(self) -> bool:
