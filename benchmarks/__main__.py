@@ -4,7 +4,7 @@
 
 What is finished lies in DIR, a file a benchmark, and is kept: a run that was stopped goes on with the next one, and one
 whose code has changed is run again. At the end docs/benchmarks.json has the last figures of every benchmark, and
-docs/board.md and docs/scaling.png are made of it; `--quick` runs small versions and leaves the docs alone.
+the page of the board and docs/scaling.png are made of it; `--quick` runs small versions and leaves the docs alone.
 
 Exit status: 0, or 1 when a benchmark failed or took longer than the limit; what the others found is written.
 """
@@ -23,7 +23,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from page import BOARD, write_page
+from page import STORED, write_page
 
 from saddlescope.store import stopwatch
 
@@ -150,7 +150,7 @@ def main() -> int:
     records, failed = run_all(given.names or names(), out, quick=given.quick, again=given.again, limit=given.limit)
     if not given.quick:
         write_page(records, names())
-        print(f"== Written: {BOARD}")
+        print(f"== Written: {STORED}; make docs shows it")
     for name in failed:
         print(f"== {name} did not finish; the other figures are written", file=sys.stderr)
     return 1 if failed else 0

@@ -1,13 +1,8 @@
-"""The board as a page: docs/benchmarks.json, and docs/board.md and docs/scaling.png made of it.
-
-python benchmarks/page.py            writes page and picture again from docs/benchmarks.json
-python benchmarks/page.py --check    fails when the page is not the one of docs/benchmarks.json
-"""
+"""The board as a page: docs/benchmarks.json, docs/scaling.png, and the page that the documentation's build makes."""
 
 import itertools
 import json
 import statistics
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +13,7 @@ from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction.formatting import number
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-STORED, BOARD, PICTURE = DOCS / "benchmarks.json", DOCS / "board.md", DOCS / "scaling.png"
+STORED, PICTURE = DOCS / "benchmarks.json", DOCS / "scaling.png"
 HEAD = """# Benchmark board
 
 The last figures of every benchmark, written by `make bench`; [benchmarks](benchmarks.md) explains them, and
@@ -36,10 +31,9 @@ def merged(records: Iterable[dict[str, Any]], known: Sequence[str], stored: Path
 
 
 def write_page(records: Iterable[dict[str, Any]], known: Sequence[str]) -> None:
-    """Stores the records beside those of the other benchmarks, and makes page and picture."""
+    """Stores the records beside those of the other benchmarks, and draws the picture."""
     together = merged(records, known)
     STORED.write_text(json.dumps(together, indent=1, ensure_ascii=False) + "\n")
-    BOARD.write_text(page(together))
     draw(together)
 
 
@@ -174,20 +168,3 @@ def draw(records: Sequence[dict[str, Any]]) -> None:
         from saddlescope.plot import draw_matplotlib
 
         draw_matplotlib(figure(records)).savefig(PICTURE, dpi=110)
-
-
-def main() -> int:
-    """Writes, or checks."""
-    records = json.loads(STORED.read_text())
-    if sys.argv[1:] == ["--check"]:
-        current = BOARD.exists() and BOARD.read_text() == page(records)
-        if not current:
-            print("docs/board.md is not made from docs/benchmarks.json: python benchmarks/page.py", file=sys.stderr)
-        return 0 if current else 1
-    BOARD.write_text(page(records))
-    draw(records)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

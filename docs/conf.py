@@ -24,6 +24,7 @@ extensions = [
     "own_mathjax",
     "public_names",
     "table_files",
+    "written_pages",
 ]
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 3  # headings can be linked to by their words, as on GitHub

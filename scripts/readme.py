@@ -1,8 +1,8 @@
 """The README's picture and line of totals, and the pages of verdicts: made from stored runs, checked to be current.
 
---from results    judges the stored runs of the default and the reduced size; writes docs/verdicts.json and .md,
-                  docs/audit.md, the picture of docs/vision.md, the README's line of totals and the tables of
-                  docs/papers/*.md; an entry without a default run is not tested
+--from results    judges the stored runs of the default and the reduced size; writes docs/verdicts.json, the picture of
+                  docs/vision.md, the README's line of totals and the tables of docs/papers/*.md; an entry without a
+                  default run is not tested
 --add results     the same, but an entry without a stored run keeps its verdicts in docs/verdicts.json; its new claims
                   are not tested
 --picture         runs the program of the docs' first page and keeps its picture
@@ -18,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tables import audit, every_claim, front, refuted, results
+from tables import front, results, statements
 
 from saddlescope._shared.errors import InputError
 from saddlescope.plot import draw_matplotlib
@@ -28,7 +28,7 @@ from saddlescope.reproduction.runner import Reproduction, json_values, stored_fi
 
 ROOT = Path(__file__).resolve().parents[1]
 README, PAPERS = ROOT / "README.md", ROOT / "docs" / "papers"
-VERDICTS, PAGE, AUDIT = (ROOT / "docs" / name for name in ("verdicts.json", "verdicts.md", "audit.md"))
+VERDICTS = ROOT / "docs" / "verdicts.json"
 PICTURED = {
     "gradual-rank/figure-4": ("reduced", "vit-stable-rank.png"),
     "gradual-rank/figure-20": ("reduced", "gpt2-stable-rank.png"),
@@ -89,14 +89,10 @@ def draw_readme() -> None:
 
 def pages(verdicts: list[dict]) -> dict[Path, str]:
     """Every file that is made from the verdicts, wholly or in part, as it should read."""
-    made = {
-        PAGE: every_claim(verdicts),
-        AUDIT: audit(verdicts),
-        README: within(README.read_text(), "verdicts", front(verdicts)),
-    }
+    made = {README: within(README.read_text(), "verdicts", front(verdicts))}
     for file in sorted(PAPERS.glob("*.md")):
         text = within(file.read_text(), "results", results(file.stem, verdicts))
-        made[file] = within(text, "refuted", refuted(file.stem, verdicts))
+        made[file] = within(text, "statements", statements(file.stem, verdicts))
     return made
 
 

@@ -1,11 +1,11 @@
-"""Tables of verdicts in Markdown: of all entries, of one paper, of refuted claims, and the page of every claim."""
+"""Tables of verdicts in Markdown: of all entries, of one paper and its statements, and the page of every claim."""
 
 import itertools
 import math
 from collections.abc import Iterable
 
 from saddlescope.reproduction import Entry, Kind, Outcome, find_entry
-from saddlescope.reproduction.formatting import bounds, counts, evidence, measured
+from saddlescope.reproduction.formatting import bounds, counts, measured
 
 
 def by_entry(verdicts: list[dict]) -> list[tuple[Entry, list[dict]]]:
@@ -52,20 +52,18 @@ def _in_words(verdicts: Iterable[dict]) -> str:
 
 
 def results(paper: str, verdicts: list[dict]) -> str:
-    """The totals of one paper's claims, and one row per entry with a link to its claims."""
+    """The totals of one paper's claims, and one row per entry."""
     found = of_paper(paper, verdicts)
-    rows = (
-        (_linked(entry.name), entry.source, _titled(entry, some), outcomes(some)) for entry, some in by_entry(found)
-    )
+    rows = ((_name(entry.name), entry.source, _titled(entry, some), outcomes(some)) for entry, some in by_entry(found))
     intro = f"Verdicts {_SIZES}, measured on two cores:"
     return f"{intro}\n\n{totals(found)}\n\n{table(('entry', 'in the paper', 'title', 'verdicts'), rows)}"
 
 
-def refuted(paper: str, verdicts: list[dict]) -> str:
-    """One row for each refuted claim of a paper, the printed statements first."""
-    found = [v for v in headlines(of_paper(paper, verdicts)) if v["outcome"] == Outcome.REFUTED]
-    rows = [(_linked(v["entry"]), *_claim(v)) for kind in Kind for v in found if v["kind"] == kind]
-    return table(("entry", *CLAIM), rows) if rows else "None."
+def statements(paper: str, verdicts: list[dict]) -> str:
+    """One row for each claim about a paper, entry by entry; what this project asks of its own is left out."""
+    found = [v for v in headlines(of_paper(paper, verdicts)) if v["kind"] != Kind.OWN]
+    rows = ((_name(v["entry"]), _judged(v["outcome"]), plain(v["statement"]), *_claim(v)[2:]) for v in found)
+    return table(("entry", "verdict", *CLAIM[:1], *CLAIM[2:]), rows)
 
 
 def every_claim(verdicts: list[dict]) -> str:
@@ -102,41 +100,19 @@ def _titled(entry: Entry, verdicts: list[dict]) -> str:
     return entry.title if verdicts[0]["size"] == "default" else f"{entry.title} (reduced size)"
 
 
-def audit(verdicts: list[dict]) -> str:
-    """The page of what each verdict rests on, and what would make a sceptic doubt it."""
-    lines = ["# Audit", "", _AUDIT]
-    for entry, some in by_entry(verdicts):
-        found = {claim.name: claim for claim in entry.claims}
-        rows = (
-            (plain(c.statement), c.kind, plain(evidence(c, v["n"])), plain(c.why), plain(c.doubt), v["outcome"])
-            for v in some
-            for c in (found[v["claim"]],)
-        )
-        lines += ["", f"## {entry.name}", "", table(AUDITED, rows)]
-    return "\n".join(lines) + "\n"
-
-
-AUDITED = ("statement", "kind", "evidence", "why the quantity measures it", "reason to doubt", "verdict")
-"""Columns of the page of audit."""
-
-_AUDIT = """Each claim with the kind of statement it is, the evidence at the default size, why its quantity
-measures it, and what would make a sceptic doubt the verdict. [Verdicts](verdicts.md) has the quantities, values
-and bounds.
-
-- *identity*: an equation, an inequality or another output of a deterministic computation, to a numerical tolerance.
-- *all cases*: a count over all cases of the run, or their extreme; one case outside the bounds decides. One case alone
-  decides nothing.
-- *sample*: random draws with an interval for their distribution; without an interval nothing is decided."""
-
-
 def of_paper(paper: str, verdicts: list[dict]) -> list[dict]:
     """The verdicts on entries in one paper's folder."""
     return [v for v in verdicts if v["entry"].partition("/")[0] == paper]
 
 
-def _linked(entry: str) -> str:
-    """An entry's name without its paper, as a link from that paper's page to its claims."""
-    return f"[{entry.partition('/')[2]}](../verdicts.md#{entry.replace('/', '')})"
+def _name(entry: str) -> str:
+    """An entry's name without its paper."""
+    return f"`{entry.partition('/')[2]}`"
+
+
+def _judged(words: str) -> str:
+    """Words of outcomes, those that speak against a statement in bold."""
+    return words.replace("refuted", "**refuted**").replace("undecided", "*undecided*")
 
 
 def outcomes(verdicts: Iterable[dict]) -> str:
@@ -145,7 +121,7 @@ def outcomes(verdicts: Iterable[dict]) -> str:
     for kind in Kind:
         words = _in_words(v for v in listed if v["kind"] == kind)
         parts += [f"{kind}: {words}"] if words else []
-    return "; ".join(parts).replace("refuted", "**refuted**").replace("undecided", "*undecided*")
+    return _judged("; ".join(parts))
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
