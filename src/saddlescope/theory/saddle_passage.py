@@ -17,6 +17,7 @@ from jaxtyping import Float
 
 SYMMETRIC = 1e-13
 """Relative deviation at a saddle that is rounding."""
+_MARGIN = 10.0  # errors of the path by which it has to miss a saddle
 _LEFT = 3.0  # speed, in units of the slowest, at which a path has left a saddle
 _ROUNDING = 1e-13  # eigenvalues below this share of the largest are zero
 
@@ -38,6 +39,10 @@ class SaddlePassage:
         self.here = self.deviation = math.inf
         self.growth, self._slowest = 0.0, math.inf
         self._last = time, 0.0  # with the rate of growth
+
+    def missed(self, error: float) -> bool:
+        """Return True if a path of this relative error has missed all saddles that it has left by far more than it."""
+        return self.deviation >= _MARGIN * error
 
     def note(self, time: float, norm: float, speed: float, curvatures: Float[np.ndarray, "q"]) -> None:
         """Note a point of the path.

@@ -32,7 +32,6 @@ _NEAR = 0.1  # how far Newton's method may move, relative to the factors
 _LARGEST = 1e13  # factors beyond it diverge
 _VANISHED = 1e-2  # singular values that fall below this part of their largest on the path may be leaving
 _LOOK = 5  # steps between tests for the end of the path
-_MARGIN = 10.0  # errors of the path by which it has to miss a saddle
 _FLAT = 1e-9  # eigenvalues of the Hessian below this share of the largest are flat directions
 _FEW = 200  # weights up to which the Hessian is computed column by column
 
@@ -169,12 +168,12 @@ def follow_to_saddle(
             speed = float(np.linalg.norm(kept.velocity(start)))
             if not start.size or speed <= _SLOW * fastest:
                 saddle = _saddle_near(kept, start, removed)
-                if saddle is not None and passage.deviation >= _MARGIN * _TOLERANCE:
+                if saddle is not None and passage.missed(_TOLERANCE):
                     return saddle
                 wait = step + (step - since) // 4  # a few tests for every doubling of the path
             if speed <= _SLOW * fastest or math.isfinite(passage.here):
                 passage.note(solver.t, float(np.linalg.norm(start)), speed, kept.curvatures(start))
-            if passage.here < SYMMETRIC or passage.deviation < _MARGIN * _TOLERANCE:
+            if passage.here < SYMMETRIC or not passage.missed(_TOLERANCE):
                 return TransitionFailure(
                     f"The transition that product {number} starts comes so close to a saddle of its rank that rounding "
                     "decides how it goes on, as by a symmetry of the loss. Break it, or simulate with "

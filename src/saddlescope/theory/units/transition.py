@@ -38,7 +38,6 @@ from saddlescope.theory.units.unit_network import WIDTH, NonFiniteUnitsError, Un
 _SEED = 1e-3  # norm of the new unit at the start, in units of the scale at which it feels itself
 _TOLERANCE = 1e-6  # relative error of a step of the path: it has to end in the right basin
 _STEPS, _VALLEY_STEPS = 3_000, 8_000
-_MARGIN = 10.0  # errors of the path by which it has to miss a saddle
 _SIDE = 1e-3  # distance from a saddle, relative to the weights, from which the path goes on
 _TOGETHER = 1e-3  # relative difference of eigenvalues at a saddle of directions in which the path leaves together
 _LONG = 1e3  # time, in units of 1 / rate of the new unit, after which a path may be in a valley
@@ -208,7 +207,7 @@ class Transition:
 
     def _checked(self, found: StationaryUnits | TransitionFailure) -> StationaryUnits | TransitionFailure:
         """Return the end of the path, or a failure if the path has passed a saddle more closely than its errors."""
-        if isinstance(found, TransitionFailure) or self._passage.deviation >= _MARGIN * _TOLERANCE:
+        if isinstance(found, TransitionFailure) or self._passage.missed(_TOLERANCE):
             return found
         return TransitionFailure(
             f"The active units pass a saddle among them at a relative distance of {self._passage.deviation:.1g}, below "
