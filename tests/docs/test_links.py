@@ -8,10 +8,11 @@ from urllib.parse import urlsplit
 import pytest
 
 ROOT = Path(__file__).parents[2]
+WRITTEN = re.findall(r"^/docs/(.+)\.md$", (ROOT / ".gitignore").read_text(), re.M)  # when the documentation is built
 PAGES = [
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",
-    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted(page for page in (ROOT / "docs").rglob("*.md") if page.stem not in WRITTEN),
     *sorted((ROOT / "docs").rglob("*.ipynb")),
 ]
 CODE = re.compile(r"^(`{3,})[^\n]*\n.*?^\1|`[^`\n]*`", re.S | re.M)
@@ -55,7 +56,7 @@ def test_links_lead_somewhere(page):
 def test_there_are_links_and_faults_would_be_seen():
     links = [target for page in PAGES for target in LINK.findall(_text(page))]
     assert len(links) > 150
-    assert sum("#" in target for target in links) > 100
+    assert sum("#" in target for target in links) > 40
     page = ROOT / "docs" / "index.md"
     for wrong in ("absent.md", "usage.md#absent", "#absent", "http://example.org", "https://no host"):
         assert _fault(page, wrong)
@@ -71,7 +72,7 @@ def test_every_page_is_in_one_table_of_contents():
     pages = [
         str(page.relative_to(ROOT / "docs").with_suffix("")) for page in PAGES if page.is_relative_to(ROOT / "docs")
     ]
-    assert sorted(listed) == sorted(set(pages) - {"index"})
+    assert sorted(listed) == sorted({*pages, *WRITTEN} - {"index"})
 
 
 def test_entries_that_pages_name_exist():
