@@ -1,28 +1,43 @@
 """The pages of all verdicts and of the board, too long to be kept: they exist while the documentation is built."""
 
+from __future__ import annotations
+
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sphinx.application import Sphinx
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 DOCS = Path(__file__).parents[1]
 
 
-def write_pages(app: Sphinx) -> None:
-    """Write verdicts.md and board.md from verdicts.json and benchmarks.json."""
-    sys.path[:0] = [str(DOCS.parent / folder) for folder in ("scripts", "benchmarks")]
-    from page import page
-    from tables import every_claim
+def written_pages() -> dict[Path, str]:
+    """Return verdicts.md and board.md as they are made from verdicts.json and benchmarks.json."""
+    sys.path[:0] = folders = [str(DOCS.parent / folder) for folder in ("scripts", "benchmarks")]
+    try:
+        from page import page
+        from tables import every_claim
+    finally:
+        del sys.path[: len(folders)]
+    made = {"verdicts": (every_claim, "verdicts"), "board": (page, "benchmarks")}
+    return {
+        DOCS / f"{name}.md": make(json.loads((DOCS / f"{stored}.json").read_text()))
+        for name, (make, stored) in made.items()
+    }
 
-    for name, make, stored in (("verdicts", every_claim, "verdicts"), ("board", page, "benchmarks")):
-        (DOCS / f"{name}.md").write_text(make(json.loads((DOCS / f"{stored}.json").read_text())))
+
+def write_pages(app: Sphinx) -> None:
+    """Write the pages."""
+    for file, text in written_pages().items():
+        file.write_text(text)
 
 
 def remove_pages(app: Sphinx, error: Exception | None) -> None:
     """Remove them: no other tool reads them."""
-    for name in ("verdicts", "board"):
-        (DOCS / f"{name}.md").unlink(missing_ok=True)
+    for file in written_pages():
+        file.unlink(missing_ok=True)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -1,4 +1,5 @@
 import json
+import runpy
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,7 @@ import pytest
 from saddlescope.reproduction import Evidence, Kind, Outcome, entry_names, find_entry
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
+WRITTEN = runpy.run_path(str(DOCS / "extensions" / "written_pages.py"))["written_pages"]()
 DECIDED = (Outcome.REPRODUCED, Outcome.SEEN, Outcome.REFUTED, Outcome.NOT_SEEN)
 
 
@@ -31,6 +33,17 @@ def test_stand_ins_refute_nothing(verdicts):
         stand_in = verdict["outcome"] in (Outcome.SEEN, Outcome.NOT_SEEN)
         if verdict["outcome"] in DECIDED:
             assert stand_in == (verdict["kind"] == Kind.STAND_IN), verdict
+
+
+def test_every_entry_is_in_the_table():
+    page = WRITTEN[DOCS / "verdicts.md"]
+    for name in entry_names():
+        assert f"| [{name}](#{name.replace('/', '')}) |" in page
+        assert f"\n## {name}\n" in page
+
+
+def test_every_claim_has_its_reasons(claims):
+    assert all(claim.why.strip() and claim.doubt.strip() for claim in claims.values())
 
 
 def test_the_pages_of_the_papers_have_every_statement(verdicts):

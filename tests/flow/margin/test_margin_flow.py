@@ -1,5 +1,7 @@
 """Margin flows: against quadrature, laws, the flow in the weights, finite differences, and invalid input."""
 
+from functools import partial
+
 import mpmath
 import numpy as np
 import pytest
@@ -284,6 +286,25 @@ def test_a_run_that_is_cut_short_says_so_and_keeps_its_records():
     flow = raised.value.result
     assert flow.phi.shape == (2, 4, 4)  # the one recorded time that was reached, and the last
     assert -20 < flow.log_times[1] < 1e7
+
+
+def test_data_that_cannot_be_separated_are_named_where_evaluations_run_out():
+    data = gaussian_tokens(4, 5, 8, seed=6)
+    policy = {"log_until": 23.0, "record": [], "tolerance": 1e-4, "max_evaluations": 1500}
+    with pytest.raises(FlowError, match=r"Sample 2 still has a margin of -0.967: .* which l1_svm, .* check;"):
+        diagonal_margin_flow(_loss(data), data.features, 0.1, **policy)
+    with pytest.raises(InputError, match="data must be separable"):
+        l1_svm(data)
+
+
+@pytest.mark.slow
+def test_a_large_system_ends_where_a_run_at_a_smaller_tolerance_does():
+    data = gaussian_tokens(12, 8, 60, seed=3)
+    follow = partial(diagonal_margin_flow, _loss(data), data.features, 0.1, log_until=1e7, record=[0.0, 10.0, 1e3, 1e7])
+    coarse, fine = follow(tolerance=1e-8), follow(tolerance=1e-10)  # 1e-6: at late times a hundred times the tolerance
+    np.testing.assert_allclose(coarse.margins, fine.margins, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(coarse.direction[1:], fine.direction[1:], atol=1e-6 * np.abs(fine.direction[1:]).max())
+    assert coarse.energy_defects.max() < 1e-5
 
 
 def test_progress_is_reported():
