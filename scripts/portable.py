@@ -22,13 +22,12 @@ from typing import Any
 import numpy as np
 from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__  # pyright: ignore[reportAttributeAccessIssue]
 
-from saddlescope.reproduction import Outcome, Verdict, entry_names, find_entry, reproduce
+from saddlescope.reproduction import Verdict, entry_names, find_entry, reproduce
 from saddlescope.reproduction.formatting import bounds, measured
 from saddlescope.reproduction.runner import Reproduction
 
 ROOT = Path(__file__).resolve().parents[1]
 SUITES = ("theory", "flow")
-DECIDED = {Outcome.REPRODUCED: True, Outcome.SEEN: True, Outcome.REFUTED: False, Outcome.NOT_SEEN: False}
 
 Draw = Callable[..., Any]
 Results = Mapping[str, Mapping[str, tuple[Verdict, ...]]]  # verdicts by setting and entry
@@ -195,7 +194,7 @@ def changes(results: Results) -> Iterator[tuple[str, bool]]:
                 f"{setting} {v.outcome} ({measured(v.value, v.uncertainty, v.unit)})" for setting, v in found.items()
             )
             some = next(iter(found.values()))
-            contradicted = len({DECIDED[outcome] for outcome in outcomes & DECIDED.keys()}) > 1
+            contradicted = {outcome.inside for outcome in outcomes} >= {True, False}
             yield f"{entry}, {claim}, bound {bounds(some.low, some.high, some.unit)}: {values}", contradicted
 
 

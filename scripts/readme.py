@@ -3,14 +3,16 @@
 --from results    judges the stored runs of the default and the reduced size; writes docs/verdicts.json, the picture of
                   docs/vision.md, the README's line of totals and the tables of docs/papers/*.md; an entry without a
                   default run is not tested
---add results     the same, but an entry without a stored run keeps its verdicts in docs/verdicts.json; its new claims
-                  are not tested
+--add results     the same, but an entry without a stored run keeps its estimates in docs/verdicts.json, judged by the
+                  claims as they are now; its new claims are not tested
+--rejudge         judges the estimates in docs/verdicts.json by the claims as they are now
 --picture         runs the program of the docs' first page and keeps its picture
 --check           fails when the README, the pages, docs/verdicts.json and the claims in the source disagree
 """
 
 import argparse
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -22,7 +24,7 @@ from tables import front, results, statements
 
 from saddlescope._shared.errors import InputError
 from saddlescope.plot import draw_matplotlib
-from saddlescope.reproduction import Estimate, entry_names, find_entry
+from saddlescope.reproduction import Estimate, Evidence, entry_names, find_entry
 from saddlescope.reproduction.formatting import finite, record
 from saddlescope.reproduction.runner import Reproduction, json_values, stored_files
 
@@ -58,16 +60,30 @@ def every_record(runs: list[Reproduction], earlier: list[dict]) -> list[dict]:
             if (name, size) in current:
                 records += current[name, size].records()
                 continue
-            known = kept.get((name, size), [])
+            known = {v["claim"]: v for v in kept.get((name, size), [])}
             if not known and size == "reduced":
                 continue
-            absent, judged = (
-                Estimate.not_tested(f"This version's {size} run was not made."),
-                {v["claim"] for v in known},
-            )
-            unmade = (record(claim.verdict(absent)) for claim in find_entry(name).claims if claim.name not in judged)
-            records += [*known, *({"entry": name, "size": size} | one for one in unmade)]
+            absent = Estimate.not_tested(f"This version's {size} run was not made.")
+            for claim in find_entry(name).claims:
+                before = known.get(claim.name, {})
+                measured = estimate_of(before) if before else absent
+                records.append({"entry": name, "size": size} | before | record(claim.verdict(measured, size)))
     return records
+
+
+def estimate_of(verdict: dict) -> Estimate:
+    """The estimate that a stored verdict rests on."""
+    value = math.nan if verdict["value"] is None else verdict["value"]
+    uncertainty = math.inf if verdict["uncertainty"] is None else verdict["uncertainty"]
+    return Estimate(
+        value,
+        uncertainty,
+        verdict["remark"],
+        verdict["n"],
+        tested=verdict["outcome"] != "not tested",
+        evidence=Evidence(verdict["evidence"]),
+        over=verdict["over"],
+    )
 
 
 def draw_pictures(runs: list[Reproduction]) -> None:
@@ -127,15 +143,17 @@ def main() -> int:
     action = parser.add_mutually_exclusive_group(required=True)
     action.add_argument("--from", dest="results", type=Path)
     action.add_argument("--add", type=Path, metavar="RESULTS")
+    action.add_argument("--rejudge", action="store_true")
     action.add_argument("--picture", action="store_true")
     action.add_argument("--check", action="store_true")
     given = parser.parse_args()
     if given.picture:
         draw_readme()
-    if given.results or given.add:
+    if given.results or given.add or given.rejudge:
+        folder = given.results or given.add
         try:
-            runs = judged_runs(given.results or given.add)
-            earlier = json.loads(VERDICTS.read_text()) if given.add else []
+            runs = judged_runs(folder) if folder else []
+            earlier = [] if given.results else json.loads(VERDICTS.read_text())
             verdicts = every_record(runs, earlier)
             draw_pictures(runs)
         except InputError as error:

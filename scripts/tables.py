@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 from collections.abc import Iterable
 
 from saddlescope.reproduction import Entry, Kind, Outcome, find_entry
@@ -47,8 +48,8 @@ def by_kind(verdicts: list[dict]) -> list[tuple[str, str]]:
 
 
 def _in_words(verdicts: Iterable[dict]) -> str:
-    """Such as '7 reproduced, 1 refuted'."""
-    return ", ".join(f"{n} {outcome}" for outcome, n in counts(Outcome(v["outcome"]) for v in verdicts).items() if n)
+    """Such as '7 hold, 1 fails'."""
+    return ", ".join(outcome.counted(n) for outcome, n in counts(Outcome(v["outcome"]) for v in verdicts).items() if n)
 
 
 def results(paper: str, verdicts: list[dict]) -> str:
@@ -60,8 +61,8 @@ def results(paper: str, verdicts: list[dict]) -> str:
 
 
 def statements(paper: str, verdicts: list[dict]) -> str:
-    """One row for each claim about a paper, entry by entry; what this project asks of its own is left out."""
-    found = [v for v in headlines(of_paper(paper, verdicts)) if v["kind"] != Kind.OWN]
+    """One row for each claim about a paper, entry by entry; extensions are left out."""
+    found = [v for v in headlines(of_paper(paper, verdicts)) if v["kind"] != Kind.EXTENSION]
     rows = ((_name(v["entry"]), _judged(v["outcome"]), plain(v["statement"]), *_claim(v)[2:]) for v in found)
     return table(("entry", "verdict", *CLAIM[:1], *CLAIM[2:]), rows)
 
@@ -87,10 +88,10 @@ def every_claim(verdicts: list[dict]) -> str:
 
 _KINDS = """The kinds are never added up:
 
-- *printed*: the paper's own statement;
-- *reading*: the paper's words with a number that this project put to them;
-- *stand-in*: the paper's statement on smaller data or networks, which refutes nothing about the paper;
-- *own*: a question or a bar of this project."""
+- *printed*: the paper's own sentence and bound, in the setting that it assumes; it holds or fails;
+- *reading*: the paper's words with a number that this project put to them; it agrees or differs, and refutes nothing;
+- *stand-in*: the paper's statement on smaller data or networks, seen or not seen; it refutes nothing;
+- *extension*: a question beyond the paper that a reader of it would ask, seen or not seen."""
 
 _SIZES = "at the default size, or at the reduced size where an entry has such a run"
 
@@ -112,11 +113,11 @@ def _name(entry: str) -> str:
 
 def _judged(words: str) -> str:
     """Words of outcomes, those that speak against a statement in bold."""
-    return words.replace("refuted", "**refuted**").replace("undecided", "*undecided*")
+    return re.sub(r"\b(\d+ )?(fails?)\b", r"\1**\2**", words).replace("undecided", "*undecided*")
 
 
 def outcomes(verdicts: Iterable[dict]) -> str:
-    """Such as 'printed: 7 reproduced, 1 **refuted**; own: 2 reproduced'."""
+    """Such as 'printed: 7 hold, 1 **fails**; reading: 2 agree'."""
     listed, parts = list(verdicts), []
     for kind in Kind:
         words = _in_words(v for v in listed if v["kind"] == kind)

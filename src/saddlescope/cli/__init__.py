@@ -1,8 +1,8 @@
 """Command line: parses arguments, calls the package, prints results.
 
-Exit status: 0 if every tested claim is reproduced, 1 if one is refuted, 3 if none is refuted but one is undecided or
-not seen on a stand-in, 2 if the input cannot be used (one sentence on stderr), 130 if interrupted, 70 for a defect of
-saddlescope itself.
+Exit status: 0 if every tested claim is inside its bounds, 1 if a printed one fails, 3 if none fails but another one is
+outside its bounds or undecided, 2 if the input cannot be used (one sentence on stderr), 130 if interrupted, 70 for a
+defect of saddlescope itself.
 For `sweep`: 0 if all points are finished, 1 if some are not, whatever their verdicts.
 """
 
@@ -34,8 +34,8 @@ from saddlescope.cli.watch import watch
 
 _HELP = "In which stages does a neural network learn? Predictions, simulations and measurements, compared."
 _STATUS = (
-    "Exit status: 0 all tested claims reproduced, 1 one refuted, 3 none refuted but one undecided or not seen on a"
-    " stand-in, 2 input that cannot be used, 130 interrupted, 70 a defect of saddlescope."
+    "Exit status: 0 all tested claims inside their bounds, 1 a printed claim fails, 3 none fails but another one is"
+    " outside its bounds or undecided, 2 input that cannot be used, 130 interrupted, 70 a defect of saddlescope."
 )
 _UNTOUCHED = "Interrupted; what is stored is unchanged."
 _SIMULATING = ("run", "sweep", "explore", "attention")

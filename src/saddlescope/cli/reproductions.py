@@ -14,7 +14,8 @@ from saddlescope.cli.terminal import on_interrupt, print_json, print_table, prin
 if TYPE_CHECKING:
     from saddlescope.reproduction import Reproduction
 
-_COLORS = {"reproduced": "green", "seen": "green", "refuted": "red", "not seen": "yellow", "undecided": "yellow"}
+_COLORS = dict.fromkeys(("holds", "agrees", "seen"), "green") | {"fails": "red"}
+_COLORS |= dict.fromkeys(("differs", "not seen", "undecided"), "yellow")
 
 EntryName = Annotated[
     str,
@@ -147,6 +148,7 @@ def show(
 
     from saddlescope.reproduction import Reproduction
     from saddlescope.reproduction import entry as entries
+    from saddlescope.reproduction.claim import first_line
     from saddlescope.reproduction.data_sets import data_in_words
     from saddlescope.reproduction.formatting import bounds, finite, summary
     from saddlescope.reproduction.parameters import Parameter, schema
@@ -167,10 +169,10 @@ def show(
                 "claims": [
                     {"claim": c.name, "statement": c.statement, "quantity": c.quantity, "kind": c.kind}
                     | {"source": c.source, "unit": c.unit, "low": finite(c.low), "high": finite(c.high)}
-                    | {"sizes": list(c.sizes), "evidence": c.evidence, "over": c.over, "needs": list(c.needs)}
-                    | {"why": c.why, "doubt": c.doubt}
+                    | {"sizes": list(c.sizes), "requires": [first_line(required) for required in c.requires]}
                     for c in found.claims
                 ],
+                "limits": found.claims.limits,
                 "stored": [str(file) for file in files],
             }
         )

@@ -170,7 +170,7 @@ class Card:
 
     @property
     def outcomes(self) -> str:
-        """Kind and outcome of each counted claim, for the filter: "printed/reproduced own/not-seen"."""
+        """Kind and outcome of each counted claim, for the filter: "printed/holds extension/not-seen"."""
         return counted_outcomes(self.best.tallies) if self.counted else ""
 
     @property
@@ -201,11 +201,9 @@ def claim_rows(entry: Entry[Any], verdicts: Sequence[Verdict]) -> tuple[dict[str
             "measured": measured(v.value, v.uncertainty, v.unit),
             "bounds": bounds(v.low, v.high, v.unit),
             "bullet": bullet(v),
-            "evidence": evidence(claim, v.n),
-            "why": claim.why,
-            "doubt": claim.doubt,
+            "evidence": evidence(v),
         }
-        for claim, v in zip(entry.claims, verdicts, strict=True)
+        for v in verdicts
     )
 
 

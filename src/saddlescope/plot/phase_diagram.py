@@ -17,8 +17,10 @@ from saddlescope.plot.phase_layout import PhaseLayout, cells_axis, line_axis, na
 from saddlescope.plot.tick_names import shortened
 
 OUTCOMES = (
-    Kind("reproduced", 2, "✓"),
-    Kind("refuted", 1, "✗"),
+    Kind("holds", 2, "✓"),
+    Kind("fails", 1, "✗"),
+    Kind("agrees", 2, "✓"),
+    Kind("differs", None, "○"),
     Kind("seen", 2, "✓"),
     Kind("not seen", None, "○"),
     Kind("undecided", None, "?"),
@@ -207,18 +209,18 @@ def _kinds(sweep: xr.Dataset) -> xr.DataArray:
 
 
 def _outcomes(kinds: np.ndarray, layout: PhaseLayout) -> AnyMark:
-    """Return cells of outcomes, shape ([seed,] y, x), or of the share of decided seeds that reproduce."""
+    """Return cells of outcomes, shape ([seed,] y, x), or of the share of decided seeds inside the bounds."""
     x, y = np.arange(kinds.shape[-1]), np.arange(kinds.shape[-2])
     if not layout.seeds:
         return Kinds(x=x, y=y, z=kinds, kinds=OUTCOMES)
-    reproduced = np.isin(kinds, (0, 2)).sum(0)  # reproduced, or seen on a stand-in
-    decided = reproduced + np.isin(kinds, (1, 3)).sum(0)
-    words = np.char.add(np.char.add(reproduced.astype(str), "/"), decided.astype(str))
+    held = np.isin(kinds, (0, 2, 4)).sum(0)  # those inside their bounds
+    decided = held + np.isin(kinds, (1, 3, 5)).sum(0)
+    words = np.char.add(np.char.add(held.astype(str), "/"), decided.astype(str))
     return Heat(
         x=x,
         y=y,
-        z=np.where(decided > 0, reproduced / np.maximum(decided, 1), np.nan),
-        label="share reproduced",
+        z=np.where(decided > 0, held / np.maximum(decided, 1), np.nan),
+        label="share inside the bounds",
         range=(0.0, 1.0),
         words=words if len(x) <= _MOST_WRITTEN else None,
     )

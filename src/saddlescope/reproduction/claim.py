@@ -3,11 +3,14 @@
 A claim is a statement that is true or false, a measured quantity, and bounds fixed, with their source, before the run.
 """
 
+import dataclasses
+import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, SupportsFloat, TypeVar, overload
+from functools import partialmethod
+from typing import Any, Literal, SupportsFloat, TypeVar, overload
 
 import numpy as np
 import xarray as xr
@@ -23,13 +26,13 @@ class Kind(StrEnum):
     """Kind of a claim: what its verdict is about."""
 
     PRINTED = "printed"
-    """The paper's own statement."""
+    """The paper's own sentence with the paper's own bound, in the setting that it assumes."""
     READING = "reading"
-    """The paper's words with a number that this project put to them."""
+    """The paper's words with a number that this project put to them; it refutes nothing."""
     STAND_IN = "stand-in"
-    """The paper's statement, judged on smaller data or networks; it refutes nothing about the paper."""
-    OWN = "own"
-    """A question or a bar of this project."""
+    """The paper's statement, judged on smaller data or networks; it refutes nothing."""
+    EXTENSION = "extension"
+    """A question beyond the paper that a reader of it would ask."""
 
 
 class Evidence(StrEnum):
@@ -44,22 +47,54 @@ class Evidence(StrEnum):
 
 
 class Outcome(StrEnum):
-    """Outcome of comparing an estimate with the bounds of a claim."""
+    """Outcome of comparing an estimate with the bounds of a claim; each kind of claim has its own two words."""
 
-    REPRODUCED = "reproduced"
+    HOLDS = "holds"
+    FAILS = "fails"
+    """Outside the bounds: the paper's own sentence is false as printed. Of printed claims alone."""
+    AGREES = "agrees"
+    DIFFERS = "differs"
+    """Outside the bounds of a reading: the number is this project's, so nothing about the paper is refuted."""
     SEEN = "seen"
-    """Inside the bounds, on a stand-in."""
-    REFUTED = "refuted"
     NOT_SEEN = "not seen"
-    """Outside the bounds, on a stand-in: nothing about the paper is refuted."""
+    """Outside the bounds of a stand-in or an extension: nothing about the paper is refuted."""
     UNDECIDED = "undecided"
     NOT_TESTED = "not tested"
-    """The claim cannot be judged at the run's size, or what it needs failed; no verdict."""
+    """The claim cannot be judged at the run's size, or what it requires is not met; no verdict."""
+
+    def counted(self, n: int) -> str:
+        """Return a number of claims with this outcome in words, such as "2 hold"."""
+        return f"{n} {_PLURALS.get(self, self) if n != 1 else self}"
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the value is inside its bounds; None if the claim is undecided or not tested."""
+        if self in (Outcome.UNDECIDED, Outcome.NOT_TESTED):
+            return None
+        return self in (Outcome.HOLDS, Outcome.AGREES, Outcome.SEEN)
+
+
+_PLURALS = {
+    Outcome.HOLDS: "hold",
+    Outcome.FAILS: "fail",
+    Outcome.AGREES: "agree",
+    Outcome.DIFFERS: "differ",
+}
+
+_WORDS = {
+    Kind.PRINTED: (Outcome.HOLDS, Outcome.FAILS),
+    Kind.READING: (Outcome.AGREES, Outcome.DIFFERS),
+    Kind.STAND_IN: (Outcome.SEEN, Outcome.NOT_SEEN),
+    Kind.EXTENSION: (Outcome.SEEN, Outcome.NOT_SEEN),
+}
 
 
 @dataclass(frozen=True)
 class Estimate:
     """Value of a statistic with its uncertainty, both in the claim's unit.
+
+    What the value rests on follows from how it is made: `largest`, `smallest` and `number` look at all cases, `mean`,
+    `median` and `share` at a sample, and an estimate made directly is an identity.
 
     Attributes:
         value: the measured value; NaN when the run did not resolve it.
@@ -68,6 +103,8 @@ class Estimate:
         remark: one sentence for the reader, such as why the value is NaN.
         n: number of independent cases, such as seeds, that the value rests on.
         tested: False if what the statistic needs failed, so that there is nothing to judge; the remark says why.
+        evidence: what the value rests on.
+        over: what the independent cases are, in the plural, such as "seeds" or "draws of data".
     """
 
     value: float
@@ -75,6 +112,8 @@ class Estimate:
     remark: str = ""
     n: int = 1
     tested: bool = True
+    evidence: Evidence = Evidence.IDENTITY
+    over: str = ""
 
     def __post_init__(self) -> None:
         if math.isnan(self.uncertainty):
@@ -95,25 +134,36 @@ class Estimate:
         return cls(math.nan, math.inf, why, tested=False)
 
     @classmethod
-    def largest(cls, values: ArrayLike, remark: str = "") -> "Estimate":
+    def largest(
+        cls, values: ArrayLike, remark: str = "", *, over: str = "cases", uncertainty: float = 0.0
+    ) -> "Estimate":
         """Return the largest of all cases; NaN if one is NaN."""
-        found = np.asarray(values, float)
-        return cls(float(found.max()), 0.0, remark, found.size) if found.size else cls.unresolved("There are no cases.")
+        return cls._of_cases(np.max, values, uncertainty, remark, over)
 
     @classmethod
-    def smallest(cls, values: ArrayLike, remark: str = "") -> "Estimate":
+    def smallest(
+        cls, values: ArrayLike, remark: str = "", *, over: str = "cases", uncertainty: float = 0.0
+    ) -> "Estimate":
         """Return the smallest of all cases; NaN if one is NaN."""
-        found = np.asarray(values, float)
-        return cls(float(found.min()), 0.0, remark, found.size) if found.size else cls.unresolved("There are no cases.")
+        return cls._of_cases(np.min, values, uncertainty, remark, over)
 
     @classmethod
-    def number(cls, which: ArrayLike, remark: str = "") -> "Estimate":
+    def number(cls, which: ArrayLike, remark: str = "", *, over: str = "cases") -> "Estimate":
         """Return the number of cases for which `which` holds, of all cases."""
         found = np.asarray(which, bool)
-        return cls(float(found.sum()), 0.0, remark or f"of {found.size}", found.size)
+        return cls._of_cases(np.sum, found, 0.0, remark or f"of {found.size}", over)
 
     @classmethod
-    def median(cls, values: ArrayLike, remark: str = "") -> "Estimate":
+    def _of_cases(
+        cls, summary: Callable[[np.ndarray], float], values: ArrayLike, uncertainty: float, remark: str, over: str
+    ) -> "Estimate":
+        found = np.asarray(values, float)
+        if not found.size:
+            return cls.unresolved("There are no cases.")
+        return cls(float(summary(found)), uncertainty, remark, found.size, evidence=Evidence.CASES, over=over)
+
+    @classmethod
+    def median(cls, values: ArrayLike, remark: str = "", *, over: str = "draws") -> "Estimate":
         """Return the median of independent values with a 95 % interval from their order, for any distribution.
 
         Below six values no interval of the order has that confidence, and the claim is left undecided.
@@ -125,21 +175,22 @@ class Estimate:
             return cls.unresolved(f"The median of {found.size} values has no 95 % interval; give six or more.")
         k = int(binom.ppf(0.025, found.size, 0.5))  # P(fewer than k values below the median) < 2.5 %
         middle = float(np.median(found))
-        return cls(middle, max(middle - float(found[k - 1]), float(found[-k]) - middle), remark, found.size)
+        half = max(middle - float(found[k - 1]), float(found[-k]) - middle)
+        return cls(middle, half, remark, found.size, evidence=Evidence.SAMPLE, over=over)
 
     @classmethod
-    def mean(cls, values: ArrayLike, remark: str = "") -> "Estimate":
+    def mean(cls, values: ArrayLike, remark: str = "", *, over: str = "draws") -> "Estimate":
         """Return the mean of independent values with Student's 95 % interval; one value leaves the claim undecided."""
         from scipy.stats import t
 
         found = np.asarray(values, float)
         if found.size < 2:
             return cls.unresolved("One value has no spread; give two or more, such as seeds.")
-        error = float(found.std(ddof=1)) / found.size**0.5
-        return cls(float(found.mean()), float(t.ppf(0.975, found.size - 1)) * error, remark, found.size)
+        half = float(t.ppf(0.975, found.size - 1)) * float(found.std(ddof=1)) / found.size**0.5
+        return cls(float(found.mean()), half, remark, found.size, evidence=Evidence.SAMPLE, over=over)
 
     @classmethod
-    def share(cls, count: SupportsFloat, of: SupportsFloat, remark: str = "") -> "Estimate":
+    def share(cls, count: SupportsFloat, of: SupportsFloat, remark: str = "", *, over: str = "draws") -> "Estimate":
         """Return the share of a count in independent trials, with Wilson's 95 % interval made symmetric about it.
 
         For a population of which the trials are a sample. A share of the trials themselves is exact; use `Estimate`.
@@ -148,7 +199,8 @@ class Estimate:
         if n < 1:
             return cls.unresolved("There were no trials to count.")
         share, (low, high) = hits / n, wilson_interval(hits, n)
-        return cls(share, max(share - low, high - share), remark or f"{hits:.0f} of {n:.0f}", int(n))
+        half = max(share - low, high - share)
+        return cls(share, half, remark or f"{hits:.0f} of {n:.0f}", int(n), evidence=Evidence.SAMPLE, over=over)
 
 
 def wilson_interval(count: SupportsFloat, of: SupportsFloat) -> tuple[float, float]:
@@ -164,9 +216,17 @@ def wilson_interval(count: SupportsFloat, of: SupportsFloat) -> tuple[float, flo
 
 
 Statistic = Callable[[xr.Dataset], Estimate]
-"""Function from a stored run to an estimate."""
+"""Function from a stored run to an estimate; the first line of its docstring names the measured quantity."""
+
+Requirement = Callable[[xr.Dataset], bool]
+"""Function from a stored run to whether a precondition is met; the first line of its docstring says which one."""
 
 S = TypeVar("S", bound=Statistic)
+
+
+def first_line(function: Callable[..., object]) -> str:
+    """Return the first line of a function's docstring without its full stop."""
+    return (inspect.getdoc(getattr(function, "func", function)) or "").split("\n\n")[0].replace("\n", " ").rstrip(".")
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -186,6 +246,8 @@ class Verdict(ReprMixin):
     outcome: Outcome
     remark: str = ""
     n: int = 1
+    evidence: Evidence = Evidence.IDENTITY
+    over: str = ""
 
     def __repr__(self) -> str:
         value = f"{self.value:.6g} ± {self.uncertainty:.2g}{f' {self.unit}' if self.unit else ''}"
@@ -198,57 +260,52 @@ class Claim(ReprMixin):
 
     Attributes:
         name: short and stable, unique in its entry; used in tables and on the command line.
-        statement: a full sentence without a full stop, at most 20 words.
-        quantity: label of the measured quantity, such as "largest relative error".
-        kind: printed, reading, stand-in or own.
+        statement: a full sentence without a full stop.
+        kind: printed, reading, stand-in or extension.
         source: place of the statement in the paper, and origin of the bounds.
-        statistic: function from the stored run to its estimate.
-        evidence: identity, cases or sample. A sample without an uncertainty, or one case alone, decides nothing.
-        why: one sentence, why the quantity measures the statement.
-        doubt: one sentence, what would make a sceptic doubt the verdict.
-        over: what the independent cases are, such as "seeds" or "draws of data".
+        statistic: function from the stored run to its estimate. A sample without an uncertainty, or one case alone,
+            decides nothing.
         low, high: the bounds, written before the run; the claim holds when the value is between them.
         unit: unit of value, uncertainty and bounds; empty for pure numbers.
         sizes: sizes of a run at which the claim can be judged; at others it is not tested.
-        needs: names of claims of the same entry without which this one means nothing, such as that a classifier is
-            right; where one of them does not hold, this claim is not tested.
+        requires: preconditions, such as that the networks have learned; where one is not met the claim is not tested.
     """
 
     name: str
     statement: str
-    quantity: str
     kind: Kind
     source: str
     statistic: Statistic
-    evidence: Evidence
-    why: str
-    doubt: str
-    over: str = ""
     low: float = -math.inf
     high: float = math.inf
     unit: str = ""
     sizes: tuple[Size, ...] = SIZES
-    needs: tuple[str, ...] = ()
+    requires: tuple[Requirement, ...] = ()
 
     def __post_init__(self) -> None:
-        if not (self.why and self.doubt and (self.over or self.evidence == Evidence.IDENTITY)):
-            raise ValueError(f"Claim {self.name!r} must say why and doubt, and over which cases unless an identity.")
         if not self.low <= self.high or (math.isinf(self.low) and math.isinf(self.high)):
             raise ValueError(f"Claim {self.name!r} must have low <= high, one of them finite.")
         if not self.sizes or set(self.sizes) - set(SIZES):
             raise ValueError(f"Claim {self.name!r} must have one or more of the sizes {', '.join(SIZES)}.")
+        for function in (self.statistic, *self.requires):
+            if not first_line(function):
+                raise ValueError(f"Claim {self.name!r} needs a docstring on {function!r}: its first line is shown.")
+
+    @property
+    def quantity(self) -> str:
+        """What is measured: the first line of the statistic's docstring."""
+        return first_line(self.statistic)
 
     def judge(self, run: xr.Dataset, size: str = "default") -> Verdict:
-        """Compare the statistic of a stored run of one size with the bounds, whatever the claim needs."""
-        return self.verdict(self.statistic(run), size)
+        """Compare the statistic of a stored run of one size with the bounds, where what it requires is met."""
+        unmet = [first_line(required) for required in self.requires if not required(run)]
+        measured = Estimate.not_tested("Required, but not met: " + "; ".join(unmet)) if unmet else self.statistic(run)
+        if not isinstance(measured, Estimate):
+            raise TypeError(f"the claim {self.name} must return an Estimate; got {measured!r:.80}")
+        return self.verdict(measured, size)
 
-    def verdict(self, measured: Estimate, size: str = "default", failed: Sequence[str] = ()) -> Verdict:
-        """Return the verdict on an estimate; `failed` names those claims that this one needs and that do not hold."""
-        found, remark = self.outcome(measured), measured.remark
-        if size not in self.sizes or failed:
-            found = Outcome.NOT_TESTED
-        if failed:
-            remark = f"Not tested, since {' and '.join(failed)} does not hold."
+    def verdict(self, measured: Estimate, size: str = "default") -> Verdict:
+        """Return the verdict on an estimate of a run of one size."""
         return Verdict(
             claim=self.name,
             statement=self.statement,
@@ -260,107 +317,122 @@ class Claim(ReprMixin):
             high=self.high,
             value=measured.value,
             uncertainty=measured.uncertainty,
-            outcome=found,
-            remark=remark,
+            outcome=self.outcome(measured) if size in self.sizes else Outcome.NOT_TESTED,
+            remark=measured.remark,
             n=measured.n,
+            evidence=measured.evidence,
+            over=measured.over,
         )
 
     def outcome(self, measured: Estimate) -> Outcome:
-        """Return the outcome that an estimate gives this kind of claim on this kind of evidence."""
+        """Return the outcome that an estimate gives this kind of claim."""
         if not measured.tested:
             return Outcome.NOT_TESTED
-        if self.evidence == Evidence.SAMPLE and measured.uncertainty == 0:
+        if measured.evidence == Evidence.SAMPLE and measured.uncertainty == 0:
             return Outcome.UNDECIDED
-        if self.evidence == Evidence.CASES and measured.n < 2:
+        if measured.evidence == Evidence.CASES and measured.n < 2:
             return Outcome.UNDECIDED
-        found = outcome(measured, self.low, self.high)
-        if self.kind != Kind.STAND_IN:
-            return found
-        return {Outcome.REPRODUCED: Outcome.SEEN, Outcome.REFUTED: Outcome.NOT_SEEN}.get(found, found)
-
-
-def judge(claims: Sequence[Claim], run: xr.Dataset, size: str = "default") -> tuple[Verdict, ...]:
-    """Return the verdicts of all claims on a stored run; one whose needs fail is not tested.
-
-    A claim that others need is looked at for them at every size.
-    """
-    return verdicts(claims, {claim.name: _measured(claim, run) for claim in claims}, size)
-
-
-def _measured(claim: Claim, run: xr.Dataset) -> Estimate:
-    estimate = claim.statistic(run)
-    if not isinstance(estimate, Estimate):
-        raise TypeError(f"the claim {claim.name} must return an Estimate; got {estimate!r:.80}")
-    return estimate
-
-
-def verdicts(claims: Sequence[Claim], measured: Mapping[str, Estimate], size: str = "default") -> tuple[Verdict, ...]:
-    """Return the verdicts of all claims from their estimates, by name."""
-    holds = {claim.name: claim.outcome(measured[claim.name]) in (Outcome.REPRODUCED, Outcome.SEEN) for claim in claims}
-    return tuple(
-        claim.verdict(measured[claim.name], size, [name for name in claim.needs if not holds[name]]) for claim in claims
-    )
+        holds = inside(measured, self.low, self.high)
+        return Outcome.UNDECIDED if holds is None else _WORDS[self.kind][not holds]
 
 
 class Claims(Sequence[Claim]):
-    """The claims of an entry, in the order in which they are added.
+    """The claims of an entry, in the order in which they are added by one decorator for each kind.
 
-    >>> claims = Claims()
-    >>> @claims.add(
-    ...     "end", "The loss ends at 0", quantity="final loss", kind="printed", source="Theorem 1", high=1e-6,
-    ...     evidence="identity", why="The theorem is about the end", doubt="One run is followed",
-    ... )
+    Attributes:
+        limits: one paragraph: what would make a sceptic doubt the verdicts, and which other readings there are.
+
+    >>> claims = Claims(limits="One start is followed.")
+    >>> @claims.printed("end", "The loss ends at 0", "Theorem 1", high=1e-6)
     ... def final_loss(run: xr.Dataset) -> Estimate:
+    ...     \"\"\"Final loss.\"\"\"
     ...     return Estimate(float(run.loss[-1]))
-    >>> [claim.name for claim in claims]
-    ['end']
+    >>> [(claim.name, claim.quantity) for claim in claims]
+    [('end', 'Final loss')]
     """
 
-    def __init__(self, claims: Iterable[Claim] = ()) -> None:
+    def __init__(self, claims: Iterable[Claim] = (), *, limits: str = "", requires: Sequence[Requirement] = ()) -> None:
+        """Begin with `claims`; each claim that is added also requires `requires`."""
+        self.limits = limits
         self._claims = list(claims)
+        self._requires = tuple(requires)
 
-    def add(
+    def _add(
         self,
+        kind: Kind,
         name: str,
         statement: str,
-        *,
-        quantity: str,
-        kind: Literal["printed", "reading", "stand-in", "own"],
         source: str,
-        evidence: Literal["identity", "cases", "sample"],
-        why: str,
-        doubt: str,
-        over: str = "",
+        *,
         low: float = -math.inf,
         high: float = math.inf,
         unit: str = "",
         sizes: tuple[Size, ...] = SIZES,
-        needs: tuple[str, ...] = (),
+        requires: Sequence[Requirement] = (),
     ) -> Callable[[S], S]:
-        """Return a decorator that adds a claim about the decorated statistic; arguments as in `Claim`."""
-
         def register(statistic: S) -> S:
+            bounds = {"low": low, "high": high}
+            required = (*self._requires, *requires)
             claim = Claim(
                 name=name,
                 statement=statement,
-                quantity=quantity,
-                kind=Kind(kind),
+                kind=kind,
                 source=source,
                 statistic=statistic,
-                low=low,
-                high=high,
                 unit=unit,
                 sizes=sizes,
-                evidence=Evidence(evidence),
-                over=over,
-                why=why,
-                doubt=doubt,
-                needs=needs,
+                requires=required,
+                **bounds,
             )
             self._claims.append(claim)
             return statistic
 
         return register
+
+    printed = partialmethod(_add, Kind.PRINTED)
+    """Return a decorator that adds a claim with the paper's own sentence and bound; arguments as in `Claim`."""
+    reading = partialmethod(_add, Kind.READING)
+    """Return a decorator that adds the paper's words with a number of ours; arguments as in `Claim`."""
+    stand_in = partialmethod(_add, Kind.STAND_IN)
+    """Return a decorator that adds the paper's statement on smaller data or networks; arguments as in `Claim`."""
+    extension = partialmethod(_add, Kind.EXTENSION)
+    """Return a decorator that adds a question beyond the paper; arguments as in `Claim`."""
+
+    def add(  # the older form, while entries move to the one above
+        self,
+        name: str,
+        statement: str,
+        *,
+        quantity: str,
+        kind: str,
+        source: str,
+        evidence: str,
+        why: str,
+        doubt: str,
+        over: str = "",
+        needs: tuple[str, ...] = (),
+        **bounds: Any,
+    ) -> Callable[[S], S]:
+        def register(statistic: S) -> S:
+            def as_declared(run: xr.Dataset) -> Estimate:
+                found = statistic(run)
+                return dataclasses.replace(found, evidence=Evidence(evidence), over=over)
+
+            as_declared.__doc__ = quantity
+            requires = [self._holds(other) for other in needs]
+            method = {"own": self.extension, "stand-in": self.stand_in}.get(kind) or getattr(self, kind)
+            method(name, statement, source, requires=requires, **bounds)(as_declared)
+            return statistic
+
+        return register
+
+    def _holds(self, name: str) -> Requirement:
+        def holds(run: xr.Dataset) -> bool:
+            claim = next(one for one in self._claims if one.name == name)
+            return claim.outcome(claim.statistic(run)).inside is True
+
+        holds.__doc__ = f"The claim {name} holds."
+        return holds
 
     def extend(self, claims: Iterable[Claim]) -> None:
         """Add claims that other code has made, such as those that several entries share."""
@@ -377,18 +449,23 @@ class Claims(Sequence[Claim]):
         return len(self._claims)
 
 
-def outcome(measured: Estimate, low: float, high: float) -> Outcome:
-    """Return reproduced if inside the bounds by more than the uncertainty, refuted if outside by more, else undecided.
+def judge(claims: Sequence[Claim], run: xr.Dataset, size: str = "default") -> tuple[Verdict, ...]:
+    """Return the verdicts of all claims on a stored run."""
+    return tuple(claim.judge(run, size) for claim in claims)
+
+
+def inside(measured: Estimate, low: float, high: float) -> bool | None:
+    """Return True if inside the bounds by more than the uncertainty, False if outside by more, else None.
 
     With uncertainty 0 the bounds themselves count as inside. NaN, or an infinite uncertainty, is undecided.
 
-    >>> outcome(Estimate(0.5, 0.1), 0.0, 1.0), outcome(Estimate(0.95, 0.1), 0.0, 1.0), outcome(Estimate(2.0), 0.0, 1.0)
-    (<Outcome.REPRODUCED: 'reproduced'>, <Outcome.UNDECIDED: 'undecided'>, <Outcome.REFUTED: 'refuted'>)
+    >>> inside(Estimate(0.5, 0.1), 0.0, 1.0), inside(Estimate(0.95, 0.1), 0.0, 1.0), inside(Estimate(2.0), 0.0, 1.0)
+    (True, None, False)
     """
     value, uncertainty = measured.value, measured.uncertainty
     if math.isnan(value) or not math.isfinite(uncertainty):
-        return Outcome.UNDECIDED
-    inside = min(value - low, high - value)
-    if inside > uncertainty or (uncertainty == 0 and inside >= 0):
-        return Outcome.REPRODUCED
-    return Outcome.REFUTED if -inside > uncertainty else Outcome.UNDECIDED
+        return None
+    margin = min(value - low, high - value)
+    if margin > uncertainty or (uncertainty == 0 and margin >= 0):
+        return True
+    return False if -margin > uncertainty else None

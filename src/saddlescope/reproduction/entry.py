@@ -31,7 +31,7 @@ from saddlescope._shared.reprs import ReprMixin, Table, brief
 from saddlescope.plot.figure import Figure
 from saddlescope.reproduction import catalogue
 from saddlescope.reproduction.catalogue import SIZES
-from saddlescope.reproduction.claim import Claim, Verdict, judge
+from saddlescope.reproduction.claim import Claims, Verdict, judge
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.data_sets import DataSets
 from saddlescope.reproduction.metric import Metric
@@ -72,7 +72,7 @@ class Entry(ReprMixin, Generic[P]):
     source: str = ""
     params: type[P]
     run: Callable[[P, RunContext], xr.Dataset]
-    claims: Sequence[Claim]
+    claims: Claims
     figures: Callable[[xr.Dataset], list[Figure]]
     quick: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     reduced: Mapping[str, Any] = dataclasses.field(default_factory=dict)

@@ -5,12 +5,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from saddlescope._shared.reprs import Table
-from saddlescope.reproduction.claim import Claim, Evidence, Kind, Outcome, Verdict
+from saddlescope.reproduction.claim import Evidence, Kind, Outcome, Verdict
 
 SYMBOLS = {
-    Outcome.REPRODUCED: "✓",
+    Outcome.HOLDS: "✓",
+    Outcome.FAILS: "✗",
+    Outcome.AGREES: "✓",
+    Outcome.DIFFERS: "○",
     Outcome.SEEN: "✓",
-    Outcome.REFUTED: "✗",
     Outcome.NOT_SEEN: "○",
     Outcome.UNDECIDED: "?",
     Outcome.NOT_TESTED: "–",
@@ -81,17 +83,17 @@ def bounds(low: float, high: float, unit: str = "") -> str:
     return f"in [{number(low)}, {number(high)}]{tail}"
 
 
-def evidence(claim: Claim, n: int) -> str:
+def evidence(verdict: Verdict) -> str:
     """Return what a verdict rests on, such as "sample of 24 draws"."""
     words = {Evidence.IDENTITY: "identity", Evidence.CASES: "all cases", Evidence.SAMPLE: "sample"}
-    cases = f"{n} {claim.over}" if n > 1 else ""
-    return " of ".join(filter(None, (words[claim.evidence], cases)))
+    cases = f"{verdict.n} {verdict.over}" if verdict.n > 1 and verdict.over else ""
+    return " of ".join(filter(None, (words[verdict.evidence], cases)))
 
 
 def record(verdict: Verdict) -> dict[str, Any]:
     """Return a verdict as JSON values; infinity and NaN are null."""
     fields = ("claim", "statement", "quantity", "kind", "source", "unit", "low", "high")
-    fields += ("value", "uncertainty", "n", "outcome", "remark")
+    fields += ("value", "uncertainty", "n", "evidence", "over", "outcome", "remark")
     values = {field: getattr(verdict, field) for field in fields}
     return {name: finite(value) if isinstance(value, float) else value for name, value in values.items()}
 
@@ -118,10 +120,10 @@ def tallies(verdicts: Iterable[Verdict]) -> dict[Kind, dict[Outcome, int]]:
 
 
 def summary(verdicts: Iterable[Verdict]) -> str:
-    """Return the tallies in words, without zeros: "printed: 3 reproduced, 1 refuted; own: 1 reproduced"."""
+    """Return the tallies in words, without zeros: "printed: 3 hold, 1 fails; reading: 1 agrees"."""
     parts = []
     for kind, found in tallies(verdicts).items():
-        words = ", ".join(f"{n} {outcome}" for outcome, n in found.items() if n)
+        words = ", ".join(outcome.counted(n) for outcome, n in found.items() if n)
         parts.append(f"{kind}: {words}")
     return "; ".join(parts) or "no claims"
 
@@ -148,11 +150,14 @@ def verdict_table(verdicts: Iterable[Verdict]) -> Table:
 
 
 def exit_status(outcomes: Iterable[Outcome]) -> int:
-    """Return 1 if one is refuted, else 3 if one is undecided or not seen, else 0; those not tested do not count."""
+    """Return 1 if a printed claim fails, else 3 if one is outside its bounds or undecided, else 0.
+
+    Claims that are not tested do not count.
+    """
     found = set(outcomes)
-    if Outcome.REFUTED in found:
+    if Outcome.FAILS in found:
         return 1
-    return 3 if found & {Outcome.UNDECIDED, Outcome.NOT_SEEN} else 0
+    return 3 if found & {Outcome.UNDECIDED, Outcome.DIFFERS, Outcome.NOT_SEEN} else 0
 
 
 def _exponent(value: float, digits: int) -> int:

@@ -11,7 +11,7 @@ import xarray as xr
 
 from saddlescope import store
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction.claim import Estimate, verdicts
+from saddlescope.reproduction.claim import Estimate
 from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.runner import Reproduction
 from saddlescope.sweeps.grid import Grid
@@ -70,13 +70,12 @@ def _judge(
     words: Mapping[str, np.ndarray],
 ) -> None:
     """Write the claims and metrics of one run into the arrays."""
-    measured = {}
-    for claim in grid.entry.claims:
+    for k, claim in enumerate(grid.entry.claims):
         try:
-            measured[claim.name] = claim.statistic(run)
+            verdict = claim.judge(run, grid.size)
         except Exception as error:  # it may need more than one point has, such as two scales
-            measured[claim.name] = Estimate.unresolved(f"It cannot be judged at this point: {describe_error(error)}.")
-    for k, verdict in enumerate(verdicts(grid.entry.claims, measured, grid.size)):
+            why = f"It cannot be judged at this point: {describe_error(error)}."
+            verdict = claim.verdict(Estimate.unresolved(why), grid.size)
         numbers["value"][(*index, k)] = verdict.value
         numbers["uncertainty"][(*index, k)] = verdict.uncertainty
         words["outcome"][(*index, k)] = str(verdict.outcome)

@@ -472,7 +472,6 @@ claims.add(
     doubt="Most of these runs have not the loss of the figure, and the authors' own run is below 0, not on a plateau",
 )(partial(_unlearned_share, moment="A^2"))  # fmt: skip
 
-claims.extend([two_layer.EXACT_MAP_CLAIM])
 
 claims.add(
     "log-det", "Over the longest plateau, the log determinant of W = UUᵀ grows at the rate 4 tr(A(1 − W))",

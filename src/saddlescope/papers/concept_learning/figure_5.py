@@ -312,8 +312,6 @@ claims.add(
     doubt="The scale is far below any that is used, and at larger ones the rises are common",
 )(partial(_rise_share, law="normal", largest=False, above=_SEEN))  # fmt: skip
 
-claims.extend(two_layer.EXACTNESS_CLAIMS)
-
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the paper's figure with the predicted times, and shares of random starts against the rise."""

@@ -261,7 +261,6 @@ def _descent_claims(figure: int, word: str, descents: int, least_rise: float) ->
         why="D.5 asks a positive margin of every pair, so one negative margin puts the data outside",
         doubt="The paper says only that its assumptions commonly hold, not that this figure meets them",
     )(_outside_theorem)  # fmt: skip
-    claims.extend(two_layer.EXACTNESS_CLAIMS)
     return claims
 
 

@@ -7,7 +7,6 @@ push    contribution of an entry w_ij to the change of the loss over a piece: th
 """
 
 from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +14,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.shared.authors_programs import Program
-from saddlescope.reproduction.claim import Claim, Estimate, Evidence, Kind, Statistic
+from saddlescope.reproduction.claim import Estimate, Statistic
 from saddlescope.reproduction.metric import Metric
 from saddlescope.reproduction.parameters import EntryParams, param
 
@@ -208,52 +207,6 @@ def stored_error(run: xr.Dataset, *, name: str) -> Estimate:
     """Return the largest absolute value of a stored error."""
     return Estimate(float(abs(run[name]).max()))
 
-
-EXACT_MAP_CLAIM = Claim(
-    name="map",
-    statement="The computed network map W(t) = UUᵀ agrees with an independent integration by SciPy's DOP853",
-    quantity="largest absolute difference of an entry of W between both integrations, over the gradient-flow run",
-    kind=Kind.OWN,
-    source="This project's bar",
-    high=EXACT_W,
-    statistic=partial(stored_error, name="W_error"),
-    evidence=Evidence.IDENTITY,
-    over="entries and times",
-    why="Two integrators of different families make different errors, so their distance bounds the error of either",
-    doubt="Both integrate the same equation in U, and the comparison ends one unit of time after the last turn",
-)
-
-EXACTNESS_CLAIMS = (
-    EXACT_MAP_CLAIM,
-    Claim(
-        name="turns",
-        statement="Turning times of the out-of-distribution loss agree with independent integration by DOP853",
-        quantity="largest difference in the time of a minimum or maximum of the loss between both integrations",
-        kind=Kind.OWN,
-        source="This project's bar",
-        high=1e-6,
-        unit="t",
-        statistic=partial(stored_error, name="turn_error"),
-        evidence=Evidence.IDENTITY,
-        over="turns of the loss",
-        why="Descents are counted between turns, so a turn that another solver confirms is no artefact of the first",
-        doubt="The other solver is searched for turns only near those found, so a turn missed by both stays unseen",
-    ),
-    Claim(
-        name="log-det",
-        statement="The log determinant of W = UUᵀ grows at the rate 4 tr(A(1 − W)), A the data second-moment matrix",
-        quantity="error of the growth of log det W over the gradient-flow run against this law",
-        kind=Kind.OWN,
-        source="Jacobi's formula, exact; this project's bar",
-        high=EXACT_LAW,
-        statistic=partial(stored_error, name="drift"),
-        evidence=Evidence.IDENTITY,
-        over="times",
-        why="The law sums the whole run and is not used to compute it, so any lost part of W breaks it",
-        doubt="One law of one run: errors that leave the determinant alone, such as rotations of U, are not seen",
-    ),
-)
-"""Claims on the accuracy of every followed run."""
 
 METRICS = (
     Metric(

@@ -26,7 +26,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float
 
-from saddlescope.reproduction.claim import Estimate, Outcome, outcome
+from saddlescope.reproduction.claim import Estimate, inside
 
 BASELINES = ("warm-up", "transient", "minimum")
 RANKS = {"stable": "stable rank", "energy": "energy rank (90 %)"}
@@ -155,8 +155,8 @@ def rise_above_noise(rank: xr.DataArray, null: xr.DataArray, warmup: int) -> dic
 
 def agreed(found: dict[tuple[str, str], Estimate]) -> Estimate:
     """Return the estimate of the case nearest to the bound; undecided unless all cases have the same outcome."""
-    words = {Outcome.REPRODUCED: "above", Outcome.REFUTED: "not above"}
-    sides = {case: words.get(outcome(one, 0.0, np.inf), "undecided") for case, one in found.items()}
+    words = {True: "above", False: "not above", None: "undecided"}
+    sides = {case: words[inside(one, 0.0, np.inf)] for case, one in found.items()}
     nearest = min(found, key=lambda case: abs(found[case].value) - found[case].uncertainty)
     if len(set(sides.values())) == 1 and "undecided" not in sides.values():
         remark = f"The case nearest to the bound: baseline {nearest[0]}, {nearest[1]} left out."
