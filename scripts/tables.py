@@ -4,9 +4,12 @@ import itertools
 import math
 import re
 from collections.abc import Iterable
+from importlib import import_module
 
 from saddlescope.reproduction import Entry, Kind, Outcome, find_entry
+from saddlescope.reproduction.catalogue import entry_module
 from saddlescope.reproduction.formatting import bounds, counts, measured
+from saddlescope.reproduction.paper import paper_records
 
 
 def by_entry(verdicts: list[dict]) -> list[tuple[Entry, list[dict]]]:
@@ -61,10 +64,38 @@ def results(paper: str, verdicts: list[dict]) -> str:
 
 
 def statements(paper: str, verdicts: list[dict]) -> str:
-    """One row for each claim about a paper, entry by entry; extensions are left out."""
-    found = [v for v in headlines(of_paper(paper, verdicts)) if v["kind"] != Kind.EXTENSION]
-    rows = ((_name(v["entry"]), _judged(v["outcome"]), plain(v["statement"]), *_claim(v)[2:]) for v in found)
-    return table(("entry", "verdict", *CLAIM[:1], *CLAIM[2:]), rows)
+    """A line for each claim that covers a statement of the paper, and one for each statement that none covers."""
+    found = {(v["entry"], v["claim"]): v for v in headlines(of_paper(paper, verdicts))}
+    rows = []
+    for statement in paper_records(paper).statements:
+        if statement.uncovered:
+            rows.append(
+                (statement.place, plain(statement.asserts), f"not covered: {plain(statement.uncovered)}", "", "")
+            )
+        for claim in statement.claims:
+            entry, _, name = claim.rpartition("/")
+            v = found[f"{paper}/{entry}", name]
+            kind = "" if v["kind"] == Kind.PRINTED else f" ({v['kind']})"
+            cells = (plain(v["statement"]), _judged(v["outcome"]) + kind, f"{_value(v)}; {_bounds(v)}", _linked(v))
+            rows.append((statement.place, *cells))
+    return table(("in the paper", "statement", "verdict", "value; bound", "entry"), rows)
+
+
+def _linked(v: dict) -> str:
+    """The name of an entry with a link to its source."""
+    file = import_module(entry_module(v["entry"])).__file__
+    return f"[{v['entry'].partition('/')[2]}](../../src/{file.replace(chr(92), '/').partition('/src/')[2]})"
+
+
+def errata(paper: str) -> str:
+    """The errata of a paper, by weight."""
+    found = sorted(paper_records(paper).errata, key=lambda e: WEIGHTS.index(e.weight))
+    rows = ((e.weight, e.place, plain(e.printed), plain(e.right), plain(e.check)) for e in found)
+    return table(("weight", "in the paper", "printed", "right", "check"), rows)
+
+
+WEIGHTS = ("statement", "repairable", "slip")
+"""Weights of errata, the heaviest first."""
 
 
 def every_claim(verdicts: list[dict]) -> str:
@@ -142,9 +173,13 @@ CLAIM = ("statement", "quantity", "value", "bound", "kind")
 
 def _claim(v: dict) -> tuple[str, ...]:
     """Return the cells of a claim, in the order of `CLAIM`."""
+    return plain(v["statement"]), plain(v["quantity"]), _value(v), _bounds(v), v["kind"]
+
+
+def _bounds(v: dict) -> str:
     low = -math.inf if v["low"] is None else v["low"]
     high = math.inf if v["high"] is None else v["high"]
-    return plain(v["statement"]), plain(v["quantity"]), _value(v), bounds(low, high, v["unit"]), v["kind"]
+    return bounds(low, high, v["unit"])
 
 
 def _value(v: dict) -> str:

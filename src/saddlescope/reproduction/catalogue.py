@@ -50,7 +50,8 @@ _loaded: dict[str, _Declared] = {}  # entries of other files, by `load_entries`
 @cache
 def _declared() -> dict[str, _Declared]:
     """Return the entries of the papers by name: from the calls `Entry("name", "title", source=...)`."""
-    files = sorted(_PAPERS.glob("*/*.py")) + sorted(_PAPERS.glob("*/*/__init__.py"))
+    patterns = ("*/*.py", "*/*/__init__.py", "*/extensions/*.py", "*/extensions/*/__init__.py")
+    files = sorted({file for pattern in patterns for file in _PAPERS.glob(pattern)})
     found: dict[str, _Declared] = {}
     for file in files:
         citation = partial(_citation, file.relative_to(_PAPERS).parts[0])
