@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Iterable
 from importlib import import_module
+from pathlib import Path
 
 from saddlescope.reproduction import Entry, Kind, Outcome, find_entry
 from saddlescope.reproduction.catalogue import entry_module
@@ -83,8 +84,8 @@ def statements(paper: str, verdicts: list[dict]) -> str:
 
 def _linked(v: dict) -> str:
     """The name of an entry with a link to its source."""
-    file = import_module(entry_module(v["entry"])).__file__
-    return f"[{v['entry'].partition('/')[2]}](../../src/{file.replace(chr(92), '/').partition('/src/')[2]})"
+    file = Path(str(import_module(entry_module(v["entry"])).__file__)).as_posix()
+    return f"[{v['entry'].partition('/')[2]}](../../src/{file.partition('/src/')[2]})"
 
 
 def errata(paper: str) -> str:
