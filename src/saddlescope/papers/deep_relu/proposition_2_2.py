@@ -112,7 +112,9 @@ def _grow_along_directions(params: Params, context: RunContext) -> xr.Dataset:
             tolerance=1e-13,
         )
         times = np.exp(flow.log_times)
-        printed, corrected = (norm_at(times, norm=depth**0.5, speed=speed, depth=depth, printed=p) for p in (1, 0))
+        printed, corrected = (
+            norm_at(times, norm=depth**0.5, speed=speed, depth=depth, printed=p) for p in (True, False)
+        )
         rate = -sum(float(np.sum(g * w)) for g, w in zip(slope, rho, strict=True)) / depth**0.5
         variables = {
             "definition_error": max(float(np.abs(g + speed * w).max()) for g, w in zip(slope, rho, strict=True)),

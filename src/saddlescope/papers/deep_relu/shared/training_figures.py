@@ -1,6 +1,7 @@
 """Figures of a network trained on images: loss, spectra over time, spectra at a step."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import xarray as xr
@@ -24,24 +25,21 @@ def loss_panel(
 def layer_panels(run: xr.Dataset) -> tuple[Panel, ...]:
     """Draw the largest singular values of each layer over time."""
     values = run.singular_values.assign_coords(step=run.step / 1000)
-    first, others = values.sel(value=slice(1, 3)), values.sel(value=slice(4, None))
+    draw = partial(lines, x="step", hue="value", grouped=True)
+    first = partial(draw, label=lambda k: f"s{'₀₁₂₃'[k]}")
+    others = partial(draw, label="s₄ to s₁₀", color=None, width=0.8)
     return tuple(
         Panel(
             title=f"layer {layer}",
             x=Axis(STEP),
             y=Axis("singular values"),
             marks=(
-                *lines(
-                    first.sel(layer=layer), x="step", hue="value", label=lambda k: f"s{'₀₁₂₃'[k]}", grouped=True
-                ),
-                *lines(
-                    others.sel(layer=layer), x="step", hue="value", label="s₄ to s₁₀", grouped=True, color=None,
-                    width=0.8,
-                ),
+                *first(values.sel(layer=layer, value=slice(3))),
+                *others(values.sel(layer=layer, value=slice(4, None))),
             ),
         )
         for layer in run.layer.values.tolist()
-    )  # fmt: skip
+    )
 
 
 def spectra_panel(at: xr.Dataset, title: str) -> Panel:
