@@ -116,7 +116,6 @@ def _search_directions(name: str, depth: int, starts: int, params: Params) -> xr
             "best": best.speeds[best.best],
             "descent_best": found.speeds[found.best],
             "rank": ("layer", best.ranks[best.best]),
-            "linearity": ("layer", np.append(best.linearity[best.best], 0.0)),
         },
         coords={"layer": np.arange(1, depth + 1)},
     )
@@ -185,7 +184,7 @@ metrics = (
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw speeds against depth, and the ranks and the linearity of the best directions."""
+    """Draw speeds against depth."""
     rng, panels = np.random.default_rng(0), []
     for name in run.data.values:
         one = run.sel(data=name)
@@ -209,19 +208,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
         "that of the first depth.",
         panels=tuple(panels),
     )
-    deepest = run.isel(depth=-1)
-    title = f"best direction at depth {int(deepest.depth)}"
-    structure = tuple(
-        Panel(title=title, x=Axis("layer l"), y=Axis(label), marks=lines(values, x="layer", hue="data", grouped=True))
-        for label, values in (("rank of W_l", deepest["rank"]), ("|Zσ_l − Z_l| / |Z_l|", deepest.linearity))
-    )
-    shapes = Figure(
-        name="layers",
-        title="Rank and nonlinearity of each layer of the best directions",
-        caption="Rank of the weights, and the share of the preactivations that the ReLU removes, by layer.",
-        panels=structure,
-    )
-    return [speeds, shapes]
+    return [speeds]
 
 
 entry = Entry(

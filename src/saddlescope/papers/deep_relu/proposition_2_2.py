@@ -20,7 +20,7 @@ sqrt L. Right is d|theta|/dt = s L^(1-L/2) |theta|^(L-1).
 import math
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -101,16 +101,8 @@ def _grow_along_directions(params: Params, context: RunContext) -> xr.Dataset:
         rho = (np.abs(right[:1]), *[np.ones((1, 1))] * (depth - 2), np.abs(left[:, :1]))
         slope = jax.grad(lambda w: jnp.sum(loss.gradient_at_origin() * loss.output(w)))(tuple(map(jnp.asarray, rho)))
         duration = np.log(params.growth) / (speed * depth ** (1 - depth / 2))
-        flow = escape_flow(
-            loss.output,
-            loss.cost_of,
-            rho,
-            degree=depth,
-            until=duration,
-            record=np.linspace(0, duration, 51),
-            localised=True,
-            tolerance=1e-13,
-        )
+        follow = partial(escape_flow, loss.output, loss.cost_of, degree=depth, localised=True, tolerance=1e-13)
+        flow = follow(rho, until=duration, record=np.linspace(0, duration, 51))
         times = np.exp(flow.log_times)
         printed, corrected = (
             norm_at(times, norm=depth**0.5, speed=speed, depth=depth, printed=p) for p in (True, False)
@@ -135,20 +127,12 @@ def _follow_random_weights(params: Params, context: RunContext) -> xr.Dataset:
     depth = params.path_depth
     _, loss = _positive_data_loss(params)
     start = layered_weights((4, *(depth - 1) * (params.width,), 2), seed=params.seed)
+    follow = partial(escape_flow, loss.output, loss.cost_of, start, degree=depth, tolerance=1e-6, until=1e6)
+    follow = partial(follow, stop=float(np.log(RADIUS)), record=np.arange(0, 1000, params.interval))
     flows, directions = [], []
     for scale, step in context.steps(params.log10_scales):
         step.report(0.0, f"random weights of norm 1e{scale:g}")
-        flow = escape_flow(
-            loss.output,
-            loss.cost_of,
-            start,
-            degree=depth,
-            tolerance=1e-6,
-            log_norm=scale * np.log(10),
-            stop=float(np.log(RADIUS)),
-            until=1e6,
-            record=np.arange(0, 1000, params.interval),
-        )
+        flow = follow(log_norm=scale * np.log(10))
         flows.append(flow)
         directions.append(np.concatenate([path.reshape(len(path), -1) for path in flow.directions], axis=1))
     away = [np.linalg.norm(of - directions[-1][-1], axis=1) for of in directions]
@@ -177,22 +161,13 @@ def _follow_balance(params: Params) -> xr.Dataset:
     from saddlescope.models.deep import layered_weights
 
     depth, (_, loss) = params.path_depth, _positive_data_loss(params)
+    follow = partial(escape_flow, loss.output, loss.cost_of, degree=depth, localised=True, tolerance=1e-7, log_norm=0.0)
+    follow = partial(follow, stop=float(np.log(3)), until=1e4, record=np.linspace(0, 100, 401))
     found = np.zeros((2, 2, params.balance_starts))
     for k in range(params.balance_starts):
         start = layered_weights((4, *(depth - 1) * (params.width,), 2), seed=params.seed + 1 + k)
         for n, weights in enumerate((start, tuple(jnp.abs(weight) for weight in start))):
-            flow = escape_flow(
-                loss.output,
-                loss.cost_of,
-                weights,
-                degree=depth,
-                log_norm=0.0,
-                stop=float(np.log(3)),
-                until=1e4,
-                record=np.linspace(0, 100, 401),
-                localised=True,
-                tolerance=1e-7,
-            )
+            flow = follow(weights)
             norms = np.exp(flow.log_norms)
             layers = [norms[:, None, None] * np.asarray(path) for path in flow.directions]
             for out, into in pairwise(layers):
@@ -280,7 +255,9 @@ def largest_decomposition_error(run: xr.Dataset) -> Estimate:
 def largest_direction_change(run: xr.Dataset) -> Estimate:
     """Largest change of an entry of the normalised weights θ/|θ| along the flow."""
     error = run.direction_error
-    return Estimate(float(error.max()), remark=f"worst at L = {int(run.depth[int(error.argmax())])}", n=error.size)
+    return Estimate(
+        float(error.max()), remark=f"worst at L = {int(run.depth[int(error.argmax('depth'))])}", n=error.size
+    )
 
 
 @claims.printed(
@@ -295,7 +272,7 @@ def printed_rate_ratio(run: xr.Dataset) -> Estimate:
     """Printed over true growth rate of |θ| at the escape direction, at the depth where it is farthest from 1."""
     ratio = run.rate_ratio
     remark = ", ".join(f"{float(r):.4g} at L = {int(d)}" for d, r in zip(run.depth, ratio, strict=True))
-    return Estimate(float(ratio[int(abs(ratio - 1).argmax())]), remark=f"L^(L/2): {remark}", n=ratio.size)
+    return Estimate(float(ratio[int(abs(ratio - 1).argmax("depth"))]), remark=f"L^(L/2): {remark}", n=ratio.size)
 
 
 @claims.printed(
@@ -362,35 +339,23 @@ def largest_delay_error(run: xr.Dataset) -> Estimate:
     return Estimate.largest(np.abs(delay / predicted - 1), f"delays up to s = {delay[-1]:.4g}", over="initial norms")
 
 
-_CURVES: tuple[tuple[str, str, Literal["points", "solid", "dashed"]], ...] = (
-    ("measured", "gradient flow", "points"),
-    ("corrected", "corrected", "solid"),
-    ("printed", "printed", "dashed"),
-)
-
-
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw growth along escape directions, and alignment at every scale."""
     panels, rows = [], []
     for depth in run.depth.values.tolist():
         one = run.sel(depth=depth)
         x, start = one.growth_time.values / float(one.growth_time[-1]), float(one.measured_norm[0])
-        curves = tuple(
-            Line(x=x, y=one[f"{law}_norm"].values / start, group=name, color=color, style=style)
-            for color, (law, name, style) in enumerate(_CURVES)
+        points = Line(x=x, y=one.measured_norm / start, group="gradient flow", color=0, style="points")
+        curves = (
+            Line(x=x, y=one.corrected_norm / start, group="corrected", color=1),
+            Line(x=x, y=one.printed_norm / start, group="printed", color=2, style="dashed"),
         )
         norm = Axis("|θ(t)| / |θ(0)|", range=(0.9, 1.1 * float(one.measured_norm[-1]) / start))
-        panels.append(Panel(title=f"L = {depth}", x=Axis("t / time of the growth shown"), y=norm, marks=curves))
+        x_axis = Axis("t / time of the growth shown")
+        panels.append(Panel(title=f"L = {depth}", x=x_axis, y=norm, marks=(points, *curves)))
         rows.append((int(depth), float(one.rate_ratio)))
-    away = []
-    for n, scale in enumerate(run.scale.values.tolist()):
-        y, style = run.away.sel(scale=scale).values, "dotted" if n else "solid"
-        away.append(Line(x=run.time.values, y=y, group=f"from norm 1e{scale:g}", color=n, style=style))
-    escapes = run.assign_coords(scale=-run.scale)
-    reached = lines(escapes.radius_time, x="scale", label="norm 0.1 reached", grouped=True, color=5, style="points")
-    aligned = lines(escapes.aligned_time, x="scale", label="aligned", grouped=True, color=6, style="points")
+    away = lines(run.away, x="time", hue="scale", label="from norm 1e{:g}", grouped=True)
     threshold = Mark(at=ALIGNED, axis="y", label="aligned")
-    distance, norms, s = Axis("|u − u*|", scale="log"), Axis("log10(1 / |θ(0)|)"), Axis("time s")
     return [
         Figure(
             name="growth",
@@ -403,14 +368,10 @@ def figures(run: xr.Dataset) -> list[Figure]:
         ),
         Figure(
             name="scales",
-            title="Alignment and escape in the time s from several initial norms",
-            caption="Left: distance of the direction from its limit, from random weights of each initial norm, against "
-            "the time s. Right: the times s at which the direction has aligned and the norm 0.1 is reached, against "
-            "the initial norm.",
-            panels=(
-                Panel(title="alignment", x=s, y=distance, marks=(*away, threshold)),
-                Panel(title="escape", x=norms, y=s, marks=(*reached, *aligned)),
-            ),
+            title="Alignment in the time s from several initial norms",
+            caption="Distance of the direction from its limit, from random weights of each initial norm, against the "
+            "time s.",
+            panels=(Panel(x=Axis("time s"), y=Axis("|u − u*|", scale="log"), marks=(*away, threshold)),),
         ),
     ]
 

@@ -31,7 +31,7 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
-from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table, lines
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
@@ -210,40 +210,31 @@ def largest_excess(run: xr.Dataset) -> Estimate:
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw the bound by layer, the first layer at which it has content, and the optimum beside it."""
-    curves, firsts, actual, rows = [], [], [], []
+    """Draw the bound by layer, and the first layer at which it has content."""
+    curves, firsts = [], []
     for color, name in enumerate(dict.fromkeys(str(name) for name in run.data.values)):
         some = run.isel(data=run.data.values == name)
         middle = some.isel(data=int(np.argsort(some.first_layer.values)[some.sizes["data"] // 2]))
         curves += lines(middle.curve, x="l", label=name, grouped=True, color=color)
         firsts.append(Line(x=some.ratio - 1, y=some.first_layer, group=name, color=color, style="points"))
-        tails = np.maximum(some.activations.max("data"), 1e-16)
-        actual += lines(tails, x="layer", label=name, grouped=True, color=color, style="points")
-        rows.append((name, some.sizes["data"], int((some.excess > 1e-6).sum()), float(some.first_layer.min())))
     excess = np.geomspace(1e-8, 20, 100)
-    law = 81 * (1 + excess) ** 2 * 2 * np.log1p(excess)
-    firsts.append(Line(x=excess, y=law, label="81 c²", style="dashed", color=len(rows), width=1.2))
-    firsts.append(Line(x=excess, y=law * 5.83 / 81, label="5.83 c²", style="dotted", color=len(rows), width=1.2))
+    law = 2 * np.log1p(excess) * (1 + excess) ** 2
+    firsts.append(Line(x=excess, y=81 * law, label="81 c²", style="dashed", color=7))
+    firsts.append(Line(x=excess, y=5.83 * law, label="5.83 c²", style="dotted", color=7))
     one = Mark(at=1.0, label="all ratios are at most 1", axis="y")
     layer, bound = Axis("layer l", scale="log"), Axis("bound", scale="log", range=(1e-3, 1e3))
     ratio, begins = Axis("|X||G|/s* − 1", scale="log"), Axis("first layer", scale="log")
-    title, tail = f"the optimum, made {int(run.layer[-1]) + 1} layers deep", Axis("tail(Zσ)", scale="log")
-    columns = ("data", "sets", "of several neurons", "least 81 c²")
     return [
         Figure(
             name="content",
             title="Bound of Theorem 3.1 by layer, and the layer from which it is below 1",
             caption="Left: the theorem's bound against the layer, for circles and for data near rank one (the median "
-            "one of each kind); above 1 it is empty. Middle: the first layer where it is below 1, against how far "
-            "|X||G|/s* is above 1, its least value; from 5.83 c² on, some optimum has exactly rank one. Right: the "
-            "largest tail(Zσ_l) of the optimum over the data sets of each kind; exactly 0 is drawn at 1e-16.",
+            "one of each kind); above 1 it is empty. Right: the first layer where it is below 1, against how far "
+            "|X||G|/s* is above 1, its least value; from two layers after 5.83 c² on, optima have exactly rank one.",
             panels=(
                 Panel(title="the bound", x=layer, y=bound, marks=(*curves, one)),
                 Panel(title="first layer below 1", x=ratio, y=begins, marks=tuple(firsts)),
-                Panel(title=title, x=layer, y=tail, marks=tuple(actual)),
             ),
-            columns=3,
-            table=Table(columns=columns, rows=tuple(rows)),
         )
     ]
 

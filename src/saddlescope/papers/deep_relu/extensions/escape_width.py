@@ -10,10 +10,9 @@ starts, at many widths and several depths L; at L = 3 the two hidden layers have
 """
 
 import itertools
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import NormalDist
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -23,7 +22,7 @@ from saddlescope._shared.progress import Report
 from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle, depth_three_optimum, rank_one_optimum
 from saddlescope.papers.deep_relu.shared.shares import share_difference
-from saddlescope.plot import Axis, Band, Figure, Heat, Line, Panel
+from saddlescope.plot import Axis, Band, Figure, Line, Panel
 from saddlescope.reproduction.claim import Claims, Estimate, Evidence, Size, wilson_interval
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
@@ -88,15 +87,8 @@ def _descend(hidden: tuple[int, ...], params: Params, place: tuple[int, int]) ->
     return sphere_descent(weights, X, G, steps=params.steps, learning_rate=_RATE, record=record)[1][:, -1]
 
 
-@dataclass(frozen=True)
-class OddsLaw:
-    """Fitted law of the odds.
-
-    Attributes:
-        constant: c.
-        powers: k_i, (widths,).
-        errors: half-widths of their 95 % intervals, from the curvature of the likelihood, (widths,).
-    """
+class OddsLaw(NamedTuple):
+    """Fitted law of the odds: c, the k_i, and half-widths of their 95 % intervals, from the likelihood's curvature."""
 
     constant: float
     powers: np.ndarray
@@ -110,11 +102,7 @@ class OddsLaw:
 
 
 def fit_odds(widths: np.ndarray, hits: np.ndarray, runs: np.ndarray) -> OddsLaw | None:
-    """Fit the law of largest likelihood to hits (cells,) among runs (cells,) at widths (cells, widths).
-
-    Returns:
-        The law; None where the data determine none, such as where all runs succeed, or none does.
-    """
+    """Return the likeliest law of hits (cells,) among runs (cells,) at widths (cells, widths), None without one."""
     from scipy.special import expit
 
     design = np.column_stack([np.ones(len(widths)), np.log(widths)])
@@ -243,43 +231,29 @@ def optimal_share_gained_with_width(run: xr.Dataset) -> Estimate:
     return share_difference(_optimal(run, depth, int(narrow[-1])), _optimal(run, depth, widest))
 
 
-def _widest_share(run: xr.Dataset, success: Success) -> float:
-    return float(succeeds(run.speed.sel(depth=_DEPTH).isel(width=-1), success).mean())
-
-
-metrics = (
+metrics = tuple(
     Metric(
-        name="faster_share",
-        quantity="share of faster runs at the largest width, L = 3",
-        statistic=lambda run: _widest_share(run, "faster"),
-    ),
-    Metric(
-        name="optimal_share",
-        quantity="share of optimal runs at the largest width, L = 3",
-        statistic=lambda run: _widest_share(run, "optimal"),
-    ),
+        name=f"{success}_share",
+        quantity=f"share of {success} runs at the largest width, L = 3",
+        statistic=lambda run, success=success: float(
+            succeeds(run.speed.sel(depth=_DEPTH).isel(width=-1), success).mean()
+        ),
+    )
+    for success in ("faster", "optimal")
 )
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw success against width at every depth, and against the widths of both hidden layers."""
-    starts = run.sizes["start"]
+    """Draw success against width at every depth."""
     return [
         Figure(
             name="success",
             title="Share of descents that beat rank one, and that find the optimum",
-            caption=f"Share of {starts} descents from random starts, with 95 % intervals, against the width of all "
-            "hidden layers, at several depths. Left: faster than √2 − 1, the best of rank-one networks; dashed, the "
-            "law p / (1 − p) = c wᵏ fitted to each depth. Right: within 0.001 of the certified optimum, 1/2.",
+            caption=f"Share of {run.sizes['start']} descents from random starts, with 95 % intervals, against the "
+            "width of all hidden layers, at several depths. Left: faster than √2 − 1, the best of rank-one networks; "
+            "dashed, the law p / (1 − p) = c wᵏ fitted to each depth. Right: within 0.001 of the optimum, 1/2.",
             panels=(_shares_panel(run, "faster", "beats rank one", law=True), _shares_panel(run, "optimal", "optimal")),
-        ),
-        Figure(
-            name="unequal",
-            title="Success with unequal widths of the two hidden layers",
-            caption=f"Share of {starts} descents at depth 3 that beat rank one (left) or find the optimum (right) over "
-            "the widths of both hidden layers.",
-            panels=(_widths_panel(run, "faster", "beats rank one"), _widths_panel(run, "optimal", "optimal")),
-        ),
+        )
     ]
 
 
@@ -300,21 +274,6 @@ def _shares_panel(run: xr.Dataset, success: Success, title: str, *, law: bool = 
             marks.append(Line(x=fine, y=fitted.shares(fine[:, None]), group=name, color=color, style="dashed"))
     x, y = Axis("width", scale="log"), Axis("share of runs", range=(-0.02, 1.02))
     return Panel(title=title, x=x, y=y, marks=tuple(marks))
-
-
-def _widths_panel(run: xr.Dataset, success: Success, title: str) -> Panel:
-    shares = succeeds(run.unequal_speed, success).mean("start").transpose("second", "first").values
-    first, second = (tuple(str(width) for width in run[name].values) for name in ("first", "second"))
-    words = np.array([[f"{share:.2f}" for share in row] for row in shares])
-    heat = Heat(
-        x=np.arange(len(first)), y=np.arange(len(second)), z=shares, label="share", range=(0.0, 1.0), words=words
-    )
-    return Panel(
-        title=title,
-        x=Axis("width of the first hidden layer", names=first),
-        y=Axis("width of the second hidden layer", names=second),
-        marks=(heat,),
-    )
 
 
 entry = Entry(
