@@ -186,9 +186,8 @@ def _recording(loss, setup, **others):
     layers = 1 + np.arange(setup.depth)
     spectra = np.ones((setup.depth, 4, len(steps)), np.float32)
     return xr.Dataset(
-        {name: ("step", np.linspace(2, 1, len(steps))) for name in ("loss", "accuracy", "norm", "measured_loss")}
-        | dict.fromkeys(("tail_activations", "nonlinearity"), (("layer", "step"), spectra[:, 0]))
-        | {"singular_values": (("layer", "value", "step"), spectra), "complete": True},
+        {name: ("step", np.linspace(2, 1, len(steps))) for name in ("loss", "accuracy", "measured_loss")}
+        | {"singular_values": (("layer", "value", "step"), spectra)},
         coords={"step": steps, "layer": layers, "value": np.arange(1, 5)},
     )
 

@@ -28,7 +28,7 @@ from saddlescope.papers.deep_relu.shared.layer_measurements import (
 from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_METRICS
 from saddlescope.papers.deep_relu.shared.training import DATASET, Data, TrainingSetup, concatenate_networks
 from saddlescope.papers.image_data import IMAGES
-from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
+from saddlescope.plot import Axis, Figure, Mark, Panel, Table, lines
 from saddlescope.reproduction.claim import Claims, Estimate, Size
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
@@ -135,13 +135,11 @@ def most_learned_values_of_the_second(run: xr.Dataset) -> Estimate:
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw how near the layers are to rank one along the way, and their activations."""
-    tasks: dict[str, int] = {}  # the first network of every task that reaches the second saddle
+    """Draw how near the layers are to rank one along the way, for the first network of each task that gets there."""
+    tasks: dict[str, int] = {}
     for n, name in enumerate(run.network.values.tolist()):
         if int(run.stages_found[n]) > 1:
             tasks.setdefault(name.partition(",")[0], n)
-    shown = list(tasks.values()) or [0]
-    activations = (("tail_activations", "tail energy of Zσ_l", 1e-6), ("nonlinearity", "|Zσ_l − Z_l| / |Z_l|", 0.01))
     return [
         Figure(
             name="ratios",
@@ -149,34 +147,22 @@ def figures(run: xr.Dataset) -> list[Figure]:
             caption="s₂/s₁ of the weights of each layer against the step; dotted lines are drops of the loss: the "
             "escape from the origin, then from the second saddle if the run has it. The table has every network at "
             "the arrival at the second saddle: s₂/s₁, and the stable rank, which the bulk raises.",
-            panels=tuple(_panel(run, n, "second_ratio", "s₂/s₁ of W_l", 0.03) for n in shown),
+            panels=tuple(_panel(run.isel(network=n)) for n in tasks.values() or [0]),
             table=_table(run),
-        ),
-        Figure(
-            name="activations",
-            title="Rank and nonlinearity of the activations of each layer",
-            caption="Against the step: the tail energy of the activations of each layer, the share of their squared "
-            "singular values beyond the first, and the part of the preactivations that the ReLU removes. Below 1e-6 "
-            "the tail energies are rounding errors of float32.",
-            panels=tuple(_panel(run, n, *one) for n in shown for one in activations),
-        ),
+        )
     ]
 
 
-def _panel(run: xr.Dataset, n: int, key: str, label: str, least: float) -> Panel:
-    one = run.isel(network=n)
+def _panel(one: xr.Dataset) -> Panel:
     starts = one.stage_start.dropna("stage").values[1:]
     step = one.step.values
     end = 1.4 * starts[1] if len(starts) > 1 else np.inf
     inside = (step >= (starts[0] / 2 if len(starts) else 1)) & (step <= end)
-    curves = [
-        Line(x=step[inside], y=one[key].sel(layer=layer).values[inside], group=f"layer {layer}", color=layer - 1)
-        for layer in one.layer.values.tolist()
-        if one[key].sel(layer=layer).notnull().any()
-    ]
+    ratios = one.second_ratio.dropna("layer", how="all").isel(mark=inside).assign_coords(mark=step[inside])
+    curves = lines(ratios, x="mark", hue="layer", label="layer {}", grouped=True)
     drops = [Mark(at=float(start), group="drops of the loss", color=7) for start in starts if start <= end]
-    axis = Axis(label, scale="log", range=(least, 1.0))
-    return Panel(title=str(one.network.item()), x=Axis("step"), y=axis, marks=(*curves, *drops))
+    y = Axis("s₂/s₁ of W_l", scale="log", range=(0.03, 1.0))
+    return Panel(title=str(one.network.item()), x=Axis("step"), y=y, marks=(*curves, *drops))
 
 
 def _table(run: xr.Dataset) -> Table:

@@ -183,17 +183,16 @@ def gain_of_wide_networks(run: xr.Dataset) -> Estimate:
     return share_difference(hits[0], hits[-1], remark=remark)
 
 
-metrics = (
+metrics = tuple(
     Metric(
-        name="success",
-        quantity="share of starts at the optimal speed, at the largest width",
-        statistic=lambda run: float(_is_optimal(run.isel(width=-1)).mean()),
-    ),
-    Metric(
-        name="above_rank_one",
-        quantity="share of starts faster than rank one, at the largest width",
-        statistic=lambda run: float(_is_faster(run.isel(width=-1)).mean()),
-    ),
+        name=name,
+        quantity=f"share of starts {words}, at the largest width",
+        statistic=lambda run, hits=hits: float(hits(run.isel(width=-1)).mean()),
+    )
+    for name, words, hits in (
+        ("success", "at the optimal speed", _is_optimal),
+        ("above_rank_one", "faster than rank one", _is_faster),
+    )
 )
 
 

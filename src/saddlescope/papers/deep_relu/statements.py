@@ -5,17 +5,15 @@ from saddlescope.reproduction.paper import Erratum, Statement
 STATEMENTS = (
     Statement(
         place="Equation 1",
-        asserts="Near the origin the loss is C(0) + Tr[∇C(0)ᵀY] up to terms of second order in the outputs",
+        asserts="Near the origin the loss is C(0) + Tr[∇C(0)ᵀY] to second order in the outputs",
         uncovered="Taylor's formula; flows on the loss and on the localised loss are compared in the tests.",
     ),
     Statement(
-        place="Section 2.1, Proposition A.1",
-        asserts="Flow on a homogeneous loss splits into dynamics of the norm and of the direction",
-        claims=("proposition-2-2/decomposition",),
+        place="Proposition A.1", asserts="Norm and direction decouple", claims=("proposition-2-2/decomposition",)
     ),
     Statement(
         place="Section 2.1, displays of |θ(s)| and t(s)",
-        asserts="The norm and the time t are integrals of the localised loss along the path of the direction",
+        asserts="|θ| and t are integrals of the localised loss along the path of the direction",
         uncovered="They follow by integration; each lacks a factor L (errata).",
     ),
     Statement(
@@ -25,12 +23,12 @@ STATEMENTS = (
     ),
     Statement(
         place="Proposition 2.2, A.2",
-        asserts="Along an escape direction the direction stays and the norm grows by a closed law",
+        asserts="The direction stays, and the norm grows by a closed law",
         claims=("proposition-2-2/direction", "proposition-2-2/growth-printed"),
     ),
     Statement(
-        place="Section 2.2, bound of the outputs",
-        asserts="At norm r the outputs are at most (r/√L)^L |X|",
+        place="Section 2.2, outputs",
+        asserts="Outputs are at most (r/√L)^L |X|",
         claims=("proposition-2-2/output-bound",),
     ),
     Statement(
@@ -40,83 +38,69 @@ STATEMENTS = (
     ),
     Statement(
         place="Section 2.2, alignment",
-        asserts="The time s of convergence to an escape direction is independent of the initial scale",
+        asserts="Its time s is independent of the scale",
         claims=("proposition-2-2/alignment",),
     ),
     Statement(
-        place="Theorem 3.1, A.7",
-        asserts="Deep layers of an optimal escape direction are approximately rank one and linear",
-        claims=("theorem-3-1/holds",),
+        place="Theorem 3.1, A.7", asserts="Deep layers are nearly rank one and linear", claims=("theorem-3-1/holds",)
     ),
     Statement(
         place="Proposition 3.2, A.3",
-        asserts="Deeper networks escape at least as fast, with rank one from the original last layer on",
+        asserts="Deeper networks escape no slower",
         claims=("proposition-3-2/not-slower", "proposition-3-2/rank-one", "proposition-3-2/not-falling"),
     ),
     Statement(
         place="Proposition 3.3, A.5",
-        asserts="Inputs near rank one have minimizers near rank one",
+        asserts="So are minimizers for inputs near rank one",
         claims=("proposition-3-3/holds",),
     ),
     Statement(
         place="Proposition 3.4, A.4",
-        asserts="A fast network has at least (1-p)L layers near rank one",
+        asserts="Most layers of a fast network are near rank one",
         claims=("proposition-3-4/proposition-3-4",),
     ),
     Statement(
         place="Section 3.3, Figures 1 and 3",
-        asserts="MNIST at depth 6 shows two saddles, one dominant singular value after the first, a second one later",
+        asserts="MNIST is learned one singular value at a time",
         claims=("figure-1/saddles", "figure-1/dominant", "figure-1/deeper", "figure-1/second"),
     ),
     Statement(
         place="Example 1",
-        asserts="On eight circle points the optimal escape direction has rank two",
+        asserts="The optimal escape direction has rank two",
         claims=("example-1/rank-one", "example-1/corrected-weights", "example-1/first-layer", "example-1/optimum"),
     ),
-    Statement(
-        place="Figures 2 and 6",
-        asserts="Wider networks more often find a faster direction than any of rank one",
-        claims=("figure-2/rises",),
-    ),
+    Statement(place="Figures 2 and 6", asserts="Wider networks beat rank one more often", claims=("figure-2/rises",)),
     Statement(
         place="Section 5, conjecture 1",
-        asserts="Large-width descent finds the optimal escape direction",
+        asserts="Large-width descent finds the optimum",
         claims=("figure-2/conjecture-1", "figure-2/conjecture-1-harder"),
     ),
     Statement(
         place="Section 5, conjecture 2",
-        asserts="Optimal escape directions have rank one at all but finitely many first layers",
+        asserts="All but finitely many layers have rank one",
         claims=("conjecture-2/none-faster", "conjecture-2/rank-one"),
     ),
     Statement(
-        place="Section 5, hypothesis 3",
-        asserts="Layers of rank one remain so until the next saddle",
-        claims=("conjecture-3/rank-one",),
+        place="Section 5, hypothesis 3", asserts="Layers of rank one remain so", claims=("conjecture-3/rank-one",)
     ),
     Statement(
         place="Section 5, hypothesis 3, balance",
-        asserts="ReLU networks satisfy weak balancedness only, and the strong one where Z is non-negative",
+        asserts="Balancedness is weak, strong where Z ≥ 0",
         claims=("proposition-2-2/weak-balance", "proposition-2-2/only-weak"),
     ),
     Statement(
         place="Section 5, hypothesis 4",
-        asserts="The bottleneck rank rises gradually and stops at the smallest that fits the data",
+        asserts="The bottleneck rank rises gradually",
         claims=("conjecture-4/by-one", "conjecture-4/stops"),
     ),
     Statement(
         place="Section 5, linear networks",
-        asserts="Linear networks visit saddles of rising rank, each the best fit of its rank",
+        asserts="Saddles are best fits of rising rank",
         claims=("deep-linear/stages", "deep-linear/levels"),
     ),
+    Statement(place="Section 5, Figure 4", asserts="Plateaus are more distinct at depth 6", claims=("figure-4/depth",)),
     Statement(
-        place="Section 5, Figure 4",
-        asserts="Plateaus are more distinct at depth 6 than at depth 4",
-        claims=("figure-4/depth",),
-    ),
-    Statement(
-        place="Lemma A.6",
-        asserts="Non-negative matrices have non-negative leading singular vectors",
-        claims=("theorem-3-1/lemma-a-6",),
+        place="Lemma A.6", asserts="Leading singular vectors are non-negative", claims=("theorem-3-1/lemma-a-6",)
     ),
     Statement(
         place="Equations 3 to 5",
@@ -125,7 +109,7 @@ STATEMENTS = (
     ),
     Statement(
         place="Appendix C.1, equation 6, Figure 5",
-        asserts="The speed of one neuron on the circle has a closed form, largest at multiples of π/4",
+        asserts="The speed of one neuron has a closed form",
         claims=("figure-5/equation-6", "figure-5/where"),
     ),
 )
