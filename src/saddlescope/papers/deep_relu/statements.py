@@ -12,7 +12,7 @@ STATEMENTS = (
         place="Proposition A.1", asserts="Norm and direction decouple", claims=("proposition-2-2/decomposition",)
     ),
     Statement(
-        place="Section 2.1, displays of |θ(s)| and t(s)",
+        place="Section 2.1, norm and time in s",
         asserts="|θ| and t are integrals of the localised loss along the path of the direction",
         uncovered="They follow by integration; each lacks a factor L (errata).",
     ),
@@ -131,7 +131,7 @@ ERRATA = (
         weight="slip",
     ),
     Erratum(
-        place="Section 2.1, |θ(s)| and t(s)",
+        place="Section 2.1, norm and time in s",
         printed="exp(-∫L₀ ds) and exp((L-2)∫L₀ ds)",
         right="exp(-L∫L₀ ds) and exp(L(L-2)∫L₀ ds)",
         check="The display before has d|θ|/ds = -L|θ|L₀.",
