@@ -76,15 +76,6 @@ def test_theorem_3_1_is_tested_where_an_optimum_is_known(quick, outcomes):
     assert outcomes(entry, run)["holds"] == "undecided"
 
 
-def test_where_the_bound_of_theorem_3_1_is_below_1_optima_are_exactly_of_rank_one(quick):
-    """From two layers after 5.83 c² on, 14 times before; the data sets are made 16 layers deep."""
-    _, run = quick("theorem-3-1")
-    exact = run.layer >= np.floor(5.83 * run.first_layer / 81) + 3
-    assert int((exact & (run.layer < run.first_layer)).sum()) > 0
-    tails = np.maximum(run.weights, np.maximum(run.activations, run.relu))
-    assert float(tails.where(exact).max()) < 1e-12
-
-
 def test_singular_vectors_of_matrices_of_both_signs_may_be_negative():
     rng = np.random.default_rng(0)
     signed = [leading_vectors(rng.normal(size=(4, 3))) for _ in range(20)]

@@ -29,8 +29,9 @@ from saddlescope.papers.deep_relu.shared.layer_measurements import (
 )
 from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_METRICS
 from saddlescope.papers.deep_relu.shared.training import DATASET, Data, TrainingSetup, concatenate_networks
+from saddlescope.papers.deep_relu.shared.training_figures import by_network, stage_table
 from saddlescope.papers.image_data import IMAGES
-from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction.claim import Claims, Estimate, Evidence, Size
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
@@ -162,10 +163,10 @@ def wrong_rises_on_images(run: xr.Dataset) -> Estimate:
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw the loss with the rank of each stage, for the first network of every task."""
-    first: dict[str, int] = {}
-    for n, name in enumerate(run.network.values.tolist()):
-        first.setdefault(name.partition(", seed")[0], n)
+    """Draw the loss and the spectrum with the rank of each stage, for the first network of every task."""
+    networks, first = by_network(run), {}
+    for name, one in networks.items():
+        first.setdefault(name.partition(", seed")[0], one)
     return [
         Figure(
             name="ranks",
@@ -173,8 +174,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
             caption="Loss, and s_k/s₁ of a middle layer, against the step; dotted lines are where stages "
             "begin, with the rank of the bottleneck from there on. The table has the rank of every layer in every "
             "stage of all networks.",
-            panels=tuple(panel for n in first.values() for panel in _panels(run.isel(network=n))),
-            table=_table(run),
+            panels=tuple(panel for one in first.values() for panel in _panels(one)),
+            table=stage_table(networks, "network"),
         )
     ]
 
@@ -196,19 +197,6 @@ def _panels(one: xr.Dataset) -> list[Panel]:
         Panel(title=str(one.network.item()), x=x, y=Axis("loss"), marks=(loss, *begins)),
         Panel(title=f"layer {layer}", x=x, y=ratio, marks=(*curves, *begins)),
     ]
-
-
-def _table(run: xr.Dataset) -> Table:
-    rows = []
-    for n in range(run.sizes["network"]):
-        one = run.isel(network=n)
-        for k in one.stage.values[one.stage_rank.values >= 0].tolist():
-            stage = one.sel(stage=k)
-            layers = ", ".join(str(int(rank)) for rank in stage.stage_layer_rank.values[: int(one.depth)])
-            start, loss, rank = float(stage.stage_start), float(stage.stage_loss), int(stage.stage_rank)
-            rows.append((str(one.network.item()), k, start, loss, rank, layers))
-    columns = ("network", "stage", "begins at step", "loss", "bottleneck rank", "ranks of layers 1..L")
-    return Table(columns=columns, rows=tuple(rows))
 
 
 entry = Entry(

@@ -20,7 +20,8 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_METRICS
-from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table, lines
+from saddlescope.papers.deep_relu.shared.training_figures import by_network, stage_table
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
 from saddlescope.reproduction.claim import Claims, Estimate, Size
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
@@ -185,7 +186,8 @@ def largest_level_error(run: xr.Dataset) -> Estimate:
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the loss and the spectrum of a middle layer of one network per depth."""
     seed = int(run.seed[0])
-    first = run.isel(network=(run.seed == seed).values)
+    names = [f"depth {depth}, seed {seed}" for depth, seed in zip(run.depth.values, run.seed.values, strict=True)]
+    networks = by_network(run.assign_coords(network=names))
     return [
         Figure(
             name="runs",
@@ -193,8 +195,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
             caption="Training loss against the step of gradient descent, and the largest singular values of the second "
             f"layer, with seed {seed}. Dashed: the loss of the best linear fit of rank 0, 1, 2, ..., from the data "
             "alone. Dotted: where stages begin, found from loss and spectra alone.",
-            panels=tuple(panel for n in range(first.sizes["network"]) for panel in _panels(first.isel(network=n))),
-            table=_table(run),
+            panels=tuple(panel for one in networks.values() if one.seed == seed for panel in _panels(one)),
+            table=stage_table(networks, "network"),
         )
     ]
 
@@ -217,18 +219,6 @@ def _panels(one: xr.Dataset) -> list[Panel]:
         Panel(title=name, x=x, y=Axis("loss", scale="log"), marks=(*loss, *levels, *begins)),
         Panel(title=f"{name}, layer 2", x=x, y=Axis("singular value"), marks=(*spectra, *begins)),
     ]
-
-
-def _table(run: xr.Dataset) -> Table:
-    rows = []
-    for n in range(run.sizes["network"]):
-        one = run.isel(network=n)
-        for k in range(min(int(one.stages_found), one.sizes["stage"])):
-            stage = one.isel(stage=k)
-            ranks = ", ".join(str(int(rank)) for rank in stage.stage_layer_rank.values if rank >= 0)
-            numbers = (float(stage.stage_loss), float(stage.level))
-            rows.append((int(one.depth), int(one.seed), float(stage.stage_start), ranks, *numbers))
-    return Table(columns=("depth", "seed", "begins at step", "ranks of layers", "loss", "best fit"), rows=tuple(rows))
 
 
 entry = Entry(

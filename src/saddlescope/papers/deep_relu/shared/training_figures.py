@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 import xarray as xr
 
@@ -48,14 +47,17 @@ def spectra_panel(at: xr.Dataset, title: str) -> Panel:
     return Panel(title=title, x=Axis("i"), y=Axis("singular value sᵢ", scale="log"), marks=spectra)
 
 
-def stage_table(runs: Mapping[Any, xr.Dataset], name: str = "") -> Table:
+def stage_table(runs: Mapping[str, xr.Dataset], name: str) -> Table:
     """Tabulate the stages of each run: first step, level, and the rank of every layer; `name` heads the keys."""
     rows = []
     for key, run in runs.items():
         for stage in run.stage.values[: int(run.stages_found)].tolist():
             one = run.sel(stage=stage)
-            ranks = ", ".join(str(int(rank)) for rank in one.stage_layer_rank.values)
-            cells = (stage, round(float(one.stage_start)), float(one.stage_loss), ranks)
-            rows.append((key, *cells) if name else cells)
-    columns = ("stage", "begins at step", "loss", "ranks of the layers")
-    return Table(columns=(name, *columns) if name else columns, rows=tuple(rows))
+            ranks = ", ".join(str(int(rank)) for rank in one.stage_layer_rank.values if rank >= 0)
+            rows.append((key, stage, round(float(one.stage_start)), float(one.stage_loss), ranks))
+    return Table(columns=(name, "stage", "begins at step", "loss", "ranks of the layers"), rows=tuple(rows))
+
+
+def by_network(run: xr.Dataset) -> dict[str, xr.Dataset]:
+    """Return the run of each network by its name."""
+    return {name: run.isel(network=n) for n, name in enumerate(run.network.values.tolist())}
