@@ -137,7 +137,7 @@ def reaches_the_optimum(run: xr.Dataset) -> bool:
 
 @claims.reading(
     "none-faster",
-    "The optimal escape speed stops growing at depth 3: no search at a larger depth finds a faster direction",
+    "No search at a depth above 3 finds a faster direction",
     "Section 5, hypothesis 2 with L_0 = 3; 1e-9 for rounding",
     high=1e-9,
     sizes=("default", "paper"),
@@ -152,7 +152,7 @@ def largest_excess(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "rank-one",
-    "At every depth the fastest direction found has weight matrices of rank one from layer 3 on",
+    "The fastest direction found has rank one from layer 3 on",
     "Section 5, hypothesis 2 with L_0 = 3",
     high=1.0,
     sizes=("default", "paper"),

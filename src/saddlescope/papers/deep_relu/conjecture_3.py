@@ -112,7 +112,7 @@ _SIZES: tuple[Size, ...] = ("default", "reduced", "paper")
 
 @claims.reading(
     "rank-one",
-    "From the escape to the next saddle, layers from the third on stay approximately rank one",
+    "Up to the next saddle, layers from the third on stay approximately rank one",
     "Section 5, hypothesis 3; the layers are those that Theorem 3.1 brings near rank one",
     high=1.0,
     sizes=_SIZES,

@@ -122,7 +122,7 @@ _SIZES: tuple[Size, ...] = ("default", "reduced", "paper")
 
 @claims.reading(
     "by-one",
-    "When networks learn a teacher of unequal inner strengths, the bottleneck rank rises by one at each saddle",
+    "On teachers of unequal strengths the bottleneck rank rises by one at each saddle",
     "Section 5, hypothesis 4: 'the BN-rank increases gradually between each plateau/saddle'",
     high=0.0,
     sizes=_SIZES,
@@ -134,7 +134,7 @@ def wrong_rises(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "stops",
-    "Networks that fit a teacher's data end at the teacher's bottleneck rank",
+    "Networks that fit a teacher end at its bottleneck rank",
     "Section 5, hypothesis 4: 'stopping at the smallest BN-rank sufficient to fit the data'",
     high=0.0,
     sizes=_SIZES,

@@ -141,7 +141,7 @@ def rank_two_speed(run: xr.Dataset) -> Estimate:
 
 @claims.printed(
     "first-layer",
-    "The optimal escape direction is rank two in the first layer",
+    "The optimal one is rank two in the first layer",
     "Section 4: 'a simple counterexample in which the optimal escape direction is rank two in the first layer'",
     low=2.0,
     high=2.0,

@@ -88,7 +88,7 @@ def learned(run: xr.Dataset) -> bool:
 
 @claims.stand_in(
     "saddles",
-    "Training of a depth-6 ReLU network on images from small weights shows two distinct saddles",
+    "Training at depth 6 shows two distinct saddles",
     "Section 3.3 and Figure 1: 'two distinct saddle points'; of most networks",
     low=0.5,
     sizes=_SIZES,
@@ -101,7 +101,7 @@ def share_with_two_saddles(run: xr.Dataset) -> Estimate:
 
 @claims.stand_in(
     "dominant",
-    "After the first saddle escape a single singular value dominates in every layer",
+    "After the first one a single singular value dominates in every layer",
     "Section 3.3 and Figure 1: 'a single dominant singular value in every layer', read as a factor 2",
     high=-1.0,
     sizes=_SIZES,
@@ -116,7 +116,7 @@ def mean_largest_ratio(run: xr.Dataset) -> Estimate:
 
 @claims.stand_in(
     "deeper",
-    "After the first saddle escape the deeper layers 4 to 6 are closer to rank one than layers 1 to 3",
+    "There layers 4 to 6 are closer to rank one than layers 1 to 3",
     "Section 3.3 and Figure 1: 'particularly pronounced in the deeper layers (layers 4-6)'",
     high=0.0,
     sizes=_SIZES,
@@ -176,7 +176,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "deep-relu/figure-1",
-    "Figures 1 and 3: MNIST is learned from saddle to saddle at depth 6, one singular value at a time",
+    "Figures 1 and 3: MNIST is learned from saddle to saddle at depth 6",
     citation=CITATION,
     source="Section 3.3",
     params=Params,

@@ -149,7 +149,7 @@ def least_gain_with_width(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "conjecture-1",
-    "On 8 circle points, large-width descent finds the optimal escape direction in at least nine of ten runs",
+    "On 8 points, wide networks find the optimum in nine of ten runs",
     "Section 5, conjecture 1; nine of ten is this project's",
     low=0.9,
     sizes=_LARGER,
@@ -165,7 +165,7 @@ def optimal_share(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "conjecture-1-harder",
-    "On 16 circle points, wider networks find the optimal escape direction more often",
+    "On 16 points, wider networks find it more often",
     "Section 5, conjecture 1: 'the more neurons, the more likely'",
     low=0.0,
     sizes=_LARGER,

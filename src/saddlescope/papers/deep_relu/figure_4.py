@@ -124,7 +124,7 @@ def _compare_distinctness(run: xr.Dataset, one: str, other: str) -> Estimate:
 
 @claims.stand_in(
     "depth",
-    "Plateaus of the loss are at least twice as distinct at depth 6 as at depth 4 with the larger initial weights",
+    "Plateaus are at least twice as distinct at depth 6 as at depth 4 from the larger weights",
     "Section 5 and Figure 4: 'more distinct plateaus in depth 6 layer compared to a depth 4 layer'; at least 2",
     low=1.0,
     sizes=_SIZES,

@@ -49,7 +49,7 @@ claims = Claims(limits="Equation 6 is periodic: 1441 angles hold a few hundred d
 
 @claims.printed(
     "equation-6",
-    "At every angle of the first weights the escape speed of a one-neuron network is that of equation 6",
+    "Equation 6 is the speed of a one-neuron network at every angle",
     "Equation 6; 1e-12 for rounding",
     high=1e-12,
 )
@@ -58,12 +58,7 @@ def largest_deviation(run: xr.Dataset) -> Estimate:
     return Estimate.largest(abs(run.speed - run.equation_6), over="angles")
 
 
-@claims.printed(
-    "where",
-    "The largest speed of a one-neuron network falls at multiples of π/4",
-    "Appendix C.1; 1e-6 for rounding",
-    high=1e-6,
-)
+@claims.printed("where", "Its largest value falls at multiples of π/4", "Appendix C.1; 1e-6 for rounding", high=1e-6)
 def distance_from_multiples(run: xr.Dataset) -> Estimate:
     """Largest distance of an angle of largest speed, √2 - 1, from a multiple of π/4, in units of π/4."""
     at = run.angle.values[run.speed.values > BEST - 1e-9] / (np.pi / 4)
@@ -93,7 +88,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "deep-relu/figure-5",
-    "Figure 5: escape speed of a rank-one network against the angle of its first weights",
+    "Figure 5: escape speed of one neuron by angle",
     citation=CITATION,
     source="Appendix C.1, equation 6",
     params=Params,

@@ -93,7 +93,7 @@ claims = Claims(
 
 @claims.printed(
     "not-slower",
-    "The network of depth L + k that the proof constructs escapes no slower than the original of depth L",
+    "The deeper network of the proof escapes no slower",
     "Proposition 3.2, for L >= 2; 1e-12 for rounding",
     high=0.0,
 )
@@ -103,10 +103,7 @@ def count_slower(run: xr.Dataset) -> Estimate:
 
 
 @claims.printed(
-    "rank-one",
-    "In the deeper network, weights and activations from the original last layer on have rank one",
-    "Proposition 3.2; 1e-12 for rounding",
-    high=1e-12,
+    "rank-one", "From the original last layer on it has rank one", "Proposition 3.2; 1e-12 for rounding", high=1e-12
 )
 def largest_tail(run: xr.Dataset) -> Estimate:
     """Largest share of squared singular values beyond the first in those layers."""

@@ -103,7 +103,7 @@ claims = Claims(
 
 @claims.printed(
     "holds",
-    "For inputs uvᵀ + E with v ≥ 0 and |E| = ε, no ratio of a layer exceeds 8|G|ε/(s* - |G|ε) at the minimizer",
+    "At the minimizer no ratio of a layer exceeds 8|G|ε/(s* - |G|ε)",
     "Proposition 3.3, where the bound is below 1",
     high=0.0,
 )

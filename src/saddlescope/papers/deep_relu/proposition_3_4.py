@@ -78,7 +78,7 @@ claims = Claims(
 
 @claims.printed(
     "proposition-3-4",
-    "For any p, at least (1-p)L layers have at most the share 2 log(|X||G|/s)/(pL) of their energy beyond rank one",
+    "At least (1-p)L layers have tails of at most 2 log(|X||G|/s)/(pL)",
     "Proposition 3.4, as its proof counts: layer 0 is the input",
     high=0.0,
 )
@@ -138,7 +138,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "deep-relu/proposition-3-4",
-    "Proposition 3.4 and a sharper inequality: a fast network has few layers of high rank",
+    "Proposition 3.4: a fast network has few layers of high rank",
     citation=CITATION,
     source="Proposition 3.4",
     params=Params,

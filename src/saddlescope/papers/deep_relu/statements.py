@@ -4,22 +4,20 @@ from saddlescope.reproduction.paper import Erratum, Statement
 
 STATEMENTS = (
     Statement(
-        place="Equation 1",
-        asserts="Near the origin the loss is C(0) + Tr[∇C(0)ᵀY] to second order in the outputs",
-        uncovered="Taylor's formula; flows on the loss and on the localised loss are compared in the tests.",
+        place="Equation 1", asserts="The loss is C(0) + Tr[∇C(0)ᵀY] to second order", uncovered="Taylor's formula."
     ),
     Statement(
         place="Proposition A.1", asserts="Norm and direction decouple", claims=("proposition-2-2/decomposition",)
     ),
     Statement(
         place="Section 2.1, norm and time in s",
-        asserts="|θ| and t are integrals of the localised loss along the path of the direction",
-        uncovered="They follow by integration; each lacks a factor L (errata).",
+        asserts="|θ| and t are integrals of L₀ along the path",
+        uncovered="They follow by integration (errata).",
     ),
     Statement(
         place="Definition 2.1",
-        asserts="An optimal escape direction minimizes the localised loss on the sphere of radius √L",
-        uncovered="At a stationary point L₀(ρ) = ρ·∇L₀(ρ)/L = -s, so that the fastest direction is the minimizer.",
+        asserts="The fastest escape direction minimizes L₀ on the sphere of radius √L",
+        uncovered="At a stationary point L₀(ρ) = ρ·∇L₀(ρ)/L = -s.",
     ),
     Statement(
         place="Proposition 2.2, A.2",
@@ -34,7 +32,7 @@ STATEMENTS = (
     Statement(
         place="Section 2.2, escape time",
         asserts="The time to norm r has a closed form",
-        uncovered="It is Proposition 2.2 solved for the time, with its wrong factor and a wrong sign (errata).",
+        uncovered="It is Proposition 2.2 solved for the time (errata).",
     ),
     Statement(
         place="Section 2.2, alignment",
@@ -105,7 +103,7 @@ STATEMENTS = (
     Statement(
         place="Equations 3 to 5",
         asserts="Steps of the proofs of Propositions A.4 and A.5",
-        uncovered="Equation 3 is Proposition A.4; 4 and 5 are bounds inside a proof whose statement is covered.",
+        uncovered="They are covered with these propositions.",
     ),
     Statement(
         place="Appendix C.1, equation 6, Figure 5",
@@ -116,11 +114,10 @@ STATEMENTS = (
 
 ERRATA = (
     Erratum(
-        place="Proposition 2.2, A.2, and the escape time of section 2.2",
+        place="Proposition 2.2, A.2, escape time",
         printed="d|θ|/dt = L s |θ|^(L-1) and its solutions",
         right="d|θ|/dt = s L^(1-L/2) |θ|^(L-1); with r = |θ|/√L: r' = s r^(L-1), and e^(st) at L = 2",
-        check="At ρ, |∇L₀| = s√L, but L s (√L)^(L-1) is L^(L/2) times that: 2, 5.2, 16, 4096 at L = 2, 3, 4, 8. The "
-        "proof sets L₀ = -s on the unit sphere; by Definition 2.1 that is on the sphere of radius √L.",
+        check="At ρ, |∇L₀| = s√L, but L s (√L)^(L-1) is L^(L/2) times that: 2, 5.2, 16, 4096 at L = 2, 3, 4, 8.",
         weight="statement",
     ),
     Erratum(
@@ -197,8 +194,7 @@ ERRATA = (
         place="Theorem 3.1, proof in A.7",
         printed="W_l and Z_l at layer l",
         right="W_(l+1) and Z_(l+1)",
-        check="It finds Zσ of rank one at some l₀ ≤ l and applies Proposition 3.3 to the layers after it. One sample "
-        "makes every Zσ rank one, whatever the rank of W₁.",
+        check="It finds Zσ near rank one at some l₀ ≤ l and applies Proposition 3.3 to the layers after it.",
         weight="repairable",
     ),
     Erratum(

@@ -155,7 +155,7 @@ _SIZES: tuple[Size, ...] = ("default", "paper")
 
 @claims.reading(
     "stages",
-    "Deep linear networks go from saddle to saddle, the k-th of rank k in every layer",
+    "The k-th saddle has rank k in every layer",
     "Section 5, hypothesis 4, on linear networks",
     high=0.0,
     sizes=_SIZES,
@@ -171,7 +171,7 @@ def count_wrong_networks(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "levels",
-    "Each saddle of a deep linear network is the best linear fit of its rank",
+    "Each saddle is the best linear fit of its rank",
     "Section 5, hypothesis 4, on linear networks: 'locally optimal rank 1 fit', 'and so on'; 1e-3 is this project's",
     high=1e-3,
     sizes=_SIZES,
@@ -223,7 +223,7 @@ def _panels(one: xr.Dataset) -> list[Panel]:
 
 entry = Entry(
     "deep-relu/deep-linear",
-    "Stages of deep linear networks have exactly known levels and ranks, and are found in runs",
+    "Deep linear networks go from saddle to saddle of known level and rank",
     citation=CITATION,
     source="Section 5, references 27 and 32",
     params=Params,

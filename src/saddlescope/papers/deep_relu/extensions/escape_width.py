@@ -278,7 +278,7 @@ def _shares_panel(run: xr.Dataset, success: Success, title: str, *, law: bool = 
 
 entry = Entry(
     "deep-relu/escape-width",
-    "Escape and width: the share of descents that find a fast escape direction, against width and depth",
+    "Escape and width: the share of descents that find a fast direction",
     citation=CITATION,
     source="Section 4.1, beyond",
     params=Params,

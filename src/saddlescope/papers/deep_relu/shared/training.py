@@ -121,11 +121,7 @@ def record_training(
     return xr.Dataset(
         {key: ("step", values) for key, values in seen.items()}
         | {"singular_values": (("layer", "value", "step"), together)},
-        coords={
-            "step": run.steps,
-            "layer": 1 + np.arange(setup.depth),
-            "value": 1 + np.arange(together.shape[1]),
-        },
+        coords={"step": run.steps, "layer": 1 + np.arange(setup.depth), "value": 1 + np.arange(together.shape[1])},
         attrs={"status": str(run.status), "samples": loss.samples, "inputs": loss.inputs.shape[1]},
     )
 
