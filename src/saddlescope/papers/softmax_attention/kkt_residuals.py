@@ -158,9 +158,8 @@ def _at(run: xr.Dataset, log_times: tuple[float, ...]) -> xr.Dataset:
 
 def _exponents(values: xr.DataArray, of: xr.DataArray) -> xr.DataArray:
     """Return the slopes of the logarithms of values by those of a positive variable, over time, by least squares."""
-    x, y = np.log(of), np.log(values)
-    off = x - x.mean("log_time")
-    return (off * (y - y.mean("log_time"))).sum("log_time", skipna=False) / (off**2).sum("log_time")
+    x, y = xr.apply_ufunc(np.log, of), xr.apply_ufunc(np.log, values)
+    return xr.cov(x, y, "log_time") / xr.cov(x, x, "log_time")
 
 
 def tolerance_is_small(run: xr.Dataset) -> bool:
@@ -200,7 +199,7 @@ def _solutions_without_direction(run: xr.Dataset) -> Estimate:
 def _slowest_fall(run: xr.Dataset) -> Estimate:
     """Largest exponent of ε, ε' or δ as a power of ln μ from ln t = 1e3 to 1e6, over conditioned data and scales."""
     late = _at(run.sel(kind=_KINDS[0], multiplier=_PROOFS), _LATE)
-    slopes = _exponents(late.residual, np.log(late.margin)).max("scale", skipna=False)
+    slopes = _exponents(late.residual, xr.apply_ufunc(np.log, late.margin)).max("scale", skipna=False)
     each = ", ".join(f"{name} {float(slopes.sel(residual_of=name).max()):.3g}" for name in _RESIDUALS)
     return Estimate.largest(slopes.max("residual_of", skipna=False), each, over="data sets")
 

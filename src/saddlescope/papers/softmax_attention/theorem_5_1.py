@@ -61,7 +61,7 @@ class Params(AlignedParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Compute flows, quadratures and solutions of all instances."""
-    parts = []
+    parts: list[xr.Dataset] = []
     for n, step in context.steps(range(params.instances)):
         step.report(0.0, f"instance {n + 1} of {params.instances}")
         parts.append(step.cached(f"instance-{n}", partial(_compare_instance, params, params.seed + n)))

@@ -1,5 +1,7 @@
 """Statistics and curves of the samples that flows lose, as `lost_sample_flows` counts them."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from saddlescope.papers.softmax_attention.shared.curves import share_curve
@@ -26,15 +28,16 @@ def count_losing_flows(ends: np.ndarray, when: str, where: np.ndarray | None = N
     if unknown:
         return Estimate.unresolved(f"{unknown} of {flows} flows did not reach {when}; use another seed.")
     draws = int(np.any(chosen, axis=tuple(range(chosen.ndim - 1))).sum())
-    return Estimate(float((ends[chosen] > LOST).sum()), remark=f"of {flows} flows, at {when}", n=draws)
+    estimate = Estimate.number(ends[chosen] > LOST, f"of {flows} flows, at {when}", over="draws of data")
+    return replace(estimate, n=draws)
 
 
 def known_share(condition: np.ndarray, known: np.ndarray, remark: str = "") -> Estimate:
     """Return the share of independent draws that meet a condition, among those with a known answer."""
-    share = Estimate.share(int(condition[known].sum()), int(known.sum()))
+    share = Estimate.share(int(condition[known].sum()), int(known.sum()), over="draws of data")
     unknown = int((~known).sum())
     notes = [share.remark, remark, f"{unknown} more did not end" if unknown else ""]
-    return Estimate(share.value, share.uncertainty, ", ".join(note for note in notes if note), n=share.n)
+    return replace(share, remark=", ".join(note for note in notes if note))
 
 
 def losing_share_curve(x: np.ndarray, ends: np.ndarray, label: str, color: int) -> list[Line | Band]:
