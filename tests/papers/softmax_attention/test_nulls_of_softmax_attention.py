@@ -111,16 +111,8 @@ def lost_samples(rng, share):
     )
 
 
-@pytest.mark.parametrize(
-    ("claim", "effect", "null"),
-    [
-        ("not-necessary", 0.3, 0.5),
-        ("a-small-gap-loses-samples", 0.25, 0.05),
-        ("a-small-gap-loses-samples", 0.25, 0.45),
-    ],
-)
-def test_assumption_3(claim, effect, null):
-    detects("assumption-3", claim, lost_samples, (effect,), (null,))
+def test_assumption_3():
+    detects("assumption-3", "not-necessary", lost_samples, (0.3,), (0.5,))
 
 
 def perturbed_scores(rng, exponent):
@@ -166,14 +158,12 @@ def test_kkt_residuals(claim):
 
 def aligned_excesses(rng, exponent):
     times = [1e3, 1e4, 1e5, 1e6]
-    values = powers(rng, (2, 10), np.array(times), exponent, 0.02, 0.01)
-    axes, coords = ("flow", "instance", "log_time"), {"flow": [FACTORS, WEIGHTS], "log_time": times}
-    return xr.Dataset({"excess": (axes, values), "assumptions": True}, coords)
+    values = powers(rng, (10,), np.array(times), exponent, 0.02, 0.01)
+    return xr.Dataset({"excess": (("instance", "log_time"), values), "assumptions": True}, {"log_time": times})
 
 
-@pytest.mark.parametrize("claim", ["theorem-5-1", "alone"])
-def test_theorem_5_1(claim):
-    detects("theorem-5-1", claim, aligned_excesses, (-1.0,), (0.0,))
+def test_theorem_5_1():
+    detects("theorem-5-1", "theorem-5-1", aligned_excesses, (-1.0,), (0.0,))
 
 
 def heads(rng, right):

@@ -15,9 +15,8 @@ Inequality 36 is judged with the proof's own constant: display (vi) has ln|β|�
 the smallest margin of a unit vector, here of β* / |β*|₂. Since ln|β|₂ and Σ φ tend to 1 and |β*|₁ times ln μ, the ratio
 of both sides tends to d |β*|₂ / |β*|₁, at least √d.
 
-Theorem A.2 (Dutta et al., 2013): if MFCQ holds at a limit of (ε, ε', δ)-KKT points with ε, ε', δ → 0, it is a KKT
-point. MFCQ holds at every solution, by v = -β*: all active margins rise at the rate 1. The theorem is tested on points
-that no flow made: solutions of the ℓ1 problem with a random term -e.β in the objective and random excess margins.
+MFCQ holds at every solution, by v = -β*: all active margins rise at the rate 1. Theorem A.2 is of Dutta et al. (2013).
+Here convexity makes the residuals bound the norm: |β|₁ - |β*|₁ <= ε |β - β*| + Σ_k λ_k (B_k.β - 1).
 """
 
 from contextlib import suppress
@@ -47,10 +46,6 @@ _PROOFS, _INCREMENTAL = "proof's", "incremental"  # φ / ln μ and dφ / d ln μ
 _RESIDUALS = ("ε", "ε'", "δ")
 
 _LATE = (1e3, 1e4, 1e5, 1e6)  # ln t
-
-_PERTURBATIONS = (0.5, 0.1, 1e-2, 1e-3, 1e-4)  # |e| of the objective, and largest excess margin
-
-_POINTS = 3  # random approximate KKT points of each perturbation
 
 
 class Params(EntryParams):
@@ -84,8 +79,7 @@ def _follow_kind(kind: str, params: Params, context: RunContext) -> xr.Dataset:
     for (k, seed), step in context.steps(enumerate(seeds)):
         step.report(0.0, f"{kind}, instance {k + 1}")
         data = draw(seed=seed)
-        flows = xr.concat([_follow_instance(data, scale, params) for scale in params.scales], "scale")
-        histories.append(flows.merge(_draw_approximate_points(data, params.seed + k)))
+        histories.append(xr.concat([_follow_instance(data, scale, params) for scale in params.scales], "scale"))
     return xr.concat(histories, "instance").assign_coords(kind=kind)
 
 
@@ -128,30 +122,6 @@ def _follow_instance(data: "TokenData", scale: float, params: Params) -> xr.Data
     )
 
 
-def _draw_approximate_points(data: "TokenData", seed: int) -> xr.Dataset:
-    """Draw approximate KKT points of the l1 problem without a flow, and decide MFCQ at its solution."""
-    from scipy.optimize import linprog
-
-    from saddlescope.theory.attention.svm import l1_svm
-
-    rng, d = np.random.default_rng((seed, 3)), data.dim
-    B, solution = data.features.reshape(-1, d), l1_svm(data).beta
-    excess = np.zeros((len(_PERTURBATIONS), _POINTS))
-    for k, point in np.ndindex(excess.shape):
-        e = rng.standard_normal(d)
-        e *= _PERTURBATIONS[k] / np.linalg.norm(e)
-        margins = 1 + _PERTURBATIONS[k] * rng.random(len(B))
-        found = linprog(np.concatenate([1 - e, 1 + e]), A_ub=np.concatenate([-B, B], axis=1), b_ub=-margins)
-        excess[k, point] = np.abs(found.x[:d] - found.x[d:]).sum() / np.abs(solution).sum() - 1
-    active = B[B @ solution < 1 + 1e-7]
-    rises = np.concatenate([active, np.ones((len(active), 1))], axis=1)  # B_k.v + t <= 0: <-B_k, v> is t at least
-    steepest = linprog(np.append(np.zeros(d), -1.0), A_ub=rises, b_ub=np.zeros(len(active)), bounds=(-1, 1))
-    return xr.Dataset(
-        {"point_excess": (("perturbation", "point"), excess), "mfcq": steepest.x[-1]},
-        coords={"perturbation": list(_PERTURBATIONS)},
-    )
-
-
 def _at(run: xr.Dataset, log_times: tuple[float, ...]) -> xr.Dataset:
     return run.sel(log_time=list(log_times), method="nearest")
 
@@ -171,22 +141,8 @@ claims = Claims(
     limits="The laws are judged on conditioned data, whose directions converge by the times that are followed; on "
     "Gaussian data directions and residuals do not. The proof gives no rate: that of its multipliers follows from "
     "equation 37, and an exponent of half of it is asked for. The other multipliers are rates over their scale, and "
-    "their residual is off by the tolerance times μ, so that they are judged up to ln t = 1e4. Approximate KKT points "
-    "are drawn by perturbed linear programmes, which may miss the worst ones.",
+    "their residual is off by the tolerance times μ, so that they are judged up to ln t = 1e4."
 )
-
-
-@claims.printed(
-    "mfcq",
-    "The Mangasarian–Fromovitz constraint qualification holds at the solution of the ℓ1 problem",
-    "Appendix A.5, before (C1); exact, as -β* is such a direction",
-    high=0.0,
-)
-def _solutions_without_direction(run: xr.Dataset) -> Estimate:
-    """Number of solutions at which no direction raises all active constraints, over conditioned and Gaussian data."""
-    slopes = run.mfcq.values.ravel()
-    remark = f"of {slopes.size}; the least rise per unit is {slopes.min():.2g}"
-    return Estimate.number(~(slopes > 1e-9), remark, over="data sets")
 
 
 @claims.reading(
@@ -214,20 +170,6 @@ def _smallest_ratio(run: xr.Dataset) -> Estimate:
     """Smallest ratio of ln |β|₂ to (m / d) Σ φ from ln t = 1e3 to 1e6, over data, scales and times."""
     ratio = _at(run, _LATE).ratio_36.min(("log_time", "scale"), skipna=False)
     return Estimate.smallest(ratio, f"√d = {run.attrs['dim'] ** 0.5:.3g}", over="data sets")
-
-
-@claims.reading(
-    "theorem-a-2",
-    "Random approximate KKT points of the ℓ1 problem reach its least norm as their residuals vanish",
-    "Theorem A.2, which has no rate; by convexity and Σ λ = |β*|₁ the excess is at most twice the perturbation",
-    high=2e-4,
-)
-def _excess_of_points(run: xr.Dataset) -> Estimate:
-    """Largest relative excess of the ℓ1 norm of such points over the least one, at perturbations of 1e-4."""
-    worst = run.point_excess.max(("kind", "instance", "point"))
-    each = ", ".join(f"{float(value):.1g} at {float(value.perturbation):g}" for value in worst)
-    last = run.point_excess.isel(perturbation=-1).max(("kind", "point"))
-    return Estimate.largest(last, each, over="data sets")
 
 
 @claims.extension(
@@ -258,35 +200,30 @@ def _incremental_exponent(run: xr.Dataset) -> Estimate:
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the residuals over time, for both kinds, from the first scale."""
-    first, x = run.isel(scale=0), run.log_time.values
+    first, x = run.isel(scale=0).residual, Axis("ln t", scale="log")
 
-    def panel(kind: str, label: str, shown: tuple[tuple[str, str, str], ...]) -> Panel:
-        of = first.sel(kind=kind).residual
+    def panel(kind: str, label: str, shown: dict[tuple[str, str], str]) -> Panel:
         marks: list[Line] = []
-        for color, (multiplier, name, group) in enumerate(shown):
-            values = of.sel(multiplier=multiplier, residual_of=name).values
-            marks += flow_curves(x, values, group, color, opacity=0.45)
-        y = Axis(label, scale="log", range=(1e-9, 10.0))
-        return Panel(title=kind, x=Axis("ln t", scale="log"), y=y, marks=tuple(marks))
+        for color, ((multiplier, name), group) in enumerate(shown.items()):
+            values = first.sel(kind=kind, multiplier=multiplier, residual_of=name).values
+            marks += flow_curves(run.log_time.values, values, group, color, opacity=0.45)
+        return Panel(title=kind, x=x, y=Axis(label, scale="log", range=(1e-9, 10.0)), marks=tuple(marks))
 
-    stationarity = ((_PROOFS, "ε", "φ / ln μ"), (_INCREMENTAL, "ε", "dφ / d ln μ"))
-    others = ((_PROOFS, "δ", "δ"), (_PROOFS, "ε'", "ε'"))
+    stationarity = {(_PROOFS, "ε"): "φ / ln μ", (_INCREMENTAL, "ε"): "dφ / d ln μ"}
+    others = {(_PROOFS, "δ"): "δ", (_PROOFS, "ε'"): "ε'"}
     return [
         Figure(
             name="residuals",
-            title="Stationarity of the direction with two multipliers",
-            caption="ε of (C1), the distance of Σ λ B from the subgradients of |β|₁, along diagonal flows: with the "
-            "proof's multiplier φ / ln μ and with dφ / d ln μ. Each line is one flow, from "
+            title="KKT residuals of the direction",
+            caption="Above: ε of (C1), the distance of Σ λ B from the subgradients of |β|₁, with the proof's "
+            "multiplier φ / ln μ and with dφ / d ln μ. Below: δ of (C3) with the proof's multiplier, and ε', the "
+            "length of the direction off the solution's support. Each line is one flow, from "
             f"ω₀ = {float(run.scale[0]):g}.",
-            panels=tuple(panel(kind, "ε", stationarity) for kind in _KINDS),
-        ),
-        Figure(
-            name="conditions",
-            title="Slackness, and entries off the support",
-            caption="δ of (C3) with the proof's multiplier, the largest λ times the slack of its constraint, and ε', "
-            "the length of the direction off the solution's support. Each line is one flow.",
-            panels=tuple(panel(kind, "residual", others) for kind in _KINDS),
-        ),
+            panels=(
+                *(panel(kind, "ε", stationarity) for kind in _KINDS),
+                *(panel(kind, "residual", others) for kind in _KINDS),
+            ),
+        )
     ]
 
 

@@ -32,7 +32,7 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.curves import flow_curves
-from saddlescope.plot import Axis, Figure, Line, Mark, Panel
+from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
@@ -130,9 +130,8 @@ def _measure_closed_form(case: "Case", log_times: np.ndarray) -> xr.Dataset:
     from saddlescope.papers.softmax_attention.shared.parameter_flow import SQUARES, parameter_flow
 
     around = (log_times[:, None] + _APART * np.arange(-2, 3)).ravel()
-    flow = parameter_flow(case.data, case.loss, SQUARES, case.squares, around, with_phi=True)
+    flow = parameter_flow(case.data, case.loss, SQUARES, case.squares, around)
     B, omega = case.data.features, case.squares[0]
-    assert flow.phi is not None
     closed = omega**2 * np.sinh(np.einsum("knm,nmd->kd", flow.phi, B))
     betas = flow.beta.reshape(-1, 5, case.data.dim)
     losses = np.array([case.loss.log_excess(B @ beta) for beta in flow.beta]).reshape(-1, 5)
@@ -226,14 +225,13 @@ def _least_fall(run: xr.Dataset) -> Estimate:
 
 def equivalence_figures(run: xr.Dataset) -> list[Figure]:
     """Draw the entries of β in both parametrisations, and their distance."""
-    time = run.log10_time.values
+    time, x = run.log10_time.values, Axis("time, log10 t")
     curves, early = [], time <= 10
     for color, j in enumerate(np.argsort(-np.abs(run.w.values[-1]))[:4]):
-        drawn = {"x": time[early], "group": f"w_{j}", "color": color}
-        curves += [
-            Line(y=run.w.values[early, j], width=5.0, opacity=0.35, **drawn),
-            Line(y=run.beta.values[early, j], width=1.4, **drawn),
-        ]
+        for values, width, opacity in ((run.w, 5.0, 0.35), (run.beta, 1.4, 1.0)):
+            y = values.values[early, j]
+            curves.append(Line(x=time[early], y=y, group=f"w_{j}", color=color, width=width, opacity=opacity))
+    difference = flow_curves(time, np.maximum(run.difference.values, 1e-17), "β − w", 4)
     return [
         Figure(
             name="equivalence",
@@ -241,8 +239,8 @@ def equivalence_figures(run: xr.Dataset) -> list[Figure]:
             caption="Left: the four largest entries of the first case against time, as a difference of squares (wide) "
             f"and as keys times queries (thin). Right: the relative difference of both, {run.sizes['case']} cases.",
             panels=(
-                Panel(title="entries of β", x=Axis("time, log10 t"), y=Axis("β and w"), marks=tuple(curves)),
-                _deviations(run, {"difference": "β − w"}, first=4),
+                Panel(title="entries of β", x=x, y=Axis("β and w"), marks=tuple(curves)),
+                Panel(title="relative difference", x=x, y=Axis("difference", scale="log"), marks=tuple(difference)),
             ),
         )
     ]
@@ -250,12 +248,16 @@ def equivalence_figures(run: xr.Dataset) -> list[Figure]:
 
 def closed_form_figures(run: xr.Dataset) -> list[Figure]:
     """Draw the error of the closed form, and the measured fall over that of equation 27."""
-    time, falls = run.log10_time.values, []
+    time, x, falls = run.log10_time.values, Axis("time, log10 t"), []
     for color, n in enumerate(sorted({int(n) for n in run.samples.values})):
         rows = run.fall.values[run.samples.values == n]
         falls += flow_curves(time, rows * n, f"as printed, n = {n}", 2 + color, width=1.4, opacity=1.0)
         falls += flow_curves(time, rows, "with 2 in place of 2/n", 5, width=1.4, opacity=1.0)
-    y = Axis("dL/dt over the equation's")
+    errors = [
+        mark
+        for color, (variable, label) in enumerate({"closed_form": "closed form", "speed": "speed"}.items())
+        for mark in flow_curves(time, np.maximum(run[variable].values, 1e-17), label, color)
+    ]
     return [
         Figure(
             name="closed-form",
@@ -264,26 +266,11 @@ def closed_form_figures(run: xr.Dataset) -> list[Figure]:
             "differences of times, from the lemma's. Right: the measured dL/dt over the middle of equation 27, as "
             "printed and with 2 in place of 2/n.",
             panels=(
-                _deviations(run, {"closed_form": "closed form", "speed": "speed"}),
-                Panel(title="equation 27", x=Axis("time, log10 t"), y=y, marks=tuple(falls)),
+                Panel(title="relative deviations", x=x, y=Axis("deviation", scale="log"), marks=tuple(errors)),
+                Panel(title="equation 27", x=x, y=Axis("dL/dt over the equation's"), marks=tuple(falls)),
             ),
         )
     ]
-
-
-def _deviations(run: xr.Dataset, kinds: dict[str, str], first: int = 0) -> Panel:
-    """Return a panel of relative deviations over time."""
-    marks = [
-        mark
-        for color, (variable, label) in enumerate(kinds.items(), first)
-        for mark in flow_curves(run.log10_time.values, np.maximum(run[variable].values, 1e-17), label, color)
-    ]
-    return Panel(
-        title="relative deviations",
-        x=Axis("time, log10 t"),
-        y=Axis("relative deviation", scale="log"),
-        marks=(*marks, Mark(at=1e-10, label="bound", axis="y")),
-    )
 
 
 equivalence = Entry(

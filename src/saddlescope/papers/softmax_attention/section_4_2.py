@@ -25,7 +25,6 @@ from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.metric import Metric
 from saddlescope.reproduction.parameters import EntryParams, param
 
 WEIGHTS, FACTORS = "W alone", "keys and queries"
@@ -226,22 +225,6 @@ def _excess_exponent(run: xr.Dataset) -> Estimate:
     return Estimate.median(slopes.values, f"{float(slopes.min()):.2g} to {float(slopes.max()):.2g}")
 
 
-metrics = (
-    Metric(
-        name="nuclear",
-        quantity="final excess of the nuclear norm, keys and queries, mean over draws",
-        statistic=lambda run: float(run.nuclear.sel(flow=FACTORS).isel(time=-1).mean()),
-        scale="log",
-    ),
-    Metric(
-        name="frobenius",
-        quantity="final excess of the Frobenius norm, W alone, mean over draws",
-        statistic=lambda run: float(run.frobenius.sel(flow=WEIGHTS).isel(time=-1).mean()),
-        scale="log",
-    ),
-)
-
-
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the excesses of both norms over time, and that of linear regression by initial scale."""
 
@@ -287,5 +270,4 @@ entry = Entry(
     run=run,
     claims=claims,
     figures=figures,
-    metrics=metrics,
 )

@@ -21,7 +21,6 @@ from saddlescope.plot import Axis, Figure, Mark, Panel
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.metric import Metric
 from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
@@ -127,16 +126,6 @@ def _share_just_above(run: xr.Dataset) -> Estimate:
     return Estimate.share(first.separable, trials, remark, over="draws of data")
 
 
-metrics = tuple(
-    Metric(
-        name=name,
-        quantity=f"number of draws that {kind} separates, mean over dimensions",
-        statistic=lambda run, kind=kind: float(run.separable.sel(kind=kind).mean()),
-    )
-    for name, kind in zip(("any_w", "diagonal_w"), _KINDS, strict=True)
-)
-
-
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the shares against d."""
     n, L, trials = (run.attrs[name] for name in ("n", "L", "trials"))
@@ -170,5 +159,4 @@ entry = Entry(
     run=run,
     claims=claims,
     figures=figures,
-    metrics=metrics,
 )

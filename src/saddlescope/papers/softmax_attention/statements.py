@@ -54,19 +54,11 @@ STATEMENTS: tuple[Statement, ...] = (
         claims=("section-4-2/contrast",),
     ),
     Statement(
-        place="Section 4.2",
-        asserts="Linear regression differs likewise",
-        claims=("section-4-2/linear-regression",),
+        place="Section 4.2", asserts="Linear regression differs likewise", claims=("section-4-2/linear-regression",)
     ),
+    Statement(place="Section 4.2", asserts="The nuclear norm encourages low rank", claims=("section-4-2/low-rank",)),
     Statement(
-        place="Section 4.2",
-        asserts="The nuclear norm encourages low rank",
-        claims=("section-4-2/low-rank",),
-    ),
-    Statement(
-        place="Lemma 5.1, equation 7",
-        asserts="Gradient flow preserves alignment",
-        claims=("lemma-5-1/preserved",),
+        place="Lemma 5.1, equation 7", asserts="Gradient flow preserves alignment", claims=("lemma-5-1/preserved",)
     ),
     Statement(
         place="Theorem 5.1, equations 9 and 42",
@@ -89,19 +81,17 @@ STATEMENTS: tuple[Statement, ...] = (
         claims=("lemma-a-1/equation-27",),
     ),
     Statement(
-        place="Appendix A.4, equation 29",
-        asserts="The gradient tends to 0",
-        claims=("lemma-4-2/gradient-vanishes",),
+        place="Appendix A.4, equation 29", asserts="The gradient tends to 0", claims=("lemma-4-2/gradient-vanishes",)
     ),
     Statement(
         place="Definition A.2",
         asserts="The constraint qualification holds at solutions of the ℓ1 problem",
-        claims=("kkt-residuals/mfcq",),
+        uncovered="by v = −β*, along which all active margins rise at the rate 1.",
     ),
     Statement(
         place="Theorem A.2",
         asserts="Limits of approximate KKT points are KKT points",
-        claims=("kkt-residuals/theorem-a-2",),
+        uncovered="a theorem of Dutta et al. (2013); the notes have a bound for this problem.",
     ),
     Statement(
         place="(C1) and (C3), equation 37",
@@ -180,11 +170,7 @@ ERRATA: tuple[Erratum, ...] = (
         weight="slip",
     ),
     Erratum(
-        place="Appendix A.7",
-        printed="By Assumption 4 (iv)",
-        right="(ii)",
-        check="There is no (iv)",
-        weight="slip",
+        place="Appendix A.7", printed="By Assumption 4 (iv)", right="(ii)", check="There is no (iv)", weight="slip"
     ),
     Erratum(
         place="Appendix A.7",

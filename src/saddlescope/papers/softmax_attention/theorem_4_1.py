@@ -29,7 +29,6 @@ from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.metric import Metric
 from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
@@ -80,10 +79,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         step.report(0.0, f"{group}, data set {k + 1} of {len(jobs)}")
         parts.append(step.cached(f"flow-{k}", partial(_follow, group, make, times, params.scale)))
     context.report(1.0, "done")
-    first = {group: next(part for part in parts if str(part.group.values) == group) for group in ("conditioned", "raw")}
-    examples = {f"{group}_{name}": part[name] for group, part in first.items() for name in ("direction", "solution")}
-    flows = xr.concat([part.drop_dims("entry") for part in parts], "case")
-    return flows.assign(examples)
+    return xr.concat(parts, "case")
 
 
 def _follow(group: str, make: "Callable[[], TokenData]", times: np.ndarray, scale: float) -> xr.Dataset:
@@ -105,8 +101,6 @@ def _follow(group: str, make: "Callable[[], TokenData]", times: np.ndarray, scal
             "excess": ("time", np.abs(flow.direction).sum(axis=1) / least - 1),
             "rival": np.abs(least_square(data.features.reshape(-1, data.dim))).sum() / least - 1,
             "assumptions_hold": assumptions.equal_scores.holds and assumptions.small_initial_loss.holds,
-            "direction": (("time", "entry"), flow.direction),
-            "solution": ("entry", svm.beta),
         },
         coords={"log_time": ("time", times)},
     )
@@ -187,60 +181,27 @@ def _gaussian_error(run: xr.Dataset) -> Estimate:
     return Estimate.mean(_values_at(_gaussian(run), "error", _T300))
 
 
-metrics = (
-    Metric(
-        name="error",
-        quantity="final distance of the direction from the ℓ1 solution, median over data sets",
-        statistic=lambda run: float(run.error.isel(time=-1).median()),
-        scale="log",
-    ),
-    Metric(
-        name="excess",
-        quantity="final excess of the ℓ1 norm, median over data sets",
-        statistic=lambda run: float(run.excess.isel(time=-1).median()),
-        scale="log",
-    ),
-)
-
-
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw errors and excesses over time, and the entries of two directions."""
+    """Draw errors and excesses over time."""
     time, late = run.log_time.values, Axis("ln t", scale="log")
-    errors, excesses, entries = [], [], []
+    errors, excesses = [], []
     for color, (group, label) in enumerate({"conditioned": "conditioned data", "raw": "Gaussian data"}.items()):
         of = run.isel(case=run.group.values == group)
         errors += flow_curves(time, of.error.values, label, color)
         excesses += flow_curves(time, (of.excess / of.rival).values, label, color)
-        at = run[f"{group}_solution"].values
-        largest = 1.3 * float(np.abs(at).max())
-        marks: list[Line | Mark] = []
-        for k, j in enumerate(np.argsort(-np.abs(at), kind="stable")):
-            marks.append(Line(x=time, y=run[f"{group}_direction"].values[:, j], color=k % 6, width=1.4))
-            marks += [Mark(at=float(at[j]), axis="y", color=k % 6)] if at[j] != 0 else []
-        x, y = Axis("ln t", scale="log", range=(3.0, 1e7)), Axis("β / μ", range=(-largest, largest))
-        entries.append(Panel(title=f"entries of β/μ, {label}", x=x, y=y, marks=tuple(marks)))
-    guide = Line(x=time[time > 10], y=1 / time[time > 10], style="dotted", label="1 / ln t")
+    errors.append(Line(x=time[time > 10], y=1 / time[time > 10], style="dotted", label="1 / ln t"))
+    excesses.append(Mark(at=1.0, axis="y", label="ℓ2 solution"))
+    error, excess = Axis("|β/μ − β*| / |β*|", scale="log"), Axis("excess over the ℓ2 solution's", scale="log")
     return [
         Figure(
             name="direction",
             title="Direction of diagonal weights and the ℓ1 solution over time",
-            caption="Top left: relative distance of the direction β/μ from the certified ℓ1 solution against time; "
-            "t = 1e300 is at ln t = 691. Top right: excess of its ℓ1 norm over the least, in units of that of the ℓ2 "
-            "solution. Below: the entries of two directions; horizontal lines are the nonzero entries of the solution.",
+            caption="Left: relative distance of the direction β/μ from the certified ℓ1 solution against time; "
+            "t = 1e300 is at ln t = 691. Right: excess of its ℓ1 norm over the least, in units of that of the ℓ2 "
+            "solution.",
             panels=(
-                Panel(
-                    title="distance from the ℓ1 solution",
-                    x=late,
-                    y=Axis("|β/μ − β*| / |β*|", scale="log"),
-                    marks=(*errors, guide),
-                ),
-                Panel(
-                    title="excess of the ℓ1 norm",
-                    x=late,
-                    y=Axis("excess over the ℓ2 solution's", scale="log"),
-                    marks=(*excesses, Mark(at=1.0, axis="y", label="ℓ2 solution")),
-                ),
-                *entries,
+                Panel(title="distance from the ℓ1 solution", x=late, y=error, marks=tuple(errors)),
+                Panel(title="excess of the ℓ1 norm", x=late, y=excess, marks=tuple(excesses)),
             ),
         )
     ]
@@ -257,5 +218,4 @@ entry = Entry(
     run=run,
     claims=claims,
     figures=figures,
-    metrics=metrics,
 )

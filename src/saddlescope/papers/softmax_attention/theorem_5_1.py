@@ -1,8 +1,8 @@
-"""Theorem 5.1: the flow of aligned K and Q solves the nuclear-norm problem, as does that of W alone.
+"""Theorem 5.1: the flow of aligned K and Q solves the nuclear-norm problem.
 
 Under Assumptions 2 to 4 and from an aligned start each sample is one scalar: W = Σ_i b_i p_i q_iᵀ, with p_i and q_i
 along x_i,opt and z_i, and b_i(t) is a quadrature (`theory.attention.aligned_flow`). It is compared with the flow of
-full K and Q, which does not use alignment. W alone is followed, too, from 0.
+full K and Q, which does not use alignment.
 
 No such data distinguish the nuclear from the Frobenius norm. By pairs, the constraints give p_iᵀ W q_i >= 1 / h_i, with
 h_i = |z_i| (1 - c_i) |x_i,opt|, so that |W|_* >= Σ_i 1 / h_i and |W|_F² >= Σ_i 1 / h_i². Σ_i p_i q_iᵀ / h_i, which is
@@ -31,13 +31,10 @@ from saddlescope.plot import Axis, Figure, Panel
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.metric import Metric
 from saddlescope.reproduction.parameters import param
 
 if TYPE_CHECKING:
     from saddlescope.models.tokens.data import TokenData
-
-FACTORS, WEIGHTS = "keys and queries", "W alone"
 
 _DECADES = (1e3, 1e4, 1e5, 1e6)  # ln t
 
@@ -71,7 +68,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
 def _compare_instance(params: Params, seed: int) -> xr.Dataset:
     """Compare both flows of one instance with the solution, and that of K and Q with its quadrature."""
-    from saddlescope.flow import key_query_margin_flow, matrix_margin_flow
+    from saddlescope.flow import key_query_margin_flow
     from saddlescope.models.tokens.assumptions import check_token_assumptions
     from saddlescope.models.tokens.losses import SelectionLoss
     from saddlescope.theory.attention.aligned_flow import aligned_product_flow
@@ -81,25 +78,27 @@ def _compare_instance(params: Params, seed: int) -> xr.Dataset:
     start = draw_aligned_start(data, params.columns, (params.smallest, params.largest), seed)
     log_times = np.union1d(np.concatenate([[0.0], np.geomspace(1.0, 1e6, params.times)]), _DECADES)
     loss, n = SelectionLoss(data.optimal_scores, data.gaps), data.samples
-    until, tolerance = log_times[-1], params.tolerance
-    both = key_query_margin_flow(
-        loss, data.differences, data.z, start.weights, log_until=until, record=log_times, tolerance=tolerance
+    flow = key_query_margin_flow(
+        loss,
+        data.differences,
+        data.z,
+        start.weights,
+        log_until=log_times[-1],
+        record=log_times,
+        tolerance=params.tolerance,
     )
-    alone = matrix_margin_flow(loss, data.differences, data.z, log_until=until, record=log_times, tolerance=tolerance)
-    products = [both.keys(k) @ both.queries(k).T for k in range(len(log_times))]
+    products = [flow.keys(k) @ flow.queries(k).T for k in range(len(log_times))]
     predicted = aligned_product_flow(data, start.keys[:n], start.queries[:n])
     expected = [predicted.matrix(row) for row in predicted.weights(log_times)]
     errors = [np.linalg.norm(W - V) / np.linalg.norm(V) for W, V in zip(products, expected, strict=True)]
-    margin = np.array([both.margin, alone.margin])
-    matrices = products, [alone.weights(k) for k in range(len(log_times))]
-    norms = np.array([[np.linalg.norm(W, "nuc") for W in Ws] for Ws in matrices])
+    norms = np.array([np.linalg.norm(W, "nuc") for W in products])
     least = nuclear_svm(data).certificate.dual
     answers = check_token_assumptions(data, start.weights)
     aligned = answers.aligned is not None and answers.aligned.holds
     return xr.Dataset(
         {
             "error": ("log_time", errors),
-            "excess": (("flow", "log_time"), np.where(margin > 0, norms / margin / least - 1, np.nan)),
+            "excess": ("log_time", norms / np.where(flow.margin > 0, flow.margin, np.nan) / least - 1),
             "identities": max(
                 identity_error(data, W, (start.left, start.right))
                 for W, time in zip(products, log_times, strict=True)
@@ -110,7 +109,7 @@ def _compare_instance(params: Params, seed: int) -> xr.Dataset:
             and answers.fourth
             and aligned,
         },
-        coords={"flow": [FACTORS, WEIGHTS], "log_time": log_times},
+        coords={"log_time": log_times},
     )
 
 
@@ -145,18 +144,10 @@ def assumptions_hold(run: xr.Dataset) -> bool:
 claims = Claims(
     requires=[assumptions_hold],
     limits="No data of the theorem distinguish the norms: the solution of least Frobenius norm is one of least nuclear "
-    "norm, and W alone ends there, too. The theorem has no rate; by its scalar equations margins are ln t + ln ln t "
+    "norm. The theorem has no rate; by its scalar equations margins are ln t + ln ln t "
     "plus constants, and the excess falls like 1 / ln t. Half of that exponent is asked for; an excess that stays has "
     "0. The quadrature shares no code with the flow.",
 )
-
-
-def _exponent(flow: str, run: xr.Dataset) -> Estimate:
-    """Return the largest exponent of the excess of a flow."""
-    late = run.excess.sel(flow=flow).sel(log_time=list(_DECADES), method="nearest").transpose("log_time", "instance")
-    slopes = np.polyfit(np.log(_DECADES), np.log(late.values), 1)[0]
-    ends = f"the excess ends at {float(late[-1].max()):.2g} at most"
-    return Estimate.largest(np.where(np.isfinite(slopes), slopes, np.nan), ends, over="data sets")
 
 
 @claims.printed(
@@ -167,7 +158,9 @@ def _exponent(flow: str, run: xr.Dataset) -> Estimate:
 )
 def _products_exponent(run: xr.Dataset) -> Estimate:
     """Exponent of the excess of the nuclear norm as a power of ln t, from ln t = 1e3 to 1e6, largest of all."""
-    return _exponent(FACTORS, run)
+    late = run.excess.sel(log_time=list(_DECADES), method="nearest").transpose("log_time", "instance").values
+    slopes = np.polyfit(np.log(_DECADES), np.log(late), 1)[0]
+    return Estimate.largest(slopes, f"the excess ends at {late[-1].max():.2g} at most", over="data sets")
 
 
 @claims.printed(
@@ -193,58 +186,23 @@ def _identity_error(run: xr.Dataset) -> Estimate:
     return Estimate.largest(run.identities, over="data sets")
 
 
-@claims.extension(
-    "alone",
-    "On these data W trained alone tends to a solution of the nuclear-norm problem, too",
-    "Under Assumptions 2 and 4 the solution of least Frobenius norm is one; bound as for K Qᵀ",
-    high=-0.5,
-)
-def _exponent_alone(run: xr.Dataset) -> Estimate:
-    """Exponent of the excess of the nuclear norm of W as a power of ln t, from ln t = 1e3 to 1e6, largest of all."""
-    return _exponent(WEIGHTS, run)
-
-
-metrics = (
-    Metric(
-        name="error",
-        quantity="distance of the flow of keys and queries to the quadrature, largest",
-        statistic=lambda run: float(run.error.max()),
-        scale="log",
-    ),
-    Metric(
-        name="excess",
-        quantity="final relative excess of the nuclear norm, keys and queries, mean over instances",
-        statistic=lambda run: float(run.excess.sel(flow=FACTORS).isel(log_time=-1).mean()),
-        scale="log",
-    ),
-)
-
-
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw the error of the quadrature, and the nuclear-norm excess of both flows."""
+    """Draw the error of the quadrature, and the nuclear-norm excess."""
     of = run.isel(log_time=run.log_time.values > 0)
-    time, x = of.log_time.values, Axis("ln t", scale="log")
-    errors = flow_curves(time, np.maximum(of.error.values, 1e-17), FACTORS, 0, opacity=0.5)
-    excesses = [
-        mark
-        for k, flow in enumerate((FACTORS, WEIGHTS))
-        for mark in flow_curves(time, np.maximum(of.excess.sel(flow=flow).values, 1e-17), flow, k, opacity=0.5)
-    ]
+
+    def panel(title: str, label: str, values: xr.DataArray) -> Panel:
+        curves = flow_curves(of.log_time.values, np.maximum(values.values, 1e-17), "flows", 0, opacity=0.5)
+        return Panel(title=title, x=Axis("ln t", scale="log"), y=Axis(label, scale="log"), marks=tuple(curves))
+
     return [
         Figure(
             name="quadrature",
             title="Aligned flows against n scalar equations, and nuclear norms of their directions",
             caption="Left: relative difference of W = K Qᵀ from the quadrature of n scalar equations, against time. "
-            "Right: relative excess of the nuclear norm of W / μ over its least value, of K Qᵀ and of W alone. Each "
-            "line is one instance.",
+            "Right: relative excess of the nuclear norm of W / μ over its least value. Each line is one instance.",
             panels=(
-                Panel(
-                    title="flow against quadrature",
-                    x=x,
-                    y=Axis("relative difference", scale="log"),
-                    marks=tuple(errors),
-                ),
-                Panel(title="nuclear-norm excess", x=x, y=Axis("excess", scale="log"), marks=tuple(excesses)),
+                panel("flow against quadrature", "relative difference", of.error),
+                panel("nuclear-norm excess", "excess", of.excess),
             ),
         )
     ]
@@ -252,7 +210,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "softmax-attention/theorem-5-1",
-    "Theorem 5.1: the flow of aligned K and Q solves the nuclear-norm problem, as does that of W alone",
+    "Theorem 5.1: the flow of aligned K and Q solves the nuclear-norm problem",
     citation=CITATION,
     source="Theorem 5.1",
     params=Params,
@@ -261,5 +219,4 @@ entry = Entry(
     run=run,
     claims=claims,
     figures=figures,
-    metrics=metrics,
 )

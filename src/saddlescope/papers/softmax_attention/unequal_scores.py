@@ -18,10 +18,11 @@ import xarray as xr
 
 from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.first_seeds import first_seeds
-from saddlescope.papers.softmax_attention.shared.lost_sample_statistics import (
+from saddlescope.papers.softmax_attention.shared.lost_samples import (
     FLOWS,
     LOST,
     count_losing_flows,
+    log_lost_samples,
     losing_share_curve,
 )
 from saddlescope.plot import Axis, Figure, Line, Panel
@@ -104,17 +105,15 @@ def _draw_gaussian(seed: int, gap: float, spread: float):
 
 def _follow_gaussian(params: Params, seed: int) -> xr.Dataset:
     """Return the number of samples that the flows of one Gaussian draw lose, at all spreads and gaps."""
-    from saddlescope.models import SelectionLoss, check_token_assumptions
-    from saddlescope.papers.softmax_attention.shared.lost_sample_flows import log_lost_samples
+    from saddlescope.models import check_token_assumptions
 
     log_times = np.log(10) * np.array([3.0, _WHEN])
     shape = len(params.spreads), len(_GAPS)
     allowed, lost = np.empty(shape, bool), np.empty((*shape, len(FLOWS)))
     for place in np.ndindex(shape):
         data = _draw_gaussian(seed, _GAPS[place[1]], params.spreads[place[0]])
-        loss = SelectionLoss(data.optimal_scores, data.gaps)
         allowed[place] = check_token_assumptions(data).small_initial_loss.holds
-        lost[place] = np.exp(log_lost_samples(data, loss, params.scale, log_times)[:, -1])
+        lost[place] = np.exp(log_lost_samples(data, params.scale, log_times)[:, -1])
     return xr.Dataset(
         {"allowed": (("spread", "gap"), allowed), "lost": (("spread", "gap", "flow"), lost)},
         coords={"spread": list(params.spreads), "gap": list(_GAPS), "flow": list(FLOWS)},

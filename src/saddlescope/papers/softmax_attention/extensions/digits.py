@@ -6,7 +6,7 @@ Tokens are patches of a handwritten digit. Attention should choose the patch of 
     z    the query: the image's mean patch
     y    1 for the first digit, -1 for the second
     v    a linear head: the ridge regression of the labels on the mean patches of all images of the two digits, times a
-         factor that sets the size of the scores' gaps
+         factor that sets the gaps of the scores
 
 The scores of patches are unequal, against Assumption 2, and the data are far from Assumption 4. For each pair of digits
 the study of `saddlescope.studies` decides which norm the flows minimise, from their excesses over the least nuclear and
@@ -28,7 +28,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.softmax_attention import CITATION
-from saddlescope.plot import Axis, Figure, Heat, Line, Mark, Panel, Table
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
@@ -39,11 +39,11 @@ _MINIMISED = {"keys and queries": "nuclear", "W alone": "Frobenius", "diagonal":
 
 _FLOWS = tuple(_MINIMISED)
 
-_CHOSEN = ("nuclear", "Frobenius", "undecided")  # outcomes of flows that choose every optimal patch
+_NORMS = ["nuclear", "Frobenius"]
+
+_CHOSEN = (*_NORMS, "undecided")  # outcomes of flows that choose every optimal patch
 
 _OUTCOMES = (*_CHOSEN, "lost", "unfollowed", "none")
-
-_PICTURED = 4  # images of the first pair
 
 _SIDE = 4  # pixels of a patch
 
@@ -68,10 +68,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     for pair, step in context.steps(itertools.combinations(range(params.digits), 2)):
         parts.append(step.cached("{}-{}".format(*pair), partial(_study_pair, pair, params, step)))
     context.report(1.0, "done")
-    data, images = digit_tokens(0, 1, images=params.images, skip=params.skip, head=params.head)
-    at = np.linspace(0, len(images) - 1, _PICTURED).round().astype(int)
-    example = {"image": (("pictured", "row", "column"), images[at]), "optimal": ("pictured", data.optimal[at])}
-    return xr.concat(parts, "pair").assign(example)
+    return xr.concat(parts, "pair")
 
 
 def _study_pair(pair: tuple[int, int], params: Params, context: RunContext) -> xr.Dataset:
@@ -85,16 +82,10 @@ def _study_pair(pair: tuple[int, int], params: Params, context: RunContext) -> x
         {
             "outcome": ("flow", np.full(flows, "none", "U10")),
             "share": (("flow", "norm", "log_time"), np.full((flows, 2, params.times), np.nan)),
-            "margin": (("flow", "log_time"), np.full((flows, params.times), np.nan)),
             "rank": ("norm", np.zeros(2)),
             "separable": separability(data).separable,
         },
-        coords={
-            "flow": list(_FLOWS),
-            "norm": ["nuclear", "Frobenius"],
-            "log_time": record,
-            "pair": "{}, {}".format(*pair),
-        },
+        coords={"flow": list(_FLOWS), "norm": _NORMS, "log_time": record, "pair": "{}, {}".format(*pair)},
     )
     if not bool(result.separable):
         return result
@@ -105,7 +96,7 @@ def _study_pair(pair: tuple[int, int], params: Params, context: RunContext) -> x
         if name not in study.verdicts:
             continue
         of = study.dataset.sel(flow=name)
-        result["share"].values[k], result["margin"].values[k] = of.share.values.T, of.margin.values
+        result["share"].values[k] = of.share.values.T
         last = float(of.margin[-1])
         result["outcome"].values[k] = (
             "unfollowed" if np.isnan(last) else "lost" if last <= 0 else study.verdicts[name].norm
@@ -114,15 +105,9 @@ def _study_pair(pair: tuple[int, int], params: Params, context: RunContext) -> x
 
 
 def digit_tokens(first: int, second: int, *, images: int, skip: int, head: float) -> tuple[Any, np.ndarray]:
-    """Return tokens of some images of two digits, and the images.
+    """Return tokens of the images of two digits after some, with the first of label 1, and the images.
 
-    Args:
-        first: the digit of label 1.
-        second: the digit of label -1.
-        images: number of images of each digit, in the order of the data set; images of which two patches share the
-            highest score are left out.
-        skip: number of images of each digit to leave out before.
-        head: factor of the head.
+    Images of which two patches share the highest score are left out.
 
     Raises:
         InputError: the data set has fewer images.
@@ -199,11 +184,10 @@ def _rank_exceptions(run: xr.Dataset) -> Estimate:
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw excesses over time, outcomes by pair, and the tokens."""
+    """Draw excesses over time, with a table of outcomes."""
     rows = tuple(
         (flow, *(int(np.sum(run.outcome.sel(flow=flow).values == name)) for name in _OUTCOMES)) for flow in _FLOWS
     )
-    images = zip(run.image.values, run.optimal.values, strict=True)
     return [
         Figure(
             name="shares",
@@ -214,14 +198,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
             panels=tuple(_shares_panel(run, flow) for flow in _FLOWS),
             columns=3,
             table=Table(columns=("flow", *_OUTCOMES), rows=rows),
-        ),
-        Figure(
-            name="tokens",
-            title="Images of digits and their tokens",
-            caption="Images of the first pair, four patches each. The patch of the highest score, which attention "
-            "should choose, is bright; the others are dimmed.",
-            panels=tuple(_image_panel(image, int(best)) for image, best in images),
-            columns=4,
         ),
     ]
 
@@ -240,14 +216,6 @@ def _shares_panel(run: xr.Dataset, flow: str) -> Panel:
         y=Axis("relative excess", scale="log", range=(1e-6, 1e2)),
         marks=(*curves, Mark(at=0.1, label="resolved", axis="y")),
     )
-
-
-def _image_panel(image: np.ndarray, best: int) -> Panel:
-    shown, (row, column) = 0.3 * image, divmod(best, image.shape[1] // _SIDE)
-    place = np.s_[row * _SIDE : (row + 1) * _SIDE, column * _SIDE : (column + 1) * _SIDE]
-    shown[place] = image[place]
-    side = np.arange(len(image))
-    return Panel(title="", x=Axis("pixel"), y=Axis("pixel"), marks=(Heat(x=side, y=side[::-1], z=shown),))
 
 
 entry = Entry(

@@ -23,11 +23,10 @@ import xarray as xr
 
 from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.curves import flow_curves
-from saddlescope.plot import Axis, Figure, Line, Mark, Panel
+from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.metric import Metric
 from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
@@ -109,12 +108,9 @@ def _follow_degenerate(seed: int, times: np.ndarray, params: Params) -> xr.Datas
     limits = np.array([least_entropy(of, scale) for scale in scales])
     directions, size = np.array([flow.direction for flow in flows]), np.linalg.norm(of.beta)
     apart = np.linalg.norm(directions[:, None] - directions[None], axis=-1).max(axis=(0, 1))
-    axes = ("start", "time")
     return xr.Dataset(
         {
-            "entropy_error": (axes, np.linalg.norm(directions - limits[:, None], axis=-1) / size),
-            "taken": (axes, directions[:, :, -1] / np.abs(of.beta).sum()),
-            "taken_limit": ("start", limits[:, -1] / np.abs(of.beta).sum()),
+            "entropy_error": (("start", "time"), np.linalg.norm(directions - limits[:, None], axis=-1) / size),
             "spread": ("time", apart / size),
         },
         coords={"degenerate_seed": seed},
@@ -229,43 +225,26 @@ def _gain_of_small_scale(run: xr.Dataset) -> Estimate:
     return Estimate.mean(np.log10(errors[:, last] / errors[:, first]), remark)
 
 
-metrics = (
-    Metric(
-        name="raw_error",
-        quantity="final error of the direction at the smallest scale, Gaussian data, median over instances",
-        statistic=lambda run: float(run.raw_error.isel(scale=-1, time=-1).median()),
-        scale="log",
-    ),
-)
-
-
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw errors by scale, and the segment of solutions with the one that each start selects."""
+    """Draw errors by scale, and distances from the solution that each start selects."""
     time, late = run.log_time.values, Axis("ln t", scale="log")
     errors: list[Line] = []
     for k, scale in enumerate(run.scale.values.tolist()):
         errors += flow_curves(time, run.raw_error.sel(scale=scale).values, f"ω₀ = {scale:g}", k, opacity=0.75)
-    taken = run.taken.values[0]
-    segment = [Line(x=time, y=row, color=k, width=1.5) for k, row in enumerate(taken)]
-    ends = [Mark(at=float(at), axis="y", color=k) for k, at in enumerate(run.taken_limit.values[0])]
-    entropy = flow_curves(time, run.entropy_error.values, "from the least entropy", 0)
-    spread = flow_curves(time, run.spread.values, "between starts", 3, opacity=0.8)
-    share = Axis("β_c / |β*|₁", range=(0.0, 1.1 * float(np.nanmax(taken[:, time > 10]))))
-    distance = Axis("relative distance", scale="log")
+    distances = flow_curves(time, run.entropy_error.values, "from the least entropy", 0)
+    distances += flow_curves(time, run.spread.values, "between starts", 3, opacity=0.8)
+    y = Axis("relative distance", scale="log")
     return [
         Figure(
             name="scale",
             title="Limits of the diagonal flow from several initial scales",
             caption="Left: relative distance of the direction from the ℓ1 solution of Gaussian data against time, for "
-            "each initial scale. Others, degenerate data: the share of the norm in the added coordinate of one data "
-            "set, for each ω₀ (horizontal lines: the solution of least entropy); and, of all data sets, the distance "
-            "from that solution and the largest distance between two starts.",
+            "each initial scale. Right, degenerate data: the distance from the solution of least entropy, and the "
+            "largest distance between two starts.",
             panels=(
-                Panel(title="Gaussian data", x=late, y=Axis("relative error", scale="log"), marks=tuple(errors)),
-                Panel(title="degenerate data: the added coordinate", x=late, y=share, marks=(*segment, *ends)),
-                Panel(title="degenerate data: distances", x=late, y=distance, marks=(*entropy, *spread)),
+                Panel(title="Gaussian data", x=late, y=y, marks=tuple(errors)),
+                Panel(title="degenerate data", x=late, y=y, marks=tuple(distances)),
             ),
-            columns=3,
         )
     ]
 
@@ -281,5 +260,4 @@ entry = Entry(
     run=run,
     claims=claims,
     figures=figures,
-    metrics=metrics,
 )

@@ -20,7 +20,6 @@ from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.metric import Metric
 from saddlescope.reproduction.parameters import EntryParams, param
 
 _SAME = 0.01  # values this near each other, relatively, are of one solution
@@ -145,15 +144,6 @@ def _best_share(run: xr.Dataset) -> Estimate:
     return _share_of_draws(ratio < 1 + _SAME, f"; value over the best: {values}")
 
 
-metrics = (
-    Metric(
-        name="rank",
-        quantity="rank of the nuclear-norm solution, mean over draws",
-        statistic=lambda run: float(run["rank"].mean()),
-    ),
-)
-
-
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the excess over the least nuclear norm by d_e, and one column against the best of rank one."""
     time, curves = run.log10_time.values, []
@@ -201,5 +191,4 @@ entry = Entry(
     run=run,
     claims=claims,
     figures=figures,
-    metrics=metrics,
 )
