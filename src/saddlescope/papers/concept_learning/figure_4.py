@@ -200,10 +200,11 @@ def out_of_order(run: xr.Dataset) -> Estimate:
     when = run.major_time.values[..., run.strong.values]
     tops = run.peak_time.values
     earlier = when[..., :, None] < when[..., None, :]
-    wrong = np.any(earlier & (tops[..., :, None] >= tops[..., None, :]), axis=(-2, -1))
+    later = tops[..., :, None] >= tops[..., None, :]
+    wrong = np.any(np.logical_and(earlier, later), axis=(-2, -1))
     never = np.any(np.isinf(run.suppressed.values), axis=-1)
     remark = f"of {wrong.shape[1]}; by scale {wrong.sum(axis=1).tolist()} out of order"
-    return Estimate.number(np.any(wrong | never, axis=0), remark, over="random starts")
+    return Estimate.number(np.logical_or(wrong, never).any(axis=0), remark, over="random starts")
 
 
 @claims.extension(
