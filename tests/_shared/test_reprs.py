@@ -121,7 +121,7 @@ def _tracked():
 def _verdict():
     words = {"claim": f"c{MARKUP}", "statement": "s" * 999, "quantity": "q", "source": "p", "unit": ""}
     numbers = {"low": -math.inf, "high": 1.0, "value": 0.123456789, "uncertainty": 0.1}
-    return Verdict(**words, **numbers, kind=Kind.OWN, outcome=Outcome.REPRODUCED)
+    return Verdict(**words, **numbers, kind=Kind.EXTENSION, outcome=Outcome.HOLDS)
 
 
 RESULTS = {
@@ -234,7 +234,7 @@ def test_a_history_that_has_not_begun_is_shown():
         ([], "[]"),
         (range(900), "range(0, 900)"),
         ({"a": np.zeros(9)}, "{a: float64[9]}"),
-        (Outcome.REFUTED, "refuted"),
+        (Outcome.FAILS, "fails"),
         (math.sqrt, "sqrt"),
         (xr.Dataset({"x": ("t", np.zeros(9))}), "Dataset(t: 9)"),
         (Path("a/b"), "a/b"),

@@ -19,8 +19,9 @@ claims = Claims()
 FIRST
 def run(params, context):
     RUN
-@claims.add("c", "A claim", quantity="q", kind="own", source="s", low=0.5, evidence="identity", why="w", doubt="d")
+@claims.extension("c", "A claim", "s", low=0.5)
 def c(run):
+    "q"
     CLAIM
 def figures(run):
     FIGURES

@@ -109,7 +109,7 @@ def test_the_line_of_totals_is_that_of_the_verdicts():
     reduced = {v["entry"] for v in verdicts if v["size"] == "reduced"}
     shown = [v for v in verdicts if v["size"] == "reduced" or v["entry"] not in reduced]
     assert sum(map(int, re.findall(r"\b(\d+) [a-z]", line))) == len(shown)
-    for kind in ("printed", "reading", "stand-in", "own"):
+    for kind in ("printed", "reading", "stand-in", "extension"):
         assert f"*{kind}*:" in line
 
 
