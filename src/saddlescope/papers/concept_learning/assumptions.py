@@ -22,7 +22,7 @@ from saddlescope._shared.progress import Report
 from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared.authors_programs import CODE, PROGRAMS
 from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, Signal, draw_starts
-from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
+from saddlescope.papers.concept_learning.shared.two_layer_runs import half_times, strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Mark, Panel, Table, lines
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
@@ -125,16 +125,6 @@ def _follow_starts(params: Params, k: int, cell: tuple[str, float], report: Repo
         },
         coords={"quantile": list(quantiles)},
     )
-
-
-def half_times(times: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return when values (starts, times, d) first pass 1/2, interpolated, (starts, d); NaN where they do not."""
-    after = np.argmax(values > 0.5, axis=1)
-    before = np.maximum(after - 1, 0)
-    high, low = (np.take_along_axis(values, at[:, None], axis=1)[:, 0] for at in (after, before))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        part = np.where(after > 0, (0.5 - low) / (high - low), 0.0)
-    return np.where(high > 0.5, times[before] + part * (times[after] - times[before]), np.nan)
 
 
 claims = Claims(

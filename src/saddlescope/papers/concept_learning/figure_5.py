@@ -6,7 +6,6 @@ A. Time is that of the gradient flow of equation 4.1, half that of 4.3.
 
     authors' run  the flow with A² from the start of their program, figure/theory/stages.py, to its end, t = 10; what
                   the paper says of the figure is judged on it
-    small start   the flow with A from the one of a batch of small positive starts whose loss rises most
     random starts of two laws, with normal entries of U and with positive ones, and A: shares with two descents, and
                   heights of the rise between them
 """
@@ -33,14 +32,12 @@ _SEEN = 0.01  # of the first loss, or of the target of an output: a visible chan
 
 
 class Params(two_layer.TwoLayerParams):
-    """One start of a small batch, and the statistics of large ones, on the two concepts of the authors' program."""
+    """Random starts on the two concepts of the authors' program."""
 
     mu: tuple[float, ...] = param((1.0, 1.5), "distance of both clusters from the origin", gt=0, least=2, most=2)
     sigma: tuple[float, ...] = param(
         (0.05, 0.05), "standard deviation of the clusters along each concept", ge=0, least=2
     )
-    bound: float = param(0.001, "largest entry of U in the batch of small starts", gt=0)
-    batch: int = param(256, "uniform starts, of which the one with the largest rise is shown", ge=1)
     scales: tuple[float, ...] = param(
         (0.1, 0.001, 0.00001),
         "scales of random starts: standard deviation of normal, half the bound of positive entries",
@@ -55,20 +52,15 @@ class Params(two_layer.TwoLayerParams):
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """Follow the authors' start and the one with the largest rise, and find the rises of random starts."""
+    """Follow the authors' start, and find the rises of random starts."""
     from saddlescope.flow import symmetric_flows
     from saddlescope.measure import find_descents
 
     a, x = two_layer.strengths_and_test_point(params.mu, params.sigma)
     follow = partial(symmetric_flows, a, test_point=x, until=params.until, tolerance=1e-8)
-    shown, random = context.split(0.1, 0.9)
-    shown.report(0.0, "small positive starts")
-    batch = params.bound * np.random.default_rng(params.seed).random((params.batch, 2, 2))
-    largest = int(np.argmax(find_descents(follow(batch).turning_losses).rises[:, 1:].sum(axis=1)))
-    one = two_layer.follow_start(a, x, batch[largest], params.until)
     shape = (len(_LAWS), len(params.scales), params.starts)
     rises, positive = np.empty(shape), np.empty(shape, bool)
-    for ((m, scale), (n, law)), step in random.steps(product(enumerate(params.scales), enumerate(_LAWS))):
+    for ((m, scale), (n, law)), step in context.steps(product(enumerate(params.scales), enumerate(_LAWS))):
         step.report(0.0, f"{params.starts} {law} starts of scale {scale:g}")
         rng = np.random.default_rng([params.seed, n, params.scales.index(scale)])
         size = (params.starts, 2, 2)
@@ -95,7 +87,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         },
         coords={"law": list(_LAWS), "scale": list(params.scales)},
     )
-    return one.merge(statistics).merge(authors)
+    return statistics.merge(authors)
 
 
 claims = Claims(
@@ -210,8 +202,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
     heights = np.geomspace(1e-5, 0.3, 200)
     shares = (run.rise > xr.DataArray(heights, {"height": heights}, "height")).mean("sample")
     return [
-        _drawn(two_layer.of_authors(run), "authors", "from the start of the authors' program, with A²"),
-        _drawn(run, "two-descents", "from a small positive start, with A"),
+        _drawn(two_layer.of_authors(run)),
         Figure(
             name="how-often",
             title="Rise of the loss between two descents, over random starts",
@@ -230,10 +221,10 @@ def figures(run: xr.Dataset) -> list[Figure]:
     ]
 
 
-def _drawn(one: xr.Dataset, name: str, start: str) -> Figure:
+def _drawn(one: xr.Dataset) -> Figure:
     return Figure(
-        name=name,
-        title=f"Loss, entries of W and output {start}",
+        name="authors",
+        title="Loss, entries of W and output from the start of the authors' program, with A²",
         caption="The loss out of distribution with its turns, whole and enlarged; the entries of W, with vertical "
         "lines at the times of w_kk = 1/2 that the Schur complements of the initial W predict; the path of the "
         "output at the test point. The table lists every entry.",
@@ -253,9 +244,8 @@ entry = Entry(
     citation=CITATION,
     source="Section 4.2",
     params=Params,
-    quick=dict(batch=128, starts=1024, outputs=512),
+    quick=dict(starts=1024, outputs=512),
     run=run,
     claims=claims,
     figures=figures,
-    metrics=two_layer.METRICS,
 )

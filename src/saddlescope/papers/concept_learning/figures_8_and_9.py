@@ -147,15 +147,15 @@ def _descent_claims(figure: int, word: str, descents: int) -> Claims:
         "authors-descents",
         f"In the run of the authors' program the loss out of distribution descends {word} times",
         f"{where}, from {CODE}; the smallest change that counts is this project's",
-        low=descents,
-        high=descents,
+        low=float(descents),
+        high=float(descents),
     )(_authors_descents)
     claims.reading(
         "descents",
         f"With A as printed and the caption's data, the loss descends {word} times from some start",
         f"{where}; the smallest change that counts is this project's",
-        low=descents,
-        high=descents,
+        low=float(descents),
+        high=float(descents),
     )(_visible_descents)
     claims.reading(
         "stages",
@@ -176,7 +176,7 @@ def _descent_claims(figure: int, word: str, descents: int) -> Claims:
         "order",
         f"In the authors' run the network learns all {word} concepts in the order of their strengths",
         f"Section 4.2.2; start and data from {CODE}",
-        low=descents,
+        low=float(descents),
     )(_order)
     return claims
 

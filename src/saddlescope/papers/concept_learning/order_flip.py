@@ -30,13 +30,12 @@ from saddlescope.papers.concept_learning.shared.perceptron_training import (
     one_layer_prediction,
     train,
 )
+from saddlescope.papers.concept_learning.shared.two_layer_runs import half_times
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.parameters import EntryParams, param
-
-_TRAJECTORIES = 7  # values of sigma_1 whose trajectories are drawn
 
 _SGD_RATIOS = 9  # values of the sweep of SGD
 
@@ -72,7 +71,7 @@ class Params(EntryParams):
 
 def _diversity(ratio: float | np.ndarray, mu: Sequence[float], sigma: float, clusters: int) -> np.ndarray:
     """Return sigma_1^2 at these ratios a_1 / a_2."""
-    return np.asarray(ratio) * (sigma**2 + mu[1] ** 2 / clusters) - mu[0] ** 2 / clusters
+    return np.asarray(np.asarray(ratio) * (sigma**2 + mu[1] ** 2 / clusters) - mu[0] ** 2 / clusters)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -89,7 +88,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
 
 def _symmetric_half_times(params: Params, report: Report) -> xr.Dataset:
-    """Return half-times of every start and ratio, and trajectories of one start."""
+    """Return half-times of every start and ratio."""
     import jax
 
     from saddlescope.flow import symmetric_flows
@@ -97,8 +96,6 @@ def _symmetric_half_times(params: Params, report: Report) -> xr.Dataset:
 
     ratios, shape = _strength_ratios(params.ratios), (len(params.scales), params.starts)
     half = np.zeros((*shape, len(ratios), 2))
-    pictured = np.unique(np.linspace(0, len(ratios) - 1, _TRAJECTORIES).round().astype(int))
-    paths = np.zeros((len(pictured), 200, 2))
     for n, scale in enumerate(params.scales):
         with jax.enable_x64(True):
             unit = symmetric_weights(2, 2, seed=params.seed, log_scale=0.0, num_starts=params.starts)
@@ -115,34 +112,16 @@ def _symmetric_half_times(params: Params, report: Report) -> xr.Dataset:
                 tolerance=1e-8,
                 record=np.linspace(0.0, until, 400),
             )
-            half[n, :, m] = _half_times(flows.times, np.einsum("nkii->nki", flows.W))
-            if n == 1 and m in pictured:
-                marks = np.linspace(0, len(flows.times) - 1, 200).round().astype(int)
-                paths[list(pictured).index(m)] = (flows.W[0] @ task.test_point)[marks]
+            half[n, :, m] = half_times(flows.times, np.einsum("nkii->nki", flows.W))
             report((n * len(ratios) + m + 1) / (len(params.scales) * len(ratios)), f"scale {scale:g}")
     return xr.Dataset(
-        {
-            "half": (("scale", "start", "ratio", "concept"), half, {"units": "t"}),
-            "path": (("pictured", "mark", "concept"), paths),
-        },
-        coords={"scale": list(params.scales), "ratio": ratios, "concept": [1, 2], "pictured": ratios[pictured]},
+        {"half": (("scale", "start", "ratio", "concept"), half, {"units": "t"})},
+        coords={"scale": list(params.scales), "ratio": ratios, "concept": [1, 2]},
     )
 
 
 def _strength_ratios(count: int) -> np.ndarray:
     return np.linspace(0.35, 2.2, count)
-
-
-def _half_times(times: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return when values (..., times, concepts) first pass 1/2, by interpolation; NaN where they do not."""
-    above = values > 0.5
-    place = np.argmax(above, axis=-2)[..., None, :]
-    after, before = np.maximum(place, 1), np.maximum(place, 1) - 1
-    low, high = (np.take_along_axis(values, at, axis=-2)[..., 0, :] for at in (before, after))
-    start, stop = times[before[..., 0, :]], times[after[..., 0, :]]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = start + (stop - start) * (0.5 - low) / (high - low)
-    return np.where(above.any(axis=-2) & ~above[..., 0, :], found, np.nan)
 
 
 def _sgd_half_times(params: Params, clusters: int, report: Report) -> xr.Dataset:
@@ -163,8 +142,8 @@ def _sgd_half_times(params: Params, clusters: int, report: Report) -> xr.Dataset
     dims = ("sgd_ratio", "seed", "concept")
     return xr.Dataset(
         {
-            "sgd_half": (dims, _half_times(steps, trained.output.values * share)),
-            "theorem_half": (dims, _half_times(steps, np.array(by_theorem) * share)),
+            "sgd_half": (dims, half_times(steps, trained.output.values * share)),
+            "theorem_half": (dims, half_times(steps, np.array(by_theorem) * share)),
         },
         coords={"sgd_ratio": ratios, "seed": list(seeds), "clusters": clusters, "concept": [1, 2]},
     )
@@ -256,13 +235,7 @@ def theorem_error(run: xr.Dataset) -> Estimate:
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw output trajectories across the flip, half-times, and the ratios at which starts and runs flip."""
-    sigmas = _diversity(run.pictured.values, run.mu, run.sigma, 2) ** 0.5
-    paths = [
-        Line(x=path[:, 0], y=path[:, 1], color=n, label=f"σ₁ = {sigmas[n]:.2f}")
-        for n, path in enumerate(run.path.transpose("pictured", "mark", "concept").values)
-    ]
-    paths.append(Line(x=np.array(run.mu[:1]), y=np.array(run.mu[1:]), style="points", color=0))
+    """Draw half-times, and the ratios at which starts and runs flip."""
     half = run.half.isel(scale=-1, start=0)
     times = lines(half, x="ratio", hue="concept", label=lambda k: f"T{'₁₂'[k - 1]}", color=3, style="dashed")
     two, sgd, theorem = (_flip_ratios(each) for each in (run.half, run.sgd_half, run.theorem_half))
@@ -285,23 +258,14 @@ def figures(run: xr.Dataset) -> list[Figure]:
     pairs.append(Line(x=ends, y=ends, style="dotted", label="equal", width=1.0, color=8))
     return [
         Figure(
-            name="trajectories",
-            title="Trajectories and half-times for growing diversity of the weaker signal",
-            caption=f"Left: outputs at the test point of the symmetric network, from one start of scale "
-            f"{float(run.scale[1]):g}, for growing diversity of the first concept; the point is the test point. Right: "
-            f"time at which each concept is half learned, from a start of scale {float(run.scale[-1]):g}.",
-            panels=(
-                Panel(x=Axis("output along concept 1"), y=Axis("output along concept 2"), marks=tuple(paths)),
-                Panel(x=Axis("a₁ / a₂"), y=Axis("half-time, in time t"), marks=times),
-            ),
-        ),
-        Figure(
             name="flips",
             title="Ratio of strengths at which the order of learning flips",
-            caption="Left: share of the starts of the symmetric network that have flipped up to a ratio, for each "
+            caption="Left: time at which each concept is half learned, from one start of the smallest scale. Centre: "
+            "share of the starts of the symmetric network that have flipped up to a ratio, for each "
             "scale of U. Right: flips of SGD of one layer against those by Theorem 4.1 from the actual start of each "
             "run.",
             panels=(
+                Panel(x=Axis("a₁ / a₂"), y=Axis("half-time, in time t"), marks=times),
                 Panel(x=Axis("a₁ / a₂"), y=Axis("share of starts"), marks=tuple(shares)),
                 Panel(x=Axis("flip by Theorem 4.1"), y=Axis("flip by SGD"), marks=tuple(pairs)),
             ),

@@ -268,7 +268,8 @@ ERRATA: tuple[Erratum, ...] = (
         place="Lemma D.3",
         printed="until T_1 of its own each w_ii grows at least as exp(2ηta_i/κ)",
         right="of the Schur complement of w_ii(0), not of w_ii(0), once a stronger concept is learned",
-        check="W(0) = ω(1, c; c, 1), 1 − c = 1e−10: w_11 falls by about 2e−10 while w_22 is learned",
+        check="a = (0.1, 1), W(0) = ω(1, c; c, 1), c = 0.95: w_11 falls to 1 − c² = 0.1 of its growth when w_22 is "
+        "learned; the lemma allows 0.24",
         weight="statement",
     ),
     Erratum(

@@ -2,19 +2,16 @@
 
 The symmetric two-layer network on s = 2 and 3 concepts with mu = 1, r, r^2, one sigma for all, and normal entries of
 U(0) of standard deviation tau in d' = f d columns. For every start the entry counts the descents of the loss out of
-distribution, and measures how far it rises between them and when the network generalizes.
+distribution.
 
     ratio   r, of the mu of a concept to that of the next weaker one
     factor  f, of the width to the dimension
     visible descents: those separated by rises of more than 1 % of the first loss
-    rise    the largest between two descents, in units of |x|^2 / 2
-    time    from which the loss is below 1 % of the weakest concept's part of it, mu_1^2 / 2, in units of 1 / (4 a_1)
 """
 
 import dataclasses
 import itertools
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -24,7 +21,6 @@ from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared.random_starts import (
     VISIBLE,
     draw_starts,
-    largest_rises,
     verified_descent_counts,
 )
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
@@ -37,8 +33,6 @@ from saddlescope.reproduction.parameters import EntryParams, param
 
 _CONCEPTS = (2, 3)
 _MOST = 4  # largest count of descents; higher counts are added to it
-_QUANTILES = (0.1, 0.5, 0.9, 0.99)
-_GENERAL = 0.01  # of mu_1^2 / 2
 _UNTIL = 1e4  # by then all is learned; what has learned takes no more time
 
 
@@ -89,31 +83,26 @@ def _run_row(params: Params, k: int, laws: tuple[int, float, float], report: Rep
         report(n / len(grid), cell)
         U = draw_starts(rng, "normal", scale, (params.starts, concepts, concepts * factor))
         found.append(_summarise(U, tuple(ratio**k for k in range(concepts)), concepts * (sigma,)))
-    tails = {"counts": ("descents",), "visible": ("descents",), "rise": ("quantile",), "time": ("quantile",)}
+    tails = {"counts": ("descents",), "visible": ("descents",)}
     row = grid_dataset(found, axes, tails)
-    return row.assign_coords(quantile=list(_QUANTILES), descents=np.arange(_MOST + 1))
+    return row.assign_coords(descents=np.arange(_MOST + 1))
 
 
-def _summarise(U: np.ndarray, mu: tuple[float, ...], sigma: tuple[float, ...]) -> dict[str, Any]:
-    """Follow the starts of one cell, and summarise their descents, rises and times."""
+def _summarise(U: np.ndarray, mu: tuple[float, ...], sigma: tuple[float, ...]) -> dict[str, np.ndarray]:
+    """Follow the starts of one cell, and summarise their descents."""
     from saddlescope.flow import symmetric_flows
     from saddlescope.measure import find_descents
 
     a, x = strengths_and_test_point(mu, sigma)
-    level = _GENERAL * mu[0] ** 2 / float(x @ x)
-    flows = symmetric_flows(a, U, test_point=x, until=_UNTIL, tolerance=1e-6, level=level)
+    flows = symmetric_flows(a, U, test_point=x, until=_UNTIL, tolerance=1e-6)
     counts, _ = verified_descent_counts(flows, U)
     small = np.linalg.norm(U, 2, axis=(1, 2)) <= 1
     visible = find_descents(flows.turning_losses, hysteresis=VISIBLE).counts
-    rises = largest_rises(flows)
     return {
         "counts": np.bincount(np.minimum(counts, _MOST), minlength=_MOST + 1),
         "visible": np.bincount(np.minimum(visible, _MOST), minlength=_MOST + 1),
         "small": np.sum(small),
         "exceptions": np.sum(small & (counts > len(mu))),
-        "rise": np.quantile(rises, _QUANTILES),
-        "largest_rise": rises.max(),
-        "time": np.quantile(4 * a[0] * flows.generalized, _QUANTILES),
     }
 
 
@@ -203,13 +192,11 @@ _LABELS = {
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw maps of the share with several visible descents, of rises, and of times."""
+    """Draw maps of the share with several visible descents."""
     share, total = "share of starts", run.visible.sum("descents")
     several = run.visible.sel(descents=slice(2, None)).sum("descents") / total
     two, both = several.sel(concepts=2), several.sel(concepts=3)
     three = (run.visible.sel(descents=slice(3, None)).sum("descents") / total).sel(concepts=3)
-    rises, times = run.rise.sel(quantile=0.9, concepts=2), run.time.sel(quantile=0.5, concepts=2)
-    spread = run.time.sel(quantile=0.9, concepts=2) - run.time.sel(quantile=0.1, concepts=2)
     return [
         Figure(
             name="descents",
@@ -226,19 +213,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
                 _map("three concepts, three or more", three, "ratio", "scale", share),
             ),
             columns=3,
-        ),
-        Figure(
-            name="rises-and-times",
-            title="Size of the rises, and time to generalize",
-            caption="Two concepts; the other parameters as in the first figure. Top: the 0.9 quantile of the largest "
-            "rise between descents, over |x|²/2. Bottom: the median time until the loss stays below 1 % of the weakest "
-            "concept's part, in units of 1 / (4 a₁), and the difference of its 0.9 and 0.1 quantiles.",
-            panels=(
-                _map("rise", rises, "ratio", "scale", "rise"),
-                _map("rise", rises, "ratio", "factor", "rise"),
-                _map("time to generalize", times, "ratio", "scale", "4 a₁ t"),
-                _map("spread of the time", spread, "ratio", "factor", "4 a₁ Δt"),
-            ),
         ),
     ]
 

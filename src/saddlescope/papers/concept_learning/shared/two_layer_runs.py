@@ -118,6 +118,16 @@ def _integrate_pushes(path: Callable[[np.ndarray], np.ndarray], x: np.ndarray, e
     return np.array(pushes)
 
 
+def half_times(times: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return when values (..., times, d) first pass 1/2, interpolated, (..., d); NaN where they do not."""
+    after = np.argmax(values > 0.5, axis=-2)
+    before = np.maximum(after - 1, 0)
+    high, low = (np.take_along_axis(values, at[..., None, :], axis=-2)[..., 0, :] for at in (after, before))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        part = np.where(after > 0, (0.5 - low) / (high - low), 0.0)
+    return np.where(high > 0.5, times[before] + part * (times[after] - times[before]), np.nan)
+
+
 def loss_changes(one: xr.Dataset) -> np.ndarray:
     """Return the change of the loss over each piece, (pieces,)."""
     return np.diff(one.turning_loss.values)
