@@ -99,7 +99,7 @@ def test_outcomes_at_the_quick_size(run, outcomes):
 
 def test_lemmas_d1_and_d3_fail_in_gradient_flow_from_an_ordinary_start():
     """W(0) = ω (1, c; c, 1), c = 0.95, a = (0.1, 1), as large as the assumptions allow."""
-    W0, omega, P = np.array([[1, 0.95], [0.95, 1]]) / 0.95, np.array([-145.0]), np.array([135.5])
+    W0, omega, P = np.array([[1, 0.95], [0.95, 1]]) / 0.95, np.array([-145.02]), np.array([135.94])
     a, beta = np.array([0.1, 1.0]), np.array([-np.log(0.95)])
     starts = Starts(a, np.linalg.cholesky(W0)[None] * np.exp(omega / 2), P, omega, beta, np.ones(1))
     found = excesses(flows(starts, 1200))
