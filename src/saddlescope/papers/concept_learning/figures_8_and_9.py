@@ -121,7 +121,7 @@ def _least_delay(run: xr.Dataset) -> Estimate:
 def _order(run: xr.Dataset) -> Estimate:
     """Number of concepts with w_kk = 1/2 in order of decreasing strength before the first exception."""
     one = two_layer.of_authors(run)
-    when = np.array([one.top[two_layer.entry_index(one, k, k)] for k in np.argsort(-one.strength.values)])
+    when = np.array([one.top[two_layer.entry_index(one, k, k)] for k in np.argsort(-one.strength.values).tolist()])
     in_order = np.isfinite(when) & (when == np.maximum.accumulate(when))
     return Estimate(float(np.cumprod(in_order).sum()))
 
