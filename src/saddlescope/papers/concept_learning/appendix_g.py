@@ -181,7 +181,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
             name="estimators",
             title="Readings of the classifier and of the direct estimator between two class means",
             caption="Mean over images without jitter whose colour or size is between the class means; the other "
-            "concept has both its values. Solid: probability of the classifier. Dashed: position by the direct estimator.",
+            "concept has both its values. Solid: probability of the classifier. Dashed: the direct estimator.",
             panels=tuple(panels),
         )
     ]

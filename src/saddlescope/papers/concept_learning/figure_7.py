@@ -91,7 +91,8 @@ def _pairs(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
     """Return the points u and v of all nested pairs, without the origin, whose loss is that of the biases alone."""
     index = run["index"].transpose("point", "concept").values
     nested = np.all(index[:, None] <= index[None], axis=-1) & ~np.eye(len(index), dtype=bool)
-    u, v = np.nonzero(nested & index.any(axis=1)[:, None])
+    nested[~index.any(axis=1)] = False
+    u, v = np.nonzero(nested)
     return u, v
 
 
@@ -208,10 +209,10 @@ def _losses(run: xr.Dataset) -> Figure:
             y=np.mean(excess[k] > tolerance, axis=(0, 2)),
             label=f"{name}, tolerance {tolerance:.0%}",
             color=k,
-            style=style,
+            style="dashed" if tolerance else "solid",
         )
         for k, name in enumerate(run.convention.values)
-        for tolerance, style in ((0.0, "solid"), (0.01, "dashed"))
+        for tolerance in (0.0, 0.01)
     )
     return Figure(
         name="losses",

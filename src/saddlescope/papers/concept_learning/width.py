@@ -179,14 +179,14 @@ def figures(run: xr.Dataset) -> list[Figure]:
         curves = (run[of] / run.starts).assign_coords(width=np.log2(run.width))
         marks = [
             mark
-            for dim, style in ((0, "solid"), (1, "dashed"))
+            for dim in (0, 1)
             for mark in lines(
                 curves.isel(dim=dim, drop=True),
                 x="width",
                 hue="scale",
                 label=f"τ = {{:g}}, d = {int(run.dim[dim])}",
                 grouped=True,
-                style=style,
+                style="dashed" if dim else "solid",
             )
         ]
         return Panel(title=title, x=Axis("log₂ of the width d'"), y=Axis("share of starts"), marks=tuple(marks))
