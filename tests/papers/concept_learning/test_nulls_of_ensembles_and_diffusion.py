@@ -213,10 +213,8 @@ def test_ratios_of_signals():
 
     def draw(rng, ratio):
         signal = 10 * np.exp(0.03 * rng.standard_normal((2, 5, 2)))
-        signal[:, :, 0] *= [[1 / ratio], [ratio]]
-        dims = ("color_setting", "seed", "concept")
-        coords = {"color_setting": [0.2, 0.7], "concept": ["color", "size"]}
-        return xr.Dataset({"mu": (dims, signal)}, coords, {"compared": (0.7, 0.2)})
+        signal[:, :, 0] *= [[ratio], [1 / ratio]]
+        return xr.Dataset({"mu": (("color_setting", "seed", "concept"), signal)}, {"concept": ["color", "size"]})
 
     assert_detects(
         "concept-learning/figure-15", "stronger", null=lambda rng: draw(rng, 1.0), effect=lambda rng: draw(rng, 1.2)

@@ -167,11 +167,6 @@ def _step_ratio(run: xr.Dataset) -> Estimate:
 
 metrics = (
     Metric(
-        name="descents",
-        quantity="descents of the loss of three layers, mean over networks",
-        statistic=lambda run: float(run.descents.sel(kind=_DEEP).mean()),
-    ),
-    Metric(
         name="transient",
         quantity="share of networks of three layers whose loss rises between descents",
         statistic=lambda run: float((run.descents.sel(kind=_DEEP) > 1).mean()),
@@ -180,12 +175,6 @@ metrics = (
         name="steps",
         quantity="steps until three layers have learned, median over networks",
         statistic=lambda run: float(run.learned.sel(kind=_DEEP).median()),
-        scale="log",
-    ),
-    Metric(
-        name="final_loss",
-        quantity="final loss out of distribution of three layers, mean over networks",
-        statistic=lambda run: float(run.test_loss.isel(step=-1).mean()),
         scale="log",
     ),
 )

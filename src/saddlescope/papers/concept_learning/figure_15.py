@@ -18,9 +18,8 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning import CITATION
-from saddlescope.plot import Axis, Figure, Film, Line, Mark, Panel
+from saddlescope.plot import Axis, Figure, Film, Line, Panel
 from saddlescope.reproduction.claim import Claims, Estimate, Size
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
@@ -33,24 +32,16 @@ class Params(EntryParams):
     """Images of appendix G's size."""
 
     pixels: int = param(32, "side of the images", unit="pixels", ge=4)
-    compared: tuple[float, ...] = param((0.7, 0.2), "colour settings of the two distributions, left and right")
-    color_settings: tuple[float, ...] = param(
-        (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
-        "colour settings, at size setting 0.4",
-        least=2,
-        order="increasing",
+    colors: tuple[float, ...] = param(
+        (0.7, 0.2), "colour settings, left and right, at size setting 0.4", least=2, most=2, order="decreasing"
     )
-    size_settings: tuple[float, ...] = param(
-        (0.1, 0.5), "size settings, at colour setting 0.4", least=2, order="increasing"
+    sizes: tuple[float, ...] = param(
+        (0.1, 0.5), "size settings, at colour setting 0.4", least=2, most=2, order="increasing"
     )
     images: int = param(512, "images of each class from which signals are measured", ge=2)
     seeds: tuple[int, ...] = param((0, 1, 2, 3, 4), "seeds of independent measurements", ge=0, order="distinct")
     read: int = param(1024, "true images of each distribution for the direct estimator", ge=4)
     shown: int = param(6, "images of each class in the pictures", ge=1)
-
-    def check(self) -> None:
-        if len(self.compared) != 2 or not set(self.compared) <= set(self.color_settings):
-            raise InputError(f"compared must be two of color_settings, left and right; got {self.compared!r}.")
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -62,8 +53,8 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     def circles(color: float = 0.4, size: float = 0.4) -> CircleProcess:
         return CircleProcess(pixels=params.pixels, color_signal=color, size_signal=size)
 
-    by_color = [circles(color=color) for color in params.color_settings]  # impossible settings are refused here
-    by_size = [circles(size=size) for size in params.size_settings]
+    by_color = [circles(color=color) for color in params.colors]  # impossible settings are refused here
+    by_size = [circles(size=size) for size in params.sizes]
 
     def measure(seed: int, context: RunContext) -> xr.Dataset:
         signals = []
@@ -71,17 +62,16 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
             signals.append(pixel_signals(process, images=params.images, seed=seed).means)
             step.report(1.0, f"seed {seed}, settings {process.color_signal:g} and {process.size_signal:g}")
         geometries = [concept_geometry(process, images=params.images, seed=seed) for process in by_color]
-        count = len(by_color)
         return xr.Dataset(
             {
-                "signal": (("color_setting", "concept", "other"), np.array(signals[:count])),
-                "signal_by_size": (("size_setting", "concept", "other"), np.array(signals[count:])),
+                "signal": (("color_setting", "concept", "other"), np.array(signals[:2])),
+                "signal_by_size": (("size_setting", "concept", "other"), np.array(signals[2:])),
                 "mu": (("color_setting", "concept"), np.array([each.mu for each in geometries])),
                 "overlap": ("color_setting", [each.overlap for each in geometries]),
             },
             coords={
-                "color_setting": list(params.color_settings),
-                "size_setting": list(params.size_settings),
+                "color_setting": list(params.colors),
+                "size_setting": list(params.sizes),
                 "concept": list(CONCEPTS),
             },
         )
@@ -96,9 +86,8 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         for process in by_color
     ]
     classes = np.arange(params.read) % len(CLASSES)
-    read = [process.draw(classes, seed=_READ_SEED).images for process in map(circles, params.compared)]
     positions = [
-        concept_positions(images, circles(color)).position for images, color in zip(read, params.compared, strict=True)
+        concept_positions(process.draw(classes, seed=_READ_SEED).images, process).position for process in by_color
     ]
     drawing.report(1.0, "done")
     image = ("color_setting", "class", "example", "channel", "row", "column")
@@ -106,11 +95,10 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         xr.concat(of_seeds, xr.DataArray(list(params.seeds), dims="seed", name="seed"))
         .assign(
             shown=(image, np.round(255 * np.array(shown)).astype(np.uint8)),
-            position=(("side", "image", "concept"), np.stack(positions)),
+            position=(("color_setting", "image", "concept"), np.stack(positions)),
             image_class=("image", classes),
         )
-        .assign_coords({"class": list(CLASSES), "side": ["left", "right"]})
-        .assign_attrs(compared=params.compared)
+        .assign_coords({"class": list(CLASSES)})
     )
 
 
@@ -124,11 +112,6 @@ claims = Claims(
     "Random places blur mean images of small circles more than those of big ones, and pixels are one choice of "
     "coordinates."
 )
-
-
-def _at(run: xr.Dataset, side: int) -> xr.Dataset:
-    """Select the measurements of one of the two distributions: 0 is left, 1 is right."""
-    return run.sel(color_setting=run.attrs["compared"][side])
 
 
 def _mean(values: xr.DataArray, remark: str = "") -> Estimate:
@@ -146,7 +129,7 @@ def _signal_ratio(run: xr.Dataset) -> Estimate:
     """Signal of the stronger concept over that of the other, measured from (red, big), smaller of both sides."""
     found = []
     for side, name, (strong, weak) in ((0, "left", ("color", "size")), (1, "right", ("size", "color"))):
-        mu = _at(run, side).mu
+        mu = run.mu.isel(color_setting=side)
         distances = ", ".join(f"{float(mu.sel(concept=concept).mean()):.3g}" for concept in ("color", "size"))
         remark = f"{name}: distances {distances} in colour and size"
         found.append(_mean(mu.sel(concept=strong) / mu.sel(concept=weak), remark))
@@ -163,7 +146,7 @@ def _signal_ratio(run: xr.Dataset) -> Estimate:
 )
 def _dependence(run: xr.Dataset) -> Estimate:
     """Factor by which a signal changes between ends of the other concept's setting, larger of both concepts."""
-    size = [_at(run, side).mu.sel(concept="size") for side in (0, 1)]
+    size = [run.mu.sel(concept="size").isel(color_setting=k) for k in (0, 1)]
     color = [run.signal_by_size.sel(concept="color").isel(other=0, size_setting=k) for k in (-1, 0)]
     found = []
     for name, (large, small) in (("size", size), ("colour", color)):
@@ -182,7 +165,7 @@ def _dependence(run: xr.Dataset) -> Estimate:
 )
 def _small_circle_ratio(run: xr.Dataset) -> Estimate:
     """Signal of colour among small circles over that of size, averaged over both colours."""
-    signal = _at(run, 0).signal
+    signal = run.signal.isel(color_setting=0)
     color, size = signal.sel(concept="color").isel(other=1), signal.sel(concept="size").mean("other")
     return _mean(color / size, f"distances {float(color.mean()):.3g} in colour and {float(size.mean()):.3g} in size")
 
@@ -198,88 +181,43 @@ def _small_circle_ratio(run: xr.Dataset) -> Estimate:
 )
 def _overlap(run: xr.Dataset) -> Estimate:
     """Cosine between the directions from the mean (red, big) to the means of (blue, big) and (red, small)."""
-    return _mean(_at(run, 0).overlap)
+    return _mean(run.overlap.isel(color_setting=0))
 
-
-_CONCEPTS = {
-    "color": (0, "colour", ("big circles", "small circles")),
-    "size": (1, "size", ("red circles", "blue circles")),
-}
-"""Index into the palette, name, and names of the other concept's values, of each concept."""
 
 _CLASSES = (1, 3, 0, 2)  # palette: no blue for red circles
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    return [_distributions(run), _by_color(run)]
-
-
-def _distributions(run: xr.Dataset) -> Figure:
     """Draw positions that the direct estimator reads in both distributions, and images of both in one frame."""
-    compared = run.attrs["compared"]
-    panels = []
-    for side, setting in enumerate(compared):
-        position = run.position.isel(side=side).transpose("image", "concept").values
+    names, panels = tuple(map(str, run["class"].values)), []
+    for side, (place, setting) in enumerate(zip(("left", "right"), run.color_setting.values, strict=True)):
+        position = run.position.isel(color_setting=side).transpose("image", "concept").values
         dots = []
-        for k, name in enumerate(map(str, run["class"].values)):
+        for k, name in enumerate(names):
             x, y = position[run.image_class.values == k].T
             dots.append(Line(x=x, y=y, group=name, color=_CLASSES[k], style="points", width=2.0, opacity=0.5))
-        title = f"{run.side.values[side]}: colours {setting:g} apart"
         plane = Axis("colour", range=(-0.4, 1.4)), Axis("size", range=(-0.6, 1.8))
-        panels.append(Panel(title=title, x=plane[0], y=plane[1], marks=tuple(dots)))
-    left, right = (_frames(run.shown.sel(color_setting=[setting])) for setting in compared)
-    empty = ("",) * (left.shape[2] - 1)
-    return Figure(
-        name="distributions",
-        title="Two distributions of circles with different colour signals",
-        caption=f"Left: colours {compared[0]:g} apart. Right: {compared[1]:g} apart. In a column of images, place, "
-        "background and jitter are the same. Each dot is another true image of the distribution, at the colour and "
-        "size that the direct estimator reads from its pixels; 0 and 1 are the class means. Within a class, sizes vary "
-        "by up to 0.375 of the distance of the means, and every channel of the colour by up to 0.125.",
-        panels=tuple(panels),
-        film=Film(
-            steps=np.array([1]),
-            images=np.concatenate([left, np.full_like(left[:, :, :1], 255), right], axis=2),
-            rows=tuple(map(str, run["class"].values)),
-            columns=("left", *empty, "", "right", *empty),
-            unit="",
-        ),
-    )
-
-
-def _by_color(run: xr.Dataset) -> Figure:
-    left, right = run.attrs["compared"]
-    x = run.color_setting.values
-    marks = [
-        Line(
-            x=x,
-            y=run.signal.sel(concept=concept).isel(other=k).mean("seed").values,
-            at=x,
-            color=color,
-            style="dashed" if k else "solid",
-            width=1.2 if k else 2.2,
-            label=f"{name}, {other}",
+        panels.append(Panel(title=f"{place}: colours {setting:g} apart", x=plane[0], y=plane[1], marks=tuple(dots)))
+    left, right = run.shown.transpose("color_setting", "class", "example", "row", "column", "channel").values
+    empty = ("",) * (left.shape[1] - 1)
+    return [
+        Figure(
+            name="distributions",
+            title="Two distributions of circles with different colour signals",
+            caption="In a column of images, place, background and jitter are the same. Each dot is another true image "
+            "of the distribution, at the colour and size that the direct estimator reads from its pixels; 0 and 1 are "
+            "the class means. Within a class, sizes vary by up to 0.375 of the distance of the means, and every "
+            "channel of the colour by up to 0.125.",
+            panels=tuple(panels),
+            film=Film(
+                steps=np.array([1]),
+                images=np.concatenate([left, np.full_like(left[:, :1], 255), right], axis=1)[None],
+                rows=names,
+                columns=("left", *empty, "", "right", *empty),
+                unit="",
+            ),
         )
-        for concept, (color, name, others) in _CONCEPTS.items()
-        for k, other in enumerate(others)
     ]
-    big, small = (float(_at(run, 0).signal.sel(concept="color").isel(other=k).mean("seed")) for k in (0, 1))
-    axes = Axis("colour setting"), Axis("distance of class means in pixels", range=(0.0, 25.0))
-    sides = Mark(at=right, label="right"), Mark(at=left, label="left")
-    return Figure(
-        name="color",
-        title="Signals by colour setting",
-        caption=f"Signals of both concepts against the colour setting, mean over {run.sizes['seed']} seeds, and images "
-        f"of each class. With colours {left:g} apart, the colour signal is {big / small:.2g} times as large among big "
-        "circles as among small ones.",
-        panels=(Panel(title="signals", x=axes[0], y=axes[1], marks=(*marks, *sides)),),
-        film=Film(steps=x, images=_frames(run.shown), rows=tuple(map(str, run["class"].values)), unit="colour setting"),
-    )
-
-
-def _frames(shown: xr.DataArray) -> np.ndarray:
-    """Return images by setting, in the axis order of a film."""
-    return shown.transpose(..., "class", "example", "row", "column", "channel").values
 
 
 entry = Entry(
@@ -290,8 +228,7 @@ entry = Entry(
     params=Params,
     quick=dict(
         pixels=16,
-        color_settings=(0.2, 0.4, 0.7),
-        size_settings=(0.2, 0.4),
+        sizes=(0.2, 0.4),
         images=32,
         seeds=(0, 1),
         read=128,

@@ -23,7 +23,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, train
 from saddlescope.papers.concept_learning.shared.transient_memorization import difference_of_shares, loss_descents
-from saddlescope.plot import Axis, Figure, Line, Panel, Table, lines
+from saddlescope.plot import Axis, Figure, Line, Panel, lines
 from saddlescope.reproduction.claim import Claims, Estimate, Size
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
@@ -73,12 +73,13 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         per_doubling=params.per_doubling,
     )
     kinds = [(LOW, replace(low, depth=depth)) for depth in params.depths]
-    for depth in params.depths[1:]:
-        kinds.append((HIGH, replace(low, dim=params.high, depth=depth)))
-        kinds.append((WHOLE, replace(low, depth=depth, whole=True)))
-    kinds.append((WIDE, replace(low, hidden=params.high, whole=True)))
-    kinds.append((SMALL, replace(low, depth=1, scale=_SMALL_SCALE)))
-    kinds.append((WIDE_SGD, replace(low, hidden=params.high)))
+    kinds += [(WHOLE, replace(low, depth=depth, whole=True)) for depth in params.depths[1:]]
+    kinds += [
+        (HIGH, replace(low, dim=params.high)),
+        (WIDE, replace(low, hidden=params.high, whole=True)),
+        (SMALL, replace(low, depth=1, scale=_SMALL_SCALE)),
+        (WIDE_SGD, replace(low, hidden=params.high)),
+    ]
 
     def train_kind(kind: str, training: PerceptronTraining, step: RunContext) -> xr.Dataset:
         report, seeds = step.note(f"{kind}, depth {training.depth}"), range(params.seed, params.seed + params.seeds)
@@ -225,11 +226,6 @@ def _width_difference(run: xr.Dataset) -> Estimate:
 
 metrics = (
     Metric(
-        name="descents",
-        quantity="descents of the loss in low dimension, mean over seeds",
-        statistic=lambda run: float(select_networks(run, LOW).descents.mean()),
-    ),
-    Metric(
         name="transient",
         quantity="share of networks in low dimension whose loss rises between descents",
         statistic=lambda run: float((select_networks(run, LOW).descents > 1).mean()),
@@ -239,29 +235,20 @@ metrics = (
         quantity="largest rise of the loss in low dimension over its start, mean over seeds",
         statistic=lambda run: float(select_networks(run, LOW).rise.mean()),
     ),
-    Metric(
-        name="final_loss",
-        quantity="final loss out of distribution in low dimension, mean over seeds",
-        statistic=lambda run: float(select_networks(run, LOW).test_loss.isel(step=-1).mean()),
-        scale="log",
-    ),
 )
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw outputs, losses and the role of depth, with a table of all networks."""
+    """Draw outputs and losses."""
     depth, low, high = (run.attrs[name] for name in ("paper_depth", "low", "high"))
     return [
         Figure(
             name="transient",
-            title="Transient memorization by dimension and depth",
+            title="Transient memorization by dimension",
             caption=f"Left: output at the test point of one network of {depth} layers per dimension, with points "
             f"evenly spaced in the logarithm of the step; at d = {low}, the transient one of median rise. "
-            "Middle: loss at the test point over its start, for up to 12 networks per dimension. Right: share of the "
-            "networks whose loss falls, rises, and falls again, against depth.",
-            panels=(_plane(run, f"d = {low}", f"d = {high}"), _losses(run), _depths(run, f"d = {low}", f"d = {high}")),
-            columns=3,
-            table=_table(run),
+            "Right: loss at the test point over its start, for up to 12 networks per dimension.",
+            panels=(_plane(run, f"d = {low}", f"d = {high}"), _losses(run)),
         )
     ]
 
@@ -292,33 +279,6 @@ def _losses(run: xr.Dataset) -> Panel:
     depth = run.attrs["paper_depth"]
     y = Axis("loss over its start")
     return Panel(title=f"depth {depth}", x=Axis("step", scale="log"), y=y, marks=tuple(marks))
-
-
-def _depths(run: xr.Dataset, low: str, high: str) -> Panel:
-    marks = []
-    for kind, group, color in ((LOW, low, 0), (HIGH, high, 1), (WHOLE, f"{low}, no minibatches", 4)):
-        of_kind = run.isel(network=(run.kind == kind).values)
-        line = partial(Line, x=of_kind.depth.values, y=(of_kind.descents > 1).mean("seed").values, color=color)
-        marks += [line(group=group, width=2.0), line(group=group, style="points", width=3.0)]
-    wide = select_networks(run, WIDE)
-    share = np.atleast_1d(float((wide.descents > 1).mean()))
-    label = f"{low}, no minibatches, hidden layers of {run.attrs['high']}"
-    marks.append(Line(x=np.atleast_1d(int(wide.depth)), y=share, label=label, color=5, style="points", width=5.0))
-    y = Axis("share of transient networks", range=(-0.02, 1.02))
-    return Panel(title="role of depth", x=Axis("depth"), y=y, marks=tuple(marks))
-
-
-def _table(run: xr.Dataset) -> Table:
-    rows = []
-    for n in range(run.sizes["network"]):
-        one = run.isel(network=n)
-        counts, left = one.descents.values, one.test_loss.isel(step=-1) / one.test_loss.isel(step=0)
-        numbers = *(int((counts == k).sum()) for k in (0, 1, 2)), int((counts > 2).sum())
-        rises = float(one.rise.median()), float(one.rise.max())
-        rows.append((str(one.kind.item()), int(one.depth), *numbers, *rises, float(left.median())))
-    columns = ("networks", "depth", "no descent", "one", "two", "more")
-    rises_too = ("rise over the first loss, median", "largest", "loss left at the end, median")
-    return Table(columns=(*columns, *rises_too), rows=tuple(rows))
 
 
 entry = Entry(

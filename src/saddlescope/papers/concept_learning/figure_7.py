@@ -98,13 +98,6 @@ def _pairs(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
     return u, v
 
 
-def _excess(run: xr.Dataset) -> np.ndarray:
-    """Return loss(u) - loss(v) over the largest loss at the start, (convention, seed, step, pair)."""
-    u, v = _pairs(run)
-    loss = run.loss.values
-    return (loss[..., u] - loss[..., v]) / loss[:, :, :1].max(axis=-1, keepdims=True)
-
-
 def _learned(run: xr.Dataset, convention: str) -> np.ndarray:
     """Return the epoch from which each loss stays below 1, (seed, point); infinite if it does not."""
     above = run.loss.sel(convention=convention).values >= _TRUNCATED
@@ -138,7 +131,8 @@ claims = Claims(
 def _violating(run: xr.Dataset) -> Estimate:
     """Number of networks with a nested pair of points whose losses are reversed at epoch 3 or 5."""
     at = [int(np.argmin(np.abs(run.epoch.values - epoch))) for epoch in _PRINTED]
-    excess = _excess(run)[:, :, at].max(axis=(2, 3))
+    (u, v), loss = _pairs(run), run.loss.values
+    excess = (loss[:, :, at][..., u] - loss[:, :, at][..., v]).max(axis=(2, 3)) / loss[:, :, 0].max(axis=-1)
     broken = excess > 0
     counts = ", ".join(
         f"{row.sum()} of {len(row)} ({name})" for name, row in zip(run.convention.values, broken, strict=True)
@@ -168,10 +162,6 @@ def _out_of_order(run: xr.Dataset) -> Estimate:
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    return [_graphs(run), _losses(run)]
-
-
-def _graphs(run: xr.Dataset) -> Figure:
     index = run["index"].transpose("point", "concept").values
     number, loss = index.sum(axis=1), run.loss.sel(convention=PROGRAM).mean("seed")
     rank = np.array([np.sum(number[:k] == number[k]) for k in range(len(index))])
@@ -187,46 +177,17 @@ def _graphs(run: xr.Dataset) -> Figure:
             marks.append(Line(x=place[inside, 0], y=place[inside, 1], group=text, color=n, style="points", width=5.0))
         x = Axis("concepts combined", range=(-0.4, index.shape[1] + 0.4))
         panels.append(Panel(title=f"after {epoch:g} epochs", x=x, y=Axis(""), marks=tuple(marks)))
-    return Figure(
-        name="graphs",
-        title="Loss at every point of the cube of concepts, by epoch",
-        caption="Each panel shows the test points and the edges between points that differ in one concept. The number "
-        "of concepts combined grows from left (the origin) to right (the point with all concepts). Colours: the loss, "
-        "mean over networks in the program's conventions.",
-        panels=tuple(panels),
-        columns=3,
-    )
-
-
-def _losses(run: xr.Dataset) -> Figure:
-    number = run["index"].sum("concept").values
-    loss, epochs, excess = run.loss.sel(convention=PROGRAM).mean("seed").values, run.epoch.values, _excess(run)
-    curves = tuple(
-        Line(x=epochs[1:], y=loss[1:, point], group=f"{n} concepts", color=int(n), width=1.2)
-        for point, n in enumerate(number)
-    )
-    violations = tuple(
-        Line(
-            x=epochs,
-            y=np.mean(excess[k] > tolerance, axis=(0, 2)),
-            label=f"{name}, tolerance {tolerance:.0%}",
-            color=k,
-            style="dashed" if tolerance else "solid",
+    return [
+        Figure(
+            name="graphs",
+            title="Loss at every point of the cube of concepts, by epoch",
+            caption="Each panel shows the test points and the edges between points that differ in one concept. The "
+            "number of concepts combined grows from left (the origin) to right (the point with all concepts). Colours: "
+            "the loss, mean over networks in the program's conventions.",
+            panels=tuple(panels),
+            columns=3,
         )
-        for k, name in enumerate(run.convention.values)
-        for tolerance in (0.0, 0.01)
-    )
-    return Figure(
-        name="losses",
-        title="Loss at all points, and violations of their order",
-        caption="Left: loss at every point of the cube, mean over networks in the program's conventions, coloured by "
-        "the number of concepts that the point combines. Right: share of the nested pairs of points that violate "
-        "equation B.2 by more than a tolerance, relative to the largest loss at the start.",
-        panels=(
-            Panel(x=Axis("epoch", scale="log"), y=Axis("loss at a point", scale="log"), marks=curves),
-            Panel(x=Axis("epoch"), y=Axis("share of pairs"), marks=violations),
-        ),
-    )
+    ]
 
 
 entry = Entry(

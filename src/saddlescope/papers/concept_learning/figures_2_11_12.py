@@ -28,7 +28,7 @@ from saddlescope.papers.concept_learning.shared.perceptron_training import (
     one_layer_prediction,
     train,
 )
-from saddlescope.plot import Axis, Figure, Line, Panel, Table
+from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction.claim import Claims, Estimate, Size
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
@@ -303,7 +303,6 @@ def _figures(networks: str) -> Callable[[xr.Dataset], list[Figure]]:
                 f"each colour is the test point.{theorem} Left: varied signal μ₁. Right: varied diversity σ₁, used as "
                 "a variance.",
                 panels=tuple(_panel(run, panel) for panel in (SIGNAL, DIVERSITY)),
-                table=_table(run),
             )
         ]
 
@@ -333,19 +332,6 @@ def _panel(run: xr.Dataset, panel: str) -> Panel:
             x, y = one.prediction.transpose("concept", "step").values
             marks.append(line(x=x, y=y, style="dashed", width=1.0))
     return Panel(title=title, x=Axis("output, concept 1"), y=Axis("output, concept 2"), marks=tuple(marks))
-
-
-def _table(run: xr.Dataset) -> Table:
-    """Return a table of predictions and measurements, one row per task."""
-    half, lead, ordered = half_times(run), leads(run).values, stronger_first(run)
-    rows = []
-    for k, task in enumerate(run.task.values.tolist()):
-        known = ordered[k][~np.isnan(ordered[k])]
-        right = f"{int(known.sum())} of {len(known)}" if len(known) else "a₁ ≈ a₂"
-        a, times = run.strength.isel(task=k).values.tolist(), np.median(half[k], axis=0).tolist()
-        rows.append((task, *a, *times, float(lead[k].mean()), right))
-    columns = ("task, numbers as printed", "a₁", "a₂", "half-time of concept 1, median", "of concept 2")
-    return Table(columns=(*columns, "lead of concept 1", "stronger first"), rows=tuple(rows))
 
 
 _QUICK = dict(varied_mu=(1.0, 3.0), varied_sigma=(0.05, 2.0), seeds=20, dim=24, samples=1500)

@@ -27,7 +27,7 @@ from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.figures_2_11_12 import half_times
 from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, PrintedConcepts, train
 from saddlescope.papers.concept_learning.shared.transient_memorization import loss_descents
-from saddlescope.plot import Axis, Figure, Line, Panel, Table
+from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction.claim import Claims, Estimate, Size
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
@@ -52,8 +52,6 @@ _NETWORKS = {
     "figure-3-high": PerceptronTraining(depth=4),
     "figure-3-low": PerceptronTraining(depth=4, dim=2, hidden=64),
 }
-
-_SHOWN = 6  # loss curves of each convention in the figure
 
 
 class Params(EntryParams):
@@ -98,15 +96,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
             right = np.where(_FIRST == 1, first < second, second < first)
             return xr.Dataset({figure: ((f"{figure}-task", f"{figure}-seed"), right)})
         found = found.isel(task=0)
-        loss = (found.test_loss / found.test_loss.isel(step=0)).isel(seed=slice(_SHOWN))
-        steps = f"{figure}-step"
-        return xr.Dataset(
-            {
-                figure: (f"{figure}-seed", loss_descents(found, "seed").descents.values > 1),
-                f"{figure}-curve": ((f"{figure}-shown", steps), loss.transpose("seed", "step").values),
-            },
-            coords={steps: found.step.values},
-        )
+        return xr.Dataset({figure: (f"{figure}-seed", loss_descents(found, "seed").descents.values > 1)})
 
     parts: dict[str, list[xr.Dataset]] = {}
     kinds = [(figure, convention) for figure in params.figures for convention in CONVENTIONS]
@@ -188,26 +178,21 @@ def _least_transient(run: xr.Dataset) -> Estimate:
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw losses at the test point in each convention, with a table of all shares."""
-    panels = []
-    for figure in (name for name in TRANSIENT if name in run):
-        marks = []
-        for k, convention in enumerate(CONVENTIONS):
-            curves = run[f"{figure}-curve"].sel(convention=convention)
-            steps = curves[f"{figure}-step"].values
-            marks += [Line(x=steps[1:], y=y[1:], group=convention, color=k, opacity=0.7) for y in curves.values]
-        y = Axis("loss over its start", range=(0.0, 1.5))
-        panels.append(Panel(title=figure, x=Axis("step", scale="log"), y=y, marks=tuple(marks)))
+    """Draw the share of networks in order, or transient, in each convention."""
     trained = [figure for figure in (*ORDERED, *TRANSIENT) if figure in run]
-    rows = [(each.value, each.uncertainty, each.remark) for each in _shares(run, trained)]
+    shares = np.reshape([each.value for each in _shares(run, trained)], (len(trained), len(CONVENTIONS)))
+    at = np.arange(len(trained))
+    marks = [
+        Line(x=at, y=shares[:, k], group=name, color=k, style="points", width=5.0) for k, name in enumerate(CONVENTIONS)
+    ]
+    y = Axis("share of networks", range=(-0.03, 1.03))
     return [
         Figure(
             name="conventions",
-            title="Losses at the test point in the conventions of the text and of the program",
-            caption="Losses over their starts of the first networks of Figure 3, in each convention. The table has "
-            "the share of networks in order (Figures 2, 11, 12) or transient (Figure 3).",
-            panels=tuple(panels) or (Panel(x=Axis("step"), y=Axis("loss"), marks=()),),
-            table=Table(columns=("share", "uncertainty", "networks"), rows=tuple(rows)),
+            title="Networks in order, and transient ones, in the conventions of the text and of the program",
+            caption=f"From left to right: {', '.join(trained)}. Share of networks that learn the concept of larger a_p "
+            "first (Figures 2, 11 and 12) or memorize transiently (Figure 3).",
+            panels=(Panel(x=Axis("figure"), y=y, marks=tuple(marks)),),
         )
     ]
 

@@ -1,4 +1,4 @@
-"""The authors' programs: effects of the squared data matrix and of the iterated equation on the figures.
+"""The authors' programs: effects of the squared data matrix on the figures.
 
 The programs of Figures 5, 8, 9 and 10 (`shared.authors_programs`) have A^2 where the paper has A, so that the concepts'
 strengths are farther apart. They take 2000 or 10000 steps of .01 of equation D.2 in W, where gradient descent would
@@ -6,7 +6,6 @@ take steps in U. U starts with uniform entries between 0 and 1/10 or, in Figure 
 
     A       E[x x^T], strengths a_p = sigma_p^2 + mu_p^2 / s
     A^2     strengths a_p^2
-    map     D.2 in W, or gradient steps in U over the same time
 
 The programs are repeated from their own starts with either matrix. Random starts of their law, on the data of the
 captions of Figures 8 and 9, are followed by gradient flow with either matrix.
@@ -40,31 +39,20 @@ class Params(EntryParams):
     """The authors' numbers, from many starts."""
 
     starts: int = param(4096, "starts of the flows", ge=1)
-    step: float = param(STEP, "step of D.2", ge=1e-4, le=0.05, scale="log")
-    steps: int = param(2000, "steps of D.2 from random starts", ge=1)
     until: float = param(50.0, "last time of the flows, that of the program of Figure 8", gt=0)
-    map_starts: int = param(1024, "starts of D.2", ge=1)
     seed: int = param(1, "seed of all starts", ge=0)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """Follow flows with both matrices, iterate D.2, and repeat the programs."""
+    """Follow flows with both matrices, and repeat the programs."""
     cases = [(name, convention) for name in _DATA for convention in _CONVENTIONS]
-    flow, discrete = context.split(0.6, 0.4)
-    flows, maps = [], []
-    for n, (case, step) in enumerate(flow.steps(cases)):
+    flows = []
+    for n, (case, step) in enumerate(context.steps(cases)):
         flows.append(step.cached(f"flows-{n}", partial(_flows, params, *case)))
         step.report(1.0, ", ".join(case))
-    for n, (convention, step) in enumerate(discrete.steps(_CONVENTIONS)):
-        maps.append(step.cached(f"maps-{n}", partial(_map, params, convention)))
-        step.report(1.0, f"D.2, {convention}")
     per_data = [xr.concat(flows[n : n + 2], dim="convention") for n in (0, 2)]
-    both = xr.concat(per_data, dim="data").assign_coords(data=list(_DATA))
-    programs = context.cached("programs", _repeat_programs)
-    found = both.merge(xr.concat(maps, dim="convention")).merge(programs)
-    return found.assign_coords(convention=list(_CONVENTIONS)).assign_attrs(
-        starts=params.starts, map_starts=params.map_starts
-    )
+    found = xr.concat(per_data, dim="data").merge(context.cached("programs", _repeat_programs))
+    return found.assign_coords(data=list(_DATA), convention=list(_CONVENTIONS)).assign_attrs(starts=params.starts)
 
 
 def _repeat_programs() -> xr.Dataset:
@@ -96,27 +84,11 @@ def _flows(params: Params, name: str, convention: str) -> xr.Dataset:
     return xr.Dataset({"share": ("descents", shares)}, coords={"descents": np.arange(_MOST + 1)})
 
 
-def _map(params: Params, convention: str) -> xr.Dataset:
-    """Return shares of starts from which D.2 loses positive semidefiniteness, or blows up, on Figure 8's data."""
-    a, rng = _strengths("Figure 8", convention), np.random.default_rng([params.seed, 3, 0])
-    shape = (params.map_starts, len(a), len(a))
-    normal = 0.1 * np.random.default_rng([params.seed, 99]).standard_normal(shape)
-    laws = {"uniform": rng.random(shape) / DIVISOR, "normal": normal}
-    runs = [printed_runs(a, starts, step=params.step, steps=params.steps, keep=100) for starts in laws.values()]
-    return xr.Dataset(
-        {
-            "printed_lost": ("law", [float(one.indefinite.mean()) for one in runs]),
-            "printed_blown": ("law", [float(one.blown_up.mean()) for one in runs]),
-        },
-        coords={"law": list(laws)},
-    )
-
-
 claims = Claims(
-    limits=f"The law of starts, A² and the maps are those of {CODE}; two of the three programs have other data than "
+    limits=f"The law of starts and A² are those of {CODE}; two of the three programs have other data than "
     "their captions. Descents are visible ones in the programs' runs, above 1 % of the first loss, and of any height "
     "from random starts, whose bounds are from a pilot on other seeds. The authors' starts were tuned for A²; a start "
-    "tuned for A would do better with A. Smaller steps of D.2 make W indefinite from fewer starts."
+    "tuned for A would do better with A."
 )
 
 _SHOWN = {"Figure 5": 2, "Figure 8": 3, "Figure 9": 4}  # descents
@@ -181,23 +153,6 @@ def _share_ratio(run: xr.Dataset) -> Estimate:
     return min(found, key=lambda one: one.value - one.uncertainty)
 
 
-@claims.extension(
-    "map",
-    "The paper's discrete map D.2 makes W = UUᵀ indefinite from at least 5% of full-rank initial weights",
-    "D.2 lacks the term η²∇∇ᵀ of a gradient step in U",
-    low=0.05,
-    sizes=("default", "paper"),
-)
-def _indefinite_share(run: xr.Dataset) -> Estimate:
-    """Share of starts from which W loses positive semidefiniteness, with data matrix A, smaller of two laws."""
-    found = []
-    for law in run.law.values.tolist():
-        lost, blown = (float(run[name].sel(convention="A", law=law)) for name in ("printed_lost", "printed_blown"))
-        remark = f"{law} starts; {blown:.3f} blow up"
-        found.append(Estimate.share(lost * run.map_starts, float(run.map_starts), remark, over="random starts"))
-    return min(found, key=lambda one: one.value)
-
-
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw shares of starts by their number of descents."""
     panels = []
@@ -219,11 +174,11 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "concept-learning/authors-scripts",
-    "The authors' programs: effects of the squared data matrix and of the iterated equation on the figures",
+    "The authors' programs: effects of the squared data matrix on the figures",
     citation=CITATION,
     source="Appendix E",
     params=Params,
-    quick=dict(starts=160, map_starts=48),
+    quick=dict(starts=160),
     run=run,
     claims=claims,
     figures=figures,
