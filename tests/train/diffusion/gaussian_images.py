@@ -7,28 +7,13 @@ its images follow from T products, without a draw. The images should have mean m
 with the noise that is left at time 0.
 """
 
-import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import xarray as xr
-
-from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     import torch
-
-DATA_NOISE = 1e-3
-"""Data noise of appendix G.2."""
-
-SCHEDULES = {"initial": (-5.0, 10.0), "learned": (math.log(DATA_NOISE**2), 10.0)}
-"""gamma_min and gamma_max at the start of training, and once the schedule has learned the data noise."""
-
-_STEPS = (10, 20, 50, 100, 200, 500, 1000)  # numbers of sampling steps for which the exact law is computed
-
-MANY = 200_000
-"""Images for the diffusion term of a normal law."""
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -114,71 +99,3 @@ def best_predictor(law: GaussianImages, gamma_min: float, gamma_max: float) -> "
             return ((along * sigma / (alpha**2 * variances + sigma**2)) @ basis.T).view_as(images)
 
     return Best()
-
-
-def normal_law(params: Any, context: RunContext) -> xr.Dataset:
-    """Return the diffusion term and ancestral sampling of a normal law with the best prediction of noise."""
-    law = gaussian_images(params.law_pixels, 4, seed=params.seed)
-    low, high = SCHEDULES["learned"]
-    gammas = {"gamma_min": low, "gamma_max": high}
-    exact = exact_sampling(law, steps=params.law_steps, **gammas).variance
-    images = sample_images(law, each=params.law_images, steps=params.law_steps, seed=params.seed, **gammas)
-    context.report(0.6, "samples of a normal law")
-    along = images @ law.basis
-    wanted, target = law.means @ law.basis, law.variances + math.exp(low)
-    centred = (along - along.mean(axis=1, keepdims=True)).reshape(-1, len(target))
-    n = len(centred) - len(law.means)  # the mean of each condition is subtracted
-    covariance = centred.T @ centred / n
-
-    def lost(steps: int, start: float, stop: float) -> Array:
-        sampled = exact_sampling(law, steps=steps, gamma_min=start, gamma_max=stop).variance
-        return 1 - sampled / (law.variances + math.exp(start))
-
-    shortfall = [[lost(steps, *schedule) for steps in _STEPS] for schedule in SCHEDULES.values()]
-    information, error = _information(law, params.seed)
-    kept, left = (np.log2(1 + law.variances * math.exp(-gamma)).mean() / 2 for gamma in SCHEDULES["initial"])
-    context.report(1.0, "information of a normal law")
-    return xr.Dataset(
-        {
-            "law_variance": ("direction", target),
-            "chain_variance": ("direction", exact),
-            "sampled_variance": ("direction", np.diag(covariance)),
-            "mean_deviation": (
-                ("prompt", "direction"), (along.mean(axis=1) - wanted) / np.sqrt(exact / params.law_images)
-            ),
-            "covariance_deviation": (
-                "against", [covariance_deviation(covariance, variances, n) for variances in (target, exact)]
-            ),
-            "shortfall": (("schedule", "steps", "direction"), shortfall),
-            "information": kept - left,
-            "information_found": information,
-            "information_error": error,
-        },
-        coords={"against": ["law", "chain"], "schedule": list(SCHEDULES), "steps": list(_STEPS)},
-        attrs={"law_samples": n, "law_steps": params.law_steps},
-    )  # fmt: skip
-
-
-def covariance_deviation(covariance: np.ndarray, variances: np.ndarray, n: int) -> float:
-    """Return the squared deviation of a covariance from a diagonal one, in units of its expectation for n samples."""
-    dims = len(variances)
-    white = covariance / np.sqrt(np.outer(variances, variances)) - np.eye(dims)
-    return float(np.sum(white**2)) * n / (dims * (dims + 1))
-
-
-def _information(law: GaussianImages, seed: int) -> tuple[float, float]:
-    """Return the mean diffusion term of many images of the law with the best prediction, and its error, in bits."""
-    import torch
-
-    from saddlescope.train.diffusion.variational_diffusion import VariationalDiffusion
-
-    low, high = SCHEDULES["initial"]
-    model = VariationalDiffusion(best_predictor(law, low, high), gamma_min=low, gamma_max=high).double()
-    rng = np.random.default_rng((seed, 2))
-    draws = rng.normal(size=(MANY, len(law.variances))) * np.sqrt(law.variances)
-    images = (law.means[0] + draws @ law.basis.T).reshape(MANY, 3, law.pixels, law.pixels)
-    condition = torch.from_numpy(law.conditions[:1]).expand(MANY, -1)
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        term = model.bound(torch.from_numpy(images), condition, generator=generator).diffusion
-    return term.mean().item(), term.std().item() / math.sqrt(MANY)
