@@ -138,7 +138,8 @@ def _head(params: Params, seed: int, context: RunContext) -> xr.Dataset:
         each = [_plateau(path, task.network, learned.stages, k) if judged[k] else None for k in plateaus]
         names = next((list(one) for one in each if one), [])
         rows.append({name: [one[name] if one else np.nan for one in each] for name in names})
-        largest.append(np.abs(path.flow.parameters(path.flow.times)).max())
+        last = (learned.stages[-2].time + learned.stages[-1].time) / 2  # at the end a transition is under way
+        largest.append(np.abs(path.flow.parameters(path.flow.times[path.flow.times <= last])).max())
         edges = np.exp(path.log_alpha * np.array([[-CLEAR], [2 + CLEAR]]))  # w
         d2.append(((edges + path.kappa / edges) / 2).min())
         step.report(1.0, f"seed {seed}, α = 1e{scale:g} done")
