@@ -50,7 +50,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     """Run Algorithm 1 and the flow on each problem; finished problems are cached."""
     import jax
 
-    parts = []
+    parts: list[xr.Dataset] = []
     with jax.enable_x64(True):
         for k, step in context.steps(range(params.problems)):
             parts.append(step.cached(f"problem{k}", partial(_solve, params, k, step)))
