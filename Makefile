@@ -152,7 +152,7 @@ lint: .venv/tools ## style, types, import laws, and the tables of verdicts
 readme: .venv/ready ## write README.md's line of totals and all tables of verdicts; entries without a stored run keep theirs
 	@$(BIN)/python scripts/readme.py --add $(OUT)
 
-survey: .venv/tools ## check the tracker on every model type of Transformers and write docs/models.md (an hour)
+survey: .venv/tools ## check the tracker on every model type of Transformers and write docs/models.json (an hour)
 	@$(BIN)/python scripts/survey.py && $(BIN)/python scripts/survey.py --write
 
 docs: .venv/tools ## build the documentation into build/docs

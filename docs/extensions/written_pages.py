@@ -1,4 +1,4 @@
-"""The pages of all verdicts and of the board, too long to be kept: they exist while the documentation is built."""
+"""The pages of all verdicts, the board and the models, too long to be kept: they exist while the docs are built."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ DOCS = Path(__file__).parents[1]
 
 
 def written_pages() -> dict[Path, str]:
-    """Return verdicts.md and board.md as they are made from verdicts.json and benchmarks.json."""
+    """Return verdicts.md, board.md and models.md as they are made from stored JSON."""
     sys.path[:0] = folders = [str(DOCS.parent / folder) for folder in ("scripts", "benchmarks")]
     try:
+        from models_page import models_page
         from page import page
         from tables import every_claim
     finally:
         del sys.path[: len(folders)]
     made = {"verdicts": (every_claim, "verdicts"), "board": (page, "benchmarks")}
+    made |= {"models": (models_page, "models")}
     return {
         DOCS / f"{name}.md": make(json.loads((DOCS / f"{stored}.json").read_text()))
         for name, (make, stored) in made.items()
