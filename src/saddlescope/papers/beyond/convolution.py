@@ -15,7 +15,6 @@ polynomials, their shifts span all signals once there are at least k - 1 positio
 fit every target. One does not, if there is more than one output, because all maps would have the roots of w.
 """
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,7 +74,8 @@ class OverlapParams(StageParams):
             )
 
 
-def solve_separate(params: Params, seed: int, context: RunContext) -> xr.Dataset:
+@over_seeds
+def run(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     """Predict the stages from one kernel, and follow the flow of all kernels from every scale."""
     rng = np.random.default_rng(seed)
     k, columns, s = params.width, params.positions * params.outputs, np.array(params.singular_values)
@@ -85,7 +85,8 @@ def solve_separate(params: Params, seed: int, context: RunContext) -> xr.Dataset
     return _solve(params, params.width, target, rng, context, until=1.3 / s[-1] + 1 / s[0])
 
 
-def solve_overlapping(params: OverlapParams, seed: int, context: RunContext) -> xr.Dataset:
+@over_seeds
+def run_overlap(params: OverlapParams, seed: int, context: RunContext) -> xr.Dataset:
     """Predict the stages from one kernel, and follow the flow of all kernels from every scale."""
     rng = np.random.default_rng(seed)
     target = rng.standard_normal((params.width + params.positions - 1, params.outputs))
@@ -133,26 +134,25 @@ def _solve(
     )
 
 
+claims = Claims(
+    limits="Any number of kernels with the same B is the same network, so its rank is the number that is needed. "
+    "Signals are white, and a test compares the predicted times and levels with their closed forms."
+)
+
+
+@claims.reading(
+    "kernels",
+    "Convolutional networks learn solutions with an increasing number of kernels, one more at each stage",
+    f"{SADDLES}; kernels of the flow: singular values of B above a thousandth of the largest",
+    high=0.0,
+)
 def _kernels(run: xr.Dataset) -> Estimate:
     """Largest difference from k of the number of kernels of plateau k, predicted or of the flow at the smallest α."""
     flow = abs(run.kernels - run.stage)
     return over_stages(run, np.maximum(flow, abs(run.active - run.stage)))
 
 
-_INCREASING = "Convolutional networks learn solutions with an increasing number of kernels, one more at each stage"
-_COUNTED = f"{SADDLES}; kernels of the flow: singular values of B above a thousandth of the largest"
-
-claims = Claims(
-    limits="Any number of kernels with the same B is the same network, so its rank is the number that is needed. "
-    "Signals are white, and a test compares the predicted times and levels with their closed forms."
-)
-claims.reading("kernels", _INCREASING, _COUNTED, high=0.0)(_kernels)
-
-overlap_claims = Claims(
-    limits="Kernels are counted as in convolution. Two of them fit every target, so two stages are all there are; with "
-    "fewer positions than the width less one that is no longer so."
-)
-overlap_claims.reading("kernels", _INCREASING, _COUNTED, high=0.0)(_kernels)
+overlap_claims = Claims(limits="With fewer positions than the width less one, two kernels no longer fit every target.")
 
 
 @overlap_claims.extension(
@@ -186,7 +186,7 @@ entry = Entry(
         "outputs": 1,
         "singular_values": (3.0, 1.5),
     },
-    run=partial(over_seeds, solve_separate),
+    run=run,
     claims=claims,
     figures=figures,
 )
@@ -198,7 +198,7 @@ overlap = Entry(
     source="Zhang et al., number of kernels",
     params=OverlapParams,
     quick={"seeds": (0, 1), "log10_scales": (-32.0, -128.0), "width": 2, "positions": 2},
-    run=partial(over_seeds, solve_overlapping),
+    run=run_overlap,
     claims=overlap_claims,
     figures=figures,
 )

@@ -5,7 +5,6 @@ The unit is one coordinate with its two weights, θ = (a, b), f(x) = a b x_i, of
     X, y    random features of shape (n, p) and targets of a random teacher; L = |Xβ - y|² / n
 """
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,7 +41,8 @@ class Params(StageParams):
     )
 
 
-def solve(params: Params, seed: int, context: RunContext) -> xr.Dataset:
+@over_seeds
+def run(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     """Predict the stages of each network, and follow its flow from every scale."""
     from saddlescope.flow import DiagonalInit, gradient_flow
     from saddlescope.models import diagonal_linear_network
@@ -82,7 +82,7 @@ entry = Entry(
     source="Kunin et al., diagonal linear networks",
     params=Params,
     quick={"seeds": (0, 1), "log10_scales": (-32.0, -128.0), "coordinates": 2},
-    run=partial(over_seeds, solve),
+    run=run,
     claims=claims,
     figures=stage_figures(
         title="Stages of diagonal linear networks, predicted from one unit",

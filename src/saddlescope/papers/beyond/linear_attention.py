@@ -12,7 +12,6 @@ is v qᵀ Λ² k, largest at the first eigenvector of Λ. With the first k compo
     L_k = (tr Λ - sum over j <= k of λ_j / (1 + (1 + tr Λ / λ_j) / N)) / 2.
 """
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,7 +50,8 @@ class Params(StageParams):
     tolerance: float = param(1e-7, "tolerance of the flow's log norms and directions", ge=1e-10, le=1e-3, scale="log")
 
 
-def solve(params: Params, seed: int, context: RunContext) -> xr.Dataset:
+@over_seeds
+def run(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     """Predict the stages from one head, and follow the flow of all heads from every scale."""
     from saddlescope.flow import unit_flow
     from saddlescope.papers.beyond.shared.units import context_loss, linear_head
@@ -118,7 +118,7 @@ def _heads(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "times",
-    "From the smallest initial scale, heads of linear attention become active at the predicted times",
+    "At small α, heads of linear attention become active at the predicted times",
     f"{AGF}: order, timing and magnitude of the drops; bar: this project",
     high=1e-3,
 )
@@ -137,7 +137,7 @@ entry = Entry(
     source="Kunin et al., linear transformers; Zhang et al., heads",
     params=Params,
     quick={"seeds": (0, 1), "eigenvalues": (2.0, 1.0), "heads": 3, "log10_scales": (-2.0, -6.0)},
-    run=partial(over_seeds, solve),
+    run=run,
     claims=claims,
     figures=stage_figures(
         title="Principal components are learned in order, one per head",

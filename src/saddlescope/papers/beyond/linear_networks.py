@@ -4,7 +4,6 @@ The unit is one hidden neuron, f(x) = v (u · x), and the inputs are white, Xᵀ
 values s_1 > s_2 > ...; mode k is learned at 1 / s_k, and the loss is then the sum of s_j² / 2 over j > k.
 """
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,7 +47,8 @@ class Params(StageParams):
             )
 
 
-def solve(params: Params, seed: int, context: RunContext) -> xr.Dataset:
+@over_seeds
+def run(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     """Predict the stages of each network from one neuron, and follow its flow from every scale."""
     import jax.numpy as jnp
 
@@ -132,7 +132,7 @@ entry = Entry(
         "outputs": 2,
         "singular_values": (3.0, 1.5),
     },
-    run=partial(over_seeds, solve),
+    run=run,
     claims=claims,
     figures=stage_figures(
         title="Singular modes of linear networks are learned in order",

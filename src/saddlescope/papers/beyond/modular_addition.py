@@ -11,7 +11,6 @@ The prediction from one neuron is followed to the last time of the flow. The fir
 saddles among themselves, which it passes on the side given by the initial weights, and to valleys without end.
 """
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -66,7 +65,8 @@ class Params(SeedParams):
             )
 
 
-def solve(params: Params, seed: int, context: RunContext) -> xr.Dataset:
+@over_seeds
+def run(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     """Predict all stages from one neuron, and follow the flow of all neurons."""
     from saddlescope.flow import unit_flow
     from saddlescope.papers.beyond.shared.units import half_square, quadratic_neuron
@@ -245,7 +245,7 @@ entry = Entry(
     source="Kunin et al., quadratic networks on modular addition",
     params=Params,
     quick={"seeds": (10,), "modulus": 7, "coefficients": (1.0, 0.6), "neurons": 16, "until": 13.0},
-    run=partial(over_seeds, solve),
+    run=run,
     claims=claims,
     figures=figures,
 )

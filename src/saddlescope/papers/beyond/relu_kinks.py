@@ -12,7 +12,6 @@ two kinks and has values of one sign beyond each,
     L_1, L_2  loss of the other side of the teacher once the first is fitted, and 0
 """
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,7 +48,8 @@ class Params(StageParams):
     )
 
 
-def solve(params: Params, seed: int, context: RunContext) -> xr.Dataset:
+@over_seeds
+def run(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     """Predict the stages from one neuron, and follow the flow of all neurons from every scale."""
     from saddlescope.flow import unit_flow
     from saddlescope.papers.beyond.shared.units import half_square, relu_neuron
@@ -152,7 +152,7 @@ entry = Entry(
     source="Zhang et al., number of kinks",
     params=Params,
     quick={"seeds": (0, 1), "log10_scales": (-20.0, -70.0), "samples": 13},
-    run=partial(over_seeds, solve),
+    run=run,
     claims=claims,
     figures=figures,
 )

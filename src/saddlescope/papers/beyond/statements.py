@@ -2,14 +2,14 @@
 
 from saddlescope.reproduction.paper import Erratum, Statement
 
-KUNIN = "Kunin et al., abstract"
-ZHANG = "Zhang et al., abstract"
-RAWAL = "Rawal and DeWeese, abstract"
+KUNIN = "Kunin et al."
+ZHANG = "Zhang et al."
+RAWAL = "Rawal, DeWeese"
 
 STATEMENTS: tuple[Statement, ...] = (
     Statement(
         place=KUNIN,
-        asserts="AGF quantifies the order, timing, and magnitude of the drops of the loss, matching experiments",
+        asserts="AGF quantifies the order, timing, and magnitude of the drops of the loss",
         claims=(
             "linear-networks/slope",
             "linear-networks/levels",
@@ -51,7 +51,7 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         place=ZHANG,
         asserts="Convolutional networks learn solutions with an increasing number of convolutional kernels",
-        claims=("convolution/kernels", "convolution-overlap/kernels"),
+        claims=("convolution/kernels",),
     ),
     Statement(
         place=ZHANG,
@@ -60,8 +60,7 @@ STATEMENTS: tuple[Statement, ...] = (
     ),
     Statement(
         place=ZHANG,
-        asserts="Saddle-to-saddle dynamics evolves near an invariant manifold, approaches a saddle, and switches to "
-        "another invariant manifold",
+        asserts="The dynamics evolves near an invariant manifold to a saddle, then switches to another manifold",
         uncovered="Levels and times are compared, distances to manifolds are not.",
     ),
     Statement(
@@ -72,8 +71,7 @@ STATEMENTS: tuple[Statement, ...] = (
     ),
     Statement(
         place=RAWAL,
-        asserts="An exact identity for the imbalance of the norms of layers holds for any smooth activation, and "
-        "sorts activations into four universality classes",
+        asserts="An exact identity for the imbalance of norms of layers sorts activations into four classes",
         uncovered="The abstract does not print the identity or the classes.",
     ),
 )

@@ -14,7 +14,6 @@ a unit it fails: its other weights are still dormant when it becomes active, and
 """
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,7 +55,8 @@ class Params(StageParams):
     )
 
 
-def solve(params: Params, seed: int, context: RunContext) -> xr.Dataset:
+@over_seeds
+def run(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     """Predict the stages from one product, and follow the flow from every scale."""
     from saddlescope.flow import DiagonalInit, gradient_flow
 
@@ -195,7 +195,7 @@ entry = Entry(
     source="Boix-Adserà et al., Example 3.2; Kunin et al., sums of units",
     params=Params,
     quick={"seeds": (0, 2), "samples": 20, "stages": 2, "log10_scales": (-32.0, -128.0)},
-    run=partial(over_seeds, solve),
+    run=run,
     claims=claims,
     figures=figures,
 )

@@ -36,7 +36,7 @@ def add_level_claim(claims: Claims, family: str) -> None:
 
     @claims.reading(
         "levels",
-        f"From the smallest initial scale, the loss plateaus of {family} are at the predicted levels",
+        f"At small α, the loss plateaus of {family} are at the predicted levels",
         f"{AGF}: order, timing and magnitude of the drops; bar: this project",
         high=1e-4,
     )

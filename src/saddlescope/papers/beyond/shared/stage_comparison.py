@@ -6,7 +6,7 @@ its middle, between t_k and t_{k+1}.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import partial, wraps
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -40,19 +40,27 @@ P = TypeVar("P", bound=SeedParams)
 F = TypeVar("F")
 
 
-def over_seeds(solve: Callable[[P, int, RunContext], xr.Dataset], params: P, context: RunContext) -> xr.Dataset:
-    """Solve one problem per seed, each cached, and join them along `seed`; curves are those of the first seed."""
-    import jax
+def over_seeds(solve: Callable[[P, int, RunContext], xr.Dataset]) -> Callable[[P, RunContext], xr.Dataset]:
+    """Return a run that solves one problem per seed, each cached, and joins them along `seed`.
 
-    parts: list[xr.Dataset] = []
-    with jax.enable_x64(True):
-        for seed, step in context.steps(params.seeds):
-            step.report(0.0, f"seed {seed}")
-            parts.append(step.cached(f"seed-{seed}", partial(solve, params, seed, step)))
-            step.report(1.0, f"seed {seed} done")
-    each = [part.drop_dims("time", errors="ignore") for part in parts]
-    joined = xr.concat(each, dim="seed", join="outer", combine_attrs="drop").assign_coords(seed=list(params.seeds))
-    return joined.assign({name: parts[0][name] for name in parts[0].data_vars if "time" in parts[0][name].dims})
+    Curves, over `time`, are those of the first seed.
+    """
+
+    @wraps(solve)
+    def run(params: P, context: RunContext) -> xr.Dataset:
+        import jax
+
+        parts: list[xr.Dataset] = []
+        with jax.enable_x64(True):
+            for seed, step in context.steps(params.seeds):
+                step.report(0.0, f"seed {seed}")
+                parts.append(step.cached(f"seed-{seed}", partial(solve, params, seed, step)))
+                step.report(1.0, f"seed {seed} done")
+        each = [part.drop_dims("time", errors="ignore") for part in parts]
+        joined = xr.concat(each, dim="seed", join="outer", combine_attrs="drop").assign_coords(seed=list(params.seeds))
+        return joined.assign({name: parts[0][name] for name in parts[0].data_vars if "time" in parts[0][name].dims})
+
+    return run
 
 
 def record_times(predicted: Sequence[float], until: float, width: float) -> np.ndarray:
