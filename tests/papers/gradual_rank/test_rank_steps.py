@@ -42,7 +42,7 @@ def test_the_clock_with_fewer_steps_decides():
     run.rank_steps.loc[{"clock": "rates"}] = made(24, 12, 4).rank_steps.sel(clock="rates")
     found = verdicts(run)
     assert {str(one.outcome) for one in found.values()} == {"not seen"}
-    assert found["stairs"].remark.startswith("training steps: 0.98")
+    assert found["stairs"].remark.startswith("training steps: 1.0")
 
 
 def test_the_quick_run_counts_what_it_finds(quick_run):

@@ -104,8 +104,8 @@ def distinct_kinks(thetas: np.ndarray) -> np.ndarray:
 
 claims = Claims(
     limits="Kinks are counted in the learned function, where neurons with the same kink count as one. The teachers "
-    "have two kinks around a flat part; other targets may leave kinks unlearned. Tests compare times, levels and the "
-    "learned function with their closed forms."
+    "have two kinks around a flat part; other targets may leave kinks unlearned. A test compares the "
+    "predicted times and levels with their closed forms."
 )
 
 

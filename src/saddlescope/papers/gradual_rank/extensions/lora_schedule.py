@@ -260,11 +260,8 @@ COLORS = {"full": 2, "constant": 1, "schedule": 0, "hindsight": 3}
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw the losses of the arms with a table of the outcome, the allotted ranks, the spectra behind them."""
-    kinds: dict[str, list[str]] = {}  # the matrices by kind, in the order of their layers
-    for name in run.matrix.values.tolist():
-        kinds.setdefault(".".join(name.split(".")[3:5]), []).append(name)
-    return [_losses(run), _ranks(run, kinds), _spectra(run, kinds)]
+    """Draw the losses of the arms with a table of the outcome, and the allotted ranks."""
+    return [_losses(run), _ranks(run)]
 
 
 def _losses(run: xr.Dataset) -> Figure:
@@ -306,7 +303,10 @@ def _losses(run: xr.Dataset) -> Figure:
     )
 
 
-def _ranks(run: xr.Dataset, kinds: dict[str, list[str]]) -> Figure:
+def _ranks(run: xr.Dataset) -> Figure:
+    kinds: dict[str, list[str]] = {}  # the matrices by kind, in the order of their layers
+    for name in run.matrix.values.tolist():
+        kinds.setdefault(".".join(name.split(".")[3:5]), []).append(name)
     panels = []
     for kind, names in kinds.items():
         layers, marks = np.arange(1, len(names) + 1), []
@@ -322,29 +322,6 @@ def _ranks(run: xr.Dataset, kinds: dict[str, list[str]]) -> Figure:
         name="ranks",
         title="Ranks allotted to each matrix",
         caption="Rank of each matrix's adapter at the large budget: mean and range over seeds.",
-        panels=tuple(panels),
-    )
-
-
-def _spectra(run: xr.Dataset, kinds: dict[str, list[str]]) -> Figure:
-    index = Axis("index of the singular value", scale="log")
-    size = Axis("singular value / largest", scale="log", range=(1e-2, 1.3))
-    panels = []
-    for kind, names in kinds.items():
-        relative = run.spectrum.sel(matrix=names)
-        relative = (relative / relative.isel(index=0)).mean("seed")
-        marks, x = [], run.index.values + 1
-        for color, name in enumerate(names):
-            early, late = (relative.sel(matrix=name, record=record).values for record in ("probe", "end"))
-            group = f"layer {color + 1}"
-            marks.append(Line(x=x, y=early, group=group, color=color, style="dashed", width=1.1))
-            marks.append(Line(x=x, y=late, label=group, group=group, color=color))
-        panels.append(Panel(title=kind, x=index, y=size, marks=tuple(marks)))
-    return Figure(
-        name="spectra",
-        title="Spectra from which the ranks are allotted",
-        caption="Singular values of the updates of full fine-tuning over the largest, mean over seeds: dashed after "
-        f"{run.attrs['probe']} steps, solid at the end.",
         panels=tuple(panels),
     )
 
