@@ -70,6 +70,9 @@ def test_a_sum_of_units_of_ones_own(executed):
     by_sign = [np.mean(run.rises[:3]), np.mean(run.rises[3:])]
     np.testing.assert_allclose(by_sign, predicted.staircase.times, rtol=0.05)
     assert run.losses[-1] < 1e-8
+    assert [rung.saddle for rung in made["ladder"].rungs] == [True, True, False]
+    assert made["matched"].equal_counts
+    assert max(map(abs, made["matched"].errors)) < 1e-4
 
 
 def test_what_a_transformer_learned(executed, capsys):
@@ -79,6 +82,9 @@ def test_what_a_transformer_learned(executed, capsys):
     ranks = made["between"].stable_rank.sel(product="VO").mean(("layer", "head")).values
     assert 1 < ranks[0] < ranks[1] < 4, "low, and growing"
     assert made["adapter"].captured_energy >= 0.9
+    trainable = sum(weight.numel() for weight in made["adapted"].parameters() if weight.requires_grad)
+    assert trainable == sum(rank * sum(made["shapes"][name]) for name, rank in made["ranks"].items())
+    assert 0.9 * made["budget"] <= trainable <= made["budget"]
     assert "rank 8 everywhere keeps" in capsys.readouterr().out
 
 
