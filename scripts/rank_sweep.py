@@ -1,4 +1,4 @@
-"""The phase diagram of docs/training-runs.md: when the rank of a vision transformer's updates rises; from a stored sweep.
+"""The phase diagram of docs/training-runs.md, when the rank of a ViT's updates rises, from a stored sweep.
 
     --from results     reads results/sweeps/gradual-rank/figure-4/points; writes docs/vit-sweep.csv and .png
 

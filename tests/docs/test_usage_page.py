@@ -16,16 +16,6 @@ def _run(words):
     return snippets.run(snippets.snippet(PAGE, words))
 
 
-def test_classification_with_cross_entropy():
-    made = _run("def cross_entropy")
-    crossings = made["run"].crossings
-    entered = [stage.entered[0] for stage in made["predicted"].stages[1 : len(crossings) + 1]]
-    assert [crossing.index for crossing in crossings] == entered
-    assert len(entered) >= 3
-    predicted = made["predicted"].times_at(made["start"].log_scale)[1 : len(crossings) + 1]
-    np.testing.assert_allclose([crossing.time for crossing in crossings], predicted, rtol=0.02)
-
-
 def test_transformer():
     made = _run("transformer_teacher_task")
     first = made["predicted"].stages[1]
@@ -89,15 +79,6 @@ def test_concepts_are_learned_at_the_predicted_times():
     np.testing.assert_allclose(learned, 0.5, atol=0.01)
     assert made["counts"].min() >= 1
     assert made["counts"].max() <= 3
-
-
-def test_perceptrons_in_the_span_of_the_concepts():
-    made = _run("sgd_batched(")
-    assert not made["run"].failed
-    ends = made["losses"][:, -1]
-    assert np.mean(ends < 1e-3) > 0.6  # most have learned both concepts; the others rest where one is missing, at 1/2
-    assert np.all((ends < 1e-3) | (ends > 0.3))
-    assert 2 <= np.sum(ss.find_descents(made["losses"], hysteresis=0.02).counts > 1) <= 14
 
 
 def test_nuclear_norm_with_keys_and_queries_apart():
