@@ -32,21 +32,21 @@ def tilted(run):
 def path(run, early, late):
     """`early` up to a tenth of the training, then straight to `late`, over (seed, step)."""
     end = float(run.step[-1])
-    return xr.DataArray(np.interp(run.step, [end / 10 + 1, end], [early, late]), {"step": run.step}, ["step"]) * tilted(
-        run
-    )
+    values = xr.DataArray(np.interp(run.step, [end / 10 + 1, end], [early, late]), {"step": run.step}, ["step"])
+    return (values * tilted(run)).transpose("seed", "step")
 
 
 @pytest.mark.parametrize(("late", "outcome"), [(1.4, "seen"), (1.1, "not seen")])
 def test_a_rise_is_since_a_tenth_of_the_training_and_of_both_products(heads, outcomes, late, outcome):
-    heads["stable_rank"] = path(heads, 1.25, 1.5).broadcast_like(heads.stable_rank).transpose(*heads.stable_rank.dims)
-    heads.stable_rank.loc[{"product": "KQ"}] = path(heads, 1.25, late).values[..., None, None]
+    rank = heads.stable_rank
+    rank.values[:] = path(heads, 1.25, 1.5).broadcast_like(rank).transpose(*rank.dims)
+    rank.loc[{"product": "KQ"}] = path(heads, 1.25, late).values[..., None, None]
     assert outcomes(HEADS, heads)["rise"] == outcome
 
 
 def test_what_is_wide_for_one_record_is_not_small_throughout(heads, outcomes):
     initial = initial_stable_rank(heads) * tilted(heads)
-    heads["stable_rank"] = (0.4 * initial).broadcast_like(heads.stable_rank)
+    heads["stable_rank"] = heads.stable_rank * 0 + 0.4 * initial
     assert {outcomes(HEADS, heads)[name] for name in ("low", "throughout")} == {"seen"}
     heads.stable_rank.loc[{"product": "VO", "step": heads.step[0]}] = 0.9 * initial.sel(product="VO")
     found = outcomes(HEADS, heads)

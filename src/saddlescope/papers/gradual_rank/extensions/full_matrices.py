@@ -5,8 +5,6 @@ write from them into the residual stream. The head width bounds the rank of the 
 matrices.
 """
 
-from collections.abc import Callable
-
 import xarray as xr
 
 from saddlescope.papers.gradual_rank import CITATION
@@ -84,52 +82,27 @@ def _low(run: xr.Dataset) -> Estimate:
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw stable ranks of the matrices over training, their spectra at the end, the heads' products, the losses."""
-
-    def panels(curves: Callable[[str], list[Band | Line]], x: Axis, y: Axis) -> tuple[Panel, ...]:
-        return tuple(Panel(title=name, x=x, y=y, marks=tuple(curves(kind))) for kind, name in MATRICES.items())
-
-    def ranks(kind: str) -> list[Band | Line]:
+    """Draw stable ranks of the matrices over training, those of the heads' products, and the losses."""
+    panels = []
+    for kind, title in MATRICES.items():
         marks: list[Band | Line] = []
         for color, layer in enumerate(run.layer.values):
             one, name = run.matrix_stable_rank.sel(kind=kind, layer=layer), f"layer {layer}"
             mean, spread = one.mean("seed").values, one.std("seed").values
             marks.append(Band(x=run.step.values, low=mean - spread, high=mean + spread, group=name, color=color))
             marks.append(Line(x=run.step.values, y=mean, label=name, group=name, color=color))
-        return marks
-
-    def spectra(kind: str) -> list[Band | Line]:
-        marks: list[Band | Line] = []
-        last = run.matrix_update_spectrum.isel(step=-1)
-        pair = {"at initialization": run.matrix_initial_spectrum, "learned update": last}
-        for color, (label, spectra) in enumerate(pair.items()):
-            one = spectra.sel(kind=kind).stack(of=("seed", "layer")).dropna("index")
-            values = (one / one.isel(index=0)).transpose("index", "of")
-            x, low, high = values.index.values + 1, values.min("of").values, values.max("of").values
-            marks.append(Band(x=x, low=low, high=high, group=label, color=1 - color))
-            marks.append(Line(x=x, y=values.mean("of").values, label=label, group=label, color=1 - color))
-        return marks
-
+        axes = {"x": Axis("optimiser steps", scale="log"), "y": Axis("stable rank")}
+        panels.append(Panel(title=title, marks=tuple(marks), **axes))
     start = _initial_rank(run).mean(("seed", "layer"))
     initial = ", ".join(f"{float(start.sel(kind=kind)):.0f} ({name})" for kind, name in MATRICES.items())
-    level = Axis("singular value / largest", scale="log", range=(1e-3, 1.3))
-    return [
-        Figure(
-            name="matrix-rank",
-            title="Stable rank of the updates of whole matrices",
-            caption="Stable rank of the update of each weight matrix; mean and standard deviation over "
-            f"{run.sizes['seed']} seeds. Mean stable ranks of the initial matrices: {initial}.",
-            panels=panels(ranks, Axis("optimiser steps", scale="log"), Axis("stable rank")),
-        ),
-        Figure(
-            name="matrix-spectrum",
-            title="Spectra of the updates of whole matrices",
-            caption="Singular values divided by the largest; mean and range over layers and seeds.",
-            panels=panels(spectra, Axis("index of the singular value"), level),
-        ),
-        stable_rank_figure(run),
-        training_figure(run),
-    ]
+    ranks = Figure(
+        name="matrix-rank",
+        title="Stable rank of the updates of whole matrices",
+        caption="Stable rank of the update of each weight matrix; mean and standard deviation over "
+        f"{run.sizes['seed']} seeds. Mean stable ranks of the initial matrices: {initial}.",
+        panels=tuple(panels),
+    )
+    return [ranks, stable_rank_figure(run), training_figure(run)]
 
 
 entry = Entry(

@@ -152,28 +152,27 @@ def _one_seed(params: Params, data: "list[TokenizedText]", seed: int, context: R
             adapted = with_adapters(trained, allotted[arm], seed=seed)
             histories.append(fit(f"{arm} {rank}", adapted, steps=steps[arm], learning_rate=rate))
         tables.append([[allotted[table][name] for name in shapes] for table in TABLES])
-    tests = min(len(history.steps) for history in histories)  # the arms may differ by one
-    kept = [np.linspace(0, len(history.steps) - 1, tests).round().astype(int) for history in histories]
-    losses = [history.test_loss[which] for history, which in zip(histories, kept, strict=True)]
-    tested = [history.steps[which] for history, which in zip(histories, kept, strict=True)]
+    tested, losses = _even_tests(histories)
     return xr.Dataset(
         {
             "full_loss": ("test", losses[0]),
             "full_step": ("test", tested[0]),
             "test_loss": (("budget", "arm", "test"), np.reshape(losses[1:], (len(params.ranks), len(ARMS), -1))),
-            "test_step": (("arm", "test"), np.array(tested[1 : 1 + len(ARMS)])),
+            "test_step": (("arm", "test"), tested[1 : 1 + len(ARMS)]),
             "rank": (("budget", "table", "matrix"), np.array(tables)),
             "parameters_a_rank": ("matrix", np.array([sum(shape) for shape in shapes.values()])),
             "spectrum": (("record", "matrix", "index"), records.matrix_update_spectrum.values),
         },
-        coords={
-            "arm": list(ARMS),
-            "budget": list(params.ranks),
-            "table": list(TABLES),
-            "matrix": list(shapes),
-            "record": ["probe", "end"],
-        },
-    )
+        {"arm": list(ARMS), "budget": list(params.ranks), "table": list(TABLES), "matrix": list(shapes)},
+    ).assign_coords(record=["probe", "end"])
+
+
+def _even_tests(histories: "list[LanguageHistory]") -> tuple[np.ndarray, np.ndarray]:
+    """Return steps and test losses of all trainings, at as many tests of each; the arms may differ by one."""
+    tests = min(len(history.steps) for history in histories)
+    kept = [np.linspace(0, len(history.steps) - 1, tests).round().astype(int) for history in histories]
+    both = [(history.steps[which], history.test_loss[which]) for history, which in zip(histories, kept, strict=True)]
+    return np.array([steps for steps, _ in both]), np.array([losses for _, losses in both])
 
 
 LONG: tuple[Size, ...] = ("default", "paper")  # twelve steps of the quick models adapt to nothing
