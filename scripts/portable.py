@@ -181,7 +181,11 @@ def stored_verdicts(out: Path, names: list[str]) -> dict[str, tuple[Verdict, ...
 
 
 def changes(results: Results) -> Iterator[tuple[str, bool]]:
-    """Yield a sentence for each claim whose outcome is not the same in all settings, and True if it is contradicted."""
+    """Yield a sentence for each claim that arithmetic changes, and True if it may not be left as it is.
+
+    That is so if it is inside its bounds in one setting and outside in another, or decided although its value moves by
+    more than a tenth of its distance to the bound and by more than its uncertainty.
+    """
     by_claim: dict[tuple[str, str], dict[str, Verdict]] = {}
     for setting, entries in results.items():
         for entry, verdicts in entries.items():
@@ -189,13 +193,23 @@ def changes(results: Results) -> Iterator[tuple[str, bool]]:
                 by_claim.setdefault((entry, verdict.claim), {})[setting] = verdict
     for (entry, claim), found in by_claim.items():
         outcomes = {verdict.outcome for verdict in found.values()}
-        if len(outcomes) > 1:
+        contradicted = {outcome.inside for outcome in outcomes} >= {True, False} or _moves(list(found.values()))
+        if len(outcomes) > 1 or contradicted:
             values = "; ".join(
                 f"{setting} {v.outcome} ({measured(v.value, v.uncertainty, v.unit)})" for setting, v in found.items()
             )
             some = next(iter(found.values()))
-            contradicted = {outcome.inside for outcome in outcomes} >= {True, False}
             yield f"{entry}, {claim}, bound {bounds(some.low, some.high, some.unit)}: {values}", contradicted
+
+
+def _moves(found: list[Verdict]) -> bool:
+    """Whether a decided value moves by more than a tenth of its distance to the bound and its uncertainty."""
+    decided = [v for v in found if v.outcome.inside is not None]
+    if len(decided) < 2:
+        return False
+    values = [v.value for v in decided]
+    distance = min(min(abs(v.value - v.low), abs(v.value - v.high)) for v in decided)
+    return max(values) - min(values) > max(distance / 10, *(v.uncertainty for v in decided))
 
 
 def sources_digest() -> str:

@@ -5,7 +5,7 @@ looked for and checked by its own forward pass, as `RankTracker` does. One line 
 goes to a file, so an interrupted survey resumes.
 
     python scripts/survey.py [--out build/survey.jsonl] [--part I/N] [--only TYPE ...] [--limit SECONDS]    survey
-    python scripts/survey.py --write [FILE ...]                                         write docs/models.md from it
+    python scripts/survey.py --write [FILE ...]                                         write docs/models.json from it
 """
 
 import argparse
@@ -42,7 +42,7 @@ LAYERS = 8
 _LAYER_COUNTS = re.compile(r"^(num_hidden_layers|n_layers?|num_layers|encoder_layers|decoder_layers|depth|num_blocks|"
                            r"num_encoder_layers|num_decoder_layers|text_num_hidden_layers)$")  # fmt: skip
 _EXPERTS = re.compile(r"^(num_(local_|routed_)?experts|n_routed_experts|moe_num_experts)$")
-PAGE = Path(__file__).parents[1] / "docs" / "models.md"
+PAGE = Path(__file__).parents[1] / "docs" / "models.json"
 
 
 def shrink(config: Any) -> None:
@@ -143,7 +143,7 @@ def survey(kind: str, limit: int) -> dict[str, Any]:
 
 
 def read(paths: list[Path]) -> list[dict[str, Any]]:
-    """Return all lines of the files, the last of each type; `earlier` marks those of a check that has changed since."""
+    """Return all lines of the files, the last of each type."""
     lines = (line for path in paths if path.exists() for line in path.read_text().splitlines())
     return sorted({one["type"]: one for one in map(json.loads, lines)}.values(), key=lambda one: one["type"])
 
@@ -170,40 +170,26 @@ def verdict(one: dict[str, Any]) -> str:
     return "unchecked" if "unchecked" in outcomes else "refused"
 
 
-def page(found: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield the lines of the page."""
+def record(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what docs/models.json holds: what the page of the models shows."""
     counts = summary(found)
-    yield "# Models that the tracker reads\n"
-    yield (
-        f"All {len(found)} model types of Transformers {transformers.__version__}, built with few layers and without "
-        "weights by `scripts/survey.py`. Each kind of attention module is called once on random inputs; *verified* "
-        "means that both products of every head agree with that call. *Unchecked* modules are tracked, but could not "
-        "be called alone: check them by `tracker.check(model, inputs)`. *Refused* and *skipped* modules are not "
-        "tracked, and a warning names them.\n"
-    )
-    if earlier := [one["type"] for one in found if one.get("earlier")]:
-        yield f"These types were surveyed by an earlier version of the check: {', '.join(earlier)}.\n"
-    yield "| outcome | types |\n|---|---|"
-    for name in ("verified", "verified in part", "unchecked", "refused", "no attention", "not built"):
-        yield f"| {name} | {counts.get(name, 0)} |"
-    whole = [one["type"] for one in found if verdict(one) == "verified"]
-    yield f"\n**Verified** in all attention: {', '.join(whole)}.\n"
-    yield "## Attention that is unchecked, refused or skipped\n"
-    yield "| type | module | outcome | reason |\n|---|---|---|---|"
-    for one in found:
-        for kind, outcome, reason, _ in one.get("modules", ()):
-            if outcome != "verified":
-                safe = reason.replace("|", "\\|").replace("<", "&lt;")
-                yield f"| {one['type']} | `{kind}` | {outcome} | {safe} |"
-    yield "\n## Not built\n"
-    yield "These types have no model of their own, or need a package that is not installed.\n"
-    for one in found:
-        if not one["built"]:
-            yield f"- {one['type']}: {one['error'][:120]}"
+    names = ("verified", "verified in part", "unchecked", "refused", "no attention", "not built")
+    return {
+        "transformers": transformers.__version__,
+        "types": {name: counts.get(name, 0) for name in names},
+        "verified": [one["type"] for one in found if verdict(one) == "verified"],
+        "others": [
+            [one["type"], module, outcome, reason]
+            for one in found
+            for module, outcome, reason, _ in one.get("modules", ())
+            if outcome != "verified"
+        ],
+        "not_built": {one["type"]: one["error"][:120] for one in found if not one["built"]},
+    }
 
 
 def main() -> None:
-    """Survey all types, or write the page."""
+    """Survey all types, or write what the page of the models shows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("build/survey.jsonl"))
     parser.add_argument("--part", default="0/1")
@@ -213,7 +199,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.write is not None:
         found = read(options.write or [options.out])
-        PAGE.write_text("\n".join(page(found)) + "\n")
+        PAGE.write_text(json.dumps(record(found), indent=1, ensure_ascii=False) + "\n")
         print(summary(found))
         return
     warnings.simplefilter("ignore")

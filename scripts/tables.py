@@ -10,7 +10,9 @@ from pathlib import Path
 from saddlescope.reproduction import Entry, Kind, Outcome, find_entry
 from saddlescope.reproduction.catalogue import entry_module
 from saddlescope.reproduction.formatting import bounds, counts, measured
-from saddlescope.reproduction.paper import paper_records
+from saddlescope.reproduction.paper import Statement, paper_records
+
+PAPERS = Path(__file__).resolve().parents[1] / "docs" / "papers"
 
 
 def by_entry(verdicts: list[dict]) -> list[tuple[Entry, list[dict]]]:
@@ -35,8 +37,27 @@ def all_entries(verdicts: list[dict]) -> str:
 
 
 def front(verdicts: list[dict]) -> str:
-    """The number of claims of each kind and their verdicts, in one line."""
-    return f"Claims by kind: {'; '.join(f'*{kind}*: {words}' for kind, words in by_kind(verdicts))}."
+    """How many statements of the papers hold, fail and so on, and the errata by weight."""
+    papers = {file.stem: paper_records(file.stem) for file in sorted(PAPERS.glob("*.md"))}
+    of = {name: [_outcome(name, one, verdicts) for one in paper.statements] for name, paper in papers.items()}
+    every = [outcome for one in of.values() for outcome in one]
+    words = [Outcome(outcome).counted(every.count(outcome)) for outcome in Outcome if outcome in every]
+    failing = ", ".join(f"[{name}](docs/papers/{name}.md#statements)" for name, one in of.items() if "fails" in one)
+    words = [f"{word} ({failing})" if word.endswith(("fail", "fails")) else word for word in words]
+    words += [f"{every.count('')} not covered"]
+    weights = [erratum.weight for paper in papers.values() for erratum in paper.errata]
+    slips = ", ".join(f"{weights.count(weight)} {word}" for weight, word in WEIGHTS.items())
+    return f"Statements: {', '.join(words)}. Errata: {slips}."
+
+
+def _outcome(paper: str, statement: Statement, verdicts: list[dict]) -> str:
+    """The worst outcome of the claims of the strongest kind that cover a statement; empty if none covers it."""
+    claims = {f"{paper}/{claim}" for claim in statement.claims}
+    covering = [v for v in headlines(verdicts) if f"{v['entry']}/{v['claim']}" in claims]
+    strongest = next((kind for kind in Kind if any(v["kind"] == kind for v in covering)), None)
+    found = {Outcome(v["outcome"]) for v in covering if v["kind"] == strongest}
+    worst = sorted(found, key=lambda outcome: (outcome.inside is not False, outcome.inside is True, outcome))
+    return worst[0] if worst else ""
 
 
 def totals(verdicts: list[dict]) -> str:
@@ -90,13 +111,17 @@ def _linked(v: dict) -> str:
 
 def errata(paper: str) -> str:
     """The errata of a paper, by weight."""
-    found = sorted(paper_records(paper).errata, key=lambda e: WEIGHTS.index(e.weight))
+    found = sorted(paper_records(paper).errata, key=lambda e: list(WEIGHTS).index(e.weight))
     rows = ((e.weight, e.place, plain(e.printed), plain(e.right), plain(e.check)) for e in found)
     return table(("weight", "in the paper", "printed", "right", "check"), rows)
 
 
-WEIGHTS = ("statement", "repairable", "slip")
-"""Weights of errata, the heaviest first."""
+WEIGHTS = {
+    "statement": "statements that are false as printed",
+    "repairable": "that a proof survives",
+    "slip": "slips",
+}
+"""Weights of errata, the heaviest first, and what they are called."""
 
 
 def every_claim(verdicts: list[dict]) -> str:

@@ -58,45 +58,26 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     )
 
 
-claims = Claims()
+claims = Claims(limits="It is one run.")
 
 
-_WORDS = {"evidence": "identity", "why": "It is the loss itself.", "doubt": "It is one run."}
-
-
-@claims.add(
-    "falls", "The loss falls", quantity="last over first", kind="printed", source="Theorem 1", high=0.5, **_WORDS
-)
+@claims.extension("falls", "The loss falls", "Theorem 1", high=0.5)
 def falls(run: xr.Dataset) -> Estimate:
+    """Last over first."""
     return Estimate(float(run.loss[-1, -1] / run.loss[-1, 0]), 0.001)
 
 
-@claims.add(
-    HOSTILE,
-    f"More than five stages, in {HOSTILE}",
-    quantity=f"stages, {HOSTILE}",
-    kind="own",
-    source=HOSTILE,
-    low=5.0,
-    high=100.0,
-    unit="stages",
-    **_WORDS,
-)
 def stages(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.sizes["stage"]), remark=HOSTILE)
 
 
-@claims.add(
-    "unresolved",
-    "The run resolves every stage",
-    quantity="share of resolved stages",
-    kind="reading",
-    source="Theorem 2",
-    low=0.5,
-    high=2.0,
-    **_WORDS,
-)
+stages.__doc__ = f"Stages, {HOSTILE}"
+claims.printed(HOSTILE, f"More than five stages, in {HOSTILE}", HOSTILE, low=5.0, high=100.0, unit="stages")(stages)
+
+
+@claims.reading("unresolved", "The run resolves every stage", "Theorem 2", low=0.5, high=2.0)
 def unresolved(run: xr.Dataset) -> Estimate:
+    """Share of resolved stages."""
     return Estimate.unresolved("The run ended too early.")
 
 

@@ -20,7 +20,7 @@ import xarray as xr
 import saddlescope as ss
 from saddlescope._shared.reprs import ReprMixin, brief, html_table, in_line
 from saddlescope.reproduction import find_entry
-from saddlescope.reproduction.claim import Kind, Outcome, Verdict
+from saddlescope.reproduction.claim import Claims, Kind, Outcome, Verdict
 from saddlescope.reproduction.runner import Reproduction
 
 PACKAGES = ["saddlescope", *(m.name for m in pkgutil.walk_packages(ss.__path__, "saddlescope.") if m.ispkg)]
@@ -121,7 +121,7 @@ def _tracked():
 def _verdict():
     words = {"claim": f"c{MARKUP}", "statement": "s" * 999, "quantity": "q", "source": "p", "unit": ""}
     numbers = {"low": -math.inf, "high": 1.0, "value": 0.123456789, "uncertainty": 0.1}
-    return Verdict(**words, **numbers, kind=Kind.OWN, outcome=Outcome.REPRODUCED)
+    return Verdict(**words, **numbers, kind=Kind.EXTENSION, outcome=Outcome.HOLDS)
 
 
 RESULTS = {
@@ -185,10 +185,11 @@ def test_the_fastest_directions_come_first():
 
 def _reproduction(measure):
     entry = find_entry("gradual-rank/figure-2")
+    measure.__doc__ = "What is measured."
     claim = dataclasses.replace(entry.claims[0], name=MARKUP, statistic=measure)
     run = xr.Dataset({"x": ("t", np.zeros(9))})
     provenance = SimpleNamespace(label="quick", size="quick", versions={})
-    return Reproduction(Path("r.nc"), dataclasses.replace(entry, claims=(claim,)), provenance, run)
+    return Reproduction(Path("r.nc"), dataclasses.replace(entry, claims=Claims([claim])), provenance, run)
 
 
 def test_a_reproduction_is_shown_with_its_verdicts(types_unchecked):
@@ -196,7 +197,7 @@ def test_a_reproduction_is_shown_with_its_verdicts(types_unchecked):
 
     with types_unchecked():
         shown = _reproduction(lambda run: Estimate(math.nan, math.inf, "why"))
-        assert repr(shown) == "Reproduction('gradual-rank/figure-2', quick: own: 1 undecided; r.nc)"
+        assert repr(shown) == "Reproduction('gradual-rank/figure-2', quick: extension: 1 undecided; r.nc)"
         assert "? undecided" in shown._repr_html_()
         assert MARKUP not in shown._repr_html_()
 
@@ -234,7 +235,7 @@ def test_a_history_that_has_not_begun_is_shown():
         ([], "[]"),
         (range(900), "range(0, 900)"),
         ({"a": np.zeros(9)}, "{a: float64[9]}"),
-        (Outcome.REFUTED, "refuted"),
+        (Outcome.FAILS, "fails"),
         (math.sqrt, "sqrt"),
         (xr.Dataset({"x": ("t", np.zeros(9))}), "Dataset(t: 9)"),
         (Path("a/b"), "a/b"),

@@ -44,14 +44,12 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     return xr.Dataset({"y": ("x", params.level * x)}, {"x": x}, {"words": params.words, "process": os.getpid()})
 
 
-claims = Claims()
+claims = Claims(limits="It is made up.")
 
 
-@claims.add(
-    "high", "The curve ends above a half", quantity="last value", kind="own", source="a test", low=0.5,
-    evidence="identity", why="It is the curve's end", doubt="It is made up",
-)  # fmt: skip
+@claims.extension("high", "The curve ends above a half", "a test", low=0.5)
 def _last(run: xr.Dataset) -> Estimate:
+    """Last value."""
     return Estimate(float(run.y[-1]), remark=HOSTILE)
 
 

@@ -85,8 +85,8 @@ def test_the_quick_size_has_figures_and_verdicts(name, tmp_path, types_unchecked
 def test_a_small_scale_makes_the_steps_and_a_large_one_melts_them(toy):
     _, small = toy("toys/scale", decades="64")
     _, large = toy("toys/scale", decades="0.5")
-    assert small["times"].outcome is small["order"].outcome is Outcome.REPRODUCED
-    assert large["times"].outcome is Outcome.REFUTED
+    assert small["times"].outcome is small["order"].outcome is Outcome.SEEN
+    assert large["times"].outcome is Outcome.NOT_SEEN
     assert toy("toys/scale", decades="256")[1]["times"].value < small["times"].value / 2
 
 
@@ -97,10 +97,10 @@ def test_the_proxy_enters_leaves_and_returns_with_its_true_sign(toy):
     assert proxy[-1] == pytest.approx(-0.15, abs=1e-3)
     least = abs(proxy[proxy.argmax() :]).min()
     assert least < 1e-3
-    assert verdicts["fate"].outcome is verdicts["times"].outcome is Outcome.REPRODUCED
+    assert verdicts["fate"].outcome is verdicts["times"].outcome is Outcome.SEEN
     run, verdicts = toy("toys/leaving", correlation="0.3")
     assert run.beta.values[:, 2].max() < 0.01
-    assert verdicts["fate"].outcome is Outcome.REPRODUCED
+    assert verdicts["fate"].outcome is Outcome.SEEN
 
 
 def test_the_order_of_concepts_flips_where_the_second_moments_do(toy):
@@ -108,14 +108,14 @@ def test_the_order_of_concepts_flips_where_the_second_moments_do(toy):
         run, verdicts = toy("toys/concepts", diversity=diversity)
         half = (run.learned.median("start").values > 0.5).argmax(axis=0)  # the first time, by concept
         assert 1 + int(np.argmin(half)) == first
-        assert verdicts["order"].outcome is Outcome.REPRODUCED
+        assert verdicts["order"].outcome is Outcome.SEEN
     equal = toy("toys/concepts", signal="1.5")[1]["order"]
-    assert equal.outcome is not Outcome.REPRODUCED
+    assert equal.outcome is not Outcome.SEEN
 
 
 def test_wide_networks_escape_faster_than_rank_one_and_narrow_ones_do_not(toy):
     run, narrow = toy("toys/escape", width="2")
-    assert narrow["faster"].outcome is Outcome.REFUTED
+    assert narrow["faster"].outcome is Outcome.NOT_SEEN
     assert float(run.speed.max()) < 0.4152
     run, wide = toy("toys/escape", width="16", starts="64")
     assert wide["faster"].value > 0.5
@@ -138,7 +138,7 @@ def test_padding_to_the_widest_network_changes_nothing(toy):
 
 def test_each_flow_of_attention_has_its_own_norm(toy):
     run, verdicts = toy("toys/attention")
-    assert verdicts["nuclear"].outcome is verdicts["frobenius"].outcome is Outcome.REPRODUCED
+    assert verdicts["nuclear"].outcome is verdicts["frobenius"].outcome is Outcome.SEEN
     assert float(run.excess.min()) > -1e-6  # no flow is below a certified bound
 
 

@@ -150,11 +150,10 @@ def test_the_index_shows_the_largest_run_of_an_entry(pages):
     assert links[-1] == "tiny/staircase/quick.html"
     words = " ".join(index.text.split())
     assert (
-        "1 reproduction Verdicts by kind of claim: 1 printed 1 reproduced 1 reading 1 undecided 1 own 1 refuted"
-        in words
+        "1 reproduction Verdicts by kind of claim: 1 printed 1 fails 1 reading 1 undecided 1 extension 1 seen" in words
     )
     (card,) = [attributes for _, attributes in index.elements if attributes.get("class") == "card"]
-    assert card["data-outcomes"] == "printed/reproduced reading/undecided own/refuted"
+    assert card["data-outcomes"] == "printed/fails reading/undecided extension/seen"
     assert "the run resolves every stage" in card["data-words"]
 
 
@@ -332,8 +331,8 @@ def test_addresses_come_from_no_file(tiny, undrawn, results, tmp_path):
 
 
 VERDICT = Verdict(
-    **{"claim": "c", "statement": "s", "quantity": "q", "kind": Kind.OWN, "source": "p", "unit": ""},
-    **{"low": 0.0, "high": 1.0, "value": 0.5, "uncertainty": 0.1, "outcome": Outcome.REPRODUCED},
+    **{"claim": "c", "statement": "s", "quantity": "q", "kind": Kind.EXTENSION, "source": "p", "unit": ""},
+    **{"low": 0.0, "high": 1.0, "value": 0.5, "uncertainty": 0.1, "outcome": Outcome.HOLDS},
 )
 
 

@@ -7,54 +7,59 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from saddlescope.reproduction import Claim, Claims, Estimate, Evidence, Kind, Outcome
-from saddlescope.reproduction.claim import judge, outcome
+from saddlescope.reproduction.claim import inside
 
-WORDS = {"evidence": "identity", "why": "w", "doubt": "d", "over": "runs"}
-FIELDS = (
-    {"name": "c", "statement": "s", "quantity": "q", "kind": Kind.PRINTED, "source": "p"}
-    | WORDS
-    | {"evidence": Evidence.IDENTITY}
-)
+FIELDS = {"name": "c", "statement": "s", "kind": Kind.PRINTED, "source": "p"}
 numbers = st.floats(-1e6, 1e6)
+
+
+def of(estimate):
+    """Return a statistic of one estimate."""
+
+    def statistic(run):
+        """What is measured."""
+        return estimate
+
+    return statistic
 
 
 @pytest.mark.parametrize(
     ("value", "uncertainty", "expected"),
     [
-        (0.5, 0.0, Outcome.REPRODUCED),
-        (0.5, 0.4, Outcome.REPRODUCED),
-        (0.5, 0.5, Outcome.UNDECIDED),  # inside by no more than its uncertainty
-        (0.5, 0.7, Outcome.UNDECIDED),
-        (1.0, 0.0, Outcome.REPRODUCED),  # an exact value on the bound
-        (1.0, 1e-9, Outcome.UNDECIDED),
-        (1.5, 0.4, Outcome.REFUTED),
-        (1.5, 0.5, Outcome.UNDECIDED),
-        (-0.5, 0.4, Outcome.REFUTED),
-        (math.nan, 0.0, Outcome.UNDECIDED),
-        (0.5, math.inf, Outcome.UNDECIDED),
-        (9.0, math.inf, Outcome.UNDECIDED),
-        (math.inf, 0.0, Outcome.REFUTED),
+        (0.5, 0.0, True),
+        (0.5, 0.4, True),
+        (0.5, 0.5, None),  # inside by no more than its uncertainty
+        (0.5, 0.7, None),
+        (1.0, 0.0, True),  # an exact value on the bound
+        (1.0, 1e-9, None),
+        (1.5, 0.4, False),
+        (1.5, 0.5, None),
+        (-0.5, 0.4, False),
+        (math.nan, 0.0, None),
+        (0.5, math.inf, None),
+        (9.0, math.inf, None),
+        (math.inf, 0.0, False),
     ],
 )
-def test_outcomes_between_zero_and_one(value, uncertainty, expected):
-    assert outcome(Estimate(value, uncertainty), 0.0, 1.0) is expected
+def test_inside_zero_and_one(value, uncertainty, expected):
+    assert inside(Estimate(value, uncertainty), 0.0, 1.0) is expected
 
 
 @given(numbers, st.floats(0, 1e3), numbers, numbers)
-def test_outcome_mirrors_when_everything_changes_sign(value, uncertainty, a, b):
+def test_it_mirrors_when_everything_changes_sign(value, uncertainty, a, b):
     low, high = min(a, b), max(a, b)
-    assert outcome(Estimate(value, uncertainty), low, high) is outcome(Estimate(-value, uncertainty), -high, -low)
+    assert inside(Estimate(value, uncertainty), low, high) is inside(Estimate(-value, uncertainty), -high, -low)
 
 
 @given(numbers, st.floats(0, 1e3), st.floats(0, 1e3), numbers)
 def test_more_uncertainty_never_decides(value, uncertainty, more, high):
-    before = outcome(Estimate(value, uncertainty), -math.inf, high)
-    after = outcome(Estimate(value, uncertainty + more), -math.inf, high)
-    assert after in (before, Outcome.UNDECIDED)
+    before = inside(Estimate(value, uncertainty), -math.inf, high)
+    after = inside(Estimate(value, uncertainty + more), -math.inf, high)
+    assert after in (before, None)
 
 
 def test_a_failed_run_is_undecided_with_its_reason():
-    claim = Claim(**FIELDS, statistic=lambda run: Estimate.unresolved("It stopped."), high=1.0)
+    claim = Claim(**FIELDS, statistic=of(Estimate.unresolved("It stopped.")), high=1.0)
     verdict = claim.judge(xr.Dataset())
     assert verdict.outcome is Outcome.UNDECIDED
     assert verdict.remark == "It stopped."
@@ -63,12 +68,12 @@ def test_a_failed_run_is_undecided_with_its_reason():
 @pytest.mark.parametrize(("low", "high"), [(1.0, 0.0), (-math.inf, math.inf), (math.nan, 1.0)])
 def test_a_claim_that_nothing_could_refute_is_refused(low, high):
     with pytest.raises(ValueError, match="low <= high"):
-        Claim(**FIELDS, statistic=lambda run: Estimate(0.0), low=low, high=high)
+        Claim(**FIELDS, statistic=of(Estimate(0.0)), low=low, high=high)
 
 
 def test_at_other_sizes_a_claim_is_not_tested():
-    claim = Claim(**FIELDS, statistic=lambda run: Estimate(2.0), high=1.0, sizes=("default", "paper"))
-    assert claim.judge(xr.Dataset()).outcome is Outcome.REFUTED
+    claim = Claim(**FIELDS, statistic=of(Estimate(2.0)), high=1.0, sizes=("default", "paper"))
+    assert claim.judge(xr.Dataset()).outcome is Outcome.FAILS
     verdict = claim.judge(xr.Dataset(), "quick")
     assert (verdict.outcome, verdict.value) == (Outcome.NOT_TESTED, 2.0)
 
@@ -76,30 +81,34 @@ def test_at_other_sizes_a_claim_is_not_tested():
 @pytest.mark.parametrize("sizes", [(), ("quik",)])
 def test_a_claim_names_existing_sizes(sizes, types_unchecked):
     with types_unchecked(), pytest.raises(ValueError, match="one or more of the sizes quick, default, reduced, paper"):
-        Claim(**FIELDS, statistic=lambda run: Estimate(0.0), high=1.0, sizes=sizes)
+        Claim(**FIELDS, statistic=of(Estimate(0.0)), high=1.0, sizes=sizes)
 
 
 def test_claims_are_declared_beside_their_statistics():
-    claims = Claims()
+    claims = Claims(limits="One run.")
 
-    @claims.add(
-        "end", "The loss ends at 0", quantity="final loss", kind="own", source="none", high=0.0, unit="nats", **WORDS
-    )
+    @claims.reading("end", "The loss ends at 0", "none", high=0.0, unit="nats")
     def final_loss(run):
+        """Final loss, after all
+        steps.
+
+        More about it.
+        """
         return Estimate(float(run))
 
     claims.extend([Claim(**FIELDS, statistic=final_loss, low=1.0)])
     assert [claim.name for claim in claims] == ["end", "c"]
     assert final_loss(3.0).value == 3.0
     first = claims[0]
-    assert (first.statement, first.quantity, first.kind, first.unit) == (
-        "The loss ends at 0",
-        "final loss",
-        "own",
-        "nats",
-    )
+    described = (first.statement, first.quantity, first.kind, first.unit)
+    assert described == ("The loss ends at 0", "Final loss, after all steps", "reading", "nats")
     assert first.statistic is final_loss
     assert claims[1:] == (claims[1],)
+
+
+def test_a_statistic_says_what_it_measures():
+    with pytest.raises(ValueError, match="needs a docstring"):
+        Claims().printed("end", "The loss ends at 0", "Theorem 1", high=0.0)(lambda run: Estimate(0.0))
 
 
 def test_negative_uncertainty_is_refused():
@@ -128,9 +137,10 @@ def test_a_share_has_wilsons_interval():
 
 
 def test_extremes_and_numbers_count_their_cases():
-    assert Estimate.largest([1.0, 3.0, 2.0]) == Estimate(3.0, n=3)
-    assert Estimate.smallest([1.0, 3.0, 2.0], "why") == Estimate(1.0, remark="why", n=3)
-    assert Estimate.number([True, False, True]) == Estimate(2.0, remark="of 3", n=3)
+    cases = {"n": 3, "evidence": Evidence.CASES, "over": "seeds"}
+    assert Estimate.largest([1.0, 3.0, 2.0], over="seeds") == Estimate(3.0, **cases)
+    assert Estimate.smallest([1.0, 3.0, 2.0], "why", over="seeds") == Estimate(1.0, remark="why", **cases)
+    assert Estimate.number([True, False, True], over="seeds") == Estimate(2.0, remark="of 3", **cases)
     assert math.isnan(Estimate.largest([1.0, math.nan]).value)
     assert math.isnan(Estimate.smallest([]).value)
 
@@ -148,54 +158,54 @@ def test_a_median_has_an_interval_of_its_order():
 
 
 @pytest.mark.parametrize(
-    ("evidence", "estimate", "expected"),
+    ("estimate", "expected"),
     [
-        ("sample", Estimate(0.5, 0.0, n=30), Outcome.UNDECIDED),
-        ("sample", Estimate(0.5, 0.1, n=30), Outcome.REPRODUCED),
-        ("sample", Estimate(2.0, 0.0, n=30), Outcome.UNDECIDED),
-        ("cases", Estimate(0.5), Outcome.UNDECIDED),
-        ("cases", Estimate(2.0), Outcome.UNDECIDED),
-        ("cases", Estimate(0.5, n=2), Outcome.REPRODUCED),
-        ("cases", Estimate(2.0, n=2), Outcome.REFUTED),
-        ("identity", Estimate(0.5), Outcome.REPRODUCED),
-        ("identity", Estimate(2.0), Outcome.REFUTED),
+        (Estimate(0.5, 0.0, n=30, evidence=Evidence.SAMPLE), Outcome.UNDECIDED),
+        (Estimate.share(30, 60), Outcome.HOLDS),
+        (Estimate(2.0, 0.0, n=30, evidence=Evidence.SAMPLE), Outcome.UNDECIDED),
+        (Estimate.mean([1.9, 2.0, 2.1]), Outcome.FAILS),
+        (Estimate.largest([0.5]), Outcome.UNDECIDED),
+        (Estimate.smallest([2.0]), Outcome.UNDECIDED),
+        (Estimate.largest([0.5, 0.4]), Outcome.HOLDS),
+        (Estimate.number([True, True, False]), Outcome.FAILS),
+        (Estimate(0.5), Outcome.HOLDS),
+        (Estimate(2.0), Outcome.FAILS),
     ],
 )
-def test_one_run_without_an_interval_decides_nothing_but_identities(evidence, estimate, expected):
-    claim = Claim(**FIELDS | {"evidence": Evidence(evidence)}, statistic=lambda run: estimate, high=1.0)
+def test_one_run_without_an_interval_decides_nothing_but_identities(estimate, expected):
+    claim = Claim(**FIELDS, statistic=of(estimate), high=1.0)
     assert claim.judge(xr.Dataset()).outcome is expected
 
 
-def test_a_stand_in_is_seen_or_not_seen():
-    for value, expected in ((0.5, Outcome.SEEN), (2.0, Outcome.NOT_SEEN), (math.nan, Outcome.UNDECIDED)):
-        one = Claim(**FIELDS | {"kind": Kind.STAND_IN}, statistic=lambda run, v=value: Estimate(v), high=1.0)
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (Kind.PRINTED, (Outcome.HOLDS, Outcome.FAILS)),
+        (Kind.READING, (Outcome.AGREES, Outcome.DIFFERS)),
+        (Kind.STAND_IN, (Outcome.SEEN, Outcome.NOT_SEEN)),
+        (Kind.EXTENSION, (Outcome.SEEN, Outcome.NOT_SEEN)),
+    ],
+)
+def test_each_kind_has_its_own_words(kind, words):
+    for value, expected in ((0.5, words[0]), (2.0, words[1]), (math.nan, Outcome.UNDECIDED)):
+        one = Claim(**FIELDS | {"kind": kind}, statistic=of(Estimate(value)), high=1.0)
         assert one.judge(xr.Dataset()).outcome is expected
+        assert expected.inside is {0.5: True, 2.0: False}.get(value)
 
 
-def _chain(accuracy):
-    claims = Claims()
-    common = {"quantity": "q", "kind": "own", "source": "p", "low": 0.9} | WORDS
-    claims.add("order", "s", **common, needs=("classifier",))(lambda run: Estimate(1.0))
-    claims.add("classifier", "s", **common, sizes=("default",))(lambda run: accuracy)
-    return claims
+def test_a_claim_is_tested_only_where_what_it_requires_is_met():
+    def right(run):
+        """The classifier is right"""
+        return run.sizes["image"] > 2
 
-
-@pytest.mark.parametrize("size", ["quick", "default"])
-@pytest.mark.parametrize("accuracy", [Estimate(0.5), Estimate(0.9, 0.1), Estimate.not_tested("It did not train.")])
-def test_what_a_claim_needs_must_hold(size, accuracy):
-    verdict = judge(_chain(accuracy), xr.Dataset(), size)[0]
-    assert verdict.outcome is Outcome.NOT_TESTED
-    assert verdict.remark == "Not tested, since classifier does not hold."
-
-
-def test_what_it_needs_may_hold_at_a_size_that_cannot_judge_it():
-    order, classifier = judge(_chain(Estimate(0.95)), xr.Dataset(), "quick")
-    assert (order.outcome, classifier.outcome) == (Outcome.REPRODUCED, Outcome.NOT_TESTED)
+    claims = Claims(requires=[right])
+    claims.reading("order", "s", "p", low=0.9)(of(Estimate(1.0)))
+    small, large = (xr.Dataset({"a": ("image", np.zeros(n))}) for n in (2, 3))
+    verdict = claims[0].judge(small)
+    assert (verdict.outcome, verdict.remark) == (Outcome.NOT_TESTED, "Required, but not met: The classifier is right")
+    assert claims[0].judge(large).outcome is Outcome.AGREES
 
 
 def test_an_estimate_of_nothing_is_no_verdict():
-    claim = Claim(**FIELDS, statistic=lambda run: Estimate.not_tested("It did not train."), high=1.0)
-    assert (claim.judge(xr.Dataset()).outcome, claim.judge(xr.Dataset()).remark) == (
-        Outcome.NOT_TESTED,
-        "It did not train.",
-    )
+    verdict = Claim(**FIELDS, statistic=of(Estimate.not_tested("It did not train.")), high=1.0).judge(xr.Dataset())
+    assert (verdict.outcome, verdict.remark) == (Outcome.NOT_TESTED, "It did not train.")

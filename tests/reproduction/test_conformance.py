@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import re
 import subprocess
 import sys
 
@@ -12,7 +11,7 @@ import xarray as xr
 
 from saddlescope import store
 from saddlescope.plot import draw_matplotlib, draw_plotly
-from saddlescope.reproduction import Evidence, Outcome, RunContext, entry_names, find_entry
+from saddlescope.reproduction import RunContext, entry_names, find_entry
 
 # Everything is run twice by `make test-all` only: it takes minutes.
 ONE_A_PAPER = {
@@ -21,38 +20,6 @@ ONE_A_PAPER = {
     "gradual-rank/diagonal-linear",
     "softmax-attention/section-4-2",
 }
-
-
-QUESTIONS = (
-    "What ",
-    "How ",
-    "Which ",
-    "Whether ",
-    "Does ",
-    "Do ",
-    "Is ",
-    "Are ",
-    "what ",
-    "how ",
-    "which ",
-    "whether ",
-)
-
-
-EXTREMES = {
-    "largest",
-    "smallest",
-    "least",
-    "most",
-    "greatest",
-    "worst",
-    "lowest",
-    "highest",
-    "fewest",
-    "maximum",
-    "minimum",
-}
-COUNTS_AND_EXTREMES = EXTREMES | {"number", "numbers", "share", "count", "every", "all", "p"}
 
 
 @pytest.fixture(scope="module", params=entry_names())
@@ -70,14 +37,12 @@ def test_title_source_and_citation_are_given(entry):
     assert entry.source
     assert entry.citation
     assert not entry.title.endswith((".", "?", " "))
-    assert not entry.title.startswith(QUESTIONS)
 
 
 def test_parameters_are_described(entry):
     for name, record in entry.parameters.items():
         assert record.description, name
         assert not record.description.endswith("."), name
-        assert not record.description.startswith(("of ", "in which ", "as in ")), f"{name}: {record.description}"
         assert record.scale == "linear" or min(record.default if record.many else (record.default,)) > 0, name
 
 
@@ -99,16 +64,12 @@ def test_parameters_survive_the_command_line(entry):
         assert entry.configure("default", typed) == params
 
 
-def test_claims_are_statements_with_a_quantity(entry):
+def test_claims_are_statements_with_a_source(entry):
     assert entry.claims
     assert len({claim.name for claim in entry.claims}) == len(entry.claims)
     for claim in entry.claims:
         assert claim.source, claim.name
         assert not claim.statement.endswith((".", ":", "?")), claim.statement
-        assert len(claim.statement.split()) <= 20, claim.statement
-        assert claim.quantity not in ("", "value"), claim.name
-        assert not claim.quantity.endswith("."), claim.quantity
-        assert not claim.quantity.startswith(QUESTIONS), claim.quantity
 
 
 def test_importing_all_entries_is_cheap():
@@ -126,27 +87,10 @@ def test_the_run_survives_the_disk(run, tmp_path):
 
 def test_every_claim_is_measured(entry, run):
     for verdict in entry.judge(run):
-        open_ = verdict.outcome in (Outcome.UNDECIDED, Outcome.NOT_TESTED)
+        open_ = verdict.outcome.inside is None
         assert np.isfinite(verdict.value) or open_
         assert not open_ or verdict.remark or np.isfinite(verdict.uncertainty)
     assert any(np.isfinite(v.value) for v in entry.judge(run))
-
-
-def test_every_claim_says_what_it_rests_on(entry):
-    names = [claim.name for claim in entry.claims]
-    for claim in entry.claims:
-        for sentence in (claim.why, claim.doubt):
-            assert 4 <= len(sentence.split()) <= 40, f"{claim.name}: {sentence}"
-            assert not sentence.endswith("."), f"{claim.name}: {sentence}"
-        assert set(claim.needs) <= set(names) - {claim.name}, claim.name
-
-
-def test_a_verdict_on_all_cases_is_a_count_or_an_extreme(entry):
-    for claim in entry.claims:
-        if claim.evidence == Evidence.CASES:
-            words = set(re.findall(r"[a-z]+", claim.quantity.lower()))
-            assert words & COUNTS_AND_EXTREMES, f"{claim.name}: {claim.quantity}"
-            assert not words & {"median", "mean", "typical", "average"} or words & EXTREMES, claim.quantity
 
 
 def test_metrics_have_names_and_are_numbers(entry, run):

@@ -20,12 +20,12 @@ from saddlescope.reproduction.formatting import (
     tallies,
 )
 
-R, S, F, NS, U, N = Outcome
+R, F, A, D, S, NS, U, N = Outcome
 PLAIN = str.maketrans("−⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "--0123456789")
 sizes = st.floats(1e-30, 1e30) | st.floats(1e-3, 1e3)
 
 
-def verdict_of(outcome, kind=Kind.OWN, remark=""):
+def verdict_of(outcome, kind=Kind.EXTENSION, remark=""):
     """Return a verdict of an outcome."""
     words = {"claim": "c", "statement": "statement", "quantity": "quantity", "source": "source", "unit": "s"}
     numbers = {"low": -math.inf, "high": 1.0, "value": math.nan, "uncertainty": math.inf}
@@ -88,9 +88,9 @@ def test_a_record_is_json_without_what_json_cannot_report():
     verdict = verdict_of(U, remark="why")
     reported = json.loads(json.dumps(record(verdict), allow_nan=False))
     assert reported == {
-        **{"claim": "c", "statement": "statement", "quantity": "quantity", "kind": "own", "source": "source"},
+        **{"claim": "c", "statement": "statement", "quantity": "quantity", "kind": "extension", "source": "source"},
         **{"unit": "s", "remark": "why", "outcome": "undecided"},
-        **{"low": None, "high": 1.0, "value": None, "uncertainty": None, "n": 1},
+        **{"low": None, "high": 1.0, "value": None, "uncertainty": None, "n": 1, "evidence": "identity", "over": ""},
     }
     assert finite(-math.inf) is None
     assert finite(2.0) == 2.0
@@ -101,7 +101,9 @@ def test_a_record_is_json_without_what_json_cannot_report():
     [
         ([R, R], 0),
         ([R, S], 0),
+        ([R, A, S], 0),
         ([R, NS], 3),
+        ([R, D], 3),
         ([], 0),
         ([R, N], 0),
         ([N], 0),
@@ -119,8 +121,8 @@ def test_exit_status(outcomes, status):
 
 
 def test_summaries_leave_out_zeros():
-    verdicts = [verdict_of(U), verdict_of(R), verdict_of(F, Kind.PRINTED), verdict_of(R), verdict_of(N)]
-    assert summary(iter(verdicts)) == "printed: 1 refuted; own: 2 reproduced, 1 undecided, 1 not tested"
+    verdicts = [verdict_of(U), verdict_of(S), verdict_of(F, Kind.PRINTED), verdict_of(S), verdict_of(N)]
+    assert summary(iter(verdicts)) == "printed: 1 fails; extension: 2 seen, 1 undecided, 1 not tested"
     assert summary([]) == "no claims"
     assert tallies(verdicts)[Kind.PRINTED] == dict.fromkeys(Outcome, 0) | {F: 1}
     assert counts(iter([F])) == dict.fromkeys(Outcome, 0) | {F: 1}

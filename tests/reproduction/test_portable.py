@@ -38,14 +38,14 @@ def test_two_entries_have_the_same_verdicts_in_other_arithmetic(tmp_path):
 @pytest.mark.parametrize(
     ("outcomes", "listed"),
     [
-        ((Outcome.REPRODUCED, Outcome.REPRODUCED), []),
-        ((Outcome.REPRODUCED, Outcome.UNDECIDED), [False]),
-        ((Outcome.NOT_TESTED, Outcome.REFUTED), [False]),
-        ((Outcome.REPRODUCED, Outcome.REFUTED), [True]),
+        ((Outcome.HOLDS, Outcome.HOLDS), []),
+        ((Outcome.HOLDS, Outcome.UNDECIDED), [False]),
+        ((Outcome.NOT_TESTED, Outcome.FAILS), [False]),
+        ((Outcome.HOLDS, Outcome.FAILS), [True]),
         ((Outcome.NOT_SEEN, Outcome.SEEN), [True]),
     ],
 )
-def test_a_claim_that_is_reproduced_and_refuted_is_a_contradiction(portable, verdict, outcomes, listed):
+def test_a_claim_inside_and_outside_is_a_contradiction(portable, verdict, outcomes, listed):
     results = {
         setting: {"entry": (replace(verdict, outcome=outcome),)}
         for setting, outcome in zip(SETTINGS, outcomes, strict=True)
@@ -53,6 +53,18 @@ def test_a_claim_that_is_reproduced_and_refuted_is_a_contradiction(portable, ver
     found = list(portable["changes"](results))
     assert [contradicted for _, contradicted in found] == listed
     assert all(verdict.claim in sentence and all(name in sentence for name in SETTINGS) for sentence, _ in found)
+
+
+@pytest.mark.parametrize(
+    ("values", "uncertainty", "listed"),
+    [((0.5, 0.54), 0.0, []), ((0.5, 0.56), 0.0, [True]), ((0.5, 0.56), 0.1, []), ((0.0, 0.0), 0.0, [])],
+)
+def test_a_decided_value_moves_by_a_tenth_of_its_distance_to_the_bound_at_most(
+    portable, verdict, values, uncertainty, listed
+):
+    some = replace(verdict, outcome=Outcome.HOLDS, low=-10.0, high=1.0, uncertainty=uncertainty)
+    results = {name: {"entry": (replace(some, value=value),)} for name, value in zip(SETTINGS, values, strict=True)}
+    assert [contradicted for _, contradicted in portable["changes"](results)] == listed
 
 
 def test_noise_is_of_a_few_ulp_and_the_same_for_equal_draws():

@@ -65,24 +65,18 @@ def _break(params: Params) -> None:
             os._exit(3)
 
 
-claims = Claims()
+claims = Claims(limits="It is one walk.")
 
 
-_WORDS = {"evidence": "identity", "why": "It is the walk itself.", "doubt": "It is one walk."}
-
-
-@claims.add(
-    "walks", "The walk leaves its start", quantity="final distance", kind="own", source="nowhere", low=0.05, **_WORDS
-)
+@claims.extension("walks", "The walk leaves its start", "nowhere", low=0.05)
 def walks(run: xr.Dataset) -> Estimate:
+    """Final distance."""
     return Estimate(float(run.end[0]))
 
 
-@claims.add(
-    "two-scales", "The second walk is shorter", quantity="ratio of lengths", kind="own", source="nowhere", high=0.5,
-    **_WORDS,
-)  # fmt: skip
+@claims.extension("two-scales", "The second walk is shorter", "nowhere", high=0.5)
 def two_scales(run: xr.Dataset) -> Estimate:
+    """Ratio of lengths."""
     return Estimate(float(run.end[1] / run.end[0]))
 
 

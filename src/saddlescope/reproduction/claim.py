@@ -6,6 +6,7 @@ A claim is a statement that is true or false, a measured quantity, and bounds fi
 import dataclasses
 import inspect
 import math
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -225,8 +226,11 @@ S = TypeVar("S", bound=Statistic)
 
 
 def first_line(function: Callable[..., object]) -> str:
-    """Return the first line of a function's docstring without its full stop."""
-    return (inspect.getdoc(getattr(function, "func", function)) or "").split("\n\n")[0].replace("\n", " ").rstrip(".")
+    """Return the first paragraph of a function's docstring without its full stop; its name where Python strips them."""
+    function = getattr(function, "func", function)
+    if sys.flags.optimize > 1:
+        return function.__name__.strip("_").replace("_", " ")
+    return (inspect.getdoc(function) or "").split("\n\n")[0].replace("\n", " ").rstrip(".")
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

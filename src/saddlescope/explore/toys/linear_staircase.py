@@ -58,9 +58,13 @@ def follow(
         times = np.append(0.0, np.geomspace(first, until, _POINTS)) if log_time else np.linspace(0.0, until, _POINTS)
         context.report(0.3, "gradient flow")
         flow = gradient_flow(
-            network, start, until=until, tolerance=_TOLERANCE, record=times,
+            network,
+            start,
+            until=until,
+            tolerance=_TOLERANCE,
+            record=times,
             report=context.split(0.3, 0.7)[1].report,
-        )  # fmt: skip
+        )
         shown = np.searchsorted(flow.times, times)
     begins = np.array([stage.time for stage in learned.stages])
     return xr.Dataset(
@@ -98,8 +102,8 @@ def time_errors(run: xr.Dataset) -> np.ndarray:
 
 
 def largest_time_error(run: xr.Dataset) -> Estimate:
-    """Return the largest of `time_errors`."""
-    return Estimate.largest(time_errors(run))
+    """Largest relative error of the half-way times of all changes of a coordinate."""
+    return Estimate.largest(time_errors(run), over="changes")
 
 
 def require_definite(covariance: np.ndarray, cure: str) -> None:
@@ -124,9 +128,7 @@ def _scale(decades: float) -> str:
 def staircase_figure(run: xr.Dataset, names: tuple[str, ...], caption: str) -> Figure:
     """Draw the coordinates and the loss over time, simulated and predicted."""
     time = Axis("time / log(1/α)", scale="log" if run.attrs["log_time"] else "linear")
-    simulated = lines(
-        run.beta, x="time", hue="coordinate", label=lambda k: names[int(k) - 1], grouped=True, width=2.2
-    )  # fmt: skip
+    simulated = lines(run.beta, x="time", hue="coordinate", label=lambda k: names[int(k) - 1], grouped=True, width=2.2)
     predicted = tuple(
         Line(**steps(run, run.stage_beta.values[:, k]), group=name, color=k, width=1.2, opacity=0.75)
         for k, name in enumerate(names)
