@@ -7,6 +7,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.network_ensembles import KINDS, draw_networks
 from saddlescope.papers.deep_relu.theorem_3_1 import leading_vectors
 from saddlescope.reproduction import find_entry
+from saddlescope.theory.escape.directions import escape_directions
 from saddlescope.theory.escape.speed import escape_speed
 
 AGAINST = {"proposition-2-2": {"growth-printed": "fails"}}
@@ -93,6 +94,22 @@ def test_proposition_3_3_is_tested_where_its_bound_is_below_1(quick, outcomes):
     assert outcomes(entry, far)["one-neuron"] == "seen"
     run.share.values[:] = 0.5
     assert outcomes(entry, run)["holds"] == "undecided"
+
+
+def test_near_one_ray_no_wider_network_is_faster_in_five_dimensions_with_two_outputs():
+    """The theorem of `proposition_3_3`, on which the remark on Theorem 3.1 rests, where nothing is certified."""
+    rng = np.random.default_rng(3)
+    for k in range(3):
+        u, v, E = (np.abs(rng.normal(size=5)), np.abs(rng.normal(size=8)), rng.normal(size=(5, 8)))
+        v[0] = 0.0
+        X = (np.outer(u, v) / np.linalg.norm(u) / np.linalg.norm(v) + 0.05 * E / np.linalg.norm(E)).T
+        G = -v[:, None] * rng.uniform(0.5, 1.5, (8, 2)) + 0.05 * rng.normal(size=(8, 2))
+        one, wide = (
+            escape_directions(X, G, depth=depth, widths=width, num_starts=8, steps=1000, seed=k).speeds.max()
+            for depth, width in ((2, 1), (3, 8))
+        )
+        assert np.linalg.norm(G) * 0.05 / wide < 2**0.5 - 1
+        assert wide <= one * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("kind", ["random", "extreme"])

@@ -26,7 +26,7 @@ from saddlescope.papers.deep_relu.shared.layer_measurements import (
     train_jobs,
 )
 from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_METRICS
-from saddlescope.papers.deep_relu.shared.training import DATASET, Data, TrainingSetup, concatenate_networks
+from saddlescope.papers.deep_relu.shared.training import TrainingSetup, concatenate_networks
 from saddlescope.papers.image_data import IMAGES
 from saddlescope.plot import Axis, Figure, Mark, Panel, Table, lines
 from saddlescope.reproduction.claim import Claims, Estimate, Size
@@ -42,8 +42,6 @@ DEEPER = slice(DEEP, None)
 class Params(TeacherParams):
     """Parameters: the paper's network on images, narrower, and teachers that train in seconds."""
 
-    dataset: Data = param("digits", DATASET)
-    images: int = param(3, "networks of depth 6 on the images; 0 for teachers alone", ge=0)
     images_width: int = param(100, "width of the hidden layers on images", ge=1)
     images_steps: int = param(
         80_000, "SGD steps on images, at learning rate 10 / |theta|^4 and batch 32", ge=1, scale="log"
@@ -59,15 +57,8 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     jobs = []
     for seed in range(params.seed, params.seed + params.teachers):
         for kind in ("relu", "abs"):
-            setup = TrainingSetup(
-                depth=params.depth,
-                width=params.width,
-                deviation=params.deviation,
-                rate=params.rate,
-                steps=params.steps,
-                batch=None,
-                seed=seed,
-            )
+            sizes = {"depth": params.depth, "width": params.width, "steps": params.steps, "seed": seed}
+            setup = TrainingSetup(deviation=params.deviation, rate=params.rate, **sizes)
             make_loss = partial(teacher_loss, kind, params.strengths, samples=params.samples, seed=seed)
             jobs.append(NetworkJob(f"{kind} teacher, seed {seed}", make_loss, setup))
     seeds = range(params.seed, params.seed + params.images)

@@ -28,7 +28,7 @@ from saddlescope.papers.deep_relu.shared.layer_measurements import (
     train_jobs,
 )
 from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_METRICS
-from saddlescope.papers.deep_relu.shared.training import DATASET, Data, TrainingSetup, concatenate_networks
+from saddlescope.papers.deep_relu.shared.training import TrainingSetup, concatenate_networks
 from saddlescope.papers.deep_relu.shared.training_figures import by_network, stage_table
 from saddlescope.papers.image_data import IMAGES
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
@@ -46,7 +46,6 @@ class Params(TeacherParams):
     """Parameters: students of two depths that train in seconds, and the paper's network on images, narrower."""
 
     seed: int = param(50, "seed of the first network of each kind; the others have the next ones", ge=0)
-    dataset: Data = param("digits", DATASET)
     depths: tuple[int, ...] = param((4, 6), "depths of the students", ge=2)
     deviations: tuple[float, ...] = param(
         (0.02, 0.03), "standard deviation of the students' initial weights at each depth", gt=0, scale="log"
@@ -56,7 +55,6 @@ class Params(TeacherParams):
     )
     equal: int = param(4, "ReLU teachers of equal strengths, for students of the first depth", ge=0)
     steps: int = param(60_000, "steps of gradient descent on all samples of a teacher", ge=1, scale="log")
-    images: int = param(3, "networks of depth 6 on the images; 0 for teachers alone", ge=0)
     images_width: int = param(60, "width of the hidden layers on images", ge=1)
     images_steps: int = param(
         60_000, "SGD steps on images, at learning rate 10 / |theta|^4 and batch 32", ge=1, scale="log"
@@ -80,9 +78,8 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     cases += [(_EQUAL, "relu", shapes[0], seed) for seed in equal]
     jobs = []
     for task, kind, (depth, deviation, rate), seed in cases:
-        setup = TrainingSetup(
-            depth=depth, width=params.width, deviation=deviation, rate=rate, steps=params.steps, batch=None, seed=seed
-        )
+        sizes = {"depth": depth, "width": params.width, "steps": params.steps, "seed": seed}
+        setup = TrainingSetup(deviation=deviation, rate=rate, **sizes)
         strengths = params.strengths if task == _SEPARATED else alike
         make_loss = partial(teacher_loss, kind, strengths, samples=params.samples, seed=seed)
         jobs.append(NetworkJob(f"{task} {kind} teacher, depth {depth}, seed {seed}", make_loss, setup))

@@ -103,9 +103,9 @@ def _evaluate_networks(angles: int) -> xr.Dataset:
 claims = Claims(
     limits="The printed W₃ = 1 has speed -1/2, since -Tr[GᵀY] is the speed: a slip of a sign. The paper's reason why "
     "rank-one networks are one neuron is wrong, its conclusion is right (errata). Both bounds on the optimum are from "
-    "one program; the lower is a network's speed, the upper rests on its dual formula. The certified network has one "
-    "neuron in its second layer by construction, and optima are not unique. The closed form was read off the certified "
-    "values of these circles."
+    "one program; the lower is a network's speed, the upper rests on its dual formula. Optima are not unique, but all "
+    "have rank two in the first layer: with rank one the output is a relu(v·x) + b relu(-v·x), and its speed, linear "
+    "in a and b, is at most √2 - 1. The closed form was read off the certified values of these circles."
 )
 
 

@@ -54,15 +54,8 @@ class Params(EntryParams):
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Train one network per seed."""
     loss = image_loss(params.dataset, context)
-    setup = TrainingSetup(
-        depth=6,
-        width=params.width,
-        deviation=params.deviation,
-        rate=params.rate,
-        batch=params.batch,
-        steps=params.steps,
-        seed=0,
-    )
+    sizes = {"width": params.width, "batch": params.batch, "steps": params.steps}
+    setup = TrainingSetup(depth=6, deviation=params.deviation, rate=params.rate, **sizes)
     found = train_seeds(loss, setup, params.seeds, context, per_doubling=params.marks)
     context.report(1.0, "done")
     return found.assign_attrs(data=params.dataset)

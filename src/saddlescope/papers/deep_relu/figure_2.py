@@ -137,8 +137,8 @@ claims = Claims(
 )
 def least_gain_with_width(run: xr.Dataset) -> Estimate:
     """Smallest change of the share of such runs from one width to the next, without pairs of shares both 0 or 1."""
-    if 8 not in run.circle.values or run.width.max() < _WIDE:
-        return Estimate.unresolved(f"The run lacks width {_WIDE} on the circle of 8 points; add it.")
+    if 8 not in run.circle.values:
+        return Estimate.unresolved("The run lacks the circle of 8 points; add it.")
     hits = [_is_faster(run.sel(circle=8, width=width)) for width in run.width if width <= _WIDE]
     pairs = [(a, b) for a, b in pairwise(hits) if 0 < a.mean() + b.mean() < 2]
     if not pairs:

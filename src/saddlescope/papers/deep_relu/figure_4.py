@@ -77,9 +77,8 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     found = []
     named = zip(NAMES, settings, strict=True)
     for (name, (depth, deviation, rate, steps)), part in context.steps(named, [0.15, 0.15, 0.7]):
-        setup = TrainingSetup(
-            depth=depth, width=params.width, deviation=deviation, rate=rate, batch=params.batch, steps=steps, seed=0
-        )
+        sizes = {"depth": depth, "width": params.width, "batch": params.batch, "steps": steps}
+        setup = TrainingSetup(deviation=deviation, rate=rate, **sizes)
         found.append(train_seeds(loss, setup, params.seeds, part, per_doubling=params.marks, name=name))
     context.report(1.0, "done")
     depths, deviations, *_ = zip(*settings, strict=True)

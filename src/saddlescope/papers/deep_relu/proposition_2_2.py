@@ -343,14 +343,17 @@ def figures(run: xr.Dataset) -> list[Figure]:
     for depth in run.depth.values.tolist():
         one = run.sel(depth=depth)
         x, start = one.growth_time.values / float(one.growth_time[-1]), float(one.measured_norm[0])
-        points = Line(x=x, y=one.measured_norm / start, group="gradient flow", color=0, style="points")
+        measured, corrected, printed = (
+            one[f"{law}_norm"].values / start for law in ("measured", "corrected", "printed")
+        )
         curves = (
-            Line(x=x, y=one.corrected_norm / start, group="corrected", color=1),
-            Line(x=x, y=one.printed_norm / start, group="printed", color=2, style="dashed"),
+            Line(x=x, y=measured, group="gradient flow", color=0, style="points"),
+            Line(x=x, y=corrected, group="corrected", color=1),
+            Line(x=x, y=printed, group="printed", color=2, style="dashed"),
         )
         norm = Axis("|θ(t)| / |θ(0)|", range=(0.9, 1.1 * float(one.measured_norm[-1]) / start))
         x_axis = Axis("t / time of the growth shown")
-        panels.append(Panel(title=f"L = {depth}", x=x_axis, y=norm, marks=(points, *curves)))
+        panels.append(Panel(title=f"L = {depth}", x=x_axis, y=norm, marks=curves))
         rows.append((int(depth), float(one.rate_ratio)))
     away = lines(run.away, x="time", hue="scale", label="from norm 1e{:g}", grouped=True)
     threshold = Mark(at=ALIGNED, axis="y", label="aligned")

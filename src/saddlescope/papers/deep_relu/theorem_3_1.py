@@ -212,7 +212,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
         some = run.isel(data=run.data.values == name)
         middle = some.isel(data=int(np.argsort(some.first_layer.values)[some.sizes["data"] // 2]))
         curves += lines(middle.curve, x="l", label=name, grouped=True, color=color)
-        firsts.append(Line(x=some.ratio - 1, y=some.first_layer, group=name, color=color, style="points"))
+        firsts.append(Line(x=some.ratio.values - 1, y=some.first_layer.values, group=name, color=color, style="points"))
     excess = np.geomspace(1e-8, 20, 100)
     law = 2 * np.log1p(excess) * (1 + excess) ** 2
     firsts.append(Line(x=excess, y=81 * law, label="81 c²", style="dashed", color=7))

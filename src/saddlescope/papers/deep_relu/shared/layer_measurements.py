@@ -17,6 +17,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.training import (
+    DATASET,
     Data,
     TrainingSetup,
     image_loss,
@@ -39,8 +40,10 @@ IMAGES_DEVIATION = 0.01  # of the initial weights of networks on images
 
 
 class TeacherParams(EntryParams):
-    """Parameters of entries that train students of teachers."""
+    """Parameters of entries that train students of teachers, and networks on images."""
 
+    dataset: Data = param("digits", DATASET)
+    images: int = param(3, "networks of depth 6 on the images; 0 for teachers alone", ge=0)
     seed: int = param(0, "seed of the first network of each kind; the others have the next ones", ge=0)
     teachers: int = param(3, "ReLU teachers of separated strengths, and as many with the absolute value", ge=1)
     strengths: tuple[float, ...] = param((3.0, 2.0, 1.2), "strengths of a teacher's inner dimensions", gt=0, least=2)

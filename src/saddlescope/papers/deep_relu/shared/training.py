@@ -52,8 +52,8 @@ class TrainingSetup:
     deviation: float
     rate: float
     steps: int
-    batch: int | None
-    seed: int
+    batch: int | None = None
+    seed: int = 0
 
 
 DIGITS = DataSets(read_images, names=("digits",))
