@@ -106,7 +106,7 @@ claims = Claims(
 
 @claims.reading(
     "sufficient",
-    "Under Assumption 3 diagonal attention weights finally select the optimal token of every sample",
+    "Under Assumption 3 diagonal weights finally select the optimal token of every sample",
     "Appendix A.5, (C2), from a smaller loss at the start than at any wrong token; no exception is allowed",
     high=0.0,
     sizes=("default", "paper"),  # the quick size has two draws
@@ -170,7 +170,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "softmax-attention/assumption-3",
-    "Assumption 3: a small initial loss suffices to learn every sample, but is not necessary",
+    "Assumption 3: a small initial loss suffices, but is not necessary",
     citation=CITATION,
     source="Assumption 3, Theorem 4.1",
     params=Params,

@@ -147,7 +147,7 @@ claims = Claims(
 
 @claims.reading(
     "conditions",
-    "With the proof's multipliers, ε, ε' and δ of (C1) and (C3) fall to 0, at least like 1/√(ln μ)",
+    "With the proof's multipliers, ε, ε' and δ fall to 0, at least like 1/√(ln μ)",
     "Appendix A.5, (C1) to (C3) and equation 37, by which ε falls like 1 / ln μ; half of its exponent",
     high=-0.5,
     requires=[tolerance_is_small],
@@ -162,7 +162,7 @@ def _slowest_fall(run: xr.Dataset) -> Estimate:
 
 @claims.printed(
     "inequality-36",
-    "At late times ln |β|₂ is at least the proof's constant times the integrals of all other tokens' attention",
+    "At late times ln |β|₂ is at least the proof's constant times the integrals of attention to other tokens",
     "Inequality 36, with the constant of its displays (vi) and (vii)",
     low=1.0,
 )
@@ -229,7 +229,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "softmax-attention/kkt-residuals",
-    "KKT residuals of the direction of the diagonal flow, with two choices of multipliers",
+    "KKT residuals of the direction of diagonal weights",
     citation=CITATION,
     source="Appendix A.5",
     params=Params,

@@ -174,7 +174,7 @@ claims = Claims(
 
 @claims.printed(
     "as-printed",
-    "If some attention matrix separates the tokens, the norm of diagonal attention weights tends to infinity",
+    "If some attention matrix separates the tokens, the norm of diagonal weights tends to infinity",
     "Lemma 4.2 under Assumptions 1 and 2 as printed; no exception is allowed",
     high=0.0,
 )
@@ -189,7 +189,7 @@ def _finite_flows(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "with-diagonal-separability",
-    "If diagonal attention weights can separate the tokens, their norm tends to infinity",
+    "If diagonal weights can separate the tokens, their norm tends to infinity",
     "Lemma 4.2 with the assumption that its proof uses; no exception is allowed",
     high=0.0,
     requires=[flows_arrive],
@@ -205,7 +205,7 @@ def _flows_that_do_not_double(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "gradient-vanishes",
-    "If diagonal attention weights can separate the tokens, the loss gradient along their flow tends to 0",
+    "If diagonal weights can separate the tokens, the gradient tends to 0",
     "Lemma 4.2's proof, appendix A.4; no exception is allowed",
     high=0.0,
     requires=[flows_arrive],
@@ -248,7 +248,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "softmax-attention/lemma-4-2",
-    "Lemma 4.2: the weights diverge if diagonal weights can separate the data",
+    "Lemma 4.2: diagonal weights diverge if they can separate the data",
     citation=CITATION,
     source="Lemma 4.2, appendix A.4",
     params=Params,

@@ -210,7 +210,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "softmax-attention/lemma-5-1",
-    "Lemma 5.1: the flow preserves alignment of K and Q, but alignment does not attract it",
+    "Lemma 5.1: alignment of K and Q is preserved, but does not attract",
     citation=CITATION,
     source="Lemma 5.1",
     params=Params,

@@ -179,7 +179,7 @@ closed_form_claims = Claims(
 
 @equivalence_claims.printed(
     "equivalence",
-    "From starts of equal value and sum of squares, keys times queries and a difference of squares move alike",
+    "From equal values and sums of squares, keys times queries and a difference of squares move alike",
     "Lemma 4.1",
     high=1e-10,
 )
@@ -288,7 +288,7 @@ equivalence = Entry(
 
 closed_form = Entry(
     "softmax-attention/lemma-a-1",
-    "Lemma A.1: the flow of diagonal weights in closed form, and the fall of its loss",
+    "Lemma A.1: diagonal weights in closed form, and the fall of their loss",
     citation=CITATION,
     source="Lemma A.1, equations 19 and 27",
     params=ClosedFormParams,

@@ -135,7 +135,7 @@ claims = Claims(
 
 @claims.reading(
     "perturbations",
-    "With gaps of the scores spread by 10 to 90 %, diagonal attention weights still tend to the ℓ1 solution",
+    "With gaps of the scores spread by 10 to 90 %, diagonal weights still tend to the ℓ1 solution",
     "The remark after Assumption 2, on small perturbations",
     high=-0.5,
 )
@@ -210,7 +210,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "softmax-attention/unequal-scores",
-    "Unequal scores: the flow has the same limit as with equal scores, but takes another path",
+    "Unequal scores: the same limit as with equal scores",
     citation=CITATION,
     source="Assumption 2 and the remark after it",
     params=Params,

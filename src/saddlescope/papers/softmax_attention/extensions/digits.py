@@ -220,7 +220,7 @@ def _shares_panel(run: xr.Dataset, flow: str) -> Panel:
 
 entry = Entry(
     "softmax-attention/digits",
-    "Digits: the norm that each flow minimises on real images, where Assumptions 2 to 4 do not hold",
+    "The norm that each flow minimises on images of digits",
     citation=CITATION,
     source="Section 4.2",
     params=Params,
