@@ -5,8 +5,9 @@ The lemma is stated under Assumption 2; by Assumption 1, some W separates the da
 which is optimal, and (0, 0), the query (1, 0), v = (0, 1) and y = 1. W = e₂ e₁ᵀ separates them with margin 1, and
 Assumption 2 holds. But B = z ⊙ (x_opt - x) = 0: β does not move from any start.
 
-The proof concludes lim |∇L| = 0 from ∫ |∇L|² dt < ∞, which follows for the lower limit only: |β| is unbounded, but might
-return. It cannot: a path from |β| = R to 2R lowers the loss by a positive amount, since |∇L| is at least some c_R there.
+The proof concludes lim |∇L| = 0 from ∫ |∇L|² dt < ∞, which follows for the lower limit only: |β| is unbounded, but
+might return. It cannot: a path from |β| = R to 2R lowers the loss by a positive amount, since |∇L| is at least some
+c_R there.
 
     as printed  Gaussian instances that some W separates but no diagonal one: flows that end at a strict minimum
     corrected   instances that diagonal weights separate, with large gaps and with a gap of 1, where flows lose samples
