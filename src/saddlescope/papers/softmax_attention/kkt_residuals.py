@@ -15,7 +15,7 @@ Inequality 36 is judged with the proof's own constant: display (vi) has ln|β|�
 the smallest margin of a unit vector, here of β* / |β*|₂. Since ln|β|₂ and Σ φ tend to 1 and |β*|₁ times ln μ, the ratio
 of both sides tends to d |β*|₂ / |β*|₁, at least √d.
 
-MFCQ holds at every solution, by v = -β*: all active margins rise at the rate 1. Theorem A.2 is of Dutta et al. (2013).
+MFCQ holds at every solution: v = -β* has ⟨s, v⟩ = 1 for all active constraints. Theorem A.2 is of Dutta et al. (2013).
 Here convexity makes the residuals bound the norm: |β|₁ - |β*|₁ <= ε |β - β*| + Σ_k λ_k (B_k.β - 1).
 """
 
