@@ -61,7 +61,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 claims = Claims(limits="It is one run.")
 
 
-@claims.printed("falls", "The loss falls", "Theorem 1", high=0.5)
+@claims.extension("falls", "The loss falls", "Theorem 1", high=0.5)
 def falls(run: xr.Dataset) -> Estimate:
     """Last over first."""
     return Estimate(float(run.loss[-1, -1] / run.loss[-1, 0]), 0.001)
@@ -72,7 +72,7 @@ def stages(run: xr.Dataset) -> Estimate:
 
 
 stages.__doc__ = f"Stages, {HOSTILE}"
-claims.extension(HOSTILE, f"More than five stages, in {HOSTILE}", HOSTILE, low=5.0, high=100.0, unit="stages")(stages)
+claims.printed(HOSTILE, f"More than five stages, in {HOSTILE}", HOSTILE, low=5.0, high=100.0, unit="stages")(stages)
 
 
 @claims.reading("unresolved", "The run resolves every stage", "Theorem 2", low=0.5, high=2.0)

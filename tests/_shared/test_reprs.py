@@ -20,7 +20,7 @@ import xarray as xr
 import saddlescope as ss
 from saddlescope._shared.reprs import ReprMixin, brief, html_table, in_line
 from saddlescope.reproduction import find_entry
-from saddlescope.reproduction.claim import Kind, Outcome, Verdict
+from saddlescope.reproduction.claim import Claims, Kind, Outcome, Verdict
 from saddlescope.reproduction.runner import Reproduction
 
 PACKAGES = ["saddlescope", *(m.name for m in pkgutil.walk_packages(ss.__path__, "saddlescope.") if m.ispkg)]
@@ -185,10 +185,11 @@ def test_the_fastest_directions_come_first():
 
 def _reproduction(measure):
     entry = find_entry("gradual-rank/figure-2")
+    measure.__doc__ = "What is measured."
     claim = dataclasses.replace(entry.claims[0], name=MARKUP, statistic=measure)
     run = xr.Dataset({"x": ("t", np.zeros(9))})
     provenance = SimpleNamespace(label="quick", size="quick", versions={})
-    return Reproduction(Path("r.nc"), dataclasses.replace(entry, claims=(claim,)), provenance, run)
+    return Reproduction(Path("r.nc"), dataclasses.replace(entry, claims=Claims([claim])), provenance, run)
 
 
 def test_a_reproduction_is_shown_with_its_verdicts(types_unchecked):
@@ -196,7 +197,7 @@ def test_a_reproduction_is_shown_with_its_verdicts(types_unchecked):
 
     with types_unchecked():
         shown = _reproduction(lambda run: Estimate(math.nan, math.inf, "why"))
-        assert repr(shown) == "Reproduction('gradual-rank/figure-2', quick: own: 1 undecided; r.nc)"
+        assert repr(shown) == "Reproduction('gradual-rank/figure-2', quick: extension: 1 undecided; r.nc)"
         assert "? undecided" in shown._repr_html_()
         assert MARKUP not in shown._repr_html_()
 

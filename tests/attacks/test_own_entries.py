@@ -69,10 +69,10 @@ def call(tmp_path, monkeypatch, capsys, types_unchecked):
         ({"RUN": "return xr.Dataset(attrs={'x': None})"}, "cannot be stored as netCDF: Invalid value for attr 'x'"),
         ({"RUN": "return xr.Dataset(attrs={'entry': 1})"}, "The attributes entry are reserved for provenance"),
         ({"RUN": "context.cached('../../x', xr.Dataset)"}, "The name of a part must be a file name; got '../../x'."),
-        ({"CLAIM": "return run.absent"}, "own.py, line 13: AttributeError: 'Dataset' object has no attribute 'absent'"),
-        ({"CLAIM": "return Estimate(np.ones(3))"}, "own.py, line 13: TypeError"),
+        ({"CLAIM": "return run.absent"}, "own.py, line 14: AttributeError: 'Dataset' object has no attribute 'absent'"),
+        ({"CLAIM": "return Estimate(np.ones(3))"}, "own.py, line 14: TypeError"),
         ({"CLAIM": "return 1.0"}, "the claim c must return an Estimate; got 1.0"),
-        ({"CLAIM": "sys.exit(0)"}, "own.py, line 13: it ends the process"),
+        ({"CLAIM": "sys.exit(0)"}, "own.py, line 14: it ends the process"),
     ],
 )
 def test_a_fault_is_one_sentence_and_stores_nothing(code, sentence, call):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from saddlescope import cli, store
-from saddlescope.reproduction import Reproduction
+from saddlescope.reproduction import Claims, Reproduction
 from saddlescope.sweeps.point import Point
 
 TINY = [sys.executable, str(Path(__file__).parents[1] / "tiny.py")]
@@ -115,16 +115,16 @@ def test_show_reports_parameters_claims_and_stored_runs(saddlescope):
     assert "No run is stored in results" in out
     saddlescope("run tiny/staircase")
     out = saddlescope("show tiny/staircase")[1]
-    tallies = "printed: 1 holds; reading: 1 undecided; extension: 1 not seen"
+    tallies = "printed: 1 fails; reading: 1 undecided; extension: 1 seen"
     assert f"results/tiny/staircase/default.nc: {tallies}" in out
     reported = json.loads(saddlescope("show tiny/staircase --json")[1])
     stages = reported["parameters"]["properties"]["stages"]
     assert (stages["description"], stages["type"], stages["minimum"]) == ("steps of the staircase", "integer", 1)
     assert [reported["sizes"][size]["stages"] for size in ("quick", "default", "paper")] == [2, 4, 9]
     assert [(c["low"], c["high"], c["kind"]) for c in reported["claims"]] == [
-        (None, 0.5, "printed"), (5, 100, "extension"), (0.5, 2, "reading")
+        (None, 0.5, "extension"), (5, 100, "printed"), (0.5, 2, "reading")
     ]  # fmt: skip
-    assert reported["claims"][0]["quantity"] == "last over first"
+    assert reported["claims"][0]["quantity"] == "Last over first"
     assert reported["stored"] == ["results/tiny/staircase/default.nc"]
 
 
@@ -134,7 +134,7 @@ def test_run_stores_and_check_says_the_same(saddlescope, tmp_path):
     reported = json.loads(out)
     assert "stage 1 of 4" in err
     assert [(v["entry"], v["size"], v["claim"], v["outcome"]) for v in (reported[0], reported[2])] == [
-        ("tiny/staircase", "default", "falls", "holds"),
+        ("tiny/staircase", "default", "falls", "seen"),
         ("tiny/staircase", "default", "unresolved", "undecided"),
     ]
     assert (reported[2]["value"], reported[2]["uncertainty"], reported[2]["remark"]) == (
@@ -145,13 +145,13 @@ def test_run_stores_and_check_says_the_same(saddlescope, tmp_path):
     status, out, err = saddlescope("check results --json")
     assert (status, json.loads(out), err) == (1, reported, "")
     status, out, _ = saddlescope("check results")
-    assert "○ not seen" in out
-    assert "Verdicts by kind of claim: printed: 1 holds; reading: 1 undecided; extension: 1 not seen." in out
+    assert "✗ fails" in out
+    assert "Verdicts by kind of claim: printed: 1 fails; reading: 1 undecided; extension: 1 seen." in out
 
 
 def test_the_status_is_the_worst_verdict(saddlescope, tiny, monkeypatch):
     def only(*names):
-        chosen = tuple(claim for claim in tiny.claims if claim.name in names)
+        chosen = Claims(claim for claim in tiny.claims if claim.name in names)
         entry = replace(tiny, claims=chosen)
         monkeypatch.setattr("saddlescope.reproduction.entry.find_entry", lambda name: entry)
 
@@ -342,6 +342,6 @@ def test_a_quick_run_is_a_smoke_test_and_in_no_tally(saddlescope):
     saddlescope("run tiny/staircase")
     saddlescope("run tiny/staircase --size quick --set seed=7")
     out = saddlescope("check results")[1]
-    assert "Verdicts by kind of claim: printed: 1 holds; reading: 1 undecided; extension: 1 not seen." in out
+    assert "Verdicts by kind of claim: printed: 1 fails; reading: 1 undecided; extension: 1 seen." in out
     assert "2 quick runs are smoke tests and are not counted in any tally" in out
     assert "quick.nc (a smoke test): printed:" in saddlescope("show tiny/staircase")[1]

@@ -199,8 +199,8 @@ def test_the_index_is_filtered_and_the_address_holds_the_filter(visit, root):
     page.get_by_role("button", name="Clear").click()
     page.wait_for_function("() => !location.hash")
     assert len(shown_cards(page)) == count
-    page.get_by_label("Kind of claim").select_option("extension")
-    page.get_by_label("Verdict").select_option("not seen")
+    page.get_by_label("Kind of claim").select_option("printed")
+    page.get_by_label("Verdict").select_option("fails")
     assert len(shown_cards(page)) == count
     page.get_by_label("Verdict").select_option("undecided")  # a claim of another kind is
     assert shown_cards(page) == []

@@ -113,8 +113,7 @@ def test_runs_and_sweeps_stand_side_by_side(known, results, stored, tmp_path, mo
     build(both, tmp_path / "site")
     index = text_of((tmp_path / "site/index.html").read_text("utf-8"))
     assert (
-        "1 reproduction Verdicts by kind of claim: 1 printed 1 holds 1 reading 1 undecided 1 extension 1 not seen"
-        in index
+        "1 reproduction Verdicts by kind of claim: 1 printed 1 fails 1 reading 1 undecided 1 extension 1 seen" in index
     )
     assert "default · default stages=6 · quick" in index
     assert "12 of 12 points finished" in index
@@ -161,7 +160,7 @@ def test_the_pictures_are_the_phase_diagrams(pages, stored):
     embedded = pages["words"].split('<script type="application/json">')[1:]
     figures = [json.loads(part.partition("</script>")[0]) for part in embedded]
     assert [figure["title"] for figure in figures] == ["Results across the grid", "Verdicts", "Values of the claims"]
-    assert {one["name"] for one in figures[1]["legend"]} == {"✓ seen", "○ not seen", "? undecided", "! failed"}
+    assert {one["name"] for one in figures[1]["legend"]} == {"✓ holds", "✗ fails", "? undecided", "! failed"}
     cells = figures[1]["panels"][0]["data"][0]
     assert np.array(cells["z"]).shape == (2, 3)
     failed = [kind.name for kind in OUTCOMES].index("failed")
@@ -214,7 +213,7 @@ def test_damaged_and_doubled_sweeps_are_named(known, stored, tmp_path):
         (lambda data: data.assign(value=data.outcome), "value has no numbers"),
         (lambda data: data.assign(error=data.cpu_seconds), "error has no words"),
         (lambda data: data.assign(state=data.state.copy(data=np.full((4, 3), tiny.HOSTILE, object))), "is unknown"),
-        (lambda data: data.assign(outcome=data.outcome.where(data.outcome != "not seen", "owned")), "outcome 'owned'"),
+        (lambda data: data.assign(outcome=data.outcome.where(data.outcome != "fails", "owned")), "outcome 'owned'"),
         (lambda data: data.assign_coords(metric_scale=("metric", ["cubic", "log"])), "metric_scale 'cubic'"),
     ],
 )

@@ -227,16 +227,8 @@ def test_the_legend_names_the_kinds_that_occur_once():
     sweep["outcome"] = sweep.outcome.where(sweep.outcome != "fails", "undecided")
     verdicts = phase_figures(sweep)[1]
     names = [one.name for one in legend(verdicts)]
-    assert names == [
-        "✓ holds",
-        "✓ agrees",
-        "○ differs",
-        "✓ seen",
-        "○ not seen",
-        "? undecided",
-        "– not tested",
-        "! failed",
-    ]
+    occurring = {*sweep.outcome.values.ravel().tolist(), "failed"}
+    assert sorted(names) == sorted(f"{kind.sign} {kind.name}" for kind in OUTCOMES if kind.name in occurring)
     assert {one.shape for one in legend(verdicts)} == {"kind"}
 
 

@@ -10,7 +10,7 @@ import pytest
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import Entry, EntryParams, catalogue, entry_names, find_entry, load_entries, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, catalogue, entry_names, find_entry, load_entries, param
 
 
 class Params(EntryParams):
@@ -25,7 +25,7 @@ ENTRY = Entry(
     quick={"scales": (0.5,)},
     paper={"seed": 7},
     run=lambda params, context: xr.Dataset(),
-    claims=(),
+    claims=Claims(),
     figures=lambda run: [],
 )
 
@@ -101,12 +101,12 @@ def test_listing_imports_no_entry():
 
 
 OWN = """
-from saddlescope.reproduction import Entry, EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, param
 class Params(EntryParams):
     seed: int = param(0, "seed")
 def run(params, context): ...
-one = Entry("own/{0}-one", "One", params=Params, run=run, claims=(), figures=lambda run: [])
-two = Entry("own/{0}-two", "Two", params=Params, run=run, claims=(), figures=lambda run: [])
+one = Entry("own/{0}-one", "One", params=Params, run=run, claims=Claims(), figures=lambda run: [])
+two = Entry("own/{0}-two", "Two", params=Params, run=run, claims=Claims(), figures=lambda run: [])
 """
 
 

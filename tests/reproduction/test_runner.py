@@ -24,7 +24,7 @@ def run(tiny, tmp_path, heard):
 def test_a_run_is_stored_with_verdicts_and_provenance(run, tmp_path, tiny):
     made = run(size="quick")
     assert made.file == tmp_path / "out" / "tiny" / "staircase" / "quick.nc"
-    assert [v.outcome for v in made.verdicts] == [Outcome.HOLDS, Outcome.FAILS, Outcome.UNDECIDED]
+    assert [v.outcome for v in made.verdicts] == [Outcome.SEEN, Outcome.FAILS, Outcome.UNDECIDED]
     stored = store.read(made.file)
     assert json.loads(stored.attrs["verdicts"]) == made.records()
     assert stored.attrs["command"] == "saddlescope run tiny/staircase --size quick"

@@ -29,7 +29,7 @@ def test_a_sweep_prints_its_verdicts_and_where_it_lies(typed, tmp_path):
     assert status == 0
     assert "6 points: 6 finished." in out
     (line,) = [line for line in out.splitlines() if "two-scales" in line]
-    assert line.split()[1:] == ["6", "0", "0", "0", "0", "0"]
+    assert line.split()[1:] == ["6", "0"]
     file = out.split("Stored in ")[1].strip().removesuffix(".")
     assert Sweep.open(tmp_path / file).grid.names == ("dim", "seed")
     assert "tiny/walk, 6 points: 100%" in err

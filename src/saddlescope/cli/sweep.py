@@ -86,16 +86,6 @@ def sweep(
     return 1 if result.failures else 0
 
 
-def _claims(result: "Sweep") -> list[tuple[str, dict[str, int]]]:
-    """Return the number of points of each outcome, for each claim."""
-    from saddlescope.reproduction import Outcome
-
-    found = [
-        (str(name), list(result.data.outcome.values[..., k].ravel())) for k, name in enumerate(result.data.claim.values)
-    ]
-    return [(name, {str(outcome): outcomes.count(str(outcome)) for outcome in Outcome}) for name, outcomes in found]
-
-
 def _record(result: "Sweep") -> dict[str, Any]:
     return {
         "entry": result.entry.name,
@@ -103,16 +93,13 @@ def _record(result: "Sweep") -> dict[str, Any]:
         "file": str(result.file),
         "axes": {axis.name: list(axis.values) for axis in result.grid.axes},
         "points": {str(state): count for state, count in result.counts.items()},
-        "claims": [{"claim": name} | outcomes for name, outcomes in _claims(result)],
+        "claims": [{"claim": name} | found for name, found in result.outcomes.items()],
         "unfinished": [{"point": point, "error": error} for point, error in result.failures.items()],
     }
 
 
 def _print(result: "Sweep") -> None:
-    from saddlescope.reproduction import Outcome
-
-    rows = [(name, *outcomes.values()) for name, outcomes in _claims(result)]
-    print_table(("claim", *Outcome), rows, title=f"{result.entry.name} ({result.grid.size}): points by verdict")
+    print_table(*result._table(), title=f"{result.entry.name} ({result.grid.size}): points by verdict")
     for point, error in list(result.failures.items())[:_SHOWN]:
         say(f"{point}: {error or 'not run'}")
     if (more := len(result.failures) - _SHOWN) > 0:

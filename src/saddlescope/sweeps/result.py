@@ -153,13 +153,21 @@ class Sweep(ReprMixin):
         counts = ", ".join(f"{count} {state}" for state, count in self.counts.items() if count)
         return f"Sweep({self.grid.in_words}; {counts})"
 
+    @property
+    def outcomes(self) -> dict[str, dict[Outcome, int]]:
+        """Number of points of each outcome, by the name of the claim."""
+        listed = {
+            str(name): self.data.outcome.sel(claim=name).values.ravel().tolist() for name in self.data.claim.values
+        }
+        return {name: {outcome: found.count(str(outcome)) for outcome in Outcome} for name, found in listed.items()}
+
     def _table(self) -> tuple[Sequence[str], list[tuple[object, ...]]]:
-        """Return the number of points of each outcome, for each claim."""
-        rows: list[tuple[object, ...]] = []
-        for k, claim in enumerate(self.data.claim.values):
-            found = [str(outcome) for outcome in self.data.outcome.values[..., k].ravel()]
-            rows.append((str(claim), *(found.count(outcome) for outcome in Outcome)))
-        return ("claim", *Outcome), rows
+        """Return the number of points of each outcome that occurs, for each claim."""
+        occurring = [outcome for outcome in Outcome if any(found[outcome] for found in self.outcomes.values())]
+        rows: list[tuple[object, ...]] = [
+            (name, *(found[outcome] for outcome in occurring)) for name, found in self.outcomes.items()
+        ]
+        return ("claim", *occurring), rows
 
 
 def stored_sweeps(folder: str | os.PathLike[str]) -> tuple[Path, ...]:
