@@ -1,13 +1,10 @@
 """Assumption 3: a small initial loss suffices to learn every sample, but is not necessary.
 
 Gaussian data that diagonal weights separate, with scores 0 and -gap, are followed from zero weights. There Assumption 3
-reads n e^(-gap/L) <= 1 + (n - 1) e^-gap, a gap of 6.92 at (n, L) = (4, 5). The flow of diagonal weights from
-ξ_k ⊙ ξ_q = 0 and that of W alone are followed for gaps on both sides.
+reads n e^(-gap/L) <= 1 + (n - 1) e^-gap, a gap of 6.92 at (n, L) = (4, 5); gaps on both sides are followed.
 
     lost samples  n (L - L*) / (e^gap - 1) at the last time. A sample whose softmax selects wrong tokens adds 1, since
                   all its wrong tokens have the same score; a sample that is learned adds 0
-
-A lost sample thus costs (e^gap - 1)/n forever: with a gap of 1 and n = 4, two of them leave the loss at 1.86, L* = 1.
 """
 
 from functools import partial
@@ -106,7 +103,7 @@ claims = Claims(
 
 @claims.reading(
     "sufficient",
-    "Under Assumption 3 diagonal attention weights finally select the optimal token of every sample",
+    "Under Assumption 3 diagonal weights finally select the optimal token of every sample",
     "Appendix A.5, (C2), from a smaller loss at the start than at any wrong token; no exception is allowed",
     high=0.0,
     sizes=("default", "paper"),  # the quick size has two draws
@@ -170,7 +167,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "softmax-attention/assumption-3",
-    "Assumption 3: a small initial loss suffices to learn every sample, but is not necessary",
+    "Assumption 3: a small initial loss suffices, but is not necessary",
     citation=CITATION,
     source="Assumption 3, Theorem 4.1",
     params=Params,

@@ -15,7 +15,7 @@ Inequality 36 is judged with the proof's own constant: display (vi) has ln|β|�
 the smallest margin of a unit vector, here of β* / |β*|₂. Since ln|β|₂ and Σ φ tend to 1 and |β*|₁ times ln μ, the ratio
 of both sides tends to d |β*|₂ / |β*|₁, at least √d.
 
-MFCQ holds at every solution, by v = -β*: all active margins rise at the rate 1. Theorem A.2 is of Dutta et al. (2013).
+MFCQ holds at every solution: v = -β* has ⟨s, v⟩ = 1 for all active constraints. Theorem A.2 is of Dutta et al. (2013).
 Here convexity makes the residuals bound the norm: |β|₁ - |β*|₁ <= ε |β - β*| + Σ_k λ_k (B_k.β - 1).
 """
 
@@ -147,7 +147,7 @@ claims = Claims(
 
 @claims.reading(
     "conditions",
-    "With the proof's multipliers, ε, ε' and δ of (C1) and (C3) fall to 0, at least like 1/√(ln μ)",
+    "With the proof's multipliers, ε, ε' and δ fall to 0, at least like 1/√(ln μ)",
     "Appendix A.5, (C1) to (C3) and equation 37, by which ε falls like 1 / ln μ; half of its exponent",
     high=-0.5,
     requires=[tolerance_is_small],
@@ -162,7 +162,7 @@ def _slowest_fall(run: xr.Dataset) -> Estimate:
 
 @claims.printed(
     "inequality-36",
-    "At late times ln |β|₂ is at least the proof's constant times the integrals of all other tokens' attention",
+    "At late times ln |β|₂ is at least the proof's constant times the integrals of attention to other tokens",
     "Inequality 36, with the constant of its displays (vi) and (vii)",
     low=1.0,
 )
@@ -229,7 +229,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "softmax-attention/kkt-residuals",
-    "KKT residuals of the direction of the diagonal flow, with two choices of multipliers",
+    "KKT residuals of the direction of diagonal weights",
     citation=CITATION,
     source="Appendix A.5",
     params=Params,

@@ -1,19 +1,16 @@
-"""Lemma 4.2: the weights diverge if diagonal weights can separate the data.
+"""Lemma 4.2: diagonal weights diverge if they can separate the data.
 
 The lemma is stated under Assumption 2; by Assumption 1, some W separates the data. Its proof uses a point of the
 ℓ1-SVM, so a diagonal W that separates them, which is a stronger assumption. By hand: one sample with the tokens (0, 1),
 which is optimal, and (0, 0), the query (1, 0), v = (0, 1) and y = 1. W = e₂ e₁ᵀ separates them with margin 1, and
-Assumption 2 holds. But B = z ⊙ (x_opt - x) = 0: β does not move from any start. With B ≠ 0: two samples whose
-differences are (1, 1) and (-1, 1), with the same query, have B = (1, 0) and (-1, 0). By symmetry, β = 0 is stationary
-and stays, and W = e₂ e₁ᵀ separates them.
+Assumption 2 holds. But B = z ⊙ (x_opt - x) = 0: β does not move from any start.
 
-The proof shows ∫ |∇L|² dt < ∞ and concludes lim |∇L| = 0, which follows for the lower limit only: |β| is unbounded, but
-might return. It cannot: between the spheres of radius R and 2R the path has a length of R at least, along which |∇L| is
-at least some c_R > 0, so that each crossing lowers the loss by a positive amount.
+The proof concludes lim |∇L| = 0 from ∫ |∇L|² dt < ∞, which follows for the lower limit only: |β| is unbounded, but
+might return. It cannot: a path from |β| = R to 2R lowers the loss by a positive amount, since |∇L| is at least some
+c_R there.
 
     as printed  Gaussian instances that some W separates but no diagonal one: flows that end at a strict minimum
     corrected   instances that diagonal weights separate, with large gaps and with a gap of 1, where flows lose samples
-                and |β| tends to infinity all the same
     slowness    2 t ln t |∇L|∞: near 1 if β grows like ln t, and arcsinh(β / ω₀²) like ln ln t
 """
 
@@ -27,6 +24,7 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.curves import flow_curves
+from saddlescope.papers.softmax_attention.shared.first_seeds import first_seeds
 from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
@@ -88,13 +86,13 @@ def _draw_instances(params: Params, kind: int) -> "list[TokenData]":
     from saddlescope.models import gaussian_tokens, separability
 
     dim, gap = (params.dim, params.small_gap if kind == 2 else None) if kind else (params.low_dim, None)
-    found, seed = [], params.seed
-    while len(found) < params.instances:
-        data = gaussian_tokens(params.samples, params.tokens, dim, seed=seed, gap=gap)
-        seed += 1
-        if separability(data).separable and separability(data, diagonal=True).separable == bool(kind):
-            found.append(data)
-    return found
+    draw = partial(gaussian_tokens, params.samples, params.tokens, dim, gap=gap)
+
+    def fits(seed: int) -> bool:
+        data = draw(seed=seed)
+        return separability(data).separable and separability(data, diagonal=True).separable == bool(kind)
+
+    return [draw(seed=seed) for seed in first_seeds(params.instances, params.seed, fits)]
 
 
 def _follow(data: "TokenData", params: Params, kind: str) -> xr.Dataset:
@@ -174,7 +172,7 @@ claims = Claims(
 
 @claims.printed(
     "as-printed",
-    "If some attention matrix separates the tokens, the norm of diagonal attention weights tends to infinity",
+    "If some attention matrix separates the tokens, the norm of diagonal weights tends to infinity",
     "Lemma 4.2 under Assumptions 1 and 2 as printed; no exception is allowed",
     high=0.0,
 )
@@ -189,7 +187,7 @@ def _finite_flows(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "with-diagonal-separability",
-    "If diagonal attention weights can separate the tokens, their norm tends to infinity",
+    "If diagonal weights can separate the tokens, their norm tends to infinity",
     "Lemma 4.2 with the assumption that its proof uses; no exception is allowed",
     high=0.0,
     requires=[flows_arrive],
@@ -205,7 +203,7 @@ def _flows_that_do_not_double(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "gradient-vanishes",
-    "If diagonal attention weights can separate the tokens, the loss gradient along their flow tends to 0",
+    "If diagonal weights can separate the tokens, the gradient tends to 0",
     "Lemma 4.2's proof, appendix A.4; no exception is allowed",
     high=0.0,
     requires=[flows_arrive],
@@ -248,7 +246,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "softmax-attention/lemma-4-2",
-    "Lemma 4.2: the weights diverge if diagonal weights can separate the data",
+    "Lemma 4.2: diagonal weights diverge if they can separate the data",
     citation=CITATION,
     source="Lemma 4.2, appendix A.4",
     params=Params,

@@ -3,14 +3,12 @@
 The residual of Definition 5.1 (`models.tokens.assumptions.alignment_residual`) is 0 for aligned K and Q. It is measured
 along flows of full K and Q that do not use alignment:
 
-    aligned      starts with full U_K and U_Q, all of whose columns take part. The end of appendix A.6 sets those beyond
-                 the n-th to zero vectors, against the orthogonality of U_K
+    aligned      starts with full U_K and U_Q, all of whose columns take part
     perturbed    the same starts plus normal noise of η times the scale of K and Q
     without      aligned starts on data that break one part of Assumption 4: (iii) is needed, (ii) is not
 
-Alignment neither attracts nor repels: the residual of a perturbed start tends to a number of the order of η, since the
-solution of the nuclear-norm problem is not unique in some directions of misalignment (Theorem 5.1), which have no
-gradient.
+The residual of a perturbed start tends to a number of the order of η, since the solution of the nuclear-norm problem is
+not unique in some directions of misalignment (Theorem 5.1), which have no gradient.
 """
 
 from functools import partial
@@ -210,7 +208,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "softmax-attention/lemma-5-1",
-    "Lemma 5.1: the flow preserves alignment of K and Q, but alignment does not attract it",
+    "Lemma 5.1: alignment of K and Q is preserved, but does not attract",
     citation=CITATION,
     source="Lemma 5.1",
     params=Params,

@@ -1,24 +1,18 @@
 """Lemmas 4.1 and A.1: diagonal weights as keys times queries, as a difference of squares, and in closed form.
 
-Lemma 4.1: the flows of β = ξ_k ⊙ ξ_q and of w = (w₊² - w₋²) / 2 are followed separately, in their parameters, by an
-explicit solver of high order. The starts meet equation 4, β(0) = w(0) and equal sums of squares, and agree in nothing
-else: β(0) is not 0, and the signs and the order of ξ_k and ξ_q are random.
+Lemma 4.1: β = ξ_k ⊙ ξ_q and w = (w₊² - w₋²) / 2 are followed separately, in their parameters, by an explicit solver of
+high order. The starts meet equation 4 and agree in nothing else: β(0) is not 0, signs and order of ξ_k and ξ_q are
+random. Lemma A.1: w₊ and w₋ are followed from w₊ = w₋ = ω₀, and φ = 2 ∫ r dt with them; ω₀ differs between coordinates.
 
-    difference  |β - w| / |w|, largest entries
-
-Lemma A.1: w₊ and w₋ are followed from w₊ = w₋ = ω₀, and φ = 2 ∫ r dt with them. ω₀ differs between coordinates; the
-paper proves equal ones and states that the others are similar.
-
+    difference   |β - w| / |w|, largest entries
     closed form  |β - ω₀² sinh(Bφ)| / |β|, largest entries (equation 19)
     speed        the same for dβ/dt = 2 √(β² + ω₀⁴) ⊙ (-∇L), the second half of the lemma
     fall         the measured -dL/dt over ⟨∇L, 2 √(β² + ω₀⁴) ⊙ ∇L⟩; NaN if a sample is lost, since the loss hardly
                  falls then (the logistic loss does not meet Assumption 3 here)
     bound        the measured -dL/dt over (2/n) min ω₀² |∇L|², the inequality of equation 27
 
-Equation 27 has 2/n in place of 2 in its middle, but ∇L contains a factor 1/n already: an erratum that leaves the
-inequality as it is.
-
-The data are Gaussian, with the paper's exponential loss and with the logistic one, to which the proofs extend.
+Equation 27 has 2/n in place of 2 in its middle, but ∇L contains a factor 1/n already. The data are Gaussian, with the
+paper's exponential loss and with the logistic one, to which the proofs extend.
 """
 
 from collections.abc import Callable
@@ -179,7 +173,7 @@ closed_form_claims = Claims(
 
 @equivalence_claims.printed(
     "equivalence",
-    "From starts of equal value and sum of squares, keys times queries and a difference of squares move alike",
+    "From equal values and sums of squares, keys times queries and a difference of squares move alike",
     "Lemma 4.1",
     high=1e-10,
 )
@@ -288,7 +282,7 @@ equivalence = Entry(
 
 closed_form = Entry(
     "softmax-attention/lemma-a-1",
-    "Lemma A.1: the flow of diagonal weights in closed form, and the fall of its loss",
+    "Lemma A.1: diagonal weights in closed form, and the fall of their loss",
     citation=CITATION,
     source="Lemma A.1, equations 19 and 27",
     params=ClosedFormParams,

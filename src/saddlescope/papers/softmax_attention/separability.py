@@ -95,7 +95,7 @@ claims = Claims(
 
 @claims.reading(
     "any-w-above-n-and-l",
-    "Some attention matrix separates n Gaussian samples of L tokens in max(n, L − 1) or more dimensions",
+    "Some W separates n Gaussian samples of L tokens in max(n, L − 1) or more dimensions",
     "Section 3.1, for d larger than L and n; no exception is allowed",
     high=0.0,
 )
@@ -150,7 +150,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "softmax-attention/separability",
-    "Separability of Gaussian data: diagonal weights need far more dimensions",
+    "Diagonal weights need far more dimensions to separate Gaussian data",
     citation=CITATION,
     source="Assumption 1, section 3.1",
     params=Params,

@@ -14,11 +14,6 @@ STATEMENTS: tuple[Statement, ...] = (
         claims=("separability/any-w-above-n-and-l",),
     ),
     Statement(
-        place="Section 3.2",
-        asserts="The loss is above its infimum L* at any finite weights",
-        uncovered="a softmax has no zero entry.",
-    ),
-    Statement(
         place="Assumption 2, remark",
         asserts="The scores of other tokens may differ a little",
         claims=("unequal-scores/perturbations",),
@@ -39,14 +34,9 @@ STATEMENTS: tuple[Statement, ...] = (
         claims=("theorem-4-1/theorem-4-1",),
     ),
     Statement(
-        place="Section 4.1 (1), (C2), equations 32 to 34",
+        place="(C2), equations 32 to 34",
         asserts="Under Assumption 3 the loss tends to its infimum",
         claims=("assumption-3/sufficient",),
-    ),
-    Statement(
-        place="Section 4.1 (2)",
-        asserts="The limit may be sparse",
-        uncovered="no bound is stated; some ℓ1 solution has at most as many entries as active margins.",
     ),
     Statement(
         place="Section 4.2",
@@ -68,10 +58,10 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         place="Appendix A.1, equations 10 to 18",
         asserts="Gradients, and the velocities of both parametrisations",
-        uncovered="derivatives; a test follows them against automatic differentiation.",
+        uncovered="derivatives; a test has them by automatic differentiation.",
     ),
     Statement(
-        place="Lemma A.1, equations 6, 19 to 26 and 31",
+        place="Lemma A.1, equations 6, 19 to 26, 31",
         asserts="The flow of diagonal weights in closed form",
         claims=("lemma-a-1/closed-form", "lemma-a-1/speed"),
     ),
@@ -84,14 +74,9 @@ STATEMENTS: tuple[Statement, ...] = (
         place="Appendix A.4, equation 29", asserts="The gradient tends to 0", claims=("lemma-4-2/gradient-vanishes",)
     ),
     Statement(
-        place="Definition A.2",
-        asserts="The constraint qualification holds at solutions of the ℓ1 problem",
-        uncovered="by v = −β*, along which all active margins rise at the rate 1.",
-    ),
-    Statement(
-        place="Theorem A.2",
-        asserts="Limits of approximate KKT points are KKT points",
-        uncovered="a theorem of Dutta et al. (2013); the notes have a bound for this problem.",
+        place="Definition A.2, Theorem A.2",
+        asserts="Where MFCQ holds, limits of approximate KKT points are KKT points",
+        uncovered="MFCQ holds by v = −β*; the theorem is of Dutta et al. (2013).",
     ),
     Statement(
         place="(C1) and (C3), equation 37",
@@ -136,16 +121,15 @@ ERRATA: tuple[Erratum, ...] = (
     Erratum(
         place="Appendix A.4",
         printed="∫ |∇L|² dt < ∞ gives lim |∇L| = 0, and so lim |β| = ∞",
-        right="It gives lower and upper limit only. But from |β| = R to 2R |∇L| is at least some c_R > 0, so that each "
-        "crossing costs a fixed amount of loss, and there are finitely many",
-        check="By hand; lemma-4-2 sees no return",
+        right="That gives lower and upper limit; but a path from |β| = R to 2R costs a fixed amount of loss",
+        check="By hand",
         weight="repairable",
     ),
     Erratum(
         place="Equation 27",
         printed="dL/dt = −(2/n) ⟨∇L, √(β² + ω₀⁴) ⊙ ∇L⟩",
         right="2 in place of 2/n, since ∇L has a factor 1/n already; the inequality stays",
-        check="For n = 2 in high precision; lemma-a-1 measures the fall",
+        check="For n = 2 in high precision",
         weight="slip",
     ),
     Erratum(
@@ -165,7 +149,7 @@ ERRATA: tuple[Erratum, ...] = (
     Erratum(
         place="Appendix A.6, end",
         printed="the rest of the columns of U_K(0) and U_Q(0) are the zero vectors",
-        right="U_K and U_Q are orthogonal; the other columns may be any, and their singular values do not move",
+        right="U_K and U_Q are orthogonal; singular values of other columns do not move",
         check="The gradient of the softmax loss at aligned weights",
         weight="slip",
     ),

@@ -209,7 +209,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "softmax-attention/theorem-4-1",
-    "Theorem 4.1: the direction of diagonal weights approaches a solution of the ℓ1 problem",
+    "Theorem 4.1: diagonal weights and the ℓ1 problem",
     citation=CITATION,
     source="Theorem 4.1, section 4.1",
     params=Params,

@@ -152,7 +152,7 @@ claims = Claims(
 
 @claims.printed(
     "theorem-5-1",
-    "From aligned key and query weights, the direction of K Qᵀ tends to a solution of the nuclear-norm problem",
+    "From aligned keys and queries, the direction of K Qᵀ tends to a solution of the nuclear-norm problem",
     "Theorem 5.1; by its scalar equations the excess falls like 1 / ln t",
     high=-0.5,
 )
@@ -165,7 +165,7 @@ def _products_exponent(run: xr.Dataset) -> Estimate:
 
 @claims.printed(
     "quadrature",
-    "From aligned key and query weights, K Qᵀ is a sum of one scalar per sample, which its own equation moves",
+    "From aligned keys and queries, K Qᵀ has one scalar per sample, which an equation of its own moves",
     "Appendix A.7, the equations of ξ_k and ξ_q; the bound is for the solver",
     high=1e-8,
 )
@@ -177,7 +177,7 @@ def _quadrature_error(run: xr.Dataset) -> Estimate:
 
 @claims.printed(
     "equations-40-to-44",
-    "Along the aligned flow, the sums over tokens of equations 40, 41 and 44 are those of their projections",
+    "Along the aligned flow, sums over pairs of tokens are those of their projections on optimal tokens",
     "Equations 40, 41 and 44, exact; the bound is for rounding",
     high=1e-9,
 )
@@ -210,7 +210,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "softmax-attention/theorem-5-1",
-    "Theorem 5.1: the flow of aligned K and Q solves the nuclear-norm problem",
+    "Theorem 5.1: aligned keys and queries and the nuclear-norm problem",
     citation=CITATION,
     source="Theorem 5.1",
     params=Params,

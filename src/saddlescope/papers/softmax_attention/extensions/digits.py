@@ -1,19 +1,15 @@
 """The norm that each flow minimises on images of digits, where Assumptions 2 to 4 do not hold.
 
-Tokens are patches of a handwritten digit. Attention should choose the patch of the highest score:
-
     X    the four 4 x 4 patches of an 8 x 8 image of scikit-learn's digits, pixels in [0, 1]: L = 4, d = 16
     z    the query: the image's mean patch
     y    1 for the first digit, -1 for the second
     v    a linear head: the ridge regression of the labels on the mean patches of all images of the two digits, times a
          factor that sets the gaps of the scores
 
-The scores of patches are unequal, against Assumption 2, and the data are far from Assumption 4. For each pair of digits
-the study of `saddlescope.studies` decides which norm the flows minimise, from their excesses over the least nuclear and
-the least Frobenius norm at ln t = 1e6. A flow is
+For each pair of digits the study of `saddlescope.studies` decides which norm the flows minimise, from their excesses
+over the least nuclear and the least Frobenius norm at ln t = 1e6. A flow is
 
-    lost        at a minimum that attends to a wrong patch of some image: a margin is negative at the last time, and the
-                loss stays above its infimum. This can happen where Assumption 3 does not hold
+    lost        at a minimum that attends to a wrong patch of some image: a margin is negative at the last time
     unfollowed  not followed to the last time: the solver stops with an error
     undecided   with a direction that is not near either solution, or has nearly both norms
 """
@@ -220,7 +216,7 @@ def _shares_panel(run: xr.Dataset, flow: str) -> Panel:
 
 entry = Entry(
     "softmax-attention/digits",
-    "Digits: the norm that each flow minimises on real images, where Assumptions 2 to 4 do not hold",
+    "The norm that each flow minimises on images of digits",
     citation=CITATION,
     source="Section 4.2",
     params=Params,

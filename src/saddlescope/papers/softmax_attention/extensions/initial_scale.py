@@ -251,7 +251,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "softmax-attention/initial-scale",
-    "The initial scale: when the limit of the diagonal flow depends on it, and why smaller is not better",
+    "When the limit depends on the initial scale, and why smaller is not better",
     citation=CITATION,
     source="Theorem 4.1, equation 5",
     params=Params,

@@ -182,7 +182,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "softmax-attention/narrow-heads",
-    "Narrow heads: the norm that keys and queries with fewer columns than dimensions minimise",
+    "Heads with fewer columns than dimensions",
     citation=CITATION,
     source="Sections 3.2 and 5",
     params=Params,
