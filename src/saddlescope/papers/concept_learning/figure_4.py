@@ -175,7 +175,7 @@ def growth_error(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "faster-most",
-    "From 99 % of starts, with concepts sorted, each entry of W initially grows faster than those below or to its right",
+    "From 99 % of starts, concepts sorted, each entry of W initially grows faster than those below or to its right",
     "Section 4.2.1, for entries of about one size; at most 2 wrong pairs in pilots of 400 and 800 starts",
     low=0.99,
     sizes=_MANY,
