@@ -1,6 +1,7 @@
 """The errata of section 4 and appendices C, D and E, each checked by hand in exact arithmetic."""
 
 from fractions import Fraction
+from functools import partial
 
 import mpmath
 import numpy as np
@@ -39,14 +40,14 @@ def test_corollary_d1_and_what_its_square_excludes():
     a = np.array([0.1, 1.0])
     best = largest_start(a, beta=2.0, K=20.0, kappa=1.11)
     start = np.array([[2.0, 1.0], [1.0, 2.0]])
-    constants = {"K": 20.0, "kappa": 1.11, "C": 2.0, "step": 1 / 180}
+    check = partial(check_assumptions, K=20.0, kappa=1.11, C=2.0, step=1 / 180)
     for more in (2e-5, 1.0, 100.0):
         for less in (2.1e-5, 10.0, 1000.0):
-            tried = constants | {"log_P": best.log_P + more, "log_scale": best.log_omega - more - less}
-            assert not check_assumptions(a, start, corrected=True, **tried).hold
-    printed = constants | {"log_P": best.log_P + 2e-5, "log_scale": best.log_omega - 2.1e-5}
-    assert check_assumptions(a, start, **printed).hold
-    assert not check_assumptions(np.append(0.0, a), np.ones((3, 3)) + np.eye(3), **printed).hold  # D.1: d > s
+            log_P, log_scale = best.log_P + more, best.log_omega - more - less
+            assert not check(a, start, log_P=log_P, log_scale=log_scale, corrected=True).hold
+    check = partial(check, log_P=best.log_P + 2e-5, log_scale=best.log_omega - 2.1e-5)
+    assert check(a, start).hold
+    assert not check(np.append(0.0, a), np.ones((3, 3)) + np.eye(3)).hold  # D.1: d > s
 
 
 def test_a_step_of_d2_lowers_the_determinant_of_small_maps():

@@ -182,19 +182,10 @@ def _descent_claims(figure: int, word: str, descents: int) -> Claims:
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw loss and entries of the authors' run and of the searched one, its output, and tables of drivers."""
+    """Draw loss and entries of the authors' run and of the searched one, with tables of drivers."""
     return [
         _descents(two_layer.of_authors(run), "authors", "from the start of the authors' program, with A²"),
         _descents(run, "descents", "from a searched start, with A"),
-        Figure(
-            name="output",
-            title="Path of the output at the test point, searched run",
-            caption="Two components of the output at a time, with the turns of the loss. The table lists every entry "
-            "of W, with the predictions of the Schur complements of the initial W.",
-            panels=views.output_panels(run),
-            columns=3,
-            table=views.entry_table(run),
-        ),
     ]
 
 

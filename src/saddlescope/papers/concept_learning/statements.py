@@ -91,7 +91,7 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         place="Section 4.2.1, initial growth",
         asserts="Every entry grows with the speed a_i + a_j, faster than those below it or to its right",
-        claims=("figure-4/initial-growth", "figure-4/faster"),
+        claims=("figure-4/initial-growth", "figure-4/faster-most"),
     ),
     Statement(
         place="Section 4.2.1, first suppression",

@@ -260,8 +260,8 @@ metrics = (
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw staircases, errors of stage times, and a concept that is forgotten."""
-    return [_staircases(run), _errors(run), _forgetting(run)]
+    """Draw staircases, and a concept that is forgotten."""
+    return [_staircases(run), _forgetting(run)]
 
 
 def _staircases(run: xr.Dataset) -> Figure:
@@ -281,28 +281,6 @@ def _staircases(run: xr.Dataset) -> Figure:
         "lines are the predicted times of their stages.",
         panels=tuple(panels),
         columns=3,
-    )
-
-
-def _errors(run: xr.Dataset) -> Figure:
-    worst = np.array([_worst_errors(run, float(scale)) for scale in run.scale.values])
-    parity, errors = [], []
-    for n, depth in enumerate(run.depth.values):
-        one, line = run.sel(depth=depth), partial(Line, group=f"L = {int(depth)}", color=n)
-        parity.append(line(x=one.predicted.values.ravel(), y=one.found.values.ravel(), style="points"))
-        errors.append(line(x=run.scale.values, y=np.median(worst[:, n], axis=1)))
-        scales = np.repeat(run.scale.values, worst.shape[2])
-        errors.append(line(x=scales, y=worst[:, n].ravel(), style="points", opacity=0.6))
-    ends = np.array([float(run.predicted.min()), float(run.predicted.max())])
-    parity.append(Line(x=ends, y=ends, label="equal", style="dotted", width=1.0))
-    x, y = Axis("T predicted", scale="log"), Axis("T by gradient flow", scale="log")
-    deviation, error = Axis("initial deviation ω", scale="log"), Axis("relative error", scale="log")
-    return Figure(
-        name="errors",
-        title="Stage times from random starts, predicted and by gradient flow",
-        caption="Left: all stages of all starts. Right: relative error of each start's worst stage against the scale "
-        "of the initial weights; lines are medians.",
-        panels=(Panel(x=x, y=y, marks=tuple(parity)), Panel(x=deviation, y=error, marks=tuple(errors))),
     )
 
 

@@ -45,9 +45,14 @@ def entries_panel(one: xr.Dataset, title: str = "", *, predicted: bool = False) 
     for i, j, strong in _entries(one):
         near = not any(min(a[i], a[j]) < other < a[strong] for other in a)
         marks += lines(
-            one.W[:, i, j], x="time", label=entry_name(i, j), grouped=True, color=strong,
-            style="solid" if i == j else "dashed" if near else "dotted", width=2.0 if i == j else 1.4,
-        )  # fmt: skip
+            one.W[:, i, j],
+            x="time",
+            label=entry_name(i, j),
+            grouped=True,
+            color=strong,
+            style="solid" if i == j else "dashed" if near else "dotted",
+            width=2.0 if i == j else 1.4,
+        )
     if predicted:
         marks += [Mark(at=float(t), color=k) for k, t in enumerate(one.predicted_time.values) if t < one.time[-1]]
     else:
