@@ -190,7 +190,6 @@ def test_differences_of_shares(entry, claim, draw, gain):
     [
         ("diversity-helps", "both", [0, -0.1, -0.2, -0.3, -0.4, -0.4]),
         ("diversity-hides", "strong", [0, 0, 0, 0.1, 0.3, 0.5]),
-        ("diversity-overtakes", "weak", [0, 0, -0.2, -0.4, -0.3, 0]),
     ],
 )
 def test_effects_of_diversity(claim, diverse, change):

@@ -116,32 +116,18 @@ def flips(rng, spread, centre=1.0, starts=60):
     scales, ratio = np.array([0.01, 1e-4]), np.linspace(0.35, 2.2, 13)
     unit = rng.standard_normal(starts) + 0.05 * rng.standard_normal((2, starts))  # the same starts, rescaled
     at = centre * np.exp(np.array([spread(scale) for scale in scales])[:, None] * unit)
-    near = np.exp(0.001 * rng.standard_normal(at.shape))
     late = at[..., None] / ratio
     half = np.stack([late, np.ones_like(late)], axis=-1)
     return xr.Dataset(
-        {"half": (("scale", "start", "ratio", "concept"), half), "expected": (("scale", "start"), at * near)},
+        {"half": (("scale", "start", "ratio", "concept"), half)},
         coords={"scale": scales, "ratio": ratio, "concept": [1, 2]}, attrs={"mu": [1.0, 2.0], "sigma": 0.05},
     )  # fmt: skip
-
-
-@pytest.mark.slow  # 200 draws of a long run
-def test_the_spread_of_flips_narrows():
-    same = lambda rng: flips(rng, lambda scale: 0.12)  # noqa: E731
-    narrower = lambda rng: flips(rng, lambda scale: 0.5 / np.log(1 / scale))  # noqa: E731
-    assert_detects("concept-learning/order-flip", "narrowing", null=same, effect=narrower)
 
 
 def test_flips_elsewhere_are_not_those_predicted():
     near = lambda rng: flips(rng, lambda scale: 0.5 / np.log(1 / scale))  # noqa: E731
     elsewhere = lambda rng: flips(rng, lambda scale: 0.2, centre=np.exp(rng.choice([-1, 1]) * 0.25))  # noqa: E731
     assert_detects("concept-learning/order-flip", "two-layers", null=elsewhere, effect=near)
-
-    def exchanged(rng):
-        run = near(rng)
-        return run.assign(expected=(run.expected.dims, rng.permuted(run.expected.values, axis=1)))
-
-    assert_detects("concept-learning/order-flip", "single-starts", null=exchanged, effect=near)
 
 
 def points_of_the_cube(rng, learned_last):

@@ -21,7 +21,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared import noisy_training
-from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
@@ -124,173 +124,84 @@ def _rest_difference(run: xr.Dataset) -> xr.DataArray:
     return away / noisy_training.displacement(run, "beta").isel(step=0)
 
 
-def _largest(values: xr.DataArray) -> Estimate:
-    """Return the largest value over the moments, and over the orders of SGD where there are some."""
-    if not values.size:
-        return Estimate.not_tested(noisy_training.UNTRAINED)
-    if values.isnull().any():
-        return Estimate.unresolved("At one of the times no weight was above the threshold; take later times.")
-    return Estimate.largest(values.max([dim for dim in values.dims if dim != "moment"]))
-
-
 def remaining_sgd(run: xr.Dataset, of: str) -> xr.DataArray:
     """Return the remaining displacement under SGD, relative to that just after the noise, for each order."""
     away = noisy_training.displacement_sgd(run, of)
     return away / away.isel(sgd_step=0)
 
 
-LEFT = 0.05
+claims = Claims(
+    limits="One clean instance, with a learning rate, batches and random times of ours, and the same minibatches "
+    "with and without noise. 'Converge to the original' and 'brings each weight back' have no number: 5 % of "
+    "the displacement is ours. The caption speaks of weights, and appendix A calls the plotted products "
+    "weights; the factors u and v themselves cannot return, since the flow conserves u² − v² (the figure "
+    "shows 97 % left of theirs). A return is the closest approach: noise shifts the next stage in time, so "
+    "the products leave the original for a while again."
+)
 
-# The bounds. "Converge to the original", "tends back" have no number: read here as a remaining displacement of at most
-# 5 %. For learned coordinates alone no next stage can interfere, and 1e-3 allows for the error of the integration only.
-# A minimum is strict where c_k is above rounding: 1e-12 of the loss at the origin.
-claims = Claims()
 
-
-@claims.add(
+@claims.reading(
     "strict-minima",
-    "Every plateau of Algorithm 1 for an attention head is a strict local loss minimum over its nonzero weights",
-    quantity="half the smallest eigenvalue of the loss's Hessian in the nonzero weights u, with v = ±u, smallest "
-        "over stages",
-    kind="reading", source="Assumption 4.4, with the term −L(θ^k) that is missing in print", low=0.0,
-    evidence="cases", over="stages",
-    why="A positive curvature in every direction of the nonzero weights is what makes a stationary point a strict "
-        "minimum there",
-    doubt="One teacher and data set, a clean instance; the Hessian of a quadratic expansion says nothing of the "
-        "radius δ_k",
-)  # fmt: skip
+    "Every plateau of Algorithm 1 for the head is a strict local minimum of the loss over its nonzero weights",
+    "Assumption 4.4, with the term −L(θ^k) that is missing in print",
+    low=0.0,
+)
 def _smallest_curvature(run: xr.Dataset) -> Estimate:
+    """Half the smallest eigenvalue of the loss's Hessian in the nonzero weights u, with v = ±u, over stages."""
     if run.attrs["theory_status"] != "converged":
         return Estimate.unresolved(run.attrs["theory_message"])
-    least = run.curvature.values.argmin()
-    where = f"stage {int(run.stage[least])} of {run.sizes['stage']}"
-    floor = 1e-12 * run.attrs["initial_loss"]
-    return Estimate(float(run.curvature[least]), floor, remark=where, n=run.sizes["stage"])
+    where = f"stage {int(run.stage[run.curvature.values.argmin()])} of {run.sizes['stage']}"
+    rounding = 1e-12 * run.attrs["initial_loss"]
+    return Estimate.smallest(run.curvature, where, over="stages", uncertainty=rounding)
 
 
-@claims.add(
+@claims.reading(
     "same-rest",
-    "With negligible weights removed, training an attention head ends at the same weight products with and without "
-        "added noise",
-    quantity="distance of the final products with and without noise, relative to that just after the noise, largest "
-        "over noise times", kind="reading",
-    source="Appendix A: 'the weights were close to a strict local minimum'; 1e-3 for errors of the integration",
-    high=1e-3, evidence="cases", over="random times",
-    why="Training that ends where it would have ended without noise was near a minimum that attracts its surroundings",
-    doubt="The weights that would grow next are removed, so that this is not the training that the paper shows",
-)  # fmt: skip
+    "Without the negligible weights, training ends at the same weight products with and without added noise",
+    "Appendix A: 'the weights were close to a strict local minimum'; 1e-3 for the integration",
+    high=1e-3,
+)
 def _end_difference(run: xr.Dataset) -> Estimate:
+    """Largest distance of the final products, relative to that just after the noise."""
     return _largest(_rest_difference(run))
 
 
-@claims.add(
+@claims.reading(
     "beta-returns",
-    "After noise, an attention head's weight products return to the noise-free training within 5 % of their "
-        "displacement",
-    quantity="closest approach of the products to the noise-free training, relative to their displacement by the "
-        "noise, largest over noise times",
-    kind="reading", source="Figure 10, with the products β in place of the weights; at most 5 %", high=LEFT,
-    evidence="cases", over="random times",
-    why="The output depends on the products alone, and a plateau that attracts them leaves nearly no distance for a "
-        "while",
-    doubt="Five times of one task, and the approach may be brief: a pilot on another task came to 4.6 %, near the bar",
-)  # fmt: skip
-def _beta_closest_return(run: xr.Dataset) -> Estimate:
-    return _largest(remaining(run, "beta").min("step", skipna=False))
+    "After noise, gradient flow and SGD return the weight products to the training without noise",
+    "Figure 10: 'quickly brings each weight back'; to within 5 % of the displacement",
+    high=0.05,
+)
+def _closest_return(run: xr.Dataset) -> Estimate:
+    """Closest approach of the products, relative to their displacement, largest over times and trainings."""
+    sgd = remaining_sgd(run, "beta").min("sgd_step", skipna=False)
+    return _largest(remaining(run, "beta").min("step", skipna=False), *(sgd.sel(order=order) for order in run.order))
 
 
-@claims.add(
-    "beta-stays",
-    "At the end of training after noise, an attention head's weight products retain at most 5 % of their "
-        "displacement",
-    quantity="final distance of the products from the noise-free training, relative to that just after the noise, "
-        "largest over noise times", kind="reading",
-    source="Appendix A: 'the training dynamics quickly converge to the original'; at most 5 %", high=LEFT,
-    evidence="cases", over="random times",
-    why="Training that has converged to the original is near it at the end of its 1000 epochs, not only in passing",
-    doubt="Noise shifts the next stage in time, so that a run that ends within a transition decides, and 1000 epochs "
-        "at learning rate 1 are our unit",
-)  # fmt: skip
-def _beta_final_displacement(run: xr.Dataset) -> Estimate:
-    return _largest(remaining(run, "beta").isel(step=-1))
-
-
-@claims.add(
-    "weights-return",
-    "After noise, an attention head's weights return to the noise-free training within 5 % of their displacement",
-    quantity="closest approach of the weights to the noise-free training, relative to their displacement by the "
-        "noise, largest over noise times", kind="reading",
-    source="Figure 10, caption, as printed: 'quickly brings each weight back'; at most 5 %", high=LEFT,
-    evidence="cases", over="random times",
-    why="If each weight comes back, so does their vector, at some time of the training after noise",
-    doubt="The paper trains by SGD, which conserves u² − v² only nearly; the same claim on SGD stands beside this one",
-)  # fmt: skip
-def _weights_closest_return(run: xr.Dataset) -> Estimate:
-    return _largest(remaining(run, "weights").min("step", skipna=False))
-
-
-@claims.add(
+@claims.extension(
     "weights-conserve",
-    "After noise, a head's paired weights u, v approach the values set by conserved u² − v² and noise-free u·v",
-    quantity="closest approach of an attention head's weights to these values, relative to their displacement by the "
-        "noise, largest over noise times",
-    kind="own", source="Consequence of Lemma 4.2, in place of Figure 10 as printed; at most 5 %", high=LEFT,
-    evidence="cases", over="random times",
-    why="These values are computed from the noise alone, so that reaching them explains where the weights go instead",
-    doubt="The solver's coordinates conserve u² − v² by construction; a pilot on another task had noise within a "
-        "transition, and 14 % remained",
-)  # fmt: skip
+    "After noise, the weights u and v approach the values set by the conserved u² − v² and the noise-free u v",
+    "Lemma 4.2; to within 5 % of the displacement",
+    high=0.05,
+)
 def _conservation_distance(run: xr.Dataset) -> Estimate:
+    """Closest approach of the weights to these values, relative to their displacement, largest over times."""
     away = ((run.noisy - conserved(run)) ** 2).sum(("coordinate", "factor")) ** 0.5
     return _largest((away / noisy_training.displacement(run, "weights").isel(step=0)).min("step", skipna=False))
 
 
-for _name, _statement, _quantity, _source, _of, _when, _why, _doubt in (
-    (
-        "sgd-beta-returns",
-        "After noise, SGD returns an attention head's weight products to the noise-free SGD within 5 % of their "
-            "displacement",
-        "closest approach of the products", "Figure 10, made with SGD, with the products in place of the weights",
-        "beta", "min",
-        "SGD is the paper's training, and with the same minibatches in both runs only the noise on the weights can "
-            "separate them",
-        "Learning rate 0.5 and batches of 100 are ours, and both trainings share their minibatches, which the paper's "
-            "need not",
-    ),
-    (
-        "sgd-beta-stays",
-        "At the end of SGD after noise, an attention head's weight products retain at most 5 % of their displacement",
-        "final distance of the products", "Appendix A: 'the training dynamics quickly converge to the original'",
-        "beta", "end",
-        "What SGD has brought back for good is near the noise-free SGD when the training ends",
-        "SGD lasts as long as the flow here, and with other learning rates its end may be on another plateau",
-    ),
-    (
-        "sgd-weights-return",
-        "After noise, SGD returns an attention head's weights to the noise-free SGD within 5 % of their displacement",
-        "closest approach of the weights", "Figure 10, caption, as printed: 'quickly brings each weight back'",
-        "weights", "min",
-        "SGD does not conserve u² − v² exactly, so that it could bring weights back where the flow cannot",
-        "SGD forgets u² − v² at a rate of the squared learning rate, and a much larger one, or longer training, may "
-            "forget it",
-    ),
-):  # fmt: skip
-
-    def _left_by_sgd(run: xr.Dataset, of: str = _of, when: str = _when) -> Estimate:
-        left = remaining_sgd(run, of)
-        return _largest(left.min("sgd_step", skipna=False) if when == "min" else left.isel(sgd_step=-1))
-
-    claims.add(
-        _name, _statement,
-        quantity=f"{_quantity} from the noise-free SGD in the same order of minibatches, relative to that just after "
-            "the noise, largest over noise times and orders",
-        kind="reading", source=f"{_source}; at most 5 %", high=LEFT, evidence="cases", over="random times", why=_why,
-        doubt=_doubt,
-    )(_left_by_sgd)  # fmt: skip
+def _largest(*trainings: xr.DataArray) -> Estimate:
+    """Return the largest value over trainings and moments."""
+    values = xr.concat([values.reset_coords(drop=True) for values in trainings], "training").max(
+        "training", skipna=False
+    )
+    if values.isnull().any():
+        return Estimate.unresolved("At one of the times no weight was above the threshold; take later times.")
+    return Estimate.largest(values, over="random times")
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw the remaining displacement over time, with a table of the moments, and the entries and weights."""
+    """Draw the remaining displacement over time, and the entries and weights."""
     return [_remaining(run), _entries(run)]
 
 
@@ -328,22 +239,6 @@ def _remaining(run: xr.Dataset) -> Figure:
             marks=(*curves, *marks),
         )
 
-    def row(here: xr.Dataset) -> tuple[str | float | int, ...]:
-        begun = int(here.predicted_time.searchsorted(here.moment_time))
-        beta, weights = remaining(here, "beta"), remaining(here, "weights")
-        return (
-            f"{float(here.moment_time):.2f}",
-            begun,
-            2 * int(here.learned.sum()),
-            float(here.curvature[begun - 1]),
-            float(noisy_training.displacement(here, "beta").isel(step=0)),
-            f"{float(beta.min()):.2%}",
-            float(here.since[beta.values.argmin()]),
-            f"{float(beta[-1]):.2%}",
-            f"{float(weights.min()):.1%}",
-            f"{float(_rest_difference(here)):.1e}",
-        )
-
     closest = {of: f"{float(left[of].min('step').max()):.2g}" for of in left}
     return Figure(
         name="return",
@@ -356,12 +251,7 @@ def _remaining(run: xr.Dataset) -> Figure:
             panel("beta", "products β = u v"),
             panel("weights", "weights u and v", Mark(at=2**-0.5, axis="y", label="1/√2")),
         ),
-        table=Table(
-            columns=("time", "stage", "weights with noise", "c_k", "noise in β", "closest", "at t", "at the end",
-                     "weights, closest", "at rest"),
-            rows=tuple(row(run.sel(moment=moment)) for moment in run.moment.values),
-        ),
-    )  # fmt: skip
+    )
 
 
 def _entries(run: xr.Dataset) -> Figure:
@@ -399,8 +289,15 @@ def _entries(run: xr.Dataset) -> Figure:
 
 
 entry = Entry(
-    "gradual-rank/figure-10", "Figures 3 (a) and 10: after noise at random times, training returns to the plateau",
-    citation=CITATION, source="Assumption 4.4", params=Params,
-    quick=dict(moments=3, samples=100, tokens=5, dim=8, until=150.0, tolerance=1e-4, points=101, batch=20,
-        orders=(0, 1)), run=run, claims=claims, figures=figures,
-)  # fmt: skip
+    "gradual-rank/figure-10",
+    "Figures 3 (a) and 10: after noise at random times, training returns to the plateau",
+    citation=CITATION,
+    source="Assumption 4.4",
+    params=Params,
+    quick=dict(
+        moments=3, samples=100, tokens=5, dim=8, until=150.0, tolerance=1e-4, points=101, batch=20, orders=(0, 1)
+    ),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

@@ -12,8 +12,10 @@ As in appendix C.3, u(0) > |v(0)|. Only plateaus that the larger α separates fr
 D.4 is also tested on a loss made for it, whose second coordinate to enter leaves again in the same transition.
 """
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -27,6 +29,9 @@ from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
     from jax import Array
+
+    from saddlescope.models import DiagonalNetwork
+    from saddlescope.theory import GreedyStage
 
 RHO = 0.01  # ρ: weights of order 1 that have begun to grow
 EFOLDS = 16.0  # of growth that separate a judged plateau from its neighbours
@@ -80,7 +85,15 @@ def _ordered(u0: np.ndarray, v0: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 class _Path:
     """A flow with log_α w, free of cancellation."""
 
-    def __init__(self, loss: Any, u0: np.ndarray, v0: np.ndarray, log10_scale: float, until: float, tolerance: float):
+    def __init__(
+        self,
+        loss: "Callable[[Array], Array]",
+        u0: np.ndarray,
+        v0: np.ndarray,
+        log10_scale: float,
+        until: float,
+        tolerance: float,
+    ):
         from saddlescope.flow import DiagonalInit, gradient_flow
 
         self.log_alpha = log10_scale * np.log(10)
@@ -94,7 +107,7 @@ class _Path:
         w = np.where(v < 0, self.kappa / np.where(v < 0, u - v, 1.0), u + v)
         return u, v, np.log(w) / self.log_alpha
 
-    def first(self, after: float, condition: Any) -> float:
+    def first(self, after: float, condition: Callable[..., np.ndarray]) -> float:
         """Return the first time after another at which a condition on u and v holds, by bisection; NaN if none."""
         times = np.append(after, self.flow.times[self.flow.times > after])
         held = condition(*self.flow.parameters(times))
@@ -119,22 +132,25 @@ def _head(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     plateaus = range(len(learned.stages) - 2)  # the flow ends where the last stage begins
     close = {tie.stage for tie in learned.near_ties(params.log10_scales[0] * np.log(10), efolds=EFOLDS)}
     judged = [k not in close and (k == 0 or k - 1 not in close) and k + 1 not in close for k in plateaus]
-    rows = []
+    rows, d2 = [], []
     for scale, step in context.steps(params.log10_scales):
         path = _Path(task.network, u0, v0, scale, learned.stages[-1].time, params.tolerance)
         each = [_plateau(path, task.network, learned.stages, k) if judged[k] else None for k in plateaus]
         names = next((list(one) for one in each if one), [])
         rows.append({name: [one[name] if one else np.nan for one in each] for name in names})
+        edges = np.exp(path.log_alpha * np.array([[-CLEAR], [2 + CLEAR]]))  # w
+        d2.append(((edges + path.kappa / edges) / 2).min())
         step.report(1.0, f"seed {seed}, α = 1e{scale:g} done")
     exceptions = [_exceptions(*learned.stages[k : k + 2]) for k in plateaus]
     return xr.Dataset(
         {name: (("scale", "plateau"), np.array([row[name] for row in rows])) for name in rows[0]}
-        | {"exceptions": ("plateau", np.array(exceptions, float))},
+        | {"exceptions": ("plateau", np.array(exceptions, float))}
+        | {"d2": ("scale", d2)},
         coords={"plateau": list(plateaus)},
     )
 
 
-def _plateau(path: _Path, network: Any, stages: Any, k: int) -> dict[str, float]:
+def _plateau(path: _Path, network: "DiagonalNetwork", stages: "Sequence[GreedyStage]", k: int) -> dict[str, float]:
     """Return the quantities of Lemmas C.5 to C.10 on plateau k and in the transition at its end."""
     import jax
     import jax.numpy as jnp
@@ -172,26 +188,24 @@ def _plateau(path: _Path, network: Any, stages: Any, k: int) -> dict[str, float]
     settled = path.first(end, lambda u, v: near(goals[1], u, v) < RHO)
     if not np.isfinite(settled):
         return {}
-    _, v3, x3 = path.weights(np.linspace(end, settled, 8 * POINTS))
-    logs = (x3 - x3[0]) * path.log_alpha
+    u3, v3, _ = path.weights(np.linspace(end, settled, 8 * POINTS))
     return {
         "distance": near(goals[0], u, v).max() / (24 * RHO),
         "log_error": abs(x - (1 - here.slope) + (times[:, None] - here.time) * here.gradient).max(),
         "wrong_signs": float(signs[:, nonzero].any(0).sum()),
-        "changed_signs": float(signs[:, ~nonzero].any(0).sum()),
         "time_error": abs(end - after.time),
         "others": np.log(largest) / path.log_alpha - c / 4,
         "winner": u[-1, winner] / RHO,
         "wrong_winner": float(np.sign(v[-1, winner]) != sign),
+        "largest_weight": max(abs(weights).max() for weights in (u, v, u3, v3)),
         "transition": (settled - end) * unit,
         "zeros_of_v": float((np.diff(np.sign(v3), axis=0) != 0).any(0).sum()),
-        "change_of_w": abs(logs).max(),
-        "d1": _lemma_d1(u, v, x, path.log_alpha),
+        "d1": _excess_exponent(u, v, x, path.log_alpha),
         "d3": float(((x > 1 + CLEAR) & (v > 0)).sum() + ((x < 1 - CLEAR) & (v < 0)).sum()),
     }
 
 
-def _lemma_d1(u: np.ndarray, v: np.ndarray, x: np.ndarray, log_alpha: float) -> float:
+def _excess_exponent(u: np.ndarray, v: np.ndarray, x: np.ndarray, log_alpha: float) -> float:
     """Return the least log_α max(|u|, |v|) - c / 2 where log_α w is in (c, 2 - c), for the largest such c."""
     c = np.minimum(x, 2 - x)
     inside = (c > CLEAR) & (c < 1)
@@ -199,7 +213,7 @@ def _lemma_d1(u: np.ndarray, v: np.ndarray, x: np.ndarray, log_alpha: float) -> 
     return float((exponent - c[inside] / 2).min())
 
 
-def _exceptions(before: Any, stage: Any) -> float:
+def _exceptions(before: "GreedyStage", stage: "GreedyStage") -> float:
     """Return the number of coordinates that violate Lemma D.4 in a stage: outside the support with b in {0, 2}."""
     at_edge = (stage.beta == 0) & (abs(stage.slope) > 1 - 1e-9)
     wrong = (before.beta == 0) | (np.sign(stage.gradient) != -np.sign(stage.slope))
@@ -235,7 +249,7 @@ def _made_loss(log10_scale: float) -> xr.Dataset:
 
 
 def _tails(seed: int) -> xr.Dataset:
-    """Return the size and the least curvature of the learned weights under the logistic loss of separable data."""
+    """Return the size of the learned weights under the logistic loss of separable data."""
     import jax
     import jax.numpy as jnp
 
@@ -252,13 +266,8 @@ def _tails(seed: int) -> xr.Dataset:
     times = np.array(SPAN) / float(abs(jax.grad(loss)(jnp.zeros(4))).max())
     start = DiagonalInit(*_ordered(*rng.standard_normal((2, 4))), log_scale=-32 * np.log(10))
     beta = gradient_flow(loss, start, until=float(times[-1]), tolerance=1e-5)(times)
-    curvatures = []
-    for row in beta:
-        on, s = np.flatnonzero(abs(row) > 1e-3), jnp.asarray(np.sign(row))
-        hessian = np.asarray(jax.hessian(lambda u, s=s: loss(s * u * u))(jnp.asarray(np.sqrt(abs(row)))))
-        curvatures.append(np.linalg.eigvalsh(hessian[np.ix_(on, on)])[0] / 2)
     return xr.Dataset(
-        {"tail_norm": ("moment", abs(beta).sum(1)), "tail_curvature": ("moment", np.array(curvatures))},
+        {"tail_norm": ("moment", abs(beta).sum(1))},
         coords={"moment": list(SPAN)},
     )
 
@@ -272,244 +281,222 @@ def _judged(run: xr.Dataset, name: str) -> np.ndarray:
 _NONE = "No plateau is long enough, or the flow did not pass it; take smaller scales or other seeds."
 
 
-def _largest(*names: str, run: xr.Dataset) -> Estimate:
-    """Return the largest sum of some quantities over plateaus at the smallest α."""
-    values = np.sum([_judged(run, name)[-1] for name in names], axis=0)
-    return Estimate.largest(values, f"{values.size} plateaus") if values.size else Estimate.unresolved(_NONE)
+def _over_plateaus(extreme: Callable[..., Estimate], values: np.ndarray, remark: str = "") -> Estimate:
+    return extreme(values, remark, over="plateaus of all seeds") if values.size else Estimate.unresolved(_NONE)
 
 
-def _smallest(name: str, run: xr.Dataset) -> Estimate:
-    values = _judged(run, name)[-1]
-    return Estimate.smallest(values, f"{values.size} plateaus") if values.size else Estimate.unresolved(_NONE)
+def _largest_ratio(values: np.ndarray) -> Estimate:
+    """Return the largest ratio, from one α to the next smaller, over plateaus."""
+    return _over_plateaus(Estimate.largest, (values[1:] / values[:-1]).max(0) if values.size else values)
 
 
-def _number(*names: str, run: xr.Dataset) -> Estimate:
-    """Return a number of cases, summed over plateaus at the smallest α."""
-    values = np.sum([_judged(run, name)[-1] for name in names], axis=0)
-    remark = f"on {int((values > 0).sum())} of {values.size} plateaus"
-    return Estimate(float(values.sum()), remark=remark, n=values.size) if values.size else Estimate.unresolved(_NONE)
+def _count(values: np.ndarray) -> Estimate:
+    """Return a number of cases, summed over plateaus."""
+    found = _over_plateaus(Estimate.largest, values, f"on {int((values > 0).sum())} of {values.size} plateaus")
+    return replace(found, value=float(values.sum())) if values.size else found
 
 
-def _largest_ratio(name: str, run: xr.Dataset) -> Estimate:
-    """Return the largest ratio, from one α to the next smaller, of a quantity, over plateaus."""
-    values = _judged(run, name)
-    if not values.size:
-        return Estimate.unresolved(_NONE)
-    return Estimate.largest((values[1:] / values[:-1]).max(0), f"{values.shape[1]} plateaus")
+claims = Claims(
+    limits="The lemmas hold for small enough ρ and α and name few constants: where one only has to exist, the trend "
+    "over three α is judged, at one ρ. Plateaus that 16 e-folds do not separate from their neighbours are "
+    "left out, by Algorithm 1. C.5's 24ρ is loose, since the weights that move by 4ρ are nearly the whole "
+    "distance; C.9 repeats C.8, since u is 2ρ if the winner alone moves; D.1 to D.3 are algebra by the "
+    "conservation law, so only α can be too large. C.10 fails as printed by a weight v that passes 0, which "
+    "the proof of the theorem does not need (the page has an example in closed form). Where later stages are "
+    "not separated, the largest weight of one head of eight still changes by 3 % from α = 1e-64 to 1e-128. "
+    "The loss against D.4 was made for it; no head has such an entry."
+)
 
 
-# The bounds. The lemmas hold for small enough ρ and α, without a rate, and mostly give inequalities. Where a constant
-# is only said to exist, the trend in α is judged.
-claims = Claims()
-
-claims.add(
-    "c-5", "On a plateau, until the other weights have moved by 4ρ, all weights stay within 24ρ of the saddle",
-    quantity="largest distance of an attention head's weights from the saddle over 24ρ, over times and plateaus",
-    kind="printed", source="Lemma C.5, with the smaller of its two bounds; ρ = 0.01", high=1.0,
-    evidence="cases", over="plateaus of all seeds",
-    why="The lemma bounds this distance up to the time of equation (26), which is found here on the flow itself",
-    doubt="The bound of 24ρ is loose: the weights that move by 4ρ in all are nearly the whole distance",
-)(lambda run: _largest("distance", run=run))  # fmt: skip
-
-claims.add(
-    "c-6", "On a plateau, log_α w approaches its linear law b − t g as the initial scale falls",
-    quantity="largest ratio, from one α to the next smaller, of the largest error of that law on a plateau",
-    kind="reading", source="Lemma C.6, equation 28: an error that vanishes; its constant is not given", high=1.0,
-    evidence="cases", over="plateaus of all seeds",
-    why="A bound by small numbers times an unknown constant says that the error vanishes, so it must fall with α",
-    doubt="Three scales show a fall and no limit, and ρ is the same at all of them",
-)(partial(_largest_ratio, "log_error"))  # fmt: skip
-
-claims.add(
-    "c-6-signs", "On a plateau, the gradient of every entry outside the support has the sign it has at the saddle",
-    quantity="number of diagonal attention entries with another sign at some time, over plateaus", kind="printed",
-    source="Lemma C.6, equation 29, for all i outside the support", high=0.0,
-    evidence="cases", over="plateaus of all seeds",
-    why="The equation is printed for all such entries; keys and queries have gradient 0, of sign 0, at the origin",
-    doubt="Only entries with gradient exactly 0 at a saddle break it, which the proof does not need",
-)(lambda run: _number("wrong_signs", "changed_signs", run=run))  # fmt: skip
-
-claims.add(
-    "c-6-corrected", "Entries outside the support with a nonzero gradient at the saddle keep its sign on the plateau",
-    quantity="number of such diagonal attention entries with another sign at some time, over plateaus", kind="own",
-    source="Lemma C.6, equation 29, where g_i(θ^k) is not 0", high=0.0,
-    evidence="cases", over="plateaus of all seeds",
-    why="A gradient that is not 0 at the saddle keeps its sign near it by continuity, which is what the proof uses",
-    doubt="33 times on each plateau are looked at, and small heads have few entries",
-)(lambda run: _number("wrong_signs", run=run))  # fmt: skip
-
-claims.add(
-    "c-7", "The end of each plateau approaches Algorithm 1's stage time as the initial scale falls",
-    quantity="largest ratio, from one α to the next smaller, of the distance of this end from the stage time",
-    kind="reading", source="Lemmas C.7 and C.9: the distance is below any ε for small enough α", high=1.0,
-    evidence="cases", over="plateaus of all seeds",
-    why="A distance that is below any bound for small enough α must fall along every sequence of smaller α",
-    doubt="At the smallest scale distances of a per cent remain, and the lemmas give no rate to compare them with",
-)(partial(_largest_ratio, "time_error"))  # fmt: skip
-
-claims.add(
-    "c-8", "On a plateau, entries that neither are learned nor enter next move by at most a power of α",
-    quantity="smallest log_α of such a movement minus c/4, c the distance of b from 0 and 2 by Algorithm 1",
-    kind="printed", source="Lemma C.8, with c/4 from its proof", low=0.0,
-    evidence="cases", over="plateaus of all seeds",
-    why="A movement below α^(c/4) is an exponent above c/4, with c computed by the algorithm without the flow",
-    doubt="The exponent c/4 of the proof is far from the one measured, and plateaus with close arrivals are left out",
-)(partial(_smallest, "others"))  # fmt: skip
-
-claims.add(
-    "c-9-size", "At the end of each plateau, the entry that is learned next has a weight u between ρ and 3ρ",
-    quantity="largest distance of u / ρ from 2, over plateaus", kind="printed", source="Lemma C.9; ρ = 0.01", high=1.0,
-    evidence="cases", over="plateaus of all seeds",
-    why="The lemma gives this interval at the time of equation (26), which is defined by all weights together",
-    doubt="If this entry alone moves, u is 2ρ by the definition of the time, so the claim tests Lemma C.8 again",
-)(lambda run: _winner_size(run))  # fmt: skip
-
-claims.add(
-    "c-9-sign", "At the end of each plateau, the entry that is learned next has the predicted sign",
-    quantity="number of plateaus at whose end the weight v of this entry has the other sign", kind="printed",
-    source="Lemma C.9", high=0.0, evidence="cases", over="plateaus of all seeds",
-    why="The sign of v is the sign of the learned product, which the algorithm takes from the gradient at the saddle",
-    doubt="With few plateaus per head a wrong sign in one of a hundred would not be found",
-)(lambda run: _number("wrong_winner", run=run))  # fmt: skip
-
-claims.add(
-    "c-10", "The time from the end of a plateau to the next saddle is proportional to 1 / log(1/α)",
-    quantity="largest distance from −1 of the fitted power of log(1/α) in the rescaled time of a transition",
-    kind="reading", source="Lemma C.10: O(1/log(1/α)); 0.05 for a fit", high=0.05,
-    evidence="cases", over="plateaus of all seeds",
-    why="A transition that takes O(1) of unrescaled time takes a rescaled time with this power of log(1/α)",
-    doubt="The lemma bounds the time from above alone, and both ends of the transition are fixed by ρ",
-)(lambda run: _power(run))  # fmt: skip
-
-claims.add(
-    "c-10-ratio", "During a transition, every weight changes by at most a factor that does not depend on α",
-    quantity="number of weights v that pass 0 in a transition at the smallest α, over transitions", kind="printed",
-    source="Lemma C.10: |θ(t)|/|θ(t_k)| in [1/C'', C'']", high=0.0, sizes=("default", "paper"),
-    evidence="cases", over="plateaus of all seeds",
-    why="A weight that passes 0 has a ratio of 0, which is outside [1/C'', C''] for every constant",
-    doubt="The proof of the theorem uses the bound from above only, which a zero does not break",
-)(lambda run: _number("zeros_of_v", run=run))  # fmt: skip
-
-claims.add(
-    "c-10-corrected", "During a transition, every sum w = u + v changes by a factor that does not depend on α",
-    quantity="largest relative change of the largest |log w(t)/w(t_k)| between the two smallest α", kind="own",
-    source="Proof of Lemma C.10 for w; 1 % for terms that vanish with α", high=0.01,
-    evidence="cases", over="plateaus of all seeds",
-    why="A factor that does not depend on α has the same logarithm at both scales, up to vanishing terms",
-    doubt="Two scales are compared, and the transition ends where the weights are within ρ of the saddle",
-)(lambda run: _change_of_w(run))  # fmt: skip
-
-claims.add(
-    "d-1", "If log_α w is in (c, 2 − c), both weights of the pair are at most α^(c/2)",
-    quantity="smallest log_α max(|u|, |v|) minus c/2, over entries and times with c above 0.1", kind="printed",
-    source="Lemma D.1", low=0.0, evidence="cases", over="plateaus of all seeds",
-    why="The inequality is compared in exponents, with the largest c that the weight allows",
-    doubt="By the conservation law it is algebra, so that only the size of α can be too large",
-)(partial(_smallest, "d1"))  # fmt: skip
-
-claims.add(
-    "d-3", "If log_α w is above 1 + c or below 1 − c, the weight v is negative or positive",
-    quantity="number of entries and times with another sign of v, for c = 0.1", kind="printed", source="Lemma D.3",
-    high=0.0, evidence="cases", over="plateaus of all seeds",
-    why="The sign of v is read from the flow, and log_α w from the sum of both weights",
-    doubt="Where v is negative, w is computed from the conserved u² − v², which uses the same law as the proof",
-)(lambda run: _number("d3", run=run))  # fmt: skip
+@claims.reading(
+    "existence", "The flow exists until t log(1/α), in a ball that does not depend on α", "Appendix C.8", high=0.01
+)
+def _change_of_largest_weight(run: xr.Dataset) -> Estimate:
+    """Largest relative change of the largest weight, on a plateau and the transition after it, at the smallest α."""
+    largest = _judged(run, "largest_weight")
+    return _over_plateaus(Estimate.largest, abs(largest[-1] / largest[-2] - 1) if largest.size else largest[-1])
 
 
-@claims.add(
-    "d-4", "An entry outside the support with b in {0, 2} was in the support one stage before",
-    quantity="number of entries for which this fails, in heads and in one loss made for it", kind="printed",
-    source="Lemma D.4", high=0.0, evidence="cases", over="instances",
-    why="The lemma is for all networks that meet the assumptions, so one loss with such an entry decides",
-    doubt="The loss was made for this; in attention heads no such entry is found, and the proof is easily repaired",
-)  # fmt: skip
-def _lemma_d4(run: xr.Dataset) -> Estimate:
-    heads = run.exceptions.sum("plateau").values
-    reached = float(run.made_peak) > 0.1 and abs(float(run.made_first) - 3) < 1e-3
-    if not reached:
-        return Estimate.unresolved("The flow of the made loss did not pass its second transition.")
-    made = max(float(run.made_before), float(run.made_after)) < 1e-6 and abs(float(run.made_b)) < CLEAR
-    remark = f"{int(heads.sum())} in {heads.size} heads, {int(made)} in the made loss"
-    return Estimate(float(heads.sum()) + made, remark=remark, n=heads.size + 1)
+@claims.printed(
+    "c-5",
+    "On a plateau, until the others have moved by 4ρ, all weights stay within 24ρ of the saddle",
+    "Lemma C.5, with the smaller of its two bounds; ρ = 0.01",
+    high=1.0,
+)
+def _distance_from_saddle(run: xr.Dataset) -> Estimate:
+    """Largest distance of the weights from the saddle over 24ρ."""
+    return _over_plateaus(Estimate.largest, _judged(run, "distance")[-1])
 
 
-@claims.add(
-    "tails-grow", "With the logistic loss on separable data, learned weights grow without a limit",
-    quantity="smallest ratio over data sets of the growth of the ℓ1 norm of β from 64 to 256 T_1 to that from 16 to 64",
-    kind="reading", source="Section 6: 'the weights may not converge to a finite value'; 1/2: logarithmic growth is 1",
-    low=0.5, evidence="cases", over="data sets",
-    why="Weights that converge grow less and less in each quadrupling of time; logarithmic growth adds the same amount",
-    doubt="A logarithm may end later than any run, and other coordinates that enter late add growth of their own",
-)  # fmt: skip
-def _tails_grow(run: xr.Dataset) -> Estimate:
-    growth = run.tail_norm.transpose("seed", "moment").diff("moment").values
-    return Estimate.smallest(growth[:, -1] / growth[:, -2])
+@claims.reading(
+    "c-6",
+    "On a plateau, log_α w approaches its linear law b − t g as the initial scale falls",
+    "Lemma C.6, equation 28: an error that vanishes",
+    high=1.0,
+)
+def _linear_law(run: xr.Dataset) -> Estimate:
+    """Largest ratio, from one α to the next smaller, of the largest error of that law on a plateau."""
+    return _largest_ratio(_judged(run, "log_error"))
 
 
-@claims.add(
-    "tails-flat", "With the logistic loss on separable data, the curvature that Assumption 4.4 needs falls as 1 / t",
-    quantity="largest distance from −1 of the fitted power of time in the least curvature of the learned weights, over "
-        "data sets",
-    kind="own", source="Section 6: 'Assumption 4.4 is not met'; a loss e^−m has curvature 1/t up to logarithms",
-    high=0.25, evidence="cases", over="data sets",
-    why="A strict minimum has a positive curvature; one that falls as a power of time ends at none",
-    doubt="Separable data are chosen for it; on other data the logistic loss has a minimum and the theorem applies",
-)  # fmt: skip
-def _tails_flat(run: xr.Dataset) -> Estimate:
-    curvature = run.tail_curvature.transpose("moment", "seed").values
-    if not (curvature > 0).all():
-        return Estimate.unresolved("A moment falls into a transition, where the curvature is negative.")
-    return Estimate.largest(abs(np.polyfit(np.log(run.moment.values), np.log(curvature), 1)[0] + 1))
+@claims.printed(
+    "c-6-signs",
+    "On a plateau, an entry outside the support keeps the sign of its gradient at the saddle",
+    "Lemma C.6, equation 29, where that gradient is not 0",
+    high=0.0,
+)
+def _changed_signs(run: xr.Dataset) -> Estimate:
+    """Number of entries with another sign at some time."""
+    return _count(_judged(run, "wrong_signs")[-1])
 
 
-def _winner_size(run: xr.Dataset) -> Estimate:
-    values = abs(_judged(run, "winner")[-1] - 2)
-    return Estimate.largest(values, f"{values.size} plateaus") if values.size else Estimate.unresolved(_NONE)
+@claims.reading(
+    "c-7",
+    "The end of each plateau approaches Algorithm 1's stage time as the initial scale falls",
+    "Lemmas C.7 and C.9: the distance is below any ε for small enough α",
+    high=1.0,
+)
+def _time_errors(run: xr.Dataset) -> Estimate:
+    """Largest ratio, from one α to the next smaller, of the distance of this end from the stage time."""
+    return _largest_ratio(_judged(run, "time_error"))
 
 
-def _power(run: xr.Dataset) -> Estimate:
+@claims.printed(
+    "c-8",
+    "On a plateau, entries that neither are learned nor enter next move by at most a power of α",
+    "Lemma C.8, with the power c/4 of its proof",
+    low=0.0,
+)
+def _others(run: xr.Dataset) -> Estimate:
+    """Smallest log_α of such a movement minus c/4, where c is the distance of b from 0 and 2 by Algorithm 1."""
+    return _over_plateaus(Estimate.smallest, _judged(run, "others")[-1])
+
+
+@claims.printed(
+    "c-9",
+    "At the end of a plateau, the entry that enters next has a u between ρ and 3ρ, and the predicted sign",
+    "Lemma C.9; ρ = 0.01",
+    high=1.0,
+)
+def _winner(run: xr.Dataset) -> Estimate:
+    """Largest distance of u / ρ from 2; infinite if the sign is another one."""
+    size, wrong = (_judged(run, name)[-1] for name in ("winner", "wrong_winner"))
+    return _over_plateaus(Estimate.largest, np.where(wrong > 0, np.inf, abs(size - 2)))
+
+
+@claims.reading(
+    "c-10",
+    "The time from the end of a plateau to the next saddle is proportional to 1 / log(1/α)",
+    "Lemma C.10: O(1/log(1/α)); 0.05 for a fit",
+    high=0.05,
+)
+def _transition_power(run: xr.Dataset) -> Estimate:
+    """Largest distance from −1 of the fitted power of log(1/α) in the rescaled time of a transition."""
     values = _judged(run, "transition")  # unrescaled: a power of log(1/α) smaller by one
     if not values.size:
         return Estimate.unresolved(_NONE)
-    return Estimate.largest(abs(np.polyfit(np.log(-run.scale.values), np.log(values), 1)[0]))
+    powers = np.polyfit(np.log(-run.scale.values), np.log(values), 1)[0]
+    return _over_plateaus(Estimate.largest, abs(powers))
 
 
-def _change_of_w(run: xr.Dataset) -> Estimate:
-    values = _judged(run, "change_of_w")
-    return Estimate.largest(abs(values[-1] / values[-2] - 1)) if values.size else Estimate.unresolved(_NONE)
+@claims.printed(
+    "c-10-ratio",
+    "During a transition, every weight changes by at most a factor that does not depend on α",
+    "Lemma C.10: |θ(t)|/|θ(t_k)| in [1/C'', C'']",
+    high=0.0,
+    sizes=("default", "paper"),
+)
+def _zeros_of_v(run: xr.Dataset) -> Estimate:
+    """Number of weights v that pass 0 in a transition at the smallest α."""
+    return _count(_judged(run, "zeros_of_v")[-1])
+
+
+@claims.printed(
+    "d-1", "If log_α w is in (c, 2 − c), both weights of the pair are at most α^(c/2)", "Lemma D.1", low=0.0
+)
+def _lemma_d1(run: xr.Dataset) -> Estimate:
+    """Smallest log_α max(|u|, |v|) minus c/2, over entries and times with c above 0.1."""
+    return _over_plateaus(Estimate.smallest, _judged(run, "d1")[-1])
+
+
+@claims.printed("d-2", "If log_α w is below −c or above 2 + c, the weight u is above 1", "Lemma D.2", low=1.0)
+def _lemma_d2(run: xr.Dataset) -> Estimate:
+    """Smallest u by equation 7 where log_α w is −c or 2 + c with c = 0.1, from which on u grows, at the largest α."""
+    return Estimate.smallest(run.d2.isel(scale=0), over="heads")
+
+
+@claims.printed(
+    "d-3",
+    "If log_α w is above 1 + c, the weight v is negative; if it is below 1 − c, v is positive",
+    "Lemma D.3",
+    high=0.0,
+)
+def _lemma_d3(run: xr.Dataset) -> Estimate:
+    """Number of entries and times with another sign of v, for c = 0.1."""
+    return _count(_judged(run, "d3")[-1])
+
+
+@claims.printed(
+    "d-4", "An entry outside the support with b in {0, 2} was in the support one stage before", "Lemma D.4", high=0.0
+)
+def _lemma_d4(run: xr.Dataset) -> Estimate:
+    """Number of entries for which this fails, in heads and in one loss made for it."""
+    if not (float(run.made_peak) > 0.1 and abs(float(run.made_first) - 3) < 1e-3):
+        return Estimate.unresolved("The flow of the made loss did not pass its second transition.")
+    heads = run.exceptions.sum("plateau").values
+    made = max(float(run.made_before), float(run.made_after)) < 1e-6 and abs(float(run.made_b)) < CLEAR
+    remark = (
+        f"{int(heads.sum())} in {heads.size} heads, {int(made)} in the made loss: β_2 rises to "
+        f"{float(run.made_peak):.3g} and vanishes at log_α w_2 = {float(run.made_b):.2g}"
+    )
+    return replace(Estimate.largest([*heads, made], remark, over="instances"), value=float(heads.sum()) + made)
+
+
+@claims.reading(
+    "tails-grow",
+    "With the logistic loss on separable data, learned weights grow without a limit",
+    "Section 6: 'the weights may not converge to a finite value'; logarithmic growth is 1",
+    low=0.5,
+)
+def _tails_grow(run: xr.Dataset) -> Estimate:
+    """Smallest ratio of the growth of the ℓ1 norm of β from 64 to 256 T_1 to that from 16 to 64."""
+    growth = run.tail_norm.transpose("seed", "moment").diff("moment").values
+    return Estimate.smallest(growth[:, -1] / growth[:, -2], over="data sets")
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the errors of Lemmas C.6 and C.7 against the initial scale, and the weights with exponential tails."""
     log = run.assign_coords(log=-run.scale * np.log(10)).isel(seed=0)
     x, moment = Axis("log(1/α)", scale="log"), Axis("time / T_1", scale="log")
+    errors = (("log_error", "error of log_α w"), ("time_error", "|t_k − T_k|"))
     return [
         Figure(
             name="errors",
-            title="Errors of the linear law and of stage times by initial scale",
-            caption="Left: largest error of the law for log_α w on each judged plateau of the first head. Right: "
-            "distance of its end from the stage time.",
+            title="Errors of the linear law and of stage times by initial scale; weights with exponential tails",
+            caption="Left: largest error of the law for log_α w on each judged plateau of the first head. Middle: "
+            "distance of its end from the stage time. Right: the ℓ1 norm of β under the logistic loss on separable "
+            "data, one line per data set, which grows by the same amount in each quadrupling of time.",
             panels=(
-                Panel(x=x, y=Axis("error of log_α w", scale="log"), marks=lines(log.log_error, x="log", hue="plateau")),
-                Panel(x=x, y=Axis("|t_k − T_k|", scale="log"), marks=lines(log.time_error, x="log", hue="plateau")),
-            ),
-        ),
-        Figure(
-            name="tails",
-            title="Weights and curvature with exponential tails",
-            caption="The logistic loss on separable data, one line per data set. Left: ℓ1 norm of β, which grows by "
-            "the same amount in each quadrupling of time. Right: least curvature on the learned weights.",
-            panels=(
+                *(
+                    Panel(x=x, y=Axis(label, scale="log"), marks=lines(log[name], x="log", hue="plateau"))
+                    for name, label in errors
+                ),
                 Panel(x=moment, y=Axis("|β|₁"), marks=lines(run.tail_norm, x="moment", hue="seed")),
-                Panel(x=moment, y=Axis("c", scale="log"), marks=lines(run.tail_curvature, x="moment", hue="seed")),
             ),
-        ),
+            columns=3,
+        )
     ]
 
 
 entry = Entry(
-    "gradual-rank/lemmas", "Lemmas C.5 to C.10 and D.1 to D.4 on attention heads, and losses with exponential tails",
-    citation=CITATION, source="Appendices C and D, Section 6", params=Params,
+    "gradual-rank/lemmas",
+    "Lemmas C.5 to C.10 and D.1 to D.4 on attention heads, and losses with exponential tails",
+    citation=CITATION,
+    source="Appendices C and D, Section 6",
+    params=Params,
     quick=dict(seeds=(21, 22), log10_scales=(-32.0, -64.0), samples=20, tokens=3, dim=3, stages=3),
-    paper=dict(samples=1000, tokens=10, dim=50), run=run, claims=claims, figures=figures,
-)  # fmt: skip
+    paper=dict(samples=1000, tokens=10, dim=50),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

@@ -2,6 +2,303 @@
 
 from saddlescope.reproduction.paper import Erratum, Statement
 
-STATEMENTS: tuple[Statement, ...] = ()
+STATEMENTS: tuple[Statement, ...] = (
+    Statement(
+        place="Theorem 1.1",
+        asserts="From weights of order α, learning proceeds in stages of time Θ(log(1/α))",
+        uncovered="It is the informal version of Theorem 4.1.",
+    ),
+    Statement(
+        place="Example 3.2",
+        asserts="Attention with diagonal weights depends on the products w_K w_Q and w_V w_O alone",
+        claims=("example-3-2/products",),
+    ),
+    Statement(
+        place="Theorem 4.1",
+        asserts="As α vanishes, the weights between two stage times tend to the saddles of Algorithm 1",
+        claims=("theorem-4-1/weights-converge", "theorem-4-1/plateaus"),
+    ),
+    Statement(
+        place="Theorem 4.1, existence",
+        asserts="For small α there is a unique solution until t log(1/α)",
+        claims=("lemmas/existence",),
+    ),
+    Statement(
+        place="Theorem 4.1, T = ∞",
+        asserts="After the last stage the weights stay at the last saddle",
+        claims=("diagonal-linear/flow",),
+    ),
+    Statement(
+        place="Theorem 4.1, support",
+        asserts="In each stage at most the coordinate i_k of Algorithm 1 enters the support",
+        claims=("theorem-4-1/order", "example-3-2/support", "example-3-2/converges"),
+    ),
+    Statement(
+        place="Section 4, application",
+        asserts="In each stage the rank of at most one product of one head increases, by at most one",
+        claims=("tied-heads/at-most-one",),
+    ),
+    Statement(
+        place="Figure 2 (a)",
+        asserts="The loss curves converge to a staircase; stages are visible at α = 0.01",
+        claims=("figure-2/loss-converges", "figure-2/one-percent"),
+    ),
+    Statement(
+        place="Figure 2 (b)",
+        asserts="The rank of both products increases incrementally",
+        claims=("figure-2/order", "figure-2/times", "figure-2/support", "gradient-descent/sgd-order"),
+    ),
+    Statement(
+        place="Figure 2 of version 1",
+        asserts="Diagonal and full weights learn one direction at a time",
+        claims=("figure-2-v1/one-by-one", "figure-2-v1/diagonal"),
+    ),
+    Statement(
+        place="Lemma 4.2, equation 5",
+        asserts="Gradient flow conserves u² − v²",
+        claims=("lemma-4-2/conserved",),
+    ),
+    Statement(
+        place="Equations 6 and 7",
+        asserts="w = u + v grows at the rate g, and determines both weights",
+        claims=("lemma-4-2/equation-6", "lemma-4-2/equation-7"),
+    ),
+    Statement(
+        place="Equations 8 and 9",
+        asserts="On a plateau w grows exponentially at the rate of its saddle",
+        uncovered="They are the informal version of Lemma C.6.",
+    ),
+    Statement(
+        place="Equations 10 to 13",
+        asserts="The times, the winner, the log-scale and the next saddle of each stage",
+        uncovered="They define Algorithm 1; that flows follow it is Theorem 4.1.",
+    ),
+    Statement(
+        place="Assumption 4.3",
+        asserts="One coordinate wins each stage, and those that leave have a nonzero gradient",
+        claims=("assumptions/unique", "assumptions/leaving"),
+    ),
+    Statement(
+        place="Assumption 4.4",
+        asserts="Every saddle is a strict local minimum on its support",
+        claims=("assumptions/strict-minima", "figure-10/strict-minima"),
+    ),
+    Statement(
+        place="Assumption 4.5",
+        asserts="Transitions from slightly noisy starts end at the next saddle",
+        claims=("assumptions/noise-robust",),
+    ),
+    Statement(
+        place="Figure 3",
+        asserts="The toy task meets Assumptions 4.4 and 4.5",
+        uncovered="Its panels are examples of those of Figures 10 and 11.",
+    ),
+    Statement(
+        place="Section 6",
+        asserts="With exponential tails the weights may not converge to a finite value",
+        claims=("lemmas/tails-grow",),
+    ),
+    Statement(
+        place="Appendix A",
+        asserts="No coordinate of the toy task ever leaves the support",
+        claims=("assumptions/nobody-leaves",),
+    ),
+    Statement(
+        place="Figures 8 and 9",
+        asserts="The trajectories of both products tend to a limiting trajectory",
+        claims=("figure-8/limit",),
+    ),
+    Statement(
+        place="Figure 10",
+        asserts="After noise, training brings the weights back",
+        claims=("figure-10/beta-returns", "figure-10/same-rest"),
+    ),
+    Statement(
+        place="Figure 11",
+        asserts="Transitions are robust to noise at their beginning",
+        claims=("figure-11/endpoint",),
+    ),
+    Statement(
+        place="Theorem C.4",
+        asserts="Theorem 4.1 in rescaled time",
+        uncovered="It restates Theorem 4.1.",
+    ),
+    Statement(
+        place="Lemma C.5",
+        asserts="On a plateau the weights stay near the saddle",
+        claims=("lemmas/c-5",),
+    ),
+    Statement(
+        place="Lemma C.6",
+        asserts="On a plateau log_α w is linear in time, and gradients keep their signs",
+        claims=("lemmas/c-6", "lemmas/c-6-signs"),
+    ),
+    Statement(
+        place="Lemmas C.7 and C.9, time",
+        asserts="A plateau ends near T_(k+1)",
+        claims=("lemmas/c-7",),
+    ),
+    Statement(
+        place="Lemma C.8",
+        asserts="On a plateau all entries but the winner barely move",
+        claims=("lemmas/c-8",),
+    ),
+    Statement(
+        place="Lemma C.9",
+        asserts="At the end of a plateau the winner has size ρ and the predicted sign",
+        claims=("lemmas/c-9",),
+    ),
+    Statement(
+        place="Lemma C.10",
+        asserts="A transition lasts O(1/log(1/α)), and changes each weight by a bounded factor",
+        claims=("lemmas/c-10", "lemmas/c-10-ratio"),
+    ),
+    Statement(
+        place="Lemma D.1",
+        asserts="log_α w in (c, 2 − c) makes both weights small",
+        claims=("lemmas/d-1",),
+    ),
+    Statement(
+        place="Lemma D.2",
+        asserts="log_α w outside (−c, 2 + c) makes u larger than 1",
+        claims=("lemmas/d-2",),
+    ),
+    Statement(
+        place="Lemma D.3",
+        asserts="log_α w above or below 1 gives the sign of v",
+        claims=("lemmas/d-3",),
+    ),
+    Statement(
+        place="Lemma D.4",
+        asserts="Entries outside the support with b in {0, 2} have just left it",
+        claims=("lemmas/d-4",),
+    ),
+    Statement(
+        place="Lemmas D.5 and D.6",
+        asserts="ℓ and h are locally Lipschitz and smooth",
+        uncovered="Of a C² function on a compact set some constant exists, which no finite sample can refute.",
+    ),
+    Statement(
+        place="Lemma D.7",
+        asserts="The loss, its gradient and g are locally Lipschitz",
+        uncovered="As meant it follows from D.5 and D.6; as printed it is an erratum.",
+    ),
+)
 
-ERRATA: tuple[Erratum, ...] = ()
+ERRATA: tuple[Erratum, ...] = (
+    Erratum(
+        place="Section 4, application to H heads",
+        printed="in each stage at most one head gains at most one rank",
+        right="with two or more heads in a layer they gain it together, in a ratio set by the initial weights",
+        check="With all keys 0 each head attends to the mean token: equal gradients, so Assumption 4.3 fails on any "
+        "data (`tied-heads/at-most-one`).",
+        weight="statement",
+    ),
+    Erratum(
+        place="Lemma C.10",
+        printed="|θ(t)| / |θ(t_k)| in [1/C'', C'']",
+        right="true of w = u + v; a weight v may pass 0, and the proof of the theorem uses the upper bound alone",
+        check="L = (β₁ − 1)²/2 − 2 ln 4 · β₂ β₁ (1 − β₁) + β₂², (u₂, v₂)(0) = α (1, −0.6): w₂ grows from 0.4 α to "
+        "1.6 α in the transition at T = 1, and v₂ = (w₂ − 0.64 α²/w₂)/2 is 0 at w₂ = 0.8 α (`lemmas/c-10-ratio`).",
+        weight="statement",
+    ),
+    Erratum(
+        place="Lemma D.4",
+        printed="b_i in {0, 2} outside the support only where i was in the support of stage k − 1",
+        right="also where i = i_(k−1) enters and leaves in one transition; Assumption 4.3 should ask for g_i ≠ 0 there",
+        check="A made loss of two coordinates: β₂ enters at (1, 0), rises above 1, tips β₁ over to 3 and vanishes at "
+        "log_α w₂ near 0 (`lemmas/d-4`).",
+        weight="statement",
+    ),
+    Erratum(
+        place="Appendix C.3",
+        printed="train sgn(u) u and sgn(v) v",
+        right="multiply both by sgn(u), and exchange u and v where |u| < |v|",
+        check="From u = 1, v = −1 the printed signs make the product 1 of −1.",
+        weight="repairable",
+    ),
+    Erratum(
+        place="Algorithm 1, line 1",
+        printed="b⁰ = 0",
+        right="b⁰ = 1, as in equation 19 and appendix C.5",
+        check="With 0, equation 10 gives Δ₀(i) = 0 for every g_i > 0, against T₁ = min 1/|g_i(0)|.",
+        weight="slip",
+    ),
+    Erratum(
+        place="Equation 13",
+        printed="sgn(g_i(θ^k))",
+        right="sgn(g_(i_k)(θ^k))",
+        check="i is free; the entering coordinate's sign is that of equations 24 and 25.",
+        weight="slip",
+    ),
+    Erratum(
+        place="Assumptions 4.4 and C.2",
+        printed="L(ũ, s ũ) ≥ c |u − ũ|²",
+        right="L(ũ, s ũ) ≥ L(θ^k) + c |u − ũ|², as the proof of Lemma C.5 uses it",
+        check="As printed it holds near any point of positive loss: L = 1 + u at u = 1 with c = 1, δ = 1/2.",
+        weight="slip",
+    ),
+    Erratum(
+        place="Theorem 4.1 and Assumption 4.5",
+        printed="solutions with values in ℝ^p",
+        right="ℝ^(2p), as in Theorem C.4",
+        check="θ = (u, v) has 2p entries.",
+        weight="slip",
+    ),
+    Erratum(
+        place="Appendix A, Assumption 4.3",
+        printed="coordinates in supp(θ^k) \\ supp(θ^(k−1))",
+        right="supp(θ^(k−1)) \\ supp(θ^k), those that leave",
+        check="Assumption 4.3 itself.",
+        weight="slip",
+    ),
+    Erratum(
+        place="Lemma C.5, last line",
+        printed="L is nondecreasing along the flow",
+        right="nonincreasing",
+        check="dL/dt = −|∇L|².",
+        weight="slip",
+    ),
+    Erratum(
+        place="Lemma C.6, equation 29",
+        printed="equal signs for all i outside the support",
+        right="where g_i(θ^k) is not 0",
+        check="At the origin the gradient of keys and queries is 0, of sign 0, and not 0 afterwards.",
+        weight="slip",
+    ),
+    Erratum(
+        place="Lemma C.7, proof",
+        printed="assume t_(k+1) < T_(k+1) + ε",
+        right="assume ≥",
+        check="The contradiction at its end is the printed assumption.",
+        weight="slip",
+    ),
+    Erratum(
+        place="Lemma C.8, proof, first case",
+        printed="log_α w in (−c/2, 2 − c/2)",
+        right="(c/2, 2 − c/2)",
+        check="Lemma D.1, used next, needs a positive lower end.",
+        weight="slip",
+    ),
+    Erratum(
+        place="Lemma D.2, proof",
+        printed="u = w + w̃",
+        right="u = (w + w̃)/2",
+        check="w = u + v and w̃ = u − v.",
+        weight="slip",
+    ),
+    Erratum(
+        place="Lemma D.7",
+        printed="for θ in B(0, K_R); K_θ",
+        right="B(0, R); K_R",
+        check="The gradient of (u v − 2)²/2 has no Lipschitz constant that is also the radius of its ball.",
+        weight="slip",
+    ),
+    Erratum(
+        place="Figure 6",
+        printed="eigenvalues of ΔW_K W_Qᵀ",
+        right="singular values",
+        check="The product is not symmetric: nine in ten of its eigenvalues at PyTorch's default are not real.",
+        weight="slip",
+    ),
+)

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from saddlescope.theory import IncrementalLearning
 
 _LOGARITHMS = ("log_sum", "log_difference", "sum_sign", "difference_sign")
-UNTRAINED = "No SGD: give `orders`, and an initial scale of 1e-150 or more, which float64 can multiply."
 
 
 class SGDParams(HeadParams):

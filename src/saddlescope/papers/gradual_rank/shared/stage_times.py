@@ -59,8 +59,8 @@ def predicted_stages(learned: "IncrementalLearning", *, until: float) -> xr.Data
 
     Returns:
         Over `stage`: predicted_time T_k, predicted_coordinate i_k (the first of tied ones), its predicted_sign,
-        predicted_left (number of coordinates that leave), predicted_loss on the plateau, and plateau_time, its middle;
-        predicted_beta over stage and coordinate. The attributes: the status, its message, the loss at the origin.
+        predicted_loss on the plateau, and plateau_time, its middle; predicted_beta over stage and coordinate. The
+        attributes: the status, its message, the loss at the origin.
     """
     origin, *stages = learned.stages
     begins = np.array([stage.time for stage in stages])
@@ -70,7 +70,6 @@ def predicted_stages(learned: "IncrementalLearning", *, until: float) -> xr.Data
             "predicted_time": ("stage", begins),
             "predicted_coordinate": ("stage", np.array([stage.entered[0] for stage in stages], dtype=np.int64)),
             "predicted_sign": ("stage", np.array([stage.signs[0] for stage in stages], dtype=np.int64)),
-            "predicted_left": ("stage", np.array([len(stage.left) for stage in stages], dtype=np.int64)),
             "predicted_loss": ("stage", np.array([stage.loss for stage in stages])),
             "predicted_beta": (("stage", "coordinate"), np.stack([stage.beta for stage in stages])),
             "plateau_time": ("stage", (begins + ends) / 2),

@@ -6,12 +6,9 @@ solution without the bound, W_*, and with the best solution under it that a sear
 d_e >= rank(W_*) the two are the same, certified; below, the problem is not convex, and the second is an upper bound.
 
     value      |W|_* / μ along the flow, which the SVM minimises
-    residual   of the stationarity K ~ Z Q, Q ~ Zᵀ K with Z = sum_il r_il D_il z_iᵀ, r the flow's own rates: the larger
-               of |c Z Q - K| / |K| and |c' Zᵀ K - Q| / |Q| with the best c, c'
 """
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -23,7 +20,6 @@ from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.metric import Metric
 from saddlescope.reproduction.parameters import EntryParams, param
 
 _SAME = 0.01  # values this near each other, relatively, are of one solution
@@ -67,7 +63,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
 
 def _follow_draw(params: Params, seed: int) -> xr.Dataset:
-    """Return values and last residuals of every head and start, (columns, start, time), and of the SVMs."""
+    """Return the values of every head and start, (columns, start, time), and of the SVMs."""
     from saddlescope.flow import key_query_margin_flow
     from saddlescope.models.tokens.generators import gaussian_tokens
     from saddlescope.models.tokens.losses import SelectionLoss
@@ -78,35 +74,22 @@ def _follow_draw(params: Params, seed: int) -> xr.Dataset:
     log_times = np.array(params.log10_times) * np.log(10)
     every = [*params.columns, params.dim]
     shape = (len(every), params.starts)
-    values, residuals = np.full((*shape, len(log_times)), np.nan), np.full(shape, np.nan)
+    values = np.full((*shape, len(log_times)), np.nan)
     for column, start in np.ndindex(*shape):
         head = draw_head((seed, every[column], start), params.dim, every[column], params.scale)
         flow = follow_in_balance(key_query_margin_flow, loss, data.differences, data.z, head, log_times=log_times)
         sums = np.array([flow.spectrum(k).sum() for k in range(len(log_times))])
         values[column, start] = sums / np.where(flow.margin > 0, flow.margin, np.nan)
-        rates = flow.rate_signs[-1] * np.exp(flow.log_rates[-1] - flow.log_rates[-1].max())
-        residuals[column, start] = _residual(data, rates, flow.keys(-1), flow.queries(-1))
     convex = nuclear_svm(data)
     bounded = [nuclear_svm(data, d_e, num_starts=params.search, seed=seed).certificate.primal for d_e in every]
     return xr.Dataset(
         {
             "value": (("columns", "start", "time"), values),
-            "residual": (("columns", "start"), residuals),
             "bounded": (("columns",), bounded),
             "least": convex.certificate.dual,
             "rank": convex.certificate.rank,
         }
     )
-
-
-def _residual(data: Any, rates: np.ndarray, K: np.ndarray, Q: np.ndarray) -> float:
-    """Return the distance of the factors from parallel to their pulls."""
-    Z = np.einsum("nm,nmd,ne->de", rates, data.differences, data.z)
-
-    def off(of: np.ndarray, pull: np.ndarray) -> float:
-        return float(np.linalg.norm(of - pull * (np.sum(of * pull) / np.sum(pull**2))) / np.linalg.norm(of))
-
-    return max(off(K, Z @ Q), off(Q, Z.T @ K))
 
 
 def _last_values(run: xr.Dataset) -> xr.DataArray:
@@ -120,55 +103,25 @@ def _narrow(run: xr.Dataset) -> xr.Dataset:
 def _share_of_draws(holds: xr.DataArray, remark: str = "") -> Estimate:
     """Return the share of draws in which every head meets a condition: heads of one draw share its data."""
     each = holds.all([dim for dim in holds.dims if dim != "draw"])
-    share = Estimate.share(each.sum(), each.size)
-    return Estimate(share.value, share.uncertainty, f"{share.remark} draws{remark}", n=share.n)
+    return Estimate.share(each.sum(), each.size, f"{int(each.sum())} of {each.size} draws{remark}")
 
 
-# The bounds are from trial runs on other seeds unless their source says otherwise. At the quick size there are too few
-# draws for a share of at least 80 %.
-claims = Claims()
+claims = Claims(
+    limits="No theorem covers these heads. Only ranks of 2 and 3 occur in such small data, and 5 % covers late times, "
+    "too: the excess falls like a small power of ln t. The search may miss the best solution under a rank bound; that "
+    "would make heads look better than they are. The bound of the first claim is from trial runs on other seeds."
+)
 
 
-@claims.add(
-    "separates",
-    "In at least 90 % of draws, all heads with fewer key columns than token dimensions select every optimal token",
-    quantity="share of draws whose narrow heads all end with positive margins of optimal tokens",
-    kind="own", source="Theorems 4.1 and 5.1 have d_e >= d; the bound is from trial runs on other seeds", low=0.9,
-    sizes=("default", "paper"),
-    evidence="sample", over="draws of data",
-    why="A margin that is positive at the last time means that this sample's softmax selects its optimal token",
-    doubt="No theorem covers these heads, and small data with long times make selection easy",
-)  # fmt: skip
-def _separating_share(run: xr.Dataset) -> Estimate:
-    return _share_of_draws(_last_values(_narrow(run)).notnull())
-
-
-@claims.add(
-    "wide", "On Gaussian data, at least 80 % of full-width attention heads come within 5 % of the least nuclear norm",
-    quantity="share of draws whose heads with as many key columns as token dimensions end with a nuclear norm over "
-        f"margin within {_NEAR:.0%} of the least", kind="own",
-    source="Section 4.2; the bound is from trial runs on other seeds", low=0.8, sizes=("default", "paper"),
-    evidence="sample", over="draws of data",
-    why="Section 4.2 lets full-width heads minimise the nuclear norm, so most should be near its certified least value",
-    doubt="A head that comes within five percent may still end elsewhere, and the bar is ours",
-)  # fmt: skip
-def _wide_share(run: xr.Dataset) -> Estimate:
-    return _share_of_draws(_last_values(run.isel(columns=-1)) / run.least - 1 < _NEAR)
-
-
-@claims.add(
+@claims.extension(
     "rank-is-enough",
-    "In at least 80 % of draws, narrow heads able to represent the least-nuclear-norm solution match its norm",
-    quantity="share of draws whose narrow heads with that rank or more key columns all end with a nuclear norm over "
-        f"margin within {_NEAR:.0%} of the least",
-    kind="own", source="(W_*-SVM), whose solution does not change; the bound is from trial runs on other seeds",
-    low=0.8, sizes=("default", "paper"),
-    evidence="sample", over="draws of data",
-    why="Heads that can hold the solution have the same convex optimum, so reaching it shows that narrowness costs "
-        "nothing",
-    doubt="Only ranks of 2 and 3 occur in such small data, and five percent covers late times too",
-)  # fmt: skip
+    "In at least 80 % of draws, narrow heads that can hold the solution of least nuclear norm come within 5 % of it",
+    "(W_*-SVM), whose solution the rank bound does not change then",
+    low=0.8,
+    sizes=("default", "paper"),  # the quick size has two draws
+)
 def _sufficient_share(run: xr.Dataset) -> Estimate:
+    """Share of draws whose narrow heads with as many columns as its rank all end within 5 % of the least norm."""
     some = _narrow(run)
     meant = (some.columns >= some["rank"]).broadcast_like(_last_values(some))
     if not bool(meant.any()):
@@ -177,66 +130,18 @@ def _sufficient_share(run: xr.Dataset) -> Estimate:
     return _share_of_draws(found.isel(draw=meant.any(("columns", "start"))))
 
 
-@claims.add(
+@claims.extension(
     "one-column",
-    "At least 90 % of attention heads with one key column reach the best rank-one nuclear-norm solution found by "
-        "search",
-    quantity=f"share of draws whose heads end with a nuclear norm over margin within {_SAME:.0%} of the best value "
-        "from many random starts", kind="own",
-    source="Section 3.2 poses (W_*-SVM) with the rank bound, for which the paper claims nothing below d; own bound",
+    "At least 90 % of heads with one column reach the best solution of rank one that a search finds",
+    "Section 3.2 poses (W_*-SVM) with the rank bound, for which the paper claims nothing below d",
     low=0.9,
-    evidence="sample", over="draws of data", sizes=("default", "paper"),
-    why="The best value of many searches stands for the rank-one optimum, which is not convex and has no certificate",
-    doubt="The search may miss the best solution too; it can only make heads look better than they are",
-)  # fmt: skip
+    sizes=("default", "paper"),
+)
 def _best_share(run: xr.Dataset) -> Estimate:
+    """Share of draws whose heads end with a nuclear norm over margin within 1 % of the best of many searches."""
     ratio = _last_values(run.isel(columns=0)) / run.bounded.isel(columns=0)
     values = f"median {float(ratio.median()):.3f}, largest {float(ratio.max()):.3f}"
     return _share_of_draws(ratio < 1 + _SAME, f"; value over the best: {values}")
-
-
-@claims.add(
-    "one-column-stationary",
-    "Every attention head with one key column ends at a stationary point of the rank-one nuclear-norm SVM",
-    quantity="largest relative distance of the keys or queries from the direction of their own gradient at the last "
-        "time, over heads", kind="own",
-    source="Where directions converge, K' = Z Q and Q' = Zᵀ K have K ~ Z Q; the bound is from trial runs", high=0.01,
-    evidence="cases", over="draws of data",
-    why="A direction that has converged has keys and queries parallel to their own pulls, whatever local solution it "
-        "is",
-    doubt="Stationary includes saddle points, and the bar is from trial runs",
-)  # fmt: skip
-def _largest_residual(run: xr.Dataset) -> Estimate:
-    residual = run.residual.isel(columns=0)
-    return Estimate.largest(residual.max("start", skipna=False), f"median {float(residual.median()):.2g}")
-
-
-@claims.add(
-    "none-better",
-    "No narrow attention head ends below the least nuclear norm that a search under the same rank bound finds",
-    quantity="smallest relative excess of a narrow head's final nuclear norm over margin above the value of the "
-        "search",
-    kind="own", source="Definition, if the search found the best; the bound allows for rounding", low=-1e-6,
-    evidence="cases", over="draws of data",
-    why="A head below the search's value would show that the search missed the optimum",
-    doubt="It compares with a search that has no proof, from twenty starts",
-)  # fmt: skip
-def _smallest_excess(run: xr.Dataset) -> Estimate:
-    some = _narrow(run)
-    excess = (_last_values(some) / some.bounded).min(("columns", "start")) - 1
-    return Estimate.smallest(excess, f"{_last_values(some).size} heads")
-
-
-metrics = (
-    Metric(
-        name="rank", quantity="rank of the nuclear-norm solution, mean over draws",
-        statistic=lambda run: float(run["rank"].mean()),
-    ),
-    Metric(
-        name="residual", quantity="largest final residual of the stationarity of K and Q",
-        statistic=lambda run: float(run.residual.max()), scale="log",
-    ),
-)  # fmt: skip
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -277,9 +182,13 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "softmax-attention/narrow-heads",
-    "Narrow heads: the norm that keys and queries with fewer columns than dimensions minimise", citation=CITATION,
-    source="Sections 3.2 and 5", params=Params,
+    "Narrow heads: the norm that keys and queries with fewer columns than dimensions minimise",
+    citation=CITATION,
+    source="Sections 3.2 and 5",
+    params=Params,
     quick=dict(columns=(1, 2), draws=2, search=4, log10_times=(10.0, 1e3, 1e5), seed=1),
-    paper=dict(samples=10, dim=50, columns=(1, 2, 3, 5)), run=run, claims=claims, figures=figures,
-    metrics=metrics,
-)  # fmt: skip
+    paper=dict(samples=10, dim=50, columns=(1, 2, 3, 5)),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

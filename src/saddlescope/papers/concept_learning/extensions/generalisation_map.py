@@ -18,10 +18,11 @@ network from P at half the speed. One step eta multiplies by 1 + eta a instead o
 is longer than that of the flow by the factor eta a / log(1 + eta a).
 """
 
+import dataclasses
 import itertools
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import xarray as xr
@@ -31,7 +32,7 @@ from saddlescope._shared.progress import Report
 from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Heat, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
+from saddlescope.reproduction.claim import Claims, Estimate, Evidence
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.grid import cached_rows, join_cells
@@ -54,14 +55,21 @@ class Params(EntryParams):
         (1.25, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0), "ratios r of the two signals", ge=1.01, le=100, order="increasing"
     )
     sigmas: tuple[float, ...] = param(
-        (0.05, 0.5, 1.0, 2.0, 4.0, 8.0), "standard deviations of the diverse concepts", ge=0.001, le=100,
+        (0.05, 0.5, 1.0, 2.0, 4.0, 8.0),
+        "standard deviations of the diverse concepts",
+        ge=0.001,
+        le=100,
         order="increasing",
-    )  # fmt: skip
+    )
     calm: float = param(0.05, "standard deviation of the other concepts", gt=0)
     scales: tuple[float, ...] = param(
-        (1e-4, 1e-3, 1e-2, 1e-1), "standard deviations τ of the initial weights", ge=1e-7, le=0.2, order="increasing",
+        (1e-4, 1e-3, 1e-2, 1e-1),
+        "standard deviations τ of the initial weights",
+        ge=1e-7,
+        le=0.2,
+        order="increasing",
         scale="log",
-    )  # fmt: skip
+    )
     width: int = param(4, "hidden width d'", ge=2)
     starts: int = param(16, "random starts of each model in each cell of the grid", ge=1)
     done: float = param(0.01, "training loss over its start at which training stops", ge=1e-6, le=0.2, scale="log")
@@ -113,7 +121,7 @@ def predicted_output(share: float, done: float) -> float:
     return max(0.0, 1 - (done / share) ** 0.5)
 
 
-def symmetric_runs(a: np.ndarray, x: np.ndarray, starts: np.ndarray, params: Any) -> xr.Dataset:
+def symmetric_runs(a: np.ndarray, x: np.ndarray, starts: np.ndarray, params: Params) -> xr.Dataset:
     """Follow gradient flow from starts U, (starts, d, d'), on one data law."""
     from saddlescope.flow import symmetric_flows
 
@@ -128,7 +136,7 @@ def symmetric_runs(a: np.ndarray, x: np.ndarray, starts: np.ndarray, params: Any
 
 
 def trained_runs(
-    laws: Sequence[tuple[np.ndarray, np.ndarray]], starts: Sequence[np.ndarray], params: Any
+    laws: Sequence[tuple[np.ndarray, np.ndarray]], starts: Sequence[np.ndarray], params: Params
 ) -> list[xr.Dataset]:
     """Run gradient descent from starts (U, V^T), (starts, 2, d, d'), for each data law (strengths and test point)."""
     import equinox as eqx
@@ -144,7 +152,7 @@ def trained_runs(
         loss: PopulationLoss
         x: jax.Array
 
-        def __call__(self, weights: Any) -> tuple[jax.Array, jax.Array]:
+        def __call__(self, weights: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             return self.loss.layered(weights), weights[1] @ (weights[0] @ self.x) / self.x
 
     steps = np.unique(np.round(_marks(params) / RATE).astype(int))
@@ -173,7 +181,7 @@ def trained_runs(
     return found
 
 
-def _marks(params: Any) -> np.ndarray:
+def _marks(params: Params) -> np.ndarray:
     return np.unique(np.append(np.geomspace(_FIRST, params.horizon, _MARKS), (0.0, params.budget)))
 
 
@@ -184,7 +192,7 @@ def _last_times(a: np.ndarray, starts: np.ndarray) -> np.ndarray:
     return np.array([concept_stages(a, start).times.max() for start in starts])
 
 
-def _read_off(s: np.ndarray, losses: np.ndarray, outputs: np.ndarray, params: Any) -> xr.Dataset:
+def _read_off(s: np.ndarray, losses: np.ndarray, outputs: np.ndarray, params: Params) -> xr.Dataset:
     """Summarise runs from their training losses (starts, times) and outputs (starts, times, 2).
 
     Returns:
@@ -217,126 +225,60 @@ def _passing_times(s: np.ndarray, beyond: np.ndarray, level: np.ndarray) -> np.n
     return np.where(beyond.any(axis=1), s[before] + part * (s[after] - s[before]), np.nan)
 
 
-claims = Claims()
+claims = Claims(
+    limits="Predictions are derived for small starts and concepts that are learned one after the other. Cells "
+    "whose predicted output is within 0.05 of one half are left out of `border`, where a prediction is hardest, "
+    "and most cells are far from the budget. One width, one learning rate, one budget; bounds are from pilots on "
+    "other seeds. That diversity helps is read off section 3.1; training stops at a part of the first loss, and at "
+    "a fixed loss or time the effect of diversity may differ. Shares are means over this project's grid.",
+)
 
-_SMALL = 0.0011  # scales up to here are small starts
 _CLEAR = 0.05  # predicted outputs nearer to one half than this are on the border
-_APART = 1 / 3  # share up to which the strengths differ by a factor of 2, and concepts come one after the other
+
+_MANY = ("default", "paper")  # the quick run has too few starts, and too few diversities
 
 
-def _share_right(right: xr.DataArray, of: int) -> Estimate:
-    return Estimate.share(float(right.sum()), float(of), f"{int(right.sum())} of {of} starts")
+def _least_of_models(right: dict[str, tuple[xr.DataArray, int]]) -> Estimate:
+    """Return the share of starts that go as predicted, of the model in which fewer do."""
+    shares = {model: Estimate.share(float(number.sum()), of) for model, (number, of) in right.items()}
+    model, least = min(shares.items(), key=lambda found: found[1].value)
+    return dataclasses.replace(least, remark=f"{_NAMES[model]}: {least.remark} starts", over="random starts")
 
 
-def _border_share(run: xr.Dataset, *, model: str) -> Estimate:
-    one = run.sel(model=model)
-    judged = one.at_stop.where(abs(one.output - _LEARNED) > _CLEAR)
-    right = ((judged < _LEARNED) == (one.output < _LEARNED)) & judged.notnull()
-    return _share_right(right, int(judged.count()))
+@claims.extension(
+    "border",
+    "Away from the border, networks that stop at 1% training loss generalize or fail as predicted",
+    "Derived from equation 4.1: the weaker concept is at one half if its share of the first loss is four times the "
+    "stop's",
+    low=0.99,
+    sizes=_MANY,
+)
+def border_share(run: xr.Dataset) -> Estimate:
+    """Share of starts whose outputs at the stop are above one half or not as predicted, smaller of two models."""
+    right = {}
+    for model in _MODELS:
+        one = run.sel(model=model)
+        judged = one.at_stop.where(abs(one.output - _LEARNED) > _CLEAR)
+        as_predicted = ((judged < _LEARNED) == (one.output < _LEARNED)) & judged.notnull()
+        right[model] = as_predicted, int(judged.count())
+    return _least_of_models(right)
 
 
-def _largest_error(off: xr.DataArray) -> Estimate:
-    if not int(off.count()):
-        return Estimate.unresolved(f"No start of a scale up to {_SMALL:g} came so far; give a longer horizon.")
-    return Estimate(float(off.max()), remark=f"mean {float(off.mean()):.2g}", n=int(off.count()))
-
-
-def _output_error(run: xr.Dataset, *, model: str, apart: bool = True) -> Estimate:
-    one = run.sel(model=model, scale=slice(None, _SMALL))
-    off = abs(one.at_stop - one.output)
-    return _largest_error(off.where(one.share <= _APART) if apart else off)
-
-
-def _time_error(run: xr.Dataset, *, model: str) -> Estimate:
-    one = run.sel(model=model, scale=slice(None, _SMALL))
-    return _largest_error(abs(one.learned / one.predicted - 1).where(one.share <= _APART))
-
-
-def _budget_share(run: xr.Dataset, *, model: str) -> Estimate:
-    one = run.sel(model=model)
-    right = (one.at_budget >= _LEARNED) == (one.predicted <= run.attrs["budget"])
-    return _share_right(right, right.size)
-
-
-# The theory is for small starts and well separated stages, without a rate; the bounds are from pilots on other seeds.
-_PILOT = "the bound is from pilots on other seeds"
-
-# The quick run has too few starts, and too few diversities.
-_add = partial(claims.add, sizes=("default", "paper"), over="random starts")
-
-
-_STAGES = "theory.concepts.concept_stages"
-_ERRORS = "over small initial weights and strengths a factor of 2 or more apart"
-
-_WORDS = {  # why and doubt of border, output, times and budget
-    "symmetric": (
-        ("Which side of one half the weaker output ends on is all that decides between success and failure at the stop",
-         "Cells near the predicted border are left out, where a prediction is hardest"),
-        ("With one concept learned, the loss that is left fixes the other's output, so both must agree start by start",
-         "A worst case over random starts, so that more starts can only raise it toward the bound"),
-        ("The time of each start follows from its own weights, so an error of the theory would show in some start",
-         "Starts that do not learn within the horizon have no time and are left out"),
-        ("Whether the last concept comes in time is a yes or no for each start, at any scale of the weights",
-         "Most cells are far from the budget, where any theory of the right order would do"),
-    ),
-    "trained": (
-        ("Descent on two matrices is what is trained; its border is said to be that of one matrix",
-         "The cells are not a random sample: their share is that of this grid of ratios and diversities"),
-        ("The prediction is made from the loss alone and so must hold for networks that are not symmetric, too",
-         "One width and one learning rate, and the bound is a pilot's"),
-        ("From (U + Vᵀ)/2, at half the speed and with the factor of finite steps, the time has no free constant",
-         "A learning rate other than a tenth over the larger strength would strain the factor more"),
-        ("A budget of steps is how training ends in practice, and the predicted time decides it before training",
-         "The budget of one run: others would put other cells near the limit"),
-    ),
-}  # fmt: skip
-
-for _model, _networks, _theory in (
-    ("symmetric", "Symmetric networks UUᵀ", _STAGES),
-    ("trained", "Networks UV under gradient descent", f"{_STAGES} from (U + V^T) / 2 at half the speed"),
-):
-    _words = dict(zip(("border", "output", "times", "budget"), _WORDS[_model], strict=True))
-    _add(
-        f"border-{_model}",
-        f"Away from the border, {_networks[0].lower() + _networks[1:]} stopped early generalize or fail as predicted",
-        quantity="share of initializations away from the predicted border that, stopped at 1 % of the initial loss, "
-            "generalize (test outputs above half their targets) or fail as predicted", kind="own",
-        source=f"derived from equation 4.1, with the weaker concept at one half: its share is 4 done; {_PILOT}",
-        low=0.99, evidence="sample", why=_words["border"][0], doubt=_words["border"][1],
-    )(partial(_border_share, model=_model))  # fmt: skip
-    _add(
-        f"output-{_model}",
-        f"{_networks} with small initial weights, stopped at 1% training loss, give the weaker concept's predicted "
-            "output",
-        quantity=f"largest error of the smaller test output relative to its target, {_ERRORS}", kind="own",
-        source=f"1 - (done / share)^(1/2), derived from equation 4.1 with one concept left; {_PILOT}", high=0.02,
-        evidence="cases", why=_words["output"][0], doubt=_words["output"][1],
-    )(partial(_output_error, model=_model))  # fmt: skip
-    _add(
-        f"times-{_model}", f"{_networks} with small initial weights learn the last concept at the predicted time",
-        quantity=f"largest relative error of the last concept's learning time, {_ERRORS}",
-        kind="own", source=f"{_theory}; {_PILOT}", high=0.02, evidence="cases",
-        why=_words["times"][0], doubt=_words["times"][1],
-    )(partial(_time_error, model=_model))  # fmt: skip
-    _add(
-        f"budget-{_model}",
-        f"{_networks} generalize within a fixed time exactly if the last concept's predicted time is shorter",
-        quantity="share of initializations of any scale that generalize (test outputs above half their targets) or "
-            "fail as predicted", kind="own", source=f"{_theory}; {_PILOT}", low=0.99, evidence="sample",
-        why=_words["budget"][0], doubt=_words["budget"][1],
-    )(partial(_budget_share, model=_model))  # fmt: skip
-
-_add(
-    "output-everywhere",
-    "Symmetric networks from small weights, stopped at 1% training loss, give the weaker concept's predicted output "
-        "for any concept strengths",
-    quantity="largest error of the smaller output over its target when training stops, for small initial weights and "
-        "any strengths", kind="own",
-    source="as first posed, before pilots showed that concepts of close strengths are learned together", high=0.02,
-    evidence="cases",
-    why="Without the condition on the strengths one start that learns both concepts together is a counterexample",
-    doubt="The theory is for concepts that come one after the other and does not claim this",
-)(partial(_output_error, model="symmetric", apart=False))  # fmt: skip
+@claims.extension(
+    "budget",
+    "Networks generalize within a fixed time if and only if the predicted time of the last concept is shorter",
+    "theory.concepts.concept_stages; from (U + V^T) / 2 at half the speed for networks U V",
+    low=0.99,
+    sizes=_MANY,
+)
+def budget_share(run: xr.Dataset) -> Estimate:
+    """Share of starts, of any scale, that generalize within the budget or not as predicted, smaller of two models."""
+    right = {}
+    for model in _MODELS:
+        one = run.sel(model=model)
+        as_predicted = (one.at_budget >= _LEARNED) == (one.predicted <= run.attrs["budget"])
+        right[model] = as_predicted, as_predicted.size
+    return _least_of_models(right)
 
 
 def failed_share(run: xr.Dataset) -> xr.DataArray:
@@ -344,95 +286,62 @@ def failed_share(run: xr.Dataset) -> xr.DataArray:
     return (run.at_stop < _LEARNED).where(run.at_stop.notnull()).mean("start", skipna=False)
 
 
-def _over(run: xr.Dataset, axis: str) -> tuple[xr.DataArray, xr.DataArray, str]:
-    """Return the mean share of failing starts along one axis, its standard error, and the shares in words.
+def _diversity_effect(run: xr.Dataset, diverse: str) -> Estimate:
+    """Return the share that fails at the largest sigma less that at the smallest, mean over cells.
 
-    The mean is over cells with all values along the axis, of which each start is an independent trial for both models
-    together. With k of n failing its variance is that of a share (k + 1/2) / (n + 1), so that no cell counts as exact.
+    Each start is an independent trial for both models together. With k of n failing its variance is that of a share
+    (k + 1/2) / (n + 1), so that no cell counts as exact.
     """
-    shares = failed_share(run)
-    shares = shares.where(shares.notnull().all(axis))
-    one = shares.mean("model")
-    n = run.sizes["start"]
+    if run.sizes["sigma"] < 2:
+        return Estimate.unresolved("The run has one sigma; give two or more.")
+    shares = failed_share(run.sel(diverse=diverse))
+    shares = shares.where(shares.notnull().all("sigma"))
+    one, n = shares.mean("model"), run.sizes["start"]
     smooth = (one * n + 0.5) / (n + 1)
-    others = [dim for dim in one.dims if dim != axis]
+    others = [dim for dim in one.dims if dim != "sigma"]
     errors = (smooth * (1 - smooth) / n).sum(others) ** 0.5 / one.count(others)
-    mean = shares.mean([dim for dim in shares.dims if dim != axis])
-    words = [f"{value:.3f} at {at:g}" for value, at in zip(mean.values, mean[axis].values, strict=True)]
-    return mean, errors, ", ".join(words)
+    mean = shares.mean([dim for dim in shares.dims if dim != "sigma"])
+    words = ", ".join(f"{value:.3f} at {at:g}" for value, at in zip(mean.values, mean.sigma.values, strict=True))
+    error = 1.96 * float(errors[0] ** 2 + errors[-1] ** 2) ** 0.5
+    return Estimate(float(mean[-1] - mean[0]), error, words, n, evidence=Evidence.SAMPLE, over="random starts")
 
 
-def _change(run: xr.Dataset, axis: str, first: int | None = 0) -> Estimate:
-    """Return the mean share that fails at the end of an axis less that at one place, or at the least if None."""
-    if run.sizes[axis] < 2:
-        return Estimate.unresolved(f"The run has one {axis}; give two or more.")
-    shares, errors, remark = _over(run, axis)
-    first = int(np.argmin(shares.values)) if first is None else first
-    error = 1.96 * float(errors[first] ** 2 + errors[-1] ** 2) ** 0.5
-    return Estimate(float(shares[-1] - shares[first]), error, remark, run.sizes["start"])
-
-
-@_add(
-    "no-scale",
-    "The initial weight scale hardly changes how often networks fail to generalize when training stops at 1% loss",
-    quantity="share of initializations that fail to generalize at the largest initial scale, less that at the smallest",
-    kind="own", source="the predicted border does not depend on tau; the bound is this project's", low=-0.05, high=0.05,
-    evidence="sample",
-    why="A scale that moved the border would move cells across it, and the share of failing starts with them",
-    doubt="Shifts of opposite sign in different cells cancel in the mean over the grid",
-)  # fmt: skip
-def _scale_effect(run: xr.Dataset) -> Estimate:
-    return _change(run, "scale")
-
-
-def _diversity_effect(run: xr.Dataset, *, diverse: str, first: int | None = 0) -> Estimate:
-    return _change(run.sel(diverse=[diverse]), "sigma", first)
-
-
-_DIFFERENCE = "share of initializations that fail to generalize at the largest data σ, less that at the smallest"
-
-_add(
+@claims.reading(
     "diversity-helps",
-    "More data variance along both concepts makes fewer networks fail to generalize when training stops at 1% loss",
-    quantity=_DIFFERENCE, kind="reading",
-    source="Section 3.2, where diversity speeds up learning; here it makes the shares equal", high=0.0,
-    evidence="sample",
-    why="Section 3.2 says that diversity helps, and to fail at the stop is the clearest way in which it could not",
-    doubt="Two ends of sigma, of which the larger is far beyond the paper's",
-)(partial(_diversity_effect, diverse="both"))  # fmt: skip
+    "More variance along both concepts makes fewer networks fail to generalize when training stops at 1% loss",
+    "Section 3.1: with more diverse data, the model generalizes better; any difference counts",
+    high=0.0,
+    sizes=_MANY,
+)
+def effect_of_both(run: xr.Dataset) -> Estimate:
+    """Share of starts that fail at the largest σ less that at the smallest, mean over cells."""
+    return _diversity_effect(run, "both")
 
-_add(
+
+@claims.extension(
     "diversity-hides",
-    "More data variance along the concept of the stronger signal alone makes more networks fail to generalize when "
-        "training stops", quantity=_DIFFERENCE, kind="own",
-    source="contrary to Section 3.2 taken for any diversity: it lowers the other concept's share of the loss",
-    low=0.0, evidence="sample",
-    why="If diversity helped wherever it is, one diverse concept could not make more networks fail",
-    doubt="It rests on a stop at a part of the first loss; at a fixed loss or time the effect may differ",
-)(partial(_diversity_effect, diverse="strong"))  # fmt: skip
+    "More variance along the stronger signal alone makes more networks fail to generalize at that stop",
+    "It lowers the other concept's share of the loss, contrary to section 3.1 taken for any diversity",
+    low=0.0,
+    sizes=_MANY,
+)
+def effect_of_the_stronger(run: xr.Dataset) -> Estimate:
+    """Share of starts that fail at the largest σ less that at the smallest, mean over cells."""
+    return _diversity_effect(run, "strong")
 
-_add(
-    "diversity-overtakes",
-    "Growing data variance along the weaker-signal concept first lowers, then raises the share of networks that fail "
-        "to generalize",
-    quantity="share of initializations that fail to generalize at the largest σ of the data, less the smallest share "
-        "over σ",
-    kind="own", source="the smaller share of the loss falls again once the weaker signal has the larger strength",
-    low=0.1, evidence="sample",
-    why="A share that only fell with the variance would be smallest at its end, and the difference 0",
-    doubt="The least of six shares is chosen, which favours a rise; the bound of 0.1 is far above such a choice",
-)(partial(_diversity_effect, diverse="weak", first=None))  # fmt: skip
 
 metrics = (
     Metric(
-        name="failed_at_stop", quantity="share of starts that have not generalized when training stops",
+        name="failed_at_stop",
+        quantity="share of starts that have not generalized when training stops",
         statistic=lambda run: float(failed_share(run).mean()),
     ),
     Metric(
-        name="failed_in_budget", quantity="share of starts that have not generalized within the budget",
+        name="failed_in_budget",
+        quantity="share of starts that have not generalized within the budget",
         statistic=lambda run: float((run.at_budget < _LEARNED).mean()),
     ),
-)  # fmt: skip
+)
 
 
 _AT = {"sigma": 0.05, "scale": 1e-3}  # values not on the axes of a map; the nearest exist
@@ -475,7 +384,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
                 for model in run.model.values
             ),
         ),
-        _collapse(run),
     ]
 
 
@@ -505,45 +413,16 @@ def _border(x: np.ndarray, y: np.ndarray, excess: np.ndarray) -> tuple[Line, ...
     return (Line(x=across, y=along, style="points", group="predicted border", color=1, width=4.0),)
 
 
-def _collapse(run: xr.Dataset) -> Figure:
-    """Draw outputs and times of all cells at the smallest scale against their predictions."""
-    small = run.isel(scale=0)
-    shares = np.geomspace(float(run.share.min()), 0.5, 300)
-    predicted = np.maximum(0.0, 1 - np.sqrt(run.attrs["done"] / shares))
-    outputs = [Line(x=shares, y=predicted, group="theory", color=7, style="dashed")]
-    times = []
-    for color, model in enumerate(run.model.values):
-        one = small.sel(model=model)
-        for marks, x, y in (
-            (outputs, small.share, one.at_stop.mean("start")),
-            (times, one.predicted.median("start"), one.learned.median("start", skipna=False)),
-        ):
-            x, y = (of.transpose("diverse", "ratio", "sigma").values.ravel() for of in (x, y))
-            order = np.argsort(x)
-            marks.append(Line(x=x[order], y=y[order], group=_NAMES[str(model)], color=color, style="points", width=3.5))
-    learned = np.concatenate([line.y for line in times])
-    diagonal = np.array([np.nanmin(learned), np.nanmax(learned)])
-    times.append(Line(x=diagonal, y=diagonal, group="theory", color=7, style="dashed"))
-    time = "s at which both concepts are learned"
-    return Figure(
-        name="collapse",
-        title="Output when training stops, and time of the last concept, against theory",
-        caption=f"A dot for each cell of the grid, at the smallest scale, {float(small.scale):g}. Left: mean of the "
-        "smaller output when training stops, against the weaker concept's share of the first training loss. Right: "
-        "median time at which it passes one half, against the predicted one.",
-        panels=(
-            Panel(title="output at the stop", x=Axis("share", scale="log"), y=Axis("output"), marks=tuple(outputs)),
-            Panel(
-                title="times", x=Axis(f"{time}, predicted", scale="log"), y=Axis(time, scale="log"), marks=tuple(times)
-            ),
-        ),
-    )
-
-
 entry = Entry(
     "concept-learning/generalisation-map",
-    "Generalisation map: regions in which training stops before both concepts are learned", citation=CITATION,
-    source="Section 4.2, beyond", params=Params,
+    "Generalisation map: regions in which training stops before both concepts are learned",
+    citation=CITATION,
+    source="Section 4.2, beyond",
+    params=Params,
     quick=dict(ratios=(2.0, 6.0), sigmas=(0.05, 4.0), scales=(1e-3, 1e-1), starts=3, budget=30.0, horizon=150.0),
-    paper=dict(starts=200), run=run, claims=claims, figures=figures, metrics=metrics,
-)  # fmt: skip
+    paper=dict(starts=200),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)
