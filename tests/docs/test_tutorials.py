@@ -150,4 +150,4 @@ def _followed(steps, blocks, capsys):
         for line in shown.splitlines():
             assert line in reported
     exec(blocks[0], {})  # reads what the commands stored
-    assert "seen" in capsys.readouterr().out
+    assert "agrees" in capsys.readouterr().out
