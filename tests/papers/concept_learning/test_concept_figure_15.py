@@ -30,6 +30,7 @@ def test_statistics_by_hand(run, values):
 def test_the_film_shows_the_images_by_class_and_setting(run):
     (figure,) = ENTRY.figures(run)
     left, right = run.shown.transpose("color_setting", "class", "example", "row", "column", "channel").values
+    assert figure.film is not None
     both = figure.film.images[0]
     np.testing.assert_array_equal(both[:, :3], left)
     np.testing.assert_array_equal(both[:, 4:], right)

@@ -73,7 +73,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         below = losses < 0.01 * losses[..., :1]
         learned = np.where(below.any(axis=-1), found.step.values[np.argmax(below, axis=-1)], np.nan)
         return (
-            found[["output", "train_loss", "test_loss", "mu"]]
+            found[["output", "test_loss", "mu"]]
             .assign({**loss_descents(found, "task", "seed").data_vars, "learned": (("task", "seed"), learned)})
             .assign_coords(kind=kind, task=["small", "large"])
         )
@@ -85,7 +85,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         if kind[-1]
     ]
     context.report(1.0, "done")
-    shown = parts[0][["output", "train_loss", "test_loss", "mu"]].drop_vars("kind")
+    shown = parts[0][["output", "test_loss", "mu"]].drop_vars("kind")
     each = [part[["descents", "rise", "peak_output", "learned"]] for part in parts]
     return xr.merge([xr.concat(each, "kind", join="outer"), shown])
 

@@ -85,7 +85,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         report, seeds = step.note(f"{kind}, depth {training.depth}"), range(params.seed, params.seed + params.seeds)
         trained = train(training, [(params.mu, params.sigma)], seeds, report=report)
         found = trained.isel(task=0, drop=True).drop_vars("time")
-        losses = found[["test_loss", "output", "train_loss"]].assign(loss_descents(found, "seed").data_vars)
+        losses = found[["test_loss", "output"]].assign(loss_descents(found, "seed").data_vars)
         return losses.assign_coords(kind=kind, depth=training.depth)
 
     parts = []
@@ -93,9 +93,9 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         parts.append(step.cached(f"kind-{n}", partial(train_kind, *kind, step)))
     context.report(1.0, "done")
     paper = [part for part in parts if int(part.depth) == params.depth and part.kind.item() in (LOW, HIGH)]
-    shown = xr.concat([part[["output", "train_loss"]] for part in paper], "dimension")
+    shown = xr.concat([part[["output"]] for part in paper], "dimension")
     shown = shown.rename({"kind": "shown"}).drop_vars(["depth"])
-    networks = xr.concat([part.drop_vars(["output", "train_loss"]) for part in parts], "network")
+    networks = xr.concat([part.drop_vars("output") for part in parts], "network")
     return xr.merge([networks, shown], combine_attrs="drop").assign_attrs(
         paper_depth=params.depth, mu=params.mu, low=params.low, high=params.high
     )

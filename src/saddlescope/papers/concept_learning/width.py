@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.concept_learning import CITATION
-from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, VISIBLE, descent_counts, draw_starts
+from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, VISIBLE, draw_starts
 from saddlescope.papers.concept_learning.shared.transient_memorization import difference_of_shares
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Panel, lines
@@ -75,7 +75,6 @@ def sample_starts(d: int, width: int, scale: float, starts: int, seed: tuple[int
     return xr.Dataset(
         {
             "starts": starts,
-            "several": np.sum(descent_counts(flows) >= 2),
             "visible": np.sum(visible >= 2),
             "major_mean": W[:, 0, 0].mean() / (width * scale**2),
             "major_error": W[:, 0, 0].std() / starts**0.5 / (width * scale**2),
@@ -160,11 +159,6 @@ def _dimension_difference(run: xr.Dataset) -> Estimate:
 
 metrics = (
     Metric(
-        name="several",
-        quantity="share of starts with two or more descents, over all widths and scales",
-        statistic=lambda run: float(run.several.sum() / run.starts.sum()),
-    ),
-    Metric(
         name="visible",
         quantity="share of starts with two or more visible descents, over all widths and scales",
         statistic=lambda run: float(run.visible.sum() / run.starts.sum()),
@@ -174,31 +168,26 @@ metrics = (
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the share with two or more descents against the width."""
-
-    def shares(of: str, title: str) -> Panel:
-        curves = (run[of] / run.starts).assign_coords(width=np.log2(run.width))
-        marks = [
-            mark
-            for dim in (0, 1)
-            for mark in lines(
-                curves.isel(dim=dim, drop=True),
-                x="width",
-                hue="scale",
-                label=f"τ = {{:g}}, d = {int(run.dim[dim])}",
-                grouped=True,
-                style="dashed" if dim else "solid",
-            )
-        ]
-        return Panel(title=title, x=Axis("log₂ of the width d'"), y=Axis("share of starts"), marks=tuple(marks))
-
+    shares = (run.visible / run.starts).assign_coords(width=np.log2(run.width))
+    marks = [
+        mark
+        for dim in (0, 1)
+        for mark in lines(
+            shares.isel(dim=dim, drop=True),
+            x="width",
+            hue="scale",
+            label=f"τ = {{:g}}, d = {int(run.dim[dim])}",
+            grouped=True,
+            style="dashed" if dim else "solid",
+        )
+    ]
     return [
         Figure(
             name="width",
-            title="Share of starts with two or more descents against the width",
-            caption="Share of normal starts with two or more descents of the loss, two concepts, for scales τ and "
-            "dimensions d. Left: any rise between descents counts. Right: only rises of more than 1 % of the first "
-            "loss.",
-            panels=(shares("several", "any rise"), shares("visible", "visible rises")),
+            title="Share of starts with two or more visible descents against the width",
+            caption="Share of normal starts with two or more descents of the loss, separated by rises of more than 1 % "
+            "of the first loss; two concepts, scales τ and dimensions d.",
+            panels=(Panel(x=Axis("log₂ of the width d'"), y=Axis("share of starts"), marks=tuple(marks)),),
         )
     ]
 

@@ -19,7 +19,7 @@ Outputs are represented by their coordinates R^T f(x^), one per concept; R has t
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -27,12 +27,13 @@ import xarray as xr
 from saddlescope._shared.progress import Report, silent
 
 if TYPE_CHECKING:
-    from saddlescope.models import PerceptronWeights, StructuredIdentityTask
+    from jax import Array
+    from jax.tree_util import Partial
+
+    from saddlescope.models import PerceptronLoss, PerceptronWeights, StructuredIdentityTask
 
 PrintedConcepts = tuple[tuple[float, ...], tuple[float, ...]]
 """mu and sigma as the paper prints them; sigma is a variance, or a standard deviation with `deviation`."""
-
-_RELU_SAMPLES = 200  # samples of each cluster for the training loss of ReLU networks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,45 +125,28 @@ def train(
         report: progress callback.
 
     Returns:
-        Over (task, seed, step): `output` (..., concept), the coordinates of the output at x^; `test_loss`, the squared
-        error there, a mean over dimensions; and `train_loss`, the same on the training set (with ReLU, on 200 samples
-        of each cluster). With `cube`, output and test_loss have an axis `point` before the last or at the end, in the
-        order of `ConceptCube`, whose indices are `index` (point, concept). Over (task, seed): `diverged`. Over (task,
-        concept): `mu`, `sigma` (standard deviations), `strength` a_p. Over step: `time` t of equation 4.1.
+        Over (task, seed, step): `output` (..., concept), the coordinates of the output at x^, and `test_loss`, the
+        squared error there, a mean over dimensions. With `cube`, both have an axis `point` before the last or at the
+        end, in the order of `ConceptCube`, whose indices are `index` (point, concept). Over (task, seed): `diverged`.
+        Over (task, concept): `mu` and `strength` a_p. Over step: `time` t of equation 4.1.
     """
     import jax
-    import jax.numpy as jnp
 
     from saddlescope.flow import geometric_steps, sgd_batched
-    from saddlescope.models import LinearPerceptronLoss, perceptron_loss, weights_in_span
 
     pairs = [(task, seed) for task in tasks for seed in seeds]
-    losses, observers, starts = [], [], []
-    for concepts, seed in pairs:
-        task = sim_task(training, concepts, seed)
-        samples, R = task.draw(seed), task.directions[:, : task.concepts]
-        options: dict[str, Any] = {"relu": training.relu, "mean_over_dimensions": True, "dtype": jnp.float32}
-        losses.append(perceptron_loss(samples, R, **options))
-        mu = np.array(task.mu)
-        points = jnp.asarray(task.test_points.indices * mu if training.cube else mu[None], jnp.float32)
-        few = np.concatenate([part[:_RELU_SAMPLES] for part in np.split(samples, task.clusters)])
-        linear = isinstance(losses[-1], LinearPerceptronLoss)
-        loss = losses[-1].full_batch if linear else perceptron_loss(few, R, **options)
-        observers.append(jax.tree_util.Partial(_observe, loss, points))
-        starts.append(weights_in_span(jax.tree.map(np.asarray, start_weights(training, seed)), R))
-    per_epoch = losses[0].samples // training.batch
-    steps = training.epochs * per_epoch
+    problems = [_problem(training, concepts, seed) for concepts, seed in pairs]
+    steps = training.epochs * (problems[0].loss.samples // training.batch)
     doubling = training.per_doubling
-    record = geometric_steps(steps, per_doubling=doubling) if doubling else np.arange(0, steps, training.every)
     run = sgd_batched(
-        losses,
-        jax.tree.map(lambda *leaves: np.stack(leaves), *starts),
+        [problem.loss for problem in problems],
+        jax.tree.map(lambda *leaves: np.stack(leaves), *(problem.start for problem in problems)),
         steps=steps,
         learning_rate=training.rate,
         batch=None if training.whole else training.batch,
         seeds=None if training.whole else [seed for _, seed in pairs],
-        record=record,
-        observe=observers,
+        record=geometric_steps(steps, per_doubling=doubling) if doubling else np.arange(0, steps, training.every),
+        observe=[problem.observe for problem in problems],
         checkpoint=checkpoint,
         report=report,
         throw=False,
@@ -171,20 +155,17 @@ def train(
     seen = {name: values.reshape(*shape, *values.shape[1:]) for name, values in run.observed.items()}
     last = ("point",) if training.cube else ()
     if not training.cube:
-        seen |= {"output": seen["output"][..., 0, :], "test_loss": seen["test_loss"][..., 0]}
+        seen = {"output": seen["output"][..., 0, :], "test_loss": seen["test_loss"][..., 0]}
     laws = [sim_task(training, concepts, seeds[0]) for concepts in tasks]
     count = laws[0].concepts
-    return xr.Dataset(
+    found = xr.Dataset(
         {
             "output": (("task", "seed", "step", *last, "concept"), seen["output"]),
             "test_loss": (("task", "seed", "step", *last), seen["test_loss"]),
-            "train_loss": (("task", "seed", "step"), seen["train_loss"]),
             "diverged": (("task", "seed"), np.array([not status.ok for status in run.statuses]).reshape(shape)),
             "mu": (("task", "concept"), np.array([law.mu for law in laws])),
-            "sigma": (("task", "concept"), np.array([law.sigma for law in laws])),
             "strength": (("task", "concept"), np.array([law.strengths[:count] for law in laws])),
-        }
-        | ({"index": (("point", "concept"), laws[0].test_points.indices)} if training.cube else {}),
+        },
         coords={
             "task": [task_label(concepts) for concepts in tasks],
             "seed": list(seeds),
@@ -192,22 +173,46 @@ def train(
             "time": ("step", run.steps * training.time_step),
             "concept": np.arange(1, count + 1),
         },
-        attrs={"per_epoch": per_epoch, "dim": training.dim, "depth": training.depth},
     )
+    return found.assign({"index": (("point", "concept"), laws[0].test_points.indices)}) if training.cube else found
 
 
-def _observe(loss: Any, points: Any, weights: Any) -> dict[str, Any]:
+class _Problem(NamedTuple):
+    """Loss of a network on its samples, observation of its outputs, and its start in the span of the concepts."""
+
+    loss: "PerceptronLoss"
+    observe: "Partial"
+    start: "PerceptronWeights"
+
+
+def _problem(training: PerceptronTraining, concepts: PrintedConcepts, seed: int) -> _Problem:
+    import jax
     import jax.numpy as jnp
 
-    from saddlescope.models import MomentLoss, perceptron_output
+    from saddlescope.models import perceptron_loss, weights_in_span
 
-    R = loss.directions
-    outputs = perceptron_output(weights, points, relu=not isinstance(loss, MomentLoss))
-    return {
-        "output": outputs @ R,
-        "test_loss": jnp.mean((outputs - points @ R.T) ** 2, axis=-1),
-        "train_loss": loss(weights),
-    }
+    task = sim_task(training, concepts, seed)
+    R, mu = task.directions[:, : task.concepts], np.array(task.mu)
+    loss = perceptron_loss(task.draw(seed), R, relu=training.relu, mean_over_dimensions=True, dtype=jnp.float32)
+    points = jnp.asarray(task.test_points.indices * mu if training.cube else mu[None], jnp.float32)
+    observe = _observe_relu if training.relu else _observe_linear
+    start = weights_in_span(jax.tree.map(np.asarray, start_weights(training, seed)), R)
+    return _Problem(loss, jax.tree_util.Partial(observe, jnp.asarray(R, jnp.float32), points), start)
+
+
+def _observe_linear(
+    R: "Array", points: "Array", weights: "PerceptronWeights", relu: bool = False
+) -> dict[str, "Array"]:
+    import jax.numpy as jnp
+
+    from saddlescope.models import perceptron_output
+
+    outputs = perceptron_output(weights, points, relu=relu)
+    return {"output": outputs @ R, "test_loss": jnp.mean((outputs - points @ R.T) ** 2, axis=-1)}
+
+
+def _observe_relu(R: "Array", points: "Array", weights: "PerceptronWeights") -> dict[str, "Array"]:
+    return _observe_linear(R, points, weights, relu=True)
 
 
 def task_label(concepts: PrintedConcepts) -> str:
