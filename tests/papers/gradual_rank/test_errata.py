@@ -65,7 +65,7 @@ def test_a_weight_passes_0_at_every_alpha():
     for alpha in (1e-3, 1e-6):
         start = alpha * np.array([1, 1, 1 - 1e-9, -0.6])
         end = solve_ivp(slope, (0, 40), start, "DOP853", rtol=1e-11, atol=1e-14 * alpha).y[:, -1]
-        assert end[0] * end[2] == pytest.approx(1, rel=1e-6)
+        assert end[0] * end[2] == pytest.approx(1, rel=1e-4)
         assert (end[1] + end[3]) / (0.4 * alpha) == pytest.approx(4, rel=1e-2)
         assert end[3] > 0
 
