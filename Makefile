@@ -88,11 +88,11 @@ reproduce: .venv/extras ## run every reproduction of size SIZE (default), with D
 	@test $(SIZE) != default -o ! -d "$(DATA)/mnist" || for e in $(ON_MNIST); do echo "== $$e on MNIST"; $(BIN)/saddlescope run $$e --set dataset=mnist --out $(OUT) $(WITH_DATA); s=$$?; test $$s -ne 2 -a $$s -le 3 || exit 1; done
 	@$(BIN)/saddlescope gallery $(OUT) --site $(SITE)
 
-gpu: .venv/extras ## run the paper sizes that want a GPU, the worthiest first, with DATA=DIR; rerun it to go on (docs/gpu.md)
+gpu: .venv/extras ## run the paper sizes that need a GPU, most useful first, with DATA=DIR; rerun it to resume (docs/training-runs.md)
 	@$(BIN)/python -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else "PyTorch found no GPU. Install its CUDA build into .venv, or run the entries without one: make reproduce SIZE=reduced DATA=DIR.")'
 	@left=; for e in $(GPU_RUNS); do echo "== $$e"; $(BIN)/saddlescope run $$e --size paper --out $(OUT) $(WITH_DATA); s=$$?; test $$s -le 3 || exit 1; test $$s -ne 2 || left="$$left $$e"; done; $(BIN)/saddlescope gallery $(OUT) --site $(SITE); test -z "$$left" || { echo "== Left out, for the reasons above:$$left" >&2; exit 1; }
 
-gpu-figure-4: .venv/extras ## Figure 4 at the paper's size for as many epochs as eight minutes of a GPU carry, with DATA=DIR (docs/gpu.md)
+gpu-figure-4: .venv/extras ## Figure 4 at the paper's size for as many epochs as eight minutes of a GPU allow, with DATA=DIR (docs/training-runs.md)
 	@CUBLAS_WORKSPACE_CONFIG=:4096:8 $(BIN)/python scripts/gpu_figure_4.py train $(WITH_DATA) --out $(OUT)/gpu-figure-4
 	@$(BIN)/python scripts/gpu_figure_4.py join $(OUT)/gpu-figure-4 $(OUT)/gpu-figure-4/run.nc
 

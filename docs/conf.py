@@ -1,4 +1,4 @@
-"""Sphinx configuration: Markdown pages, one executed notebook, the reference from the docstrings.
+"""Sphinx configuration: Markdown pages, some with executed cells, the reference from the docstrings.
 
 The build fails where a page is in no table of contents, where a link leads nowhere, where a public name of the
 package is missing from the reference (`public_names.py`), and where a page loads from another host (`own_host.py`): the

@@ -1,8 +1,8 @@
-"""The phase diagram of docs/vision.md: when the rank of a vision transformer's updates rises; from a stored sweep.
+"""The phase diagram of docs/training-runs.md, when the rank of a ViT's updates rises, from a stored sweep.
 
     --from results     reads results/sweeps/gradual-rank/figure-4/points; writes docs/vit-sweep.csv and .png
 
-docs/vision.md has the commands that make the sweep.
+docs/training-runs.md has the commands that make the sweep.
 """
 
 import argparse

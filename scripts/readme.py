@@ -1,8 +1,8 @@
 """The README's picture and line of totals, and the pages of verdicts: made from stored runs, checked to be current.
 
---from results    judges the stored runs of the default and the reduced size; writes docs/verdicts.json, the picture of
-                  docs/vision.md, the README's line of totals and the tables of docs/papers/*.md; an entry without a
-                  default run is not tested
+--from results    judges the stored runs of the default and the reduced size; writes docs/verdicts.json, the pictures of
+                  docs/training-runs.md, the README's line of totals and the tables of docs/papers/*.md; an entry
+                  without a default run is not tested
 --add results     the same, but an entry without a stored run keeps its estimates in docs/verdicts.json, judged by the
                   claims as they are now; its new claims are not tested
 --rejudge         judges the estimates in docs/verdicts.json by the claims as they are now
@@ -87,7 +87,7 @@ def estimate_of(verdict: dict) -> Estimate:
 
 
 def draw_pictures(runs: list[Reproduction]) -> None:
-    """The first pictures of entries, for docs/vision.md and docs/language.md."""
+    """The first pictures of entries, for docs/training-runs.md."""
     for run in runs:
         size, file = PICTURED.get(run.entry.name, ("", ""))
         if run.provenance.label == size:

@@ -1,4 +1,4 @@
-"""The pages of all verdicts, the board and the models, too long to be kept: they exist while the docs are built."""
+"""Pages that exist while the docs are built: verdicts, board and models, too long to be kept, and plain references."""
 
 from __future__ import annotations
 
@@ -11,10 +11,19 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 DOCS = Path(__file__).parents[1]
+STUB = """# {name}
+
+```{{eval-rst}}
+.. automodule:: saddlescope.{name}
+   :members:
+   :imported-members:
+```
+"""
+PLAIN = ("explore", "flow", "gallery", "measure", "studies", "sweeps")  # references without words of their own
 
 
 def written_pages() -> dict[Path, str]:
-    """Return verdicts.md, board.md and models.md as they are made from stored JSON."""
+    """Return verdicts.md, board.md and models.md as they are made from stored JSON, and the plain references."""
     sys.path[:0] = folders = [str(DOCS.parent / folder) for folder in ("scripts", "benchmarks")]
     try:
         from models_page import models_page
@@ -24,10 +33,11 @@ def written_pages() -> dict[Path, str]:
         del sys.path[: len(folders)]
     made = {"verdicts": (every_claim, "verdicts"), "board": (page, "benchmarks")}
     made |= {"models": (models_page, "models")}
-    return {
+    stored_pages = {
         DOCS / f"{name}.md": make(json.loads((DOCS / f"{stored}.json").read_text()))
         for name, (make, stored) in made.items()
     }
+    return stored_pages | {DOCS / "reference" / f"{name}.md": STUB.format(name=name) for name in PLAIN}
 
 
 def write_pages(app: Sphinx) -> None:

@@ -57,17 +57,6 @@ def test_another_package_than_the_pinned_one_is_refused(tmp_path):
         mathjax.fetch_mathjax(tmp_path / "static", (tmp_path / "absent").as_uri())
 
 
-def test_every_how_to_page_is_in_its_table_and_shows_its_output():
-    import snippets
-
-    index = (DOCS / "how-to" / "index.md").read_text()
-    pages = {file.name for file in (DOCS / "how-to").glob("*.md")} - {"index.md"}
-    assert set(re.findall(r"\]\(([a-z0-9-]+\.md)\)", index)) == pages
-    for page in pages:
-        (program,) = snippets.snippets(f"docs/how-to/{page}")
-        assert program.shown is not None
-
-
 def test_the_built_site_has_its_formulas_and_tables_and_loads_nothing_from_elsewhere(tmp_path):
     """Build three pages without the reference."""
     _extension("own_host")

@@ -3,6 +3,7 @@
 import importlib.util
 import inspect
 import re
+import runpy
 import subprocess
 import sys
 from importlib import import_module
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
+WRITTEN = runpy.run_path(str(DOCS / "extensions" / "written_pages.py"))["written_pages"]()
 PAGES = {page.stem: page.read_text() for page in (DOCS / "reference").glob("*.md")}
+PAGES |= {page.stem: text for page, text in WRITTEN.items() if page.parent.name == "reference"}
 
 
 def _extension(name):

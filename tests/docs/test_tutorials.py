@@ -6,8 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import saddlescope as ss
 import snippets
 from saddlescope.cli import main
+from saddlescope.flow import DiagonalInit
 from saddlescope.reproduction import find_entry
 
 TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
@@ -48,7 +50,18 @@ def test_a_network_of_ones_own(executed, capsys):
     limit, corrected, simulated = np.array(pairs, float).T
     assert len(limit) == 4
     assert np.all(np.abs(corrected - simulated) < np.abs(limit - simulated) / 5)
-    assert [stage.entered for stage in made["predicted_counts"].stages[1:]][:2] == [(0,), (1,)]
+    _assert_classes_are_learned_when_predicted(made["classifier"], np.random.default_rng(1).standard_normal((2, 12)))
+
+
+def _assert_classes_are_learned_when_predicted(classifier, weights):
+    start = DiagonalInit(*weights, log_scale=-300 * np.log(10))
+    predicted = ss.incremental_learning(classifier, 12, weights=tuple(weights))
+    crossings = ss.gradient_flow(classifier, start, until=3.0, tolerance=1e-6, level=0.05).crossings
+    assert len(crossings) >= 3
+    stages = predicted.stages[1 : len(crossings) + 1]
+    assert [crossing.index for crossing in crossings] == [stage.entered[0] for stage in stages]
+    times = predicted.times_at(start.log_scale)[1 : len(crossings) + 1]
+    np.testing.assert_allclose([crossing.time for crossing in crossings], times, rtol=0.02)
 
 
 def test_full_matrices(executed, capsys):
@@ -70,6 +83,9 @@ def test_a_sum_of_units_of_ones_own(executed):
     by_sign = [np.mean(run.rises[:3]), np.mean(run.rises[3:])]
     np.testing.assert_allclose(by_sign, predicted.staircase.times, rtol=0.05)
     assert run.losses[-1] < 1e-8
+    assert [rung.saddle for rung in made["ladder"].rungs] == [True, True, False]
+    assert made["matched"].equal_counts
+    assert max(map(abs, made["matched"].errors)) < 1e-4
 
 
 def test_what_a_transformer_learned(executed, capsys):
@@ -79,6 +95,9 @@ def test_what_a_transformer_learned(executed, capsys):
     ranks = made["between"].stable_rank.sel(product="VO").mean(("layer", "head")).values
     assert 1 < ranks[0] < ranks[1] < 4, "low, and growing"
     assert made["adapter"].captured_energy >= 0.9
+    trainable = sum(weight.numel() for weight in made["adapted"].parameters() if weight.requires_grad)
+    assert trainable == sum(rank * sum(made["shapes"][name]) for name, rank in made["ranks"].items())
+    assert 0.9 * made["budget"] <= trainable <= made["budget"]
     assert "rank 8 everywhere keeps" in capsys.readouterr().out
 
 

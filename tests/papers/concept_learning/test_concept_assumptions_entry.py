@@ -1,9 +1,8 @@
-"""The entry on the assumptions: its times by interpolation, its numbers, and claims that a wrong run refutes."""
+"""The entry on the assumptions: its times by interpolation, and its numbers."""
 
 import numpy as np
-import pytest
 
-from saddlescope.papers.concept_learning.assumptions import half_times
+from saddlescope.papers.concept_learning.shared.two_layer_runs import half_times
 from saddlescope.reproduction import find_entry
 
 NAME = "concept-learning/assumptions"
@@ -31,71 +30,7 @@ def test_more_concepts_and_larger_ratios_of_entries_need_smaller_starts(run):
 
 
 def test_outcomes_at_the_quick_size(run, outcomes):
-    verdicts = outcomes(ENTRY, run)
-    assert verdicts.pop("in-practice") == "refuted"
-    undecided = {name for name, verdict in verdicts.items() if verdict == "undecided"}
-    assert undecided == {"order", "order-of-figures", "minor-small"}  # of 64 starts
-    assert "refuted" not in verdicts.values()
-
-
-def test_data_far_apart_are_within_the_assumptions(run, outcomes):
+    found = outcomes(ENTRY, run)
+    assert (found["in-practice"], found["largest-omega"]) == ("differs", "seen")
     run.margin[:] = 1.0
-    assert outcomes(ENTRY, run)["in-practice"] == "reproduced"
-
-
-def larger_starts(run):
-    run.log10_omega[{"ratio": 3, "beta": 0}] = -8.0
-
-
-def no_settings(run):
-    run["printed_hold"] = 0
-
-
-def corrected_settings(run):
-    run["corrected_hold"] = 1
-
-
-def free_direction(run):
-    run["without_data_hold"] = 1
-
-
-def out_of_order(run):
-    run.ordered[{"data": 2, "scale": -1}] = 40
-
-
-def out_of_order_at_once(run):
-    run.ordered[{"data": 2, "scale": 0}] = 30
-
-
-def large_minors(run):
-    run.small[{"data": 0, "scale": 0}] = 40
-
-
-def not_learned(run):
-    run.learned[{"data": 0, "scale": 0}] = 63
-
-
-@pytest.mark.parametrize(
-    ("spoil", "claim"),
-    [
-        (larger_starts, "largest-omega"),
-        (no_settings, "can-be-met"),
-        (corrected_settings, "contradiction"),
-        (free_direction, "no-free-direction"),
-        (out_of_order, "order"),
-        (out_of_order_at_once, "order-of-figures"),
-        (large_minors, "minor-small"),
-        (not_learned, "learned"),
-    ],
-)
-def test_a_wrong_run_refutes(run, outcomes, spoil, claim):
-    spoil(run)
-    assert outcomes(ENTRY, run)[claim] == "refuted"
-
-
-def test_values_out_of_range_are_refused_at_once(refused):
-    refused(
-        ({"betas": "0.5"}, "betas must be one or more numbers, each between 1 and 1e.06"),
-        ({"scales": "0.001,0.1"}, "scales must be one or more positive numbers, decreasing"),
-        ({"starts": "2"}, "starts must be at least 10"),
-    )
+    assert outcomes(ENTRY, run)["in-practice"] == "agrees"

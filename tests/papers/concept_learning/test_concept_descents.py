@@ -1,7 +1,6 @@
-"""The descent statistics: counts that agree with themselves, claims that a wrong run refutes, and random data."""
+"""The descent statistics: counts that agree with themselves."""
 
 import numpy as np
-import pytest
 
 from saddlescope.flow import symmetric_flows
 from saddlescope.measure import find_descents
@@ -32,68 +31,19 @@ def test_the_largest_rise_is_that_between_descents():
     np.testing.assert_allclose(largest_rises(flows), found.rises[:, 1:].max(axis=1) / (x @ x / 2), rtol=1e-12)
 
 
-def test_what_few_starts_can_say(run, outcomes):
-    verdicts = outcomes(ENTRY, run)
-    assert {verdicts[name] for name in ("positive", "conjecture-small", "one-more")} == {"reproduced"}
-
-
 def test_a_rise_below_the_visible_level_is_no_descent(run):
     """The same starts have other counts above and below 1 % of the first loss, and claims read those above."""
     (claim,) = (claim for claim in ENTRY.claims if claim.name == "positive")
     before = claim.judge(run).value
     run.counts_at.loc[{"hysteresis": slice(0.0, 0.003)}] = 0
     run.counts[:] = 0
-    assert claim.judge(run).value == before
+    assert claim.judge(run).value == before > 0
 
 
-VISIBLE_AT = {"hysteresis": 0.01}
-
-
-def no_third(run):
-    run.counts_at.loc[{"data": "Figure 8", "law": "uniform", "descents": slice(3, None)} | VISIBLE_AT] = 0
-
-
-def no_fourth(run):
-    run.counts_at.loc[{"data": "Figure 9", "law": "uniform", "descents": slice(4, None)} | VISIBLE_AT] = 0
-
-
-def many(run):
-    run.counts_at.loc[{"data": "Figure 8", "law": "uniform"} | VISIBLE_AT] = np.array([0, 128, 0, 128, 0, 0, 0])
-
-
-def alike(run):
-    run.counts_at.loc[{"data": "Figure 5"} | VISIBLE_AT] = np.array([0, 10**6, 0, 0, 0, 0, 0])
-    run.counts_at.loc[{"data": "Figure 5", "law": "normal"} | VISIBLE_AT] = np.array([0, 10**6, 10**5, 0, 0, 0, 0])
-
-
-def an_exception(run):
-    run.exceptions[{"sample": 0, "small": 1}] = 1
-
-
-def one_more(run):
-    run.rise.loc["2 concepts, three"] = 1e-3
-
-
-def low_rises(run):
-    run.rise[:] = np.minimum(run.rise, 1e-3)
-
-
-@pytest.mark.parametrize(
-    ("spoil", "claims", "outcome"),
-    [
-        (no_third, ["triple"], "refuted"),
-        (no_fourth, ["quadruple"], "refuted"),
-        (many, ["subtle"], "refuted"),
-        (alike, ["positive"], "refuted"),
-        (an_exception, ["conjecture", "conjecture-small"], "refuted"),
-        (one_more, ["one-more"], "refuted"),
-        (low_rises, ["third-rise", "fourth-rise"], "refuted"),
-    ],
-)
-def test_a_wrong_run(run, outcomes, spoil, claims, outcome):
-    spoil(run)
-    verdicts = outcomes(ENTRY, run)
-    assert {verdicts[claim] for claim in claims} == {outcome}
+def test_without_a_fourth_descent_multiple_ones_are_not_there(run):
+    (claim,) = (claim for claim in ENTRY.claims if claim.name == "multiple")
+    run.counts_at.loc[{"data": "Figure 9", "hysteresis": 0.01, "descents": slice(4, None)}] = 0
+    assert claim.judge(run).outcome == "fails"
 
 
 def test_large_starts_can_have_more_descents_than_concepts():
@@ -105,12 +55,3 @@ def test_large_starts_can_have_more_descents_than_concepts():
         assert descent_counts(flows) == 4
         steps = np.diff(flows.turning_losses[0]) / (x @ x / 2)
         assert np.all(np.abs(steps[steps != 0]) > 1e-3)
-
-
-def test_values_out_of_range_are_refused_at_once(refused):
-    refused(
-        ({"starts": "3"}, "starts must be at least 16"),
-        ({"scales": "0.1,-1"}, "scales must be one or more numbers, each above 0 and at most 100"),
-        ({"scale": "0"}, "scale must be positive"),
-        ({"generations": "-1"}, "generations must be at least 0"),
-    )

@@ -1,64 +1,37 @@
-"""Figure 7: claims at the quick size, and spoilt runs that refute them."""
+"""Figure 7: the order of the cube at the quick size, and runs whose answer is known."""
 
+import numpy as np
 import pytest
 
-from saddlescope.reproduction import find_entry
+from saddlescope.papers.concept_learning import figure_7
 
 NAME = "concept-learning/figure-7"
-ENTRY = find_entry(NAME)
-WHOLE = ("tolerance-5-of-largest", "order", "generalising")
+ENTRY = figure_7.entry
 
 
 def test_the_order_holds_within_a_tolerance_but_not_strictly(run, outcomes):
-    found = outcomes(ENTRY, run)
-    assert {found[claim] for claim in WHOLE} == {"reproduced"}
-    assert found["strictly"] == "refuted"
-    assert found["last"] == "undecided"  # of two networks
+    assert outcomes(ENTRY, run) == {"strictly": "fails", "order": "agrees"}
 
 
-def the_other_direction(run):
-    run["loss"] = run.loss.isel(point=slice(None, None, -1))
-
-
-def one_point_behind(run):
-    run.loss.values[0, 20:60, 1] += 2.0  # the weakest cluster's mean
-
-
-def never_learned(run):
-    run.loss.values[1, -1, 7] = 0.9
+def test_pairs_are_nested_and_leave_the_origin_out(run):
+    index = run["index"].values
+    pairs = {(u, v) for u in range(1, 16) for v in range(16) if u != v and u & v == u}  # point numbers are bits
+    np.testing.assert_array_equal(index, np.arange(16)[:, None] >> np.arange(4) & 1)
+    assert {(int(u), int(v)) for u, v in zip(*figure_7._pairs(run), strict=True)} == pairs
+    assert len(pairs) == 3**4 - 2**4 - (2**4 - 1)
 
 
 @pytest.mark.parametrize(
-    ("spoil", "claims"),
-    [
-        (the_other_direction, ("tolerance-5", "tolerance-5-of-largest", "strictly", "last", "order")),
-        (one_point_behind, ("tolerance-5", "tolerance-5-of-largest")),
-        (never_learned, ("generalising",)),
-    ],
+    ("value", "strictly", "order"), [(1e-6, "fails", "agrees"), (0.0, "holds", "agrees"), (2.0, "fails", "differs")]
 )
-def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claims):
-    spoil(run)
-    found = outcomes(ENTRY, run)
-    assert {found[claim] for claim in claims} == {"refuted"}
+def test_one_pair_behind_is_seen(run, outcomes, value, strictly, order):
+    run["loss"] = 0 * run.loss + 0.01 * run["index"].sum("concept") * np.exp(-run.epoch)
+    at_5 = int(np.argmin(abs(run.epoch.values - 5)))
+    run.loss[0, 1, :at_5, 3] += value
+    run.loss[0, 1, at_5, 3] = run.loss[0, 1, at_5, 7] + value  # concepts 1 and 2, and 3 too
+    assert outcomes(ENTRY, run) == {"strictly": strictly, "order": order}
 
 
-def test_a_run_in_strict_order_holds_strictly(run, outcomes):
-    run["loss"] = 0 * run.loss + run["index"].sum("concept") * 0.01
-    found = outcomes(ENTRY, run)
-    assert found["strictly"] == found["tolerance-5"] == "reproduced"
-
-
-def test_a_point_that_is_not_learned_leaves_no_order(run, outcomes):
-    run.loss.values[0, -1, 15] = 2.0
-    found = outcomes(ENTRY, run)
-    assert found["generalising"] == "refuted"
-    assert found["order"] == found["last"] == "not tested"
-
-
-def test_values_out_of_range_are_refused_at_once(refused):
-    refused(
-        ({"mu": "1"}, "mu must be two or more positive numbers, such as mu="),
-        ({"dim": "3"}, "dim must be at least 4, one for each of mu; got 3"),
-        ({"samples": "50"}, "samples must make an epoch"),
-        ({"sigma": "0"}, "sigma must be positive"),
-    )
+def test_networks_that_have_not_learned_have_no_order(run, outcomes):
+    run.loss[0, 1, -1, 7] = 0.9
+    assert outcomes(ENTRY, run)["order"] == "not tested"

@@ -1,18 +1,15 @@
 """The generalisation map: its readings against closed forms and a plain loop, and its claims against wrong runs."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from saddlescope._shared.errors import InputError
-from saddlescope.papers.concept_learning import generalisation_map as runs
+from saddlescope.papers.concept_learning.extensions import generalisation_map as runs
 from saddlescope.reproduction import find_entry
 
 NAME = "concept-learning/generalisation-map"
 ENTRY = find_entry(NAME)
-ASKED = SimpleNamespace(done=0.01, budget=20.0, horizon=150.0)
+ASKED = ENTRY.configure("default", {"budget": "20", "horizon": "150"})
 
 
 def logistic(start: float, rate: float, t: float) -> float:
@@ -73,32 +70,12 @@ def test_the_output_at_the_stop_is_0_below_the_share_and_one_half_at_four_times_
 
 def test_events_that_training_does_not_reach_are_nan():
     a, x = runs.data_law("both", 2.0, 0.05, 0.05)
-    short = SimpleNamespace(done=0.01, budget=0.5, horizon=1.0)
+    short = ENTRY.configure("default", {"budget": "0.5", "horizon": "1"})
     found = runs.symmetric_runs(a, x, 1e-3 * np.eye(2)[None], short)
     assert np.isnan([found.stop, found.at_stop, found.learned]).all()
 
 
-def test_quick_run_and_wrong_ones(run, outcomes):
-    verdicts = outcomes(ENTRY, run)
-    judged = ("output-symmetric", "output-trained", "times-symmetric", "times-trained", "diversity-hides")
-    assert {verdicts[name] for name in judged} == {"reproduced"}
-    late = outcomes(ENTRY, run.assign(learned=1.05 * run.learned, at_stop=run.at_stop + 0.05))
-    assert {late[name] for name in judged[:4]} == {"refuted"}
-    other = outcomes(ENTRY, run.assign(at_stop=1 - run.at_stop, at_budget=1 - run.at_budget))
-    wrong = ("border-symmetric", "border-trained", "budget-symmetric", "budget-trained", "diversity-hides")
-    assert {other[name] for name in wrong} == {"refuted"}
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"ratios": "1.0,2.0"}, "ratios must be one or more numbers, each between 1.01 and 100, increasing"),
-        ({"scales": "0.1,0.001"}, "scales must be one or more numbers, each between 1e-07 and 0.2, increasing"),
-        ({"width": "1"}, "width must be at least 2; got 1."),
-        ({"horizon": "10"}, "horizon must be at least budget=50; got 10."),
-        ({"done": "0.5"}, "done must be between 1e-06 and 0.2; got 0.5."),
-    ],
-)
-def test_bad_parameters_are_refused(settings, sentence):
-    with pytest.raises(InputError, match=sentence):
-        ENTRY.configure("default", settings)
+def test_quick_run_and_a_wrong_one(run, inside):
+    assert {"border", "budget", "diversity-hides"} <= inside(ENTRY, run)
+    wrong = run.assign(at_stop=1 - run.at_stop, at_budget=1 - run.at_budget)
+    assert not {"border", "budget", "diversity-hides"} & inside(ENTRY, wrong)

@@ -1,4 +1,4 @@
-"""Figures 1, 3 and 4 and the digits: their claims can fail, and are undecided where a run ended too early."""
+"""Figures 1, 3 and 4: what their claims say of made-up runs, and nothing where a run ended too early."""
 
 from functools import partial
 
@@ -62,12 +62,12 @@ def _seeds(*paths, layers=6):
 
 
 def test_a_path_through_ranks_one_and_two_reproduces_figure_1():
-    assert set(_outcomes("deep-relu/figure-1", _seeds(*6 * [(0, 1, 2)])).values()) == {"seen", "reproduced"}
+    assert set(_outcomes("deep-relu/figure-1", _seeds(*6 * [(0, 1, 2)])).values()) == {"seen"}
 
 
 @pytest.mark.parametrize(
     ("ranks", "not_seen", "not_tested"),
-    [((0, 2, 3), {"dominant", "rise", "second"}, set()), ((0, 2), {"dominant"}, {"saddles", "rise", "second"})],
+    [((0, 2, 3), {"dominant", "second"}, set()), ((0, 2), {"dominant"}, {"saddles", "second"})],
 )
 def test_another_path_is_not_seen(ranks, not_seen, not_tested):
     outcomes = _outcomes("deep-relu/figure-1", _seeds(*6 * [ranks]))
@@ -84,26 +84,12 @@ def test_a_wider_spectrum_in_the_deeper_layers_is_not_seen():
 def test_runs_that_ended_on_their_first_plateau_decide_little():
     outcomes = _outcomes("deep-relu/figure-1", _seeds((0, 1), (0, 1), (0, 1, 2)))
     assert outcomes["dominant"] == "seen"
-    assert outcomes["accuracy"] == "undecided"
-    assert {outcomes[name] for name in ("saddles", "rise", "second")} == {"not tested"}
+    assert {outcomes[name] for name in ("saddles", "second")} == {"not tested"}
     assert set(_outcomes("deep-relu/figure-1", _seeds((0,), (0,))).values()) == {"undecided", "not tested"}
 
 
 def test_one_network_alone_decides_nothing():
-    assert not set(_outcomes("deep-relu/figure-1", _seeds((0, 1, 2))).values()) & {"seen", "not seen", "reproduced"}
-
-
-def test_digits_distinguish_most_seeds_from_every_seed():
-    name, path = "deep-relu/digits", (0, 1, 2)
-    assert set(_outcomes(name, _seeds(*9 * [path])).values()) == {"seen", "reproduced"}
-    mixed = _outcomes(name, _seeds(*8 * [path], (0, 2, 2)))
-    assert mixed["ranks"] == "seen"
-    assert mixed["ranks-every-seed"] == "refuted"
-    assert _outcomes(name, _seeds(*6 * [path], *3 * [(0, 2, 2)]))["ranks"] == "undecided"
-    assert _outcomes(name, _seeds(*9 * [(0, 2, 3)]))["ranks"] == "not seen"
-    early = _outcomes(name, _seeds(*8 * [path], (0, 1)))
-    assert early["accuracy"] == "undecided"
-    assert {early[claim] for claim in ("ranks", "ranks-every-seed")} == {"not tested"}
+    assert not set(_outcomes("deep-relu/figure-1", _seeds((0, 1, 2))).values()) & {"seen", "not seen"}
 
 
 def test_ranks_are_listed_without_repetition():
@@ -156,16 +142,12 @@ def test_figure_4_can_fail_both_ways():
     smeared = _with_losses(_seeds(*6 * [(0, 3)], layers=4), [0, 300, 600, 1000], [2.3, 1.6, 0.9, 0.0])
     small = _with_losses(_seeds(*6 * [(0, 1, 2)], layers=4), *stairs)
     deep = _with_losses(_seeds(*6 * [(0, 1, 2)]), *stairs)
-    as_found = _outcomes("deep-relu/figure-4", _figure_4(smeared, small, deep))
-    assert {name for name, outcome in as_found.items() if outcome not in ("seen", "reproduced")} == {"depth-needed"}
-    as_printed = _outcomes(
-        "deep-relu/figure-4",
-        _figure_4(smeared, smeared.isel(seed=slice(None, None, -1)).assign_coords(seed=range(6)), deep),
-    )
-    assert as_printed["depth"] == "seen"
-    assert as_printed["smaller-is-sharper"] == as_printed["smaller-is-rank-one"] == "refuted"
-    early = _outcomes("deep-relu/figure-4", _figure_4(smeared, small, _seeds(*6 * [(0, 1)])))
-    assert (early["accuracy"], early["depth"]) == ("undecided", "not tested")
+    assert set(_outcomes("deep-relu/figure-4", _figure_4(smeared, small, deep)).values()) == {"seen"}
+    again = smeared.isel(seed=slice(None, None, -1)).assign_coords(seed=range(6))
+    equal = _outcomes("deep-relu/figure-4", _figure_4(smeared, again, deep))
+    assert equal == {"depth": "seen", "smaller-is-sharper": "not seen"}
+    early = _figure_4(smeared, small, _seeds(*6 * [(0, 1)]))
+    assert set(_outcomes("deep-relu/figure-4", early).values()) == {"not tested"}
 
 
 @pytest.mark.parametrize("name", ["figure-1", "figure-4", "conjecture-3", "conjecture-4"])
@@ -198,33 +180,14 @@ def test_damaged_mnist_is_one_sentence(tmp_path):
         )
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "sentence"),
-    [
-        ("figure-1", {"width": "0"}, "width must be at least 1"),
-        ("figure-1", {"deviation": "-1"}, "deviation must be positive"),
-        ("figure-1", {"dataset": "mnits"}, "mnist"),
-        ("figure-4", {"deviations": "0.01"}, "deviations must be exactly 2 positive numbers, decreasing"),
-        ("figure-4", {"deviations": "0.01,0.02"}, "decreasing"),
-        ("figure-4", {"deviations": "0.03,0.02,0.01"}, "deviations must be exactly 2 positive numbers, decreasing"),
-        ("digits", {"seeds": "1,1"}, "seeds must be one or more integers, each at least 0, each once"),
-        ("digits", {"depth": "3"}, "depth must be at least 4"),
-    ],
-)
-def test_parameters_that_make_no_sense_are_refused(name, given, sentence):
-    with pytest.raises(InputError, match=sentence):
-        find_entry(f"deep-relu/{name}").configure("quick", given)
-
-
 def _recording(loss, setup, **others):
     """Return what a training records, without one."""
     steps = geometric_steps(setup.steps, per_doubling=24, every=1)
     layers = 1 + np.arange(setup.depth)
     spectra = np.ones((setup.depth, 4, len(steps)), np.float32)
     return xr.Dataset(
-        {name: ("step", np.linspace(2, 1, len(steps))) for name in ("loss", "accuracy", "norm", "measured_loss")}
-        | dict.fromkeys(("tail_activations", "nonlinearity"), (("layer", "step"), spectra[:, 0]))
-        | {"singular_values": (("layer", "value", "step"), spectra), "complete": True},
+        {name: ("step", np.linspace(2, 1, len(steps))) for name in ("loss", "accuracy", "measured_loss")}
+        | {"singular_values": (("layer", "value", "step"), spectra)},
         coords={"step": steps, "layer": layers, "value": np.arange(1, 5)},
     )
 
@@ -246,11 +209,17 @@ def test_the_reduced_size_of_all_entries_on_mnist_is_of_the_same_networks():
     figures = [find_entry(f"deep-relu/{name}").configure("reduced") for name in ("figure-1", "figure-4")]
     one, four = figures
     assert (one.width, one.deviation, one.steps, one.seeds) == (
-        four.width, four.deep_deviation, four.deep_steps, four.seeds,
-    )  # fmt: skip
+        four.width,
+        four.deep_deviation,
+        four.deep_steps,
+        four.seeds,
+    )
     for name in ("conjecture-3", "conjecture-4"):
         params = find_entry(f"deep-relu/{name}").configure("reduced")
         seeds = tuple(range(params.seed, params.seed + params.images))
         assert (params.images_width, IMAGES_DEVIATION, params.images_steps, seeds) == (
-            one.width, one.deviation, one.steps, one.seeds,
-        )  # fmt: skip
+            one.width,
+            one.deviation,
+            one.steps,
+            one.seeds,
+        )

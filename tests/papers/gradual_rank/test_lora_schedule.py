@@ -1,9 +1,10 @@
-"""The comparison of LoRAs is fair, its claims can fail, and its ranks are those of the spectra it stores."""
+"""The comparison of LoRAs is fair, and its ranks are those of the spectra it stores."""
 
 import numpy as np
 import pytest
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.gradual_rank.extensions.lora_schedule import equal_parameters, parameters, task_learned
 from saddlescope.reproduction import find_entry
 from saddlescope.train.lora import allocate_ranks
 
@@ -54,59 +55,21 @@ def test_ranks_are_those_of_the_stored_spectra(run):
         assert (tables.sel(table="constant") == rank).all()
 
 
-@pytest.mark.parametrize("budget", ["small", "large"])
-def test_the_better_arm_is_the_one_whose_loss_ends_lower(run, outcomes, budget):
-    found = outcomes(ENTRY, ending(run, constant=4.5, schedule=4.4))
-    assert (found[f"better-{budget}"], found[f"worth-it-{budget}"]) == ("reproduced", "reproduced")
-    found = outcomes(ENTRY, ending(run, constant=4.5, schedule=4.49))
-    assert (found[f"better-{budget}"], found[f"worth-it-{budget}"]) == ("reproduced", "refuted")
-    found = outcomes(ENTRY, ending(run, constant=4.5, schedule=4.6))
-    assert (found[f"better-{budget}"], found[f"worth-it-{budget}"]) == ("refuted", "refuted")
-
-
-def test_budgets_are_not_mixed(run, outcomes):
-    run = ending(run, constant=4.5, schedule=4.6)
-    run.test_loss.loc[{"budget": 1, "arm": "schedule", "test": run.sizes["test"] - 1}] = 4.3
-    found = outcomes(ENTRY, run)
-    assert (found["better-small"], found["better-large"]) == ("reproduced", "refuted")
-
-
 def test_a_task_that_no_rank_learns_is_no_test(run, outcomes):
-    run = ending(run, constant=4.5, schedule=4.5)
-    run.test_loss.loc[{"budget": 1, "test": run.sizes["test"] - 1}] = 4.8
-    found = outcomes(ENTRY, run)
-    assert (found["task-is-learnt"], found["rank-matters"]) == ("reproduced", "reproduced")
-    found = outcomes(ENTRY, ending(run, constant=4.95, schedule=4.5))
-    assert found.pop("task-is-learnt") == "refuted"
-    assert found.pop("equal-parameters") == "reproduced"
-    assert set(found.values()) == {"not tested"}
+    assert set(outcomes(ENTRY, ending(run, constant=4.95, schedule=4.5)).values()) == {"not tested"}
 
 
-def test_a_schedule_of_more_parameters_is_no_comparison(run, outcomes):
-    run["rank"].loc[{"table": "schedule"}] = run["rank"].sel(table="constant")
-    assert outcomes(ENTRY, run)["equal-parameters"] == "reproduced"
+def test_a_schedule_of_more_parameters_is_no_comparison(run):
     run = ending(run, constant=4.5, schedule=4.4)
+    assert equal_parameters(run)
     run["rank"].loc[{"table": "schedule", "seed": 1, "budget": 2}] += 1
-    found = outcomes(ENTRY, run)
-    assert found["equal-parameters"] == "refuted"
-    assert {found[f"{name}-{budget}"] for name in ("better", "worth-it") for budget in ("small", "large")} == {
-        "not tested"
-    }
+    assert not equal_parameters(run)
+    assert task_learned(run)
 
 
-@pytest.mark.parametrize(("budget", "name"), [(1, "small"), (2, "large")])
-def test_early_spectra_agree_with_late_ones_that_place_parameters_alike(run, inside, budget, name):
-    run["rank"].loc[{"table": "hindsight", "budget": budget}] = [3, 0, 3, 1, 3, 0, 3, 1]
-    run["rank"].loc[{"table": "schedule", "budget": budget}] = [3, 0, 3, 1, 3, 0, 3, 1]
-    assert f"early-spectra-{name}" in inside(ENTRY, run)
-    run["rank"].loc[{"table": "schedule", "budget": budget}] = [0, 4, 0, 3, 0, 4, 0, 3]
-    assert f"early-spectra-{name}" not in inside(ENTRY, run)
-
-
-def test_one_seed_decides_nothing_but_counts(run, outcomes):
-    found = outcomes(ENTRY, run.isel(seed=[0]))
-    assert found.pop("equal-parameters") != "undecided"
-    assert set(found.values()) == {"undecided", "not tested"}
+def test_the_schedules_of_the_quick_run_have_as_many_parameters(run):
+    share = parameters(run, "schedule") / parameters(run, "constant")
+    assert 0.9 <= float(share.min()) <= float(share.max()) <= 1
 
 
 @pytest.mark.parametrize(
@@ -115,12 +78,8 @@ def test_one_seed_decides_nothing_but_counts(run, outcomes):
         ({"probe": "12"}, "probe must be below steps=12; got 12"),
         ({"ranks": "1,33"}, "ranks must be two, increasing, from 1 to embedding=32"),
         ({"ranks": "2"}, "ranks must be two"),
-        ({"ranks": "2,1"}, "ranks must be one or more integers, each at least 1, increasing"),
-        ({"adapter_learning_rate": "0"}, "adapter_learning_rate must be positive"),
-        ({"heads": "0"}, "heads must be at least 1"),
-        ({"task": "python"}, "did you mean python-library"),
     ],
 )
-def test_values_out_of_range_are_refused_at_once(settings, sentence):
+def test_settings_that_do_not_fit_together_are_refused(settings, sentence):
     with pytest.raises(InputError, match=sentence):
         ENTRY.configure("quick", settings)

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import snippets
 from saddlescope._shared.errors import InputError
 from saddlescope.flow import FactorInit, factored_flow, unit_flow
 from saddlescope.measure import Stage, Staircase, find_stages
@@ -280,9 +279,3 @@ def test_float32_is_refused():
     parameters = {"in": np.zeros(2), "out": np.zeros(2)}
     with jax.enable_x64(False), pytest.raises(InputError, match=r"width_ladder.*float64"):
         width_ladder(linear_neuron, (np.eye(2), np.eye(2)), half_square, [1], parameters=parameters)
-
-
-def test_the_snippets_of_the_tutorial(types_unchecked):
-    (one,) = snippets.snippets("docs/tutorials/units.md")
-    with types_unchecked():
-        snippets.run(one)

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+import reference_bound as by_hand
 import torch
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.concept_learning.appendix_g import reference_bound as by_hand
 from saddlescope.train.diffusion.unet import Backbone, UNet, UNetConfig
 
 VARIANTS = {

@@ -4,14 +4,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import gaussian_images as gaussian
 import numpy as np
 import pytest
+import reference_bound as by_hand
 import torch
 from torch import nn
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.concept_learning.appendix_g import gaussian_images as gaussian
-from saddlescope.papers.concept_learning.appendix_g import reference_bound as by_hand
 from saddlescope.train.diffusion.unet import UNet, UNetConfig
 from saddlescope.train.diffusion.variational_diffusion import Bound, VariationalDiffusion, antithetic_times
 
@@ -200,6 +200,13 @@ def test_more_steps_come_nearer_to_the_law() -> None:
     ]
     assert errors[0].max() < 0.01
     np.testing.assert_allclose(errors[0] / errors[1], 4, rtol=0.02)
+
+
+def test_a_hundred_steps_lose_a_tenth_of_the_variance() -> None:
+    """Appendix G.2 samples with 100 steps; the learned schedule begins at the data noise of 1e-3."""
+    law, start = gaussian.gaussian_images(4, 4, seed=0), math.log(1e-3**2)
+    sampled = gaussian.exact_sampling(law, steps=100, gamma_min=start, gamma_max=10.0).variance
+    assert np.max(1 - sampled / (law.variances + math.exp(start))) == pytest.approx(0.11, abs=0.005)
 
 
 def test_sampling_is_reproducible_and_leaves_the_mode_as_it_was() -> None:

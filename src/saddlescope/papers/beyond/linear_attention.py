@@ -12,23 +12,35 @@ is v qᵀ Λ² k, largest at the first eigenvector of Λ. With the first k compo
     L_k = (tr Λ - sum over j <= k of λ_j / (1 + (1 + tr Λ / λ_j) / N)) / 2.
 """
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import xarray as xr
 
+from saddlescope._shared.progress import Report
 from saddlescope.papers.beyond import CITATION
-from saddlescope.papers.beyond.shared.stage_claims import AGF, SADDLES, add_level_claim, over_stages, stage_figure
-from saddlescope.papers.beyond.shared.stage_comparison import compare_stages, over_seeds, record_times, time_errors
-from saddlescope.plot import Figure
+from saddlescope.papers.beyond.shared.stage_claims import AGF, SADDLES, add_level_claim, stage_figures
+from saddlescope.papers.beyond.shared.stage_comparison import (
+    StageParams,
+    compare_stages,
+    from_each_scale,
+    over_seeds,
+    over_stages,
+    record_times,
+    time_errors,
+)
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction.parameters import param
+
+if TYPE_CHECKING:
+    from saddlescope.flow import UnitTrajectory
 
 
-class Params(EntryParams):
+class Params(StageParams):
     """Covariances with given eigenvalues in a random basis."""
 
-    seeds: tuple[int, ...] = param(tuple(range(10)), "seeds of basis and initial weights", ge=0, order="distinct")
     eigenvalues: tuple[float, ...] = param((2.0, 1.4, 0.9), "eigenvalues of the covariance", gt=0, order="decreasing")
     pairs: int = param(16, "pairs N in a context", ge=1)
     heads: int = param(5, "attention heads", ge=1)
@@ -38,12 +50,9 @@ class Params(EntryParams):
     tolerance: float = param(1e-7, "tolerance of the flow's log norms and directions", ge=1e-10, le=1e-3, scale="log")
 
 
-def run(params: Params, context: RunContext) -> xr.Dataset:
+@over_seeds
+def run(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     """Predict the stages from one head, and follow the flow of all heads from every scale."""
-    return over_seeds(params.seeds, context, lambda seed, step: _solve(params, seed, step))
-
-
-def _solve(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     from saddlescope.flow import unit_flow
     from saddlescope.papers.beyond.shared.units import context_loss, linear_head
     from saddlescope.theory import unit_learning
@@ -57,96 +66,82 @@ def _solve(params: Params, seed: int, context: RunContext) -> xr.Dataset:
 
     moments = {"covariance": covariance[None], "second": second[None]}
     data = np.zeros((1, 1)), moments  # the loss is an average over all contexts already
-    draw = lambda *shape: rng.standard_normal((params.heads, *shape))  # noqa: E731
-    weights = {"k": draw(d), "q": draw(d), "v": draw()}
-    parameters = {"k": np.zeros(d), "q": np.zeros(d), "v": np.zeros(())}
+    shapes: dict[str, tuple[int, ...]] = {"k": (d,), "q": (d,), "v": ()}
+    weights = {name: rng.standard_normal((params.heads, *shape)) for name, shape in shapes.items()}
+    parameters = {name: np.zeros(shape) for name, shape in shapes.items()}
     learned = unit_learning(linear_head, data, context_loss, parameters=parameters, weights=weights)
-    until, curves = 1.1 * learned.stages[-1].time, {}
-    for scale, step in context.steps(params.log10_scales):
-        flow = unit_flow(
-            linear_head, data, context_loss, weights, degree=3.0, log_scale=scale * np.log(10), until=until,
-            tolerance=params.tolerance, record=record_times(learned.staircase.times, until, 4 * 10.0**scale),
-            report=step.report,
-        )  # fmt: skip
-        curves[scale] = flow.times, flow.losses
-    gains = eigenvalues / (1 + (1 + eigenvalues.sum() / eigenvalues) / count)
-    stages = len(learned.stages) - 1
+    until = 1.1 * learned.stages[-1].time
+
+    def follow(log_scale: float, report: Report) -> "UnitTrajectory":
+        record = record_times(learned.staircase.times, until, 4 * np.exp(log_scale))
+        how = {"until": until, "tolerance": params.tolerance, "record": record, "report": report}
+        return unit_flow(linear_head, data, context_loss, weights, degree=3.0, log_scale=log_scale, **how)
+
     cosines = [
         min(abs(stage.direction[:d] @ basis[:, k]), abs(stage.direction[d : 2 * d] @ basis[:, k])) * np.sqrt(3)
         for k, stage in enumerate(learned.stages[1:])
         if stage.direction is not None
     ]
-    return compare_stages(learned, curves).assign(
-        exact_loss=("stage", 0.5 * (eigenvalues.sum() - np.cumsum(gains)[:stages])),
-        misalignment=("stage", 1 - np.array(cosines)),
-        components=d,
-    )
+    compared = compare_stages(learned, from_each_scale(params, context, follow))
+    return compared.assign(misalignment=("stage", 1 - np.array(cosines)), components=d)
 
 
-claims = Claims()
+claims = Claims(
+    limits="Keys and queries have rank one, and the loss is the average over all contexts; a test compares it with "
+    "sampled ones, and another the predicted levels with their closed form. Directions and the number of heads are "
+    "those of the prediction; times and levels compare it with the flow. The error of the times falls with a power of "
+    "α, which the picture shows."
+)
 
 
-@claims.add(
+@claims.printed(
     "components",
     "The features that attention-only linear transformers learn one after another are principal components",
-    quantity="largest 1 - |cos| between the key or query of the head of stage k and eigenvector k of the covariance",
-    kind="printed", source=f"{AGF}; the bound allows for the accuracy of directions", high=1e-6,
-    evidence="cases", over="seeds",
-    why="Eigenvectors in the order of their eigenvalues are known, and the prediction starts from random heads",
-    doubt="Keys and queries of rank one are the setting, and the directions are those on arrival",
-)  # fmt: skip
+    f"{AGF}; the bound allows for the accuracy of directions",
+    high=1e-6,
+)
 def _components(run: xr.Dataset) -> Estimate:
+    """Largest 1 - |cos| between the key or query of the head of stage k and eigenvector k of the covariance."""
     return over_stages(run, run.misalignment)
 
 
-@claims.add(
-    "heads", "Linear self-attention learns solutions with an increasing number of heads, one per principal component",
-    quantity="number of seeds in which the predicted number of stages is not the number of components",
-    kind="reading", source=SADDLES, high=0.0, evidence="cases", over="seeds",
-    why="Each stage adds one head, and there are as many stages as components",
-    doubt="With fewer heads than components the last ones are never learned",
-)  # fmt: skip
+@claims.reading(
+    "heads",
+    "Linear self-attention learns solutions with an increasing number of heads, one per principal component",
+    SADDLES,
+    high=0.0,
+)
 def _heads(run: xr.Dataset) -> Estimate:
-    return Estimate.number(run.predicted_loss.notnull().sum("stage") != run.components)
+    """Number of seeds in which the predicted number of stages is not the number of components."""
+    return Estimate.number(run.predicted_loss.notnull().sum("stage") != run.components, over="seeds")
 
 
-@claims.add(
-    "closed-form", "The loss of linear attention after k components is that of regression in context along these alone",
-    quantity="largest difference of a predicted level from the closed form, in units of the initial loss",
-    kind="reading", source="Derived in the module; the bound allows for rounding", high=1e-8,
-    evidence="cases", over="seeds",
-    why="The closed form follows from fourth moments of Gaussian inputs, and the prediction knows the loss alone",
-    doubt="Both use the average over all contexts; that it is the average of sampled ones is a test of its own",
-)  # fmt: skip
-def _closed_form(run: xr.Dataset) -> Estimate:
-    return over_stages(run, abs(run.predicted_loss - run.exact_loss) / run.initial_loss)
-
-
-@claims.add(
-    "times", "From the smallest initial scale, heads of linear attention become active at the predicted times",
-    quantity="largest relative error of a stage time", kind="reading",
-    source=f"{AGF}: timing of the drops; times are in units of 1 / α for a unit of degree 3; this project's bar",
-    high=1e-3, evidence="cases", over="seeds",
-    why="Each time depends on the initial weights of the winning head and of all before it",
-    doubt="At larger scales the error is larger: it falls with a power of α, which the picture shows",
-)  # fmt: skip
+@claims.reading(
+    "times",
+    "At small α, heads of linear attention become active at the predicted times",
+    f"{AGF}: order, timing and magnitude of the drops; bar: this project",
+    high=1e-3,
+)
 def _times(run: xr.Dataset) -> Estimate:
+    """Largest relative error of a stage time."""
     return over_stages(run, time_errors(run))
 
 
 add_level_claim(claims, "linear attention")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw the losses and the errors."""
-    caption = "Gradient flow of linear attention heads that learn regression in context, and the prediction from one."
-    title = "Principal components are learned in order, one per head"
-    return [stage_figure(run, title=title, caption=caption, unit="(1/α)")]
-
-
 entry = Entry(
-    "beyond/linear-attention", "Linear attention learns regression in context: principal components in order",
-    citation=CITATION, source="Kunin et al., linear transformers; Zhang et al., heads", params=Params,
-    quick=dict(seeds=(0, 1), eigenvalues=(2.0, 1.0), heads=3, log10_scales=(-2.0, -6.0)), run=run, claims=claims,
-    figures=figures,
-)  # fmt: skip
+    "beyond/linear-attention",
+    "Linear attention learns regression in context: principal components in order",
+    citation=CITATION,
+    source="Kunin et al., linear transformers; Zhang et al., heads",
+    params=Params,
+    quick={"seeds": (0, 1), "eigenvalues": (2.0, 1.0), "heads": 3, "log10_scales": (-2.0, -6.0)},
+    run=run,
+    claims=claims,
+    figures=stage_figures(
+        title="Principal components are learned in order, one per head",
+        caption="Gradient flow of linear attention that learns regression in context, and the prediction from a head.",
+        unit="(1/α)",
+    ),
+)

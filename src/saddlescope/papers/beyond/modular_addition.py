@@ -11,35 +11,37 @@ The prediction from one neuron is followed to the last time of the flow. The fir
 saddles among themselves, which it passes on the side given by the initial weights, and to valleys without end.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.beyond import CITATION
-from saddlescope.papers.beyond.shared.stage_claims import AGF
+from saddlescope.papers.beyond.shared.stage_claims import AGF, stage_table
 from saddlescope.papers.beyond.shared.stage_comparison import (
+    SeedParams,
     compare_stages,
-    existing,
-    level_errors,
     over_seeds,
+    over_stages,
     time_errors,
 )
-from saddlescope.plot import Axis, Figure, Line, Panel, Table, lines
+from saddlescope.plot import Axis, Figure, Line, Panel, lines
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction.parameters import param
+
+if TYPE_CHECKING:
+    from saddlescope.flow import UnitTrajectory
 
 _FIRST = 3  # stages, before which no symmetry has led to a saddle
 _LEARNED = 0.02  # of a frequency's error left when it is learned, or learned when it is begun
-_LEVEL = 0.01  # largest difference of levels that are the same, in units of the initial loss
 _RECORDS = 1501
 _CLOSE = 4001  # until the end of the prediction, whose plateaus may be short
 
 
-class Params(EntryParams):
+class Params(SeedParams):
     """Templates with a few frequencies of given coefficients."""
 
     seeds: tuple[int, ...] = param(
@@ -55,7 +57,6 @@ class Params(EntryParams):
     tolerance: float = param(1e-7, "tolerance of the flow's log norms and directions", ge=1e-10, le=1e-3, scale="log")
 
     def check(self) -> None:
-        """Raise InputError if there are fewer frequencies below p / 2 than coefficients."""
         most = (self.modulus - 1) // 2
         if len(self.coefficients) > most:
             raise InputError(
@@ -64,12 +65,9 @@ class Params(EntryParams):
             )
 
 
-def run(params: Params, context: RunContext) -> xr.Dataset:
+@over_seeds
+def run(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     """Predict all stages from one neuron, and follow the flow of all neurons."""
-    return over_seeds(params.seeds, context, lambda seed, step: _solve(params, seed, step))
-
-
-def _solve(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     from saddlescope.flow import unit_flow
     from saddlescope.papers.beyond.shared.units import half_square, quadratic_neuron
     from saddlescope.theory import unit_learning
@@ -82,28 +80,42 @@ def _solve(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     weights = {name: rng.standard_normal((params.neurons, code.shape[1])) for name in ("u", "v", "w")}
     theory, simulation = context.split(3, 1)
     learned = unit_learning(
-        quadratic_neuron, data, half_square, parameters={name: np.zeros(code.shape[1]) for name in weights},
-        weights=weights, until=params.until, report=theory.report,
-    )  # fmt: skip
+        quadratic_neuron,
+        data,
+        half_square,
+        parameters={name: np.zeros(code.shape[1]) for name in weights},
+        weights=weights,
+        until=params.until,
+        report=theory.report,
+    )
     record = [np.linspace(0, params.until, _RECORDS), np.linspace(0, min(learned.end, params.until), _CLOSE)]
     flow = unit_flow(
-        quadratic_neuron, data, half_square, weights, degree=3.0, log_scale=params.log10_scale * np.log(10),
-        until=params.until, tolerance=params.tolerance, record=np.unique(np.concatenate(record)),
+        quadratic_neuron,
+        data,
+        half_square,
+        weights,
+        degree=3.0,
+        log_scale=params.log10_scale * np.log(10),
+        until=params.until,
+        tolerance=params.tolerance,
+        record=np.unique(np.concatenate(record)),
         report=simulation.report,
-    )  # fmt: skip
+    )
     errors = _errors(flow, data)
     shares = 1 - errors / (sizes**2 / 2)[:, None]
     levels = 0.5 * np.append(np.cumsum(sizes[::-1] ** 2)[::-1][1:], 0.0)
     grid = np.linspace(0.0, params.until, _RECORDS)
-    known = flow.times <= learned.end
-    return compare_stages(learned, {params.log10_scale: (flow.times[known], flow.losses[known])}).assign(
-        coefficient=("frequency", sizes),
-        half_time=("frequency", [_first(flow.times, share > 0.5) for share in shares]),
-        exact_level=("frequency", levels),
-        found_level=("frequency", _plateaus(flow.times, flow.losses, shares)),
-        share=(("frequency", "instant"), np.array([np.interp(grid, flow.times, share) for share in shares])),
-        whole_loss=("instant", np.interp(grid, flow.times, flow.losses)),
-    ).assign_coords(frequency=np.arange(1, len(sizes) + 1), instant=grid)  # fmt: skip
+    compared = compare_stages(learned, {params.log10_scale: flow}, until=learned.end)
+    half = [flow.times[np.argmax(share > 0.5)] if np.any(share > 0.5) else np.nan for share in shares]
+    measured = {
+        "coefficient": ("frequency", sizes),
+        "half_time": ("frequency", half),
+        "exact_level": ("frequency", levels),
+        "found_level": ("frequency", plateaus(flow.times, flow.losses, shares)),
+        "share": (("frequency", "instant"), np.array([np.interp(grid, flow.times, share) for share in shares])),
+        "whole_loss": ("instant", np.interp(grid, flow.times, flow.losses)),
+    }
+    return compared.assign(measured).assign_coords(frequency=np.arange(1, len(sizes) + 1), instant=grid)
 
 
 def _encoding(modulus: int, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -113,7 +125,7 @@ def _encoding(modulus: int, sizes: np.ndarray, rng: np.random.Generator) -> np.n
     return np.stack([sizes * np.cos(angles), sizes * np.sin(angles)], axis=2).reshape(modulus, -1)
 
 
-def _errors(flow: Any, data: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+def _errors(flow: "UnitTrajectory", data: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     """Return e_k at the recorded times, shape (K, times)."""
     X, Y = data
     thetas = (flow.norms[:, :, None] * flow.directions).reshape(*flow.log_norms.shape, 3, -1)  # u, v, w by name
@@ -124,12 +136,7 @@ def _errors(flow: Any, data: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
     return np.array(errors).T
 
 
-def _first(times: np.ndarray, holds: np.ndarray) -> float:
-    """Return the first time at which a condition holds; NaN if none."""
-    return float(times[np.argmax(holds)]) if holds.any() else np.nan
-
-
-def _plateaus(times: np.ndarray, losses: np.ndarray, shares: np.ndarray) -> np.ndarray:
+def plateaus(times: np.ndarray, losses: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """Return the loss midway between the end of each frequency and the beginning of the next; NaN without a plateau."""
     found = []
     for k in range(len(shares)):
@@ -142,94 +149,50 @@ def _plateaus(times: np.ndarray, losses: np.ndarray, shares: np.ndarray) -> np.n
     return np.array(found)
 
 
-claims = Claims()
+claims = Claims(
+    limits="Frequencies and phases are random, and the time of each is read off the network's own output; the "
+    "coefficients differ by 30 % or more, and close ones may be learned together from a few neurons. A frequency takes "
+    "about six neurons, each with a stage of its own, so that the abstract's levels are those between frequencies; "
+    "where one begins before the last is done there is no such plateau, and the claim on it is undecided. One initial "
+    "scale is followed: two neurons of opposite sign approach their plateau slowly, which delays the third at any "
+    "reachable one."
+)
 
 
-@claims.add(
-    "order", "Quadratic networks learn the Fourier features of modular addition in decreasing order of coefficient",
-    quantity="number of seeds in which a frequency is half learned before one of a larger coefficient, or never",
-    kind="printed", source=f"{AGF}: 'learn Fourier features in decreasing order of coefficient magnitude'", high=0.0,
-    evidence="cases", over="seeds",
-    why="Frequencies and phases are random, and the time of each is read off the network's own output",
-    doubt="The coefficients differ by 30 % or more; close ones may be learned together from a few neurons",
-)  # fmt: skip
+@claims.printed(
+    "order",
+    "Quadratic networks learn the Fourier features of modular addition in decreasing order of coefficient",
+    f"{AGF}: 'learn Fourier features in decreasing order of coefficient magnitude'",
+    high=0.0,
+)
 def _order(run: xr.Dataset) -> Estimate:
+    """Number of seeds in which a frequency is half learned before one of a larger coefficient, or never."""
     times = run.half_time.fillna(np.inf)
     late = np.isinf(times).any("frequency")
-    return Estimate.number((times.diff("frequency") <= 0).any("frequency") | late)
+    return Estimate.number((times.diff("frequency") <= 0).any("frequency") | late, over="seeds")
 
 
-@claims.add(
-    "features", "Between two Fourier features, the loss of modular addition is that of all features not yet learned",
-    quantity="largest difference of a plateau's loss from the closed form, in units of the initial loss",
-    kind="reading", source=f"{AGF}: magnitude of the drops; the closed form is derived in the module", high=0.01,
-    evidence="cases", over="seeds",
-    why="The plateau is where one frequency is learned and the next not begun, whatever its loss",
-    doubt="A frequency takes about six neurons, each with a stage of its own; only the last of each is meant here",
-)  # fmt: skip
+@claims.reading(
+    "features",
+    "Between two Fourier features, the loss of modular addition is that of all features not yet learned",
+    f"{AGF}: magnitude of the drops; the closed form is derived in the module; bar: this project",
+    high=0.01,
+)
 def _features(run: xr.Dataset) -> Estimate:
+    """Largest difference of a plateau's loss from the closed form, in units of the initial loss."""
     errors = abs(run.found_level - run.exact_level) / run.initial_loss
-    return Estimate.largest(errors.fillna(np.inf).max("frequency"))
+    return Estimate.largest(errors.max("frequency", skipna=False), over="seeds")
 
 
-@claims.add(
-    "predicted", "The stages of modular addition are predicted from one neuron until all features are learned",
-    quantity="number of seeds in which the prediction ends before", kind="own", source="Bar of this project", high=0.0,
-    evidence="cases", over="seeds",
-    why="The prediction says where it cannot go on, as at a saddle of the active neurons that it cannot pass",
-    doubt="Whether the stages are right is another claim; late ones may begin after the last time of the flow",
-)  # fmt: skip
-def _reached(run: xr.Dataset) -> Estimate:
-    undecided = run.seed.values[run.status.values == "saddle"].tolist()
-    if undecided:
-        return Estimate.unresolved(
-            f"With seeds {undecided}, the active neurons come so close to a saddle that rounding decides their way on."
-        )
-    last = run.predicted_loss.min("stage") / run.initial_loss
-    return Estimate.number(~run.status.isin(["until", "converged"]) | (last > _LEVEL))
-
-
-@claims.add(
-    "times", "The first three neurons of modular addition become active at the times predicted from one neuron",
-    quantity="largest relative error of a predicted stage time at the initial scale of the flow", kind="own",
-    source="Bar of this project", high=0.02, evidence="cases", over="seeds",
-    why="Each time depends on the initial weights of the winning neuron and of those before it",
-    doubt="Two neurons of opposite sign approach their plateau slowly, which delays the third at any reachable scale",
-)  # fmt: skip
+@claims.extension(
+    "times",
+    "The first three neurons of modular addition become active at the times predicted from one neuron",
+    "Bar of this project",
+    high=0.02,
+)
 def _times(run: xr.Dataset) -> Estimate:
-    return _over_predicted(run, time_errors(run), slice(None, _FIRST))
-
-
-@claims.add(
-    "later-times", "The later neurons of modular addition become active at the times predicted from one neuron",
-    quantity="largest relative error of a predicted stage time at the initial scale of the flow", kind="own",
-    source="Bar of this project", high=0.1, evidence="cases", over="seeds",
-    why="Errors of earlier stages add up, since every dormant neuron grows in all of them",
-    doubt="Only one scale is judged; neurons that nearly tie can change places at it",
-)  # fmt: skip
-def _later_times(run: xr.Dataset) -> Estimate:
-    return _over_predicted(run, time_errors(run), slice(_FIRST + 1, None))
-
-
-@claims.add(
-    "levels", "The loss plateaus of modular addition are at the levels predicted from one neuron",
-    quantity="largest difference of a plateau's loss from the prediction, in units of the initial loss",
-    kind="reading", source=f"{AGF}: magnitude of the drops; this project's bar", high=_LEVEL,
-    evidence="cases", over="seeds",
-    why="The loss in the middle of each stage of the flow is compared with the saddle that the prediction names",
-    doubt="Stages are found in the flow from the predicted levels, halfway between two of them",
-)  # fmt: skip
-def _levels(run: xr.Dataset) -> Estimate:
-    return _over_predicted(run, level_errors(run))
-
-
-def _over_predicted(run: xr.Dataset, errors: xr.DataArray, stages: slice = slice(None)) -> Estimate:
-    """Return the largest error over the seeds with a predicted stage; infinite if the flow misses one."""
-    meant = run.sel(stage=stages)
-    if not meant.predicted_time.notnull().any():
-        return Estimate.not_tested("No such stage was predicted.")
-    each = existing(meant, errors.sel(stage=stages)).max("stage").dropna("seed")
-    return Estimate.largest(each, f"{int(meant.predicted_time.notnull().sum())} stages")
+    """Largest relative error of a predicted stage time at the initial scale of the flow."""
+    return over_stages(run.sel(stage=slice(None, _FIRST)), time_errors(run))
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -256,16 +219,13 @@ def figures(run: xr.Dataset) -> list[Figure]:
         title="Fourier features",
         x=Axis("time / (1/α)"),
         y=Axis("share learned"),
-        marks=tuple(lines(first.share.assign_coords(frequency=first.coefficient.values.round(2)), x="instant",
-                          hue="frequency", label="coefficient {:g}")),
-    )  # fmt: skip
-    stages = first.isel(scale=0)
-    rows = tuple(
-        (int(k), float(one.predicted_time), float(one.found_time), float(one.predicted_loss), float(one.found_loss))
-        for k in stages.stage.values
-        for one in (stages.sel(stage=k),)
+        marks=lines(
+            first.share.assign_coords(frequency=first.coefficient.values.round(2)),
+            x="instant",
+            hue="frequency",
+            label="coefficient {:g}",
+        ),
     )
-    columns = ("stage", "T predicted", "t found", "loss predicted", "loss found")
     return [
         Figure(
             name="features",
@@ -273,14 +233,19 @@ def figures(run: xr.Dataset) -> list[Figure]:
             caption="Gradient flow of quadratic neurons on modular addition, and its stages predicted from one neuron; "
             f"dashed, the loss of the features not yet learned. Table: the stages of seed {int(first.seed)}.",
             panels=(loss, shares),
-            table=Table(columns=columns, rows=rows),
+            table=stage_table(first),
         )
     ]
 
 
 entry = Entry(
-    "beyond/modular-addition", "Modular addition: Fourier features in the order of their coefficients",
-    citation=CITATION, source="Kunin et al., quadratic networks on modular addition", params=Params,
-    quick=dict(seeds=(10,), modulus=7, coefficients=(1.0, 0.6), neurons=16, until=13.0), run=run, claims=claims,
+    "beyond/modular-addition",
+    "Modular addition: Fourier features in the order of their coefficients",
+    citation=CITATION,
+    source="Kunin et al., quadratic networks on modular addition",
+    params=Params,
+    quick={"seeds": (10,), "modulus": 7, "coefficients": (1.0, 0.6), "neurons": 16, "until": 13.0},
+    run=run,
+    claims=claims,
     figures=figures,
-)  # fmt: skip
+)

@@ -60,9 +60,13 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
     def train_kind(kind: str, depth: int, dim: int, seeds: int, step: RunContext) -> xr.Dataset:
         training = PerceptronTraining(
-            depth=depth, dim=dim, rotated=False, samples=params.samples, epochs=params.epochs,
+            depth=depth,
+            dim=dim,
+            rotated=False,
+            samples=params.samples,
+            epochs=params.epochs,
             per_doubling=params.per_doubling,
-        )  # fmt: skip
+        )
         found = train(training, tasks, range(params.seed, params.seed + seeds), report=step.note(kind))
         found = found.drop_vars("time")
         losses = found.test_loss.transpose("task", "seed", "step").values.astype(float)
@@ -86,175 +90,94 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     return xr.merge([xr.concat(each, "kind", join="outer"), shown])
 
 
-# The bounds: seeds 0 to 127 had 14 and 19 transient networks of three layers on the tasks, none of one layer, and none
-# at d = 64; all were nearer to the strongest cluster at the peak; medians of 192 and 62 steps to learn.
-def _transient_mask(run: xr.Dataset, kind: str, task: str) -> np.ndarray:
-    descents = run.descents.sel(kind=kind, task=task)
-    return (descents[descents.notnull()] > 1).values
+def _transient(run: xr.Dataset, kind: str) -> np.ndarray:
+    """Return whether each network is transient, (task, seed)."""
+    descents = run.descents.sel(kind=kind).transpose("task", "seed").dropna("seed")
+    return descents.values > 1
 
 
-def _transient_share(run: xr.Dataset, *, task: str) -> Estimate:
-    turns = _transient_mask(run, _DEEP, task)
-    rise = float(run.rise.sel(kind=_DEEP, task=task).max())
-    remark = f"{turns.sum()} of {len(turns)} networks; largest rise {rise:.2g} of the start"
-    return Estimate.share(turns.sum(), len(turns), remark)
-
-
-def _share_difference(run: xr.Dataset, *, kind: str) -> Estimate:
-    if kind not in run.kind:
-        return Estimate.unresolved(f"No networks of {kind} were trained; set wide_seeds=128.")
-    # Both tasks of a seed share their start: one trial per seed, with the mean over both.
-    ours, theirs = (np.mean([_transient_mask(run, one, task) for task in run.task.values], 0) for one in (_DEEP, kind))
-    remark = f"{ours.mean():.3f} of {2 * len(ours)} networks against {theirs.mean():.3f} of {2 * len(theirs)}"
-    return difference_of_shares((ours.sum(), len(ours)), (theirs.sum(), len(theirs)), remark)
-
-
-_BAR = "half of the share of seeds 0 to 127, .11"
-
-_TRANSIENT = (
-    "share of three-layer linear networks at d = 3 whose test loss falls, rises, and falls again, each by more than "
-    "5 %, {} signals (cluster means)"
+claims = Claims(
+    limits="The figures show one network per task. A rise of 5 % of the first loss counts. Networks of one and of "
+    "three layers see the same samples, but differ in their start as well as in depth; those of Figure 11 differ from "
+    "them in depth, width, dimension and time scale, so none is isolated (`figure-3` compares dimensions at equal "
+    "depth). The tasks of a seed share their start: one trial. The rate is ten times that of the authors' program at "
+    "d = 3. Bars are this project's: a difference of 0.05 and the factor of 2 from seeds 0 to 127."
 )
 
-_DIFFERENCE = (
-    "share of three-layer linear networks at d = 3 whose test loss falls, rises, and falls again, each by more than "
-    "5 %, minus that of {}"
-)
 
-claims = Claims()
-
-claims.add(
-    "small-signals",
-    "With small concept signals, at least 5 % of three-layer linear networks in three dimensions memorize "
-        "transiently", quantity=_TRANSIENT.format("small"), kind="reading",
-    source=f"Figures 13 (left) and 14, one network each; {_BAR}", low=0.05, sizes=("default", "paper"),
-    evidence="sample", over="seeds",
-    why="Figure 14 shows one loss that rises between two falls; the share says how often such a network occurs",
-    doubt="The bar of one network in twenty asks little and comes from other seeds of the same program",
-)(partial(_transient_share, task="small"))  # fmt: skip
-
-claims.add(
-    "large-signals",
-    "With large concept signals, at least 5 % of three-layer linear networks in three dimensions memorize "
-        "transiently", quantity=_TRANSIENT.format("large"), kind="reading",
-    source=f"Figures 13 (right) and 14, one network each; {_BAR}", low=0.05, sizes=("default", "paper"),
-    evidence="sample", over="seeds",
-    why="The right panel of Figure 13 is the same network on doubled means, counted in the same way",
-    doubt="At rate 0.1, ten times that of the authors' program, minibatch noise may make some of the rises",
-)(partial(_transient_share, task="large"))  # fmt: skip
-
-claims.add(
-    "typical",
-    "With small concept signals, at least half of three-layer linear networks in three dimensions memorize "
-        "transiently", quantity=_TRANSIENT.format("small"), kind="reading",
-    source="F.2, 'exhibit significant Transient Memorization', if that is meant of most networks", low=0.5,
+@claims.reading(
+    "easier",
+    "Three-layer linear networks in three dimensions memorize transiently more often, by at least 0.05, than one-layer "
+    "ones and than two-layer ones in 64 dimensions",
+    "F.2: 'models with more layers and fewer input dimensions are easier to have Transient Memorization'",
+    low=0.05,
     sizes=("default", "paper"),
-    evidence="sample", over="seeds",
-    why="What is meant of such networks in general should occur in most of them",
-    doubt="The paper shows two networks and never says most; a lower visible level gives a larger share",
-)(partial(_transient_share, task="small"))  # fmt: skip
+)
+def _least_difference(run: xr.Dataset) -> Estimate:
+    """Share of transient three-layer networks less that of either other kind, mean over tasks, smaller of both."""
+    if _WIDE not in run.kind:
+        return Estimate.unresolved(f"No networks of {_WIDE} were trained; set wide_seeds=128.")
+    found, ours = [], _transient(run, _DEEP).mean(axis=0)
+    for kind in (_ONE, _WIDE):
+        theirs = _transient(run, kind).mean(axis=0)
+        remark = f"{ours.mean():.3f} of {2 * len(ours)} networks against {theirs.mean():.3f} of {2 * len(theirs)}"
+        shares = (ours.sum(), len(ours)), (theirs.sum(), len(theirs))
+        found.append(difference_of_shares(*shares, f"{remark}, {kind}"))
+    return min(found, key=lambda one: one.value - one.uncertainty)
 
 
-@claims.add(
+@claims.reading(
     "memorizing",
-    "At temporary loss peaks, at least 80 % of three-layer networks are nearer the strongest training cluster than "
-        "the target",
-    quantity="share of three-layer linear networks with a temporary loss rise whose test output at its peak is "
-        "nearer to that cluster", kind="reading",
-    source="section 3.3: turns toward the training set cluster with the strongest signal; all in the pilot", low=0.8,
-    evidence="sample", over="seeds with transient networks",
-    why="Memorizing means an output near a training cluster, and the strongest is the one the text names",
-    doubt="Few networks are transient, and nearer than the test point is a weak form of near",
-)  # fmt: skip
+    "At temporary loss peaks, at least 80 % of three-layer networks are nearer the strongest training cluster than the "
+    "target, and they generalise in the end",
+    "Section 3.3: 'turns toward the training set cluster with the strongest signal'; Figure 14, both curves",
+    low=0.8,
+)
 def _memorizing(run: xr.Dataset) -> Estimate:
-    turns, near = [], []
-    for task in run.task.values:
-        mu = run.mu.sel(task=task).values
-        output = run.peak_output.sel(kind=_DEEP, task=task).transpose("seed", "concept").values
-        turns.append(_transient_mask(run, _DEEP, task))
-        off = [np.linalg.norm(output[: len(turns[0])] - end, axis=1) for end in (np.array([0.0, mu[1]]), mu)]
-        near.append(turns[-1] & (off[0] < off[1]))
-    both, right = np.sum(turns, axis=0), np.sum(near, axis=0)
+    """Share of transient three-layer networks nearer to that cluster at the peak whose loss falls below 1 %."""
+    turns = _transient(run, _DEEP)
+    deep = run.sel(kind=_DEEP)
+    output = deep.peak_output.transpose("task", "seed", "concept").values
+    mu = run.mu.transpose("task", "concept").values[:, None]
+    near = np.linalg.norm(output - mu * [0, 1], axis=-1) < np.linalg.norm(output - mu, axis=-1)
+    right = turns & near & deep.learned.notnull().transpose("task", "seed").values
+    both = turns.sum(axis=0)
     if not both.any():
         return Estimate.not_tested("No network is transient; train more seeds.")
     seeds = both > 0  # one trial each
     remark = f"{right.sum()} of {both.sum()} transient networks, both tasks"
-    return Estimate.share(np.sum(right[seeds] / both[seeds]), seeds.sum(), remark)
+    hits = np.sum(right.sum(axis=0)[seeds] / both[seeds])
+    return Estimate.share(hits, seeds.sum(), remark, over="seeds with transient networks")
 
 
-claims.add(
-    "more-layers",
-    "In three dimensions, three-layer linear networks memorize transiently more often than one-layer networks, by "
-        "at least 0.05", quantity=_DIFFERENCE.format("one-layer networks at d = 3"), kind="reading",
-    source="F.2, 'models with more layers ... are easier to have Transient Memorization'; .13 on seeds 0 to 127",
-    low=0.05, sizes=("default", "paper"),
-    evidence="sample", over="seeds",
-    why="Networks of one and of three layers see the same samples, so depth makes the difference of shares",
-    doubt="Three layers of width three differ from one layer in their start as well as in depth",
-)(partial(_share_difference, kind=_ONE))  # fmt: skip
-
-claims.add(
-    "fewer-dimensions",
-    "Three-layer networks in three dimensions memorize transiently more often than two-layer ones in 64, by at "
-        "least 0.05", quantity=_DIFFERENCE.format("two-layer networks at d = 64"), kind="reading",
-    source="F.2, '... and fewer input dimensions', beside Figure 11; .13 on seeds 0 to 127", low=0.05,
-    sizes=("default", "paper"),
-    evidence="sample", over="seeds",
-    why="Figure 11 has two layers at d = 64, and the text compares it with Figure 13 as this difference does",
-    doubt="Depth, width and time scale change along with the dimension, so none of them is isolated",
-)(partial(_share_difference, kind=_WIDE))  # fmt: skip
-
-
-@claims.add(
-    "generalising",
-    "At least 95 % of three-layer linear networks in three dimensions generalise by the end of training",
-    quantity="share of three-layer linear networks whose out-of-distribution loss falls below 1 % of its start",
-    kind="reading", source="Figure 14, both curves; all in the pilot", low=0.95, sizes=("default", "paper"),
-    evidence="sample", over="seeds",
-    why="Networks that memorize only for a while reach a small loss at the test point in the end",
-    doubt="Reaching 1 % once is enough; the loss could rise again later",
-)  # fmt: skip
-def _generalising(run: xr.Dataset) -> Estimate:
-    learned = run.learned.sel(kind=_DEEP).notnull().mean("task")  # a seed has one start for both tasks: one trial
-    return Estimate.share(float(learned.sum()), learned.size, f"{learned.size} seeds, two networks each")
-
-
-@claims.add(
+@claims.reading(
     "sooner",
     "Three-layer linear networks learn concepts in at most half as many steps with large signals as with small ones",
-    quantity="median over seeds of the steps to a test loss below 1 % of its start, small cluster means over doubled "
-        "ones", kind="reading",
-    source="Figure 14 and a_p of section 4.1, four times as large but for sigma; 3.1 in the pilot", low=2.0,
-    evidence="sample", over="seeds",
-    why="Larger means give larger strengths, so the step at which the loss is nearly gone should come earlier",
-    doubt="The bound of two is far below the ratio of the strengths, so only the direction is tested well",
-)  # fmt: skip
+    "Figure 14, and a_p of section 4.1, four times as large but for sigma",
+    low=2.0,
+)
 def _step_ratio(run: xr.Dataset) -> Estimate:
+    """Steps to a test loss below 1 % of its start, small over doubled cluster means, median over seeds."""
     steps = run.learned.sel(kind=_DEEP)
     ratio = (steps.sel(task="small") / steps.sel(task="large")).dropna("seed").values
     if not len(ratio):
         return Estimate.not_tested("No seed learned both tasks; train for more epochs.")
-    return Estimate.median(ratio, f"larger than 1 for {np.mean(ratio > 1):.0%} of the seeds")
+    return Estimate.median(ratio, f"larger than 1 for {np.mean(ratio > 1):.0%} of the seeds", over="seeds")
 
 
 metrics = (
     Metric(
-        name="descents", quantity="descents of the loss of three layers, mean over networks",
-        statistic=lambda run: float(run.descents.sel(kind=_DEEP).mean()),
-    ),
-    Metric(
-        name="transient", quantity="share of networks of three layers whose loss rises between descents",
+        name="transient",
+        quantity="share of networks of three layers whose loss rises between descents",
         statistic=lambda run: float((run.descents.sel(kind=_DEEP) > 1).mean()),
     ),
     Metric(
-        name="steps", quantity="steps until three layers have learned, median over networks",
-        statistic=lambda run: float(run.learned.sel(kind=_DEEP).median()), scale="log",
+        name="steps",
+        quantity="steps until three layers have learned, median over networks",
+        statistic=lambda run: float(run.learned.sel(kind=_DEEP).median()),
+        scale="log",
     ),
-    Metric(
-        name="final_loss", quantity="final loss out of distribution of three layers, mean over networks",
-        statistic=lambda run: float(run.test_loss.isel(step=-1).mean()), scale="log",
-    ),
-)  # fmt: skip
+)
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -300,8 +223,13 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "concept-learning/figure-13",
-    "Figures 13 and 14: three-layer linear networks in three dimensions memorize for a while", citation=CITATION,
-    source="Figures 13, 14, F.2", params=Params,
-    quick=dict(seeds=48, wide_seeds=0, samples=1000, epochs=30, per_doubling=16), run=run, claims=claims,
-    figures=figures, metrics=metrics,
-)  # fmt: skip
+    "Figures 13 and 14: three-layer linear networks in three dimensions memorize for a while",
+    citation=CITATION,
+    source="Figures 13, 14, F.2",
+    params=Params,
+    quick=dict(seeds=48, wide_seeds=0, samples=1000, epochs=30, per_doubling=16),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

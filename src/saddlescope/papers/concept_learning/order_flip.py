@@ -8,15 +8,16 @@ sigma_1 is at least sigma_1*, where
 Here sigma_1 is swept across it, in terms of the ratio a_1 / a_2, and the flip of the order is measured.
 
     T_k        time at which concept k is half learned: w_kk = 1/2, or output k at the test point is mu_k / 2
-    two-layer  symmetric network, gradient flow from random U. The flip is predicted at
-               log(1/w_11 - 1) / a_1 = log(1/w_22 - 1) / a_2 with w at time 0: at a_1 / a_2 = 1 in the limit of small
-               starts, with a spread between starts as 1 / log(1/scale)
+    two-layer  symmetric network, gradient flow from random U. The flip is predicted at a_1 / a_2 = 1 in the limit of
+               small starts, with a spread between starts as 1 / log(1/scale)
     one-layer  SGD at d = 64 in the authors' conventions from PyTorch's default start, with a cluster at the origin
                (c = 3) and without. The flip is predicted by Theorem 4.1 from the actual start and the samples' A
 """
 
+import dataclasses
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import xarray as xr
@@ -29,13 +30,12 @@ from saddlescope.papers.concept_learning.shared.perceptron_training import (
     one_layer_prediction,
     train,
 )
+from saddlescope.papers.concept_learning.shared.two_layer_runs import half_times
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.parameters import EntryParams, param
-
-_TRAJECTORIES = 7  # values of sigma_1 whose trajectories are drawn
 
 _SGD_RATIOS = 9  # values of the sweep of SGD
 
@@ -69,9 +69,9 @@ class Params(EntryParams):
             )
 
 
-def _diversity(ratio: Any, mu: Any, sigma: float, clusters: int) -> Any:
+def _diversity(ratio: float | np.ndarray, mu: Sequence[float], sigma: float, clusters: int) -> np.ndarray:
     """Return sigma_1^2 at these ratios a_1 / a_2."""
-    return ratio * (sigma**2 + mu[1] ** 2 / clusters) - mu[0] ** 2 / clusters
+    return np.asarray(np.asarray(ratio) * (sigma**2 + mu[1] ** 2 / clusters) - mu[0] ** 2 / clusters)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -88,59 +88,40 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
 
 def _symmetric_half_times(params: Params, report: Report) -> xr.Dataset:
-    """Return half-times of every start and ratio, and trajectories of one start."""
+    """Return half-times of every start and ratio."""
     import jax
 
     from saddlescope.flow import symmetric_flows
     from saddlescope.models import StructuredIdentityTask, symmetric_weights
 
     ratios, shape = _strength_ratios(params.ratios), (len(params.scales), params.starts)
-    half, entries = np.zeros((*shape, len(ratios), 2)), np.zeros((*shape, 2))
-    pictured = np.unique(np.linspace(0, len(ratios) - 1, _TRAJECTORIES).round().astype(int))
-    paths = np.zeros((len(pictured), 200, 2))
+    half = np.zeros((*shape, len(ratios), 2))
     for n, scale in enumerate(params.scales):
         with jax.enable_x64(True):
             unit = symmetric_weights(2, 2, seed=params.seed, log_scale=0.0, num_starts=params.starts)
             U = scale * np.asarray(unit)
-        entries[n] = np.sum(U**2, axis=-1)
         for m, variance in enumerate(_diversity(ratios, params.mu, params.sigma, 2)):
             task = StructuredIdentityTask(params.mu, (float(variance) ** 0.5, params.sigma), 1, 2)
             # Until the slower concept of nearly every start is learned: e^(4 a t) makes up for the start's size.
             until = (10 - 2 * np.log(scale)) / (4 * float(task.strengths.min()))
             flows = symmetric_flows(
-                task.second_moment, U, test_point=task.test_point, until=until, tolerance=1e-8,
+                task.second_moment,
+                U,
+                test_point=task.test_point,
+                until=until,
+                tolerance=1e-8,
                 record=np.linspace(0.0, until, 400),
-            )  # fmt: skip
-            half[n, :, m] = _half_times(flows.times, np.einsum("nkii->nki", flows.W))
-            if n == 1 and m in pictured:
-                marks = np.linspace(0, len(flows.times) - 1, 200).round().astype(int)
-                paths[list(pictured).index(m)] = (flows.W[0] @ task.test_point)[marks]
+            )
+            half[n, :, m] = half_times(flows.times, np.einsum("nkii->nki", flows.W))
             report((n * len(ratios) + m + 1) / (len(params.scales) * len(ratios)), f"scale {scale:g}")
-    logs = np.log(1 / entries - 1)
     return xr.Dataset(
-        {
-            "half": (("scale", "start", "ratio", "concept"), half, {"units": "t"}),
-            "expected": (("scale", "start"), logs[..., 0] / logs[..., 1]),
-            "path": (("pictured", "mark", "concept"), paths),
-        },
-        coords={"scale": list(params.scales), "ratio": ratios, "concept": [1, 2], "pictured": ratios[pictured]},
+        {"half": (("scale", "start", "ratio", "concept"), half, {"units": "t"})},
+        coords={"scale": list(params.scales), "ratio": ratios, "concept": [1, 2]},
     )
 
 
 def _strength_ratios(count: int) -> np.ndarray:
     return np.linspace(0.35, 2.2, count)
-
-
-def _half_times(times: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return when values (..., times, concepts) first pass 1/2, by interpolation; NaN where they do not."""
-    above = values > 0.5
-    place = np.argmax(above, axis=-2)[..., None, :]
-    after, before = np.maximum(place, 1), np.maximum(place, 1) - 1
-    low, high = (np.take_along_axis(values, at, axis=-2)[..., 0, :] for at in (before, after))
-    start, stop = times[before[..., 0, :]], times[after[..., 0, :]]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = start + (stop - start) * (0.5 - low) / (high - low)
-    return np.where(above.any(axis=-2) & ~above[..., 0, :], found, np.nan)
 
 
 def _sgd_half_times(params: Params, clusters: int, report: Report) -> xr.Dataset:
@@ -161,8 +142,8 @@ def _sgd_half_times(params: Params, clusters: int, report: Report) -> xr.Dataset
     dims = ("sgd_ratio", "seed", "concept")
     return xr.Dataset(
         {
-            "sgd_half": (dims, _half_times(steps, trained.output.values * share)),
-            "theorem_half": (dims, _half_times(steps, np.array(by_theorem) * share)),
+            "sgd_half": (dims, half_times(steps, trained.output.values * share)),
+            "theorem_half": (dims, half_times(steps, np.array(by_theorem) * share)),
         },
         coords={"sgd_ratio": ratios, "seed": list(seeds), "clusters": clusters, "concept": [1, 2]},
     )
@@ -187,169 +168,74 @@ def _flip_ratios(half: xr.DataArray) -> xr.DataArray:
     return xr.apply_ufunc(one, late, input_core_dims=[[swept]], vectorize=True, output_dtypes=[float])
 
 
-def _theorem_errors(run: xr.Dataset) -> np.ndarray:
-    """Return the distances of the flips of SGD from those by Theorem 4.1, (clusters, seed)."""
-    return abs(_flip_ratios(run.sgd_half) - _flip_ratios(run.theorem_half)).transpose("clusters", "seed").values
-
-
-def _resolved_mean(values: np.ndarray) -> Estimate:
+def _resolved_mean(values: np.ndarray, over: str) -> Estimate:
     """Return the mean of the resolved values; unresolved if a tenth are not."""
     resolved = values[np.isfinite(values)]
     remark = f"{len(resolved)} of {values.size} flip within the sweep"
     if len(resolved) < 0.9 * values.size:
         return Estimate.unresolved(f"Only {remark}; change mu.")
-    return Estimate.mean(resolved, remark)
+    return Estimate.mean(resolved, remark, over=over)
 
 
-claims = Claims()
-
-
-# The bounds. A pilot on starts of seed 1000 and runs of seeds 100 to 107 had: flips of single starts off their
-# prediction by .0013 in the median at scales .01 and .0001 (interpolation over the sweep included), quartiles .16 apart
-# at scale .01 and half of that at .0001; SGD off the theorem by .012 at most, and means of 1.036 and 1.042 over runs.
-@claims.add(
-    "two-layers",
-    "Symmetric two-layer networks flip the learning order of two concepts at the predicted diversity, to within 5 %",
-    quantity="mean over random starts of the weaker concept's standard deviation at the flip over that for equal "
-        "second moments, smallest initial scale",
-    kind="reading", source="Section 4, a_1 = a_2; a twentieth for the starts at a finite scale", low=0.95, high=1.05,
-    sizes=("default", "paper"),
-    evidence="sample", over="random starts",
-    why="At equal second moments the theory exchanges the concepts, so the mean flip over starts should be there",
-    doubt="The mean hides a wide spread of single starts, which shrinks only with the logarithm of the scale",
-)  # fmt: skip
-def _two_layer_flip(run: xr.Dataset) -> Estimate:
-    expected = float(_diversity(1.0, run.mu, run.sigma, 2) ** 0.5)
-    variances = _diversity(_flip_ratios(run.half.isel(scale=-1)).values, run.mu, run.sigma, 2)
-    found = _resolved_mean(variances**0.5 / expected)
-    remark = f"sigma_1* = {expected:.4f}, found {found.value * expected:.3f}; {found.remark}"
-    return Estimate(found.value, found.uncertainty, remark, found.n)
-
-
-@claims.add(
-    "single-starts",
-    "Single symmetric two-layer networks flip the learning order of two concepts where predicted from their "
-        "initial weights",
-    quantity="median over starts of the absolute error of the predicted ratio a₁/a₂ of second moments at the flip, "
-        "smallest initial scale", kind="own",
-    source="this project's prediction, log(1/w_11 - 1)/a_1 = log(1/w_22 - 1)/a_2; .0013 in a pilot on another seed",
-    high=0.005,
-    evidence="sample", over="random starts",
-    why="If initial entries and strengths set the half-times, the flip of each start follows without a free parameter",
-    doubt="A median says nothing about the worst starts, whose rows are far from orthogonal",
-)  # fmt: skip
-def _single_start_error(run: xr.Dataset) -> Estimate:
-    errors = abs(_flip_ratios(run.half) - run.expected).isel(scale=-1).values
-    resolved = errors[np.isfinite(errors)]
-    if not len(resolved):
-        return Estimate.unresolved("No start flips within the sweep; change mu.")
-    return Estimate.median(resolved, f"largest {float(resolved.max()):.2g}, {len(resolved)} starts")
-
-
-@claims.add(
-    "narrowing",
-    "The spread between starts of the learning-order flip falls as 1/log(1/initial scale), to within a factor of 1.5",
-    quantity="fall of the interquartile range of the second-moment ratio at the flip, between the two smallest "
-        "scales, over that of 1/log(1/scale)", kind="own",
-    source="this project's prediction; 1.03 in a pilot on another seed, quartiles of 60 starts are good to a third",
-    low=0.67, high=1.5, sizes=("default", "paper"),
-    evidence="sample", over="random starts",
-    why="Starts enter the half-times through logarithms alone, so the spread of flips must shrink as these grow",
-    doubt="Two scales give one ratio, and the power of the logarithm is not fitted",
-)  # fmt: skip
-def _spread_ratio(run: xr.Dataset) -> Estimate:
-    flips = _flip_ratios(run.half).transpose("scale", "start").values[-2:]
-    flips = flips[:, np.isfinite(flips).all(axis=0)]
-    if flips.shape[1] < 10:
-        return Estimate.unresolved("Fewer than ten starts flip within the sweep; change mu.")
-    scales = run.scale.values[-2:]
-
-    def fall(of: np.ndarray) -> np.ndarray:  # (..., scale, start)
-        widths = np.subtract(*np.quantile(of, (0.75, 0.25), axis=-1))
-        return np.asarray(np.log(widths[..., 1] / widths[..., 0]))
-
-    again = np.random.default_rng(0).integers(flips.shape[1], size=(2000, flips.shape[1]))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        both = (np.exp(fall(of)) for of in (flips, flips[:, again].swapaxes(0, 1)))
-        ratio, ratios = (found * np.log(scales[1]) / np.log(scales[0]) for found in both)
-    low, high = np.quantile(ratios, (0.025, 0.975))
-    return Estimate(float(ratio), max(float(ratio - low), float(high - ratio)), "bootstrap over starts", flips.shape[1])
-
-
-def _one_layer_flip(run: xr.Dataset, *, clusters: int) -> Estimate:
-    if clusters not in run.clusters:
-        return Estimate.unresolved(f"No run has {clusters} clusters; set clusters=2,3.")
-    return _resolved_mean(_flip_ratios(run.sgd_half.sel(clusters=clusters)).values)
-
-
-_MEAN_FLIP = (
-    "mean over SGD runs of the ratio a₁/a₂ of the concepts' second moments at the flip, {} clusters in the data"
+claims = Claims(
+    limits="Means hide a wide spread of single starts and runs, which shrinks only with the logarithm of the "
+    "scale; a twentieth and .15 for it are this project's, from pilots on other seeds. Flips are interpolated "
+    "between the values of the sweep. In units of the ratio a_1 / a_2, data with a cluster at the origin and "
+    "without have the same prediction.",
 )
 
-claims.add(
+_MANY = ("default", "paper")
+
+
+@claims.reading(
+    "two-layers",
+    "Two-layer networks learn the weaker signal first from the predicted diversity on",
+    "Section 4: a_1 = a_2; a twentieth for the starts at a finite scale",
+    low=0.95,
+    high=1.05,
+    sizes=_MANY,
+)
+def two_layer_flip(run: xr.Dataset) -> Estimate:
+    """Mean over starts of σ₁ at the flip over that for equal second moments, smallest scale."""
+    expected = float(_diversity(1.0, run.mu, run.sigma, 2) ** 0.5)
+    variances = _diversity(_flip_ratios(run.half.isel(scale=-1)).values, run.mu, run.sigma, 2)
+    found = _resolved_mean(variances**0.5 / expected, "random starts")
+    remark = f"sigma_1* = {expected:.4f}, found {found.value * expected:.3f}; {found.remark}"
+    return dataclasses.replace(found, remark=remark)
+
+
+@claims.reading(
     "one-layer",
-    "Without an origin cluster, one-layer networks under SGD flip the learning order of two concepts near equal "
-        "second moments", quantity=_MEAN_FLIP.format("two"), kind="reading",
-    source="Section 3.1, Figure 2 (b), and Theorem 4.1; .15 for the noise of default starts", low=0.85, high=1.15,
-    sizes=("default", "paper"),
-    evidence="sample", over="SGD runs",
-    why="With two clusters the strengths are equal at a ratio of one, and starts without preference flip there on "
-        "average",
-    doubt="Single runs flip far from one, and the bounds of 15 % are ours",
-)(partial(_one_layer_flip, clusters=2))  # fmt: skip
-
-claims.add(
-    "one-layer-origin",
-    "With an origin cluster, one-layer networks under SGD flip the learning order of two concepts near equal "
-        "second moments", quantity=_MEAN_FLIP.format("three"), kind="reading",
-    source="as `one-layer`, for the data of the authors' programs, where sigma_1* = 1.0012", low=0.85, high=1.15,
-    sizes=("default", "paper"),
-    evidence="sample", over="SGD runs",
-    why="A cluster at the origin changes both strengths, and the mean flip should move with their equality",
-    doubt="In units of the ratio both data laws predict one, so only the unit differs from the other claim",
-)(partial(_one_layer_flip, clusters=3))  # fmt: skip
+    "One-layer networks under SGD learn the weaker signal first from equal second moments on",
+    "Section 3.1, Figure 2 (b), and Theorem 4.1; .15 for the noise of default starts",
+    low=0.85,
+    high=1.15,
+    sizes=_MANY,
+)
+def one_layer_flip(run: xr.Dataset) -> Estimate:
+    """Mean over runs of the ratio a₁/a₂ at the flip, farther from 1 of data with an origin cluster and without."""
+    found = {
+        int(n): _resolved_mean(_flip_ratios(run.sgd_half.sel(clusters=n)).values, "SGD runs") for n in run.clusters
+    }
+    worst = max(found.values(), key=lambda one: abs(one.value - 1) if np.isfinite(one.value) else np.inf)
+    words = ", ".join(f"{one.value:.3f} with {n} clusters" for n, one in found.items())
+    return dataclasses.replace(worst, remark=f"{words}; {worst.remark}")
 
 
-@claims.add(
+@claims.extension(
     "theorem",
-    "On average, one-layer SGD runs flip the learning order of two concepts within 0.02 of the gradient-flow "
-        "prediction",
-    quantity="mean over runs of the absolute error of the second-moment ratio at the flip by Theorem 4.1 from the "
-        "actual start", kind="own",
-    source="Theorem 4.1, which has no minibatches; .005 in a pilot of 16 runs on other seeds", high=0.02,
-    evidence="sample", over="SGD runs",
-    why="Theorem 4.1 from the actual start has no free parameter, so the distance is that of steps and minibatches",
-    doubt="Both flips are interpolated on the same nine ratios, where errors can cancel",
-)  # fmt: skip
-def _theorem_error(run: xr.Dataset) -> Estimate:
-    return _resolved_mean(_theorem_errors(run).mean(axis=0))  # both data laws of a seed share its start
-
-
-@claims.add(
-    "theorem-every-run",
-    "Every one-layer SGD run flips the learning order of two concepts within 0.04 of the gradient-flow prediction",
-    quantity="largest absolute error over runs of the second-moment ratio at the flip by Theorem 4.1 from the actual "
-        "start", kind="own", source="Theorem 4.1, to which minibatches add noise; .012 in that pilot", high=0.04,
-    evidence="cases", over="SGD runs",
-    why="A run farther off would show that minibatch noise can change the order of learning",
-    doubt="The largest of 128 errors grows with their number, and the bar comes from 16 runs",
-)  # fmt: skip
-def _largest_theorem_error(run: xr.Dataset) -> Estimate:
-    errors = _theorem_errors(run)
-    resolved = errors[np.isfinite(errors)]
-    if not len(resolved):
-        return Estimate.unresolved("No run flips within the sweep; change mu.")
-    return Estimate.largest(resolved, f"{len(resolved)} runs, {int((resolved > 0.04).sum())} beyond .04")
+    "One-layer SGD runs flip the order on average within 0.02 of Theorem 4.1 from their actual starts",
+    "Theorem 4.1, which has no minibatches; .005 in a pilot of 16 runs on other seeds",
+    high=0.02,
+)
+def theorem_error(run: xr.Dataset) -> Estimate:
+    """Absolute error of the ratio a₁/a₂ at the flip, mean over runs."""
+    errors = abs(_flip_ratios(run.sgd_half) - _flip_ratios(run.theorem_half)).mean("clusters", skipna=False)
+    return _resolved_mean(errors.values, "SGD runs")  # both data laws of a seed share its start
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw output trajectories across the flip, half-times, and the ratios at which starts and runs flip."""
-    sigmas = _diversity(run.pictured.values, run.mu, run.sigma, 2) ** 0.5
-    paths = [
-        Line(x=path[:, 0], y=path[:, 1], color=n, label=f"σ₁ = {sigmas[n]:.2f}")
-        for n, path in enumerate(run.path.transpose("pictured", "mark", "concept").values)
-    ]
-    paths.append(Line(x=np.array(run.mu[:1]), y=np.array(run.mu[1:]), style="points", color=0))
+    """Draw half-times, and the ratios at which starts and runs flip."""
     half = run.half.isel(scale=-1, start=0)
     times = lines(half, x="ratio", hue="concept", label=lambda k: f"T{'₁₂'[k - 1]}", color=3, style="dashed")
     two, sgd, theorem = (_flip_ratios(each) for each in (run.half, run.sgd_half, run.theorem_half))
@@ -360,32 +246,26 @@ def figures(run: xr.Dataset) -> list[Figure]:
         shares.append(Line(x=x, y=y, style="steps", label=f"scale {run.scale.values[n]:g}", color=n))
     pairs = [
         Line(
-            x=theorem.sel(clusters=clusters).values, y=sgd.sel(clusters=clusters).values, style="points",
-            label="two clusters" if clusters == 2 else "with one at the origin", color=n + 3,
+            x=theorem.sel(clusters=clusters).values,
+            y=sgd.sel(clusters=clusters).values,
+            style="points",
+            label="two clusters" if clusters == 2 else "with one at the origin",
+            color=n + 3,
         )
         for n, clusters in enumerate(run.clusters.values)
-    ]  # fmt: skip
+    ]
     ends = np.array([0.5, 1.6])
     pairs.append(Line(x=ends, y=ends, style="dotted", label="equal", width=1.0, color=8))
     return [
         Figure(
-            name="trajectories",
-            title="Trajectories and half-times for growing diversity of the weaker signal",
-            caption=f"Left: outputs at the test point of the symmetric network, from one start of scale "
-            f"{float(run.scale[1]):g}, for growing diversity of the first concept; the point is the test point. Right: "
-            f"time at which each concept is half learned, from a start of scale {float(run.scale[-1]):g}.",
-            panels=(
-                Panel(x=Axis("output along concept 1"), y=Axis("output along concept 2"), marks=tuple(paths)),
-                Panel(x=Axis("a₁ / a₂"), y=Axis("half-time, in time t"), marks=times),
-            ),
-        ),
-        Figure(
             name="flips",
             title="Ratio of strengths at which the order of learning flips",
-            caption="Left: share of the starts of the symmetric network that have flipped up to a ratio, for each "
+            caption="Left: time at which each concept is half learned, from one start of the smallest scale. Centre: "
+            "share of the starts of the symmetric network that have flipped up to a ratio, for each "
             "scale of U. Right: flips of SGD of one layer against those by Theorem 4.1 from the actual start of each "
             "run.",
             panels=(
+                Panel(x=Axis("a₁ / a₂"), y=Axis("half-time, in time t"), marks=times),
                 Panel(x=Axis("a₁ / a₂"), y=Axis("share of starts"), marks=tuple(shares)),
                 Panel(x=Axis("flip by Theorem 4.1"), y=Axis("flip by SGD"), marks=tuple(pairs)),
             ),
@@ -394,8 +274,14 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 entry = Entry(
-    "concept-learning/order-flip", "The diversity at which the order of learning of two concepts flips",
-    citation=CITATION, source="Sections 3.1 and 4", params=Params,
-    quick=dict(ratios=7, scales=(0.1, 1e-3), starts=20, clusters=(2,), runs=2, samples=1000), paper=dict(starts=500),
-    run=run, claims=claims, figures=figures,
-)  # fmt: skip
+    "concept-learning/order-flip",
+    "The diversity at which the order of learning of two concepts flips",
+    citation=CITATION,
+    source="Sections 3.1 and 4",
+    params=Params,
+    quick=dict(ratios=7, scales=(0.1, 1e-3), starts=20, clusters=(2,), runs=2, samples=1000),
+    paper=dict(starts=500),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

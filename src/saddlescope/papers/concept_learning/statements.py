@@ -2,6 +2,508 @@
 
 from saddlescope.reproduction.paper import Erratum, Statement
 
-STATEMENTS: tuple[Statement, ...] = ()
+STATEMENTS: tuple[Statement, ...] = (
+    Statement(
+        place="Section 2.1, equation 2.1",
+        asserts="The loss is half the mean squared error over all samples of all clusters",
+        uncovered="A definition; its index and the printed learning rate are errata.",
+    ),
+    Statement(
+        place="Section 3.1, diversity",
+        asserts="With more diverse data, the model generalizes better",
+        claims=("generalisation-map/diversity-helps",),
+    ),
+    Statement(
+        place="Figure 2 (a, b)",
+        asserts="Concepts with larger signal or larger diversity are learned first, and the contour shifts with either",
+        claims=("figure-2/order", "figure-2/shift"),
+    ),
+    Statement(
+        place="Section 3.1, conclusion",
+        asserts="Generally speaking, the model prefers the direction of stronger signal and more diverse data",
+        claims=("printed-conventions/order",),
+    ),
+    Statement(
+        place="Section 3.2",
+        asserts="With σ = (.05, .05) the output requires many more time to approach the test point than with (2, .05)",
+        claims=("figure-2/late",),
+    ),
+    Statement(
+        place="Section 3.2, slowing down",
+        asserts="In the later phase of training the dynamics slow down",
+        uncovered="Any network that converges slows down; `figure-2/late` and Figure 6 (c) ask how.",
+    ),
+    Statement(
+        place="Section 3.3, Figures 2 (c) and 3, transient memorization",
+        asserts="The output turns toward the training cluster of the strongest signal, and then generalizes",
+        claims=("figure-3/memorizing",),
+    ),
+    Statement(
+        place="Section 3.3, Figure 2 (c), dimension",
+        asserts="The lower the dimensionality, the stronger is transient memorization",
+        claims=("figure-3/dimension", "width/dimension"),
+    ),
+    Statement(
+        place="Section 3.3, Figure 3, high dimension",
+        asserts="In the high dimensional setting the loss does not exhibit non-monotonic behavior",
+        claims=("printed-conventions/high",),
+    ),
+    Statement(
+        place="Section 4, transient memorization of one layer",
+        asserts="One-layer models fail to reproduce transient memorization",
+        claims=("figure-2/one-descent",),
+    ),
+    Statement(
+        place="Equations 4.1, C.1 to C.6",
+        asserts="The loss of a linear model is half the squared norm of (W − I) times the root of A",
+        uncovered="An identity, which a test compares with the mean over samples.",
+    ),
+    Statement(
+        place="Theorem 4.1, equations 4.2, C.14 to C.21",
+        asserts="The output of the one-layer model is a growth term and a noise term in closed form",
+        claims=("theorem-4-1/at-the-test-point",),
+    ),
+    Statement(
+        place="Section 4.1, (i) to (iii)",
+        asserts="The growth term converges to the target, the noise to 0, at exponential rates, and below a bound",
+        uncovered="Read off the formula; the bound of (iii) lacks absolute values, an erratum.",
+    ),
+    Statement(
+        place="Section 4.1, order",
+        asserts="The direction with the larger a_k converges faster",
+        claims=("order-flip/one-layer", "order-flip/two-layers"),
+    ),
+    Statement(
+        place="Section 4.1, limitation",
+        asserts="The one-layer model has a monotonic output trajectory",
+        claims=("theorem-4-1/monotone-default",),
+    ),
+    Statement(
+        place="Section 4.2, noise",
+        asserts="The noise term is never too large, and may be omitted",
+        claims=("equation-4-3/noise-omitted",),
+    ),
+    Statement(
+        place="Section 4.2.1 and Figure 4, irrelevant entries",
+        asserts="The irrelevant entries do not contribute to the output at the test point",
+        uncovered="True by construction, since the test point is 0 along their directions.",
+    ),
+    Statement(
+        place="Section 4.2.1, initial growth",
+        asserts="Every entry grows with the speed a_i + a_j, faster than those below it or to its right",
+        claims=("figure-4/initial-growth", "figure-4/faster"),
+    ),
+    Statement(
+        place="Section 4.2.1, first suppression",
+        asserts="When a_1 and a_2 differ enough, the first major entry suppresses the minor entries of its group",
+        claims=("figure-4/groups", "atlas/apart"),
+    ),
+    Statement(
+        place="Section 4.2.1, second growth and cycle",
+        asserts="The major entries grow one after the other, in the order of their strengths",
+        claims=("assumptions/order",),
+    ),
+    Statement(
+        place="Section 4.2.1, slow down and stop",
+        asserts="A major entry slows down and stops at 1",
+        uncovered="Lemmas D.5 and D.6 are its formal statement.",
+    ),
+    Statement(
+        place="Section 4.2.2, order",
+        asserts="Directions with larger strengths are learned first",
+        claims=("figure-8/order", "figure-9/order"),
+    ),
+    Statement(
+        place="Section 4.2.2, transient memorization",
+        asserts="Positive minor entries lower the loss; their suppression raises it and turns the output back",
+        claims=(
+            "figure-5/rise",
+            "figure-5/reversal-often",
+            "figure-5/often",
+            "figure-5/by-sign",
+            "descents/positive",
+        ),
+    ),
+    Statement(
+        place="Figure 5",
+        asserts="From a positive start the loss descends twice",
+        claims=("figure-5/two-descents",),
+    ),
+    Statement(
+        place="Equations 4.3, D.2 to D.6",
+        asserts="Growth, suppression and noise are the gradient flow of each entry of W",
+        uncovered="Half of it, an erratum; a test compares twice the sum with automatic differentiation.",
+    ),
+    Statement(
+        place="Section 5, Figure 6 (a), speed and order",
+        asserts="The concept signal determines speed and order of generalization, and can reverse the order",
+        claims=("figure-6/speed", "figure-6/reversal"),
+    ),
+    Statement(
+        place="Section 5, Figure 6 (a), bend",
+        asserts="The trajectory bends towards the concept with the stronger signal, and the bend is transient",
+        claims=("figure-6/bend", "figure-6/memorizing", "figure-6/transient"),
+    ),
+    Statement(
+        place="Section 5, Figure 6 (b)",
+        asserts="The concept space MSE has a phase where it increases before it falls for good",
+        claims=("figure-6/rise",),
+    ),
+    Statement(
+        place="Section 5, Figure 6 (c)",
+        asserts="The speed of generalization decelerates at an exponential rate",
+        claims=("figure-6/exponential-approach",),
+    ),
+    Statement(
+        place="Appendix A",
+        asserts="Related work",
+        uncovered="It reports the statements of others.",
+    ),
+    Statement(
+        place="Appendix B, equation B.2",
+        asserts="The loss of a test point is at most that of any point that combines all its concepts and more",
+        claims=("figure-7/strictly",),
+    ),
+    Statement(
+        place="Appendix B, Figure 7",
+        asserts="A test point is only learned after all of its predecessors are learned",
+        claims=("figure-7/order",),
+    ),
+    Statement(
+        place="Equations C.8 to C.13",
+        asserts="The second moment A of the data becomes diagonal as the samples grow",
+        claims=("theorem-4-1/moments",),
+    ),
+    Statement(
+        place="Appendix D.1, Assumptions D.1 to D.5",
+        asserts="The assumptions all commonly hold in the practice",
+        claims=("assumptions/in-practice",),
+    ),
+    Statement(
+        place="Corollary D.1",
+        asserts="The noise of every entry is bounded",
+        claims=("lemmas/corollary-d1",),
+    ),
+    Statement(
+        place="Lemma D.1",
+        asserts="Upper bounded growth",
+        claims=("lemmas/d1",),
+    ),
+    Statement(
+        place="Lemma D.2",
+        asserts="Lower bounded initial growth",
+        claims=("lemmas/d2",),
+    ),
+    Statement(
+        place="Corollary D.2",
+        asserts="Upper bounded diagonal update",
+        claims=("lemmas/corollary-d2",),
+    ),
+    Statement(
+        place="Lemma D.3",
+        asserts="Lower bounded initial growth for diagonal entries",
+        claims=("lemmas/d3",),
+    ),
+    Statement(
+        place="Lemma D.4",
+        asserts="Lower bounded after-initial growth for diagonal entries",
+        claims=("lemmas/d4",),
+    ),
+    Statement(
+        place="Lemma D.5",
+        asserts="Upper bounded diagonal entry",
+        claims=("lemmas/d5",),
+    ),
+    Statement(
+        place="Lemma D.6",
+        asserts="A diagonal entry that is near 1 stays there",
+        claims=("lemmas/d6",),
+    ),
+    Statement(
+        place="Lemma D.7",
+        asserts="Suppression",
+        claims=("lemmas/d7",),
+    ),
+    Statement(
+        place="Lemma D.8, Assertion D.1",
+        asserts="Minor entries stay in the initial phase",
+        claims=("lemmas/d8",),
+    ),
+    Statement(
+        place="Appendix E.1, multiple descents",
+        asserts="Multiple descents are possible, but only with a subtle choice of signals and start",
+        claims=("descents/multiple", "descents/subtle"),
+    ),
+    Statement(
+        place="Appendix E.1, w_12 in Figure 9",
+        asserts="w_12 starts to decay after w_22 is close to 1",
+        uncovered="No level is printed; equation 4.3 without noise gives about 3/4, and the authors' run 0.74.",
+    ),
+    Statement(
+        place="Appendix E.1, captions of Figures 5, 8 and 9",
+        asserts="The loss of the models shown descends two, three and four times",
+        claims=("authors-scripts/programs-descents",),
+    ),
+    Statement(
+        place="Figure 8",
+        asserts="The loss descends three times, in stages of growth and suppression",
+        claims=(
+            "figure-8/authors-descents",
+            "figure-8/descents",
+            "figure-8/stages",
+            "figure-8/learned-after-peak",
+        ),
+    ),
+    Statement(
+        place="Figure 9",
+        asserts="The loss descends four times, in stages of growth and suppression",
+        claims=(
+            "figure-9/authors-descents",
+            "figure-9/descents",
+            "figure-9/stages",
+            "figure-9/learned-after-peak",
+        ),
+    ),
+    Statement(
+        place="Appendix E.2",
+        asserts="Transient memorization is less significant in high dimension and width",
+        claims=("atlas/wide",),
+    ),
+    Statement(
+        place="Appendix E.2, equation E.1",
+        asserts="At a Gaussian start the diagonal entries of W have mean d'τ², and the others mean 0",
+        claims=("width/equation-e-1",),
+    ),
+    Statement(
+        place="Appendix E.2",
+        asserts="Transient memorization is less significant when d' is large",
+        claims=("width/wide",),
+    ),
+    Statement(
+        place="Appendix E.3 and Figure 10",
+        asserts="A major entry may be suppressed before it starts to grow, and never grow",
+        claims=("figure-10/suppressed-first", "figure-10/never"),
+    ),
+    Statement(
+        place="Appendix E.4",
+        asserts="Neurons of ReLU networks align early, and make the model behave like a linear one",
+        claims=("early-alignment/aligned", "early-alignment/linear-outside"),
+    ),
+    Statement(
+        place="Appendix F.1",
+        asserts="5000 samples per cluster, SGD with batch 128 and learning rate 0.1, 40 epochs, width 64",
+        uncovered="The settings of the entries; an erratum has what the learning rate needs.",
+    ),
+    Statement(
+        place="Appendix F.2, Figure 11",
+        asserts="Two-layer linear models keep the overall trends of sections 3.1 and 3.2",
+        claims=("figure-11/order", "figure-11/shift"),
+    ),
+    Statement(
+        place="Appendix F.2, Figure 12",
+        asserts="Two-layer ReLU models keep the overall trends of sections 3.1 and 3.2",
+        claims=("figure-12/order", "figure-12/shift"),
+    ),
+    Statement(
+        place="Appendix F.2, Figures 13 and 14",
+        asserts="Models with more layers and fewer input dimensions are easier to have transient memorization",
+        claims=("figure-13/easier", "figure-3/deeper", "figure-13/memorizing"),
+    ),
+    Statement(
+        place="Appendix F.2, Figure 14",
+        asserts="The loss falls sooner with large signals than with small ones",
+        claims=("figure-13/sooner",),
+    ),
+    Statement(
+        place="Appendix G.1, Figure 15",
+        asserts="One distribution has the stronger signal in colour, the other in size, and both can be controlled",
+        claims=("figure-15/stronger",),
+    ),
+    Statement(
+        place="Appendix G.2",
+        asserts="A conditional U-Net is trained as a variational diffusion model, and sampled in 100 steps",
+        uncovered="The settings of `figure-6`; the model is compared with independent implementations in the tests.",
+    ),
+    Statement(
+        place="Appendix G.3",
+        asserts="The classifier achieves 100 % accuracy on a held out test set",
+        claims=("appendix-g/classifier",),
+    ),
+)
 
-ERRATA: tuple[Erratum, ...] = ()
+ERRATA: tuple[Erratum, ...] = (
+    Erratum(
+        place="Equation 2.1",
+        printed="x_k^(s) in both terms of the sum over p",
+        right="x_k^(p)",
+        check="Section 2.1 defines the training set as the union over p of the x_k^(p).",
+        weight="slip",
+    ),
+    Erratum(
+        place="Equation 2.1 with appendix F.1",
+        printed="A squared norm, summed over dimensions, with learning rate 0.1",
+        right="A mean over dimensions, as in the authors' program",
+        check="A minimum of L linear layers has a sharpness of at least L a_p along concept p. In Figure 13 (right) "
+        "0.1 × 3 × (0.05² + 4²/2) = 2.4 is above 2: gradient descent on equation 2.1 settles at no minimum.",
+        weight="slip",
+    ),
+    Erratum(
+        place="Section 3.2",
+        printed="the trajectory with the lower concept signal (i.e. σ = (0.05, 0.05))",
+        right="with the lower diversity",
+        check="Section 3.1 calls μ the signal and σ the diversity; the two trajectories have the same μ.",
+        weight="slip",
+    ),
+    Erratum(
+        place="Theorem 4.1, C.21",
+        printed="the noise is summed over i from 1 to s, for any z",
+        right="over i from 1 to d; both agree at the test point",
+        check="d = 2, s = 1, z = (0, 1), w_12(0) = 1: f_1 stays 1, the printed sum is 0",
+        weight="slip",
+    ),
+    Erratum(
+        place="Section 4.1, (iii)",
+        printed="the noise term is at most Σ_i w_ki(0) μ_i",
+        right="its absolute value is at most Σ_i |w_ki(0)| μ_i",
+        check="s = 1, w_11(0) = −1: −exp(−a t) μ is above −μ at every t > 0",
+        weight="slip",
+    ),
+    Erratum(
+        place="Sections 4.2.1, D and E",
+        printed="strengths in descending order in 4.2.1, in ascending order in appendices D and E",
+        right="one of both",
+        check="D.5 has a_i > 3 a_j for i > j",
+        weight="slip",
+    ),
+    Erratum(
+        place="Section 4.2.2",
+        printed="f_k is dominated by w_k1 μ_k, and grows towards 1",
+        right="w_k1 μ_1, towards μ_k",
+        check="f_k = Σ_p w_kp μ_p, two displays earlier",
+        weight="slip",
+    ),
+    Erratum(
+        place="Equation 4.3, D.2",
+        printed="dw_ij/dt = G_ij − S_ij − N_ij",
+        right="twice that, as in D.1; times of the theory are twice those of gradient flow of equation 4.1",
+        check="d = 1: U = u, loss a(u² − 1)²/2, so dw/dt = 2u du/dt = 4a w(1 − w); printed is 2a w(1 − w)",
+        weight="slip",
+    ),
+    Erratum(
+        place="Appendix B, above equation B.2",
+        printed="u ⪯ v if and only if u_i ≤ v_i for all i ∈ [n]",
+        right="i ∈ [s]",
+        check="The indices are in {0, 1}^s; n is the number of samples of a cluster.",
+        weight="slip",
+    ),
+    Erratum(
+        place="Equation B.2",
+        printed="The order strictly follows: u ⪯ v implies ℓ(u) ≤ ℓ(v)",
+        right="The order follows up to a few percent of the largest loss at the start",
+        check="At epoch 3 the network of seed 1000 in `figure-7` has ℓ(1000) = 0.731 and ℓ(1010) = 0.698; at epoch 3 "
+        "or 5, 20 of 24 networks in the program's conventions and all 24 in the text's have such a pair.",
+        weight="statement",
+    ),
+    Erratum(
+        place="Assumption D.1",
+        printed="α ≤ a_k for all k, with α > 0",
+        right="for k ≤ s; the lemmas are about these entries",
+        check="a_k = 0 for k > s by the definition of A, so the printed one forbids d > s",
+        weight="repairable",
+    ),
+    Erratum(
+        place="Equations D.1 and D.2",
+        printed="W of the iteration is U Uᵀ",
+        right="a gradient step in U adds η² g gᵀ, g the gradient; without it W need not stay positive semidefinite",
+        check="(U − ηg)(U − ηg)ᵀ = U Uᵀ − η(g Uᵀ + U gᵀ) + η² g gᵀ",
+        weight="repairable",
+    ),
+    Erratum(
+        place="Corollary D.1",
+        printed="|N_ij| ≤ 2Pγαdβ²ω²",
+        right="P² for P: a product of two entries of the initial phase is at most (Pβω)². D.4 then needs P² as well, "
+        "and no start meets D.4 and D.5 for two or more concepts",
+        check="two concepts: N_22 = w_12²(a_1 + a_2) exceeds the printed bound by e^20 and more where w_12 peaks",
+        weight="statement",
+    ),
+    Erratum(
+        place="Lemma D.3",
+        printed="until T_1 of its own each w_ii grows at least as exp(2ηta_i/κ)",
+        right="of the Schur complement of w_ii(0), not of w_ii(0), once a stronger concept is learned",
+        check="a = (0.1, 1), W(0) = ω(1, c; c, 1), c = 0.95: w_11 falls to 1 − c² = 0.1 of its growth when w_22 is "
+        "learned; the lemma allows 0.24",
+        weight="statement",
+    ),
+    Erratum(
+        place="Proof of Lemma D.4, D.45",
+        printed="exp[2η(t + 1)κ⁻¹(1 − λ)]",
+        right="with the factor a_i of D.44",
+        check="D.44 times D.35",
+        weight="slip",
+    ),
+    Erratum(
+        place="Lemma D.5",
+        printed="0 ≤ w_ii(t), since W(t) is positive semidefinite",
+        right="true of gradient flow and of gradient steps in U, not of the map D.2 of the lemma; so is the time t* "
+        "in the proof of D.8",
+        check="to first order in W a step of D.2 multiplies w_11 w_22 / w_12² by "
+        "1 − (η(a_2 − a_1) / (1 + η(a_1 + a_2)))²",
+        weight="statement",
+    ),
+    Erratum(
+        place="Proof of Lemma D.5",
+        printed="K ≤ 10",
+        right="K ≥ 20, Assumption D.2",
+        check="1 + 2/K ≤ 2 needs K ≥ 2",
+        weight="slip",
+    ),
+    Erratum(
+        place="Proof of Lemma D.7, D.60",
+        printed="≤ −ωα/C",
+        right="≤ −ωα/(5C); D.63 then needs κ ≤ 1 + K/(10C) in D.4",
+        check="(3a_j − a_i)/5 ≤ −α/(5C) by D.5",
+        weight="repairable",
+    ),
+    Erratum(
+        place="Proof of Lemma D.8",
+        printed="w_ii(t_0) ≥ Pβω by Lemma D.3",
+        right="t_0 is when the upper bound of Lemma D.1 is Pβω; the lower one is there κ² times as late",
+        check="w_ii(0) exp(2ηt_0 a_i/κ) = w_ii(0)^(1 − 1/κ²) (Pβω)^(1/κ²) < Pβω",
+        weight="repairable",
+    ),
+    Erratum(
+        place="Proof of Lemma D.8, D.74 and D.75",
+        printed="w_ii(t*) ≥ w_ii(0) exp(0.3ηt*a_i/κ) ≥ Pβω exp(log(0.8/(Pβω)))",
+        right="w_ii(t_0) exp(0.3η(t* − t_0)a_i/κ), as in D.72",
+        check="w_ii(0) < Pβω, so the printed second step is not implied",
+        weight="slip",
+    ),
+    Erratum(
+        place="Figures 5, 8, 9 and 10",
+        printed="equation D.2 with A",
+        right="the authors' programs have A² for A, which makes more descents visible and the weakest concept slower",
+        check="`concept-learning/authors-scripts` compares both",
+        weight="repairable",
+    ),
+    Erratum(
+        place="Captions of Figures 8 and 9",
+        printed="μ = (1, 1.5, 2.2), σ = 0.05; and σ = (0.05, 0.05, 0.05, 0.5)",
+        right="their programs have μ = (1, 1.7, 2.25), σ = (0.5, 0.25, 0.25); and σ = 0.05 for all four",
+        check="figure/triple/triple.py and multiple.py of the authors' code",
+        weight="slip",
+    ),
+    Erratum(
+        place="Appendix E.2, below equation E.1",
+        printed="when d' is small, the variance of w_ij will be large",
+        right="large relative to the square of the diagonal entries: Var w_ij = d'τ⁴ itself grows with d'",
+        check="w_ij is a sum of d' independent products of variance τ⁴; (d'τ²)² over it is d'.",
+        weight="slip",
+    ),
+    Erratum(
+        place="Appendix F.2",
+        printed="In Fig. 14, we present the output trajectory",
+        right="In Fig. 13",
+        check="The caption of Figure 13 has the output trajectory, that of Figure 14 the loss curve.",
+        weight="slip",
+    ),
+)

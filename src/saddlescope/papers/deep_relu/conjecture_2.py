@@ -72,7 +72,7 @@ def _search(
     return xr.concat(sets, dim="data").assign_coords(data=list(names), depth=list(depths))
 
 
-def _draw_saddle(name: str, params: Params) -> tuple[np.ndarray, np.ndarray]:
+def _draw_data(name: str, params: Params) -> tuple[np.ndarray, np.ndarray]:
     kind, _, size = name.partition("-")
     if kind == "circle":
         return alternating_circle(int(size))
@@ -87,7 +87,7 @@ def _optimum(name: str, params: Params) -> xr.Dataset:
     from saddlescope.theory.escape.certificate import certified_escape_speed
     from saddlescope.theory.escape.rank_one import rank_one_escape_speed
 
-    X, G = _draw_saddle(name, params)
+    X, G = _draw_data(name, params)
     best, one = certified_escape_speed(X, G), rank_one_escape_speed(X, G)
     return xr.Dataset({"lower": best.lower, "upper": best.upper, "rank_one": one.lower})
 
@@ -97,151 +97,94 @@ def _search_directions(name: str, depth: int, starts: int, params: Params) -> xr
     from saddlescope.theory.escape.column_generation import column_generation
     from saddlescope.theory.escape.directions import escape_directions
 
-    X, G = _draw_saddle(name, params)
+    X, G = _draw_data(name, params)
     found = escape_directions(
-        X, G, depth=depth, widths=params.width, num_starts=starts, steps=params.steps,
+        X,
+        G,
+        depth=depth,
+        widths=params.width,
+        num_starts=starts,
+        steps=params.steps,
         record=np.arange(1, 11) * params.steps // 10,
         seed=params.seed + 100 * (*DATA, *BEYOND).index(name) + depth,
-    )  # fmt: skip
+    )
     better = column_generation(found, X, G)
     best = better if better.speeds[better.best] > found.speeds[found.best] else found
     return xr.Dataset(
         {
             "speed": ("start", found.speeds),
-            "converged": ("start", found.converged),
             "best": best.speeds[best.best],
             "descent_best": found.speeds[found.best],
-            "residual": best.residuals[best.best],
             "rank": ("layer", best.ranks[best.best]),
-            "linearity": ("layer", np.append(best.linearity[best.best], 0.0)),
         },
         coords={"layer": np.arange(1, depth + 1)},
     )
 
 
-claims = Claims()
+claims = Claims(
+    limits="The hypothesis speaks of finitely many first layers and names no number. L_0 = 3 is this project's; the "
+    "paper's own remark makes it equivalent to a speed that does not grow beyond depth 3. That some such number "
+    "exists follows from the paper's results (`theorem-3-1`). A search can refute the plateau, by one faster "
+    "direction, and not prove it; beyond the plane depth 3 is a search too. Where convex steps improve a descent, "
+    "they give layers above the second one neuron."
+)
 
 
-# The bounds: a plateau is exact, and directions are known to machine precision; 1e-9 leaves room for the certificate.
-# The quick run has one depth above 3, too few for the conjecture.
-@claims.add(
+def reaches_the_optimum(run: xr.Dataset) -> bool:
+    """At every depth in the plane, the fastest direction found attains the certified optimum of depth 3, to 1e-9"""
+    return bool((1 - run.best / run.lower).max() <= 1e-9)
+
+
+@claims.reading(
     "none-faster",
-    "No search at any depth from 3 finds a faster escape from the origin than the certified depth-3 optimum",
-    quantity="largest relative excess of a found escape speed over the certified depth-3 upper bound, over "
-        "searches, depths and data sets", kind="own",
-    source="Section 5, hypothesis 2 with L_0 = 3, exact; this project's bar for rounding", high=1e-9,
-    sizes=("default", "paper"), evidence="cases", over="pairs of data set and depth",
-    why="If the optimal speed stops growing at depth 3, one faster direction at a larger depth is a counterexample",
-    doubt="A search that finds nothing faster may have missed it, and three data sets in the plane are few",
-)  # fmt: skip
-def _largest_excess(run: xr.Dataset) -> Estimate:
-    excess = run.speed.max("start") / run.upper - 1
-    worst = zip(run.data.values, excess.max("depth"), strict=True)
-    remark = "; ".join(f"{name}: {float(value):.1e}" for name, value in worst)
-    return Estimate.largest(excess.values.ravel(), f"{run.speed.size} runs; {remark}")
+    "No search at a depth above 3 finds a faster direction",
+    "Section 5, hypothesis 2 with L_0 = 3; 1e-9 for rounding",
+    high=1e-9,
+    sizes=("default", "paper"),
+    requires=[reaches_the_optimum],
+)
+def largest_excess(run: xr.Dataset) -> Estimate:
+    """Largest relative excess of a speed over the certified optimum of depth 3, beyond the plane over that found."""
+    plane = run.speed.max("start") / run.upper - 1
+    beyond = run.beyond_descent_best.isel(beyond_depth=slice(1, None)) / run.beyond_best.isel(beyond_depth=0) - 1
+    return Estimate.largest([*plane.values.ravel(), *beyond.values.ravel()], over="pairs of data set and depth")
 
 
-@claims.add(
-    "plateau",
-    "At every depth, the fastest escape direction found attains the certified largest escape speed of depth-3 ReLU "
-        "networks",
-    quantity="largest relative deficit of the fastest escape speed found from the certified depth-3 optimum, over "
-        "depths and data sets", kind="own",
-    source="Proposition 3.2, by which such a direction exists; this project's bar for the search", high=1e-9,
-    sizes=("default", "paper"), evidence="cases", over="pairs of data set and depth",
-    why="A search that reaches the known optimum at every depth is strong enough to be trusted when it finds no more",
-    doubt="The convex steps start from the best descent and were designed on such data",
-)  # fmt: skip
-def _largest_deficit(run: xr.Dataset) -> Estimate:
-    lack = 1 - run.best / run.lower
-    plain = 1 - run.descent_best / run.lower
-    return Estimate.largest(lack.values.ravel(), f"by descent alone {float(plain.max()):.1e}")
-
-
-@claims.add(
-    "rank-one", "At every depth, the fastest escape direction found has weight matrices of rank one from layer 3 on",
-    quantity="largest rank of a weight matrix from layer 3 on in the fastest escape direction found, over depths "
-        "and data sets", kind="reading", source="Section 5, hypothesis 2 with L_0 = 3", high=1.0,
-    sizes=("default", "paper"), evidence="cases", over="pairs of data set and depth", needs=("plateau",),
-    why="The hypothesis allows high ranks in finitely many first layers only, here two",
-    doubt="Convex steps give layers above the second one neuron, so only a faster descent could show a higher rank",
-)  # fmt: skip
-def _largest_rank(run: xr.Dataset) -> Estimate:
-    above = run["rank"].where(run.layer >= 3)
-    where = []
-    for name in run.data.values:
-        found = (run["rank"].sel(data=name) > 1).any("depth")
-        if found.any():
-            where.append(f"{name}: layers {', '.join(map(str, run.layer.values[found.values]))}")
-    return Estimate.largest(above.max("layer").values.ravel(), "; ".join(where) or "rank one throughout")
-
-
-@claims.add(
-    "beyond-plane",
-    "Beyond the plane, the fastest escape direction found at every depth has rank one from layer 3 on",
-    quantity="number of searches with inputs of dimension 3 to 5 in whose fastest direction a weight matrix from layer "
-        "3 on has a rank above one", kind="reading", source="Section 5, hypothesis 2 with L_0 = 3", high=0.0,
-    sizes=("default", "paper"), evidence="cases", over="pairs of data set and depth",
-    why="Nothing in the hypothesis is about plane inputs, so a higher rank in any dimension would count against it",
-    doubt="No certificate exists beyond the plane, so the fastest direction found may not be optimal",
-)  # fmt: skip
-def _ranks_beyond(run: xr.Dataset) -> Estimate:
-    ranks, above = run.beyond_rank.max("beyond_depth"), run.beyond_rank.where(run.beyond_layer >= 3) > 1
+@claims.reading(
+    "rank-one",
+    "The fastest direction found has rank one from layer 3 on",
+    "Section 5, hypothesis 2 with L_0 = 3",
+    high=1.0,
+    sizes=("default", "paper"),
+    requires=[reaches_the_optimum],
+)
+def largest_rank(run: xr.Dataset) -> Estimate:
+    """Largest rank of a weight matrix from layer 3 on in the fastest direction found."""
+    ranks = run.beyond_rank.max("beyond_depth")
     remark = "; ".join(
-        f"{name}: {'-'.join(str(int(rank)) for rank in ranks.sel(beyond_data=name))}" for name in run.beyond_data.values
+        f"{n}: {'-'.join(str(int(r)) for r in ranks.sel(beyond_data=n))}" for n in ranks.beyond_data.values
     )
-    return Estimate.number(above.any("beyond_layer").values, f"largest ranks {remark}")
-
-
-@claims.add(
-    "beyond-plane-none-faster",
-    "Beyond the plane, no descent at depth 4 or 5 finds a faster escape than the searches at depth 3",
-    quantity="largest relative excess of the escape speed of a descent at a larger depth over the fastest found at "
-        "depth 3, over depths and data sets of input dimension 3 to 5", kind="own",
-    source="Section 5, hypothesis 2 with L_0 = 3, exact; this project's bar for rounding", high=1e-9,
-    sizes=("default", "paper"), evidence="cases", over="pairs of data set and depth",
-    why="Descents at larger depth are free to use more layers, so a gain over depth 3 would show that they help",
-    doubt="Both sides are searches, and a larger depth is harder to search than depth 3",
-)  # fmt: skip
-def _excess_beyond(run: xr.Dataset) -> Estimate:
-    excess = run.beyond_descent_best.isel(beyond_depth=slice(1, None)) / run.beyond_best.isel(beyond_depth=0) - 1
-    remark = "; ".join(f"{float(value):.1e}" for value in excess.max("beyond_depth"))
-    return Estimate.largest(excess.values.ravel(), remark)
-
-
-@claims.add(
-    "escape-directions",
-    "The fastest directions found are Clarke-stationary escape directions from the origin, to a relative residual "
-        "of 1e-11",
-    quantity="largest Clarke stationarity residual of a fastest direction found over its escape speed, over depths "
-        "and data sets in the plane", kind="own", source="Definition 2.1; this project's bar", high=1e-11,
-    sizes=("default", "paper"), evidence="cases", over="directions",
-    why="An escape direction is a stationary point of the loss on the sphere, and the residual is zero only there",
-    doubt="Where preactivations vanish the residual is the least over Clarke's subgradients, a weak condition",
-)  # fmt: skip
-def _residual(run: xr.Dataset) -> Estimate:
-    return Estimate.largest((run.residual / run.best).values.ravel(), f"{run.best.size} directions")
+    plane, beyond = run["rank"].where(run.layer >= 3), run.beyond_rank.where(run.beyond_layer >= 3)
+    largest = [*plane.max("layer").values.ravel(), *beyond.max("beyond_layer").values.ravel()]
+    return Estimate.largest(largest, f"largest ranks beyond the plane {remark}", over="pairs of data set and depth")
 
 
 metrics = (
     Metric(
-        name="success", quantity="share of starts that reach the optimal escape speed",
+        name="success",
+        quantity="share of starts that reach the optimal escape speed",
         statistic=lambda run: float((abs(run.speed / run.lower - 1) < 1e-6).mean()),
-    ),
-    Metric(
-        name="speed", quantity="fastest escape at the largest depth over the optimum, smallest over data",
-        statistic=lambda run: float((run.best.isel(depth=-1) / run.lower).min()),
     ),
     Metric(
         name="layers_above_one",
         quantity="layers of rank above one in the fastest direction, largest number over data and depths",
         statistic=lambda run: float((run["rank"] > 1).sum("layer").max()),
     ),
-)  # fmt: skip
+)
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw speeds against depth, and the ranks and the linearity of the best directions."""
+    """Draw speeds against depth."""
     rng, panels = np.random.default_rng(0), []
     for name in run.data.values:
         one = run.sel(data=name)
@@ -265,26 +208,28 @@ def figures(run: xr.Dataset) -> list[Figure]:
         "that of the first depth.",
         panels=tuple(panels),
     )
-    deepest = run.isel(depth=-1)
-    title = f"best direction at depth {int(deepest.depth)}"
-    structure = tuple(
-        Panel(title=title, x=Axis("layer l"), y=Axis(label), marks=lines(values, x="layer", hue="data", grouped=True))
-        for label, values in (("rank of W_l", deepest["rank"]), ("|Zσ_l − Z_l| / |Z_l|", deepest.linearity))
-    )
-    shapes = Figure(
-        name="layers",
-        title="Rank and nonlinearity of each layer of the best directions",
-        caption="Rank of the weights, and the share of the preactivations that the ReLU removes, by layer.",
-        panels=structure,
-    )
-    return [speeds, shapes]
+    return [speeds]
 
 
 entry = Entry(
-    "deep-relu/conjecture-2", "Conjecture 2: the optimal escape direction has rank one at all but the first layers",
-    citation=CITATION, source="Section 5, conjecture 2", params=Params,
-    quick=dict(depths=(3, 4), data=("circle-8",), width=8, starts=6, steps=1000,
-        beyond=("parity-3", "random-3"), beyond_depths=2, beyond_starts=4),
-    paper=dict(width=32, starts=400, steps=8000, beyond_depths=6, beyond_starts=100), run=run,
-    claims=claims, figures=figures, metrics=metrics,
-)  # fmt: skip
+    "deep-relu/conjecture-2",
+    "Conjecture 2: the optimal escape direction has rank one at all but the first layers",
+    citation=CITATION,
+    source="Section 5, conjecture 2",
+    params=Params,
+    quick=dict(
+        depths=(3, 4),
+        data=("circle-8",),
+        width=8,
+        starts=6,
+        steps=1000,
+        beyond=("parity-3", "random-3"),
+        beyond_depths=2,
+        beyond_starts=4,
+    ),
+    paper=dict(width=32, starts=400, steps=8000, beyond_depths=6, beyond_starts=100),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

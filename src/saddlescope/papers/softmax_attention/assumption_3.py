@@ -18,11 +18,11 @@ import xarray as xr
 from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.curves import flow_curves
 from saddlescope.papers.softmax_attention.shared.first_seeds import first_seeds
-from saddlescope.papers.softmax_attention.shared.lost_sample_statistics import (
+from saddlescope.papers.softmax_attention.shared.lost_samples import (
     FLOWS,
     LOST,
     count_losing_flows,
-    known_share,
+    log_lost_samples,
     losing_share_curve,
 )
 from saddlescope.plot import Axis, Figure, Mark, Panel
@@ -68,8 +68,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
 
 def _follow_flows(gap: float, seeds: list[int], params: Params, context: RunContext) -> xr.Dataset:
-    from saddlescope.models import SelectionLoss, check_token_assumptions, gaussian_tokens
-    from saddlescope.papers.softmax_attention.shared.lost_sample_flows import log_lost_samples
+    from saddlescope.models import check_token_assumptions, gaussian_tokens
 
     log_times = np.array(params.log10_times) * np.log(10)
     lost = np.empty((len(seeds), len(FLOWS), len(log_times)))
@@ -77,9 +76,8 @@ def _follow_flows(gap: float, seeds: list[int], params: Params, context: RunCont
     for (k, seed), step in context.steps(enumerate(seeds)):
         step.report(0.0, f"gap {gap:g}, instance {k}")
         data = gaussian_tokens(params.samples, params.tokens, params.dim, seed=seed, gap=gap)
-        loss = SelectionLoss(data.optimal_scores, data.gaps)
         small[k] = check_token_assumptions(data).small_initial_loss.number
-        lost[k] = log_lost_samples(data, loss, params.scale, log_times)
+        lost[k] = log_lost_samples(data, params.scale, log_times)
     return xr.Dataset(
         {"log_lost": (("instance", "flow", "time"), lost), "log_start": ("instance", small)},
         coords={"flow": list(FLOWS), "gap": gap, "instance": seeds},
@@ -100,90 +98,38 @@ def _when(run: xr.Dataset) -> str:
     return f"t = 1e{run.log10_time.values[-1]:g}"
 
 
-# The quick size has two draws, too few for shares and for the absence of exceptions.
-claims = Claims()
+claims = Claims(
+    limits="Only gaps of 7 are above the limit of the assumption, on one size and from one initial scale. Flows that "
+    "the solver could not end are left out of the share and leave the count undecided."
+)
 
 
-@claims.add(
+@claims.reading(
     "sufficient",
-    "From a small initial loss (Assumption 3), gradient flow on diagonal attention weights finally selects every "
-        "sample's optimal token",
-    quantity="number of such flows with a final excess loss of over half that of one sample at a wrong token",
-    kind="reading", source="Appendix A.5, (C2), with the corrected equation 27. No exception is allowed", high=0.0,
-    sizes=("default", "paper"),
-    evidence="cases", over="draws of data",
-    why="Once a sample's softmax selects wrong tokens the loss is above its start, so under Assumption 3 none may end "
-        "there",
-    doubt="The lost-sample count rests on one last time, and only gaps of 7 are above the assumption's limit",
-)  # fmt: skip
+    "Under Assumption 3 diagonal attention weights finally select the optimal token of every sample",
+    "Appendix A.5, (C2), from a smaller loss at the start than at any wrong token; no exception is allowed",
+    high=0.0,
+    sizes=("default", "paper"),  # the quick size has two draws
+)
 def _count_losing_where_allowed(run: xr.Dataset) -> Estimate:
+    """Number of such flows with a final excess loss above half that of one sample at a wrong token."""
     return count_losing_flows(_ends("diagonal weights", run), _when(run), _allowed(run))
 
 
-@claims.add(
+@claims.extension(
     "not-necessary",
-    "In most draws, diagonal attention weights select every optimal token at all score gaps whose initial loss "
-        "violates Assumption 3",
-    quantity="share of draws without a sample at a wrong token at the last time, over gaps with an initial loss "
-        "above Assumption 3's limit",
-    kind="own", source="This project's: more than half; trial runs on other seeds had three quarters at each gap",
-    low=0.5, sizes=("default", "paper"),
-    evidence="sample", over="draws of data",
-    why="If most draws learn all samples at every gap that violates the assumption, the assumption is far from "
-        "necessary",
-    doubt="It is about one small size, and each draw is followed from one initial scale",
-)  # fmt: skip
+    "In most draws diagonal weights select every optimal token at all gaps at which Assumption 3 does not hold",
+    "Not in the paper; more than half",
+    low=0.5,
+    sizes=("default", "paper"),
+)
 def _share_kept_without(run: xr.Dataset) -> Estimate:
+    """Share of draws without a sample at a wrong token at the last time, over gaps that violate the assumption."""
     ends = np.where(_allowed(run), 0.0, _ends("diagonal weights", run))
-    return known_share(np.all(ends < LOST, axis=0), ~np.any(np.isnan(ends), axis=0))
-
-
-@claims.add(
-    "a-small-gap-loses-samples",
-    "At the smallest score gap, diagonal attention weights miss an optimal token in 5 to 45 % of draws",
-    quantity="share of data draws with a sample at a wrong token at the last time, under gradient flow on diagonal "
-        "weights", kind="own", source="This project's, from trial runs on other seeds, with 6 and 7 of 30", low=0.05,
-    high=0.45, sizes=("default", "paper"),
-    evidence="sample", over="draws of data",
-    why="A share well above zero shows that some such assumption is needed, and one below a half that it is not "
-        "needed often",
-    doubt="The window of 5 to 45 percent is ours, for one gap, size and scale",
-)  # fmt: skip
-def _share_losing_at_smallest_gap(run: xr.Dataset) -> Estimate:
-    ends = _ends("diagonal weights", run)[0]
-    return known_share(ends > LOST, ~np.isnan(ends), f"gap {run.gap.values[0]:g}")
-
-
-@claims.add(
-    "whole-samples",
-    "The final excess loss of attention flows is a whole multiple of one wrongly attended sample's excess loss",
-    quantity="largest distance of the final excess loss, over that of one sample at a wrong token, from a whole "
-        "number, over flows and score gaps", kind="own",
-    source="Assumption 2: all wrong tokens of a sample have one score; the bound is this project's", high=1e-3,
-    evidence="cases", over="draws of data",
-    why="With equal wrong scores each lost sample adds exactly one unit of excess loss, so other values would be "
-        "unfinished flows",
-    doubt="Flows that the solver could not end are left out",
-)  # fmt: skip
-def _distance_from_integers(run: xr.Dataset) -> Estimate:
-    ends = np.array([_ends(flow, run) for flow in run.flow.values])
-    apart = np.nanmax(np.abs(ends - np.rint(ends)))
-    remark = f"{np.isfinite(ends).sum()} flows, up to {np.nanmax(ends):.4g} lost"
-    return Estimate(float(apart), remark=remark, n=ends.shape[-1])
-
-
-@claims.add(
-    "w-alone-loses-none",
-    "The gradient flow on the full attention matrix W selects every sample's optimal token at every score gap",
-    quantity="number of flows on W with a final excess loss of over half that of one sample at a wrong token, over "
-        "draws and gaps", kind="own", source="This project's, from trial runs on other seeds; no theorem claims it",
-    high=0.0, sizes=("default", "paper"),
-    evidence="cases", over="draws of data",
-    why="The same count for a full W asks whether lost samples belong to the parametrisation or to the loss",
-    doubt="Absence in a hundred draws of one size proves little; unequal scores do lose samples",
-)  # fmt: skip
-def _count_losing_alone(run: xr.Dataset) -> Estimate:
-    return count_losing_flows(_ends("W alone", run), _when(run))
+    known = ~np.any(np.isnan(ends), axis=0)
+    kept = np.all(ends < LOST, axis=0)[known]
+    remark = f"{kept.sum()} of {kept.size}, {np.sum(~known)} more did not end"
+    return Estimate.share(kept.sum(), kept.size, remark, over="draws of data")
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -224,8 +170,13 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "softmax-attention/assumption-3",
-    "Assumption 3: a small initial loss suffices to learn every sample, but is not necessary", citation=CITATION,
-    source="Assumption 3, Theorem 4.1", params=Params,
-    quick=dict(gaps=(0.25, 7.0), instances=2, log10_times=(-1.0, 1.0, 3.0, 30.0)), paper=dict(instances=300), run=run,
-    claims=claims, figures=figures,
-)  # fmt: skip
+    "Assumption 3: a small initial loss suffices to learn every sample, but is not necessary",
+    citation=CITATION,
+    source="Assumption 3, Theorem 4.1",
+    params=Params,
+    quick=dict(gaps=(0.25, 7.0), instances=2, log10_times=(-1.0, 1.0, 3.0, 30.0)),
+    paper=dict(instances=300),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

@@ -2,6 +2,188 @@
 
 from saddlescope.reproduction.paper import Erratum, Statement
 
-STATEMENTS: tuple[Statement, ...] = ()
+STATEMENTS: tuple[Statement, ...] = (
+    Statement(
+        place="Theorem 1.1",
+        asserts="Gradient flow separates the optimal tokens and minimises the nuclear norm",
+        uncovered="informal form of Theorems 4.1 and 5.1.",
+    ),
+    Statement(
+        place="Section 3.1",
+        asserts="Gaussian data are separable if d is larger than L and n",
+        claims=("separability/any-w-above-n-and-l",),
+    ),
+    Statement(
+        place="Section 3.2",
+        asserts="The loss is above its infimum L* at any finite weights",
+        uncovered="a softmax has no zero entry.",
+    ),
+    Statement(
+        place="Assumption 2, remark",
+        asserts="The scores of other tokens may differ a little",
+        claims=("unequal-scores/perturbations",),
+    ),
+    Statement(
+        place="Lemma 4.1, equations 2 to 4",
+        asserts="Keys times queries and a difference of squares move alike",
+        claims=("lemma-4-1/equivalence",),
+    ),
+    Statement(
+        place="Lemma 4.2",
+        asserts="The norm of diagonal weights tends to infinity",
+        claims=("lemma-4-2/as-printed", "lemma-4-2/with-diagonal-separability"),
+    ),
+    Statement(
+        place="Theorem 4.1",
+        asserts="The limit of the direction of diagonal weights solves the ℓ1 problem",
+        claims=("theorem-4-1/theorem-4-1",),
+    ),
+    Statement(
+        place="Section 4.1 (1), (C2), equations 32 to 34",
+        asserts="Under Assumption 3 the loss tends to its infimum",
+        claims=("assumption-3/sufficient",),
+    ),
+    Statement(
+        place="Section 4.1 (2)",
+        asserts="The limit may be sparse",
+        uncovered="no bound is stated; some ℓ1 solution has at most as many entries as active margins.",
+    ),
+    Statement(
+        place="Section 4.2",
+        asserts="W alone minimises the Frobenius norm, keys times queries the nuclear norm",
+        claims=("section-4-2/contrast",),
+    ),
+    Statement(
+        place="Section 4.2", asserts="Linear regression differs likewise", claims=("section-4-2/linear-regression",)
+    ),
+    Statement(place="Section 4.2", asserts="The nuclear norm encourages low rank", claims=("section-4-2/low-rank",)),
+    Statement(
+        place="Lemma 5.1, equation 7", asserts="Gradient flow preserves alignment", claims=("lemma-5-1/preserved",)
+    ),
+    Statement(
+        place="Theorem 5.1, equations 9 and 42",
+        asserts="The limit of the direction of aligned keys and queries solves the nuclear-norm problem",
+        claims=("theorem-5-1/theorem-5-1",),
+    ),
+    Statement(
+        place="Appendix A.1, equations 10 to 18",
+        asserts="Gradients, and the velocities of both parametrisations",
+        uncovered="derivatives; a test follows them against automatic differentiation.",
+    ),
+    Statement(
+        place="Lemma A.1, equations 6, 19 to 26 and 31",
+        asserts="The flow of diagonal weights in closed form",
+        claims=("lemma-a-1/closed-form", "lemma-a-1/speed"),
+    ),
+    Statement(
+        place="Equations 27 and 28",
+        asserts="The loss falls at least like the squared gradient",
+        claims=("lemma-a-1/equation-27",),
+    ),
+    Statement(
+        place="Appendix A.4, equation 29", asserts="The gradient tends to 0", claims=("lemma-4-2/gradient-vanishes",)
+    ),
+    Statement(
+        place="Definition A.2",
+        asserts="The constraint qualification holds at solutions of the ℓ1 problem",
+        uncovered="by v = −β*, along which all active margins rise at the rate 1.",
+    ),
+    Statement(
+        place="Theorem A.2",
+        asserts="Limits of approximate KKT points are KKT points",
+        uncovered="a theorem of Dutta et al. (2013); the notes have a bound for this problem.",
+    ),
+    Statement(
+        place="(C1) and (C3), equation 37",
+        asserts="The proof's ε, ε' and δ tend to 0",
+        claims=("kkt-residuals/conditions",),
+    ),
+    Statement(
+        place="Inequality 35",
+        asserts="φ is at most a multiple of the integral of attention",
+        uncovered="true with another constant; see the errata.",
+    ),
+    Statement(
+        place="Inequality 36",
+        asserts="ln |β| is at least a multiple of the integrals of attention",
+        claims=("kkt-residuals/inequality-36",),
+    ),
+    Statement(
+        place="Equations 8, 38 to 41, 43 and 44",
+        asserts="Sums over pairs of tokens are those of their projections",
+        claims=("theorem-5-1/equations-40-to-44",),
+    ),
+    Statement(
+        place="Appendix A.7",
+        asserts="The singular values of each sample follow an equation of their own",
+        claims=("theorem-5-1/quadrature",),
+    ),
+    Statement(
+        place="Equation 45",
+        asserts="The subdifferential of the nuclear norm by that of the ℓ1 norm",
+        uncovered="a theorem of Watson (1992).",
+    ),
+)
 
-ERRATA: tuple[Erratum, ...] = ()
+ERRATA: tuple[Erratum, ...] = (
+    Erratum(
+        place="Lemma 4.2",
+        printed="Under Assumptions 1 and 2 the norm of diagonal weights tends to infinity",
+        right="Some diagonal W must separate the data, as the proof assumes",
+        check="Tokens (0, 1), the best, and (0, 0), query (1, 0): W = e₂e₁ᵀ separates them, but B = 0: β never moves",
+        weight="statement",
+    ),
+    Erratum(
+        place="Appendix A.4",
+        printed="∫ |∇L|² dt < ∞ gives lim |∇L| = 0, and so lim |β| = ∞",
+        right="It gives lower and upper limit only. But from |β| = R to 2R |∇L| is at least some c_R > 0, so that each "
+        "crossing costs a fixed amount of loss, and there are finitely many",
+        check="By hand; lemma-4-2 sees no return",
+        weight="repairable",
+    ),
+    Erratum(
+        place="Equation 27",
+        printed="dL/dt = −(2/n) ⟨∇L, √(β² + ω₀⁴) ⊙ ∇L⟩",
+        right="2 in place of 2/n, since ∇L has a factor 1/n already; the inequality stays",
+        check="For n = 2 in high precision; lemma-a-1 measures the fall",
+        weight="slip",
+    ),
+    Erratum(
+        place="Inequality 35",
+        printed="exp(−γᵀσ) is at most 1",
+        right="It is at most exp(−γ_nopt), above 1 for negative scores; only constants change",
+        check="Scores 0 and four times −5 with even attention: φ grows e⁴/5 = 10.9 times as fast as the bound",
+        weight="slip",
+    ),
+    Erratum(
+        place="Definition 5.1, remark",
+        printed="left eigenvectors of K (Q)",
+        right="left singular vectors: K and Q need not be square",
+        check="By hand",
+        weight="slip",
+    ),
+    Erratum(
+        place="Appendix A.6, end",
+        printed="the rest of the columns of U_K(0) and U_Q(0) are the zero vectors",
+        right="U_K and U_Q are orthogonal; the other columns may be any, and their singular values do not move",
+        check="The gradient of the softmax loss at aligned weights",
+        weight="slip",
+    ),
+    Erratum(
+        place="Appendix A.7", printed="By Assumption 4 (iv)", right="(ii)", check="There is no (iv)", weight="slip"
+    ),
+    Erratum(
+        place="Appendix A.7",
+        printed="λ = 2 φ / (n ln μ)",
+        right="λ = φ / ln μ, as in A.5: φ holds 2/n already",
+        check="One sample with B = 1 has φ = arcsinh(μ / ω₀²), about ln μ, and λ = 1 at the solution",
+        weight="slip",
+    ),
+    Erratum(
+        place="Appendix A.7, subdifferential",
+        printed="P_V E = 0",
+        right="E P_V = 0",
+        check="For W = e₁e₂ᵀ the printed form admits E = e₃e₂ᵀ, though |UVᵀ + E| = √2, and excludes e₂e₁ᵀ",
+        weight="slip",
+    ),
+)

@@ -1,9 +1,11 @@
 """Claims and pictures that the entries of predicted stages share."""
 
+from collections.abc import Callable
+
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.beyond.shared.stage_comparison import existing, level_errors, slopes
+from saddlescope.papers.beyond.shared.stage_comparison import level_errors, over_stages, slopes
 from saddlescope.plot import Axis, Figure, Line, Panel, Table, lines
 from saddlescope.reproduction.claim import Claims, Estimate
 
@@ -11,46 +13,54 @@ AGF = "Kunin et al. 2025, abstract"
 SADDLES = "Zhang, Saxe and Latham 2026, abstract"
 
 
-def over_stages(run: xr.Dataset, errors: xr.DataArray) -> Estimate:
-    """Return the largest error over stages and seeds, of which the seeds are the cases; infinite if missed."""
-    return Estimate.largest(existing(run, errors).max("stage"), f"{int(run.predicted_time.notnull().sum())} stages")
+def add_slope_claim(claims: Claims, family: str) -> None:
+    """Add that the error of the predicted times falls as 1 / log(1/α).
 
+    A unit needs O(1) e-folds more or less out of log(1/α), so that the slope is -1.
+    """
 
-def add_stage_claims(claims: Claims, family: str) -> None:
-    """Add that the error of the times falls as 1 / log(1/α), and that the plateaus have the predicted losses."""
-
-    @claims.add(
-        "slope", f"The error of the predicted stage times of {family} falls in proportion to 1 / log(1/α)",
-        quantity="largest distance from -1 of the slope of log error over log log(1/α), over seeds", kind="reading",
-        source=f"{AGF}: timing of the drops; a unit needs O(1) e-folds more or less out of log(1/α), so the slope is "
-        "-1; this project's bar of 10 %", high=0.1, evidence="cases", over="seeds",
-        why="An error of another origin than a fixed number of e-folds would fall faster, or not at all",
-        doubt="Stages so close that a scale does not separate them have other errors; scales are chosen small for it",
-    )  # fmt: skip
+    @claims.reading(
+        "slope",
+        f"As α falls, the stage times of {family} tend to the predicted ones, with an error in proportion to "
+        "1 / log(1/α)",
+        f"{AGF}: order, timing and magnitude of the drops; rate and bar of 10 %: this project",
+        high=0.1,
+    )
     def slope(run: xr.Dataset) -> Estimate:
-        return Estimate.largest(abs(slopes(run) + 1).fillna(np.inf))
-
-    add_level_claim(claims, family)
+        """Largest distance from -1 of the slope of log error over log log(1/α)."""
+        return Estimate.largest(abs(slopes(run) + 1), over="seeds")
 
 
 def add_level_claim(claims: Claims, family: str) -> None:
     """Add that the plateaus of the flow have the predicted losses."""
 
-    @claims.add(
-        "levels", f"From the smallest initial scale, the loss plateaus of {family} are at the predicted levels",
-        quantity="largest difference of a plateau's loss from the prediction, in units of the initial loss",
-        kind="reading", source=f"{AGF}: magnitude of the drops; this project's bar", high=1e-4,
-        evidence="cases", over="seeds",
-        why="The loss in the middle of each stage of the flow is compared with the saddle that the prediction names",
-        doubt="Stages are found in the flow from the predicted levels, halfway between two of them",
-    )  # fmt: skip
+    @claims.reading(
+        "levels",
+        f"At small α, the loss plateaus of {family} are at the predicted levels",
+        f"{AGF}: order, timing and magnitude of the drops; bar: this project",
+        high=1e-4,
+    )
     def levels(run: xr.Dataset) -> Estimate:
+        """Largest difference of a plateau's loss from the prediction, in units of the initial loss."""
         return over_stages(run, level_errors(run))
+
+
+def stage_table(run: xr.Dataset) -> Table:
+    """Return predicted and found times and losses of one seed at the smallest scale."""
+    names = ("predicted_time", "found_time", "predicted_loss", "found_loss")
+    one = run.isel(scale=-1).dropna("stage", how="all", subset=["predicted_time"])
+    rows = zip(one.stage.values.tolist(), *(one[name].values.tolist() for name in names), strict=True)
+    return Table(columns=("stage", "T predicted", "t found", "loss predicted", "loss found"), rows=tuple(rows))
+
+
+def stage_figures(*, title: str, caption: str, unit: str = "log(1/α)") -> Callable[[xr.Dataset], list[Figure]]:
+    """Return a function that draws the one picture of `stage_figure`."""
+    return lambda run: [stage_figure(run, title=title, caption=caption, unit=unit)]
 
 
 def stage_figure(run: xr.Dataset, *, title: str, caption: str, unit: str = "log(1/α)") -> Figure:
     """Draw the loss of the first seed against the prediction, and the errors of the times of all seeds."""
-    first = run.isel(seed=0).dropna("stage", how="all", subset=["predicted_time"])
+    first = run.isel(seed=0)
     losses = Panel(
         title=f"seed {int(first.seed)}",
         x=Axis(f"time / {unit}"),
@@ -61,27 +71,19 @@ def stage_figure(run: xr.Dataset, *, title: str, caption: str, unit: str = "log(
         ),
     )
     error = np.sqrt(((run.found_time - run.predicted_time) ** 2).mean("stage"))
-    decades = -run.scale.values
     errors = Panel(
         title="error of the times",
         x=Axis("decades of α below 1", scale="log"),
         y=Axis("root mean square error", scale="log"),
         marks=tuple(
-            Line(x=decades, y=one.values, group="one seed each", color=0, width=1.0)
+            Line(x=-run.scale.values, y=one.values, group="one seed each", color=0, width=1.0)
             for one in error.transpose("seed", "scale")
         ),
     )
-    small = first.isel(scale=-1)
-    rows = tuple(
-        (int(k), float(one.predicted_time), float(one.found_time), float(one.predicted_loss), float(one.found_loss))
-        for k in small.stage.values
-        for one in (small.sel(stage=k),)
-    )
-    columns = ("stage", "T predicted", "t found", "loss predicted", "loss found")
     return Figure(
         name="stages",
         title=title,
-        caption=f"{caption} Table: stages of seed {int(first.seed)} at α = 1e{float(small.scale):g}.",
+        caption=f"{caption} Table: stages of seed {int(first.seed)} at α = 1e{float(run.scale[-1]):g}.",
         panels=(losses, errors),
-        table=Table(columns=columns, rows=rows),
+        table=stage_table(first),
     )

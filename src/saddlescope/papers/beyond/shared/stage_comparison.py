@@ -6,34 +6,61 @@ its middle, between t_k and t_{k+1}.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import partial, wraps
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import xarray as xr
 
+from saddlescope._shared.progress import Report
+from saddlescope.reproduction.claim import Estimate
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.parameters import EntryParams, param
 
 _POINTS = 601  # of a stored curve
 
-Curve = tuple[np.ndarray, np.ndarray]
-"""Times and losses of a flow."""
+
+class SeedParams(EntryParams):
+    """Parameters of an entry that solves one problem per seed."""
+
+    seeds: tuple[int, ...] = param(tuple(range(10)), "seeds of data and initial weights", ge=0, order="distinct")
 
 
-def over_seeds(seeds: Sequence[int], context: RunContext, solve: Callable[[int, RunContext], xr.Dataset]) -> xr.Dataset:
-    """Solve one problem per seed, each cached, and join them along `seed`; curves are those of the first seed."""
-    import jax
+class StageParams(SeedParams):
+    """Parameters of an entry that compares predicted stages with flows from several initial scales."""
 
-    parts: list[xr.Dataset] = []
-    with jax.enable_x64(True):
-        for seed, step in context.steps(seeds):
-            step.report(0.0, f"seed {seed}")
-            parts.append(step.cached(f"seed-{seed}", partial(solve, seed, step)))
-            step.report(1.0, f"seed {seed} done")
-    each = [part.drop_dims("time", errors="ignore") for part in parts]
-    joined = xr.concat(each, dim="seed", join="outer", combine_attrs="drop").assign_coords(seed=list(seeds))
-    return joined.assign({name: parts[0][name] for name in parts[0].data_vars if "time" in parts[0][name].dims})
+    log10_scales: tuple[float, ...] = param(
+        (-32.0, -128.0, -512.0), "log10 of the initial scales α", ge=-4096, le=-1, order="decreasing", least=2
+    )
+    tolerance: float = param(1e-6, "relative tolerance of the flow's stage times", ge=1e-10, le=1e-3, scale="log")
+
+
+P = TypeVar("P", bound=SeedParams)
+F = TypeVar("F")
+
+
+def over_seeds(solve: Callable[[P, int, RunContext], xr.Dataset]) -> Callable[[P, RunContext], xr.Dataset]:
+    """Return a run that solves one problem per seed, each cached, and joins them along `seed`.
+
+    Curves, over `time`, are those of the first seed.
+    """
+
+    @wraps(solve)
+    def run(params: P, context: RunContext) -> xr.Dataset:
+        import jax
+
+        parts: list[xr.Dataset] = []
+        with jax.enable_x64(True):
+            for seed, step in context.steps(params.seeds):
+                step.report(0.0, f"seed {seed}")
+                parts.append(step.cached(f"seed-{seed}", partial(solve, params, seed, step)))
+                step.report(1.0, f"seed {seed} done")
+        each = [part.drop_dims("time", errors="ignore") for part in parts]
+        joined = xr.concat(each, dim="seed", join="outer", combine_attrs="drop").assign_coords(seed=list(params.seeds))
+        return joined.assign({name: parts[0][name] for name in parts[0].data_vars if "time" in parts[0][name].dims})
+
+    return run
 
 
 def record_times(predicted: Sequence[float], until: float, width: float) -> np.ndarray:
@@ -49,12 +76,18 @@ def record_times(predicted: Sequence[float], until: float, width: float) -> np.n
     return np.unique(times[(times >= 0) & (times <= until)])
 
 
-def compare_stages(learned: Any, curves: Mapping[float, Curve]) -> xr.Dataset:
+def from_each_scale(params: StageParams, context: RunContext, follow: Callable[[float, Report], F]) -> dict[float, F]:
+    """Return the flow from each initial scale; `follow` is given log α and where to report."""
+    return {scale: follow(scale * np.log(10), step.report) for scale, step in context.steps(params.log10_scales)}
+
+
+def compare_stages(learned: Any, flows: Mapping[float, Any], until: float = np.inf) -> xr.Dataset:
     """Compare a prediction with flows of one network.
 
     Args:
         learned: a prediction with a `staircase`.
-        curves: times and losses of the flow by log10 of the initial scale.
+        flows: results with `times` and `losses` by log10 of the initial scale.
+        until: last time of the flows to compare.
 
     Returns:
         predicted_time and predicted_loss (stage), found_time and found_loss (scale, stage), for stages 1, 2, ...;
@@ -62,9 +95,11 @@ def compare_stages(learned: Any, curves: Mapping[float, Curve]) -> xr.Dataset:
     """
     stairs = learned.staircase
     times, losses = (np.array([getattr(stage, name) for stage in stairs.stages]) for name in ("start", "loss"))
-    last = min(float(found[-1]) for found, _ in curves.values())
-    grid = np.linspace(0.0, last, _POINTS)
-    found = {scale: _found(curve, losses) for scale, curve in curves.items()}
+    curves = {
+        scale: (flow.times[flow.times <= until], flow.losses[flow.times <= until]) for scale, flow in flows.items()
+    }
+    grid = np.linspace(0.0, min(float(curve[0][-1]) for curve in curves.values()), _POINTS)
+    found = {scale: _found(*curve, losses) for scale, curve in curves.items()}
     axes = ("scale", "stage")
     return xr.Dataset(
         {
@@ -81,9 +116,8 @@ def compare_stages(learned: Any, curves: Mapping[float, Curve]) -> xr.Dataset:
     )
 
 
-def _found(curve: Curve, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _found(times: np.ndarray, losses: np.ndarray, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return t_k and the level of each stage k = 1, 2, ...; NaN where the flow does not reach it."""
-    times, losses = curve
     begins = np.array([_passage(times, losses, (a + b) / 2) for a, b in pairwise(levels)])
     ends = np.append(begins[1:], times[-1])
     middle = (begins + ends) / 2
@@ -103,28 +137,18 @@ def _passage(times: np.ndarray, losses: np.ndarray, level: float) -> float:
     return float(times[after - 1] + share * (times[after] - times[after - 1]))
 
 
-def difference_of(one: Any, other: Any) -> float:
-    """Return the largest difference of times, relative, and of losses, in units of L_0; infinite if supports differ.
-
-    Args:
-        one: predicted stages with their supports.
-        other: others of the same network.
-    """
-    if one.supports != other.supports:
-        return np.inf
-    times = max((abs(a / b - 1) for a, b in zip(one.times, other.times, strict=True)), default=0.0)
-    losses = max(abs(a - b) for a, b in zip(one.losses, other.losses, strict=True))
-    return float(max(times, losses / one.losses[0]))
-
-
-def existing(run: xr.Dataset, errors: xr.DataArray) -> xr.DataArray:
-    """Return errors with infinity where the flow has no value, and NaN beyond the last stage of a seed."""
-    return errors.fillna(np.inf).where(run.predicted_time.notnull())
+def over_stages(run: xr.Dataset, errors: xr.DataArray) -> Estimate:
+    """Return the largest error over stages and seeds, of which the seeds are the cases; NaN if the flow missed one."""
+    stages = run.predicted_time.notnull()
+    each = errors.where(stages, -np.inf).max("stage", skipna=False)
+    return Estimate.largest(each, f"{int(stages.sum())} stages", over="seeds")
 
 
 def slopes(run: xr.Dataset) -> xr.DataArray:
     """Return for each seed the slope of log error over log log(1/α); the error is the root mean square over stages."""
-    error = np.sqrt(existing(run, (run.found_time - run.predicted_time) ** 2).mean("stage"))
+    stages = run.predicted_time.notnull()
+    squares = ((run.found_time - run.predicted_time) ** 2).where(stages, 0.0)
+    error = np.sqrt(squares.sum("stage", skipna=False) / stages.sum("stage"))
     x = np.log(-run.scale * np.log(10))
     x = x - x.mean("scale")
     return (x * np.log(error)).sum("scale", skipna=False) / (x**2).sum("scale")

@@ -85,18 +85,6 @@ class SoftmaxHeadsLoss(eqx.Module):
         return jnp.mean((self.heads(sample["x"], products) - sample["y"]) ** 2)
 
 
-class OneSoftmaxHead(eqx.Module):
-    """One such head as a unit, whose kind is its number."""
-
-    bases: Float[Array, "h d d"]
-
-    def __call__(self, theta: Weights, x: Float[Array, "n d"], kind: Array) -> Float[Array, "n d"]:
-        """Return its outputs at all tokens."""
-        R = self.bases[kind]
-        beta = jnp.concatenate([theta["k"] * theta["q"], theta["v"] * theta["o"]])
-        return attention_head(x @ R, beta) @ R.T
-
-
 def square(output: Array, target: Array) -> Array:
     """Return the squared error."""
     return jnp.sum((output - target) ** 2)

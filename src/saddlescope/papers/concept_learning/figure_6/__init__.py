@@ -51,9 +51,11 @@ class Params(EntryParams):
     size_jitter: float = param(0.1875, "largest deviation of a diameter within a class, as a fraction of size_signal")
     diameter: float = param(0.675, "mean of the two diameters as a fraction of the image's side", gt=0)
     seeds: tuple[int, ...] = param(
-        tuple(range(20, 28)), "seeds of the data, weights, batches and samples; one model per seed and signal",
-        ge=0, order="distinct",
-    )  # fmt: skip
+        tuple(range(20, 28)),
+        "seeds of the data, weights, batches and samples; one model per seed and signal",
+        ge=0,
+        order="distinct",
+    )
     pixels: int = param(16, "side of the images", unit="pixels", ge=1)
     channels: tuple[int, ...] = param((16, 32, 32), "width of each level of the U-Net, from the finest")
     blocks: int = param(1, "residual blocks per level", ge=1)
@@ -110,7 +112,6 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     trained = xr.concat(merged, dim="signal", combine_attrs="drop").assign_coords(signal=list(params.signals))
     trained = trained.assign_attrs(
         first_record=params.first_record,
-        held_out=params.held_out,
         milliseconds_a_step=[float(model.attrs["milliseconds_a_step"]) for model in made],
     )
     context.report(1.0, "theory")
@@ -147,10 +148,8 @@ def _train_model(params: Params, signal: float, seed: int, context: RunContext) 
     from saddlescope.train.diffusion.training import DiffusionConfig, fit_diffusion
     from saddlescope.train.diffusion.unet import UNetConfig
 
-    config = _chosen(
-        params, "steps", "batch", "learning_rate", "weight_decay", "average", "images", "record_ratio", "first_record",
-        "record_images", "sampling_steps", "threads", "precision", "compiled",
-    )  # fmt: skip
+    names = "steps batch learning_rate weight_decay average images record_ratio first_record record_images"
+    config = _chosen(params, *names.split(), "sampling_steps", "threads", "precision", "compiled")
     history = fit_diffusion(
         _process(params, signal),
         UNetConfig(**_chosen(params, "pixels", "channels", "blocks", "normalization", "dropout")),
@@ -173,7 +172,6 @@ def _merge_seeds(params: Params, signal: float, runs: list[xr.Dataset], accuracy
         images=runs[0].images.isel(image=slice(_SHOWN)).rename(image="shown"),
         mu=("concept", geometry.mu),
         sigma=("concept", geometry.sigma),
-        overlap=geometry.overlap,
         accuracy=("concept", accuracy),
     ).assign_coords(seed=list(params.seeds))
 
@@ -181,11 +179,46 @@ def _merge_seeds(params: Params, signal: float, runs: list[xr.Dataset], accuracy
 entry = Entry(
     "concept-learning/figure-6",
     "Figure 6: learning of concepts in a diffusion model: order, transient memorization, slowing down",
-    citation=CITATION, source="Section 5", params=Params,
-    quick=dict(seeds=(0, 1), pixels=8, channels=(8,), steps=12, batch=8, images=16, first_record=6,
-        record_images=2, sampling_steps=2, classifier_steps=2, held_out=16, starts=4, processes=1),
-    paper=dict(signals=(0.7, 0.45, 0.2), size_signal=0.4, size_jitter=0.375, diameter=0.5, pixels=32, channels=(64,
-        128, 256), blocks=2, steps=20000, batch=128, average=0.999, record_ratio=1.1, record_images=32,
-        sampling_steps=100, classifier_steps=10000, device="cuda", precision="bf16", compiled=True, threads=8,
-        processes=1), run=run, claims=claims, figures=figures,
-)  # fmt: skip
+    citation=CITATION,
+    source="Section 5",
+    params=Params,
+    quick=dict(
+        seeds=(0, 1),
+        pixels=8,
+        channels=(8,),
+        steps=12,
+        batch=8,
+        images=16,
+        first_record=6,
+        record_images=2,
+        sampling_steps=2,
+        classifier_steps=2,
+        held_out=16,
+        starts=4,
+        processes=1,
+    ),
+    paper=dict(
+        signals=(0.7, 0.45, 0.2),
+        size_signal=0.4,
+        size_jitter=0.375,
+        diameter=0.5,
+        pixels=32,
+        channels=(64, 128, 256),
+        blocks=2,
+        steps=20000,
+        batch=128,
+        average=0.999,
+        record_ratio=1.1,
+        record_images=32,
+        sampling_steps=100,
+        classifier_steps=10000,
+        device="cuda",
+        precision="bf16",
+        compiled=True,
+        threads=8,
+        processes=1,
+    ),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

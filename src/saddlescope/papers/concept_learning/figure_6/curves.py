@@ -200,11 +200,6 @@ def paths(run: xr.Dataset, estimate: str = "position", images: slice = slice(Non
     return unseen_positions(run, estimate, images).transpose("signal", "seed", "step", "concept").values
 
 
-def by_model(run: xr.Dataset, name: str) -> np.ndarray:
-    """Return a variable over (signal, seed), and concept if it has that."""
-    return run[name].transpose("signal", "seed", ...).values
-
-
 def step_numbers(run: xr.Dataset) -> np.ndarray:
     """Return the steps of the records, (step,)."""
     return run.step.values.astype(float)
@@ -220,37 +215,23 @@ def leads(run: xr.Dataset) -> np.ndarray:
     return np.array([[lead(path) for path in signal] for signal in paths(run)])
 
 
-def rises(run: xr.Dataset, start: float = 0.0, read: str = "position") -> np.ndarray:
+def rises(run: xr.Dataset) -> np.ndarray:
     """Return the rise of each model's error, (signal, seed), averaged over four splits.
 
     Dip and peak are found on half of the images and every other record; the rise is read from the other images and
-    records, with `read` as their estimate, linearly in the logarithm of steps. So neither noise of the images nor
-    jitter of the weights from record to record counts. Records of steps before `start` are left out.
+    records, linearly in the logarithm of steps. So neither noise of the images nor jitter of the weights from record to
+    record counts.
     """
     at, number = np.log(step_numbers(run)), np.arange(run.sizes["step"])
-    chosen = [error(paths(run, images=half)) for half in HALVES]
-    judged = [error(paths(run, read, half)) for half in HALVES[::-1]]
-    found = np.full(chosen[0].shape[:2], np.nan)
+    halves = [error(paths(run, images=half)) for half in HALVES]
+    found = np.full(halves[0].shape[:2], np.nan)
     for model in np.ndindex(found.shape):
         heights = []
-        for parity, (one, other) in product((0, 1), zip(chosen, judged, strict=True)):
-            later = (step_numbers(run) >= start) & np.isfinite(one[model]) & np.isfinite(other[model])
-            mine, theirs = later & (number % 2 == parity), later & (number % 2 != parity)
+        for parity, (one, other) in product((0, 1), (halves, halves[::-1])):
+            known = np.isfinite(one[model]) & np.isfinite(other[model])
+            mine, theirs = known & (number % 2 == parity), known & (number % 2 != parity)
             if mine.sum() > 1 and theirs.any():
                 rise = largest_rise(one[model][mine])
-                seen = np.interp(at[mine], at[theirs], other[model][theirs])
-                heights.append(rise.height(seen))
+                heights.append(rise.height(np.interp(at[mine], at[theirs], other[model][theirs])))
         found[model] = np.mean(heights) if heights else np.nan
-    return found
-
-
-def rates(run: xr.Dataset) -> np.ndarray:
-    """Return rates of the exponential terminal approach, (signal, seed), in 1/step; NaN if not resolved."""
-    whole, steps = paths(run), step_numbers(run)
-    found = np.full(whole.shape[:2], np.nan)
-    for k, m in np.ndindex(found.shape):
-        part = terminal_phase(whole[k, m], steps)
-        if part is not None:
-            fitted = fit_approach(whole[k, m, part.records, part.concept], steps[part.records], "exponential")
-            found[k, m] = fitted.rate if fitted.resolved else np.nan
     return found

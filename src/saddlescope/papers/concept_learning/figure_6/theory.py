@@ -7,22 +7,14 @@
     pace        steps of the optimiser per unit of time
 
 The initial scale and the pace are fitted, for each seed, to the trajectory of the unseen class at the first signal. For
-any other signal the trajectory follows from mu and sigma alone. There are three abstractions:
+any other signal the trajectory follows from mu and sigma alone. There are networks of
 
     two layers      the symmetric model of section 4.2, the mean over random starts of a square U; the scale is the
                     standard deviation of its entries
-    overlapping     the same with the directions of the two concepts as in the images, where they are not orthogonal: A
-                    has off-diagonal entries, which the SIM task leaves out
     one layer       Theorem 4.1, from W0 = scale times the identity
-
-and two paces for the other signals:
-
-    gradient flow   the same as at the first signal
-    AdamW           in proportion to a_1 + a_2: AdamW is insensitive to the size of gradients, so that of the a_k, which
-                    are rates of gradient flow, only the ratio can matter
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -31,12 +23,9 @@ from jaxtyping import Float
 
 from saddlescope.papers.concept_learning.figure_6 import curves
 
-Abstraction = Literal["two layers", "overlapping", "one layer"]
+Layers = Literal["two", "one"]
 
-ABSTRACTIONS: tuple[Abstraction, ...] = get_args(Abstraction)
-
-RESCALED = "two layers, AdamW's pace"
-"""Label of the two-layer model at AdamW's pace, beside the abstractions."""
+LAYERS: tuple[Layers, ...] = get_args(Layers)
 
 SCALES = tuple(float(scale) for scale in np.geomspace(0.003, 0.6, 25))
 """Initial scales of a fit. At 0.4, w_kk starts at about 1/3, the position of a model that ignores its prompt."""
@@ -52,16 +41,10 @@ _SEED = 0  # of the random starts
 
 @dataclass(frozen=True, kw_only=True)
 class Concepts:
-    """mu and sigma of the images of one signal, a number for each of two concepts.
-
-    Attributes:
-        mu, sigma: see the module.
-        overlap: cosine of the angle between the directions of the concepts.
-    """
+    """mu and sigma of the images of one signal, a number for each of two concepts."""
 
     mu: tuple[float, float]
     sigma: tuple[float, float]
-    overlap: float = 0.0
 
     @property
     def strengths(self) -> Float[np.ndarray, "2"]:
@@ -69,16 +52,6 @@ class Concepts:
         from saddlescope.models import StructuredIdentityTask
 
         return StructuredIdentityTask(self.mu, self.sigma, 1, len(self.mu), origin=True).strengths
-
-    @property
-    def directions(self) -> Float[np.ndarray, "2 2"]:
-        """Return unit vectors of the concepts as columns, in a plane."""
-        return np.array([[1.0, self.overlap], [0.0, np.sqrt(1 - self.overlap**2)]])
-
-    @property
-    def second_moment(self) -> Float[np.ndarray, "2 2"]:
-        """Return A, with the directions of the images."""
-        return (self.directions * self.strengths) @ self.directions.T
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,17 +61,14 @@ class Family:
     Attributes:
         times: of the true gradient flow, ascending from 0, (time,).
         paths: C at these, (scale, start, time, concept); one layer has one start.
-        rates: at which the distance from the end falls: 4 a_k for two layers and a_k for one, with the eigenvalues of
-            A for a_k where it is not diagonal, (concept,).
     """
 
     times: Float[np.ndarray, " time"]
     paths: Float[np.ndarray, "scale start time concept"]
-    rates: Float[np.ndarray, " concept"]
 
-    def at(self, fitted: "Fitted", steps: Float[np.ndarray, " record"]) -> Float[np.ndarray, "start record concept"]:
-        """Return C after these numbers of steps, from every start."""
-        return _interpolate(self.paths[fitted.scale], self.times, steps / fitted.pace)
+    def at(self, fitted: "Fitted", steps: Float[np.ndarray, " record"]) -> Float[np.ndarray, "record concept"]:
+        """Return C after these numbers of steps, mean over starts."""
+        return _interpolate(self.paths[fitted.scale], self.times, steps / fitted.pace).mean(axis=0)
 
 
 @dataclass(frozen=True)
@@ -116,26 +86,28 @@ class Fitted:
     error: float
 
 
-def predict_family(concepts: Concepts, abstraction: Abstraction, *, starts: int, seed: int) -> Family:
+def predict_family(concepts: Concepts, layers: Layers, *, starts: int, seed: int) -> Family:
     """Return the trajectories for these mu and sigma, at all initial scales.
 
     Args:
-        concepts: of the images; the overlap counts where the abstraction has one.
-        abstraction: kind of the model.
+        concepts: of the images.
+        layers: of the network.
         starts: number of random U at each scale, for two layers.
         seed: seed of the starts.
     """
-    if abstraction != "overlapping":
-        concepts = replace(concepts, overlap=0.0)
-    moment = concepts.second_moment
-    rates = np.linalg.eigvalsh(moment) if concepts.overlap else concepts.strengths
-    rates = rates if abstraction == "one layer" else 4 * rates
+    from saddlescope.flow import symmetric_flows
+
+    a, mu = concepts.strengths, np.array(concepts.mu)
+    rates = a if layers == "one" else 4 * a  # at which the distance from the end falls
     longest = (12 - 2 * np.log(SCALES[0])) / rates.min()  # e^(4 a t) exceeds the smallest start by far
     times = np.append(0.0, np.geomspace(0.01 / rates.max(), longest, _TIMES - 1))
-    if abstraction == "one layer":
+    if layers == "one":
         left = (1 - np.array(SCALES))[:, None, None] * np.exp(-np.outer(times, rates))
-        return Family(times, 1 - left[:, None], rates)
-    return Family(times, _two_layers(concepts, times, starts, seed), rates)
+        return Family(times, 1 - left[:, None])
+    U = np.random.default_rng(seed).standard_normal((starts, len(a), len(a)))  # the same at every scale
+    scaled = np.concatenate([scale * U for scale in SCALES])
+    flows = symmetric_flows(a, scaled, test_point=mu, until=float(times[-1]), tolerance=1e-6, record=times)
+    return Family(times, (flows.W @ mu / mu).reshape(len(SCALES), starts, len(times), len(mu)))
 
 
 def fit(
@@ -174,103 +146,48 @@ def predict_trajectories(run: xr.Dataset, *, starts: int) -> xr.Dataset:
     """Predict the trajectories of all signals by the theory.
 
     Args:
-        run: trained models, with `position`, `blank`, `mu`, `sigma` and `overlap`.
+        run: trained models, with `position`, `blank`, `mu` and `sigma`.
         starts: number of random starts of the two-layer models.
 
     Returns:
-        Over (abstraction, signal, seed): `theory` (..., step, concept), C; `theory_error`, the root of the mean square
-        of C, predicted minus measured; `pace`. Over (abstraction, seed): `initial_scale`. The abstractions are
-        `ABSTRACTIONS` and `RESCALED`.
-
-        Of two layers, over (signal, seed): `unmatched_error`, the same error of the trajectory of the first signal;
-        `own_pace`, the pace of a fit to the signal itself; `theory_learned` (..., concept), in steps; `theory_lead`;
-        `theory_rise`, the largest rise of the error, mean over starts; `theory_rate`, of the terminal approach; these
-        at the pace of gradient flow. Over (signal, concept): `strength`, a_k. NaN for a seed without valid records.
+        Over (layers, signal, seed): `theory` (..., step, concept), C; `theory_error`, the root of the mean square of C,
+        predicted minus measured. Of two layers, over (signal, seed): `unmatched_error`, the same error of the
+        trajectory of the first signal; `theory_learned` (..., concept), the steps to learn each concept. NaN for a seed
+        without valid records.
     """
     of_step = ("signal", "seed", "step", "concept")
     measured, steps = curves.unseen_positions(run).transpose(*of_step).values, run.step.values.astype(float)
     concepts = [
-        Concepts(mu=tuple(mu), sigma=tuple(sigma), overlap=float(overlap))
-        for mu, sigma, overlap in zip(run.mu.values, run.sigma.values, run.overlap.values, strict=True)
+        Concepts(mu=tuple(mu), sigma=tuple(sigma)) for mu, sigma in zip(run.mu.values, run.sigma.values, strict=True)
     ]
-    strengths = np.array([each.strengths for each in concepts])
-    relative = strengths.sum(axis=1) / strengths[0].sum()
-    families = {each: [predict_family(of, each, starts=starts, seed=_SEED) for of in concepts] for each in ABSTRACTIONS}
-    kinds = (*ABSTRACTIONS, RESCALED)
-    sizes = {"abstraction": len(kinds), **dict(zip(of_step, measured.shape, strict=True))}
-
-    def empty(*dims: str, units: str = "") -> xr.Variable:
-        return xr.Variable(dims, np.full([sizes[dim] for dim in dims], np.nan), {"units": units} if units else {})
-
-    model = ("signal", "seed")
-    found = {
-        "theory": empty("abstraction", *of_step),
-        "theory_error": empty("abstraction", *model),
-        "initial_scale": empty("abstraction", "seed"),
-        "pace": empty("abstraction", *model, units="steps"),
-        "unmatched_error": empty(*model),
-        "own_pace": empty(*model, units="steps"),
-        "theory_learned": empty(*model, "concept", units="steps"),
-        "theory_lead": empty(*model),
-        "theory_rise": empty(*model),
-        "theory_rate": empty(*model, units="1/step"),
-    }
+    theory = np.full((len(LAYERS), *measured.shape), np.nan)
+    errors, unmatched = np.full(theory.shape[:3], np.nan), np.full(measured.shape[:2], np.nan)
+    learned = np.full((*measured.shape[:2], measured.shape[-1]), np.nan)
     seen = np.asarray(np.isfinite(measured).any(axis=(2, 3)))
-    for m in np.flatnonzero(seen[0]):
-        fits = {each: fit(measured[0, m], steps, families[each][0]) for each in ABSTRACTIONS}
-        for n, kind in enumerate(kinds):
-            abstraction = "two layers" if kind == RESCALED else kind
-            first, predicted = fits[abstraction], families[abstraction]
-            found["initial_scale"][n, m] = SCALES[first.scale]
+    for n, layers in enumerate(LAYERS):
+        families = [predict_family(of, layers, starts=starts, seed=_SEED) for of in concepts]
+        for m in np.flatnonzero(seen[0]):
+            fitted = fit(measured[0, m], steps, families[0])
             for k in np.flatnonzero(seen[:, m]):
-                fitted = replace(first, pace=first.pace * relative[k]) if kind == RESCALED else first
-                found["pace"][n, k, m] = fitted.pace
-                found["theory"][n, k, m] = path = predicted[k].at(fitted, steps).mean(axis=0)
-                found["theory_error"][n, k, m] = _error(path, measured[k, m])
-                if kind == "two layers":
-                    unmatched = predicted[0].at(first, steps).mean(axis=0)
-                    numbers = {
-                        "unmatched_error": _error(unmatched, measured[k, m]),
-                        "own_pace": (fit(measured[k, m], steps, predicted[k]) if k else first).pace,
-                        **_path_numbers(predicted[k], first),
-                    }
-                    for name, value in numbers.items():
-                        found[name][k, m] = value
-    coords = {"abstraction": list(kinds)}
-    return xr.Dataset({**found, "strength": (("signal", "concept"), strengths)}, coords=coords)
-
-
-def _path_numbers(predicted: Family, fitted: Fitted) -> dict[str, np.ndarray | float]:
-    """Return the steps to learn each concept, the lead, the mean rise and the terminal rate, of the complete flow."""
-    paths = predicted.paths[fitted.scale]
-    path = paths.mean(axis=0)
-    errors = [curves.error(each) for each in paths]
-    rises = [max(curves.largest_rise(each).height(each), 0.0) for each in errors]
-    return {
-        "theory_learned": curves.learned_at(path[1:], predicted.times[1:] * fitted.pace),
-        "theory_lead": curves.lead(path),
-        "theory_rise": float(np.mean(rises)),
-        "theory_rate": float(predicted.rates.min() / fitted.pace),
-    }
+                theory[n, k, m] = families[k].at(fitted, steps)
+                errors[n, k, m] = _error(theory[n, k, m], measured[k, m])
+                if layers == "two":
+                    unmatched[k, m] = _error(families[0].at(fitted, steps), measured[k, m])
+                    path, times = families[k].paths[fitted.scale].mean(axis=0), families[k].times
+                    learned[k, m] = curves.learned_at(path[1:], times[1:] * fitted.pace)
+    return xr.Dataset(
+        {
+            "theory": (("layers", *of_step), theory),
+            "theory_error": (("layers", "signal", "seed"), errors),
+            "unmatched_error": (("signal", "seed"), unmatched),
+            "theory_learned": (("signal", "seed", "concept"), learned, {"units": "steps"}),
+        },
+        coords={"layers": list(LAYERS)},
+    )
 
 
 def _error(path: np.ndarray, measured: np.ndarray) -> float:
     return float(np.sqrt(np.nanmean((path - measured) ** 2)))
-
-
-def _two_layers(
-    concepts: Concepts, times: Float[np.ndarray, " time"], starts: int, seed: int
-) -> Float[np.ndarray, "scale start time concept"]:
-    """Return C of the symmetric model, f(x^) in the basis of the means, from the same random starts at every scale."""
-    from saddlescope.flow import symmetric_flows
-
-    means = concepts.directions * np.array(concepts.mu)
-    x = means.sum(axis=1)
-    U = np.random.default_rng(seed).standard_normal((starts, *means.shape))
-    scaled = np.concatenate([scale * U for scale in SCALES])
-    until = float(times[-1])
-    flows = symmetric_flows(concepts.second_moment, scaled, test_point=x, until=until, tolerance=1e-6, record=times)
-    return (flows.W @ x @ np.linalg.inv(means).T).reshape(len(SCALES), starts, len(times), len(x))
 
 
 def _interpolate(

@@ -14,8 +14,6 @@ import numpy as np
 
 _ROUNDING = 1e-14  # of sqrt(w_ii w_jj): what rounding can make of w_ij, in runs in U and in W
 
-_ACCURACY = 1e-8  # of sqrt(w_ii w_jj): what the tolerance of the flows can make of w_ij
-
 _LAMBDA = 0.85  # of Lemma D.4, as in the proof of D.8
 
 
@@ -53,7 +51,7 @@ class Runs:
 
 def excesses(runs: Runs) -> dict[str, np.ndarray]:
     """Return the excess of every lemma on every run, (n,); -infinity where the lemma does not apply."""
-    from saddlescope.theory.concepts import lemma_d2_time, lemma_d3_time, lemma_d8_time
+    from saddlescope.theory.concepts import lemma_d2_time, lemma_d3_time
 
     a, t, W = runs.strengths, runs.times[:, None, None], runs.W
     pairs, kappa, phase = a[:, None] + a, runs.kappa, runs.log_phase
@@ -70,13 +68,11 @@ def excesses(runs: Runs) -> dict[str, np.ndarray]:
         log_major = np.log(np.maximum(major, 0.0) + slack[..., range(len(a)), range(len(a))])
     early = runs.times <= np.array([lemma_d2_time(top, log_P=float(one), kappa=kappa) for one in runs.log_P])[:, None]
     first = np.array(
-        [[lemma_d3_time(float(start[n, 0, i, i]), float(a[i]), log_phase=float(phase[n]), kappa=kappa) for i in eye]
-         for n in range(len(W))]
-    )  # fmt: skip
-    end = np.array(
-        [[lemma_d8_time(float(start[n, 0, i, i]), float(a[i]), log_phase=min(float(phase[n]), np.log(0.8)), kappa=kappa)
-          for i in eye] for n in range(len(W))]
-    )  # fmt: skip
+        [
+            [lemma_d3_time(float(start[n, 0, i, i]), float(a[i]), log_phase=float(phase[n]), kappa=kappa) for i in eye]
+            for n in range(len(W))
+        ]
+    )
     log_minor = np.where(off, above, -np.inf)
     floor = start + 2 * pairs * t / kappa
     initial = runs.times[None, :, None] <= first[:, None]
@@ -86,36 +82,16 @@ def excesses(runs: Runs) -> dict[str, np.ndarray]:
     bound = runs.log_P + np.log(2 * top * d) + 2 * (runs.log_beta + runs.log_omega)
     return {
         "Corollary D.1": noise - bound,
-        "Corollary D.1, P²": noise - bound - runs.log_P,
         "D.1": _largest(above - start - 2 * kappa * pairs * t),
         "D.2": _largest(np.where(early[:, :, None, None], d2, -np.inf)),
         "D.3": _largest(np.where(initial, d3, -np.inf)),
         "D.4": _growth_excess(runs, major, log_major),
-        "D.5, upper": runs.highest - 1 - 2 / runs.K,
-        "D.5, lower": -runs.lowest * np.exp(-runs.log_omega),
+        "D.5": np.maximum(runs.highest - 1 - 2 / runs.K, -runs.lowest * np.exp(-runs.log_omega)),
         "Corollary D.2": runs.fastest - 1 / runs.K,
         "D.6": _fall_below(major, 1 - 2 / runs.K),
         "D.7": _suppression_excess(runs, major, above),
         "D.8": _largest(log_minor) - phase,
-        "D.8, step": _largest(phase[:, None] - _interpolate(runs.times, log_major, first)),
-        "D.8, t*": _largest(np.log(0.8) - _largest_until(runs.times, log_major, end)),
-    } | _corrected_excesses(runs, above)
-
-
-def _corrected_excesses(runs: Runs, above: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the excesses over the bounds that hold for gradient flow from any start."""
-    from saddlescope.theory.concepts import initial_growth, map_ceiling
-
-    ceiling, growth = np.full((2, len(runs.W)), -np.inf)
-    for n, W in enumerate(runs.W):
-        slack = _ACCURACY * np.sqrt(np.abs(np.einsum("ki,kj->kij", *2 * (np.einsum("kii->ki", W),))))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ceiling[n] = _largest(above[n : n + 1] - np.log(map_ceiling(runs.strengths, W[0], runs.times)))[0]
-            early = initial_growth(runs.strengths, W[0], runs.times)
-            known = early.error < np.abs(early.value)  # where the bound has content
-            off = np.log(np.abs(W - early.value)) - np.log(early.error + slack)
-        growth[n] = _largest(np.where(known, off, -np.inf)[None])[0]
-    return {"ceiling": ceiling, "growth": growth}
+    }
 
 
 def _largest(values: np.ndarray) -> np.ndarray:
@@ -166,21 +142,3 @@ def _suppression_excess(runs: Runs, major: np.ndarray, log_entries: np.ndarray) 
             if np.isfinite(after.max()):
                 worst[n] = max(worst[n], float(after.max() - max(after[0], runs.log_omega[n])))
     return worst
-
-
-def _interpolate(times: np.ndarray, values: np.ndarray, when: np.ndarray) -> np.ndarray:
-    """Interpolate values (n, k, d) at a time of each, (n, d); NaN beyond the last mark or before the first."""
-    found = np.full(when.shape, np.nan)
-    for n, i in np.ndindex(*when.shape):
-        if 0 <= when[n, i] <= times[-1]:
-            found[n, i] = np.interp(when[n, i], times, values[n, :, i])
-    return found
-
-
-def _largest_until(times: np.ndarray, values: np.ndarray, when: np.ndarray) -> np.ndarray:
-    """Return the largest of values (n, k, d) up to a time of each, (n, d); NaN where that is beyond the last mark."""
-    found = np.full(when.shape, np.nan)
-    for n, i in np.ndindex(*when.shape):
-        if when[n, i] <= times[-1]:
-            found[n, i] = values[n, : np.searchsorted(times, when[n, i], side="right"), i].max(initial=-np.inf)
-    return found

@@ -16,13 +16,13 @@ STEP = 0.01  # of equation D.2
 DIVISOR = 10.0  # of the uniform entries of U in the programs of Figures 8 to 10; 5 in that of Figure 5
 
 # The first uniform numbers of PyTorch's generator for the programs' seeds, 2333 and 233333
-_SEED_2333 = (
-    0.623071671, 0.631843328, 0.988799274, 0.078376591, 0.038580835, 0.502339661, 0.301932752, 0.98360981, 0.116360068,
-)  # fmt: skip
-_SEED_233333 = (
-    0.303830564, 0.864474714, 0.920155168, 0.139967442, 0.561442494, 0.850235403, 0.966095865, 0.76159656, 0.896359086,
-    0.978879631, 0.280082405, 0.759739697, 0.400070369, 0.121713936, 0.260230601, 0.402531922,
-)  # fmt: skip
+_SEED_2333 = """
+    0.623071671 0.631843328 0.988799274 0.078376591 0.038580835 0.502339661 0.301932752 0.98360981 0.116360068
+"""
+_SEED_233333 = """
+    0.303830564 0.864474714 0.920155168 0.139967442 0.561442494 0.850235403 0.966095865 0.76159656 0.896359086
+    0.978879631 0.280082405 0.759739697 0.400070369 0.121713936 0.260230601 0.402531922
+"""
 
 
 class Program(NamedTuple):
@@ -31,13 +31,13 @@ class Program(NamedTuple):
     Attributes:
         path: file in the repository.
         mu, sigma: signal and standard deviation along every direction.
-        uniform: entries of U times `divisor`, row by row.
+        uniform: entries of U times `divisor`, row by row, as text; the first d² are used.
     """
 
     path: str
     mu: tuple[float, ...]
     sigma: tuple[float, ...]
-    uniform: tuple[float, ...]
+    uniform: str
     divisor: float
     steps: int
 
@@ -56,7 +56,7 @@ class Program(NamedTuple):
     def start(self) -> np.ndarray:
         """Return U at the start, (d, d)."""
         d = len(self.mu)
-        return np.array(self.uniform[: d * d]).reshape(d, d) / self.divisor
+        return np.array(self.uniform.split()[: d * d], float).reshape(d, d) / self.divisor
 
     @property
     def end(self) -> float:

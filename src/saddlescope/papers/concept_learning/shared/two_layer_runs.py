@@ -14,11 +14,8 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.shared.authors_programs import Program
-from saddlescope.reproduction.claim import Estimate, Statistic
 from saddlescope.reproduction.metric import Metric
 from saddlescope.reproduction.parameters import EntryParams, param
-
-EXACT_W, EXACT_LAW = 1e-10, 1e-10  # this project's bars
 
 _SAMPLES = 4001  # of a piece, for the integrals of its pushes
 
@@ -52,20 +49,16 @@ def strengths_and_test_point(mu: tuple[float, ...], sigma: tuple[float, ...]) ->
 def follow_start(a: np.ndarray, x: np.ndarray, start: np.ndarray, until: float) -> xr.Dataset:
     """Follow one start; return W, loss and output, turns of the loss, and histories and pushes of all entries."""
     from saddlescope.flow import symmetric_flows, symmetric_path
-    from saddlescope.measure import compare, entry_histories
+    from saddlescope.measure import entry_histories
     from saddlescope.theory.concepts import concept_stages
 
     path = symmetric_path(a, start, until=until, tolerance=1e-11)
     flow = symmetric_flows(a, start[None], test_point=x, until=until, tolerance=1e-11)
-    histories, stages = entry_histories(path, a), concept_stages(a, start)
+    entries, stages = entry_histories(path, a).entries, concept_stages(a, start)
     turning = flow.turning_times[0, : flow.turns[0] + 2]
     times = np.concatenate([[0.0], np.geomspace(_FIRST * until, until, _SHOWN)])
     W = path(times)
-    entries = histories.entries
-    strongest = [max((one.row, one.column), key=lambda p: a[p]) for one in entries]
-    at_top = path([min(one.top, path.until) for one in entries])
     numbers = {name: [getattr(one, name) for one in entries] for name in ("grows", "top", "height", "settles")}
-    order = compare(stages.staircase, histories.staircase).exact_order_prefix if stages.separated else -1
     return xr.Dataset(
         {
             "W": (("time", "row", "column"), W),
@@ -77,17 +70,12 @@ def follow_start(a: np.ndarray, x: np.ndarray, start: np.ndarray, until: float) 
             "entry_row": ("entry", [one.row for one in entries]),
             "entry_column": ("entry", [one.column for one in entries]),
             **{name: ("entry", values) for name, values in numbers.items()},
-            "suppressor_at_top": ("entry", [float(W[k, k]) for W, k in zip(at_top, strongest, strict=True)]),
             "push": (("piece", "entry", "phase"), _integrate_pushes(path, x, turning)),
             "predicted_time": ("row", stages.times),
             "predicted_peak_time": (("row", "column"), stages.peak_times),
             "predicted_peak": (("row", "column"), stages.peaks),
-            "order_prefix": order,
-            "drift": float(flow.drifts[0]),
-            "ending": int(flow.endings[0]),
             "strength": ("row", a),
             "test_point": ("row", x),
-            "start": (("row", "unit"), start),
         },
         coords={
             "time": times,
@@ -114,11 +102,6 @@ def of_authors(run: xr.Dataset) -> xr.Dataset:
     return one.rename({name: name.removeprefix(_AUTHORS) for name in map(str, (*one.variables, *one.dims))})
 
 
-def on_authors(statistic: Statistic) -> Statistic:
-    """Return the same statistic of the run of the authors' program."""
-    return lambda run: statistic(of_authors(run))
-
-
 def _integrate_pushes(path: Callable[[np.ndarray], np.ndarray], x: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Return the pushes of every piece, entry i <= j and phase, shape (pieces, entries, 2)."""
     rows, columns = np.triu_indices(len(x))
@@ -135,41 +118,14 @@ def _integrate_pushes(path: Callable[[np.ndarray], np.ndarray], x: np.ndarray, e
     return np.array(pushes)
 
 
-def errors_against_dop853(one: xr.Dataset) -> dict[str, float]:
-    """Return W_error and turn_error: distances of W and of the loss's turns from SciPy's DOP853 at its tightest."""
-    from scipy.integrate import solve_ivp
-    from scipy.optimize import root_scalar
-
-    a, x, start = (one[name].values for name in ("strength", "test_point", "start"))
-    turns = one.turning_time.values[1:-1]
-    times = one.time.values[one.time.values <= turns.max(initial=1.0) + 1]
-
-    def velocity(_: float, flat: np.ndarray) -> np.ndarray:
-        U = flat.reshape(start.shape)
-        E = U @ U.T - np.eye(len(a))
-        return (-(a[:, None] * E + E * a) @ U).ravel()
-
-    reference = solve_ivp(
-        velocity, (0, times[-1]), start.ravel(), "DOP853", rtol=3e-14, atol=1e-20, t_eval=times, dense_output=True
-    )
-
-    def slope(t: float) -> float:
-        flat = reference.sol(t)
-        U, dU = flat.reshape(start.shape), velocity(t, flat).reshape(start.shape)
-        return float((U @ (U.T @ x) - x) @ (U @ (dU.T @ x) + dU @ (U.T @ x)))
-
-    def off(turn: float) -> float:
-        low, high = max(turn - 1e-3, 0.0), turn + 1e-3
-        if slope(low) * slope(high) > 0:  # no turn between them
-            return 1e-3
-        return abs(float(root_scalar(slope, bracket=(low, high), xtol=1e-13).root) - turn)
-
-    U = reference.y.T.reshape(-1, *start.shape)
-    W = one.W.values[: len(times)]
-    return {
-        "W_error": float(np.abs(W - U @ U.swapaxes(1, 2)).max()),
-        "turn_error": max(map(off, turns), default=0.0),
-    }
+def half_times(times: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return when values (..., times, d) first pass 1/2, interpolated, (..., d); NaN where they do not."""
+    after = np.argmax(values > 0.5, axis=-2)
+    before = np.maximum(after - 1, 0)
+    high, low = (np.take_along_axis(values, at[..., None, :], axis=-2)[..., 0, :] for at in (after, before))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        part = np.where(after > 0, (0.5 - low) / (high - low), 0.0)
+    return np.where(high > 0.5, times[before] + part * (times[after] - times[before]), np.nan)
 
 
 def loss_changes(one: xr.Dataset) -> np.ndarray:
@@ -203,23 +159,22 @@ def entry_index(one: xr.Dataset, i: int, j: int) -> int:
     return int(np.flatnonzero((one.entry_row.values == low) & (one.entry_column.values == high))[0])
 
 
-def stored_error(run: xr.Dataset, *, name: str) -> Estimate:
-    """Return the largest absolute value of a stored error."""
-    return Estimate(float(abs(run[name]).max()))
-
-
 METRICS = (
     Metric(
-        name="descents", quantity="descents of the loss out of distribution",
+        name="descents",
+        quantity="descents of the loss out of distribution",
         statistic=lambda run: float((run.turning_loss.diff("turn") < 0).sum()),
     ),
     Metric(
-        name="rise", quantity="largest rise of the loss between neighbouring turns, over the first loss",
+        name="rise",
+        quantity="largest rise of the loss between neighbouring turns, over the first loss",
         statistic=lambda run: float(run.turning_loss.diff("turn").max().clip(0.0) / run.turning_loss[0]),
     ),
     Metric(
-        name="final_loss", quantity="final loss out of distribution",
-        statistic=lambda run: float(run.loss.isel(time=-1)), scale="log",
+        name="final_loss",
+        quantity="final loss out of distribution",
+        statistic=lambda run: float(run.loss.isel(time=-1)),
+        scale="log",
     ),
-)  # fmt: skip
+)
 """Metrics of one followed start."""

@@ -103,11 +103,10 @@ def _measure(recording: xr.Dataset, setup: TrainingSetup) -> xr.Dataset:
     """Return the stages and the measurements of every layer of a recorded training.
 
     Returns:
-        Over `mark`, the recorded steps: `step`, `loss` and, for each layer, s_2/s_1 and the count above the bulk of its
-        weights, the tail energies of weights and activations, |Zs - Z|/|Z|, the stable rank and the largest singular
-        values. Over `stage`: the stages found.
+        Over `mark`, the recorded steps: `step`, `loss` and, for each layer, s_2/s_1, the count above the bulk, the
+        stable rank and the largest singular values of its weights. Over `stage`: the stages found.
     """
-    from saddlescope.measure import bulk_count, find_plateaus, second_ratio, stable_rank, tail_energy
+    from saddlescope.measure import bulk_count, find_plateaus, second_ratio, stable_rank
 
     steps, loss = recording.step.values, recording.measured_loss.values
     weights = [s[~np.isnan(s[:, 0])].T for s in recording.singular_values.values]
@@ -115,11 +114,8 @@ def _measure(recording: xr.Dataset, setup: TrainingSetup) -> xr.Dataset:
     largest = recording.singular_values.reindex(value=np.arange(1, TOP + 1)).transpose("layer", "step", "value")
     per_layer = {
         "second_ratio": np.stack([second_ratio(s) for s in weights]),
-        "tail_weights": np.stack([tail_energy(s) for s in weights]),
         "stable_rank": np.stack([stable_rank(s) for s in weights]),
         "above_bulk": np.stack([bulk_count(s, np.broadcast_to(s[:1], s.shape)) for s in weights]),
-        "tail_activations": recording.tail_activations.values,
-        "nonlinearity": recording.nonlinearity.values,
     }
     return staircase_dataset(staircase, layers=setup.depth, most=STAGES).merge(
         xr.Dataset(
@@ -129,8 +125,6 @@ def _measure(recording: xr.Dataset, setup: TrainingSetup) -> xr.Dataset:
                 "loss": ("mark", loss),
                 "singular_values": (("layer", "mark", "value"), largest.values),
                 "depth": ((), setup.depth),
-                "seed": ((), setup.seed),
-                "complete": ((), bool(recording.complete)),
             },
             coords={"mark": np.arange(len(steps)), "value": np.arange(1, TOP + 1)},
         )

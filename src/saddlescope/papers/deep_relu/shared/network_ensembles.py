@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
+import xarray as xr
 
 Case = tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray]
 """Weights W_1, ..., W_L, inputs (N, d_in) and gradients (N, d_out)."""
@@ -22,6 +23,11 @@ _STEPS = {"descended": 10, "fast": 400}
 _DATA, _WIDTHS = (3, 8, 2), 6  # d_in, N and d_out of the searches, and their hidden widths: one compilation per depth
 
 _STARTS = 25  # networks that descend on the same data
+
+
+def describe_networks(cases: xr.DataArray) -> str:
+    """Describe how many networks of which depths have a value."""
+    return f"{cases.size} networks, depths {', '.join(str(int(depth)) for depth in cases.depth.values)}"
 
 
 def draw_networks(kind: str, *, depth: int, count: int, seed: int) -> Iterator[Case]:

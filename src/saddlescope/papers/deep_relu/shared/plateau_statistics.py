@@ -42,14 +42,6 @@ def select_seeds(run: xr.Dataset) -> list[xr.Dataset]:
     return [run.isel(seed=k) for k in range(run.sizes["seed"])]
 
 
-def judge_ended_early(run: xr.Dataset, layers: slice) -> Estimate | None:
-    """Return an undecided estimate if a seed ends before its second escape, else None."""
-    early = [str(int(one.seed)) for one in select_seeds(run) if ends_early(one, layers)]
-    if early:
-        return Estimate.unresolved(f"Seeds that ended before their second escape: {', '.join(early)}; take more steps.")
-    return None
-
-
 def judge_first_plateaus(run: xr.Dataset) -> Estimate | None:
     """Return an undecided estimate if a seed has no plateau after the origin, else None."""
     first = run.isel(stage=1)
@@ -58,23 +50,6 @@ def judge_first_plateaus(run: xr.Dataset) -> Estimate | None:
     if early:
         return Estimate.unresolved(f"Seeds without a plateau after the origin: {', '.join(early)}; take more steps.")
     return None
-
-
-def rank_path_share(run: xr.Dataset, layers: slice) -> Estimate:
-    """Return the share of seeds whose first plateaus have the ranks 0, 1, 2 in these layers."""
-    paths = {int(one.seed): rank_path(one, layers) for one in select_seeds(run)}
-    remark = "; ".join(f"seed {seed}: {'-'.join(map(str, ranks))}" for seed, ranks in paths.items())
-    return Estimate.share(sum(ranks[:3] == [0, 1, 2] for ranks in paths.values()), len(paths), remark)
-
-
-def describe_stages(run: xr.Dataset) -> str:
-    """Describe each stage in words: first step, level, and ranks of the layers."""
-    described = []
-    for stage in run.stage.values[: int(run.stages_found)]:
-        one = run.sel(stage=stage)
-        ranks = ",".join(str(int(rank)) for rank in one.stage_layer_rank.values)
-        described.append(f"step {float(one.stage_start):.0f}: loss {float(one.stage_loss):.3g}, ranks {ranks}")
-    return "; ".join(described)
 
 
 def plateau_distinctness(run: xr.Dataset) -> float:

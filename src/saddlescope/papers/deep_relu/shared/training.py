@@ -14,6 +14,8 @@ from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.data_sets import DataSets
 
 if TYPE_CHECKING:
+    from jax import Array
+
     from saddlescope.measure import Staircase
     from saddlescope.models.deep import LayeredLoss
 
@@ -26,11 +28,9 @@ TOP = 10  # stored singular values of each layer: as many as the paper shows
 
 STAGES = 8  # stored stages
 
-MEASURED = 2000  # samples, at most, on which activations are measured
+FEW = 2000  # samples, at most, of the loss in which the stages of teachers' students and of conjectures are found
 
 _EVEN = 300  # recorded steps, evenly spaced
-
-_ACTIVATIONS = ("tail_activations", "nonlinearity")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ def image_loss(name: Data, context: RunContext) -> "LayeredLoss":
 def record_training(
     loss: "LayeredLoss", setup: TrainingSetup, *, per_doubling: int, checkpoint: Path, report: Report
 ) -> xr.Dataset:
-    """Train a network and record its loss and layers; a killed run resumes from its checkpoint.
+    """Train a network and record its loss and spectra; a killed run resumes from its checkpoint.
 
     Args:
         loss: loss on the training samples.
@@ -90,9 +90,8 @@ def record_training(
         report: called with the finished fraction and a note.
 
     Returns:
-        Over `step`: loss and accuracy on all samples, |theta|, and the loss on the first 2000 samples. Over (layer,
-        step): the tail energy of the activations and |Zs - Z|/|Z|, on the same 2000; NaN in the last layer. Over
-        (layer, value, step): the singular values of the weights; NaN where a layer has fewer.
+        Over `step`: loss and accuracy on all samples, and the loss on the first 2000. Over (layer, value, step): the
+        singular values of the weights; NaN where a layer has fewer.
     """
     import jax
     import jax.numpy as jnp
@@ -119,17 +118,10 @@ def record_training(
     together = np.full((setup.depth, max(s.shape[1] for s in spectra), len(run.steps)), np.nan, np.float32)
     for layer, of_layer in enumerate(spectra):
         together[layer, : of_layer.shape[1]] = of_layer.T
-    absent = np.full((1, len(run.steps)), np.nan)  # no activations in the last layer
-    of_layers = {key: (["layer", "step"], np.vstack([seen.pop(key).T, absent])) for key in _ACTIVATIONS}
     return xr.Dataset(
         {key: ("step", values) for key, values in seen.items()}
-        | of_layers
-        | {"singular_values": (("layer", "value", "step"), together), "complete": ((), run.status.ok)},
-        coords={
-            "step": run.steps,
-            "layer": 1 + np.arange(setup.depth),
-            "value": 1 + np.arange(together.shape[1]),
-        },
+        | {"singular_values": (("layer", "value", "step"), together)},
+        coords={"step": run.steps, "layer": 1 + np.arange(setup.depth), "value": 1 + np.arange(together.shape[1])},
         attrs={"status": str(run.status), "samples": loss.samples, "inputs": loss.inputs.shape[1]},
     )
 
@@ -150,7 +142,7 @@ def shared_recording(
 
 
 def image_stages(recording: xr.Dataset, *, per_doubling: int) -> xr.Dataset:
-    """Return the loss, accuracy, |theta| and ten largest singular values of a recording, with the stages found.
+    """Return the loss, accuracy and ten largest singular values of a recording, with the stages found.
 
     Only the steps that are evenly spaced in their logarithm are kept.
     """
@@ -158,9 +150,7 @@ def image_stages(recording: xr.Dataset, *, per_doubling: int) -> xr.Dataset:
     from saddlescope.measure import find_plateaus
 
     steps = geometric_steps(int(recording.step[-1]), per_doubling=per_doubling)
-    kept = recording[["loss", "accuracy", "norm", "singular_values"]].sel(
-        step=recording.step.isin(steps), value=slice(TOP)
-    )
+    kept = recording[["loss", "accuracy", "singular_values"]].sel(step=recording.step.isin(steps), value=slice(TOP))
     kept = kept.reindex(value=np.arange(1, TOP + 1)).drop_vars("layer")
     values = [s[~np.isnan(s[:, 0])].T for s in kept.singular_values.values]
     staircase = find_plateaus(kept.loss.values, steps=kept.step.values, singular_values=values).staircase
@@ -186,28 +176,15 @@ def train_seeds(
     return together.assign_coords(seed=list(seeds))
 
 
-def _observe(loss: Any, weights: Any) -> dict[str, Any]:
-    import jax
+def _observe(loss: "LayeredLoss", weights: "tuple[Array, ...]") -> "dict[str, Array | list[Array]]":
     import jax.numpy as jnp
 
-    from saddlescope.models.deep import preactivations
-
     outputs = loss.output(weights)
-    few = loss.batch(jnp.arange(MEASURED)) if loss.samples > MEASURED else loss
-    *hidden, measured = preactivations(weights, few.inputs)
-    tails, taken = [], []
-    for Z in (layer.T for layer in hidden):
-        active = jax.nn.relu(Z)
-        squares = jnp.linalg.eigvalsh(active @ active.T)
-        tails.append(jnp.clip(1 - squares[-1] / jnp.maximum(jnp.sum(squares), 1e-37), 0, 1))
-        taken.append(jnp.linalg.norm(active - Z) / jnp.maximum(jnp.linalg.norm(Z), 1e-37))
+    few = loss.batch(jnp.arange(FEW)) if loss.samples > FEW else loss
     return {
         "loss": loss.cost_of(outputs),
         "accuracy": jnp.mean(jnp.argmax(outputs, 1) == jnp.argmax(loss.targets, 1), dtype=outputs.dtype),
-        "norm": jnp.sqrt(sum(jnp.sum(weight**2) for weight in weights)),
-        "measured_loss": few.cost_of(measured),
-        "tail_activations": jnp.stack(tails),
-        "nonlinearity": jnp.stack(taken),
+        "measured_loss": few(weights),
         "singular_values": [jnp.linalg.svd(weight, compute_uv=False) for weight in weights],
     }
 

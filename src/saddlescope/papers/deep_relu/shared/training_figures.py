@@ -1,7 +1,7 @@
 """Figures of a network trained on images: loss, spectra over time, spectra at a step."""
 
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
 
 import xarray as xr
 
@@ -24,24 +24,21 @@ def loss_panel(
 def layer_panels(run: xr.Dataset) -> tuple[Panel, ...]:
     """Draw the largest singular values of each layer over time."""
     values = run.singular_values.assign_coords(step=run.step / 1000)
-    first, others = values.sel(value=slice(1, 3)), values.sel(value=slice(4, None))
+    draw = partial(lines, x="step", hue="value", grouped=True)
+    first = partial(draw, label=lambda k: f"s{'₀₁₂₃'[k]}")
+    others = partial(draw, label="s₄ to s₁₀", color=None, width=0.8)
     return tuple(
         Panel(
             title=f"layer {layer}",
             x=Axis(STEP),
             y=Axis("singular values"),
             marks=(
-                *lines(
-                    first.sel(layer=layer), x="step", hue="value", label=lambda k: f"s{'₀₁₂₃'[k]}", grouped=True
-                ),
-                *lines(
-                    others.sel(layer=layer), x="step", hue="value", label="s₄ to s₁₀", grouped=True, color=None,
-                    width=0.8,
-                ),
+                *first(values.sel(layer=layer, value=slice(3))),
+                *others(values.sel(layer=layer, value=slice(4, None))),
             ),
         )
         for layer in run.layer.values.tolist()
-    )  # fmt: skip
+    )
 
 
 def spectra_panel(at: xr.Dataset, title: str) -> Panel:
@@ -50,14 +47,17 @@ def spectra_panel(at: xr.Dataset, title: str) -> Panel:
     return Panel(title=title, x=Axis("i"), y=Axis("singular value sᵢ", scale="log"), marks=spectra)
 
 
-def stage_table(runs: Mapping[Any, xr.Dataset], name: str = "") -> Table:
+def stage_table(runs: Mapping[str, xr.Dataset], name: str) -> Table:
     """Tabulate the stages of each run: first step, level, and the rank of every layer; `name` heads the keys."""
     rows = []
     for key, run in runs.items():
         for stage in run.stage.values[: int(run.stages_found)].tolist():
             one = run.sel(stage=stage)
-            ranks = ", ".join(str(int(rank)) for rank in one.stage_layer_rank.values)
-            cells = (stage, round(float(one.stage_start)), float(one.stage_loss), ranks)
-            rows.append((key, *cells) if name else cells)
-    columns = ("stage", "begins at step", "loss", "ranks of the layers")
-    return Table(columns=(name, *columns) if name else columns, rows=tuple(rows))
+            ranks = ", ".join(str(int(rank)) for rank in one.stage_layer_rank.values if rank >= 0)
+            rows.append((key, stage, round(float(one.stage_start)), float(one.stage_loss), ranks))
+    return Table(columns=(name, "stage", "begins at step", "loss", "ranks of the layers"), rows=tuple(rows))
+
+
+def by_network(run: xr.Dataset) -> dict[str, xr.Dataset]:
+    """Return the run of each network by its name."""
+    return {name: run.isel(network=n) for n, name in enumerate(run.network.values.tolist())}

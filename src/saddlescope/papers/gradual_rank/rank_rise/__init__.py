@@ -15,7 +15,7 @@ entry for some networks and seeds in one process and for others in another, with
 """
 
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import xarray as xr
 
@@ -44,9 +44,11 @@ class Params(Training):
     """A small ViT on the digits embedded in scikit-learn, with its null and its contrasts."""
 
     seeds: tuple[int, ...] = param(
-        (5, 6), "seeds of the networks: initial weights, order of the images and signs of the noise", ge=0,
+        (5, 6),
+        "seeds of the networks: initial weights, order of the images and signs of the noise",
+        ge=0,
         order="distinct",
-    )  # fmt: skip
+    )
     networks: tuple[Network, ...] = param(get_args(Network), "networks and nulls to run", order="distinct")
     small: float = param(0.1, "small initial scale", ge=1e-6, le=1, scale="log")
     draws: int = param(20, "draws of gradient noise for each seed", ge=2)
@@ -100,16 +102,21 @@ def _departures(one: xr.Dataset, null: xr.Dataset) -> xr.DataArray:
     return xr.DataArray(departures(one.step.values.astype(float), values, level), dims=dims)
 
 
-LONG: dict[str, Any] = {
-    "seeds": (5, 6), "epochs": 300, "warmup_epochs": 9, "test_every": 10, "precision": "float32", "compiled": False,
-}  # fmt: skip
+LONG = dict(seeds=(5, 6), epochs=300, warmup_epochs=9, test_every=10, precision="float32", compiled=False)
 """The reduced network for the paper's number of steps, with its share of warm-up: nine hours a network on one core.
 Matrix products are in float32: in bfloat16 stable ranks of W_K W_Qᵀ were 10 % off."""
 
 entry = Entry(
-    "gradual-rank/rank-rise", "The rank of a vision transformer's updates against that of accumulated gradient noise",
-    citation=CITATION, source="Section 5, Figures 4 and 15, with a null", params=Params,
-    quick=changes(Params, QUICK | {"heads": 4, "head_width": 8, "draws": 3, "records": 20, "epochs": 4}),
-    reduced=changes(Params, REDUCED | LONG), paper=changes(Params, CIFAR | {"seeds": (5, 6), "precision": "tf32"}),
-    run=run, claims=claims, figures=figures, data=IMAGES,
-)  # fmt: skip
+    "gradual-rank/rank-rise",
+    "The rank of a vision transformer's updates against that of accumulated gradient noise",
+    citation=CITATION,
+    source="Section 5, Figures 4 and 15, with a null",
+    params=Params,
+    quick=changes(Params, QUICK | dict(heads=4, head_width=8, draws=3, records=20, epochs=4)),
+    reduced=changes(Params, REDUCED | LONG),
+    paper=changes(Params, CIFAR | dict(seeds=(5, 6), precision="tf32")),
+    run=run,
+    claims=claims,
+    figures=figures,
+    data=IMAGES,
+)

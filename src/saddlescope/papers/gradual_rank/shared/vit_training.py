@@ -37,9 +37,11 @@ class Training(EntryParams):
     dataset: Images = param("digits", _DATASET)
     images: int = param(0, "number of training images, equally many per class; 0 takes all", ge=0)
     seeds: tuple[int, ...] = param(
-        (5, 6, 7, 8, 9, 10), "seeds of the training runs: initial weights and order of the images", ge=0,
+        (5, 6, 7, 8, 9, 10),
+        "seeds of the training runs: initial weights and order of the images",
+        ge=0,
         order="distinct",
-    )  # fmt: skip
+    )
     patch: int = param(2, "side of a square patch", unit="pixels", ge=1)
     depth: int = param(4, "number of transformer blocks", ge=1)
     embedding: int = param(128, "dimension of a token", ge=1)
@@ -84,30 +86,29 @@ class PairsTraining(NarrowTraining):
     warmup_epochs: int = param(1, "epochs of linear warm-up, before a cosine decay", ge=0)
 
 
-QUICK: dict[str, Any] = {
-    "images": 250, "seeds": (0, 1), "depth": 2, "embedding": 32, "heads": 2, "head_width": 16, "mlp": 32,
-    "epochs": 12, "batch": 25, "learning_rate": 3e-3, "warmup_epochs": 1,
-}  # fmt: skip
+QUICK: dict[str, Any] = dict(images=250, seeds=(0, 1), depth=2, embedding=32, heads=2, head_width=16, mlp=32) | dict(
+    epochs=12, batch=25, learning_rate=3e-3, warmup_epochs=1
+)
 """Seconds: two blocks, two heads, a few epochs."""
 
-QUICK_PAIRS: dict[str, Any] = QUICK | {"images": 500, "epochs": 5}
+QUICK_PAIRS: dict[str, Any] = QUICK | dict(images=500, epochs=5)
 """The same for 100 classes."""
 
-GPU: dict[str, Any] = {"device": "cuda", "precision": "bf16", "compiled": True, "threads": 8}
+GPU: dict[str, Any] = dict(device="cuda", precision="bf16", compiled=True, threads=8)
 """Full speed of a GPU. Weights, and so the spectra of their updates, stay in float32."""
 
-CIFAR: dict[str, Any] = GPU | {
-    "dataset": "cifar10", "seeds": (0, 1, 2), "patch": 4, "depth": 6, "embedding": 512, "heads": 8, "head_width": 128,
-    "mlp": 512, "epochs": 500, "batch": 512, "learning_rate": 1e-4, "warmup_epochs": 15, "test_every": 5,
-}  # fmt: skip
+_CIFAR_NETWORK: dict[str, Any] = dict(patch=4, depth=6, embedding=512, heads=8, head_width=128, mlp=512)
+_CIFAR_TRAINING: dict[str, Any] = dict(epochs=500, batch=512, learning_rate=1e-4, warmup_epochs=15, test_every=5)
+CIFAR: dict[str, Any] = GPU | dict(dataset="cifar10", seeds=(0, 1, 2)) | _CIFAR_NETWORK | _CIFAR_TRAINING
 """Appendix B: the ViT for CIFAR-10, and with `dataset` changed for CIFAR-100; trained by Adam for 500 epochs."""
 
-
-REDUCED: dict[str, Any] = {
-    "dataset": "cifar10", "images": 10_000, "seeds": (0, 1, 2), "patch": 4, "depth": 6, "embedding": 128, "heads": 8,
-    "head_width": 32, "mlp": 128, "epochs": 30, "batch": 64, "learning_rate": 4e-4, "warmup_epochs": 1, "test_every": 5,
-    "precision": "bf16", "compiled": True,
-}  # fmt: skip
+_REDUCED_NETWORK: dict[str, Any] = dict(patch=4, depth=6, embedding=128, heads=8, head_width=32, mlp=128)
+_REDUCED_TRAINING: dict[str, Any] = dict(epochs=30, batch=64, learning_rate=4e-4, warmup_epochs=1, test_every=5)
+REDUCED: dict[str, Any] = (
+    dict(dataset="cifar10", images=10_000, seeds=(0, 1, 2), precision="bf16", compiled=True)
+    | _REDUCED_NETWORK
+    | _REDUCED_TRAINING
+)
 """Twenty minutes a seed on one core with AVX512-BF16: every width is a quarter of the paper's, Adam's learning rate
 four times it, and 10,000 images are seen 30 times, in 4,680 steps. Set precision=float32 on a processor without it."""
 
@@ -137,13 +138,9 @@ def train(
         records: evenly spaced records in addition to those of geometrically growing steps.
 
     Returns:
-        The tracker's records (see `RankTracker.to_xarray`) with layers numbered from 1, one more dimension `seed`, and
-
-            initial_stable_rank    (seed, layer, head, product)
-            energy_rank            (seed, layer, head, product), of the last update
-            initial_energy_rank    (seed, layer, head, product)
-            train_loss             (seed, epoch), mean over the epoch, in nats
-            test_accuracy          (seed, tested), `tested` in epochs
+        The tracker's records (see `RankTracker.to_xarray`) with layers numbered from 1 and a dimension `seed`;
+        initial_stable_rank, initial_energy_rank and, of the last update, energy_rank (seed, layer, head, product);
+        train_loss (seed, epoch), mean over the epoch, in nats; and test_accuracy (seed, tested), `tested` in epochs.
 
     Raises:
         InputError: the device or the data are absent, or training diverges.
@@ -165,17 +162,10 @@ def train(
 
 
 def accumulate(params: Training, context: RunContext, *, initial_scale: float, draws: int, records: int) -> xr.Dataset:
-    """Accumulate the gradient noise of one ViT per seed; see `saddlescope.train.gradient_noise`.
+    """Accumulate the gradient noise of one ViT per seed, of `draws` random signs; see `train.gradient_noise`.
 
-    Args:
-        params: of the training whose minibatches, learning rates and optimiser the noise has.
-        context: of the run.
-        initial_scale: as for `train`.
-        draws: number of draws of signs.
-        records: as for `train`, at whose steps all draws are measured.
-
-    Returns:
-        Their spectra and ranks with the dimensions seed and draw, and layers numbered from 1.
+    Minibatches, learning rates and optimiser are those of `train`, at whose records all draws are measured. The spectra
+    and ranks have the dimensions seed and draw, and layers numbered from 1.
     """
     data = read_training_images(params, context)
     config = network_config(params, data, initial_scale)
@@ -183,6 +173,11 @@ def accumulate(params: Training, context: RunContext, *, initial_scale: float, d
     one = partial(_accumulate_one, params, config, data, draws, records)
     together = train_seeds("gradient-noise", params, Training, others, context, one)
     return together.assign_coords(layer=np.arange(1, params.depth + 1))
+
+
+def learned(run: xr.Dataset) -> bool:
+    """Training at least halves the loss of every network between the first epoch and the last."""
+    return bool((run.train_loss.isel(epoch=-1) / run.train_loss.isel(epoch=0)).max() <= 0.5)
 
 
 def read_training_images(params: Training, context: RunContext) -> "ImageData":
@@ -304,8 +299,7 @@ def training_figure(run: xr.Dataset) -> Figure:
         name="training",
         title="Training loss and test accuracy",
         caption=f"Trained on {run.attrs['dataset']}: training loss, mean over each epoch, and test accuracy, one line "
-        "per seed. "
-        f"The final test accuracy is {final:.3f}, mean over seeds.",
+        f"per seed. The final test accuracy is {final:.3f}, mean over seeds.",
         panels=(
             Panel(x=Axis("epoch"), y=Axis("training loss", "nats", scale="log"), marks=loss),
             Panel(x=Axis("epoch"), y=Axis("test accuracy"), marks=accuracy),

@@ -1,0 +1,1 @@
+"""Questions that go beyond the paper."""

@@ -1,0 +1,240 @@
+"""Atlas: a million starts over the ratio of μ, σ, initial scale and width.
+
+The symmetric two-layer network on s = 2 and 3 concepts with mu = 1, r, r^2, one sigma for all, and normal entries of
+U(0) of standard deviation tau in d' = f d columns. For every start the entry counts the descents of the loss out of
+distribution.
+
+    ratio   r, of the mu of a concept to that of the next weaker one
+    factor  f, of the width to the dimension
+    visible descents: those separated by rises of more than 1 % of the first loss
+"""
+
+import dataclasses
+import itertools
+from functools import partial
+
+import numpy as np
+import xarray as xr
+
+from saddlescope._shared.progress import Report
+from saddlescope.papers.concept_learning import CITATION
+from saddlescope.papers.concept_learning.shared.random_starts import (
+    VISIBLE,
+    draw_starts,
+    verified_descent_counts,
+)
+from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
+from saddlescope.plot import Axis, Figure, Heat, Panel
+from saddlescope.reproduction.claim import Claims, Estimate
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.grid import cached_rows, grid_dataset
+from saddlescope.reproduction.parameters import EntryParams, param
+
+_CONCEPTS = (2, 3)
+_MOST = 4  # largest count of descents; higher counts are added to it
+_UNTIL = 1e4  # by then all is learned; what has learned takes no more time
+
+
+class Params(EntryParams):
+    """A million starts."""
+
+    ratios: tuple[float, ...] = param(
+        (1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0),
+        "ratios of the signals μ of neighbouring concepts",
+        ge=1,
+        le=100,
+        order="increasing",
+    )
+    sigmas: tuple[float, ...] = param(
+        (0.02, 0.05, 0.1, 0.3, 1.0), "standard deviations σ of the data", ge=0, le=100, order="increasing"
+    )
+    scales: tuple[float, ...] = param(
+        (0.001, 0.003, 0.01, 0.03, 0.1, 0.3),
+        "standard deviations τ of the entries of U(0)",
+        ge=1e-6,
+        le=100,
+        order="increasing",
+        scale="log",
+    )
+    factors: tuple[int, ...] = param(
+        (1, 2, 4, 8, 32), "widths over the dimension", ge=1, le=100, order="increasing", scale="log"
+    )
+    starts: int = param(420, "random starts in each cell of the grid", ge=16)
+    seed: int = param(1, "seed of the starts", ge=0)
+
+
+def run(params: Params, context: RunContext) -> xr.Dataset:
+    """Run the grid row by row; a killed run resumes after its last complete row."""
+    axes = {"concepts": _CONCEPTS, "ratio": params.ratios, "sigma": params.sigmas}
+    made = cached_rows(axes, partial(_run_row, params), context)
+    context.report(1.0, "done")
+    return made
+
+
+def _run_row(params: Params, k: int, laws: tuple[int, float, float], report: Report) -> xr.Dataset:
+    """Run all scales and widths of one data law."""
+    concepts, ratio, sigma = laws
+    axes = {"scale": params.scales, "factor": params.factors}
+    grid = list(itertools.product(*axes.values()))
+    rng, found = np.random.default_rng((params.seed, k)), []
+    for n, (scale, factor) in enumerate(grid):
+        cell = f"{concepts} concepts, ratio {ratio:g}, sigma {sigma:g}, scale {scale:g}, width x {factor}"
+        report(n / len(grid), cell)
+        U = draw_starts(rng, "normal", scale, (params.starts, concepts, concepts * factor))
+        found.append(_summarise(U, tuple(ratio**k for k in range(concepts)), concepts * (sigma,)))
+    tails = {"counts": ("descents",), "visible": ("descents",)}
+    row = grid_dataset(found, axes, tails)
+    return row.assign_coords(descents=np.arange(_MOST + 1))
+
+
+def _summarise(U: np.ndarray, mu: tuple[float, ...], sigma: tuple[float, ...]) -> dict[str, np.ndarray]:
+    """Follow the starts of one cell, and summarise their descents."""
+    from saddlescope.flow import symmetric_flows
+    from saddlescope.measure import find_descents
+
+    a, x = strengths_and_test_point(mu, sigma)
+    flows = symmetric_flows(a, U, test_point=x, until=_UNTIL, tolerance=1e-6)
+    counts, _ = verified_descent_counts(flows, U)
+    small = np.linalg.norm(U, 2, axis=(1, 2)) <= 1
+    visible = find_descents(flows.turning_losses, hysteresis=VISIBLE).counts
+    return {
+        "counts": np.bincount(np.minimum(counts, _MOST), minlength=_MOST + 1),
+        "visible": np.bincount(np.minimum(visible, _MOST), minlength=_MOST + 1),
+        "small": np.sum(small),
+        "exceptions": np.sum(small & (counts > len(mu))),
+    }
+
+
+claims = Claims(
+    limits="The cells have μ in a geometric row and one σ, and were chosen by this project: other scales and "
+    "ratios would weigh otherwise. Only the ends of the axes of ratio and width are compared, at scales up to 0.1. "
+    "A count above the number of concepts is repeated at a lower tolerance; one below is not. From large weights "
+    "the conjecture is false: a start with entries of U up to 4 has four descents with three concepts.",
+)
+
+_MANY = ("default", "paper")  # the quick run has too few starts and cells
+
+
+@claims.extension(
+    "conjecture",
+    "If no eigenvalue of W exceeds 1 at the start, the loss descends at most once per concept, every rise counted",
+    "This project's conjecture, from the cycle of growth and suppression in section 4.2",
+    high=0.0,
+    sizes=_MANY,
+)
+def exceptions(run: xr.Dataset) -> Estimate:
+    """Number of such starts with more descents than concepts, between exact extrema of the loss."""
+    starts = int(run.small.sum())
+    return Estimate.number(np.arange(starts) < int(run.exceptions.sum()), f"of {starts}", over="random starts")
+
+
+def _several_share(counts: xr.DataArray) -> Estimate:
+    """Return the share of starts with two or more descents."""
+    return Estimate.share(float(counts.sel(descents=slice(2, None)).sum()), float(counts.sum()))
+
+
+@claims.reading(
+    "apart",
+    "The loss visibly rises more often when neighbouring signals differ most than when they differ least",
+    "Section 4.2.1: suppression needs a large difference of a_1 and a_2; the bound: any difference",
+    low=0.0,
+    sizes=_MANY,
+)
+def ratio_difference(run: xr.Dataset) -> Estimate:
+    """Share of starts with two or more visible descents at the largest ratio, less that at the smallest above 1."""
+    one = run.isel(factor=0).sel(scale=slice(None, 0.1)).sel(ratio=run.ratio[run.ratio > 1])
+    if one.sizes["ratio"] < 2:
+        return Estimate.unresolved("The run has fewer than two ratios above 1; give two or more.")
+    far, near = (_several_share(one.visible.isel(ratio=k)) for k in (-1, 0))
+    return dataclasses.replace(
+        far,
+        value=far.value - near.value,
+        uncertainty=(far.uncertainty**2 + near.uncertainty**2) ** 0.5,
+        remark=f"{far.value:.3f} against {near.value:.3f}",
+        n=far.n + near.n,
+        over="random starts",
+    )
+
+
+@claims.reading(
+    "wide",
+    "Visible rises of the loss are at most 15% as frequent in the widest networks as in the narrowest",
+    "Appendix E.2; the bound is from trial runs at one ratio, on other seeds",
+    high=0.15,
+    sizes=_MANY,
+)
+def width_ratio(run: xr.Dataset) -> Estimate:
+    """Share of starts with two or more visible descents at the largest width, over that at the smallest."""
+    one = run.sel(scale=slice(None, 0.1))
+    wide, narrow = (_several_share(one.visible.isel(factor=k)) for k in (-1, 0))
+    if narrow.value <= narrow.uncertainty:
+        return Estimate.unresolved("The narrowest networks show too few visible rises; give more starts.")
+    ratio = wide.value / narrow.value
+    return dataclasses.replace(
+        wide,
+        value=ratio,
+        uncertainty=(wide.uncertainty**2 + (ratio * narrow.uncertainty) ** 2) ** 0.5 / narrow.value,
+        remark=f"{wide.value:.4f} against {narrow.value:.4f}",
+        n=wide.n + narrow.n,
+        over="random starts",
+    )
+
+
+_AT = {"sigma": 0.05, "scale": 0.1, "factor": 1, "ratio": 2.0}  # values not on the axes of a map; the nearest exist
+
+_LABELS = {
+    "ratio": ("log₂ ratio of μ", 2.0),
+    "sigma": ("log₁₀ σ", 10.0),
+    "scale": ("log₁₀ initial scale τ", 10.0),
+    "factor": ("log₂ width / dimension", 2.0),
+}
+
+
+def figures(run: xr.Dataset) -> list[Figure]:
+    """Draw maps of the share with several visible descents."""
+    share, total = "share of starts", run.visible.sum("descents")
+    several = run.visible.sel(descents=slice(2, None)).sum("descents") / total
+    two, both = several.sel(concepts=2), several.sel(concepts=3)
+    three = (run.visible.sel(descents=slice(3, None)).sum("descents") / total).sel(concepts=3)
+    return [
+        Figure(
+            name="descents",
+            title="Share of starts from which the loss visibly rises on its way down",
+            caption="Share of starts with two or more descents, separated by rises of more than 1 % of the first "
+            f"loss, of {int(run.counts.sum()):,} starts in all; normal entries of U. Parameters that are not on the "
+            "axes of a map are σ = 0.05, τ = 0.1, a ratio of μ of 2 and d' = d, or the nearest of the run.",
+            panels=(
+                _map("two concepts", two, "ratio", "scale", share),
+                _map("two concepts", two, "factor", "scale", share),
+                _map("two concepts", two, "ratio", "sigma", share),
+                _map("three concepts", both, "ratio", "scale", share),
+                _map("three concepts", both, "factor", "scale", share),
+                _map("three concepts, three or more", three, "ratio", "scale", share),
+            ),
+            columns=3,
+        ),
+    ]
+
+
+def _map(title: str, values: xr.DataArray, x: str, y: str, label: str) -> Panel:
+    """Draw a map over two coordinates, the others at the values of `_AT`."""
+    others = {name: at for name, at in _AT.items() if name in values.dims and name not in (x, y)}
+    shown = values.sel(others, method="nearest").transpose(y, x)
+    across, along = (np.log(shown[name].values) / np.log(_LABELS[name][1]) for name in (x, y))
+    heat = Heat(x=across, y=along, z=shown.values, label=label)
+    return Panel(title=title, x=Axis(_LABELS[x][0]), y=Axis(_LABELS[y][0]), marks=(heat,))
+
+
+entry = Entry(
+    "concept-learning/atlas",
+    "Atlas: a million starts over the ratio of μ, σ, initial scale and width",
+    citation=CITATION,
+    source="Section 4.2, beyond",
+    params=Params,
+    quick=dict(ratios=(1.0, 2.0), sigmas=(0.05,), scales=(0.01, 0.1), factors=(1, 8), starts=64),
+    paper=dict(starts=4200),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

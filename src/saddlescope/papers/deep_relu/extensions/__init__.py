@@ -1,0 +1,1 @@
+"""Questions about the escape of deep ReLU networks that go beyond the paper."""

@@ -1,0 +1,1 @@
+"""Entries that ask what the paper does not."""
