@@ -24,7 +24,7 @@ ENTRY = find_entry(NAME)
 
 def test_beta_returns_and_the_weights_do_not(run, outcomes):
     assert set(outcomes(ENTRY, run).values()) == {"agrees", "seen"}
-    assert remaining(run, "weights").min() > 0.5
+    assert remaining(run, "weights").min("step").max() > 0.5  # of the noise that changes u² − v²
 
 
 def test_noise_reaches_exactly_what_is_not_negligible(run):
