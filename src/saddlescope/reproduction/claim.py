@@ -3,7 +3,6 @@
 A claim is a statement that is true or false, a measured quantity, and bounds fixed, with their source, before the run.
 """
 
-import dataclasses
 import inspect
 import math
 import sys
@@ -11,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partialmethod
-from typing import Any, Literal, SupportsFloat, TypeVar, overload
+from typing import Literal, SupportsFloat, TypeVar, overload
 
 import numpy as np
 import xarray as xr
@@ -401,42 +400,6 @@ class Claims(Sequence[Claim]):
     """Return a decorator that adds the paper's statement on smaller data or networks; arguments as in `Claim`."""
     extension = partialmethod(_add, Kind.EXTENSION)
     """Return a decorator that adds a question beyond the paper; arguments as in `Claim`."""
-
-    def add(  # the older form, while entries move to the one above
-        self,
-        name: str,
-        statement: str,
-        *,
-        quantity: str,
-        kind: str,
-        source: str,
-        evidence: str,
-        why: str,
-        doubt: str,
-        over: str = "",
-        needs: tuple[str, ...] = (),
-        **bounds: Any,
-    ) -> Callable[[S], S]:
-        def register(statistic: S) -> S:
-            def as_declared(run: xr.Dataset) -> Estimate:
-                found = statistic(run)
-                return dataclasses.replace(found, evidence=Evidence(evidence), over=over)
-
-            as_declared.__doc__ = quantity
-            requires = [self._holds(other) for other in needs]
-            method = {"own": self.extension, "stand-in": self.stand_in}.get(kind) or getattr(self, kind)
-            method(name, statement, source, requires=requires, **bounds)(as_declared)
-            return statistic
-
-        return register
-
-    def _holds(self, name: str) -> Requirement:
-        def holds(run: xr.Dataset) -> bool:
-            claim = next(one for one in self._claims if one.name == name)
-            return claim.outcome(claim.statistic(run)).inside is True
-
-        holds.__doc__ = f"The claim {name} holds."
-        return holds
 
     def extend(self, claims: Iterable[Claim]) -> None:
         """Add claims that other code has made, such as those that several entries share."""
