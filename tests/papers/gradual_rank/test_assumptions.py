@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from saddlescope._shared.errors import InputError
 from saddlescope.models import attention_teacher_task
 from saddlescope.papers.gradual_rank.assumptions import NEAR, noisy_ends
 from saddlescope.reproduction import RunContext, find_entry
@@ -14,11 +13,6 @@ from saddlescope.theory import incremental_learning
 
 NAME = "gradual-rank/assumptions"
 ENTRY = find_entry(NAME)
-
-
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +25,7 @@ def instance():
 def test_all_claims_hold_at_the_quick_size(run, outcomes):
     found = outcomes(ENTRY, run)
     assert found.pop("leaving") == "undecided"  # nothing leaves on these two seeds
-    assert set(found.values()) == {"reproduced", "seen"}
+    assert set(found.values()) == {"seen"}
 
 
 def test_c_k_is_half_the_least_eigenvalue_of_the_hessian_in_u(run, instance):
@@ -44,12 +38,6 @@ def test_c_k_is_half_the_least_eigenvalue_of_the_hessian_in_u(run, instance):
         assert run.curvature.isel(seed=-1).values[k] == pytest.approx(least / 2, rel=1e-8)
 
 
-def test_growth_is_sharp_where_there_is_one_direction(run):
-    """On a support of one coordinate all points of the ball lie along it: 1 up to terms of third order."""
-    np.testing.assert_allclose(run.growth.isel(stage=0), 1.0, atol=5e-3)
-    assert (run.growth > 0.99).all()
-
-
 def test_an_end_elsewhere_is_seen(instance):
     """The second pair is not one of Algorithm 1: from stage 1 with what enters stage 3, to stage 3."""
     network, stages = instance
@@ -59,69 +47,38 @@ def test_an_end_elsewhere_is_seen(instance):
     assert (wrong > NEAR).all()
 
 
-def one_ties(run):
-    run.margin.values[1, 4] = 0.0
-
-
 def one_leaves(run):
-    run.left.values[:, 5], run.left_gradient.values[:, 5] = 1.0, 0.1  # in both instances: one alone decides nothing
-
-
-def one_leaves_without_a_push(run):
-    run.left.values[:, 5], run.left_gradient.values[:, 5] = 1.0, (0.1, 0.0)
-
-
-def one_is_flat(run):
-    run.curvature.values[1, 7] = 0.0
-
-
-def one_grows_more_slowly(run):
-    run.growth.values[1, 7] = 0.9
-
-
-def one_is_balanced(run):
-    run.imbalance.values[1] = 0.0
-
-
-def printed_fails(run):
-    run.printed_elsewhere.values[0, 0] = 0.0
+    run.left.values[:, 5] = 1.0
 
 
 def one_ends_elsewhere(run):
     run.end_distance.values[0, 3, 0] = 2 * NEAR
 
 
-@pytest.mark.parametrize(
-    ("spoil", "expected"),
-    [
-        (one_ties, {"unique": "not seen"}),
-        (one_leaves, {"nobody-leaves": "refuted", "leaving": "seen"}),
-        (one_leaves_without_a_push, {"leaving": "not seen"}),
-        (one_is_flat, {"strict-minima": "not seen"}),
-        (one_grows_more_slowly, {"growth": "not seen"}),
-        (one_is_balanced, {"imbalance": "not seen"}),
-        (printed_fails, {"printed-4.4": "refuted"}),
-        (one_ends_elsewhere, {"noise-robust": "not seen"}),
-    ],
-)
-def test_claims_can_fail(run, outcomes, spoil, expected):
-    before = outcomes(ENTRY, run)
+@pytest.mark.parametrize(("spoil", "claim"), [(one_leaves, "nobody-leaves"), (one_ends_elsewhere, "noise-robust")])
+def test_one_stage_decides(run, outcomes, spoil, claim):
     spoil(run)
-    changed = {name: outcome for name, outcome in outcomes(ENTRY, run).items() if outcome != before[name]}
-    assert expected.items() <= changed.items()
-    assert len(changed) <= len(expected) + 1
+    assert outcomes(ENTRY, run)[claim] == "not seen"
+
+
+def test_one_that_leaves_needs_a_push(run):
+    (leaving,) = (claim for claim in ENTRY.claims if claim.name == "leaving")
+    assert str(leaving.judge(run).outcome) == "undecided"
+    run.left_gradient.values[:, 5] = 0.1
+    assert str(leaving.judge(run).outcome) == "seen"
+    run.left_gradient.values[0, 5] = 0.0
+    assert str(leaving.judge(run).outcome) == "not seen"
 
 
 def test_an_instance_that_algorithm_1_did_not_finish_decides_nothing(run, outcomes):
     run.converged.values[0] = False
-    assert set(outcomes(ENTRY, run).values()) == {"undecided"}
+    assert set(outcomes(ENTRY, run).values()) == {"not tested"}
 
 
 def test_instances_of_different_length_are_judged_together(run, outcomes):
     shorter = run.isel(seed=[0], stage=slice(0, 10))
     together = xr.concat([shorter, run.isel(seed=[1])], dim="seed", join="outer")
-    found = outcomes(ENTRY, together)
-    assert (found["noise-robust"], found["printed-4.4"]) == ("seen", "reproduced")
+    assert outcomes(ENTRY, together)["noise-robust"] == "seen"
     together.end_distance.values[0, 9, 0] = 1.0
     assert outcomes(ENTRY, together)["noise-robust"] == "not seen"
 
@@ -143,18 +100,3 @@ def test_a_killed_run_resumes_to_the_same_result(run, tmp_path):
     again = ENTRY.run(params, RunContext(scratch=tmp_path))
     assert (tmp_path / "seed0.nc").stat().st_mtime_ns == kept
     xr.testing.assert_identical(again.drop_attrs(), run.drop_attrs())
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"seeds": "1,1"}, "seeds must be one or more integers, each at least 0, each once"),
-        ({"seeds": "-1"}, "seeds must be one or more integers, each at least 0, each once"),
-        ({"draws": "0"}, "draws must be at least 1"),
-        ({"dim": "0"}, "dim must be at least 1"),
-        ({"tolerance": "1"}, "tolerance must be between"),
-    ],
-)
-def test_values_out_of_range_are_refused_at_once(settings, sentence):
-    with pytest.raises(InputError, match=sentence):
-        ENTRY.configure("quick", settings)

@@ -22,15 +22,9 @@ NAME = "gradual-rank/figure-10"
 ENTRY = find_entry(NAME)
 
 
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
-
-
 def test_beta_returns_and_the_weights_do_not(run, outcomes):
-    found = outcomes(ENTRY, run)
-    assert found.pop("weights-return") == found.pop("sgd-weights-return") == "refuted"
-    assert set(found.values()) == {"reproduced"}
+    assert set(outcomes(ENTRY, run).values()) == {"agrees", "seen"}
+    assert remaining(run, "weights").min("step").max() > 0.5  # of the noise that changes u² − v²
 
 
 def test_noise_reaches_exactly_what_is_not_negligible(run):
@@ -113,67 +107,36 @@ def test_both_trainings_by_sgd_see_the_same_minibatches(run):
     assert float(abs(made.isel(sgd_step=1) - made.isel(sgd_step=0)).max()) > 0
 
 
-def test_without_sgd_its_claims_are_not_tested(run, outcomes):
-    found = outcomes(ENTRY, run.isel(order=[]))
-    assert {name for name, outcome in found.items() if outcome == "not tested"} == SGD
-
-
-SGD = {"sgd-beta-returns", "sgd-beta-stays", "sgd-weights-return"}
+def stays_away(run):
+    run.noisy.values[:] = run.noisy.values[:, :1]
 
 
 def sgd_stays_away(run):
     run.sgd.values[:, :, 0] = run.sgd.values[:, :, 1] + 0.1
 
 
-def sgd_comes_back_and_leaves(run):
-    run.sgd.values[:, :, 0, 1:] = run.sgd.values[:, :, 1, 1:]
-    run.sgd.values[1, 1, 0, -1] += 1.0
-
-
-def stays_away(run):
-    run.noisy.values[:] = run.noisy.values[:, :1]
-
-
-def comes_back_and_leaves(run):
-    run.noisy.values[:, 1:] = run.weights.values[:, 1:]
-    run.noisy.values[:, -1] = run.weights.values[:, -1] + 1.0
-
-
 def weights_come_back(run):
     run.noisy.values[:, 1:] = run.weights.values[:, 1:]
 
 
-def a_flat_minimum(run):
-    run.curvature.values[3] = -1e-6
-
-
-def another_rest(run):
-    run.noisy_rest.values[2] *= 1.1
-
-
 @pytest.mark.parametrize(
-    ("spoil", "refuted", "reproduced"),
+    ("spoil", "missed"),
     [
-        (stays_away, {"beta-returns", "beta-stays", "weights-return", "weights-conserve"}, {"same-rest"}),
-        (comes_back_and_leaves, {"beta-stays"}, {"beta-returns", "weights-return"}),
-        (weights_come_back, {"weights-conserve"}, {"beta-returns", "beta-stays", "weights-return"}),
-        (a_flat_minimum, {"strict-minima"}, {"beta-returns"}),
-        (another_rest, {"same-rest"}, {"beta-returns"}),
-        (sgd_stays_away, SGD, {"beta-returns"}),
-        (sgd_comes_back_and_leaves, {"sgd-beta-stays"}, {"sgd-beta-returns", "sgd-weights-return"}),
+        (stays_away, {"beta-returns", "weights-conserve"}),
+        (sgd_stays_away, {"beta-returns"}),
+        (weights_come_back, {"weights-conserve"}),
     ],
 )
-def test_claims_can_fail_and_hold(run, outcomes, spoil, refuted, reproduced):
+def test_either_training_may_not_return(run, outcomes, spoil, missed):
     spoil(run)
-    found = outcomes(ENTRY, run)
-    assert {found[name] for name in refuted} == {"refuted"}
-    assert {found[name] for name in reproduced} == {"reproduced"}
+    assert {name for name, outcome in outcomes(ENTRY, run).items() if outcome in ("differs", "not seen")} == missed
 
 
 def test_a_run_without_noise_is_undecided(run, outcomes):
+    assert outcomes(ENTRY, run.isel(order=[]))["beta-returns"] == "agrees"
     run.noisy.values[1] = run.weights.values[1]
     found = outcomes(ENTRY, run.assign_attrs(theory_status="no_minimum", theory_message="No minimum."))
-    assert {found[name] for name in ("strict-minima", "beta-returns", "weights-return")} == {"undecided"}
+    assert {found[name] for name in ("strict-minima", "beta-returns", "weights-conserve")} == {"undecided"}
 
 
 @pytest.mark.slow
@@ -193,22 +156,6 @@ def test_a_killed_run_resumes_to_the_same_result(run, tmp_path):
     again = ENTRY.run(params, RunContext(scratch=tmp_path))
     assert {name: (tmp_path / name).stat().st_mtime_ns for name in kept} == kept
     xr.testing.assert_identical(again.drop_attrs(), run.drop_attrs())
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"log10_scale": "1"}, "log10_scale must be negative"),
-        ({"noise": "0"}, "noise must be positive"),
-        ({"moments": "0"}, "moments must be at least 1"),
-        ({"noise_seed": "-1"}, "noise_seed must be at least 0"),
-        ({"epochs": "inf"}, "epochs must be a finite number"),
-        ({"points": "1"}, "points must be at least 3"),
-    ],
-)
-def test_values_out_of_range_are_refused_at_once(settings, sentence):
-    with pytest.raises(InputError, match=sentence):
-        ENTRY.configure("quick", settings)
 
 
 def test_times_before_the_first_stage_are_refused(tmp_path):

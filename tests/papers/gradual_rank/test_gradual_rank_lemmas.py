@@ -5,7 +5,6 @@ import pytest
 import xarray as xr
 from scipy.integrate import solve_ivp
 
-from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.lemmas import _ordered, made_loss
 from saddlescope.reproduction import find_entry
 
@@ -18,11 +17,15 @@ def ideal():
     """Two seeds with one judged plateau and one that is not, at three scales, as the lemmas say."""
     rates = np.array([1.0, 0.5, 0.25])
     judged = {
-        "distance": [0.1, 0.1, 0.1], "log_error": rates, "wrong_signs": [0, 0, 0], "changed_signs": [0, 0, 0],
-        "time_error": rates, "others": [0.5, 0.5, 0.5], "winner": [2.0, 2.0, 2.0], "wrong_winner": [0, 0, 0],
-        "transition": [20.0, 20.1, 20.0], "zeros_of_v": [0, 0, 0], "change_of_w": [5.0, 5.01, 5.0],
-        "d1": [0.05, 0.05, 0.05], "d3": [0, 0, 0],
-    }  # fmt: skip
+        **dict.fromkeys(("log_error", "time_error"), rates),
+        **dict.fromkeys(("wrong_signs", "wrong_winner", "zeros_of_v", "d3"), np.zeros(3)),
+        **{
+            name: np.full(3, value)
+            for name, value in {"distance": 0.1, "others": 0.5, "winner": 2.0, "d1": 0.1}.items()
+        },
+        "transition": [20.0, 20.1, 20.0],
+        "largest_weight": [1.5, 1.501, 1.5],
+    }
     plateaus = {
         name: (("seed", "scale", "plateau"), np.tile(np.stack([values, np.full(3, np.nan)], 1), (2, 1, 1)))
         for name, values in judged.items()
@@ -32,48 +35,40 @@ def ideal():
         plateaus
         | {
             "exceptions": (("seed", "plateau"), np.zeros((2, 2))),
+            "d2": (("seed", "scale"), np.full((2, 3), 30.0)),
             "tail_norm": (("seed", "moment"), np.tile(np.log(moments), (2, 1))),
-            "tail_curvature": (("seed", "moment"), np.tile(1 / moments, (2, 1))),
-            "made_before": 0.1, "made_peak": 1.0, "made_after": 0.0, "made_b": 0.0, "made_first": 3.0,
+            **{"made_before": 0.1, "made_peak": 1.0, "made_after": 0.0, "made_b": 0.0, "made_first": 3.0},
         },
         coords={"seed": [0, 1], "scale": [-32.0, -64.0, -128.0], "plateau": [0, 1], "moment": moments},
-    )  # fmt: skip
+    )
 
 
 def test_all_claims_hold_where_the_lemmas_do(ideal, outcomes):
-    assert set(outcomes(ENTRY, ideal).values()) == {"reproduced"}
+    assert set(outcomes(ENTRY, ideal).values()) == {"holds", "agrees"}
 
 
 @pytest.mark.parametrize(
     ("name", "value", "claim"),
     [
         ("distance", 1.5, "c-5"),
-        ("log_error", 3.0, "c-6"),
-        ("changed_signs", 1.0, "c-6-signs"),
-        ("wrong_signs", 1.0, "c-6-corrected"),
-        ("time_error", 3.0, "c-7"),
         ("others", -0.01, "c-8"),
-        ("winner", 3.5, "c-9-size"),
-        ("wrong_winner", 1.0, "c-9-sign"),
-        ("transition", 80.0, "c-10"),
+        ("winner", 3.5, "c-9"),
+        ("wrong_winner", 1.0, "c-9"),
         ("zeros_of_v", 1.0, "c-10-ratio"),
-        ("change_of_w", 6.0, "c-10-corrected"),
-        ("d1", -0.01, "d-1"),
+        ("transition", 80.0, "c-10"),
         ("d3", 1.0, "d-3"),
-        ("exceptions", 1.0, "d-4"),
-        ("made_before", 0.0, "d-4"),
-        ("tail_norm", 6.0, "tails-grow"),
-        ("tail_curvature", 0.1, "tails-flat"),
+        ("largest_weight", 1.6, "existence"),
     ],
 )
-def test_a_spoilt_run_refutes_the_claim(ideal, outcomes, name, value, claim):
-    if ideal[name].ndim == 3:
-        ideal[name].values[0, -1, 0] = value
-    elif name.startswith("tail"):
-        ideal[name].values[0, -2:] = value
-    else:
-        ideal[name].values[...] = value
-    assert outcomes(ENTRY, ideal)[claim] == "refuted"
+def test_one_plateau_decides(ideal, outcomes, name, value, claim):
+    ideal[name].values[0, -1, 0] = value
+    assert outcomes(ENTRY, ideal)[claim] in ("fails", "differs")
+
+
+@pytest.mark.parametrize(("name", "value"), [("exceptions", 1.0), ("made_before", 0.0)])
+def test_one_head_or_the_made_loss_violates_lemma_d4(ideal, outcomes, name, value):
+    ideal[name].values[...] = value
+    assert outcomes(ENTRY, ideal)["d-4"] == "fails"
 
 
 def test_no_judged_plateau_decides_nothing(ideal, outcomes):
@@ -105,16 +100,3 @@ def test_the_made_loss_is_positive_and_its_second_entry_returns_without_this_pac
     beta = path.y[:2] * path.y[2:]
     assert beta[1].max() > 1
     np.testing.assert_allclose(beta[:, -1], [3, 0], atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"log10_scales": "-8,-32"}, "log10_scales must be two or more"),
-        ({"seeds": "1,1"}, "seeds must be one or more integers, each at least 0, each once"),
-        ({"stages": "1"}, "stages must be at least 2"),
-    ],
-)
-def test_values_out_of_range_are_refused_at_once(settings, sentence):
-    with pytest.raises(InputError, match=sentence):
-        ENTRY.configure("quick", settings)

@@ -20,7 +20,6 @@ def _heads(rng):
     return xr.Dataset(
         {
             "predicted_time": (("seed", "stage"), predicted),
-            "predicted_constant": (("seed", "stage"), constants),
             "separated": (("seed", "stage"), np.ones((3, 10))),
             "found_time": (axes, found),
             "coarse_time": (axes, found + 1e-9),
@@ -48,10 +47,6 @@ def _random_order(rng):
     return run.assign(found_time=(run.found_time.dims, found), coarse_time=(run.found_time.dims, found))
 
 
-def _other_constants(rng):
-    return _heads(rng).assign(predicted_constant=(("seed", "stage"), 5 * rng.standard_normal((3, 10))))
-
-
 @pytest.mark.slow  # 200 draws of a long run
 @pytest.mark.parametrize(
     ("claim", "null"),
@@ -59,8 +54,6 @@ def _other_constants(rng):
         ("order", _random_order),
         ("rate", _permuted("found_time")),
         ("constants", _permuted("found_time")),
-        ("extrapolation", _permuted("found_time")),
-        ("correction", _other_constants),
         ("weights-converge", _permuted("theta_distance")),
     ],
 )
@@ -76,15 +69,11 @@ def _figure_2(rng, order):
     width = (8 / -scales)[order]
     losses = [1 - (1 / (1 + np.exp(-(time - predicted[:, None]) / w))).sum(0) / 13 for w in width]
     found = predicted + width[:, None] * rng.standard_normal(12) * np.where(order.argmax() == 5, 0.01, 10)
-    beta = np.cumsum(np.eye(12), 0)
-    spread = 0.02 * width[:, None, None] * (1 + 0.1 * rng.standard_normal((6, 12, 12)))
     return xr.Dataset(
         {
             "loss": (("scale", "time"), np.array(losses)),
             "predicted_loss_curve": ("time", staircase),
             "found_time": (("scale", "stage"), found),
-            "plateau_beta": (("scale", "stage", "coordinate"), beta + spread),
-            "predicted_beta": (("stage", "coordinate"), beta),
         },
         coords={"scale": scales, "time": time, "stage": np.arange(1, 13)},
     )
@@ -97,10 +86,36 @@ def _shuffled(rng):
     return _figure_2(rng, order)
 
 
-@pytest.mark.parametrize("claim", ["order", "loss-converges", "weights-converge"])
+@pytest.mark.parametrize("claim", ["order", "loss-converges"])
 def test_figure_2(claim):
     ordered = lambda rng: _figure_2(rng, np.arange(6))  # noqa: E731
     assert_detects("gradual-rank/figure-2", claim, null=_shuffled, effect=ordered)
+
+
+def _diagonals(shuffle):
+    """Return entries of both products at four scales, each nearer to the staircase, or in another order."""
+
+    def draw(rng):
+        order = np.arange(4)
+        while shuffle and (order == np.arange(4)).all():
+            order = rng.permutation(4)
+        time, predicted = np.linspace(0, 200, 201), np.sort(rng.uniform(50, 150, 6))
+        width = np.array([8.0, 4.0, 2.0, 1.0])[order] * np.exp(0.05 * rng.standard_normal(4))
+        beta = 1 / (1 + np.exp(-(time[:, None] - predicted) / width[:, None, None]))
+        return xr.Dataset(
+            {
+                "beta": (("scale", "time", "coordinate"), beta),
+                "predicted_beta": (("stage", "coordinate"), np.tril(np.ones((6, 6)))),
+                "predicted_time": ("stage", predicted),
+            },
+            coords={"scale": [-2.0, -4.0, -8.0, -16.0], "time": time},
+        )
+
+    return draw
+
+
+def test_figure_8():
+    assert_detects("gradual-rank/figure-8", "limit", null=_diagonals(True), effect=_diagonals(False))
 
 
 def _loss_at_one_percent(rates):
@@ -119,61 +134,31 @@ def test_plateau_of_the_loss():
     assert_detects("gradual-rank/figure-2", "one-percent", null=one, effect=two)
 
 
-def _descent(power):
+def _networks(ratio):
     def draw(rng):
-        rates, kappa = np.array([1.0, 0.5, 0.25, 0.125]), rng.uniform(0.1, 1, 100)
-        fall = 0.05 * rates[:, None] ** power * rng.uniform(0.5, 2, 100) * np.exp(0.005 * rng.standard_normal((4, 100)))
-        after = kappa * np.exp(-fall)
-        u, v = np.sqrt(kappa), np.zeros(100)
+        predicted = np.cumsum(rng.uniform(1, 2, (4, 8)), -1)
+        error = 0.003 * np.array([1.0, ratio])[:, None] * np.exp(0.3 * rng.standard_normal((4, 2, 8)))
         return xr.Dataset(
             {
-                "descent_kappa": (("rate", "time", "coordinate"), np.stack([np.tile(kappa, (4, 1)), after], 1)),
-                "u": (("time", "coordinate"), np.stack([u, u])),
-                "v": (("time", "coordinate"), np.stack([v, v])),
-            },
-            coords={"rate": rates},
-        )
-
-    return draw
-
-
-def test_descent_power():
-    assert_detects("gradual-rank/lemma-4-2", "descent-power", null=_descent(0.0), effect=_descent(1.0))
-
-
-def _networks(gain, limit):
-    def draw(rng):
-        predicted = np.cumsum(rng.uniform(1, 2, (4, 1, 2, 8)), -1) * np.ones((1, 2, 1, 1))
-        size = np.array([1.0, limit(rng)])[None, :, None, None] * np.array([1.0, 1 / gain(rng)])[:, None]
-        error = 0.003 * size * np.exp(0.3 * rng.standard_normal((4, 2, 2, 8)))
-        axes = ("network", "scale", "order", "stage")
-        return xr.Dataset(
-            {
-                "told_time": (axes, predicted),
-                "found_time": (axes, predicted * (1 + error)),
+                "predicted_time": (("network", "stage"), predicted),
+                "found_time": (("network", "scale", "stage"), predicted[:, None] * (1 + error)),
                 "held": (("network", "stage"), np.ones((4, 8), bool)),
             },
-            coords={"scale": [-32.0, -128.0], "order": ["limit", "finite"], "heads": ("network", np.ones(4, int))},
+            coords={"scale": [-32.0, -128.0], "heads": ("network", np.ones(4, int))},
         )
 
     return draw
 
 
 def test_transformers():
-    none = _networks(lambda rng: 1.0, lambda rng: 1.0)
-    law = _networks(lambda rng: 30.0, lambda rng: 0.25)
-    assert_detects("gradual-rank/example-3-2", "correction", null=none, effect=law)
-    assert_detects(
-        "gradual-rank/example-3-2", "converges", null=_networks(lambda rng: 1.0, lambda rng: 1.3), effect=law
-    )
+    assert_detects("gradual-rank/example-3-2", "converges", null=_networks(1.3), effect=_networks(0.25))
 
 
-def _stages(power, drop, plateaus=40):
+def _stages(power, plateaus=40):
     def draw(rng):
         scales = np.array([-8.0, -16.0, -32.0, -64.0])
         share = 0.45 * (scales / -8.0) ** power
-        hidden = np.array([0.0, drop])[:, None, None, None]
-        there = rng.uniform(size=(2, 12, 1, plateaus)) > np.minimum(share[:, None] + hidden, 1)
+        there = rng.uniform(size=(2, 12, 1, plateaus)) > share[:, None]
         axes = ("dim", "seed", "scale", "plateau")
         return xr.Dataset(
             {"found": (axes, there.astype(float)), "plateaus": (("dim", "seed"), np.full((2, 12), plateaus))},
@@ -185,9 +170,8 @@ def _stages(power, drop, plateaus=40):
 
 @pytest.mark.slow  # 200 draws of a long run
 def test_resolved_stages():
-    for claim, power in (("unresolved", -0.75), ("one-over-log", -1.0)):
-        assert_detects("gradual-rank/resolved-stages", claim, null=_stages(0.0, 0.0), effect=_stages(power, 0.0, 400))
-    assert_detects("gradual-rank/resolved-stages", "dimension", null=_stages(-0.7, 0.0), effect=_stages(-0.7, 0.3))
+    null, effect = _stages(0.0), _stages(-1.0, 400)
+    assert_detects("gradual-rank/resolved-stages", "one-over-log", null=null, effect=effect)
 
 
 def _full_weights(ordered):
@@ -212,19 +196,9 @@ def _full_weights(ordered):
     return draw
 
 
-@pytest.mark.parametrize("claim", ["order", "times", "law"])
+@pytest.mark.parametrize("claim", ["order", "law"])
 def test_full_weights(claim):
     assert_detects("gradual-rank/figure-2-v1", claim, null=_full_weights(False), effect=_full_weights(True))
-
-
-def _rises(centre):
-    return lambda rng: xr.Dataset(
-        {"blurred_in_transit": ("draw", np.maximum(1, centre + 0.1 * rng.standard_normal(6)))}
-    )
-
-
-def test_overlap():
-    assert_detects("gradual-rank/figure-2-v1", "blurred", null=_rises(1.1), effect=_rises(2.0))
 
 
 def _plateaus(name, falls):
@@ -242,21 +216,28 @@ def test_lemmas(claim, name):
     assert_detects("gradual-rank/lemmas", claim, null=_plateaus(name, False), effect=_plateaus(name, True))
 
 
-def _tail(converges):
+def _largest_weights(grows):
     def draw(rng):
-        moments = np.array([4.0, 16.0, 64.0, 256.0])
-        spread = np.exp(0.02 * rng.standard_normal((8, 4)))
-        norm = 3 - np.exp(-moments / 10) if converges else np.log(moments) * 2
-        curvature = np.full(4, 0.2) if converges else 1 / moments
-        return xr.Dataset(
-            {"tail_norm": (("seed", "moment"), norm * np.ones((8, 1)) + 1e-3 * spread),
-             "tail_curvature": (("seed", "moment"), curvature * spread)},
-            coords={"moment": moments},
-        )  # fmt: skip
+        size = rng.uniform(1, 3, (8, 1, 3)) * (1 + 1e-4 * rng.standard_normal((8, 3, 3)))
+        size *= np.array([1.0, 1.05, 1.1])[:, None] if grows else 1.0
+        return xr.Dataset({"largest_weight": (("seed", "scale", "plateau"), size)})
 
     return draw
 
 
-@pytest.mark.parametrize("claim", ["tails-grow", "tails-flat"])
-def test_exponential_tails(claim):
-    assert_detects("gradual-rank/lemmas", claim, null=_tail(True), effect=_tail(False))
+def test_existence():
+    assert_detects("gradual-rank/lemmas", "existence", null=_largest_weights(True), effect=_largest_weights(False))
+
+
+def _tail(converges):
+    def draw(rng):
+        moments = np.array([4.0, 16.0, 64.0, 256.0])
+        norm = 3 - np.exp(-moments / 10) if converges else np.log(moments) * 2
+        noise = 1e-3 * np.exp(0.02 * rng.standard_normal((8, 4)))
+        return xr.Dataset({"tail_norm": (("seed", "moment"), norm + noise)}, coords={"moment": moments})
+
+    return draw
+
+
+def test_exponential_tails():
+    assert_detects("gradual-rank/lemmas", "tails-grow", null=_tail(True), effect=_tail(False))

@@ -21,7 +21,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared import noisy_training
-from saddlescope.plot import Axis, Figure, Line, Mark, Panel
+from saddlescope.plot import Axis, Figure, Panel
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
@@ -201,60 +201,7 @@ def _largest(*trainings: xr.DataArray) -> Estimate:
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw the remaining displacement over time, and the entries and weights."""
-    return [_remaining(run), _entries(run)]
-
-
-def _remaining(run: xr.Dataset) -> Figure:
-    left = {of: remaining(run, of) for of in ("beta", "weights")}
-
-    def panel(of: str, title: str, *marks: Mark) -> Panel:
-        curves = [
-            Line(
-                x=run.since.sel(moment=moment).values[1:],
-                y=left[of].sel(moment=moment).values[1:],
-                group=f"noise at {float(run.moment_time.sel(moment=moment)):.1f}",
-                color=k,
-            )
-            for k, moment in enumerate(run.moment.values)
-        ]
-        times = run.sgd_since.transpose("moment", "sgd_step").values[:, 1:]
-        for order in run.order.values:
-            by_sgd = remaining_sgd(run, of).sel(order=order).transpose("moment", "sgd_step")[:, 1:]
-            curves += [
-                Line(
-                    x=since[since > 0],
-                    y=here.values[since > 0],
-                    group="by SGD",
-                    color=k,
-                    style="dotted",
-                    width=0.8,
-                )
-                for k, (here, since) in enumerate(zip(by_sgd, times, strict=True))
-            ]
-        return Panel(
-            title=title,
-            x=Axis("time t since the noise", "epochs at learning rate 1", scale="log"),
-            y=Axis("remaining displacement", scale="log", range=(1e-3, 3.0)),
-            marks=(*curves, *marks),
-        )
-
-    closest = {of: f"{float(left[of].min('step').max()):.2g}" for of in left}
-    return Figure(
-        name="return",
-        title="Displacement of the products and of the weights after noise",
-        caption="Distance to the training without noise, relative to that just after the noise, for noise at random "
-        f"rescaled times. In this run every product returns to {closest['beta']} or closer, every set of weights to "
-        f"{closest['weights']} or closer. The weights keep the component of the noise that changes the conserved "
-        f"u² − v², about 1/√2 of the whole. Dotted: SGD, in {run.sizes['order']} orders of the minibatches.",
-        panels=(
-            panel("beta", "products β = u v"),
-            panel("weights", "weights u and v", Mark(at=2**-0.5, axis="y", label="1/√2")),
-        ),
-    )
-
-
-def _entries(run: xr.Dataset) -> Figure:
+    """Draw the learned entries and weights after the noise and without it."""
     panels = []
     for moment in run.moment.values:
         here = run.sel(moment=moment)
@@ -279,13 +226,16 @@ def _entries(run: xr.Dataset) -> Figure:
                     marks=tuple(marks),
                 )
             )
-    return Figure(
-        name="entries",
-        title="Learned coordinates after the noise and without it",
-        caption="Rows: the random times. Left: the learned entries of β after the noise (solid) and without it "
-        "(dashed). Right: their weights u = (w_K, w_V).",
-        panels=tuple(panels),
-    )
+    return [
+        Figure(
+            name="entries",
+            title="Learned coordinates after the noise and without it",
+            caption="Rows: the random times. Left: the learned entries of β after the noise (solid) and without it "
+            "(dashed). Right: their weights u = (w_K, w_V), which keep the component of the noise that changes the "
+            "conserved u² − v².",
+            panels=tuple(panels),
+        )
+    ]
 
 
 entry = Entry(

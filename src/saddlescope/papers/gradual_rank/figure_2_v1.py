@@ -315,11 +315,6 @@ metrics = (
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw the six panels, and the convergence of stage times."""
-    return [_panels(run), _convergence(run)]
-
-
-def _panels(run: xr.Dataset) -> Figure:
     """Draw both products and the loss: diagonal weights, and full weights with their prediction."""
     last = run.isel(scale=-1)
     begun = np.searchsorted(run.predicted_time, run.time.values, side="right")
@@ -348,7 +343,7 @@ def _panels(run: xr.Dataset) -> Figure:
     beta = run.diagonal_beta
     key, value = PRODUCTS["KQ"], PRODUCTS["VO"]
     at, full = f"α = 1e{run.attrs['log10_diagonal']:g}", f"α = 1e{float(last.scale):g}"
-    return Figure(
+    figure = Figure(
         name="panels",
         title="Diagonal weights and full weights learn one direction at a time",
         caption="Top: an attention head with diagonal weights, entries of both products and the loss. Bottom: a head "
@@ -364,29 +359,7 @@ def _panels(run: xr.Dataset) -> Figure:
         ),
         columns=3,
     )
-
-
-def _convergence(run: xr.Dataset) -> Figure:
-    """Draw errors of stage times against log(1/α)."""
-
-    def direction(k: int) -> str:
-        stage = run.sel(stage=k)
-        return f"σ{int(stage.predicted_index) + 1} of {list(PRODUCTS.values())[int(stage.predicted_product)]}"
-
-    error = abs(run.found_time - run.predicted_time).assign_coords(log=-run.scale * np.log(10))
-    return Figure(
-        name="convergence",
-        title="Errors of the stage times of full weights against the initial scale",
-        caption="Error of the measured stage times against log(1/α), both axes logarithmic: slope -1 is the law "
-        "C_k / log(1/α).",
-        panels=(
-            Panel(
-                x=Axis("log(1/α)", scale="log"),
-                y=Axis("error of the stage's time", scale="log"),
-                marks=lines(error, x="log", hue="stage", label=direction, color=None),
-            ),
-        ),
-    )
+    return [figure]
 
 
 entry = Entry(

@@ -27,7 +27,7 @@ import xarray as xr
 
 from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared.stage_times import passings
-from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
+from saddlescope.plot import Axis, Figure, Mark, Panel, lines
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
@@ -136,7 +136,6 @@ def _simulate(
             "found_pair": ("head", beta[pair]),
             "learned": int((np.abs(beta) > params.level).sum()),
             "beta": (("time", "coordinate"), trajectory(time * first)),
-            "log_abs_pair": (("time", "head"), trajectory.log_abs(time * first)[:, pair]),
         },
         coords={"time": ("time", time, {"units": "T_1"})},
     )
@@ -187,12 +186,8 @@ def _ratio_error(run: xr.Dataset) -> Estimate:
     return Estimate.largest(abs(measured / predicted - 1), over="seeds and initial scales")
 
 
-_TIME = Axis("t / (T_1 log(1/α))")
-_ALPHA = "α = 1e{:g}"
-
-
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw the pair of the first task over time, and the ratio of all."""
+    """Draw the pair of the first task over time."""
     one = run.isel(seed=0)
     shares = tuple(
         Mark(at=float(share), axis="y", group=f"head {int(share['head'])}, predicted", color=color)
@@ -203,7 +198,9 @@ def figures(run: xr.Dataset) -> list[Figure]:
         both = one.beta.sel(scale=scale).isel(coordinate=one.pair)
         curves = lines(both, x="time", hue="head", label="head {}", grouped=True)
         marks = (*curves, *shares, Mark(at=1.0, group="T_1"))
-        panels.append(Panel(title=_ALPHA.format(scale), x=_TIME, y=Axis("entry of W_V W_Oᵀ"), marks=marks))
+        panels.append(
+            Panel(title=f"α = 1e{scale:g}", x=Axis("t / (T_1 log(1/α))"), y=Axis("entry of W_V W_Oᵀ"), marks=marks)
+        )
     return [
         Figure(
             name="pair",
@@ -212,45 +209,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
             "lines: the share of each head on the first plateau, predicted from the initial weights. Vertical line: "
             f"T_1. Seed {int(one.seed)}.",
             panels=tuple(panels),
-        ),
-        _ratios(run),
+        )
     ]
-
-
-def _ratios(run: xr.Dataset) -> Figure:
-    one = run.isel(seed=0)
-    over_time = np.exp(one.log_abs_pair.sel(head=1) - one.log_abs_pair.sel(head=2))
-    predicted = float(_ratio(one, "predicted_share"))
-    measured, theory = _ratio(run, "found_pair"), _ratio(run, "predicted_share")
-    spread = np.array([float(theory.min()) / 3, float(theory.max()) * 3])
-    points = (
-        Line(x=theory.values, y=measured.sel(scale=scale).values, group=_ALPHA.format(scale), color=k, style="points")
-        for k, scale in enumerate(run.scale.values)
-    )
-    return Figure(
-        name="ratio",
-        title="Ratio of the two heads, measured and predicted from the initial weights",
-        caption=f"Left: the ratio of the tied entries over time, seed {int(one.seed)}; the horizontal line is the "
-        "prediction, which holds until the first keys are learned. Right: the ratio at t_1 against the prediction, for "
-        "all seeds and scales.",
-        panels=(
-            Panel(
-                title="|b^1 / b^2| over time",
-                x=_TIME,
-                y=Axis("ratio of head 1 to head 2", scale="log", range=(predicted / 1e3, predicted * 1e3)),
-                marks=(
-                    *lines(over_time, x="time", hue="scale", label=_ALPHA),
-                    Mark(at=predicted, axis="y", label="predicted"),
-                ),
-            ),
-            Panel(
-                title="b^1 / b^2 at t_1",
-                x=Axis("predicted", scale="log"),
-                y=Axis("measured", scale="log"),
-                marks=(Line(x=spread, y=spread, label="equal", style="dashed", width=1.0), *points),
-            ),
-        ),
-    )
 
 
 entry = Entry(

@@ -25,7 +25,7 @@ import xarray as xr
 
 from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.plot import Axis, Band, Figure, Line, Mark, Panel
-from saddlescope.reproduction.claim import Claims, Estimate, wilson_interval
+from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.grid import join_cells
@@ -275,11 +275,9 @@ metrics = (
     ),
 )
 
-_BINS = 16  # of e-folds, equally many plateaus in each
-
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw numbers against the scale, the share found against e-folds, and the share not found."""
+    """Draw numbers of plateaus against the scale, and the share not found."""
     return [
         Figure(
             name="numbers",
@@ -291,12 +289,10 @@ def figures(run: xr.Dataset) -> list[Figure]:
             panels=tuple(_numbers(run, int(dim)) for dim in run.dim.values),
         ),
         Figure(
-            name="efolds",
-            title="Share of plateaus found by e-folds, and share not found by initial scale",
-            caption="Left: share of plateaus found, with 95 % intervals, against the e-folds that Algorithm 1 gives "
-            "them; all seeds and scales, equally many in each dot. Right: the share of plateaus not found against "
-            "log(1/α); dotted: proportional to its inverse.",
-            panels=(_calibration(run), _share_not_found(run)),
+            name="not-found",
+            title="Share of plateaus not found by initial scale",
+            caption="The share of plateaus not found against log(1/α); dotted: proportional to its inverse.",
+            panels=(_share_not_found(run),),
         ),
     ]
 
@@ -319,24 +315,6 @@ def _numbers(run: xr.Dataset, dim: int) -> Panel:
     return Panel(
         title=f"dimension {dim}", x=Axis("log(1/α)", scale="log"), y=Axis("number of plateaus"), marks=tuple(marks)
     )
-
-
-def _calibration(run: xr.Dataset) -> Panel:
-    efolds, hit = run.efolds.values.ravel(), run.found.values.ravel()
-    kept = (efolds > 0) & np.isfinite(efolds)
-    efolds, hit = efolds[kept], hit[kept]
-    bins = [part for part in np.array_split(np.argsort(efolds), _BINS) if len(part)]
-    x = np.array([np.median(efolds[part]) for part in bins])
-    y = np.array([hit[part].mean() for part in bins])
-    low, high = np.array([wilson_interval(hit[part].sum(), len(part)) for part in bins]).T
-    marks = (
-        Band(x=x, low=low, high=high, group="found", color=0),
-        Line(x=x, y=y, group="found", color=0, style="points", width=3.5),
-        Line(x=x, y=y, group="found", color=0),
-        Mark(at=_FEW, group=f"{_FEW:g} e-folds", color=2),
-        Mark(at=_enough(run), group="log(1/level) e-folds", color=3),
-    )
-    return Panel(title="share found", x=Axis("e-folds", scale="log"), y=Axis("share", range=(-0.02, 1.02)), marks=marks)
 
 
 def _share_not_found(run: xr.Dataset) -> Panel:
