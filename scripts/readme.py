@@ -20,7 +20,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tables import errata, front, results, statements
+from tables import errata, front, statements
 
 from saddlescope._shared.errors import InputError
 from saddlescope.plot import draw_matplotlib
@@ -107,8 +107,7 @@ def pages(verdicts: list[dict]) -> dict[Path, str]:
     """Every file that is made from the verdicts, wholly or in part, as it should read."""
     made = {README: within(README.read_text(), "verdicts", front(verdicts))}
     for file in sorted(PAPERS.glob("*.md")):
-        text = within(file.read_text(), "results", results(file.stem, verdicts))
-        text = within(text, "statements", statements(file.stem, verdicts))
+        text = within(file.read_text(), "statements", statements(file.stem, verdicts))
         made[file] = within(text, "errata", errata(file.stem))
     return made
 

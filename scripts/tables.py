@@ -77,14 +77,6 @@ def _in_words(verdicts: Iterable[dict]) -> str:
     return ", ".join(outcome.counted(n) for outcome, n in counts(Outcome(v["outcome"]) for v in verdicts).items() if n)
 
 
-def results(paper: str, verdicts: list[dict]) -> str:
-    """The totals of one paper's claims, and one row per entry."""
-    found = of_paper(paper, verdicts)
-    rows = ((_name(entry.name), entry.source, _titled(entry, some), outcomes(some)) for entry, some in by_entry(found))
-    intro = f"Verdicts {_SIZES}, measured on two cores:"
-    return f"{intro}\n\n{totals(found)}\n\n{table(('entry', 'in the paper', 'title', 'verdicts'), rows)}"
-
-
 def statements(paper: str, verdicts: list[dict]) -> str:
     """A line for each claim that covers a statement of the paper, and one for each statement that none covers."""
     found = {(v["entry"], v["claim"]): v for v in headlines(of_paper(paper, verdicts))}
@@ -161,11 +153,6 @@ def _titled(entry: Entry, verdicts: list[dict]) -> str:
 def of_paper(paper: str, verdicts: list[dict]) -> list[dict]:
     """The verdicts on entries in one paper's folder."""
     return [v for v in verdicts if v["entry"].partition("/")[0] == paper]
-
-
-def _name(entry: str) -> str:
-    """An entry's name without its paper."""
-    return f"`{entry.partition('/')[2]}`"
 
 
 def _judged(words: str) -> str:
