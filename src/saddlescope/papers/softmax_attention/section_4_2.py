@@ -203,7 +203,8 @@ def _regressions(run: xr.Dataset) -> Estimate:
     wrong = (run.squares_excess.diff("scale") >= 0).any("scale")
     wrong = wrong | (run.squares_excess.isel(scale=-1) >= run.beta_excess)
     ends = f"at the smallest scale {float(run.squares_excess.isel(scale=-1).max()):.2g} at most"
-    return Estimate.number(wrong, f"of {wrong.size}; {ends}, for β {float(run.beta_excess.min()):.2g} at least")
+    ends += f", for β {float(run.beta_excess.min()):.2g} at least"
+    return Estimate.number(wrong, f"of {wrong.size}; {ends}", over="draws of data")
 
 
 @claims.extension(

@@ -17,7 +17,7 @@ over the least nuclear and the least Frobenius norm at ln t = 1e6. A flow is
 import itertools
 import math
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -29,6 +29,9 @@ from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.parameters import EntryParams, param
+
+if TYPE_CHECKING:
+    from saddlescope.models.tokens.data import TokenData
 
 # The norm that section 4.2 has each flow minimise.
 _MINIMISED = {"keys and queries": "nuclear", "W alone": "Frobenius", "diagonal": "nuclear"}
@@ -100,7 +103,7 @@ def _study_pair(pair: tuple[int, int], params: Params, context: RunContext) -> x
     return result
 
 
-def digit_tokens(first: int, second: int, *, images: int, skip: int, head: float) -> tuple[Any, np.ndarray]:
+def digit_tokens(first: int, second: int, *, images: int, skip: int, head: float) -> "tuple[TokenData, np.ndarray]":
     """Return tokens of the images of two digits after some, with the first of label 1, and the images.
 
     Images of which two patches share the highest score are left out.
