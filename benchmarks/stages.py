@@ -22,9 +22,9 @@ import numpy as np
 from board import Board, play
 from scipy.ndimage import label, uniform_filter1d
 from scipy.signal import find_peaks
+from synthetic_staircases import SyntheticRun, synthetic_run
 
 from saddlescope.measure import find_plateaus
-from saddlescope.papers.deep_relu.deep_linear.synthetic_staircases import SyntheticRun, synthetic_run
 
 FIRST, COUNT = 30_000, 100  # seeds: neither the finder's nor the entry's
 NOISES = (0.0, 1e-4, 1e-3, 1e-2)

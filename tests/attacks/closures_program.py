@@ -24,9 +24,8 @@ from saddlescope.flow import (
     gradient_flow_batched,
     sgd,
     unit_flow,
-    weight_flow,
 )
-from saddlescope.models import DiagonalNetwork, SelectionLoss, gaussian_tokens
+from saddlescope.models import DiagonalNetwork
 from saddlescope.models.diagonal.from_weights import network_of_weights
 from saddlescope.theory import gradient_at_zero, incremental_learning, low_rank_learning, unit_learning
 
@@ -35,7 +34,6 @@ SIDES = RNG.standard_normal(2), RNG.standard_normal(2)
 START = DiagonalInit(*SIDES, log_scale=-20.0)
 FACTORS = FactorInit([(RNG.standard_normal((2, 2)), RNG.standard_normal((2, 2)))], log_scale=-20.0)
 INPUTS = RNG.standard_normal((6, 2))
-TOKENS = gaussian_tokens(2, 2, 3, seed=0)
 
 
 def quadratic(k: int) -> Callable[..., Any]:
@@ -84,14 +82,6 @@ def _homogeneous(k: int) -> object:
     )  # fmt: skip
 
 
-def _margins(k: int) -> object:
-    D, z = jnp.asarray(TOKENS.differences), jnp.asarray(TOKENS.z * (1.0 + k / 1e6))
-    return weight_flow(
-        SelectionLoss(TOKENS.optimal_scores, TOKENS.gaps),
-        lambda W: jnp.einsum("imd,de,ie->im", D, W, z), 0.1 * np.eye(3), log_until=1.0, tolerance=1e-4,
-    )  # fmt: skip
-
-
 CUBIC = RNG.standard_normal((3, 3))
 DATA = INPUTS, INPUTS @ np.array([1.0, 0.5])
 CALLS: dict[str, Callable[[int], object]] = {
@@ -115,7 +105,6 @@ CALLS: dict[str, Callable[[int], object]] = {
         unit(k), DATA, squared(k), np.ones((2, 3)), degree=2.0, log_scale=-10.0, until=0.1, tolerance=1e-3
     ),
     "escape_flow": _homogeneous,
-    "weight_flow": _margins,
     "network_of_weights": lambda k: network_of_weights(
         (lambda factor: lambda x, u, v: factor * (x * u) @ v)(1.0 + k / 1e6), 2, INPUTS, DATA[1]
     ),

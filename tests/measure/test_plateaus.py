@@ -1,5 +1,8 @@
 """Plateaus and drops: on synthetic curves with known ones and without any, and by laws of units and order."""
 
+import runpy
+from pathlib import Path
+
 import jax.numpy as jnp
 import loss_curves
 import numpy as np
@@ -10,8 +13,9 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.measure import find_plateaus
-from saddlescope.papers.deep_relu.deep_linear.synthetic_staircases import synthetic_run
 
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+synthetic_run = runpy.run_path(str(BENCHMARKS / "synthetic_staircases.py"))["synthetic_run"]
 SEEDS = range(50_000, 50_040)
 T = np.linspace(0.0, 10.0, 401)
 

@@ -19,7 +19,7 @@ from saddlescope._shared.errors import InputError
 _EXAMPLES = 40  # per subpackage
 
 # Arguments that pass a pytree to the user's function, which alone can validate it.
-_USER_DEFINED = {("escape_flow", "weights"), ("weight_flow", "start")}
+_USER_DEFINED = {("escape_flow", "weights")}
 _LONG = {"flow", "studies"}  # subpackages whose functions take long on valid arguments
 # NaN is a valid value there: a verdict is undecided, a staircase is missing.
 _OPEN = {("norm_verdict", "excess"), ("norm_verdict", "contrast"), ("rank_staircases", "values")}

@@ -408,11 +408,6 @@ def _flow() -> dict[str, Call]:
             f.key_query_margin_flow,
             margins | {"differences": data.differences, "queries": data.z, "start": (K, Q), "loss": loss},
         ),
-        "weight_flow": Call(
-            f.weight_flow,
-            margins | {"start": draw((6, 6)), "loss": loss},
-            {"margins_of": _Margins(data.differences, data.z)},
-        ),
         "symmetric_flows": Call(
             f.symmetric_flows,
             symmetric
@@ -473,14 +468,6 @@ def _first(weights: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class _Margins:
-    differences: np.ndarray
-    queries: np.ndarray
-
-    def __call__(self, W: Any) -> Any:
-        return jnp.einsum("imd,de,ie->im", self.differences, W, self.queries)
-
-
 def _train() -> dict[str, Call]:
     from saddlescope import train as t
     from saddlescope.train.diffusion import CircleProcess, UNetConfig

@@ -30,8 +30,6 @@ from .margin.results import DiagonalMarginFlow as DiagonalMarginFlow
 from .margin.results import DiagonalMarginInit as DiagonalMarginInit
 from .margin.results import KeyQueryMarginFlow as KeyQueryMarginFlow
 from .margin.results import MatrixMarginFlow as MatrixMarginFlow
-from .margin.weight_flow import WeightFlow as WeightFlow
-from .margin.weight_flow import weight_flow as weight_flow
 from .status import BatchedFlowError as BatchedFlowError
 from .status import FlowError as FlowError
 from .status import Status as Status

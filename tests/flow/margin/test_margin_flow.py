@@ -14,13 +14,13 @@ from saddlescope.flow import (
     diagonal_margin_flow,
     key_query_margin_flow,
     matrix_margin_flow,
-    weight_flow,
 )
 from saddlescope.flow.margin.key_query_system import KeyQuerySystem, Reduction
 from saddlescope.flow.margin.systems import DiagonalSystem, MatrixSystem
 from saddlescope.models.tokens.generators import conditioned_tokens, gaussian_tokens
 from saddlescope.models.tokens.losses import SelectionLoss
 from saddlescope.theory.attention.svm import frobenius_svm, l1_svm
+from weight_flow import weight_flow
 
 LN10 = np.log(10)
 DATA = gaussian_tokens(4, 5, 8, seed=1)
