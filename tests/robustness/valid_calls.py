@@ -467,7 +467,6 @@ def _first(weights: Any) -> Any:
     return weights[0]
 
 
-@dataclass(frozen=True)
 def _train() -> dict[str, Call]:
     from saddlescope import train as t
     from saddlescope.train.diffusion import CircleProcess, UNetConfig
