@@ -137,7 +137,7 @@ def _exponent(run: xr.Dataset) -> Estimate:
     return Estimate.largest(abs(exponents(deep) - (deep.small - 2)), over="networks")
 
 
-@claims.reading(
+@claims.extension(
     "logarithm",
     "With two small layers, the escape time grows as the logarithm of the initial scale",
     f"{SOURCE}, at the critical number r = 2; derived in the module",

@@ -94,9 +94,9 @@ claims = Claims(
 )
 
 
-@claims.printed(
+@claims.reading(
     "components",
-    "The features that attention-only linear transformers learn one after another are principal components",
+    "Predicted from the loss alone, the features of linear transformers are principal components, one after another",
     f"{AGF}; the bound allows for the accuracy of directions",
     high=1e-6,
 )
@@ -107,7 +107,7 @@ def _components(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "heads",
-    "Linear self-attention learns solutions with an increasing number of heads, one per principal component",
+    "The prediction of linear self-attention has one more head at each stage, one per principal component",
     SADDLES,
     high=0.0,
 )

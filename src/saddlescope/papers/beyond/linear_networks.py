@@ -134,9 +134,9 @@ claims = Claims(
 )
 
 
-@claims.printed(
+@claims.reading(
     "modes",
-    "The features that fully connected linear networks learn one after another are singular modes",
+    "Predicted from the loss alone, the features of linear networks are singular modes, one after another",
     f"{AGF}; the bound allows for rounding",
     high=1e-8,
 )

@@ -67,7 +67,7 @@ STATEMENTS: tuple[Statement, ...] = (
         place=RAWAL,
         asserts="The escape time is of order ε^-(r-2), governed by the number r of layers at the bottleneck scale "
         "rather than the total depth",
-        claims=("escape-time/exponent", "escape-time/logarithm"),
+        claims=("escape-time/exponent",),
     ),
     Statement(
         place=RAWAL,

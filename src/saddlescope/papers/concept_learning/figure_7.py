@@ -121,7 +121,7 @@ claims = Claims(
 )
 
 
-@claims.printed(
+@claims.reading(
     "strictly",
     "At epochs 3 and 5, no test point of a ReLU network has a larger loss than one that combines all its concepts "
     "and more",

@@ -172,7 +172,7 @@ def _descent_claims(figure: int, word: str, descents: int) -> Claims:
         unit="t",
         requires=[descends],
     )(_least_delay)
-    claims.printed(
+    claims.reading(
         "order",
         f"In the authors' run the network learns all {word} concepts in the order of their strengths",
         f"Section 4.2.2; start and data from {CODE}",

@@ -178,8 +178,15 @@ ERRATA = (
     ),
     Erratum(
         place="A.3, proof",
-        printed="Σ over i up to w_L; |θ̃|² = L + k",
-        right="up to w_(L-1), the columns of W_L; at most L + k",
+        printed="Σ over i up to w_L",
+        right="up to w_(L-1), the columns of W_L",
+        check="W_L has w_(L-1) columns.",
+        weight="slip",
+    ),
+    Erratum(
+        place="Propositions 3.2 and A.3",
+        printed="|θ̃|² = L + k",
+        right="at most L + k, as the proof has it",
         check="2ab ≤ a² + b² is strict for a ≠ b. A larger norm only helps.",
         weight="slip",
     ),

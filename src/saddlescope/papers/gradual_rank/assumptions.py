@@ -184,7 +184,7 @@ def _lead(run: xr.Dataset) -> Estimate:
     return _smallest(run.margin)
 
 
-@claims.stand_in(
+@claims.extension(
     "nobody-leaves",
     "In no instance of the toy task does a learned diagonal entry become zero again",
     "Appendix A: 'no coordinates ever leave the support of θ^k'",

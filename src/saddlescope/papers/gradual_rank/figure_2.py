@@ -112,7 +112,7 @@ claims = Claims(
     "learning rate. Theorem 4.1 has no rate; its proof moves each stage by O(1) e-folds out of log(1/α) = 74, about "
     "1 %, so the first ten stages are judged: later ones are closer than that, and out of order at 1e-32. Only three "
     "plateaus are long enough at 1e-32, by the theory that is tested. Appendix A adds that no coordinate ever leaves "
-    "the support: true of this seed, but four of the seeds 0 to 9 violate it (`assumptions`)."
+    "the support: true of this seed, but three of the seeds 0 to 9 violate it (`assumptions`)."
 )
 
 

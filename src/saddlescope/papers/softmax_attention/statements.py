@@ -113,7 +113,7 @@ STATEMENTS: tuple[Statement, ...] = (
 ERRATA: tuple[Erratum, ...] = (
     Erratum(
         place="Lemma 4.2",
-        printed="Under Assumptions 1 and 2 the norm of diagonal weights tends to infinity",
+        printed="Under Assumption 2 (and 1, which section 3.1 makes for the whole paper) the norm tends to infinity",
         right="Some diagonal W must separate the data, as the proof assumes",
         check="Tokens (0, 1), the best, and (0, 0), query (1, 0): W = e₂e₁ᵀ separates them, but B = 0: β never moves",
         weight="statement",
