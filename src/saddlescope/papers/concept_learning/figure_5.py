@@ -159,7 +159,7 @@ def reversal_share(run: xr.Dataset) -> Estimate:
 @claims.extension(
     "often",
     "The loss descends twice from more than half of random positive starts of the largest scale",
-    "Beyond section 4.2.2, in which descents happen 'in certain configurations'; more than half is this project's number",
+    "Beyond section 4.2.2, where descents happen 'in certain configurations'; more than half is this project's",
     low=0.5,
 )
 def often(run: xr.Dataset) -> Estimate:

@@ -142,7 +142,7 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         place="Appendix A",
         asserts="No coordinate of the toy task ever leaves the support",
-        uncovered="It is said of one instance, which is not published; in 3 of 10 drawn ones an entry leaves (`assumptions`).",
+        uncovered="It is said of one instance, not published; in 3 of 10 drawn ones an entry leaves (`assumptions`).",
     ),
     Statement(
         place="Figures 8 and 9",
