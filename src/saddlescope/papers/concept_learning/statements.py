@@ -4,6 +4,21 @@ from saddlescope.reproduction.paper import Erratum, Statement
 
 STATEMENTS: tuple[Statement, ...] = (
     Statement(
+        place="Figure 1",
+        asserts="Concept space in pictures, with the swing of the output towards a training cluster",
+        uncovered="A sketch; Figures 2 (c) and 5 are its measurements.",
+    ),
+    Statement(
+        place="Section 2.1",
+        asserts="The loss of a small cluster is near the loss at its mean",
+        uncovered="The text says it of σ to 0, where it is continuity.",
+    ),
+    Statement(
+        place="Equations B.1, C.7",
+        asserts="The order of points, and the second moment A",
+        uncovered="Definitions.",
+    ),
+    Statement(
         place="Section 2.1, equation 2.1",
         asserts="The loss is half the mean squared error over all samples of all clusters",
         uncovered="A definition; its index and the printed learning rate are errata.",
@@ -174,9 +189,19 @@ STATEMENTS: tuple[Statement, ...] = (
         claims=("theorem-4-1/moments",),
     ),
     Statement(
-        place="Appendix D.1, Assumptions D.1 to D.5",
-        asserts="The assumptions all commonly hold in the practice",
+        place="Appendix D.1, Assumption D.5",
+        asserts="The assumptions all commonly hold in the practice: two strengths differ by more than a factor of 3",
         claims=("assumptions/in-practice",),
+    ),
+    Statement(
+        place="Appendix D.1, Assumptions D.1 to D.4",
+        asserts="They commonly hold in the practice, too",
+        uncovered="D.1 to D.4 bound free constants (P, K, κ, ω); `lemmas` chooses them so that all hold at once.",
+    ),
+    Statement(
+        place="Equation D.1",
+        asserts="It is equation 4.1 in the notation of the appendix",
+        uncovered="A restatement.",
     ),
     Statement(
         place="Corollary D.1",
@@ -271,7 +296,7 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         place="Appendix E.2, equation E.1",
         asserts="At a Gaussian start the diagonal entries of W have mean d'τ², and the others mean 0",
-        claims=("width/equation-e-1",),
+        uncovered="An identity, linearity of the expectation.",
     ),
     Statement(
         place="Appendix E.2",
@@ -344,7 +369,7 @@ ERRATA: tuple[Erratum, ...] = (
         right="A mean over dimensions, as in the authors' program",
         check="A minimum of L linear layers has a sharpness of at least L a_p along concept p. In Figure 13 (right) "
         "0.1 × 3 × (0.05² + 4²/2) = 2.4 is above 2: gradient descent on equation 2.1 settles at no minimum.",
-        weight="slip",
+        weight="repairable",
     ),
     Erratum(
         place="Section 3.2",
@@ -439,7 +464,7 @@ ERRATA: tuple[Erratum, ...] = (
         right="true of gradient flow and of gradient steps in U, not of the map D.2 of the lemma; so is the time t* "
         "in the proof of D.8",
         check="to first order in W a step of D.2 multiplies w_11 w_22 / w_12² by "
-        "1 − (η(a_2 − a_1) / (1 + η(a_1 + a_2)))²",
+        "1 − (η(a_2 − a_1) / (1 + η(a_1 + a_2)))². Then D.1, D.4, D.6 to D.8 and Corollary D.2 fail, later in the run",
         weight="statement",
     ),
     Erratum(

@@ -93,22 +93,6 @@ claims = Claims(
 )
 
 
-@claims.printed(
-    "equation-e-1",
-    "At a normal start the entries of W = UUᵀ have mean width × τ² on the diagonal and 0 off it",
-    "Equation E.1; exact, the bound is for the size of the sample",
-    high=0.02,
-    sizes=_LARGE,
-)
-def _start_moments(run: xr.Dataset) -> Estimate:
-    """Deviation of the sampled mean from E.1 at d = 2, in units of width × τ² and of √width × τ², larger of the two."""
-    one = run.isel(dim=0)
-    major = abs(float(one.major_mean.mean()) - 1), 1.96 * float((one.major_error**2).mean() / one.starts.size) ** 0.5
-    minor = abs(float(one.minor_mean.mean())), 1.96 * float((1 / one.starts).mean() / one.starts.size) ** 0.5
-    value, error = max(major, minor)
-    return Estimate(value, error, n=int(one.starts.sum()), evidence=Evidence.SAMPLE, over="random starts")
-
-
 def _counts(run: xr.Dataset, *, dim: int, scale: int, width: int) -> tuple[float, int]:
     """Return the number of starts with two or more visible descents, and of all, by indices."""
     one = run.isel(dim=dim, scale=scale, width=width)

@@ -103,7 +103,7 @@ STATEMENTS = (
     Statement(
         place="Equations 3 to 5",
         asserts="Steps of the proofs of Propositions A.4 and A.5",
-        uncovered="They are covered with these propositions.",
+        uncovered="Equation 3 is Proposition A.4; 4 and 5 are steps of its proof and of A.5, checked by reading.",
     ),
     Statement(
         place="Appendix C.1, equation 6, Figure 5",
@@ -174,6 +174,13 @@ ERRATA = (
         printed="a depth L network",
         right="of depth L ≥ 2",
         check="X = (1, -1), G = (-1, 1): f(x) = x, of depth 1, has speed 2. At depth 2, ac + bd ≤ |θ|²/2 = 1.",
+        weight="repairable",
+    ),
+    Erratum(
+        place="Theorem 3.1, A.7; Proposition 3.3, A.5",
+        printed="for all layers ℓ; for all ε > 0 with the property",
+        right="for ℓ > c²; for |G|ε < s*",
+        check="Below, the bounds are negative: −8.2 at ℓ = 1 for Example 1, whose W_1 has rank 2.",
         weight="repairable",
     ),
     Erratum(

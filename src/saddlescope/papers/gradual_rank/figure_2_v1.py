@@ -242,7 +242,7 @@ def _average_overlap(run: xr.Dataset) -> Estimate:
     return Estimate.largest(run.in_transit, over="initial scales")
 
 
-@claims.reading(
+@claims.stand_in(
     "diagonal",
     "The first five stage times of diagonal weights are within 3 e-folds per stage of Algorithm 1's",
     "Theorem 4.5 of version 1; 3 for O(1) e-folds in each stage",

@@ -64,6 +64,11 @@ STATEMENTS: tuple[Statement, ...] = (
         claims=("figure-2-v1/one-by-one", "figure-2-v1/diagonal"),
     ),
     Statement(
+        place="Equation 4 and Assumption 2.1",
+        asserts="The flow of u and v, of a loss with bounded derivatives",
+        uncovered="Definitions and a condition, which the losses of the entries meet.",
+    ),
+    Statement(
         place="Lemma 4.2, equation 5",
         asserts="Gradient flow conserves u² − v²",
         claims=("lemma-4-2/conserved",),
@@ -190,6 +195,11 @@ STATEMENTS: tuple[Statement, ...] = (
         claims=("figure-20/rise", "figure-20/throughout"),
     ),
     Statement(
+        place="Assumptions C.1 to C.3, equations 14 to 26 and 30 to 39",
+        asserts="Restatements, and invariants of the induction",
+        uncovered="Steps of the proof; Lemmas C.5 to C.10 are what they give.",
+    ),
+    Statement(
         place="Theorem C.4",
         asserts="Theorem 4.1 in rescaled time",
         uncovered="It restates Theorem 4.1.",
@@ -285,7 +295,7 @@ ERRATA: tuple[Erratum, ...] = (
         place="Appendix C.3",
         printed="train sgn(u) u and sgn(v) v",
         right="multiply both by sgn(u), and exchange u and v where |u| < |v|",
-        check="From u = 1, v = −1 the printed signs make the product 1 of −1.",
+        check="From u = 1, v = −1/2 the printed signs make the product 1/2 of −1/2.",
         weight="repairable",
     ),
     Erratum(
@@ -352,10 +362,24 @@ ERRATA: tuple[Erratum, ...] = (
         weight="slip",
     ),
     Erratum(
+        place="Lemma C.10",
+        printed="the interval [t̄_k, t̄_k]",
+        right="from the lower to the upper t_k",
+        check="A point is no transition.",
+        weight="slip",
+    ),
+    Erratum(
+        place="Lemma 4.2, proof",
+        printed="d(u_i v_i)/dt with u_i v_i g_i",
+        right="2 u_i v_i g_i in the rate of u_i² and of v_i²",
+        check="d(u²)/dt = 2 u v g and d(v²)/dt = 2 u v g.",
+        weight="slip",
+    ),
+    Erratum(
         place="Lemma D.2, proof",
-        printed="u = w + w̃",
-        right="u = (w + w̃)/2",
-        check="w = u + v and w̃ = u − v.",
+        printed="u > α^(−c) − α^(2−c/2) and the like, without a half",
+        right="half of each, still above 1 for small α",
+        check="w = u + v and w̃ = u − v, so u = (w + w̃)/2.",
         weight="slip",
     ),
     Erratum(

@@ -9,9 +9,19 @@ STATEMENTS: tuple[Statement, ...] = (
         uncovered="informal form of Theorems 4.1 and 5.1.",
     ),
     Statement(
-        place="Section 3.1",
+        place="Section 3.1, Assumption 1",
         asserts="Gaussian data are separable if d is larger than L and n",
         claims=("separability/any-w-above-n-and-l",),
+    ),
+    Statement(
+        place="Equations 1, 5 and 30",
+        asserts="The head, the support vector machine, and its KKT conditions",
+        uncovered="Definitions.",
+    ),
+    Statement(
+        place="Assumption 4",
+        asserts="Orthogonal pairs of tokens and aligned starts",
+        uncovered="A condition of section 5, met by construction in `lemma-5-1` and `theorem-5-1`.",
     ),
     Statement(
         place="Assumption 2, remark",

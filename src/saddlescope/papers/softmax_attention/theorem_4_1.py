@@ -140,7 +140,7 @@ claims = Claims(
 
 @claims.printed(
     "theorem-4-1",
-    "The direction of diagonal weights tends to a solution of the ℓ1 problem, not of the ℓ2 problem",
+    "Under Assumptions 2 and 3, the direction of diagonal weights, if it has a limit, solves the ℓ1 problem there",
     "Theorem 4.1; no number is ours: the excess falls at every decade of ln t and ends below the ℓ2 solution's",
     high=0.0,
 )
