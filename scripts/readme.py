@@ -34,6 +34,8 @@ VERDICTS = ROOT / "docs" / "verdicts.json"
 PICTURED = {
     "gradual-rank/figure-4": ("reduced", "vit-stable-rank.png"),
     "gradual-rank/figure-20": ("reduced", "gpt2-stable-rank.png"),
+    "softmax-attention/theorem-4-1": ("default", "max-margin.png"),
+    "concept-learning/figure-10": ("default", "figure-10.png"),
 }
 CLAIMED = ("statement", "quantity", "kind", "source", "unit", "low", "high")
 
@@ -87,7 +89,7 @@ def estimate_of(verdict: dict) -> Estimate:
 
 
 def draw_pictures(runs: list[Reproduction]) -> None:
-    """The first pictures of entries, for docs/training-runs.md."""
+    """The first pictures of entries, for the pages of findings and of training runs."""
     for run in runs:
         size, file = PICTURED.get(run.entry.name, ("", ""))
         if run.provenance.label == size:
