@@ -112,6 +112,7 @@ def test_show_reports_parameters_claims_and_stored_runs(saddlescope):
     out = saddlescope("show tiny/staircase")[1]
     assert "steps of the staircase" in out
     assert "in [5, 100] stages" in out
+    assert "Limits: It is one run." in out
     assert "No run is stored in results" in out
     saddlescope("run tiny/staircase")
     out = saddlescope("show tiny/staircase")[1]

@@ -188,6 +188,10 @@ def show(
     print_table(("parameter", "default", *differing, "description", "allowed"), rows)
     claims = [(c.name, c.statement, c.quantity, bounds(c.low, c.high, c.unit), c.kind) for c in found.claims]
     print_table(("claim", "statement", "quantity", "bound", "kind"), claims)
+    for required in dict.fromkeys(first_line(one) for claim in found.claims for one in claim.requires):
+        print_text(f"Required: {required}.")
+    if found.claims.limits:
+        print_text(f"Limits: {found.claims.limits}")
     for file in files:
         try:
             stored = Reproduction.open(file)
