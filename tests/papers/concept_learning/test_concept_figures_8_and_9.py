@@ -23,7 +23,7 @@ def name(request):
 
 
 def test_outcomes_at_the_quick_size(name, quick_run, outcomes):
-    assert set(outcomes(find_entry(name), quick_run(name).run).values()) == {"agrees", "holds"}
+    assert set(outcomes(find_entry(name), quick_run(name).run).values()) == {"agrees"}
 
 
 def test_the_pushes_add_up_to_the_change_of_the_loss(name, quick_run):
