@@ -11,7 +11,7 @@ ENTRY = find_entry(NAME)
 def test_all_claims_hold_at_the_quick_size(run, outcomes):
     found = outcomes(ENTRY, run)
     found.pop("law")  # judged at the default size
-    assert set(found.values()) == {"agrees", "seen"}
+    assert set(found.values()) == {"seen"}
 
 
 def test_all_at_once_and_late_entries_are_seen(run, outcomes):
