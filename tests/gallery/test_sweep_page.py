@@ -160,7 +160,7 @@ def test_the_pictures_are_the_phase_diagrams(pages, stored):
     embedded = pages["words"].split('<script type="application/json">')[1:]
     figures = [json.loads(part.partition("</script>")[0]) for part in embedded]
     assert [figure["title"] for figure in figures] == ["Results across the grid", "Verdicts", "Values of the claims"]
-    assert {one["name"] for one in figures[1]["legend"]} == {"✓ holds", "✗ fails", "? undecided", "! failed"}
+    assert {one["name"] for one in figures[1]["legend"]} == {"✓ seen", "✗ fails", "? undecided", "! failed", "✓ holds"}
     cells = figures[1]["panels"][0]["data"][0]
     assert np.array(cells["z"]).shape == (2, 3)
     failed = [kind.name for kind in OUTCOMES].index("failed")
@@ -249,7 +249,7 @@ def test_the_colours_of_cells_follow_the_theme(visit, swept_site, stored, theme)
     colors = page.evaluate("document.querySelectorAll('.plot')[2].data[0].colorscale.map(pair => pair[1])")
     palette = (DARK if theme == "dark" else LIGHT).palette
     assert colors[0] == palette[2]
-    assert page.locator(".legend .swatch.kind").count() == 4
+    assert page.locator(".legend .swatch.kind").count() == 5
 
 
 def test_a_stored_sweep_opens_from_the_copy(known, swept_site, stored):

@@ -6,7 +6,7 @@ import xarray as xr
 
 from null_runs import assert_detects
 from saddlescope.measure import energy_rank, rank_staircases, stable_rank
-from saddlescope.papers.gradual_rank.gradient_descent import TEACHER
+from saddlescope.papers.gradual_rank.gradient_descent import SADDLE
 
 PRODUCTS = ["KQ", "VO"]
 HEADS = ("layer", "head")
@@ -173,55 +173,40 @@ def test_smooth_growth_is_no_staircase():
     assert stairs >= 0.9
 
 
-def descents(rng, *, power=1.0, ordered=True, spread=-1.0):
-    """Delays of a power of the learning rate, and stage times of SGD of a spread that is a power of the batch size."""
-    times, rates, batches = (
-        np.array([50.0, 60.0, 75.0, 90.0]),
-        np.array([2.0, 1.0, 0.5, 0.25]),
-        np.array([5, 10, 20, 40]),
-    )
-    delays = rates[:, None] ** power / 100 * np.exp(rng.normal(0, 0.03, (4, 4)))
-    sgd = times + 5 * batches[:, None, None] ** spread * rng.normal(0, 1, (4, 40, 4))
+def descents(rng, *, power=1.0, ordered=True):
+    """Ratios of delays of a power of the learning rate, and stage times of SGD."""
+    times = np.array([50.0, 60.0, 75.0, 90.0])
+    sgd = times + 0.1 * rng.normal(0, 1, (160, 4))
     if not ordered:
         sgd = rng.permuted(sgd, axis=-1)
     return xr.Dataset(
         {
-            "predicted_time": ("stage", times),
-            "flow_time": (("scale", "stage"), times[None]),
-            "descent_time": (("scale", "rate", "stage"), (times * (1 + delays))[None]),
-            "sgd_time": (("batch", "run", "stage"), sgd),
+            "flow_time": ("stage", times),
+            "sgd_time": (("run", "stage"), sgd),
             "instance_ratio": ("task", (0.5 if power != 1 else 1.0) * np.exp(rng.normal(0, 0.03, 5))),
-        },
-        {"scale": [-8.0], "rate": rates, "batch": batches},
+        }
     )
 
 
 @pytest.mark.parametrize(
     ("claim", "without"),
     [
-        ("descent-power", {"power": 0.5}),
-        ("descent-power", {"power": 0.0}),
         ("descent-delay", {"power": 0.5}),
         ("sgd-order", {"ordered": False}),
-        ("sgd-spread", {"spread": -0.5}),
-        ("sgd-spread", {"spread": 0.0}),
     ],
 )
 def test_other_laws_of_descent_are_not_taken_for_these(claim, without):
     assert_detects(entry("gradient-descent"), claim, null=lambda rng: descents(rng, **without), effect=descents)
 
 
-@pytest.mark.parametrize("path", ["descent-right", "descent-wrong", "flow-right"])
-def test_ends_anywhere_are_no_return(path):
+def test_ends_anywhere_are_not_the_saddle():
     def made(rng, ends=None):
-        point = {"descent-wrong": (0.0, -7 / 12, -25 / 12)}.get(path, TEACHER)
-        end = rng.normal(0, 1, 3) if ends is None else np.array(point) + rng.normal(0, 1e-6, 3)
+        end = rng.normal(0, 1, 3) if ends is None else np.array(SADDLE) + rng.normal(0, 1e-6, 3)
         values = np.tile(end, (2, 1, 1)).reshape(2, 1, 3)
         dims = ("returning_scale", "moment", "place")
-        both = {f"returning_{name}": (dims, values) for name in ("descent", "flow")}
-        return xr.Dataset(both, {"returning_scale": [-2.0, -16.0]})
+        return xr.Dataset({"returning_descent": (dims, values)}, {"returning_scale": [-2.0, -16.0]})
 
-    assert_detects(entry("gradient-descent"), path, null=made, effect=lambda rng: made(rng, "there"))
+    assert_detects(entry("gradient-descent"), "descent-wrong", null=made, effect=lambda rng: made(rng, "there"))
 
 
 RANKS = {
@@ -258,31 +243,7 @@ def test_schedules_at_random_do_not_agree_with_hindsight():
     assert_detects(entry("lora-schedule"), "early-spectra", null=made, effect=effect)
 
 
-@pytest.mark.parametrize("claim", ["limit-KQ", "limit-VO", "cauchy-KQ", "cauchy-VO"])
-def test_trajectories_without_a_limit_do_not_tend_to_one(claim):
-    def made(rng, factor=1.0):
-        away = (
-            0.5
-            * factor ** np.arange(6)
-            * np.exp(rng.normal(0, 0.1, 6))
-            * np.where(factor < 1, 1, rng.choice([-1, 1], 6))
-        )
-        beta = np.tile(away[:, None, None], (1, 20, 4)) + 1.0
-        return xr.Dataset(
-            {
-                "beta": (("scale", "time", "coordinate"), beta),
-                "predicted_beta": (("stage", "coordinate"), np.ones((1, 4))),
-                "predicted_time": ("stage", [-1.0]),
-            },
-            {"scale": [-1.0, -2.0, -4.0, -8.0, -16.0, -32.0], "time": np.linspace(0, 1, 20)},
-        )
-
-    assert_detects(entry("figure-8"), claim, null=made, effect=lambda rng: made(rng, 0.5))
-
-
-@pytest.mark.parametrize("claim", ["beta-returns", "weights-return", "beta-stays"])
-@pytest.mark.parametrize("training", ["", "sgd-"])
-def test_noise_that_remains_is_no_return(training, claim):
+def test_noise_that_remains_is_no_return():
     def made(rng, decay=0.0):
         kept = np.exp(np.cumsum(rng.normal(-decay, 0.1, (5, 40, 1, 1)), axis=1))
         kept[:, 0] = 1.0
@@ -301,11 +262,10 @@ def test_noise_that_remains_is_no_return(training, claim):
             coords,
         )
 
-    assert_detects(entry("figure-10"), training + claim, null=made, effect=lambda rng: made(rng, 0.3))
+    assert_detects(entry("figure-10"), "beta-returns", null=made, effect=lambda rng: made(rng, 0.3))
 
 
-@pytest.mark.parametrize("claim", ["ratio", "keys"])
-def test_ratios_of_other_weights_are_not_predicted(claim):
+def test_ratios_of_other_weights_are_not_predicted():
     def made(rng, own=False):
         predicted = rng.lognormal(0, 1, (5, 2))
         found = predicted if own else rng.lognormal(0, 1, (5, 2))
@@ -315,9 +275,8 @@ def test_ratios_of_other_weights_are_not_predicted(claim):
             {
                 "predicted_share": (("seed", "head"), predicted),
                 "found_pair": (dims, found),
-                "key_growth": (dims, found),
             },
             {"head": [1, 2]},
         )
 
-    assert_detects(entry("tied-heads"), claim, null=made, effect=lambda rng: made(rng, own=True))
+    assert_detects(entry("tied-heads"), "ratio", null=made, effect=lambda rng: made(rng, own=True))
