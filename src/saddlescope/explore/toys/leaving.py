@@ -57,7 +57,7 @@ _ENTERED = 0.05  # of cause 1: a proxy above it has entered
     high=0.0,
 )
 def _fates_that_differ(run: xr.Dataset) -> Estimate:
-    """Of these three events, those that differ between flow and prediction."""
+    """Number of the three events that differ between flow and prediction."""
     found, predicted = _fate(run.beta.values[:, 2]), _fate(run.stage_beta.values[:, 2])
     events = [name for name, happens in zip(("enters", "leaves", "returns"), predicted, strict=True) if happens]
     return Estimate.number(found != predicted, f"predicted: it {', '.join(events) or 'stays at 0'}", over="events")

@@ -1,4 +1,4 @@
-"""What the abstracts of the three papers assert, with the claims that cover it; no errata are known in them."""
+"""The statements of the three abstracts, and the claims about them; no errata are known."""
 
 from saddlescope.reproduction.paper import Erratum, Statement
 

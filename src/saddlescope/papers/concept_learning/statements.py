@@ -1,4 +1,4 @@
-"""What the paper asserts, with the claims that cover it, and its errata."""
+"""The statements of the paper, the claims about them, and the errata."""
 
 from saddlescope.reproduction.paper import Erratum, Statement
 
@@ -484,7 +484,7 @@ ERRATA: tuple[Erratum, ...] = (
     Erratum(
         place="Proof of Lemma D.8",
         printed="w_ii(t_0) ≥ Pβω by Lemma D.3",
-        right="t_0 is when the upper bound of Lemma D.1 is Pβω; the lower one is there κ² times as late",
+        right="the upper bound of Lemma D.1 reaches Pβω at t_0, the lower one κ² times later",
         check="w_ii(0) exp(2ηt_0 a_i/κ) = w_ii(0)^(1 − 1/κ²) (Pβω)^(1/κ²) < Pβω",
         weight="repairable",
     ),

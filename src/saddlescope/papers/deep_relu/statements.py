@@ -1,4 +1,4 @@
-"""What the paper asserts, with the claims that cover it, and its errata."""
+"""The statements of the paper, the claims about them, and the errata."""
 
 from saddlescope.reproduction.paper import Erratum, Statement
 
