@@ -484,7 +484,7 @@ ERRATA: tuple[Erratum, ...] = (
     Erratum(
         place="Proof of Lemma D.8",
         printed="w_ii(t_0) ≥ Pβω by Lemma D.3",
-        right="the upper bound of Lemma D.1 reaches Pβω at t_0, the lower one κ² times later",
+        right="the upper bound of Lemma D.1 reaches Pβω at t_0, the lower one at κ² t_0",
         check="w_ii(0) exp(2ηt_0 a_i/κ) = w_ii(0)^(1 − 1/κ²) (Pβω)^(1/κ²) < Pβω",
         weight="repairable",
     ),
