@@ -155,7 +155,7 @@ def never_learned(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "suppressed-first",
-    "On the longest plateau the weakest concept's entry w_11 is suppressed before it grows",
+    "From some start of full rank the weakest concept's entry w_11 is suppressed before it grows",
     "Appendix E.3: 'suppressed at the very beginning'; to below one half is this project's number",
     high=0.5,
 )

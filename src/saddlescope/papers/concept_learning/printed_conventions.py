@@ -140,10 +140,10 @@ def _worst(run: xr.Dataset, figures: Sequence[str]) -> Estimate:
 
 @claims.reading(
     "order",
-    "In the conventions of the text, with and without biases, and of the program, three quarters of the networks of "
+    "In the conventions of the text, with and without biases, and of the program, nine tenths of the networks of "
     "Figures 2, 11 and 12 learn the concept of larger second moment first",
     "Section 3.1: 'generally speaking, the model prefers direction that has a stronger signal and more diverse data'",
-    low=0.75,
+    low=0.9,
     sizes=_LARGE,
 )
 def _least_order(run: xr.Dataset) -> Estimate:
