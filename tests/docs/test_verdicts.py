@@ -54,3 +54,9 @@ def test_every_claim_about_a_paper_stands_in_one_statement_of_its_page(page):
 
 def plain(text):
     return text.replace("|", r"\|").replace("*", r"\*")
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("papers/*.md")), ids=lambda page: page.stem)
+def test_a_statement_is_false_as_printed_where_a_printed_claim_fails(page, verdicts):
+    failing = {v["claim"] for v in verdicts if v["entry"].startswith(f"{page.stem}/") and v["outcome"] == Outcome.FAILS}
+    assert [erratum.weight for erratum in paper_records(page.stem).errata].count("statement") == len(failing)

@@ -101,6 +101,11 @@ STATEMENTS = (
         place="Lemma A.6", asserts="Leading singular vectors are non-negative", claims=("theorem-3-1/lemma-a-6",)
     ),
     Statement(
+        place="Section 5, after conjecture 2",
+        asserts="If s* no longer rises with depth, the later layers have rank one, and the converse",
+        uncovered="Implications between unproved sentences; `theorem_3_1.py` proves the first for one output.",
+    ),
+    Statement(
         place="Equations 3 to 5",
         asserts="Steps of the proofs of Propositions A.4 and A.5",
         uncovered="Equation 3 is Proposition A.4; 4 and 5 are steps of its proof and of A.5, checked by reading.",
