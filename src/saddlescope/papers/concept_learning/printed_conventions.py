@@ -113,8 +113,8 @@ _LARGE: tuple[Size, ...] = ("default", "paper")
 
 claims = Claims(
     limits="Three tasks stand for Figures 2, 11 and 12, and other seeds, orders of the samples and records for those "
-    "of the program. 'Generally speaking' is read as nine tenths of the networks, as in the entries of these figures "
-    "(first as three quarters), and the tasks of a seed are one trial. Figure 3 shows one network per dimension; the "
+    "of the program. 'Generally speaking' is read as three quarters of the networks: the entries of these figures ask "
+    "nine tenths of hundreds, which a convention's few here cannot decide. The tasks of a seed are one trial. Figure 3 shows one network per dimension; the "
     "text gives neither mu nor the hidden width at d = 2, and does not exclude biases. Rises below 5 % of the first "
     "loss do not count."
 )
@@ -141,10 +141,10 @@ def _worst(run: xr.Dataset, figures: Sequence[str]) -> Estimate:
 
 @claims.reading(
     "order",
-    "In the conventions of the text, with and without biases, and of the program, nine tenths of the networks of "
+    "In the conventions of the text, with and without biases, and of the program, three quarters of the networks of "
     "Figures 2, 11 and 12 learn the concept of larger second moment first",
     "Section 3.1: 'generally speaking, the model prefers direction that has a stronger signal and more diverse data'",
-    low=0.9,
+    low=0.75,
     sizes=_LARGE,
 )
 def _least_order(run: xr.Dataset) -> Estimate:
