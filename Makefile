@@ -130,7 +130,7 @@ coverage: .venv/tools ## the lines that the test suite runs (half as long again 
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal --cov=saddlescope --cov-report=term:skip-covered
 
 # What the files, processes and text of saddlescope meet on other systems, where no test of ours runs for real.
-ON_OTHERS := store _shared train/tracker train/checkpoints train/lora cli sweeps explore reproduction/test_parallel_parts.py
+ON_OTHERS := store _shared ranks/tracker ranks/checkpoints ranks/lora cli sweeps explore reproduction/test_parallel_parts.py
 WHEELS := $(BIN)/uv pip compile --system-certs --quiet --only-binary :all: -c constraints.txt --all-extras --group dev -o /dev/null
 
 test-platforms: .venv/tools ## tests as if on Windows and on macOS, and wheels of all pinned packages for both

@@ -24,7 +24,7 @@ import torch
 from board import Board, play
 from safetensors.torch import save_file
 
-from saddlescope.train.checkpoints import checkpoint_spectra
+from saddlescope.ranks.checkpoints import checkpoint_spectra
 
 LLAMA, SMALL = (4096, 11008, 32000), (256, 512, 1000)  # d, width of the MLP, vocabulary
 HEADS, RANK, ALL_LAYERS = 32, 4, 32

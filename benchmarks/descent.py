@@ -26,7 +26,7 @@ from peak import peak
 
 from saddlescope.flow import homogeneous_rate, sgd
 from saddlescope.models import LayeredLoss, cross_entropy, layered_weights
-from saddlescope.train import load
+from saddlescope.training import load
 
 BATCH, DEPTH, RATE = 32, 6, 10.0
 TURNS = 3

@@ -29,8 +29,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
-from saddlescope.train.diffusion.unet import ResidualBlock, SelfAttention, UNet, UNetConfig
-from saddlescope.train.diffusion.variational_diffusion import VariationalDiffusion
+from saddlescope.training.diffusion.unet import ResidualBlock, SelfAttention, UNet, UNetConfig
+from saddlescope.training.diffusion.variational_diffusion import VariationalDiffusion
 
 SIZES = {
     "small": (UNetConfig(pixels=16, channels=(16, 32, 32), blocks=1), 32, 40),

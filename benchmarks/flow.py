@@ -32,7 +32,7 @@ from scipy.integrate import DOP853, LSODA, RK45, OdeSolver, solve_ivp
 from scipy.optimize import brentq
 
 from saddlescope.flow import DiagonalInit, gradient_descent, gradient_flow
-from saddlescope.flow.losses.compiled import CompiledLoss
+from saddlescope.loss.compiled import CompiledLoss
 from saddlescope.models import attention_teacher_task, diagonal_linear_network
 
 DIGITS, UNTIL, LEVEL, TURNS = (1, 2, 4, 8, 16, 32), 100.0, 0.05, 3

@@ -38,7 +38,8 @@ import torch
 from board import Board, play
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from saddlescope.train import Adam, Geometric, ImageData, RankTracker, TrainConfig, ViT, ViTConfig, fit, load
+from saddlescope.ranks import Geometric, RankTracker
+from saddlescope.training import Adam, ImageData, TrainConfig, ViT, ViTConfig, fit, load
 
 if TYPE_CHECKING:
     from transformers import LlamaConfig

@@ -3,7 +3,7 @@
 The network has embedding 128, depth 6, 8 heads of width 32 and patches of 4 x 4 pixels of 32 x 32 images, as in the
 reduced runs. Steps of all methods alternate; CPU milliseconds, the median of all:
 
-    fit             the loop of `saddlescope.train.fit`, its batches and learning rates included
+    fit             the loop of `saddlescope.training.fit`, its batches and learning rates included
     plain           forward, backward and Adam alone, as the least that any loop does
     compiled        that by `torch.compile`
     one product     keys, queries and values of a block by one matrix product
@@ -39,7 +39,8 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
-from saddlescope.train import Adam, ImageData, RankTracker, TrainConfig, ViT, ViTConfig, fit
+from saddlescope.ranks import RankTracker
+from saddlescope.training import Adam, ImageData, TrainConfig, ViT, ViTConfig, fit
 
 CONFIG = ViTConfig(embedding=128, depth=6, heads=8, head_width=32, mlp_width=128)
 SMALL = ViTConfig(embedding=32, depth=2, heads=2, head_width=16, mlp_width=32)

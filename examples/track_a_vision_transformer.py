@@ -7,7 +7,7 @@ import torch
 import saddlescope as ss
 from saddlescope.plot import draw_matplotlib
 from saddlescope.plot.rank_figures import stable_rank_figure
-from saddlescope.train import ViT, ViTConfig, load
+from saddlescope.training import ViT, ViTConfig, load
 
 torch.manual_seed(0)
 data = load("digits")

@@ -30,10 +30,11 @@ from saddlescope.papers.gradual_rank.shared.vit_training import (
     read_training_images,
     training_config,
 )
+from saddlescope.ranks import RankTracker
 from saddlescope.reproduction import RunContext, find_entry
-from saddlescope.train import ImageData, RankTracker, ViT, fit
-from saddlescope.train.image_training import ImageRun
-from saddlescope.train.torch_settings import reproducible
+from saddlescope.training import ImageData, ViT, fit
+from saddlescope.training.image_training import ImageRun
+from saddlescope.training.torch_settings import reproducible
 
 SPARED = 0.9  # of the time left, for the epochs: records and checkpoints take the rest
 

@@ -35,7 +35,7 @@ from torch import nn
 from transformers import CONFIG_MAPPING, MODEL_MAPPING, AutoModel
 from transformers.models.auto import modeling_auto
 
-from saddlescope.train.attention.attention_blocks import find_attention
+from saddlescope.ranks.attention.attention_blocks import find_attention
 
 LAYERS = 8
 """Layers to build; some types have other attention in every fourth or sixth one."""

@@ -25,8 +25,6 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.compiled_functions import compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
-from saddlescope.flow.losses.checks import require_numbers
-from saddlescope.flow.losses.tree_layout import TreeLayout
 from saddlescope.flow.margin.records import (
     MarginFlow,
     Record,
@@ -38,6 +36,8 @@ from saddlescope.flow.margin.records import (
 )
 from saddlescope.flow.margin.systems import MarginLoss
 from saddlescope.flow.status import REACHED, Status, exhausted, require_evaluations, require_tolerance
+from saddlescope.loss.checks import require_numbers
+from saddlescope.loss.tree_layout import TreeLayout
 
 _LATEST = 1e4  # ln t: beyond, an explicit method takes too many steps
 _BALANCE = 1e4  # times the tolerance: an energy defect beyond it breaks a run

@@ -39,6 +39,13 @@ from .models import TokenData as TokenData
 from .models import attention_teacher_task as attention_teacher_task
 from .plot import plot_spectra as plot_spectra
 from .plot import plot_staircase as plot_staircase
+from .ranks import RankTracker as RankTracker
+from .ranks import UnitTracker as UnitTracker
+from .ranks import active_units as active_units
+from .ranks import allocate_ranks as allocate_ranks
+from .ranks import checkpoint_spectra as checkpoint_spectra
+from .ranks import extract_lora as extract_lora
+from .ranks import units_of as units_of
 from .studies import implicit_bias as implicit_bias
 from .sweeps import Sweep as Sweep
 from .sweeps import sweep as sweep
@@ -51,12 +58,5 @@ from .theory import low_rank_learning as low_rank_learning
 from .theory import nuclear_svm as nuclear_svm
 from .theory import unit_learning as unit_learning
 from .theory import width_ladder as width_ladder
-from .train import RankTracker as RankTracker
-from .train import UnitTracker as UnitTracker
-from .train import active_units as active_units
-from .train import allocate_ranks as allocate_ranks
-from .train import checkpoint_spectra as checkpoint_spectra
-from .train import extract_lora as extract_lora
-from .train import units_of as units_of
 
 __version__: str

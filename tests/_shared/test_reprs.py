@@ -210,7 +210,7 @@ def test_a_reproduction_of_another_version_is_shown_all_the_same(types_unchecked
 
 
 def test_a_history_that_has_not_begun_is_shown():
-    from saddlescope.train import History
+    from saddlescope.training import History
 
     none, test = np.zeros(0, np.float32), np.zeros(0)
     begun = History(5, none, np.zeros(0, np.int64), test, test)

@@ -31,8 +31,8 @@ from saddlescope.models.tokens.data import load_tokens  # noqa: E402
 from saddlescope.reproduction import catalogue, reproduce  # noqa: E402
 from saddlescope.reproduction import entry as entries  # noqa: E402
 from saddlescope.store import netcdf  # noqa: E402
-from saddlescope.train.data.small_sets import read_small  # noqa: E402
-from saddlescope.train.data.untrusted_pickle import unpickle  # noqa: E402
+from saddlescope.training.data.small_sets import read_small  # noqa: E402
+from saddlescope.training.data.untrusted_pickle import unpickle  # noqa: E402
 
 ESCAPE = "\x1b]0;owned\x07\x1b[31m\x9b2J\u202e"
 DEEP = "[" * 100_000 + "]" * 100_000

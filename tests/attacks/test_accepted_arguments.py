@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from saddlescope._shared.errors import InputError
 from saddlescope.measure import Stage, Staircase, compare, energy_rank, richardson
-from saddlescope.train.lora import allocate_ranks
+from saddlescope.ranks.lora import allocate_ranks
 
 EXAMPLES = settings(max_examples=60, deadline=None, derandomize=True, database=None)
 

@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 
 from saddlescope import cli
 from saddlescope._shared.errors import InputError
-from saddlescope.train.checkpoints.files import Checkpoint, unambiguous
+from saddlescope.ranks.checkpoints.files import Checkpoint, unambiguous
 
 PAIRS = [
     ("layer.weight", "module.layer.weight"),

@@ -19,8 +19,8 @@ from saddlescope.flow import (
     unit_flow,
 )
 from saddlescope.flow.margin.margin_flow import _conservation_defects
+from saddlescope.ranks import extract_lora
 from saddlescope.theory import escape_directions, unit_learning
-from saddlescope.train import extract_lora
 
 E = np.eye(3)
 BEYOND = "differences and singular values below 1.8e\\+308; got larger ones"

@@ -21,7 +21,7 @@ from saddlescope._shared.errors import InputError, StorageError
 from saddlescope._shared.output_paths import NETCDF, output_file, require_writable_file, require_writable_folder
 from saddlescope.flow.descent import checkpoint_file
 from saddlescope.reproduction import reproduce
-from saddlescope.train.run_checkpoint import Checkpointer, write_state
+from saddlescope.training.run_checkpoint import Checkpointer, write_state
 
 WORDS = {"pipe": "a pipe", "device": "a device", "socket": "a socket", "folder": "a folder", "loop": "a chain of links"}
 
@@ -200,8 +200,8 @@ def test_every_command_refuses_before_any_work(kind, line, call, tmp_path, monke
         raise AssertionError("work was done before the output was checked")
 
     monkeypatch.setattr("saddlescope.studies.implicit_bias", worked)
-    monkeypatch.setattr("saddlescope.train.checkpoints.checkpoint_spectra", worked)
-    monkeypatch.setattr("saddlescope.train.lora.extract.open_model", worked)
+    monkeypatch.setattr("saddlescope.ranks.checkpoints.checkpoint_spectra", worked)
+    monkeypatch.setattr("saddlescope.ranks.lora.extract.open_model", worked)
     monkeypatch.setattr("saddlescope.gallery.site.Reproduction", worked)
     monkeypatch.setattr("saddlescope.reproduction.runner.stamped_run", worked)
     monkeypatch.setattr("saddlescope.sweeps.point.stamped_run", worked)
@@ -269,7 +269,7 @@ def test_a_result_that_is_a_pipe_is_neither_read_nor_replaced(call, tmp_path):
 
 
 def test_a_download_follows_links_and_never_replaces_a_pipe(tmp_path):
-    from saddlescope.train.data import download as module
+    from saddlescope.training.data import download as module
 
     (tmp_path / "real").mkdir()
     (tmp_path / "data").symlink_to("real")

@@ -10,7 +10,18 @@ import pytest
 from saddlescope._shared.progress import silent
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "arguments.md").read_text()
-PACKAGES = ["flow", "theory", "theory.concepts", "theory.escape", "models", "measure", "studies", "train", "sweeps"]
+PACKAGES = [
+    "flow",
+    "theory",
+    "theory.concepts",
+    "theory.escape",
+    "models",
+    "measure",
+    "studies",
+    "ranks",
+    "training",
+    "sweeps",
+]
 OTHER_NAMES = {
     "marks",
     "log_times",

@@ -27,7 +27,8 @@ def test_the_import_rules_are_contracts():
         0
     ].items()
     for rule in [
-        ("train", "jax"),
+        ("ranks", "jax"),
+        ("training", "jax"),
         ("theory", "torch"),
         ("plot", "flow"),
         ("gallery", "flow"),
@@ -45,7 +46,7 @@ def test_files_that_it_names_exist():
 
 def test_topic_folders_that_it_names_exist():
     named = dict(re.findall(r"^\| `(\w+)/` \| (.*) \|$", PAGE, re.M))
-    assert set(named) == {"models", "flow", "theory", "train"}
+    assert set(named) == {"models", "flow", "theory", "ranks", "training"}
     for folder, topics in named.items():
         for topic in re.findall(r"`([\w.]+)/?`", topics):
             paths = [*(ROOT / "src" / "saddlescope" / folder).glob(f"**/{topic}")]

@@ -13,7 +13,7 @@ from PIL import Image
 
 import snippets
 from saddlescope.reproduction.paper import paper_records
-from saddlescope.train.architectures.gpt2 import GPT2Sizes, fresh_gpt2
+from saddlescope.training.architectures.gpt2 import GPT2Sizes, fresh_gpt2
 
 AS_USERS_DO = """
 import sys

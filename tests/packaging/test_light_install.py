@@ -59,7 +59,7 @@ def run(code, *arguments):
 def test_the_tracker_runs_without_the_packages_left_out():
     done = run(
         "import torch\n"
-        "from saddlescope.train import Every, RankTracker\n"
+        "from saddlescope.ranks import Every, RankTracker\n"
         "model = torch.nn.MultiheadAttention(6, 2)\n"
         "optimizer = torch.optim.SGD(model.parameters(), lr=1.0)\n"
         "tracker = RankTracker(model, schedule=Every(1), matrices='*out_proj*', subspace=2).watch(optimizer)\n"

@@ -43,7 +43,7 @@ def test_a_package_of_an_extra(tiny, tmp_path, name, reported):
 
 def test_the_entry_is_named_where_a_room_missed_its_extra(tiny, tmp_path):
     def run(params, context):
-        raise MissingExtraError("saddlescope.train", "PyTorch", "train")
+        raise MissingExtraError("saddlescope.ranks", "PyTorch", "train")
 
     with pytest.raises(MissingExtraError, match=r"^tiny/staircase needs PyTorch: pip install 'saddlescope\[train\]'"):
         reproduced(tmp_path, run)
@@ -51,7 +51,7 @@ def test_the_entry_is_named_where_a_room_missed_its_extra(tiny, tmp_path):
 
 def test_the_entry_is_named_where_its_data_need_an_extra(tiny, tmp_path):
     def read(name, folder, report):
-        raise MissingExtraError("saddlescope.train", "PyTorch", "train")
+        raise MissingExtraError("saddlescope.ranks", "PyTorch", "train")
 
     entry = dataclasses.replace(entries.find_entry("tiny/staircase"), data=DataSets(read, names=("digits",)))
     with pytest.raises(MissingExtraError, match=r"^tiny/staircase needs PyTorch: "):

@@ -23,8 +23,9 @@ def print_progress(fraction: float, note: str) -> None:
 
 def fit(folder: Path) -> dict[str, Any]:
     """Train a vision transformer on the embedded digits, and record the spectra of its updates."""
-    from saddlescope.train import Adam, Every, RankTracker, TrainConfig, ViT, ViTConfig, load
-    from saddlescope.train import fit as train
+    from saddlescope.ranks import Every, RankTracker
+    from saddlescope.training import Adam, TrainConfig, ViT, ViTConfig, load
+    from saddlescope.training import fit as train
 
     sizes = ViTConfig(image_size=8, channels=1, patch=4, embedding=16, depth=1, heads=2, head_width=4, mlp_width=8)
     model = ViT(sizes)
@@ -46,7 +47,7 @@ def fit(folder: Path) -> dict[str, Any]:
 
 def diffusion(folder: Path) -> dict[str, Any]:
     """Train a diffusion model of coloured circles."""
-    from saddlescope.train.diffusion import CircleProcess, DiffusionConfig, UNetConfig, fit_diffusion
+    from saddlescope.training.diffusion import CircleProcess, DiffusionConfig, UNetConfig, fit_diffusion
 
     process = CircleProcess(pixels=8, color_signal=0.7, size_signal=0.35, diameter=0.625)
     config = DiffusionConfig(
@@ -73,9 +74,9 @@ def diffusion(folder: Path) -> dict[str, Any]:
 
 def language(folder: Path) -> dict[str, Any]:
     """Train a GPT-2 on the start of Python's help texts."""
-    from saddlescope.train.architectures.gpt2 import GPT2Sizes, fresh_gpt2
-    from saddlescope.train.data.text import TextData, learn_vocabulary, load_text, tokenize
-    from saddlescope.train.language_training import LanguageConfig, fit_language
+    from saddlescope.training.architectures.gpt2 import GPT2Sizes, fresh_gpt2
+    from saddlescope.training.data.text import TextData, learn_vocabulary, load_text, tokenize
+    from saddlescope.training.language_training import LanguageConfig, fit_language
 
     corpus = load_text("python-topics")
     text = TextData(corpus.name, corpus.train[:2], ("".join(corpus.test),)).first(5000, 1500)

@@ -468,13 +468,13 @@ def _first(weights: Any) -> Any:
 
 
 def _train() -> dict[str, Call]:
-    from saddlescope import train as t
-    from saddlescope.train.diffusion import CircleProcess, UNetConfig
+    from saddlescope import ranks, training
+    from saddlescope.training.diffusion import CircleProcess, UNetConfig
 
     spectra = {"a": np.array([3.0, 2.0]), "b": np.array([1.0, 0.5])}
     return {
         "ViTConfig": Call(
-            t.ViTConfig,
+            training.ViTConfig,
             {
                 "image_size": 8,
                 "channels": 1,
@@ -489,16 +489,16 @@ def _train() -> dict[str, Call]:
             },
         ),
         "TrainConfig": Call(
-            t.TrainConfig,
+            training.TrainConfig,
             {"epochs": 3, "warmup_epochs": 1, "batch": 4, "pieces": 1, "test_every": 1, "seed": 0, "threads": 1},
         ),
-        "Adam": Call(t.Adam, {"learning_rate": 1e-3, "betas": (0.9, 0.999)}),
-        "SGD": Call(t.SGD, {"learning_rate": 0.1, "momentum": 0.9}),
-        "Every": Call(t.Every, {"n": 3}),
-        "Geometric": Call(t.Geometric, {"ratio": 1.5}),
-        "ranks_for_energy": Call(t.ranks_for_energy, {"spectra": spectra, "energy": 0.9}),
+        "Adam": Call(training.Adam, {"learning_rate": 1e-3, "betas": (0.9, 0.999)}),
+        "SGD": Call(training.SGD, {"learning_rate": 0.1, "momentum": 0.9}),
+        "Every": Call(ranks.Every, {"n": 3}),
+        "Geometric": Call(ranks.Geometric, {"ratio": 1.5}),
+        "ranks_for_energy": Call(ranks.ranks_for_energy, {"spectra": spectra, "energy": 0.9}),
         "allocate_ranks": Call(
-            t.allocate_ranks,
+            ranks.allocate_ranks,
             {"spectra": spectra, "shapes": {"a": (8, 8), "b": (8, 8)}, "parameters": 48, "least": 0},
         ),
         "CircleProcess": Call(
@@ -507,7 +507,7 @@ def _train() -> dict[str, Call]:
         "UNetConfig": Call(
             UNetConfig, {"pixels": 8, "channels": (8, 16), "blocks": 1, "groups": 8, "dropout": 0.0, "heads": 4}
         ),
-        "load": Call(t.load, {"name": "digits"}),
+        "load": Call(training.load, {"name": "digits"}),
     }
 
 

@@ -16,7 +16,7 @@ data = typer.Typer(help="Official data sets, from their publishers.")
 @data.command("list")
 def list_sources(as_json: AsJson = False) -> int:
     """List the data sets that can be downloaded: their files, origins and checksums."""
-    from saddlescope.train.data.download_sources import SOURCES
+    from saddlescope.training.data.download_sources import SOURCES
 
     if as_json:
         print_json(
@@ -40,7 +40,7 @@ def get_source(
     as_json: AsJson = False,
 ) -> int:
     """Download a data set and verify its checksum. Rerun the command to resume a broken download."""
-    from saddlescope.train.data.download import download
+    from saddlescope.training.data.download import download
 
     with on_interrupt(lambda: _KEPT), progress(f"data {name}") as report:
         files = download(name, folder, report=report)

@@ -11,7 +11,7 @@ from saddlescope.cli.options import AsJson, Base, Matrices, number, whole_number
 from saddlescope.cli.terminal import on_interrupt, print_json, print_table, print_text, progress, say, unwritten
 
 if TYPE_CHECKING:
-    from saddlescope.train.lora import Extraction, LogitsError
+    from saddlescope.ranks.lora import Extraction, LogitsError
 
 _RANKS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
@@ -54,8 +54,8 @@ def extract_lora(
 
     Exit status 2: a layer could not be used; the adapter of all others is written.
     """
-    from saddlescope.train.lora import extract_lora as extract
-    from saddlescope.train.lora import logits_error
+    from saddlescope.ranks.lora import extract_lora as extract
+    from saddlescope.ranks.lora import logits_error
 
     faults: list[str] = []
 

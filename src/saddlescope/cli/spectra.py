@@ -59,8 +59,8 @@ def spectra(
     from saddlescope import store
     from saddlescope.gallery import build_spectra
     from saddlescope.gallery.site import require_gallery_folder
-    from saddlescope.train.attention.layout_text import read_layouts
-    from saddlescope.train.checkpoints import checkpoint_spectra
+    from saddlescope.ranks.attention.layout_text import read_layouts
+    from saddlescope.ranks.checkpoints import checkpoint_spectra
 
     if site is not None:
         require_gallery_folder(site)

@@ -35,9 +35,9 @@ from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope._shared.results import PlotMixin
-from saddlescope.flow.losses.checks import require_numbers, shapes_of
-from saddlescope.flow.losses.tree_layout import TreeLayout
 from saddlescope.flow.status import REACHED, FlowError, Status, exhausted, require_run
+from saddlescope.loss.checks import require_numbers, shapes_of
+from saddlescope.loss.tree_layout import TreeLayout
 
 _RECORDS = 201
 _PER_STEP = 6  # evaluations of the right-hand side in a step of Tsitouras' method

@@ -47,7 +47,7 @@ def build_training(file: str | os.PathLike[str], site: str | os.PathLike[str], *
     The site is replaced atomically at the end, as by `saddlescope.gallery.build`.
 
     Args:
-        file: the file that `saddlescope.train.RankTracker(file=...)` writes.
+        file: the file that `saddlescope.ranks.RankTracker(file=...)` writes.
         site: folder of the site; it is created, or replaces an earlier gallery.
         live: seconds after which the page loads itself again; 0 for never.
 

@@ -8,7 +8,7 @@ from saddlescope._shared.progress import Report
 from saddlescope.reproduction import DataSets
 
 if TYPE_CHECKING:
-    from saddlescope.train.data import ImageData
+    from saddlescope.training.data import ImageData
 
 
 def read_images(name: str, folder: Path | None, report: Report) -> "ImageData":
@@ -18,7 +18,7 @@ def read_images(name: str, folder: Path | None, report: Report) -> "ImageData":
         InputError: there is no data folder for a data set that is not embedded, it lacks the data set, or its files are
             damaged.
     """
-    from saddlescope.train.data import EMBEDDED, load
+    from saddlescope.training.data import EMBEDDED, load
 
     if name not in EMBEDDED and folder is None:
         raise InputError(

@@ -15,7 +15,7 @@ import pytest
 
 from saddlescope._shared.errors import InputError
 from saddlescope.flow import AbstractLearningRate, FlowError, geometric_steps, homogeneous_rate, sgd
-from saddlescope.flow.losses.minibatches import Minibatches
+from saddlescope.loss.minibatches import Minibatches
 from saddlescope.models.deep import LayeredLoss, cross_entropy, layered_weights
 
 

@@ -5,8 +5,8 @@ import pytest
 import xarray as xr
 
 from saddlescope.papers.concept_learning.appendix_g import claims, interpolated_images
-from saddlescope.train.diffusion.circles import CircleProcess
-from saddlescope.train.diffusion.positions import concept_positions
+from saddlescope.training.diffusion.circles import CircleProcess
+from saddlescope.training.diffusion.positions import concept_positions
 
 
 @pytest.mark.parametrize("position", [0.0, 0.3, 0.5, 1.0])

@@ -5,8 +5,8 @@ import pytest
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.extensions.lora_schedule import equal_parameters, parameters, task_learned
+from saddlescope.ranks.lora import allocate_ranks
 from saddlescope.reproduction import find_entry
-from saddlescope.train.lora import allocate_ranks
 
 ENTRY = find_entry("gradual-rank/lora-schedule")
 

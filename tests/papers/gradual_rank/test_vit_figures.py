@@ -8,7 +8,7 @@ from PIL import Image
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.shared.training_metrics import worst
 from saddlescope.reproduction import Estimate, RunContext, find_entry
-from saddlescope.train import data
+from saddlescope.training import data
 
 FIGURES = {f"figure-{k}": find_entry(f"gradual-rank/figure-{k}") for k in (1, 4, 6, 12, 13, 16, 18)}
 TINY = {"images": "100", "seeds": "0", "depth": "1", "epochs": "2", "batch": "20", "embedding": "8", "mlp": "8"}

@@ -14,8 +14,8 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from saddlescope._shared.compiled_functions import quickly_compiled
 from saddlescope.flow.descent.learning_rates import AbstractLearningRate
-from saddlescope.flow.losses.compiled import loss_and_gradient
-from saddlescope.flow.losses.stacked import StackedRuns
+from saddlescope.loss.compiled import loss_and_gradient
+from saddlescope.loss.stacked import StackedRuns
 
 
 @quickly_compiled

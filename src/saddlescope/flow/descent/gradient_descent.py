@@ -24,12 +24,12 @@ from saddlescope.flow.descent.learning_rates import (
 from saddlescope.flow.diagonal.coordinates import AbstractCoordinates, WeightPairCoordinates
 from saddlescope.flow.diagonal.initial_conditions import AbstractInit, require_start
 from saddlescope.flow.diagonal.trajectory import LevelEvent, SampledPath, Trajectory
-from saddlescope.flow.losses.checks import require_finite, require_float64_loss
-from saddlescope.flow.losses.compiled import CompiledLoss, Evaluations, Loss, loss_and_gradient
-from saddlescope.flow.losses.minibatches import Minibatches
-from saddlescope.flow.losses.stability_limit import require_stable
-from saddlescope.flow.losses.tree_layout import TreeLayout
 from saddlescope.flow.status import ALL_STEPS, FlowError, not_finite_between
+from saddlescope.loss.checks import require_finite, require_float64_loss
+from saddlescope.loss.compiled import CompiledLoss, Evaluations, Loss, loss_and_gradient
+from saddlescope.loss.minibatches import Minibatches
+from saddlescope.loss.stability_limit import require_stable
+from saddlescope.loss.tree_layout import TreeLayout
 
 _RECORDS = 1000
 _REPORTS = 20  # calls of the compiled loop in a run that reports its progress

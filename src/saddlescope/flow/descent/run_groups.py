@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from saddlescope._shared.device_arrays import on_device
 from saddlescope.flow.descent.compiled_epoch import epoch
 from saddlescope.flow.descent.learning_rates import AbstractLearningRate
-from saddlescope.flow.losses.stacked import StackedRuns
+from saddlescope.loss.stacked import StackedRuns
 
 _CACHE = 2**17  # bytes of weights that fit a core's cache with the temporaries of a step
 

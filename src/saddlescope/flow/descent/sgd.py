@@ -28,10 +28,10 @@ from saddlescope.flow.descent import checkpoint_file
 from saddlescope.flow.descent.checkpointer import Checkpointer, RunState
 from saddlescope.flow.descent.learning_rates import AbstractLearningRate, Schedule, as_learning_rate, schedule_values
 from saddlescope.flow.descent.recorded_steps import recorded_steps
-from saddlescope.flow.losses.checks import require_float_type, require_numbers, require_scalar, shapes_of
-from saddlescope.flow.losses.compiled import Loss, loss_and_gradient
-from saddlescope.flow.losses.minibatches import Minibatches
 from saddlescope.flow.status import ALL_STEPS, FlowError, Status, not_finite_between
+from saddlescope.loss.checks import require_float_type, require_numbers, require_scalar, shapes_of
+from saddlescope.loss.compiled import Loss, loss_and_gradient
+from saddlescope.loss.minibatches import Minibatches
 
 _STRETCH = 2.0  # seconds that one call of the compiled loop should take: the time between two reports
 _CHECKPOINT_EVERY = 20.0  # seconds between checkpoints

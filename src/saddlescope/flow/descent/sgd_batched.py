@@ -37,12 +37,12 @@ from saddlescope.flow.descent.learning_rates import (
 )
 from saddlescope.flow.descent.recorded_steps import recorded_steps
 from saddlescope.flow.descent.run_groups import RunGroups
-from saddlescope.flow.losses.checks import require_float_type, require_numbers, require_scalar, shapes_of
-from saddlescope.flow.losses.compiled import Loss
-from saddlescope.flow.losses.minibatches import require_minibatches
-from saddlescope.flow.losses.stability_limit import require_stable
-from saddlescope.flow.losses.stacked import StackedRuns
 from saddlescope.flow.status import ALL_STEPS, BatchedFlowError, Status, not_finite_between
+from saddlescope.loss.checks import require_float_type, require_numbers, require_scalar, shapes_of
+from saddlescope.loss.compiled import Loss
+from saddlescope.loss.minibatches import require_minibatches
+from saddlescope.loss.stability_limit import require_stable
+from saddlescope.loss.stacked import StackedRuns
 
 _CHECKPOINT_EVERY = 20.0  # seconds between checkpoints
 _STRETCH = 512  # steps between two reports where there are no epochs

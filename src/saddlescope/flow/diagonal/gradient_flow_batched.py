@@ -23,14 +23,6 @@ from saddlescope.flow.diagonal.batched_system import MirrorSystems, stacked
 from saddlescope.flow.diagonal.coordinates import MirrorCoordinates
 from saddlescope.flow.diagonal.initial_conditions import AbstractInit, ResumeFrom
 from saddlescope.flow.diagonal.trajectory import LevelEvent, SampledPath, Trajectory
-from saddlescope.flow.losses.batched import LossBatch
-from saddlescope.flow.losses.checks import (
-    require_finite,
-    require_float64_arrays,
-    require_float64_loss,
-    require_smooth_at_zero,
-)
-from saddlescope.flow.losses.compiled import Evaluations, Loss
 from saddlescope.flow.solvers.ndf_batched import BatchStepper
 from saddlescope.flow.status import (
     LOCAL_SHARE,
@@ -43,6 +35,14 @@ from saddlescope.flow.status import (
     require_run,
     stuck,
 )
+from saddlescope.loss.batched import LossBatch
+from saddlescope.loss.checks import (
+    require_finite,
+    require_float64_arrays,
+    require_float64_loss,
+    require_smooth_at_zero,
+)
+from saddlescope.loss.compiled import Evaluations, Loss
 
 _RECORDS = 201
 _CHECK_EVERY = 16  # evaluations between two checks for divergence and two reports

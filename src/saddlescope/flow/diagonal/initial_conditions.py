@@ -19,8 +19,8 @@ from saddlescope.flow.diagonal.coordinates import (
     ParameterCoordinates,
     WeightPairCoordinates,
 )
-from saddlescope.flow.losses.checks import as_float64
-from saddlescope.flow.losses.tree_layout import TreeLayout
+from saddlescope.loss.checks import as_float64
+from saddlescope.loss.tree_layout import TreeLayout
 
 
 class AbstractInit(ABC):

@@ -25,9 +25,6 @@ from saddlescope._shared.reprs import ReprMixin
 from saddlescope._shared.results import PlotMixin
 from saddlescope.flow.factored.exponential_integrator import AbstractInterpolant, FactoredStepper, PlateauStep, State
 from saddlescope.flow.factored.scaled_factors import ScaledFactors
-from saddlescope.flow.losses.checks import as_float64, require_finite, require_float64_loss
-from saddlescope.flow.losses.compiled import CompiledLoss, Evaluations, Loss
-from saddlescope.flow.losses.tree_layout import TreeLayout
 from saddlescope.flow.solvers.ndf import StepError
 from saddlescope.flow.status import (
     LOCAL_SHARE,
@@ -40,6 +37,9 @@ from saddlescope.flow.status import (
     require_run,
     stuck,
 )
+from saddlescope.loss.checks import as_float64, require_finite, require_float64_loss
+from saddlescope.loss.compiled import CompiledLoss, Evaluations, Loss
+from saddlescope.loss.tree_layout import TreeLayout
 
 _LARGEST_LOG = 30.0  # of a direction's size
 TIME_UNIT = "t / log(1/alpha)"

@@ -31,13 +31,13 @@ from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope._shared.results import PlotMixin
 from saddlescope._shared.sample_pair import sample_pair
-from saddlescope.flow.losses.checks import shapes_of
-from saddlescope.flow.losses.tree_layout import TreeLayout
 from saddlescope.flow.status import FlowError, Status, require_run
 from saddlescope.flow.units.explicit_run import follow_explicitly
 from saddlescope.flow.units.implicit_run import ImplicitSystem, follow_implicitly
 from saddlescope.flow.units.unit_model import UnitModel, first_sample
 from saddlescope.flow.units.unit_records import UnitRecords
+from saddlescope.loss.checks import shapes_of
+from saddlescope.loss.tree_layout import TreeLayout
 
 _RECORDS = 401
 _SMALL = 1e-6  # norm of units at which the degree is measured

@@ -22,8 +22,8 @@ from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
-    from saddlescope.train.diffusion.circles import CircleProcess
-    from saddlescope.train.diffusion.classifier import ClassifierConfig
+    from saddlescope.training.diffusion.circles import CircleProcess
+    from saddlescope.training.diffusion.classifier import ClassifierConfig
 
 _OTHER_STREAM = 7  # third number of the seed of images: other images than those of the classifier's training
 
@@ -45,7 +45,7 @@ class Params(EntryParams):
     threads: int = param(1, "PyTorch threads on the processor", ge=1)
 
     def config(self) -> "ClassifierConfig":
-        from saddlescope.train.diffusion.classifier import ClassifierConfig
+        from saddlescope.training.diffusion.classifier import ClassifierConfig
 
         return ClassifierConfig(
             channels=self.channels,
@@ -60,7 +60,7 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Train and read a classifier for each signal."""
-    from saddlescope.train.diffusion.circles import CircleProcess
+    from saddlescope.training.diffusion.circles import CircleProcess
 
     prepare_device(params.device)
     params.config().backbone(params.pixels)  # sizes that do not fit are refused before any work
@@ -75,9 +75,9 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
 def _evaluate_classifier(params: Params, process: "CircleProcess", context: RunContext) -> xr.Dataset:
     """Train a classifier, and read images between class means by it and by the direct estimator."""
-    from saddlescope.train.diffusion.circles import CONCEPTS
-    from saddlescope.train.diffusion.classifier import fit_classifier
-    from saddlescope.train.diffusion.positions import concept_positions
+    from saddlescope.training.diffusion.circles import CONCEPTS
+    from saddlescope.training.diffusion.classifier import fit_classifier
+    from saddlescope.training.diffusion.positions import concept_positions
 
     checkpoint = context.scratch / f"classifier-{process.color_signal:g}.pt"
     fitted = fit_classifier(

@@ -46,9 +46,9 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Measure signals seed by seed, then draw the images that are shown and read."""
-    from saddlescope.train.diffusion.circles import CLASSES, CONCEPTS, CircleProcess
-    from saddlescope.train.diffusion.positions import concept_positions
-    from saddlescope.train.diffusion.signals import concept_geometry, pixel_signals
+    from saddlescope.training.diffusion.circles import CLASSES, CONCEPTS, CircleProcess
+    from saddlescope.training.diffusion.positions import concept_positions
+    from saddlescope.training.diffusion.signals import concept_geometry, pixel_signals
 
     def circles(color: float = 0.4, size: float = 0.4) -> CircleProcess:
         return CircleProcess(pixels=params.pixels, color_signal=color, size_signal=size)

@@ -32,8 +32,8 @@ from saddlescope.reproduction.parallel_parts import run_parallel_parts
 from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
-    from saddlescope.train.diffusion.circles import CircleProcess
-    from saddlescope.train.diffusion.classifier import FittedClassifier
+    from saddlescope.training.diffusion.circles import CircleProcess
+    from saddlescope.training.diffusion.classifier import FittedClassifier
 
 _CLASSIFIER = 0.1  # training time of a classifier over that of a model
 
@@ -119,7 +119,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
 
 def _process(params: Params, signal: float) -> "CircleProcess":
-    from saddlescope.train.diffusion.circles import CircleProcess
+    from saddlescope.training.diffusion.circles import CircleProcess
 
     return CircleProcess(color_signal=signal, **_chosen(params, "pixels", "size_signal", "size_jitter", "diameter"))
 
@@ -131,7 +131,7 @@ def _chosen(params: Params, *names: str) -> dict[str, Any]:
 
 def _fit_classifier(params: Params, signal: float, context: RunContext) -> "FittedClassifier":
     """Train the classifier of one signal, or load it."""
-    from saddlescope.train.diffusion.classifier import ClassifierConfig, fit_classifier
+    from saddlescope.training.diffusion.classifier import ClassifierConfig, fit_classifier
 
     chosen = _chosen(params, "channels", "blocks", "normalization", "batch", "held_out", "threads")
     return fit_classifier(
@@ -145,8 +145,8 @@ def _fit_classifier(params: Params, signal: float, context: RunContext) -> "Fitt
 
 def _train_model(params: Params, signal: float, seed: int, context: RunContext) -> xr.Dataset:
     """Train the model of one signal and seed, in any process."""
-    from saddlescope.train.diffusion.training import DiffusionConfig, fit_diffusion
-    from saddlescope.train.diffusion.unet import UNetConfig
+    from saddlescope.training.diffusion.training import DiffusionConfig, fit_diffusion
+    from saddlescope.training.diffusion.unet import UNetConfig
 
     names = "steps batch learning_rate weight_decay average images record_ratio first_record record_images"
     config = _chosen(params, *names.split(), "sampling_steps", "threads", "precision", "compiled")
@@ -164,7 +164,7 @@ def _train_model(params: Params, signal: float, seed: int, context: RunContext) 
 
 def _merge_seeds(params: Params, signal: float, runs: list[xr.Dataset], accuracy: list[float]) -> xr.Dataset:
     """Merge the models of one signal, with the geometry of its images."""
-    from saddlescope.train.diffusion.signals import concept_geometry
+    from saddlescope.training.diffusion.signals import concept_geometry
 
     geometry = concept_geometry(_process(params, signal), images=params.images)
     together = xr.concat([run.drop_vars("images") for run in runs], dim="seed", combine_attrs="drop")

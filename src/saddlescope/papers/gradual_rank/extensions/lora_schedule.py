@@ -44,8 +44,8 @@ from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.parameters import param
 
 if TYPE_CHECKING:
-    from saddlescope.train.data.text import TokenizedText
-    from saddlescope.train.language_training import LanguageHistory
+    from saddlescope.training.data.text import TokenizedText
+    from saddlescope.training.language_training import LanguageHistory
 
 ARMS = ("constant", "schedule")
 TABLES = ("constant", "schedule", "hindsight")
@@ -93,7 +93,7 @@ FULL = (
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Run six trainings per seed; each stores its checkpoints in the scratch folder."""
-    from saddlescope.train.data.text import learn_vocabulary, tokenize
+    from saddlescope.training.data.text import learn_vocabulary, tokenize
 
     first = read_text(params.text, context, params.characters)
     task = read_text(params.task, context).first(params.task_characters, params.task_test_characters)
@@ -111,10 +111,10 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
 def _one_seed(params: Params, data: "list[TokenizedText]", seed: int, context: RunContext) -> xr.Dataset:
     """Run all trainings of one seed."""
-    from saddlescope.train import AtSteps, RankTracker
-    from saddlescope.train.language_training import fit_language
-    from saddlescope.train.lora import allocate_ranks, matrix_spectra, with_adapters
-    from saddlescope.train.tracker.hugging_face import RankTrackerCallback
+    from saddlescope.ranks import AtSteps, RankTracker
+    from saddlescope.ranks.lora import allocate_ranks, matrix_spectra, with_adapters
+    from saddlescope.ranks.tracker.hugging_face import RankTrackerCallback
+    from saddlescope.training.language_training import fit_language
 
     parts = iter(context.split(*[1.0] * (2 + len(params.ranks) * len(ARMS))))
 

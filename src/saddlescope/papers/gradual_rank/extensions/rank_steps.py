@@ -48,7 +48,7 @@ class Params(figure_6.Params):
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Train one ViT per scale and seed, then find the staircase of every head, in both clocks."""
     from saddlescope.measure import rank_staircases
-    from saddlescope.train import TrainConfig
+    from saddlescope.training import TrainConfig
 
     trained = figure_6.run(params, context).transpose("step", ..., "index")
     every = trained.attrs["steps_per_epoch"]

@@ -17,8 +17,8 @@ from saddlescope.reproduction.parameters import EntryParams, param
 if TYPE_CHECKING:
     from transformers import GPT2LMHeadModel
 
-    from saddlescope.train.data.text import TextData, TokenizedText
-    from saddlescope.train.language_training import LanguageConfig
+    from saddlescope.training.data.text import TextData, TokenizedText
+    from saddlescope.training.language_training import LanguageConfig
 
 
 class GPT2Params(EntryParams):
@@ -70,7 +70,7 @@ def read_whole_text(name: str, folder: Path | None, report: Report) -> "TextData
     Raises:
         InputError: there is no data folder for a text that does not come with Python, or its files are not there.
     """
-    from saddlescope.train.data.text import load_text
+    from saddlescope.training.data.text import load_text
 
     if name.startswith("wikitext") and folder is None:
         raise InputError(
@@ -102,10 +102,10 @@ def train(params: GPT2Params, context: RunContext) -> xr.Dataset:
     """
     import torch
 
-    from saddlescope.train import Geometric, RankTracker
-    from saddlescope.train.data.text import learn_vocabulary, tokenize
-    from saddlescope.train.language_training import fit_language
-    from saddlescope.train.tracker.hugging_face import RankTrackerCallback
+    from saddlescope.ranks import Geometric, RankTracker
+    from saddlescope.ranks.tracker.hugging_face import RankTrackerCallback
+    from saddlescope.training.data.text import learn_vocabulary, tokenize
+    from saddlescope.training.language_training import fit_language
 
     text = read_text(params.text, context, params.characters)
     data = tokenize(text, learn_vocabulary(text, params.vocabulary), block=params.block)
@@ -138,7 +138,7 @@ def train(params: GPT2Params, context: RunContext) -> xr.Dataset:
 
 def fresh_model(params: GPT2Params, data: "TokenizedText", seed: int) -> "GPT2LMHeadModel":
     """Return an untrained GPT-2 of the entry's sizes."""
-    from saddlescope.train.architectures.gpt2 import GPT2Sizes, fresh_gpt2
+    from saddlescope.training.architectures.gpt2 import GPT2Sizes, fresh_gpt2
 
     sizes = GPT2Sizes(
         vocabulary=data.vocabulary,
@@ -152,7 +152,7 @@ def fresh_model(params: GPT2Params, data: "TokenizedText", seed: int) -> "GPT2LM
 
 def training(params: GPT2Params, seed: int, *, steps: int, learning_rate: float | None = None) -> "LanguageConfig":
     """Return the training configuration of an entry; a given learning rate replaces that of the parameters."""
-    from saddlescope.train.language_training import LanguageConfig
+    from saddlescope.training.language_training import LanguageConfig
 
     return LanguageConfig(
         steps=steps,

@@ -39,7 +39,7 @@ def train_seeds(
 
 def report_slow_precision(precision: str, device: str, context: RunContext) -> None:
     """Report that a run in bfloat16 is on a processor without it, and what is faster there."""
-    from saddlescope.train.torch_settings import has_bfloat16
+    from saddlescope.training.torch_settings import has_bfloat16
 
     if precision == "bf16" and not has_bfloat16(device):
         context.report(0.0, "this processor has no bfloat16: float32 is ten times as fast, --set precision=float32")

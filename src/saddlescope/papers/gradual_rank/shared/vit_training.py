@@ -24,8 +24,9 @@ from saddlescope.reproduction.device import prepare_device
 from saddlescope.reproduction.parameters import EntryParams, param, parameters
 
 if TYPE_CHECKING:
-    from saddlescope.train import AtSteps, TrainConfig, ViTConfig
-    from saddlescope.train.data.labelled_images import ImageData
+    from saddlescope.ranks import AtSteps
+    from saddlescope.training import TrainConfig, ViTConfig
+    from saddlescope.training.data.labelled_images import ImageData
 
 Images = Literal["digits", "digit-pairs", "mnist", "cifar10", "cifar10-pairs", "cifar100", "imagenet"]
 _DATASET = "image data set; digits and digit-pairs are embedded, the others are in the data folder"
@@ -189,7 +190,7 @@ def read_training_images(params: Training, context: RunContext) -> "ImageData":
 
 def network_config(params: Training, data: "ImageData", initial_scale: float) -> "ViTConfig":
     """Return the sizes of the network."""
-    from saddlescope.train import ViTConfig
+    from saddlescope.training import ViTConfig
 
     _, channels, size, _ = data.train_images.shape
     return ViTConfig(
@@ -208,7 +209,7 @@ def network_config(params: Training, data: "ImageData", initial_scale: float) ->
 
 def training_config(params: Training, seed: int) -> "TrainConfig":
     """Return the configuration of the training of one seed."""
-    from saddlescope.train import SGD, Adam, TrainConfig
+    from saddlescope.training import SGD, Adam, TrainConfig
 
     return TrainConfig(
         optimizer={"adam": Adam, "sgd": SGD}[params.optimizer](learning_rate=params.learning_rate),
@@ -226,7 +227,7 @@ def training_config(params: Training, seed: int) -> "TrainConfig":
 
 def even_records(steps: int, records: int) -> "AtSteps":
     """Return the steps of geometrically growing records, and so many evenly spaced ones up to the last step."""
-    from saddlescope.train import AtSteps, Geometric
+    from saddlescope.ranks import AtSteps, Geometric
 
     geometric = Geometric(1.15)
     even = {steps * k // records for k in range(1, records + 1)}
@@ -237,8 +238,9 @@ def _train_one(
     params: Training, config: "ViTConfig", data: "ImageData", records: int, seed: int, context: RunContext
 ) -> xr.Dataset:
     from saddlescope.measure import energy_rank, stable_rank
-    from saddlescope.train import Geometric, RankTracker, Separate, ViT, fit
-    from saddlescope.train.attention.known_layouts import LAYOUTS
+    from saddlescope.ranks import Geometric, RankTracker, Separate
+    from saddlescope.ranks.attention.known_layouts import LAYOUTS
+    from saddlescope.training import ViT, fit
 
     model = ViT(config, seed=seed).to(prepare_device(params.device))
     steps = params.epochs * (len(data.train_images) // params.batch)
@@ -275,8 +277,8 @@ def _accumulate_one(
     seed: int,
     context: RunContext,
 ) -> xr.Dataset:
-    from saddlescope.train import ViT
-    from saddlescope.train.gradient_noise import NoiseDraws, accumulate_noise
+    from saddlescope.training import ViT
+    from saddlescope.training.gradient_noise import NoiseDraws, accumulate_noise
 
     training = training_config(params, seed)
     noise = NoiseDraws(learning_rate=params.learning_rate, draws=draws, seed=seed)

@@ -1,0 +1,156 @@
+"""Checks of losses and parameters: float64, finite, differentiable, smooth at 0."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+from numpy.typing import ArrayLike
+
+from saddlescope._shared.arguments import calling, require, shown
+from saddlescope._shared.compiled_functions import eval_shape
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.float64 import require_float64
+from saddlescope.loss.compiled import Loss, loss_and_gradient
+
+_FLOAT64 = '`with jax.enable_x64(True):` around the code, or `jax.config.update("jax_enable_x64", True)` first'
+
+
+def require_float64_arrays(loss: Loss) -> None:
+    """Raise unless JAX is in float64 mode and the loss holds no other arrays of numbers.
+
+    Raises:
+        InputError: JAX is in float32 mode, or the loss holds float32 arrays.
+    """
+    require_float64("A flow from small weights")
+    for leaf in jax.tree.leaves(eqx.filter(loss, eqx.is_inexact_array)):
+        if leaf.dtype != jnp.float64:
+            raise InputError(
+                f"loss must hold float64 arrays only; got one of {leaf.dtype!s}. Create its data in float64: put "
+                f"{_FLOAT64}."
+            )
+
+
+def require_float64_loss(loss: Loss, argument: PyTree) -> None:
+    """Raise unless the loss is differentiable by JAX and computed in float64 throughout.
+
+    Raises:
+        InputError: JAX is in float32 mode, the loss holds float32 arrays, it does not map the argument to a float64
+            number, or JAX cannot differentiate it.
+    """
+    require_float64_arrays(loss)
+    arrays = jax.tree.map(jnp.asarray, argument)
+    with calling(
+        f"loss must be a JAX function of the parameters it starts from, of {shapes_of(arrays)}",
+        "Write it with jax.numpy, and check the shapes.",
+    ):
+        out = eval_shape(loss, arrays)
+    if getattr(out, "shape", None) != () or out.dtype != jnp.float64:
+        raise InputError(f"loss must return one float64 number; got {shown(out)}.")
+    with calling(
+        "loss must be a function that JAX can differentiate",
+        "Write it with jax.numpy, or give it the methods value_and_gradient and hessian.",
+    ):
+        eval_shape(loss_and_gradient, loss, arrays)
+
+
+def shapes_of(tree: PyTree) -> str:
+    """Return the shapes of a pytree's arrays, in words."""
+    shapes = [str(jnp.shape(leaf)) for leaf in jax.tree.leaves(tree)]
+    return f"shape {shapes[0]}" if len(shapes) == 1 else f"shapes {', '.join(shapes)}"
+
+
+def as_float64(name: str, array: Any) -> np.ndarray:
+    """Return a finite float64 array as a NumPy array.
+
+    Raises:
+        InputError: it is no array of float64, or not finite.
+    """
+    if not isinstance(array, np.ndarray | jax.Array) or array.dtype != np.float64:
+        got = getattr(array, "dtype", type(array).__name__)
+        raise InputError(
+            f"{name} must be float64 arrays; got {got!s}. Convert them with np.asarray(..., np.float64), and put "
+            f"{_FLOAT64}."
+        )
+    array = np.asarray(array)
+    if not np.all(np.isfinite(array)):
+        raise InputError(f"{name} must be finite; got {int(np.sum(~np.isfinite(array)))} NaN or infinite entries.")
+    return array
+
+
+def require_numbers(name: str, tree: PyTree) -> None:
+    """Raise unless a pytree consists of arrays of real numbers.
+
+    Raises:
+        InputError: it has no leaves, or one that is no such array.
+    """
+    leaves = jax.tree.leaves(tree)
+    if not leaves:
+        raise InputError(f"{name} must be a pytree with one array or more; got {shown(tree)}.")
+    for leaf in leaves:
+        require(name, leaf, ArrayLike)
+
+
+def require_float_type(name: str, tree: PyTree) -> Any:
+    """Return the floating-point type that all arrays of a pytree have.
+
+    Raises:
+        InputError: they have several types, or no floating-point one.
+    """
+    types = {leaf.dtype for leaf in jax.tree.leaves(tree)}
+    if len(types) != 1 or not all(jnp.issubdtype(kind, jnp.floating) for kind in types):
+        raise InputError(f"{name} must be arrays of one floating-point type; got {sorted(map(str, types))!r}.")
+    return types.pop()
+
+
+def require_scalar(name: str, function: Callable[..., Any], arguments: tuple[Any, ...], kind: Any) -> None:
+    """Raise unless a function returns one number of a type.
+
+    Raises:
+        InputError: it fails, or returns something else.
+    """
+    with calling(f"{name} must accept weights of {shapes_of(arguments[-1])}", "Check the shapes."):
+        shape = eval_shape(function, *arguments)
+    if getattr(shape, "shape", None) != () or shape.dtype != kind:
+        raise InputError(
+            f"{name} must give one {kind!s} number, the type of the weights; got {shown(shape)}. Create its "
+            "arrays in that type."
+        )
+
+
+def require_finite(value: float, gradient: np.ndarray) -> None:
+    """Raise unless the loss and its gradient are finite where the run starts.
+
+    Raises:
+        InputError: the loss or an entry of its gradient is NaN or infinite.
+    """
+    bad = int(np.sum(~np.isfinite(gradient)))
+    if not np.isfinite(value) or bad:
+        raise InputError(
+            f"loss must be finite with a finite gradient at the start; got {value!r} and {bad} entries of the "
+            "gradient that are NaN or infinite. Look for NaN in its data, log(0), or 0/0 in its derivative."
+        )
+
+
+def require_smooth_at_zero(gradient: Callable[[np.ndarray], np.ndarray], size: int) -> None:
+    """Raise if the loss has a kink at 0, such as |beta|: every flow from small weights would be wrong.
+
+    The difference of the gradients on both sides of 0 at distance e is of order e for a twice continuously
+    differentiable loss; it is measured along random directions at e = 1e-6 and 1e-8.
+
+    Raises:
+        InputError: the difference does not shrink with the distance.
+    """
+    rng = np.random.default_rng(0)
+    for direction in rng.standard_normal((2, size)):
+        sides = [[gradient(sign * distance * direction) for sign in (1, -1)] for distance in (1e-6, 1e-8)]
+        wide, narrow = (float(np.max(np.abs(right - left))) for right, left in sides)
+        magnitude = float(np.max(np.abs(sides)))
+        if narrow > wide / 30 and narrow > 1e-9 * magnitude:
+            raise InputError(
+                "loss must be twice continuously differentiable at beta = 0; got gradients on both sides of 0 that "
+                f"differ by {narrow:.3g} at a distance of 1e-8. Replace |beta|, relu and the like by smooth functions."
+            )

@@ -1,0 +1,67 @@
+"""The rank of what any PyTorch model learned: tracker, checkpoints, LoRA, units. Needs the extra `train`."""
+
+from saddlescope._shared.errors import MissingExtraError
+
+try:
+    import torch as _torch  # noqa: F401
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise MissingExtraError("saddlescope.ranks", "PyTorch", "train") from error
+
+from saddlescope.ranks.attention.coverage import AttentionCoverage
+from saddlescope.ranks.attention.layouts import (
+    AttentionLayout,
+    Fused,
+    HeadTensors,
+    Interleaved,
+    KeyValue,
+    Latent,
+    Separate,
+    TorchMultihead,
+)
+from saddlescope.ranks.checkpoints import checkpoint_spectra
+from saddlescope.ranks.lora import allocate_ranks, extract_lora, ranks_for_energy
+from saddlescope.ranks.tracker.initial_weights import InMemory, OnDisk
+from saddlescope.ranks.tracker.rank_tracker import RankTracker
+from saddlescope.ranks.tracker.records import RankRecords, Spectra, Updates, spectra_dataset
+from saddlescope.ranks.tracker.scalars import RankScalars, to_tensorboard, to_wandb
+from saddlescope.ranks.tracker.schedules import AtSteps, Every, Geometric, Schedule
+from saddlescope.ranks.units.active_units import ActiveUnits, active_units
+from saddlescope.ranks.units.unit_groups import UnitGroup, units_of
+from saddlescope.ranks.units.unit_tracker import UnitTracker
+
+__all__ = [
+    "ActiveUnits",
+    "AtSteps",
+    "AttentionCoverage",
+    "AttentionLayout",
+    "Every",
+    "Fused",
+    "Geometric",
+    "HeadTensors",
+    "InMemory",
+    "Interleaved",
+    "KeyValue",
+    "Latent",
+    "OnDisk",
+    "RankRecords",
+    "RankScalars",
+    "RankTracker",
+    "Schedule",
+    "Separate",
+    "Spectra",
+    "TorchMultihead",
+    "UnitGroup",
+    "UnitTracker",
+    "Updates",
+    "active_units",
+    "allocate_ranks",
+    "checkpoint_spectra",
+    "extract_lora",
+    "ranks_for_energy",
+    "spectra_dataset",
+    "to_tensorboard",
+    "to_wandb",
+    "units_of",
+]

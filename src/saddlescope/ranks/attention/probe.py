@@ -1,0 +1,253 @@
+"""Forward pass of one attention module alone, on random inputs and with random weights, traced.
+
+The module is copied with new random weights of the same shapes, so zeros at initialization hide nothing, and nothing of
+the model is used up or changed: not its weights, devices, hooks, or random state. Norms become the identity, and so do
+rotary embeddings that the module takes as arguments. See `probe_arguments` for the arguments of its forward pass.
+"""
+
+import contextlib
+import functools
+import itertools
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from saddlescope.ranks.attention.attention_trace import AttentionTrace
+from saddlescope.ranks.attention.module_copy import random_copy
+from saddlescope.ranks.attention.passed_values import left_out, mixing_arguments
+from saddlescope.ranks.attention.probe_arguments import ProbeCall, probe_calls, supplied_calls
+from saddlescope.ranks.attention.self_check import Heads, heads_of, of_tokens, only_changed
+
+_WAYS = 3  # calls that show queries and keys, at most
+_EMPTY = 12  # calls that show none, at most
+_WITHOUT_SOFTMAX = 4  # calls without any softmax, at most: other numbers of tokens show none either
+_SMALL = 2**21  # parameters of a module that may be called often
+_LARGEST = 2**28  # parameters of a module beyond which it is not copied
+
+
+class Probe(NamedTuple):
+    """One traced forward pass of a module's copy.
+
+    Attributes:
+        module: the copy, with its random weights.
+        queries, keys: inputs that queries, and keys and values, are computed from: (batch, tokens, inputs).
+        heads: queries, keys and values of each softmax.
+        outputs: what the forward pass returned, shaped (batch, tokens, outputs).
+        softmaxes: number of softmax calls.
+        meetings: number of them whose argument is a product of queries and keys of tokens.
+        opaque: name of a function that computes attention out of sight; "" for none.
+        mixed: name of a function that mixes scores or attention weights of several heads or tokens; "" for none.
+        failure: reason why no call succeeded; "" otherwise.
+        of_single_tokens: function that returns False if queries, keys or values of a token depend on other tokens: the
+            module mixes tokens first, or the call meant other axes than the module does.
+        one_query: True if a softmax has one query for all tokens.
+        of_channels: True if queries and keys of a softmax meet in sums over tokens.
+        mixing: function of the number of heads of values that returns the arguments by which values are mixed with
+            others: of those that the call has left out, or if `passed`, of those that the model gave.
+        passed: see `mixing`.
+    """
+
+    module: nn.Module | None
+    queries: Float[Tensor, "batch tokens inputs"] | None
+    keys: Float[Tensor, "batch tokens inputs"] | None
+    heads: tuple[Heads, ...]
+    outputs: list[Tensor]
+    softmaxes: int
+    meetings: int
+    opaque: str
+    mixed: str
+    failure: str
+    of_single_tokens: Callable[[], bool] = lambda: True
+    one_query: bool = False
+    of_channels: bool = False
+    mixing: Callable[[int], tuple[str, ...]] = lambda _: ()
+    passed: bool = False
+
+
+def probes(module: nn.Module, *, inputs: int, key_inputs: int, width: int) -> Iterator[Probe]:
+    """Call a copy of an attention module on random inputs, in each way that its arguments allow.
+
+    A module may accept tokens in the place of samples, so more than one way can succeed; those that show no softmax of
+    queries and keys come last. If no way succeeds, there is one probe, with the reason.
+
+    Args:
+        module: the attention module; it is not changed.
+        inputs: width of the inputs of queries.
+        key_inputs: width of the inputs of keys and values.
+        width: columns of one head's queries, for rotary embeddings.
+    """
+    size = sum(parameter.numel() for parameter in module.parameters())
+    if size > _LARGEST:
+        yield failed("it is too large to be copied")
+        return
+    try:
+        twin = random_copy(module)
+        if hasattr(twin, "set_attention_type"):  # BigBird, which attends to all tokens of short sequences
+            twin.set_attention_type("original_full")  # pyright: ignore[reportCallIssue]
+    except Exception as error:
+        yield failed(f"it cannot be copied ({brief(error)})")
+        return
+    empty: list[Probe] = []
+    failure, found = "", 0
+    sizes = (inputs, key_inputs, width)
+    first, second = (1000, 200) if size < _SMALL else (100, 60)
+    calls = itertools.chain(
+        itertools.islice(probe_calls(twin, *sizes), first),
+        itertools.takewhile(lambda _: not (found or empty), itertools.islice(supplied_calls(twin, *sizes), second)),
+    )
+    for call in calls:
+        trace = AttentionTrace()
+        try:
+            with quiet(), trace:
+                returned = call.run()
+        except Exception as error:
+            failure = failure or f"its forward pass could not be called alone ({brief(error)})"
+            continue
+        one = _traced(twin, call, trace, returned)
+        if not finite(one):
+            failure = NOT_FINITE
+        elif one.heads and not any(bool(read.any()) for heads in one.heads for read in heads.read[:1] or (heads.key,)):
+            failure = failure or "its forward pass reads no token with the masks that the check knows"
+        elif one.heads:
+            found += 1
+            yield one._replace(
+                of_single_tokens=functools.partial(_of_single_tokens, twin, call, one.heads),
+                mixing=functools.partial(_mixing, twin, call, one.heads),
+            )
+            if found == _WAYS:
+                return
+        else:
+            empty.append(one)
+            none = all(not one.softmaxes for one in empty)
+            if len(empty) == (_WITHOUT_SOFTMAX if none else _EMPTY) and not found and failure != NOT_FINITE:
+                break
+    if found:
+        return
+    if empty and failure != NOT_FINITE:
+        yield empty[0]
+    else:
+        yield failed(failure or "its forward pass has arguments that the check does not know")
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Compute on the processor in float32, without gradients or warnings, and leave random state and default type.
+
+    Compiled functions run as they are written, so that a trace sees into them (and `flex_attention`, which compiles).
+    """
+    before = torch.get_default_dtype()
+    loaded = "torch._dynamo" in sys.modules  # loading it takes seconds, and nothing is compiled without it
+    eager = torch.compiler.set_stance("force_eager") if loaded else contextlib.nullcontext()
+    with (
+        warnings.catch_warnings(action="ignore"),
+        torch.random.fork_rng(devices=[]),
+        torch.no_grad(),
+        torch.device("cpu"),
+        eager,
+    ):
+        torch.set_default_dtype(torch.float32)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(before)
+
+
+def failed(reason: str) -> Probe:
+    """Return a probe without a forward pass."""
+    return Probe(None, None, None, (), [], 0, 0, "", "", reason)
+
+
+def brief(error: Exception) -> str:
+    """Return an error's kind and the start of its message."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:100]}{'…' if len(text) > 100 else ''}"
+
+
+def _of_single_tokens(module: nn.Module, call: ProbeCall, before: tuple[Heads, ...]) -> bool:
+    """Return True if a change of one token of the inputs changes queries, keys and values of that token alone."""
+    inputs = (call.queries,) if call.keys is call.queries else (call.queries, call.keys)
+    originals = [part.clone() for part in inputs]
+    trace = AttentionTrace()
+    try:
+        for part in inputs:  # the call has views of them
+            part[1, 0] += 1
+        with quiet(), trace:
+            returned = call.run()
+        after = _traced(module, call, trace, returned).heads
+    finally:
+        for part, original in zip(inputs, originals, strict=True):
+            part.copy_(original)
+    return only_changed(before, after, sample=1, token=0)
+
+
+def _mixing(module: nn.Module, call: ProbeCall, seen: tuple[Heads, ...], key_heads: int) -> tuple[str, ...]:
+    """Return the arguments that the call has left out, and by which values are mixed with others."""
+    if len(seen) != 1 or seen[0].value is None:
+        return ()
+
+    def values_of(more: Mapping[str, Tensor], added: Tensor | None) -> Tensor | None:
+        trace = AttentionTrace()
+        try:
+            if added is not None:
+                call.keys.add_(added)
+            with quiet(), trace:
+                returned = call.run(**more)
+        except Exception:
+            return None
+        finally:
+            if added is not None:
+                call.keys.sub_(added)
+        heads = _traced(module, call, trace, returned).heads
+        return heads[0].value if len(heads) == 1 else None
+
+    names = left_out(module, call.run.keywords)
+    return tuple(mixing_arguments(names, seen[0].value, call.keys, key_heads, values_of))
+
+
+def _traced(module: nn.Module, call: ProbeCall, trace: AttentionTrace, returned: Any) -> Probe:
+    """Collect what a forward pass has shown."""
+    batch, tokens = call.queries.shape[:2]
+    heads = tuple(one for meeting in trace.meetings for one in heads_of(meeting, batch, tokens))
+    outputs = returned_outputs(returned, batch, tokens)
+    meetings = sum(of_tokens(query, tokens) for one in trace.meetings for query, _ in one.pairs)
+    return Probe(
+        module, call.queries, call.keys, heads, outputs, trace.softmaxes, meetings, trace.opaque, trace.mixed, "",
+        one_query=any(query.shape[-2] == 1 for one in trace.meetings for query, _ in one.pairs),
+        of_channels=any(not of_tokens(query, tokens) for one in trace.meetings for query, _ in one.pairs),
+    )  # fmt: skip
+
+
+NOT_FINITE = "its forward pass gave NaN or infinity on random inputs"
+
+
+def finite(probe: Probe) -> bool:
+    """Return True if all queries, keys, values and what is read are finite."""
+    parts = (part for one in probe.heads for part in (one.query, one.key, one.value, *one.read))
+    return all(bool(part.isfinite().all()) for part in parts if part is not None)
+
+
+def returned_outputs(returned: Any, batch: int, tokens: int) -> list[Float[Tensor, "batch tokens outputs"]]:
+    """Return the tensors that a forward pass has returned for its tokens."""
+    outputs = []
+    for leaf in pytree.tree_leaves(returned):
+        if not isinstance(leaf, Tensor) or not leaf.is_floating_point() or leaf.numel() % (batch * tokens):
+            continue
+        if leaf.ndim > 4 and len(leaf) == batch and leaf[0, ..., 0].numel() == tokens:  # windows of an image
+            leaf = leaf.flatten(1, -2)
+        if leaf.ndim == 4 and len(leaf) == batch and leaf.shape[1] * leaf.shape[2] == tokens:
+            outputs.append(leaf.flatten(1, 2))
+        elif leaf.ndim == 4 and len(leaf) == batch and leaf.shape[2] * leaf.shape[3] == tokens:  # channels first
+            outputs.append(leaf.flatten(2).transpose(1, 2))
+        elif leaf.ndim == 3 and tuple(leaf.shape[:2]) == (batch, tokens):
+            outputs.append(leaf)
+        elif leaf.ndim == 3 and tuple(leaf.shape[:2]) == (tokens, batch):
+            outputs.append(leaf.transpose(0, 1))
+        elif leaf.ndim in (2, 3) and leaf.shape[-2] == batch * tokens:
+            outputs.append(leaf.reshape(batch, tokens, -1))
+    return outputs

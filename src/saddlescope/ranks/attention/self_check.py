@@ -1,0 +1,200 @@
+"""Check of a layout: the products read from the weights, against the queries, keys and values of a forward pass.
+
+Samples share their positions and differ in their inputs. At one position, the difference of two samples' queries is
+the difference of their inputs times W_Q: biases cancel. A rotary embedding turns queries and keys of one position
+alike, so it cancels in their inner product. So for differences x, y of the inputs at a position, and each head h,
+
+    (query of x) . (key of y)  =  c  x^T W_Q W_K^T y        with one number c for all heads
+    (value of y)^T W_O^T       =     y^T W_V W_O^T
+    module's output            =     sum over heads of (what head h has read) W_O^T  (+ its input, where it adds it)
+
+and a layout that satisfies all three has the products of every head right.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from saddlescope.ranks.attention.attention_trace import Meeting
+from saddlescope.ranks.attention.head_factors import HeadFactors
+
+TOLERANCE = 2e-3  # of float32 sums, relative to the largest entry; factors of other heads differ by more than .1
+
+
+class Comparison(NamedTuple):
+    """Result of a check.
+
+    Attributes:
+        error: sentence about the first difference; "" if the layout agrees.
+        remark: what comes between the factors of a product, such as a gate; "" for nothing.
+    """
+
+    error: str
+    remark: str = ""
+
+
+class Heads(NamedTuple):
+    """A meeting with batch and heads on axes of their own."""
+
+    query: Float[Tensor, "batch heads tokens width"]
+    key: Float[Tensor, "batch key_heads tokens width"]
+    value: Float[Tensor, "batch key_heads tokens value_width"] | None
+    read: tuple[Float[Tensor, "batch heads tokens value_width"], ...]
+
+
+def heads_of(meeting: Meeting, batch: int, tokens: int) -> tuple[Heads, ...]:
+    """Return the meeting's tensors with a batch axis and a head axis, for each product that adds to its scores.
+
+    Args:
+        meeting: from a forward pass.
+        batch: samples of its input.
+        tokens: tokens of each sample.
+    """
+    found = []
+    for query, key in meeting.pairs:
+        if not of_tokens(query, tokens):
+            continue
+        parts = [_with_heads(part, batch, tokens) for part in (query, key)]
+        if any(part is None for part in parts):
+            continue
+        query4, key4 = parts
+        assert query4 is not None
+        assert key4 is not None
+        value = None if meeting.value is None else _with_heads(meeting.value, batch, tokens)
+        read = []
+        for part in meeting.read:
+            like = None if not read else read[0]
+            shaped = _with_heads(part, batch, tokens) if like is None else _like(part, like)
+            if shaped is not None:
+                read.append(shaped)
+        found.append(Heads(query4, key4, value, tuple(read)))
+    return tuple(found)
+
+
+def of_tokens(query: Tensor, tokens: int) -> bool:
+    """Return False if a product with these queries sums over tokens: it compares channels, as in XCiT."""
+    return query.shape[-2] == tokens or query.shape[-1] != tokens
+
+
+def only_changed(before: Sequence[Heads], after: Sequence[Heads], *, sample: int, token: int) -> bool:
+    """Return True if queries, keys and values of two calls differ at one token of one sample, and nowhere else."""
+    for one, other in zip(before, after, strict=True):
+        for name in ("query", "key", "value"):
+            then, now = getattr(one, name), getattr(other, name)
+            if then is None:
+                continue
+            changed = (then != now).any(dim=-1).any(dim=1).nonzero().tolist()
+            if changed != [[sample, token]]:
+                return False
+    return True
+
+
+def _with_heads(part: Tensor, batch: int, tokens: int) -> Tensor | None:
+    if part.ndim == 3 and part.shape[1] == batch * tokens:
+        part = part[None]
+    elif part.ndim == 3 and len(part) % batch == 0:
+        part = part.unflatten(0, (batch, -1))
+    if part.ndim == 5 and part.shape[:1] == (batch,):  # grouped queries: (batch, key heads, group, tokens, width)
+        part = part.flatten(1, 2)
+    if part.ndim == 4 and len(part) == 1 and part.shape[2] == batch * tokens:  # all samples in one sequence
+        part = part[0].unflatten(1, (batch, tokens)).transpose(0, 1)
+    if part.ndim != 4 or part.shape[0] != batch or part.shape[2] < tokens:
+        return None
+    return part if part.shape[2] == tokens else part[:, :, -tokens:]
+
+
+def _like(part: Tensor, first: Tensor) -> Tensor | None:
+    """Return a later form of what heads have read in the axes of the first: (batch, heads, tokens, value_width)."""
+    batch, heads, tokens, width = first.shape
+    if part.shape == first.shape:
+        return part
+    if part.shape in ((batch, tokens, heads, width), (batch, tokens, heads * width)):
+        return part.reshape(batch, tokens, heads, width).transpose(1, 2)
+    if part.shape == (batch * heads, tokens, width):
+        return part.reshape(first.shape)
+    if part.numel() == first.numel() and part.shape[-1] == heads * width:
+        return part.reshape(batch, tokens, heads, width).transpose(1, 2)
+    return None
+
+
+def compare(
+    factors: HeadFactors,
+    heads: Heads,
+    queries: Float[Tensor, "batch tokens query_inputs"],
+    keys: Float[Tensor, "batch tokens key_inputs"],
+    outputs: list[Float[Tensor, "batch tokens outputs"]],
+) -> Comparison:
+    """Compare the factors of a layout with a forward pass.
+
+    Args:
+        factors: read from the weights.
+        heads: of the forward pass.
+        queries: inputs from which the module computes queries.
+        keys: inputs from which it computes keys and values.
+        outputs: tensors that the module returned, of the shape of its output.
+    """
+    count, width = heads.query.shape[1], heads.query.shape[3]
+    if count != factors.heads:
+        return Comparison(f"its softmax has {count} heads, and the layout {factors.heads}")
+    for name, given, factor in (("queries", queries, factors.query), ("keys", keys, factors.key)):
+        if given.shape[-1] != factor.shape[1]:
+            return Comparison(f"its {name} come from {factor.shape[1]} inputs; the check gave {given.shape[-1]}")
+    x, y, query, key = (part[1:] - part[:1] for part in (queries, keys, heads.query, heads.key))
+    if heads.key.shape[1] not in (count, factors.key_heads):
+        return Comparison(f"its softmax has {heads.key.shape[1]} key heads, and the layout {factors.key_heads}")
+    own_query, own_key = _project(x, factors.query), _each_query(_project(y, factors.key), factors)
+    expected = torch.einsum("ahtw,bhtw->htab", own_query, own_key)
+    seen = torch.einsum("ahtw,bhtw->htab", query, _each(key, count))
+    scale = float((seen * expected).sum() / (expected * expected).sum().clamp_min(1e-300))
+    if not _close(seen, scale * expected) or not scale > 0:
+        return Comparison(f"its scores are not those of W_K W_Q^T as read by {width} columns a head")
+    if heads.value is None or not heads.read:
+        return Comparison("its softmax is not multiplied by values")
+    if heads.value.shape[1] not in (count, factors.key_heads):
+        return Comparison(f"it has {heads.value.shape[1]} heads of values, and the layout {factors.key_heads}")
+    if heads.value.shape[3] != factors.value.shape[2] or heads.read[0].shape[1] != count:
+        return Comparison(f"its values have width {heads.value.shape[3]}, and those of the layout "
+                          f"{factors.value.shape[2]}")  # fmt: skip
+    value = _each(heads.value[1:] - heads.value[:1], count)
+    # Along a few random directions of the output: two products that differ, differ there.
+    drawn = torch.randn(factors.output.shape[1], 4, generator=torch.Generator().manual_seed(1))
+    written = torch.einsum("how,or->hwr", factors.output, drawn)
+    seen = value @ written
+    expected = _each_query(_project(y, factors.value), factors) @ written
+    if not _close(seen, expected):
+        return Comparison("its values are not those of W_V as read")
+    for gated, read in enumerate(heads.read):
+        columns = factors.output.permute(0, 2, 1).flatten(0, 1)
+        expected = (read[1:] - read[:1]).transpose(1, 2).flatten(2) @ columns
+        for output in outputs:
+            seen = output[1:] - output[:1]
+            if seen.shape == expected.shape and (
+                _close(seen, expected) or (seen.shape == x.shape and _close(seen - x, expected))
+            ):
+                return Comparison("", "a gate comes between W_V and W_O" if gated else "")
+    return Comparison("its output is not what the heads have read times W_O as read")
+
+
+def _project(x: Tensor, factor: Tensor) -> Tensor:
+    """Return (batch, heads, tokens, width) of inputs (batch, tokens, inputs) times (heads, inputs, width)."""
+    columns = factor.permute(1, 0, 2).reshape(factor.shape[1], -1)
+    return (x @ columns).unflatten(2, (len(factor), -1)).transpose(1, 2)
+
+
+def _each_query(part: Tensor, factors: HeadFactors) -> Tensor:
+    """Repeat what belongs to key heads, on axis 1, for each query head."""
+    times = factors.heads // part.shape[1]
+    return part.repeat(1, times, 1, 1) if factors.strided else part.repeat_interleave(times, dim=1)
+
+
+def _each(part: Tensor, heads: int) -> Tensor:
+    """Repeat shared keys as `scaled_dot_product_attention` does."""
+    return part if part.shape[1] == heads else part.repeat_interleave(heads // part.shape[1], dim=1)
+
+
+def _close(one: Tensor, other: Tensor) -> bool:
+    size = float(other.abs().max())
+    return size > 0 and float((one - other).abs().max()) <= TOLERANCE * size

@@ -1,0 +1,160 @@
+"""Verdicts on attention modules: the layout that agrees with forward passes of a module, or why none does."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from saddlescope._shared.errors import InputError
+from saddlescope.ranks.attention.coverage import Outcome
+from saddlescope.ranks.attention.layouts import AttentionLayout
+from saddlescope.ranks.attention.probe import Probe
+from saddlescope.ranks.attention.self_check import Heads, compare
+
+
+class Verdict(NamedTuple):
+    """Outcome of modules that differ only in their weights; see `CoverageRow`.
+
+    `mixing` has the arguments by which the values are mixed with others, if the model passes them. `attends` is False
+    for a refused module that may be no attention at all: no queries and keys of tokens meet in a softmax of it.
+    """
+
+    outcome: Outcome
+    layout: AttentionLayout | None
+    heads: int
+    key_heads: int
+    reason: str
+    mixing: tuple[str, ...] = ()
+    attends: bool = True
+
+
+def _refused(reason: str, *, attends: bool = True) -> Verdict:
+    return Verdict("refused", None, 0, 0, reason, attends=attends)
+
+
+def unchecked(module: nn.Module, fitting: Sequence[AttentionLayout], reason: str) -> Verdict:
+    """Return the first layout that can be read, without a check."""
+    error = ""
+    for layout in fitting:
+        try:
+            factors = layout.factors(module)
+        except InputError as refusal:
+            error = error or str(refusal)
+            continue
+        if factors is not None:
+            return Verdict("unchecked", layout, factors.heads, factors.key_heads, reason)
+    return _refused(error, attends=False)
+
+
+_MIXED_TOKENS = "its queries and keys are not those of single tokens of its input"
+_ONE_QUERY = "one query meets all tokens, as in class attention or pooling: the check does not cover it"
+_OF_CHANNELS = "its softmax compares channels, by sums over tokens: it is not attention of tokens"
+_SEVERAL_VALUES = "each head reads several sets of values, as in differential attention, and W_V has one for each head"
+
+
+def judge(
+    seen: Iterable[Probe], module: nn.Module, fitting: Sequence[AttentionLayout], *, known: bool = True
+) -> Verdict:
+    """Return the first layout, or alternative of one, that agrees with a forward pass; or why none does.
+
+    Args:
+        seen: forward passes, in any of which a layout may agree.
+        module: the module.
+        fitting: layouts that its names allow.
+        known: False if the layouts are a user's own, who knows that a module without a visible softmax is attention.
+    """
+    first: Verdict | None = None
+    for one in seen:
+        if one.failure:
+            return unchecked(module, fitting, one.failure)
+        if not one.heads and one.meetings:
+            return unchecked(module, fitting, _ONE_QUERY if one.one_query else _MIXED_TOKENS)
+        if not one.heads and one.opaque:
+            return unchecked(module, fitting, f"its forward pass calls {one.opaque}, into which the check cannot look")
+        if not one.heads and one.mixed:
+            return _refused(f"its scores or attention weights are mixed by {one.mixed}, over heads or tokens")
+        if not one.heads:
+            what = (
+                "has no softmax"
+                if not one.softmaxes
+                else "has a softmax, but not of products of queries and keys of tokens that the check can follow"
+            )
+            if not known:
+                return unchecked(module, fitting, f"its forward pass {what}")
+            if one.of_channels:
+                return _refused(_OF_CHANNELS)
+            hidden = ", or TorchScript hides it" if one.softmaxes else ""
+            return _refused(f"its forward pass {what}: it is not softmax attention on tokens{hidden}", attends=False)
+        found = _agreeing(one, fitting)
+        if found.outcome == "verified":
+            mixing = one.mixing(found.key_heads)
+            return _refused(mixed_values(mixing)) if mixing and one.passed else found._replace(mixing=mixing)
+        if one.mixed:
+            found = _refused(f"its scores or attention weights are mixed by {one.mixed}, over heads or tokens")
+        elif not one.of_single_tokens():
+            found = unchecked(module, fitting, _MIXED_TOKENS)
+        first = first if first is not None and first.outcome == "refused" else found
+    return first or _refused("its forward pass was not called")
+
+
+def mixed_values(arguments: Iterable[str]) -> str:
+    """Return the reason to refuse a module that is given values of another one by these arguments."""
+    return f"its values are mixed with others, which its model passes as {' and '.join(arguments)}"
+
+
+def _agreeing(seen: Probe, fitting: Sequence[AttentionLayout]) -> Verdict:
+    """Return the first layout, or alternative of one, that agrees with one forward pass; or why none does."""
+    assert seen.module is not None
+    assert seen.queries is not None
+    assert seen.keys is not None
+    first = ""
+    tried: set[AttentionLayout] = set()
+    for meeting in seen.heads:
+        counts = (meeting.query.shape[1], meeting.key.shape[1])
+        for layout in fitting:
+            for candidate in layout.alternatives(*counts):
+                if len(seen.heads) == 1 and candidate in tried:
+                    continue
+                tried.add(candidate)
+                try:
+                    factors = candidate.factors(seen.module)
+                except InputError as refusal:
+                    first = first or str(refusal)
+                    continue
+                if factors is None:
+                    continue
+                # In joint attention (Flux) the second input has weights of its own, and is attended to besides.
+                for keys in (seen.keys,) if seen.keys is seen.queries else (seen.keys, seen.queries):
+                    found = compare(factors, meeting, seen.queries, keys, seen.outputs)
+                    if not found.error:
+                        return Verdict("verified", candidate, factors.heads, factors.key_heads, found.remark)
+                    first = first or found.error
+    return _refused(_SEVERAL_VALUES if _reads_several_values(seen.heads) else first)
+
+
+def _reads_several_values(heads: Sequence[Heads]) -> bool:
+    """Return True if the same queries meet the same keys more than once, each time with other values."""
+    first, *others = heads
+    return any(
+        one.value is not None
+        and first.value is not None
+        and torch.equal(one.query, first.query)
+        and torch.equal(one.key, first.key)
+        and not torch.equal(one.value, first.value)
+        for one in others
+    )
+
+
+def input_sizes(module: nn.Module, fitting: Sequence[AttentionLayout]) -> tuple[int, int, int] | None:
+    """Return the widths of the inputs of queries and keys, and of a head, from the first layout that reads any."""
+    for layout in fitting:
+        for heads in (None, 1):
+            for candidate in layout.alternatives(heads):
+                try:
+                    factors = candidate.factors(module)
+                except InputError:
+                    continue
+                if factors is not None:
+                    return factors.query.shape[1], factors.key.shape[1], factors.query.shape[2]
+    return None

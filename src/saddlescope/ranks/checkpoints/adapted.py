@@ -1,0 +1,230 @@
+"""Base plus adapter as a checkpoint: weights are merged on request, in float64, one at a time.
+
+The base counts as exact: the adapter was trained on the stored weights, whatever their precision.
+"""
+
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from saddlescope._shared.errors import InputError, MissingExtraError
+from saddlescope.ranks.checkpoints.adapter_files import AdapterFile, merged_rows
+from saddlescope.ranks.checkpoints.files import Checkpoint, StoredTensor
+from saddlescope.ranks.checkpoints.tensor_files import first_few, first_line
+from saddlescope.ranks.checkpoints.tensor_matching import align_names
+from saddlescope.ranks.checkpoints.transformers_model import stored_name
+
+_PREFIX = "base_model.model."
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AdaptedCheckpoint(Checkpoint):
+    """Weights of a base in float64, with those of an adapter merged into them.
+
+    Attributes:
+        base: the base.
+        adapter: the adapter; None for the base alone.
+        frozen: names of the tensors that the adapter does not change.
+    """
+
+    base: Checkpoint | None = None
+    adapter: AdapterFile | None = None
+    _merges: Mapping[str, Callable[[Tensor], Tensor]] = field(default_factory=dict)
+
+    @property
+    def config(self) -> dict[str, Any]:  # type: ignore[override]
+        """Content of config.json of the base."""
+        assert self.base is not None
+        return self.base.config
+
+    def read(self, names: Iterable[str]) -> dict[str, Tensor]:
+        """Read and merge some of the tensors; see `Checkpoint`."""
+        assert self.base is not None
+        found = {}
+        for name, tensor in self.base.read(names).items():
+            merge = self._merges.get(name)
+            found[name] = tensor.double() if tensor.is_floating_point() else tensor
+            if merge is not None:
+                found[name] = merge(found[name])
+            self._note(name, found[name])
+        return found
+
+
+def exact(base: Checkpoint) -> AdaptedCheckpoint:
+    """Return a base in float64, whose stored weights count as exact."""
+    return AdaptedCheckpoint(base.path, base.tensors, base.lost, base=base)
+
+
+def adapted(base: Checkpoint, adapter: AdapterFile, model: nn.Module, on_error: Callable[[str], None]) -> Checkpoint:
+    """Return base plus adapter.
+
+    Args:
+        base: the base, under the names of the model.
+        adapter: the adapter.
+        model: the empty model of the base.
+        on_error: called with a sentence on parts of the adapter that the base lacks.
+
+    Raises:
+        InputError: the method of the adapter changes no weights, or PEFT cannot merge it; no part fits the base.
+    """
+    adapter.require_mergeable()
+    if adapter.method == "LORA":
+        merges = _joined(_replaced(base, adapter, model), _low_rank(base, adapter, model))
+    else:
+        merges = _of_peft(base, adapter, model)
+    absent = [name for name in merges if name not in base.tensors]
+    if absent:
+        sentence = f"{adapter.path} must fit {base.path}; got parts that it does not have: {first_few(absent)}."
+        if len(absent) == len(merges):
+            raise InputError(sentence)
+        on_error(sentence)
+    kept = {name: merge for name, merge in merges.items() if name in base.tensors}
+    frozen = frozenset(name for name in base.tensors if name not in kept)
+    return replace(exact(base), path=adapter.path, adapter=adapter, frozen=frozen, _merges=kept)
+
+
+def _in_base(base: Checkpoint, model: nn.Module, names: Iterable[str]) -> dict[str, str]:
+    """Return names in the base by the names of parameters in an adapter."""
+    names = list(names)
+    renamed = {name: name if name in base.tensors else stored_name(model, name) for name in names}
+    aligned = {theirs: ours for ours, theirs in align_names(base.tensors, list(renamed.values())).items()}
+    return {name: aligned.get(one, one) for name, one in renamed.items()}
+
+
+def _low_rank(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[str, Callable[[Tensor], Tensor]]:
+    names = _in_base(base, model, [f"{module}.weight" for module in adapter.low_rank])
+
+    def merge(module: str) -> Callable[[Tensor], Tensor]:
+        own = adapter.low_rank[module]
+
+        def merged(weight: Tensor) -> Tensor:
+            flip = not own.embedding and _is_conv1d(model, names[f"{module}.weight"])
+            rows = weight.T if flip else weight
+            delta = adapter.update(module)
+            if delta.shape != rows.shape:
+                raise InputError(
+                    f"{adapter.path} must have the shapes of {base.path}; got an update of shape {tuple(delta.shape)} "
+                    f"for {module}, {tuple(rows.shape)}."
+                )
+            if own.magnitude is None:
+                rows = rows + delta
+            elif own.embedding:  # lengths of the columns
+                rows = merged_rows(rows.T, delta.T, adapter.stored.read([own.magnitude])[own.magnitude]).T
+            else:
+                rows = merged_rows(rows, delta, adapter.stored.read([own.magnitude])[own.magnitude])
+            return rows.T.contiguous() if flip else rows
+
+        return merged
+
+    return {names[f"{module}.weight"]: merge(module) for module in adapter.low_rank}
+
+
+def _replaced(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[str, Callable[[Tensor], Tensor]]:
+    others = adapter.other_tensors()
+    names = _in_base(base, model, others)
+
+    def merge(own: str) -> Callable[[Tensor], Tensor]:
+        def replaced(weight: Tensor) -> Tensor:
+            found = adapter.stored.read([others[own]])[others[own]].double()
+            if found.shape != weight.shape:
+                raise InputError(
+                    f"{adapter.path} must have the shapes of {base.path}; got {own} {tuple(found.shape)} against "
+                    f"{tuple(weight.shape)}."
+                )
+            return found
+
+        return replaced
+
+    return {names[own]: merge(own) for own in others}
+
+
+def _joined(
+    first: Mapping[str, Callable[[Tensor], Tensor]], then: Mapping[str, Callable[[Tensor], Tensor]]
+) -> dict[str, Callable[[Tensor], Tensor]]:
+    """Return one merge per tensor: PEFT stores an embedding, to which its factors are then added."""
+
+    def both(name: str) -> Callable[[Tensor], Tensor]:
+        return lambda weight: then[name](first[name](weight))
+
+    return {**first, **then, **{name: both(name) for name in first if name in then}}
+
+
+def _of_peft(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[str, Callable[[Tensor], Tensor]]:
+    """Return merges by PEFT itself, each in a model of one layer."""
+    modules = {name.removesuffix(".weight"): name for name, one in base.tensors.items() if _is_matrix(name, one)}
+    stored: dict[str, dict[str, str]] = {}
+    for name in adapter.stored.tensors:
+        own = name.removeprefix(_PREFIX)
+        module = next((own[:at] for at in _dots(own) if own[:at] in modules), None)
+        stored.setdefault(module or "", {})[name] = name
+    shared = stored.pop("", {})
+    if not stored:
+        raise InputError(
+            f"{adapter.path} must change weights of {base.path}; got {adapter.method}, which has none in its file."
+        )
+
+    def merge(module: str) -> Callable[[Tensor], Tensor]:
+        names = [*stored[module], *shared]
+        return lambda weight: _merged_by_peft(adapter, module, weight, adapter.stored.read(names), model)
+
+    return {modules[module]: merge(module) for module in stored}
+
+
+def _merged_by_peft(
+    adapter: AdapterFile, module: str, weight: Tensor, tensors: Mapping[str, Tensor], model: nn.Module
+) -> Tensor:
+    try:
+        import peft
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"An adapter of {adapter.method}", "PEFT", "language") from error
+    flip = _is_conv1d(model, f"{module}.weight")
+    layer = nn.Linear(*(weight.shape if flip else weight.shape[::-1]), bias=False)
+    layer.weight = nn.Parameter((weight.T if flip else weight).contiguous(), requires_grad=False)
+    root = nn.Module()
+    place = root
+    *parents, own = module.split(".")
+    for parent in parents:
+        place.add_module(parent, nn.Module())
+        place = place.get_submodule(parent)
+    place.add_module(own, layer)
+    try:
+        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+            warnings.simplefilter("ignore")  # on target modules that a model of one layer lacks
+            config = peft.PeftConfig.from_pretrained(str(adapter.stored.path.parent))
+            config.task_type = None
+            whole = peft.get_peft_model(root, config, autocast_adapter_dtype=False).double()
+            loading = peft.set_peft_model_state_dict(whole, {name: one.double() for name, one in tensors.items()})
+            merged = whole.merge_and_unload().get_parameter(f"{module}.weight").detach()  # type: ignore[operator]
+    except Exception as error:  # each method has its own errors
+        raise InputError(
+            f"{adapter.path} must be a method that PEFT can merge layer by layer; got {adapter.method} "
+            f"({first_line(error)}). Merge it first: PeftModel.merge_and_unload(), then save_pretrained."
+        ) from error
+    if loading.unexpected_keys:
+        raise InputError(
+            f"{adapter.path} must be an adapter of the installed PEFT; got tensors that {adapter.method} does not "
+            f"have: {first_few(loading.unexpected_keys)}."
+        )
+    return merged.T.contiguous() if flip else merged
+
+
+def _is_matrix(name: str, stored: StoredTensor) -> bool:
+    return name.endswith(".weight") and len(stored.shape) == 2 and stored.floating
+
+
+def _dots(name: str) -> list[int]:
+    """Return the places of the dots of a name, the last first."""
+    return [match.start() for match in re.finditer(r"\.", name)][::-1]
+
+
+def _is_conv1d(model: nn.Module, name: str) -> bool:
+    try:
+        module = model.get_submodule(name.rpartition(".")[0])
+    except AttributeError:
+        return False
+    return type(module).__name__ == "Conv1D"

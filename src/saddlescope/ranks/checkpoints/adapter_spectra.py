@@ -1,0 +1,127 @@
+"""Spectra of LoRA alone: those of the updates scale * B A, without the base."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+import xarray as xr
+
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report
+from saddlescope.measure import product_spectrum
+from saddlescope.ranks.checkpoints.adapter_files import AdapterFile
+from saddlescope.ranks.checkpoints.files import natural_order
+from saddlescope.ranks.tracker.matrix_selection import MatrixSelection, matches
+from saddlescope.ranks.tracker.records import Spectra, Updates, pad_spectra, spectra_dataset
+
+
+def low_rank_spectra(adapter: AdapterFile, module: str) -> Spectra:
+    """Return the spectra of scale * B A of one module, with the label (1,), from its factors alone."""
+    B, A = adapter.factors(module)
+    found = product_spectrum(B.unsqueeze(0), A.T.unsqueeze(0))
+    scale = abs(adapter.low_rank[module].scale)
+    return Spectra.of(scale * np.asarray(found.values), scale * np.asarray(found.noise_floor))
+
+
+@torch.no_grad()
+def adapter_spectra(
+    adapters: Sequence[tuple[int, AdapterFile]],
+    *,
+    matrices: MatrixSelection | None,
+    top: int | None,
+    report: Report,
+    on_error: Callable[[str], None],
+) -> xr.Dataset:
+    """Return the spectra of the updates of LoRA files, as single matrices; those of the base are NaN.
+
+    Args:
+        adapters: the adapters with their steps.
+        matrices: patterns on the names of modules; None measures all.
+        top: number of singular values to record; None records all.
+        report: called with the finished fraction and a note.
+        on_error: called with a sentence on each update that cannot be measured.
+
+    Raises:
+        InputError: an adapter that needs its base, or patterns that match nothing.
+    """
+    for _, adapter in adapters:
+        adapter.require_own_update()
+    modules = sorted({name for _, adapter in adapters for name in adapter.low_rank}, key=natural_order)
+    names = _selected(modules, matrices)
+    found: list[list[Spectra | None]] = []
+    for number, name in enumerate(names):
+        report(number / len(names), name)
+        found.append([_one(adapter, name, on_error) for _, adapter in adapters])
+    length = max((one.values.shape[-1] for row in found for one in row if one is not None), default=0)
+    if not length:
+        raise InputError(f"{adapters[0][1].path} must hold factors that can be measured; got none.")
+    kept = length if top is None else min(top, length)
+    absent = _absent(length)
+    update = [[absent if one is None else _padded(one, length) for one in row] for row in found]
+
+    def stacked(rows: Sequence[Sequence[Spectra]]) -> Spectra:
+        arrays = {
+            key: np.stack([np.concatenate([getattr(one, key) for one in step]) for step in zip(*rows, strict=True)])
+            for key in absent.arrays()
+        }
+        arrays["values"] = arrays["values"][..., :kept]
+        return Spectra(**arrays)
+
+    initial = stacked([[absent] for _ in names])
+    dataset = spectra_dataset(
+        [step for step, _ in adapters],
+        matrices=Updates(
+            tuple(f"{name}.weight" for name in names),
+            initial=Spectra(**{key: one[0] for key, one in initial.arrays().items()}),
+            update=stacked(update),
+        ),
+    )
+    unscaled = [adapter.path for _, adapter in adapters if not adapter.scale_is_stated]
+    remarks = [
+        f"{path} has no alpha, and no adapter_config.json beside it: B A is measured unscaled." for path in unscaled
+    ]
+    report(1.0, "done")
+    return dataset.assign_attrs(remarks="\n".join(remarks))
+
+
+def open_adapters(paths: Sequence[str | Path]) -> list[AdapterFile] | None:
+    """Open adapters; None if one of the paths is something else."""
+    found = []
+    for path in paths:
+        adapter = AdapterFile.open(path)
+        if adapter is None:
+            return None
+        found.append(adapter)
+    return found
+
+
+def _selected(modules: Sequence[str], matrices: MatrixSelection | None) -> list[str]:
+    if matrices is None:
+        return list(modules)
+    if callable(matrices):
+        raise InputError("matrices must be patterns for adapters without their base; got a function.")
+    patterns = (matrices,) if isinstance(matrices, str) else tuple(matrices)
+    for pattern in patterns:
+        if not any(matches(f"{name}.weight", pattern) for name in modules):
+            raise InputError(f"matrices must match modules of the adapter; got {pattern!r}, which matches none.")
+    return [name for name in modules if any(matches(f"{name}.weight", pattern) for pattern in patterns)]
+
+
+def _one(adapter: AdapterFile, name: str, on_error: Callable[[str], None]) -> Spectra | None:
+    if name not in adapter.low_rank:
+        on_error(f"{adapter.path} must have an adapter of {name}, as the others; got none.")
+        return None
+    try:
+        return low_rank_spectra(adapter, name)
+    except InputError as error:
+        on_error(str(error))
+        return None
+
+
+def _padded(one: Spectra, length: int) -> Spectra:
+    return Spectra(**{**one.arrays(), "values": pad_spectra(one.values, length)})
+
+
+def _absent(length: int) -> Spectra:
+    return Spectra.of(np.full((1, length), np.nan), np.full(1, np.nan))

@@ -1,0 +1,298 @@
+"""Checkpoint files: the tensors of a model by name, read a few at a time, and compared.
+
+Formats: those of `tensor_files`, in one file, or a folder in the layout of Hugging Face: shards with an index, and
+config.json beside them. Files are mapped into memory, and a mapping ends with the tensors read from it: only those are
+ever resident, however large the file.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.json_text import parse_json
+from saddlescope._shared.reprs import ReprMixin
+from saddlescope.measure.arrays import UNIT_ROUNDOFF
+from saddlescope.ranks.checkpoints.tensor_files import SAFE, TORCH, first_few, first_line, open_tensors
+from saddlescope.ranks.finite_tensors import all_finite
+
+_SINGLE = ("model.safetensors", "pytorch_model.bin")  # in the order of preference
+_CHUNK = 2**26  # bytes hashed at once
+_PIECES, _PIECE = 16, 2**12  # of a sample: their number, and bytes of each
+
+
+def raise_error(sentence: str) -> None:
+    """Raise an `InputError`: the default of `on_error`."""
+    raise InputError(sentence)
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """Tensor of a checkpoint that has not been read.
+
+    Attributes:
+        file: file that holds it.
+        name: its name in the file.
+        shape: its shape.
+        floating: True for floating-point numbers, such as weights; False for masks and counters.
+    """
+
+    file: Path
+    name: str
+    shape: tuple[int, ...]
+    floating: bool
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Checkpoint(ReprMixin):
+    """Weights of a model on disk.
+
+    Names are those of the model, without the prefixes of `torch.compile` and `DistributedDataParallel`.
+
+    Attributes:
+        path: the file or folder, as given.
+        tensors: tensors by name, in the order of names, layer 2 before layer 10.
+        lost: names of tensors in shards that are missing or damaged.
+        frozen: names of tensors that are those of the base by construction, as below an adapter.
+    """
+
+    path: Path
+    tensors: Mapping[str, StoredTensor]
+    lost: frozenset[str] = frozenset()
+    frozen: frozenset[str] = frozenset()
+    _samples: dict[str, str] = field(default_factory=dict, repr=False)
+    _digests: dict[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def open(cls, path: str | Path, *, on_error: Callable[[str], None] = raise_error) -> "Checkpoint":
+        """Read the names and shapes, but no tensor.
+
+        Args:
+            path: a file or a folder.
+            on_error: called with a sentence on shards that are missing or cannot be read, whose tensors are `lost`. The
+                default raises at the first.
+
+        Raises:
+            InputError: the file or folder does not exist, or no file in it can be read: each is missing, damaged, of an
+                old format, or contains code.
+        """
+        path = Path(path)
+        if not path.exists():
+            raise InputError(
+                f"There is no checkpoint {path}; pass a file or a folder, such as one that "
+                f"`hf download NAME --local-dir {path.name}` creates."
+            )
+        files, indexed = (_weight_files(path), {}) if path.is_file() else _in_folder(path, on_error)
+        tensors: dict[str, StoredTensor] = {}
+        readable: set[str] = set()
+        for file in files:
+            try:
+                found = _described(file)
+            except InputError as error:
+                if len(files) == 1:
+                    raise
+                on_error(str(error))
+                continue
+            readable.add(file.name)
+            if twice := sorted(tensors.keys() & found.keys()):
+                raise InputError(
+                    f"{path} must hold each tensor once; got {twice[0]} in {tensors[twice[0]].file.name} and in "
+                    f"{file.name}. Name one file."
+                )
+            tensors |= found
+        absent = [name for name in indexed if _model_name(name) not in tensors]
+        if forgotten := [name for name in absent if indexed[name] in readable]:
+            on_error(
+                f"{path} must hold every tensor of its index; got none of {first_few(forgotten)}. Fetch "
+                f"{indexed[forgotten[0]]} again."
+            )
+        if not tensors:
+            raise InputError(f"{path} must hold tensors by name; got none. Save model.state_dict().")
+        ordered = {name: tensors[name] for name in sorted(tensors, key=natural_order)}
+        return cls(path, ordered, frozenset(map(_model_name, absent)))
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """Content of config.json beside the weights, or of Meta's params.json, or the settings of a training script.
+
+        Raises:
+            InputError: the file is not a JSON object.
+        """
+        folder = self.path if self.path.is_dir() else self.path.parent
+        for name in ("config.json", "params.json"):
+            if (folder / name).is_file():
+                return read_json(folder / name)
+        holders = {stored.file for stored in self.tensors.values()}
+        if len(holders) != 1:
+            return {}
+        with open_tensors(holders.pop()) as held:
+            return held.settings()
+
+    def read(self, names: Iterable[str]) -> dict[str, Tensor]:
+        """Read some of the tensors.
+
+        Raises:
+            InputError: a tensor is missing, or cannot be read.
+        """
+        found: dict[str, Tensor] = {}
+        by_file: dict[Path, list[str]] = {}
+        for name in names:
+            if name not in self.tensors:
+                raise InputError(f"{self.path} must hold {name}; got a checkpoint without it.")
+            by_file.setdefault(self.tensors[name].file, []).append(name)
+        for file, requested in by_file.items():
+            with open_tensors(file) as held:
+                for name in requested:
+                    found[name] = held.read(self.tensors[name].name)
+                    self._note(name, found[name])
+        return found
+
+    def _note(self, name: str, tensor: Tensor) -> None:
+        """Remember a sample of a tensor that was read."""
+        if name not in self._samples:
+            self._samples[name] = _hash(tensor, _sampled(_bytes(tensor)))
+
+    def sample(self, name: str) -> str:
+        """Return the SHA-256 of a tensor's type, shape and some of its bytes: if it differs, so do the tensors."""
+        if name not in self._samples:
+            self.read([name])
+        return self._samples[name]
+
+    def digest(self, name: str) -> str:
+        """Return the SHA-256 of a tensor's type, shape and bytes."""
+        if name not in self._digests:
+            tensor = self.read([name])[name]
+            self._digests[name] = _hash(tensor, _bytes(tensor).split(_CHUNK))
+        return self._digests[name]
+
+    def holds_same(self, name: str, other: "Checkpoint", theirs: str) -> bool:
+        """Return True if a tensor has the type, shape and bytes of another; most pairs differ in their samples."""
+        return self.sample(name) == other.sample(theirs) and self.digest(name) == other.digest(theirs)
+
+
+def _described(file: Path) -> dict[str, StoredTensor]:
+    """Return the tensors of one file by their names in the model.
+
+    Raises:
+        InputError: the file cannot be read, or two of its names are one in the model.
+    """
+    with open_tensors(file) as held:
+        names = unambiguous(file, ((_model_name(name), name) for name in held.names()))
+        return {own: StoredTensor(file, name, *held.describe(name)) for own, name in names.items()}
+
+
+def unambiguous(path: Path, names: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return stored names by the names that they have in the model, from pairs of both.
+
+    Raises:
+        InputError: two stored names are one in the model: which of the tensors is meant is unknown.
+    """
+    found: dict[str, str] = {}
+    for own, stored in names:
+        if own in found:
+            raise InputError(
+                f"{path} must hold each tensor of the model once; got {found[own]} and {stored}, which are both {own} "
+                "without the prefixes of wrappers. Remove one of them."
+            )
+        found[own] = stored
+    return found
+
+
+def _weight_files(path: Path) -> list[Path]:
+    if path.suffix not in SAFE + TORCH:
+        raise InputError(f"{path} must end in {', '.join(SAFE + TORCH)}; got {path.suffix or 'no suffix'!r}.")
+    return [path]
+
+
+def _in_folder(folder: Path, on_error: Callable[[str], None]) -> tuple[list[Path], dict[str, str]]:
+    """Return the files of weights in a folder, and from its index the file of each tensor."""
+    for name in _SINGLE:
+        index = folder / f"{name}.index.json"
+        if index.is_file():
+            indexed = read_json(index).get("weight_map")
+            if not isinstance(indexed, dict) or not all(isinstance(file, str) for file in indexed.values()):
+                raise InputError(f"{index} must have a weight_map from tensors to files; got none. Fetch it again.")
+            shards = sorted(set(indexed.values()))
+            if foreign := [shard for shard in shards if Path(shard).name != shard]:
+                raise InputError(f"{index} must name files of its own folder; got {foreign[0]!r}.")
+            if missing := [shard for shard in shards if not (folder / shard).is_file()]:
+                on_error(f"{folder} must hold all {len(shards)} shards of its index; got none of {first_few(missing)}.")
+            present = [shard for shard in shards if shard not in missing]
+            return [file for shard in present for file in _weight_files(folder / shard)], indexed
+    for name in _SINGLE:
+        if (folder / name).is_file():
+            return [folder / name], {}
+    if (folder / "adapter_config.json").is_file():
+        raise InputError(
+            f"{folder} must hold full weights; got an adapter. Pass it after its base to `saddlescope spectra`, or "
+            "merge it first: PeftModel.merge_and_unload(), then save_pretrained."
+        )
+    found = sorted(file for file in folder.iterdir() if file.suffix in SAFE + TORCH)
+    if len(found) != 1:
+        names = first_few([file.name for file in found]) if found else "none"
+        raise InputError(
+            f"{folder} must hold {' or '.join(_SINGLE)}, or one file of weights; got {names}. Name the file."
+        )
+    return found, {}
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """Read a JSON object; raise InputError for anything else."""
+    try:
+        value = parse_json(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file} must be JSON; got a file that cannot be read ({first_line(error)}).") from error
+    if not isinstance(value, dict):
+        raise InputError(f"{file} must hold a JSON object; got {type(value).__name__}.")
+    return value
+
+
+def _model_name(stored: str) -> str:
+    return stored.replace("_orig_mod.", "").removeprefix("module.")
+
+
+def natural_order(name: str) -> list[tuple[int, str]]:
+    """Return a key that sorts numbers in names as numbers: tensors in files are in alphabetical order."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def _hash(tensor: Tensor, parts: Iterable[Tensor]) -> str:
+    """Hash the type and shape of a tensor, and parts of its bytes."""
+    digest = hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+    for part in parts:
+        digest.update(part.numpy().data)
+    return digest.hexdigest()
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    return tensor.contiguous().flatten().view(torch.uint8)
+
+
+def _sampled(content: Tensor) -> Iterator[Tensor]:
+    """Yield pieces that are evenly spaced from the first bytes to the last ones."""
+    last = max(0, len(content) - _PIECE)
+    for start in sorted({last * number // (_PIECES - 1) for number in range(_PIECES)}):
+        yield content[start : start + _PIECE]
+
+
+def require_finite(path: Path, name: str, tensor: Tensor) -> None:
+    """Raise InputError for a tensor without a spectrum.
+
+    Raises:
+        InputError: the tensor has NaN or infinite entries, or a type of quantized models.
+    """
+    kind = str(tensor.dtype).removeprefix("torch.")
+    if kind not in UNIT_ROUNDOFF:
+        raise InputError(
+            f"{path} must hold weights of type {', '.join(UNIT_ROUNDOFF)}; got {kind} in {name}. Dequantize the model "
+            "first."
+        )
+    if not all_finite(tensor):
+        raise InputError(f"{path} must hold finite weights; got NaN or infinity in {name}. Use an earlier checkpoint.")

@@ -1,0 +1,337 @@
+"""Spectra between checkpoints: updates of attention heads and matrices, read from disk a layer at a time.
+
+    base            the weights at the start
+    tuned           the weights after training, or at several steps of it: the staircase over training
+    update          tuned minus base, of W_K W_Q^T, of W_V W_O^T, or of single matrices
+
+Memory holds one layer of two checkpoints at a time, however large the files. All tensors are compared between
+checkpoints: published series are known to hold the same step twice, and such a step would read as a plateau.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import Tensor, nn
+
+from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report, silent
+from saddlescope.ranks.attention.attention_blocks import AttentionBlock, FoundAttention
+from saddlescope.ranks.attention.coverage import AttentionCoverage
+from saddlescope.ranks.attention.known_layouts import LAYOUTS
+from saddlescope.ranks.attention.layouts import AttentionLayout
+from saddlescope.ranks.checkpoints.adapted import adapted, exact
+from saddlescope.ranks.checkpoints.adapter_files import AdapterFile
+from saddlescope.ranks.checkpoints.adapter_spectra import adapter_spectra, open_adapters
+from saddlescope.ranks.checkpoints.empty_model import loaded_weights, refusal
+from saddlescope.ranks.checkpoints.files import Checkpoint, raise_error, require_finite
+from saddlescope.ranks.checkpoints.head_counts import Heads
+from saddlescope.ranks.checkpoints.opened_model import open_model
+from saddlescope.ranks.checkpoints.tensor_files import first_few
+from saddlescope.ranks.checkpoints.tensor_matching import (
+    MatchedCheckpoint,
+    below_noise_message,
+    find_identical,
+    match_tensors,
+)
+from saddlescope.ranks.tracker.matrix_selection import MatrixSelection, matrix_of, parameter_name, select_matrices
+from saddlescope.ranks.tracker.records import PRODUCTS, Spectra, Updates, pad_spectra, spectra_dataset
+from saddlescope.ranks.tracker.tracked_matrices import TrackedMatrices, Weights, check_options
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@validate_arguments
+def checkpoint_spectra(
+    base: str | Path,
+    *tuned: str | Path,
+    heads: Heads | None = None,
+    layouts: Sequence[AttentionLayout] | None = None,
+    attention: bool = True,
+    matrices: MatrixSelection | None = None,
+    top: int | None = None,
+    subspace: int = 0,
+    report: Report = silent,
+    on_error: Callable[[str], None] = raise_error,
+) -> xr.Dataset:
+    """Return the spectra of the updates between a checkpoint and one or more later ones.
+
+    Args:
+        base: the checkpoint at the start: a file (safetensors, or by `torch.save`), or a folder of shards. If this and
+            all others are LoRA adapters, their own updates are measured, as single matrices.
+        *tuned: the checkpoints after training, in the order of training; also folders of PEFT's adapters of the base.
+        heads: the number of heads of every attention block, or numbers by patterns on the names of the blocks, such as
+            {"*vision*": 16, "*text*": 12}; None takes them from config.json beside the base. They are needed only for
+            models that Transformers does not know and without a number in config.json.
+        layouts: possible layouts of the attention weights; see `saddlescope.ranks.attention.layouts`. None tries those
+            of published libraries.
+        attention: measure attention heads.
+        matrices: single matrices to measure in addition; see `saddlescope.ranks.tracker.matrix_selection`.
+        top: number of singular values to record per spectrum; None records all. Norms and ranks use all of them.
+        subspace: dimension of the leading singular subspaces whose principal angles from one checkpoint to the next
+            are recorded; 0 for none.
+        report: called with the finished fraction and a note.
+        on_error: called with a sentence on each part that cannot be measured; its spectra are NaN. The default raises
+            at the first.
+
+    Returns:
+        The data set of `saddlescope.ranks.spectra_dataset`. Its steps are the numbers in the names of the checkpoints,
+        such as checkpoint-500, if these ascend, else 1, 2, ... (the step's `long_name` is then "checkpoint"); the
+        coordinate `checkpoint` has the names. The attribute `remarks` lists, one sentence per line, tensors that are
+        identical in two checkpoints, and other observations.
+
+    Raises:
+        InputError: nothing can be measured: a file that cannot be read, no attention and no matrices, no number of
+            heads or one that does not divide, or no name in common.
+    """
+    paths = [Path(path) for path in tuned]
+    if Path(base).exists() and (alone := open_adapters([base, *tuned])) is not None:
+        check_options(attention=True, matrices=matrices, top=top, subspace=0)
+        steps = _steps([Path(base), *paths])
+        dataset = adapter_spectra(
+            list(zip(steps or range(1, len(alone) + 1), alone, strict=True)),
+            matrices=matrices,
+            top=top,
+            report=report,
+            on_error=on_error,
+        )
+        return _labelled(dataset, [str(base), *map(str, tuned)], "", steps)
+    if not tuned:
+        raise InputError("tuned must name one checkpoint or more, unless base is a LoRA adapter; got none.")
+    check_options(attention=attention, matrices=matrices, top=top, subspace=subspace)
+    start = Checkpoint.open(base, on_error=on_error)
+    steps = _steps(paths)
+    numbered = list(zip(steps or range(1, len(paths) + 1), paths, strict=True))
+    later = _each(lambda one: (one[0], _opened(one[1], on_error)), numbered, on_error)
+    opened = open_model(start, heads, on_error)
+    start, model = opened.base, opened.model
+    found_attention = FoundAttention((), AttentionCoverage())
+    if attention:
+        found_attention = opened.attention(
+            heads, required=matrices is None, layouts=LAYOUTS if layouts is None else layouts
+        )
+        for row in found_attention.coverage:
+            if row.outcome == "refused":
+                on_error(refusal(row, str(start.path)))
+    blocks = found_attention.blocks
+    passed_over = [
+        f"{row.name} was left out: {row.reason}." for row in found_attention.coverage if row.outcome == "skipped"
+    ]
+    single = tuple(select_matrices(model, matrices)) if matrices is not None else ()
+    blocks, single = _in_base(start, blocks, single, on_error)
+    parts = [*map(_of_block, blocks), *(_of_matrix(name, model) for name in single)]
+    needed = dict.fromkeys(name for part in parts for name in part.tensors)
+    if all(isinstance(one, AdapterFile) for _, one in later):
+        start = exact(start)
+
+    def fitted(one: tuple[int, Checkpoint | AdapterFile]) -> tuple[int, MatchedCheckpoint]:
+        step, end = one
+        is_adapter = isinstance(end, AdapterFile)
+        named = adapted(opened.base, end, model, on_error) if is_adapter else opened.named(end)
+        return step, match_tensors(start, named, needed, on_error)
+
+    fitting = _each(fitted, later, on_error)
+    series = [match for _, match in fitting]
+    most = max((block.heads for block in blocks), default=0)
+
+    def tracked(part: _Part) -> TrackedMatrices:
+        heads, dimension = (None, 0) if part.heads is None else (most, subspace)
+        before = part.weights()  # of the base, which is loaded now
+        return TrackedMatrices(lambda _: before, 1, heads=heads, top=top, subspace=dimension, rounded=True)
+
+    found: list[list[Spectra]] = []
+    for number, part in enumerate(parts):
+        report(number / (len(parts) + 1), part.label)
+        found.append(_measured(part, model, start, series, tracked, on_error))
+    report(len(parts) / (len(parts) + 1), "comparing all tensors")
+    remarks = [*opened.remarks, *passed_over, *(remark for match in series for remark in match.remarks)]
+    remarks += find_identical(start, series, on_error)
+    dataset = spectra_dataset(
+        [step for step, _ in fitting],
+        products=_updates([block.name for block in blocks], found[: len(blocks)]) if blocks else None,
+        matrices=_updates(single, found[len(blocks) :]) if single else None,
+    )
+    dataset.attrs["remarks"] = "\n".join(remarks)
+    dataset = _labelled(dataset, [str(match.checkpoint.path) for match in series], str(base), steps)
+    _report_unmeasurable(dataset, start, series, on_error)
+    report(1.0, "done")
+    return dataset
+
+
+def _each(use: Callable[[Item], Result], items: Sequence[Item], on_error: Callable[[str], None]) -> list[Result]:
+    """Return `use(item)` of all items without an InputError, and report the others; raise if all fail."""
+    results, errors = [], []
+    for item in items:
+        try:
+            results.append(use(item))
+        except InputError as error:
+            errors.append(error)
+    if not results:
+        raise errors[0]
+    for error in errors:
+        on_error(str(error))
+    return results
+
+
+def _opened(path: Path, on_error: Callable[[str], None]) -> Checkpoint | AdapterFile:
+    """Open a checkpoint or an adapter."""
+    return AdapterFile.open(path) or Checkpoint.open(path, on_error=on_error)
+
+
+def _labelled(dataset: xr.Dataset, paths: Sequence[str], base: str, steps: Sequence[int] | None) -> xr.Dataset:
+    """Return a data set with the names of its checkpoints."""
+    dataset = dataset.assign_coords(checkpoint=("step", list(paths)))
+    if steps is None:
+        dataset["step"].attrs["long_name"] = "checkpoint"
+    return dataset.assign_attrs(base=base)
+
+
+def _in_base(
+    start: Checkpoint, blocks: Sequence[AttentionBlock], single: Sequence[str], on_error: Callable[[str], None]
+) -> tuple[tuple[AttentionBlock, ...], tuple[str, ...]]:
+    """Return the attention blocks and matrices that the base holds; report those that it lacks without a reason."""
+    absent: list[str] = []
+
+    def present(names: Sequence[str]) -> bool:
+        gone = [name for name in names if name not in start.tensors]
+        absent.extend(name for name in gone if name not in start.lost)
+        return not gone
+
+    kept = tuple(block for block in blocks if present(_of_block(block).tensors))
+    matrices = tuple(name for name in single if present([parameter_name(name)]))
+    if absent or not (kept or matrices):
+        sentence = f"{start.path} must hold the weights of its model; got none of {first_few(absent or start.lost)}."
+        if not (kept or matrices):
+            raise InputError(sentence)
+        on_error(sentence)
+    return kept, matrices
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Unit of measurement: both products of an attention block, or a single matrix.
+
+    Attributes:
+        label: the name of the module or parameter.
+        tensors: the names of the tensors it needs.
+        weights: weights of its members, as in `TrackedMatrices`, from the empty model while weights are loaded.
+        heads: the number of heads; None for a single matrix.
+    """
+
+    label: str
+    tensors: tuple[str, ...]
+    weights: Callable[[], Sequence[Weights]]
+    heads: int | None
+
+
+def _of_block(block: AttentionBlock) -> _Part:
+    prefix = f"{block.name}." if block.name else ""
+    names = tuple(f"{prefix}{name}" for name in block.weights)
+
+    def weights() -> list[Weights]:
+        factors = block.factors()
+        return [factors.product(index) for index in range(len(PRODUCTS))]
+
+    return _Part(block.label, names, weights, block.heads)
+
+
+def _of_matrix(name: str, model: nn.Module) -> _Part:
+    whole = parameter_name(name)
+    return _Part(name, (whole,), lambda: [(matrix_of(name, model.get_parameter(whole).detach()),)], None)
+
+
+@torch.no_grad()
+def _measured(
+    part: _Part,
+    model: nn.Module,
+    start: Checkpoint,
+    series: Sequence[MatchedCheckpoint],
+    tracked: Callable[[_Part], TrackedMatrices],
+    on_error: Callable[[str], None],
+) -> list[Spectra]:
+    """Return the spectra of one part at the start, then of its update in each checkpoint."""
+    try:
+        with loaded_weights(model, _read_finite(start, part.tensors)):
+            matrices = tracked(part)
+    except InputError as error:
+        on_error(str(error))
+        absent = _absent(tracked(part).initial)  # of the placeholders, for its shape
+        return [absent] * (1 + len(series))
+    records = [matrices.initial]
+    for match in series:
+        records.append(_absent(records[0]))
+        if not all(name in match.names for name in part.tensors):
+            continue  # reported when the names were matched
+        try:
+            stored = _read_finite(match.checkpoint, [match.names[name] for name in part.tensors])
+            with loaded_weights(model, dict(zip(part.tensors, stored.values(), strict=True))):
+                records[-1] = matrices.measure(lambda _: part.weights()).update
+        except InputError as error:
+            on_error(str(error))
+    return records
+
+
+def _read_finite(checkpoint: Checkpoint, names: Sequence[str]) -> dict[str, Tensor]:
+    """Read tensors in the order of their names; raise InputError for one without a spectrum."""
+    stored = checkpoint.read(names)
+    for name in names:
+        require_finite(checkpoint.path, name, stored[name])
+    return {name: stored[name] for name in names}
+
+
+def _absent(like: Spectra) -> Spectra:
+    return Spectra(**{name: np.full_like(array, np.nan) for name, array in like.arrays().items()})
+
+
+def _updates(names: Sequence[str], found: Sequence[Sequence[Spectra]]) -> Updates:
+    """Combine the records of parts, one list per part with the start first, to arrays (record, part, ...)."""
+    length = max(record.values.shape[-1] for records in found for record in records)
+
+    def array(record: Spectra, name: str) -> np.ndarray:
+        one = pad_spectra(record.values, length) if name == "values" else getattr(record, name)
+        if one.shape[0] == len(PRODUCTS) and len(record.norm.shape) == 2:
+            return np.moveaxis(one, 0, 1)  # (product, head) to (head, product)
+        return one[0, ...]
+
+    arrays = {
+        name: np.stack([[array(record, name) for record in records] for records in found], axis=1)
+        for name in found[0][0].arrays()
+    }
+    return Updates(
+        tuple(names),
+        initial=Spectra(**{name: one[0] for name, one in arrays.items()}),
+        update=Spectra(**{name: one[1:] for name, one in arrays.items()}),
+    )
+
+
+def _report_unmeasurable(
+    ds: xr.Dataset, start: Checkpoint, series: Sequence[MatchedCheckpoint], on_error: Callable[[str], None]
+) -> None:
+    """Report updates that rounding hides, one sentence per checkpoint; weights that did not change are no error."""
+    for number, match in enumerate(series):
+        record, hidden = ds.isel(step=number), list[str]()
+        if "update_norm" in ds:
+            lost = ((record.update_norm > 0) & ~record.measurable).sum("head")
+            for layer, product in ((a, b) for a in ds.layer.values for b in ds["product"].values):
+                if (count := int(lost.sel(layer=layer, product=product))) > 0:
+                    hidden.append(f"{count} heads of {product} in {layer}")
+        if "matrix_update_norm" in ds:
+            lost = (record.matrix_update_norm > 0) & ~record.matrix_measurable
+            hidden += [str(name) for name in ds.matrix.values[lost.values]]
+        if hidden:
+            on_error(below_noise_message(match.checkpoint, start, hidden))
+
+
+def _steps(paths: Sequence[Path]) -> list[int] | None:
+    """Return the last numbers in the names of the checkpoints, or None if these do not ascend."""
+    numbers = [re.findall(r"\d+", path.name.removesuffix(path.suffix if path.is_file() else "")) for path in paths]
+    steps = [int(found[-1]) if found else -1 for found in numbers]
+    return steps if len(paths) > 1 and all(a < b for a, b in pairwise([0, *steps])) else None

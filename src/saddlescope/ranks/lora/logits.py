@@ -1,0 +1,149 @@
+"""Error of an adapter: the logits of base plus adapter compared with those of the tuned model."""
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.errors import InputError, MissingExtraError
+from saddlescope.ranks.checkpoints.tensor_files import first_few
+from saddlescope.ranks.lora.pretrained import load_model
+
+_SEQUENCES, _LENGTH = 4, 64
+
+
+@dataclass(frozen=True)
+class LogitsError:
+    """Difference of logits from those of the tuned model.
+
+    Attributes:
+        tokens: number of tokens.
+        relative: |with adapter - tuned|_F / |base - tuned|_F: 0 if nothing is lost, 1 if nothing is gained. If only
+            linear layers have changed, an adapter that captures a fraction e of the energy leaves about sqrt(1 - e).
+        divergence: mean Kullback-Leibler divergence of the prediction from that of the tuned model, in nats.
+        agreement: fraction of positions at which both predict the same token.
+        base_divergence, base_agreement: the same without the adapter.
+    """
+
+    tokens: int
+    relative: float
+    divergence: float
+    agreement: float
+    base_divergence: float
+    base_agreement: float
+
+
+@validate_arguments
+def logits_error(base: Path, tuned: Path, adapter: Path, *, text: Path | None = None, seed: int = 0) -> LogitsError:
+    """Compare logits of the base model, with and without the adapter, with those of the tuned model.
+
+    The models are loaded one after the other, the adapter by PEFT.
+
+    Args:
+        base: folder of the model at the start, in the format of Transformers.
+        tuned: folder of the model after training.
+        adapter: folder of the adapter.
+        text: a text file, tokenized by the tokenizer beside the tuned or the base model; None draws tokens at random.
+        seed: seed of the random tokens.
+
+    Raises:
+        InputError: the models cannot be loaded, they do not read tokens, or PEFT does not load every weight of the
+            adapter.
+        MissingExtraError: Transformers or PEFT are not installed.
+    """
+    model = load_model(tuned)
+    if getattr(model, "main_input_name", "") != "input_ids":
+        raise InputError(f"{tuned} must read tokens, for the error of the logits; got {type(model).__name__}.")
+    tokens = _random_tokens(model, seed) if text is None else _tokens(model, text, tuned, base)
+    expected = _logits(model, tokens)
+    del model
+    model = load_model(base)
+    without = _logits(model, tokens)
+    found = _logits(_adapted(model, adapter), tokens)
+    for name, logits in (("base", without), ("adapter", found)):
+        if logits.shape != expected.shape:
+            raise InputError(f"{name} must have logits of shape {tuple(expected.shape)}; got {tuple(logits.shape)}.")
+    difference = float((without - expected).norm())
+    return LogitsError(
+        tokens=tokens.numel(),
+        relative=float((found - expected).norm()) / difference if difference else 0.0,
+        divergence=_divergence(expected, found),
+        agreement=_agreement(expected, found),
+        base_divergence=_divergence(expected, without),
+        base_agreement=_agreement(expected, without),
+    )
+
+
+def _adapted(model: Any, folder: Path) -> Any:
+    """Return the model with the adapter; raise InputError unless PEFT has loaded every weight of it."""
+    try:
+        from peft import PeftModel, get_peft_model_state_dict
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("The error of the logits", "PEFT", "language") from error
+    from safetensors.torch import load_file
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)  # of PEFT
+        adapted = PeftModel.from_pretrained(model, str(folder)).eval()
+    loaded = get_peft_model_state_dict(adapted)
+    stored = load_file(folder / "adapter_model.safetensors")
+    if lost := [name for name, value in stored.items() if name not in loaded or not _same(loaded[name], value)]:
+        raise InputError(
+            f"{folder} must fit {type(model).__name__}; got weights that it does not have: {first_few(sorted(lost))}."
+        )
+    return adapted
+
+
+def _same(loaded: Tensor, stored: Tensor) -> bool:
+    """Return True for equal numbers; PEFT widens those of half precision."""
+    return loaded.shape == stored.shape and torch.equal(loaded.to(stored.dtype), stored)
+
+
+def _random_tokens(model: Any, seed: int) -> Int64[Tensor, "sequences length"]:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(model.config.vocab_size, (_SEQUENCES, _length(model)), generator=generator)
+
+
+def _tokens(model: Any, text: Path, *folders: Path) -> Int64[Tensor, "sequences length"]:
+    from transformers import AutoTokenizer
+
+    try:
+        content = text.read_text("utf-8")
+    except (OSError, UnicodeError) as error:
+        raise InputError(f"text must be a readable file of text; got '{text}' ({error}).") from error
+    holder = next((folder for folder in folders if any(folder.glob("tokenizer*"))), None)
+    if holder is None:
+        raise InputError(f"{folders[0]} must have a tokenizer, to read '{text}'; got none. Omit --data.")
+    tokens = AutoTokenizer.from_pretrained(holder, local_files_only=True, trust_remote_code=False)(content).input_ids
+    length = min(_length(model), len(tokens))
+    if not length or max(tokens) >= model.config.vocab_size:
+        raise InputError(f"text must be tokens of the model; got {len(tokens)} tokens from '{text}'.")
+    count = min(_SEQUENCES, len(tokens) // length)
+    return torch.tensor(tokens[: count * length]).reshape(count, length)
+
+
+def _length(model: Any) -> int:
+    return min(_LENGTH, getattr(model.config, "max_position_embeddings", None) or _LENGTH)
+
+
+@torch.no_grad()
+def _logits(model: Any, tokens: Int64[Tensor, "sequences length"]) -> Float[Tensor, "positions classes"]:
+    """Return the logits, computed one sequence at a time: those of large vocabularies are large."""
+    found = [model(input_ids=sequence[None]) for sequence in tokens]
+    if getattr(found[0], "logits", None) is None:
+        raise InputError(f"model must have logits; got {type(model).__name__}. Save it with its head.")
+    return torch.cat([one.logits.flatten(0, -2).double() for one in found])
+
+
+def _divergence(expected: Float[Tensor, "positions classes"], found: Float[Tensor, "positions classes"]) -> float:
+    p, q = expected.log_softmax(-1), found.log_softmax(-1)
+    return float((p.exp() * (p - q)).sum(-1).mean())
+
+
+def _agreement(expected: Float[Tensor, "positions classes"], found: Float[Tensor, "positions classes"]) -> float:
+    return float((expected.argmax(-1) == found.argmax(-1)).double().mean())

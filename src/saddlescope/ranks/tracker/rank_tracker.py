@@ -1,0 +1,497 @@
+"""Rank tracker: spectra of the updates of attention weights, head by head, while any PyTorch model trains.
+
+    tracker = RankTracker(model).watch(optimizer)
+    ...                                     # the training loop, untouched
+    tracker.stable_rank("KQ")               # (records, layers, heads)
+
+    KQ      W_K W_Q^T - W_K(0) W_Q(0)^T, the update of the product that decides where a head looks
+    VO      W_V W_O^T - W_V(0) W_O(0)^T, the update of the product that decides what it moves
+    (0)     the weights when the tracker was built, or those of a saved checkpoint
+
+Single matrices, such as those of the MLPs, are selected by name. The products are never formed; see
+`saddlescope.measure.product_update_spectrum`.
+"""
+
+import warnings
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import xarray as xr
+from jaxtyping import Float
+from torch import nn
+
+from saddlescope._shared.errors import InputError, unknown
+from saddlescope.ranks.attention.attention_blocks import (
+    FoundAttention,
+    checked_coverage,
+    find_attention,
+    require_attention,
+)
+from saddlescope.ranks.attention.coverage import AttentionCoverage, warn_of_missed
+from saddlescope.ranks.attention.known_layouts import LAYOUTS
+from saddlescope.ranks.attention.layouts import AttentionLayout
+from saddlescope.ranks.module_names import unwrap_model
+from saddlescope.ranks.shards import require_readable, shapes_only
+from saddlescope.ranks.tracker import tracker_state
+from saddlescope.ranks.tracker.initial_weights import HeldWeights, Reference, require_reference
+from saddlescope.ranks.tracker.matrix_selection import MatrixSelection, select_matrices
+from saddlescope.ranks.tracker.optimizer_steps import OptimizerSteps
+from saddlescope.ranks.tracker.rank_file import RankFile
+from saddlescope.ranks.tracker.records import PRODUCTS, RankRecords, Spectra, Updates, product_index, stack_records
+from saddlescope.ranks.tracker.schedules import Geometric, Schedule
+from saddlescope.ranks.tracker.singular_vectors import SingularVectors
+from saddlescope.ranks.tracker.tracked_matrices import TrackedMatrices, check_options
+from saddlescope.ranks.tracker.unit_owners import owners_of
+from saddlescope.ranks.tracker.unit_weights import UnitWeights
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class RankTracker:
+    """Recorder of the spectra of the updates of W_K W_Q^T and W_V W_O^T of every attention head, and of matrices.
+
+    Build it before training starts: updates are counted from the weights at that moment, which are copied to the host
+    in their own type, each parameter once. For a model that was trained before, updates are those since then.
+
+    Args:
+        model: any model; `torch.compile` and DistributedDataParallel may wrap it.
+        schedule: function from the number of optimiser steps to whether to measure. The default grows geometrically and
+            costs a fraction of the run's time that falls with its length.
+        layouts: possible layouts of the attention weights; see `saddlescope.ranks.attention.layouts`.
+        attention: track the attention heads.
+        matrices: single matrices to track in addition: patterns such as "*.mlp.*" on the names of parameters or of
+            their modules, or a function of name and parameter; see `saddlescope.ranks.tracker.matrix_selection`. The
+            experts of a mixture are matrices "name[k]" of one parameter.
+        top: number of singular values to record per spectrum; None records all. Norms and ranks use all of them.
+        subspace: dimension of the leading singular subspaces of each head whose principal angles from record to record
+            are recorded; 0 for none.
+        initial: a saved checkpoint (a file or folder of safetensors, or of `torch.save`) to count updates from, for a
+            model whose training has begun; None counts from the present weights. Each record reads it a layer at a
+            time, unless `reference` keeps a copy.
+        reference: place of the initial weights: `InMemory()`, in bfloat16 with `InMemory(torch.bfloat16)`, or
+            `OnDisk(folder)`. None keeps them in memory, or in the checkpoint `initial`.
+        randomized: find the `top` singular values of large matrices by a randomised method, which takes a fraction of
+            the time, with a bound on the error of each. Their norms and stable ranks stay those of the whole update;
+            effective ranks are NaN.
+        vectors: number of leading singular vectors to record of each update; see `singular_vectors`. In memory and in
+            the tracker's state, each record takes 4 vectors (rows + columns) bytes per matrix, or product of a head.
+        vectors_at: function from the number of steps to whether a record there has vectors; None records them always.
+        increments: record the updates since the previous record, too. It keeps a second copy of the tracked weights in
+            memory, and in the tracker's state.
+        orders: split each update of a product into its first and second order in the updates of its factors, and record
+            their norms and stable ranks; see `saddlescope.measure.product_update_orders`.
+        device: device of the arithmetic, such as "cpu"; None is that of the weights (the host for one without float64).
+        strict: raise if any attention of the model cannot be tracked; otherwise a warning names it.
+        file: file to which each record is appended, such as "ranks.jsonl"; `saddlescope watch` draws it while the model
+            trains, and `saddlescope.store.read_log` reads it. None writes none.
+
+    Raises:
+        InputError: no attention found and no matrices selected (the message lists the names looked for), a pattern
+            that matches nothing, weights that are not finite, or an initial checkpoint of another model.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        schedule: Schedule = Geometric(),  # noqa: B008  (frozen)
+        layouts: Sequence[AttentionLayout] = LAYOUTS,
+        attention: bool = True,
+        matrices: MatrixSelection | None = None,
+        top: int | None = None,
+        subspace: int = 0,
+        initial: str | Path | None = None,
+        reference: Reference | None = None,
+        randomized: bool = False,
+        vectors: int = 0,
+        vectors_at: Schedule | None = None,
+        increments: bool = False,
+        orders: bool = False,
+        device: str | torch.device | None = None,
+        strict: bool = False,
+        file: str | Path | None = None,
+    ) -> None:
+        if not callable(schedule):
+            raise InputError(
+                f"schedule must be a function from the number of steps to True or False; got {schedule!r}. Pass "
+                "Geometric(1.5), Every(100) or AtSteps(1, 10, 100)."
+            )
+        check_options(
+            attention=attention, matrices=matrices, top=top, subspace=subspace, randomized=randomized, vectors=vectors
+        )
+        require_reference(reference)
+        require_readable(model)
+        self._owners = owners_of(model)
+        with shapes_only(model):
+            found = find_attention(model, layouts) if attention else FoundAttention((), AttentionCoverage())
+            self._blocks, self._coverage = found
+            if strict and self._coverage.missed:
+                row = self._coverage.missed[0]
+                raise InputError(f"all attention must be trackable with strict=True; got {row.name}: {row.reason}.")
+            if attention and matrices is None:
+                require_attention(found, model, layouts)
+            self._matrices = {} if matrices is None else select_matrices(model, matrices)
+            self._weights = UnitWeights(self._blocks, self._matrices, self._owners)
+        warn_of_missed(self._coverage, stacklevel=2)
+        self._schedule = schedule
+        self._watched: OptimizerSteps | None = None
+        self._stepped: tuple[int, ...] = ()  # optimisers of an incomplete training step, when watching ended
+        self._made = 0
+        self._steps: list[int] = []
+        self._records: list[tuple[Spectra, Spectra]] = []
+        self._steps_taken: list[tuple[Spectra, Spectra]] = []  # increments, one for each record
+        self._warned: set[str] = set()
+        self._reference = reference
+        self._initial = self._weights.store(model, initial, reference)
+        self._products, self._single = self._start(
+            top, subspace, orders, None if device is None else torch.device(device), randomized, vectors
+        )
+        self._file = RankFile(Path(file)) if file is not None and self._owners.rank == 0 else None
+        self._vectors, self._vectors_at = vectors, vectors_at
+        self._bases: list[tracker_state.Vectors] = []
+        self._increments = increments
+        self._previous: HeldWeights | None = None  # at the last record, for increments
+
+    def _start(
+        self,
+        top: int | None,
+        subspace: int,
+        orders: bool,
+        device: torch.device | None,
+        randomized: bool,
+        vectors: int,
+    ) -> tuple[TrackedMatrices, TrackedMatrices]:
+        """Measure the initial weights."""
+        heads = max((block.heads for block in self._blocks), default=0)
+        rounded = any(self._owners.exchange(self._initial.rounded))
+        common: dict[str, Any] = {"top": top, "rounded": rounded, "device": device, "owners": self._owners}
+        common |= {"randomized": randomized, "vectors": vectors}
+        products = TrackedMatrices(
+            lambda layer: self._weights.stored_factors(self._initial, layer),
+            len(self._blocks),
+            heads=heads,
+            subspace=subspace,
+            orders=orders,
+            **common,
+        )
+        single = TrackedMatrices(
+            lambda number: self._weights.stored_matrix(self._initial, number),
+            len(self._matrices),
+            heads=None,
+            subspace=0,
+            **common,
+        )
+        for name in (
+            *map(self._weights.layer_of, products.unreadable),
+            *map(self.matrices.__getitem__, single.unreadable),
+        ):
+            raise InputError(f"initial weights must be finite; got NaN or infinity in {name}.")
+        return products, single
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Names of the attention modules, in the model's order."""
+        return tuple(block.name for block in self._blocks)
+
+    @property
+    def coverage(self) -> AttentionCoverage:
+        """All modules that look like attention: tracked (verified or unchecked), refused or skipped, and why."""
+        return self._coverage
+
+    def check(self, model: nn.Module, inputs: Any) -> AttentionCoverage:
+        """Compare every product with the model's own scores and outputs on your inputs, and return the new coverage.
+
+        The model runs once, in evaluation mode; nothing of it changes. Use it for modules that are "unchecked" since
+        they could not be called alone.
+
+        Args:
+            model: the tracked model.
+            inputs: arguments of its forward pass: a tensor, a tuple, or a dict of keyword arguments.
+
+        Raises:
+            InputError: the model fails on the inputs, or products differ from what the model computes.
+        """
+        self._coverage = checked_coverage(unwrap_model(model), self._blocks, self._coverage, inputs)
+        return self._coverage
+
+    def __str__(self) -> str:
+        return f"{self!r}\n{self._coverage}"
+
+    @property
+    def matrices(self) -> tuple[str, ...]:
+        """Names of the single matrices, in the model's order."""
+        return tuple(self._matrices)
+
+    @property
+    def tracked(self) -> tuple[nn.Parameter, ...]:
+        """The parameters that are read at each record, in the model's order."""
+        return tuple(self._weights.trained.values())
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Number of optimiser steps at each record, without building the records."""
+        return tuple(self._steps)
+
+    def __repr__(self) -> str:
+        return (
+            f"RankTracker({len(self.layers)} attention layers, {len(self.matrices)} matrices; "
+            f"{len(self._steps)} records in {self._made} steps)"
+        )
+
+    def step(self) -> None:
+        """Count a training step, and measure if the schedule says so."""
+        self._made += 1
+        if self._schedule(self._made):
+            self.measure()
+
+    def watch(self, *optimizers: torch.optim.Optimizer) -> "RankTracker":
+        """Call `step` after every training step of these optimisers, until `close` or the end of a `with` block.
+
+        A training step ends when the last of the optimisers has stepped. An optimiser that has stepped several times
+        since the last training step, such as the critic of a GAN, counts once; one that skips a step for overflow
+        delays the end of the training step until it steps again.
+
+        Args:
+            optimizers: all optimisers that change tracked weights. Those of Accelerate and Lightning may wrap them.
+
+        Raises:
+            InputError: an optimiser has made steps already, so the present weights are not the initial ones; or it is
+                not of `torch.optim.Optimizer`.
+        """
+        if self._watched is not None:
+            raise InputError("The tracker must watch the optimizers of one call at a time; close it first.")
+        watched = OptimizerSteps(optimizers, self.step, stepped=self._stepped)
+        try:
+            if self._made == 0 and not self._stepped:
+                watched.require_fresh()
+        except InputError:
+            watched.close()
+            raise
+        self._watched = watched
+        if missing := watched.missing(self._weights.trained):
+            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+            warnings.warn(
+                f"The watched optimizers hold no {', '.join(missing[:3])}{more}: if another one changes these weights, "
+                "pass it to watch as well, or records are of the weights before its step. If they stay as they are, "
+                "set requires_grad to False.",
+                stacklevel=2,
+            )
+        return self
+
+    def close(self) -> None:
+        """Stop watching; the records remain."""
+        if self._watched is not None:
+            self._watched.close()
+            self._stepped = self._watched.stepped
+            self._watched = None
+
+    def __enter__(self) -> "RankTracker":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @torch.no_grad()
+    def measure(self) -> None:
+        """Record the present spectra, unless the present step is recorded already.
+
+        Weights that are not finite have no spectra: their record is NaN, and a warning names each layer once.
+        """
+        if self._steps and self._steps[-1] == self._made:
+            return
+        last = self._previous
+        chosen = bool(self._vectors) and (self._vectors_at is None or self._vectors_at(self._made))
+        weights = self._weights
+        products = self._products.measure(
+            weights.factors, last and partial(weights.stored_factors, last), vectors=chosen
+        )
+        single = self._single.measure(weights.matrix, last and partial(weights.stored_matrix, last), vectors=chosen)
+        if chosen:
+            self._bases.append((self._made, products.vectors, single.vectors))
+        self._records.append((_by_layer(products.update), single.update))
+        if self._increments:  # the first is the update itself
+            self._steps_taken.append(
+                (_by_layer(products.increment or products.update), single.increment or single.update)
+            )
+            self._previous = self._weights.copied(last)
+        self._steps.append(self._made)
+        lost: dict[str, list[str]] = {}
+        for members, name_of in ((products.lost, weights.layer_of), (single.lost, self.matrices.__getitem__)):
+            for member, reason in members.items():
+                lost.setdefault(reason, []).append(name_of(member))
+        for reason, names in lost.items():
+            self._warn(reason, [name for name in dict.fromkeys(names) if name not in self._warned])
+        if self._file is not None:
+            self._file.update(self._steps, lambda first: self._records_since(first).to_xarray())
+
+    def _warn(self, reason: str, names: list[str]) -> None:
+        """Warn of layers and matrices whose record is NaN, each once."""
+        if not names:
+            return
+        self._warned.update(names)
+        several = f"{', '.join(names[:5])}{f' and {len(names) - 5} more' if len(names) > 5 else ''}"
+        warnings.warn(
+            f"{reason} Records of {several} are NaN from step {self._made} on, until they can be measured again; "
+            "everything else is recorded.",
+            stacklevel=3,
+        )
+
+    @property
+    def records(self) -> RankRecords:
+        """All records so far."""
+        return self._records_since(0)
+
+    def _records_since(self, first: int) -> RankRecords:
+        """Return the records from this one on."""
+        products, single = _by_layer(self._products.initial), self._single.initial
+        return RankRecords(
+            steps=np.array(self._steps[first:], dtype=np.int64),
+            products=self._updates(0, self.layers, products, first),
+            matrices=self._updates(1, self.matrices, single, first),
+        )
+
+    def _updates(self, kind: int, names: tuple[str, ...], initial: Spectra, first: int) -> Updates:
+        """Return the records of the products (0) or of the single matrices (1)."""
+        update = stack_records([record[kind] for record in self._records[first:]], initial)
+        taken = [one[kind] for one in self._steps_taken[first:]]
+        return Updates(names, initial, update, stack_records(taken, initial) if self._increments else None)
+
+    def singular_vectors(self, name: str, product: str | None = None) -> SingularVectors:
+        """Return the recorded singular vectors of the updates of one layer or matrix.
+
+            tracker.singular_vectors("blocks.0.attn", "KQ").overlap()    # (records, records, heads)
+
+        Args:
+            name: a layer, or a single matrix.
+            product: "KQ" or "VO" of a layer; None for a matrix.
+
+        Raises:
+            InputError: the tracker records no vectors, or none of this name.
+        """
+        names = self.matrices if product is None else self.layers
+        if not self._vectors:
+            raise InputError(
+                "vectors must be at least 1 to record singular vectors; got 0. Pass RankTracker(vectors=4)."
+            )
+        if name not in names:
+            raise unknown("name", name, names)
+        member = names.index(name) + (0 if product is None else names.index(name) + product_index(product))
+        recorded = [(step, single if product is None else heads) for step, heads, single in self._bases]
+        found = [(step, bases[member]) for step, bases in recorded if member in bases]
+        if not found:
+            raise InputError(
+                f"name must be of a matrix with a record of its vectors; got {name!r}, which has none yet."
+            )
+        return SingularVectors.of([step for step, _ in found], [bases for _, bases in found])
+
+    def stable_rank(self, product: str) -> Float[np.ndarray, "records layers heads"]:
+        """Return the stable rank ||M||_F^2 / ||M||_2^2 of one product's update M; NaN where rounding hides it.
+
+        Raises:
+            InputError: `product` is neither "KQ" nor "VO".
+        """
+        return self.records.products.update.stable_rank[..., product_index(product)]
+
+    def to_xarray(self) -> xr.Dataset:
+        """Return the records with named dimensions; see `saddlescope.ranks.spectra_dataset`."""
+        return self.records.to_xarray()
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw the stable rank of the updates over the steps: thin lines are layers, bold ones the mean.
+
+        Args:
+            ax: Matplotlib axes to draw on; None: those of a new figure.
+
+        Returns:
+            The axes.
+        """
+        return self.records.plot(ax)
+
+    def identity(self) -> str:
+        """Return schedule, names and shapes, by which a checkpoint recognizes its run."""
+        schedule = getattr(self._schedule, "__qualname__", None) or repr(self._schedule)
+        shapes = [kind.initial.angles.shape + kind.initial.values.shape for kind in (self._products, self._single)]
+        return repr((schedule, self.layers, self.matrices, shapes))
+
+    def state_dict(self, *, folder: str | Path | None = None) -> dict[str, Any]:
+        """Return all that a resumed run needs, as tensors and plain values: initial weights, steps made, records.
+
+        For a sharded model all processes must call this. The state of the first has all initial weights and can be
+        loaded in each; that of another process has the weights that it measures. Initial weights that are in a file
+        (`OnDisk`, or a checkpoint `initial`) are not part of it.
+
+        Args:
+            folder: where to write initial weights that are in memory, once: the state then refers to the file by its
+                digest, and states of later steps to the same file. None makes them part of the state, and so does a
+                sharded model.
+
+        Raises:
+            InputError: the folder cannot be written to.
+        """
+        previous = {} if self._previous is None else dict(self._previous.tensors)
+        return {
+            "version": tracker_state.VERSION,
+            "layers": list(self.layers),
+            "matrices": list(self.matrices),
+            "made": self._made,
+            "stepped": list(self._stepped if self._watched is None else self._watched.stepped),
+            "steps": torch.tensor(self._steps, dtype=torch.int64),
+            **tracker_state.weights_state(self._initial, self._owners, folder),
+            "rounded": self._products.rounded,
+            "heads": self._products.state_dict(),
+            "single": self._single.state_dict(),
+            "records": tracker_state.records_state(self._records),
+            "increments": tracker_state.records_state(self._steps_taken),
+            "previous": self._owners.collect(previous),
+            "vectors": tracker_state.vectors_state(self._bases),
+        }
+
+    def load_state_dict(self, state: dict[str, Any], *, folder: str | Path | None = None) -> None:
+        """Restore `state_dict`: its initial weights replace those found when this tracker was built.
+
+        Args:
+            state: a state.
+            folder: folder with the file of the initial weights, for a state that refers to one. None looks in that of
+                `OnDisk`.
+
+        Raises:
+            InputError: the state is of a model with other attention blocks or matrices, of a tracker with other
+                options, or in a format that this version does not read; or the file of its initial weights is missing.
+        """
+        tracked = {"heads": self._products, "single": self._single}
+        tracker_state.require_version(state)
+        tracker_state.require_fit(
+            state,
+            layers=self.layers,
+            matrices=self.matrices,
+            kinds=tracked,
+            increments=self._increments,
+            weights=self._initial.names,
+        )
+        self._initial = tracker_state.restored_weights(state, self._initial, self._reference, folder)
+        for name, kind in tracked.items():
+            kind.load_state_dict(state[name], rounded=self._initial.rounded)
+        self._made, self._stepped = state["made"], tuple(state["stepped"])
+        self._steps = state["steps"].tolist()
+        self._records = tracker_state.restored_records(state["records"])
+        self._steps_taken = tracker_state.restored_records(state["increments"])
+        self._bases = tracker_state.restored_vectors(state)
+        previous = {name: state["previous"][name].clone() for name in self._initial.names if state["previous"]}
+        self._previous = HeldWeights(previous, rounded=False) if previous else None
+
+
+def _by_layer(spectra: Spectra) -> Spectra:
+    """Reshape spectra from members (layer and product, head) to layer, head, product."""
+
+    def reordered(array: np.ndarray) -> np.ndarray:
+        return np.moveaxis(array.reshape(len(array) // len(PRODUCTS), len(PRODUCTS), *array.shape[1:]), 1, 2)
+
+    return Spectra(**{name: reordered(array) for name, array in spectra.arrays().items()})

@@ -1,0 +1,418 @@
+"""Tracked matrices: spectra of the updates of single matrices, or of products of two factors, since a start.
+
+    unit        what is read at once: an attention layer with all its products, or a single matrix
+    member      one matrix, or the products L R^T of all heads of a layer, with an index in the arrays of the records
+    before      the weights at the start, read a unit at a time whenever a record is made; see `initial_weights`
+
+Measuring reads the weights and nothing else: no random numbers, no gradients, no change of mode, no in-place operation.
+It works where the weights are, and only singular values and angles travel to the host.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from saddlescope._shared.errors import InputError
+from saddlescope.measure import (
+    Spectrum,
+    principal_angles,
+    product_spectrum,
+    product_update_orders,
+    product_update_spectrum,
+    product_update_subspaces,
+    spectrum,
+    update_spectrum,
+)
+from saddlescope.ranks.finite_tensors import all_finite
+from saddlescope.ranks.tracker.matrix_selection import MatrixSelection
+from saddlescope.ranks.tracker.matrix_updates import leading_spectra, matrix_bases
+from saddlescope.ranks.tracker.records import ORDERS, PRODUCTS, SIDES, Spectra
+from saddlescope.ranks.tracker.singular_vectors import Bases
+from saddlescope.ranks.tracker.unit_owners import UnitOwners, merge
+
+# The weights of one member: (W,) for a single matrix; (L, R), (heads, rows, columns) each, for the products L R^T.
+Weights: TypeAlias = tuple[Tensor, ...]
+# Function from a unit to the weights of its members: both products of a layer, or one matrix.
+ReadUnit: TypeAlias = Callable[[int], Sequence[Weights]]
+# The same of a sharded model, called in all processes: None in those that do not own the unit.
+ReadSharedUnit: TypeAlias = Callable[[int], Sequence[Weights] | None]
+
+_ENTRIES = 2**18  # entries of weights converted at once, for each thread of the host: a head of GPT-2 small
+_ACCELERATOR_ENTRIES = 2**25
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Record of all members.
+
+    Attributes:
+        update: spectra of the updates since the start; NaN for members without.
+        increment: of the updates since the previous record; None if they were not measured.
+        lost: members without, with the reason.
+        vectors: leading singular vectors of the updates, of members that have any; empty if they were not asked for.
+    """
+
+    update: Spectra
+    increment: Spectra | None
+    lost: dict[int, str]
+    vectors: dict[int, Bases]
+
+
+class TrackedMatrices:
+    """Members of one kind: the spectra of their weights at the start and of their updates.
+
+    Args:
+        before: function from a unit to its weights at the start. It is called again for each record.
+        units: number of units.
+        heads: the largest number of heads of a layer, or None for single matrices.
+        top: number of singular values to record; None records all. Norms and ranks always use all.
+        subspace: dimension of the leading singular subspaces to compare from record to record; 0 for none.
+        rounded: True if the weights at the start may have been rounded when they were stored, as in a checkpoint: their
+            rounding then counts to the noise floor. Weights of a running model are exact.
+        device: device of the arithmetic; None is that of the weights, or the host if that has no float64.
+        orders: measure the first and the second order of the updates of products, too.
+        randomized: find the `top` values of large single matrices by a randomised method; see `matrix_updates`.
+        vectors: number of leading singular vectors to return on request.
+        owners: processes that measure the units, of a sharded model. `before` is called for owned units only.
+
+    Attributes:
+        initial: spectra of the weights at the start.
+        unreadable: members whose weights at the start are not finite; their spectra are NaN.
+    """
+
+    def __init__(
+        self,
+        before: ReadUnit,
+        units: int,
+        *,
+        heads: int | None,
+        top: int | None,
+        subspace: int,
+        rounded: bool = False,
+        device: torch.device | None = None,
+        orders: bool = False,
+        randomized: bool = False,
+        vectors: int = 0,
+        owners: UnitOwners = UnitOwners(),  # noqa: B008  (has no state)
+    ) -> None:
+        self._before, self._units, self._device, self._owners = before, units, device, owners
+        self._of_unit = 1 if heads is None else len(PRODUCTS)
+        self._labels = (units,) if heads is None else (len(PRODUCTS) * units, heads)
+        self._subspace, self.rounded = subspace, rounded
+        self._top, self._randomized, self._vectors = top, randomized and heads is None, vectors
+        self._orders = len(ORDERS) if orders and heads is not None else 0
+        self._asked, self._found_vectors = 0, dict[int, Bases]()  # of the present record
+        self._former: list[Bases | None] = [None] * self._labels[0]
+        found, unreadable, most = dict[int, Spectra](), list[int](), 0
+        with owners.together():
+            for unit in filter(owners.owns, range(units)):
+                for member, start in self._members(unit, before):
+                    most = max(most, _values_of_update(start))
+                    try:
+                        found[member] = self._initial_spectra(start)
+                    except InputError:
+                        _raise_if_finite(start)
+                        unreadable.append(member)
+        everything = owners.exchange((found, unreadable, most))
+        most = max(most for _, _, most in everything)
+        self._values = most if top is None else min(top, most)
+        self._bounded = self._values if self._randomized else 0
+        self.initial = self._assemble(merge(found for found, _, _ in everything))
+        self.unreadable = tuple(sorted(member for _, unreadable, _ in everything for member in unreadable))
+
+    def _initial_spectra(self, start: Weights) -> Spectra:
+        if self._randomized:
+            zero = start[0].new_zeros(()).expand_as(start[0])
+            if (found := self._leading(start, (zero,), self.rounded)) is not None:
+                return found
+        return self._cut((), start, _initial_spectrum, rounded=self.rounded)
+
+    def measure(
+        self, present: ReadSharedUnit, previous: ReadUnit | None = None, *, vectors: bool = False
+    ) -> "Measured":
+        """Measure the updates of all members.
+
+        Args:
+            present: function from a unit to its present weights, which all processes call for all units, in order; None
+                in those that do not own it.
+            previous: function from an owned unit to its weights at the previous record, exact, to measure increments
+                from.
+            vectors: return singular vectors, too.
+        """
+        found, steps, lost = dict[int, Spectra](), dict[int, Spectra](), dict[int, str]()
+        self._asked = self._vectors if vectors else 0
+        self._found_vectors = {}
+        with self._owners.together():
+            failed: Exception | None = None
+            for units in self._owners.rounds(self._units):  # all processes go through all of them, whatever fails
+                weights: list[tuple[int, Sequence[Weights]]] = []
+                for unit in units:
+                    try:
+                        weights += [(unit, found_now)] if (found_now := present(unit)) is not None else []
+                    except Exception as error:
+                        failed = failed or error
+                for unit, read in weights:
+                    now = dict(enumerate(read, self._of_unit * unit))
+                    try:
+                        self._measure_unit(now, unit, found, lost)
+                        if previous is not None:
+                            self._measure_increments(now, dict(self._members(unit, previous)), steps)
+                    except Exception as error:
+                        failed = failed or error
+            if failed is not None:
+                raise failed
+        everything = self._owners.exchange((found, steps, lost, self._found_vectors))
+        found, steps = merge(part[0] for part in everything), merge(part[1] for part in everything)
+        lost, bases = merge(part[2] for part in everything), merge(part[3] for part in everything)
+        for member in lost:
+            self._former[member] = None
+        return Measured(self._assemble(found), None if previous is None else self._assemble(steps), lost, bases)
+
+    def _measure_unit(
+        self, now: dict[int, Weights], unit: int, found: dict[int, Spectra], lost: dict[int, str]
+    ) -> None:
+        """Add the spectra of the members of a unit, or the reason why they have none."""
+        try:
+            then = dict(self._members(unit, self._before))
+        except InputError as error:  # of files that have changed: no reason to end a training run
+            lost |= dict.fromkeys(now, str(error))
+            return
+        for member, weights in now.items():
+            try:
+                found[member] = self._measured(member, weights, then[member])
+            except InputError:
+                _raise_if_finite(weights)
+                lost[member] = _NOT_FINITE
+
+    def _measure_increments(self, now: dict[int, Weights], then: dict[int, Weights], steps: dict[int, Spectra]) -> None:
+        """Add the spectra of the increments of the members of a unit."""
+        for member, weights in now.items():
+            last = then[member]
+            try:
+                steps[member] = self._with_orders(weights, last, self._update(weights, last, False), False)
+            except InputError:  # NaN, of which `lost` has the reason, or NaN in the previous record
+                _raise_if_finite((*weights, *last))
+
+    def _members(self, unit: int, read: ReadUnit) -> list[tuple[int, Weights]]:
+        """Return the members of a unit with their weights."""
+        return list(enumerate(read(unit), self._of_unit * unit))
+
+    def _measured(self, member: int, after: Weights, before: Weights) -> Spectra:
+        """Return the spectra of the update of a member."""
+        spectra = self._with_orders(after, before, self._update(after, before, self.rounded), self.rounded)
+        if len(after) == 1:
+            if self._asked:
+                now, then = next(_slices(after, before, self.rounded, self._device))
+                k = min(self._asked, _values_of_update(after))
+                found = matrix_bases(now, then, k, spectra, randomized=self._randomized)
+                self._found_vectors[member] = found.single()
+            return spectra
+        k = min(max(self._subspace, self._asked), _values_of_update(after))
+        if not k:
+            return spectra
+        parts = [
+            product_update_subspaces(*slices, k=k) for slices in _slices(after, before, self.rounded, self._device)
+        ]
+        counted = (spectra.values[..., :k] > spectra.noise_floor[..., None]).sum(axis=-1)
+        left, right = (np.concatenate([_on_host(getattr(part, side)) for part in parts]) for side in SIDES)
+        if self._asked:
+            self._found_vectors[member] = Bases(left, right, counted).leading(self._asked).single()
+        if not self._subspace:
+            return spectra
+        return self._with_angles(member, spectra, Bases(left, right, counted).leading(self._subspace))
+
+    def _update(self, after: Weights, before: Weights, rounded: bool) -> Spectra:
+        if self._randomized and (found := self._leading(after, before, rounded)) is not None:
+            return found
+        return self._cut(
+            after, before, product_update_spectrum if len(after) == 2 else update_spectrum, rounded=rounded
+        )
+
+    def _leading(self, after: Weights, before: Weights, rounded: bool) -> Spectra | None:
+        """Return the leading values of the update of a large matrix, with bounds; None if all are to be computed."""
+        assert self._top is not None
+        now, then = next(_slices(after, before, rounded, self._device))
+        return leading_spectra(now, then, self._top)
+
+    def _with_orders(self, after: Weights, before: Weights, spectra: Spectra, rounded: bool) -> Spectra:
+        """Return the spectra with the norms and stable ranks of both orders of the update."""
+        if not self._orders:
+            return spectra
+        parts = [product_update_orders(*slices) for slices in _slices(after, before, rounded, self._device)]
+        orders = [
+            Spectra.of(
+                np.concatenate([_on_host(getattr(part, name).values) for part in parts]),
+                np.concatenate([_on_host(getattr(part, name).noise_floor) for part in parts]),
+            )
+            for name in ORDERS
+        ]
+        norm, rank = (np.stack([getattr(one, name) for one in orders], axis=-1) for name in ("norm", "stable_rank"))
+        return replace(spectra, order_norm=norm, order_stable_rank=rank)
+
+    def _with_angles(self, member: int, spectra: Spectra, present: Bases) -> Spectra:
+        """Return the spectra with the angles between the leading subspaces now and at the previous record."""
+        former = self._former[member]
+        angles = np.full((*present.counted.shape, len(SIDES), self._subspace), np.nan)
+        if former is not None:
+            common = np.minimum(present.counted, former.counted)
+            for size in set(common[common > 0].tolist()):
+                at = common == size
+                for side, name in enumerate(SIDES):
+                    then, now = (getattr(one, name)[at][..., :size] for one in (former, present))
+                    angles[at, side, :size] = principal_angles(then, now)
+        self._former[member] = present
+        return replace(spectra, angles=angles)
+
+    def _cut(self, after: Weights, before: Weights, measure: Callable[..., Spectrum], *, rounded: bool) -> Spectra:
+        """Return the spectra of a member, some heads at a time."""
+        parts = [measure(*weights) for weights in _slices(after, before, rounded, self._device)]
+        if len(self._labels) == 1:
+            return Spectra.of(_on_host(parts[0].values), _on_host(parts[0].noise_floor))
+        return Spectra.of(
+            np.concatenate([_on_host(part.values) for part in parts]),
+            np.concatenate([_on_host(part.noise_floor) for part in parts]),
+        )
+
+    def _assemble(self, found: dict[int, Spectra]) -> Spectra:
+        """Combine the spectra of the members; NaN for those without, and for heads that a layer does not have."""
+        trailing = {"values": (self._values,), "errors": (self._bounded,), "angles": (len(SIDES), self._subspace)}
+        trailing |= dict.fromkeys(("order_norm", "order_stable_rank"), (self._orders,))
+        arrays = {
+            name: np.full((*self._labels, *trailing.get(name, ())), np.nan) for name in Spectra.__dataclass_fields__
+        }
+        for member, spectra in found.items():
+            for name, array in spectra.arrays().items():
+                target = arrays[name][member, : len(array)] if len(self._labels) == 2 else arrays[name][member, ...]
+                if name in ("values", "errors"):  # short spectra end in zeros, and exact ones have no errors
+                    top = array[..., : trailing[name][0]]
+                    target[...] = 0.0
+                    target[..., : top.shape[-1]] = top
+                elif name not in trailing or array.shape[-1]:
+                    target[...] = array
+        return Spectra(**arrays)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the spectra at the start and the subspaces of the last record."""
+        bases = merge(
+            self._owners.exchange({member: one for member, one in enumerate(self._former) if one is not None})
+        )
+        former = [
+            None if one is None else [torch.from_numpy(part) for part in (one.left, one.right, one.counted)]
+            for one in map(bases.get, range(len(self._former)))
+        ]
+        return {"initial": as_tensors(self.initial), "former": former}
+
+    def fits(self, state: dict[str, Any]) -> bool:
+        """Return True for a state of members of the same numbers."""
+        ours = self.initial.arrays()
+        return len(state["former"]) == len(self._former) and all(
+            name in ours and tuple(tensor.shape) == ours[name].shape for name, tensor in state["initial"].items()
+        )
+
+    def load_state_dict(self, state: dict[str, Any], *, rounded: bool) -> None:
+        """Restore a state that `fits`.
+
+        Args:
+            state: a state.
+            rounded: as when this object was built, of the weights at the start that `before` now returns.
+        """
+        self.rounded = rounded
+        self.initial = from_tensors(state["initial"])
+        self._former = [
+            None if one is None else Bases(*(part.numpy().copy() for part in one)) for one in state["former"]
+        ]
+
+
+_NOT_FINITE = "weights must be finite; got NaN or infinity: lower the learning rate."
+
+
+def check_options(
+    *,
+    attention: bool,
+    matrices: MatrixSelection | None,
+    top: int | None,
+    subspace: int,
+    randomized: bool = False,
+    vectors: int = 0,
+) -> None:
+    """Raise InputError for options of a tracker, or of `checkpoint_spectra`, that measure nothing."""
+    if not attention and matrices is None:
+        raise InputError("attention must be True if no matrices are selected; got False, which measures nothing.")
+    if top is not None and top < 1:
+        raise InputError(f"top must be at least 1, or None for all singular values; got {top!r}.")
+    if subspace < 0:
+        raise InputError(f"subspace must be at least 1, or 0 for no angles; got {subspace!r}.")
+    if vectors < 0:
+        raise InputError(f"vectors must be at least 1, or 0 for none; got {vectors!r}.")
+    if randomized and (top is None or matrices is None):
+        raise InputError(
+            "randomized=True must come with matrices and top, the number of values to find; got "
+            f"matrices={matrices!r}, top={top!r}. Pass such as matrices='*.mlp.*', top=16."
+        )
+
+
+def as_tensors(spectra: Spectra) -> dict[str, Tensor]:
+    """Return the arrays of spectra as tensors, for checkpoints."""
+    return {name: torch.from_numpy(array) for name, array in spectra.arrays().items()}
+
+
+def from_tensors(arrays: dict[str, Tensor]) -> Spectra:
+    """Return spectra from the tensors of a checkpoint; those of earlier versions have fewer."""
+    found = {name: array.numpy().copy() for name, array in arrays.items()}
+    return Spectra(**{"errors": np.full((*found["norm"].shape, 0), np.nan)} | found)
+
+
+def _on_host(array: Tensor) -> np.ndarray:
+    """Copy a result to NumPy."""
+    return array.cpu().numpy().copy()
+
+
+def _raise_if_finite(weights: Weights) -> None:
+    """Raise the present error unless weights that are not finite explain it."""
+    if all(map(all_finite, weights)):
+        raise
+
+
+def _values_of_update(weights: Weights) -> int:
+    """Return the largest number of singular values of an update: its rank is at most twice that of a product."""
+    rows, columns = [part.shape[-2] for part in weights], weights[0].shape[-1]
+    return min(*rows, 2 * columns) if len(rows) == 2 else min(*rows, columns)
+
+
+def _initial_spectrum(*weights: Tensor) -> Spectrum:
+    """Return the spectrum of a product; that of a matrix as its update from 0, which is faster than `spectrum`."""
+    if len(weights) == 2:
+        return product_spectrum(*weights)
+    (W,) = weights
+    return spectrum(W) if W.dtype == torch.float64 else update_spectrum(W, W.new_zeros(()).expand_as(W))
+
+
+def _slices(
+    after: Weights, before: Weights, rounded: bool, device: torch.device | None
+) -> Iterator[tuple[Tensor, ...]]:
+    """Yield the weights of some heads at a time, on the device of the arithmetic: conversion takes little memory.
+
+    Weights at the start that are exact go to float32 or better: half precision would count as rounding.
+    """
+    parts = (*after, *before)
+    where = _device_of_arithmetic(parts[0].device) if device is None else device
+    ranges = [slice(None)]
+    if parts[0].ndim == 3:
+        entries = _ENTRIES * torch.get_num_threads() if where.type == "cpu" else _ACCELERATOR_ENTRIES
+        heads = len(parts[0])
+        step = max(1, entries * heads // sum(part.numel() for part in parts))
+        ranges = [slice(start, start + step) for start in range(0, heads, step)]
+    for these in ranges:
+        now, then = ([part.detach()[these].to(where) for part in side] for side in (after, before))
+        if not rounded:
+            then = [part.to(torch.promote_types(part.dtype, torch.float32)) for part in then]
+        yield (*now, *then)
+
+
+def _device_of_arithmetic(device: torch.device) -> torch.device:
+    """Return the device itself, or the host for a device without float64."""
+    return torch.device("cpu") if device.type == "mps" else device

@@ -1,0 +1,165 @@
+"""Features of a block on random inputs: whether they are those of units, and how they depend on the weights into each.
+
+    z    output of a layer into the units, replaced by random numbers of the same shape
+    h    input of the layer out of them, the features
+
+Weights and biases into a unit enter by z alone, in which a factor of theirs is a factor of z. So z is replaced rather
+than the weights, which works for layers of any kind, and whatever their weights are.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from saddlescope.ranks.attention.linear_weights import matrix_of
+
+Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d
+
+_SIDES = (16, 28, 32, 64, 224, *range(1, 64))  # of images on which a block is called
+_LENGTHS = (*_SIDES, 1024, 16384)  # of sequences
+_FACTOR = 4.0  # a power of 2, exact in any precision
+_EXACT = 1e-4  # relative difference of features that is rounding
+_INTEGER = 1e-3  # difference of a degree from an integer that is rounding
+
+
+class FeatureLaw(NamedTuple):
+    """Dependence of a unit's feature on the weights into it, by layer.
+
+    Attributes:
+        degrees: power of a positive factor of the weights with which the feature grows; NaN where there is none.
+        parities: sign of the feature when the weights change theirs; 0 where it is no other sign of itself.
+    """
+
+    degrees: tuple[float, ...]
+    parities: tuple[int, ...]
+
+
+class _ReachedError(Exception):
+    """The layer out of the units was called: what follows it does not matter."""
+
+
+@torch.no_grad()
+def feature_law(into: Sequence[nn.Module], out: nn.Module, path: nn.Module, count: int) -> FeatureLaw | None:
+    """Return the law of the features; None if they are not those of units, or the block cannot be called.
+
+    They are if, when z of every second unit is drawn anew, the features of these units change and all others stay.
+
+    Args:
+        into: layers into the units.
+        out: the layer that reads the features.
+        path: a module that calls all of them.
+        count: number of units.
+    """
+    if out in into or len(set(into)) < len(into):
+        return None
+    modes = {module: module.training for module in path.modules()}
+    try:
+        path.eval()
+        for inputs in _probes(into[0]):
+            call = _Call(into, out, path, inputs, count)
+            before = call.features()
+            if before is not None:
+                return _law(call, before, len(into))
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+    return None
+
+
+def _law(call: "_Call", before: Tensor, layers: int) -> FeatureLaw | None:
+    near = _EXACT * float(before.abs().max())
+    if not 0 < near < math.inf:
+        return None
+    degrees, parities = [], []
+    for layer in range(layers):
+        redrawn = call.features(layer, redraw_even=True)
+        scaled, negative = call.features(layer, factor=_FACTOR), call.features(layer, factor=-1.0)
+        if redrawn is None or scaled is None or negative is None:
+            return None
+        change = (redrawn - before).abs()
+        if not float(change[:, ::2].max()) > near or bool((change[:, 1::2] > near).any()):
+            return None
+        degrees.append(_degree(before, scaled, near))
+        parities.append(next((sign for sign in (1, -1) if float((negative - sign * before).abs().max()) <= near), 0))
+    return FeatureLaw(tuple(degrees), tuple(parities))
+
+
+def _degree(before: Tensor, after: Tensor, near: float) -> float:
+    """Return log(after / before) to the base of the factor; NaN if they are not in proportion."""
+    ratio = float((after * before).sum() / (before * before).sum())
+    if not ratio > 0 or not float((after - ratio * before).abs().max()) <= near * max(1.0, ratio):
+        return math.nan
+    degree = math.log(ratio, _FACTOR)
+    return float(round(degree)) if abs(degree - round(degree)) <= _INTEGER else degree
+
+
+class _Call:
+    """Call of a block with z replaced."""
+
+    def __init__(
+        self, into: Sequence[nn.Module], out: nn.Module, path: nn.Module, inputs: tuple[Tensor, ...], count: int
+    ) -> None:
+        self._into, self._out, self._path, self._inputs, self._count = into, out, path, inputs, count
+
+    def features(self, layer: int = -1, *, factor: float = 1.0, redraw_even: bool = False) -> Tensor | None:
+        """Return the features, (samples, units, others), with z of one layer times a factor, or half of it redrawn."""
+        read: list[Tensor] = []
+
+        def stop(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            read.append(inputs[0])
+            raise _ReachedError
+
+        hooks = [self._out.register_forward_pre_hook(stop)]
+        for n, each in enumerate(self._into):
+            changed = n == layer
+            hook = self._replacement(n, factor if changed else 1.0, redraw_even=redraw_even and changed)
+            hooks.append(each.register_forward_hook(hook))
+        try:
+            self._path(*self._inputs)
+        except _ReachedError:
+            return self._by_unit(read[0])
+        except Exception:  # of any kind: random inputs may not fit what a user's block does
+            return None
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return None
+
+    def _replacement(self, number: int, factor: float, *, redraw_even: bool) -> Callable[..., Tensor]:
+        def replaced(layer: nn.Module, inputs: Any, found: Tensor) -> Tensor:
+            make = torch.Generator(device="cpu").manual_seed(1 + number)
+            z = torch.randn(found.shape, generator=make)
+            if redraw_even:
+                even = torch.arange(self._count) % 2 == 0
+                even = even.reshape(-1, *[1] * (z.ndim - 2)) if isinstance(layer, Convolution) else even
+                z = torch.where(even, torch.randn(found.shape, generator=make), z)
+            return (factor * z.to(found.device, found.dtype)).to(found.dtype)
+
+        return replaced
+
+    def _by_unit(self, read: Tensor) -> Tensor | None:
+        read = read.detach().double() if read.device.type != "mps" else read.detach().cpu().double()
+        if isinstance(self._out, Convolution):
+            return read.flatten(2) if read.ndim > 2 and read.shape[1] == self._count else None
+        if read.shape[-1] % self._count:
+            return None
+        return read.reshape(-1, self._count, read.shape[-1] // self._count)
+
+
+def _probes(layer: nn.Module) -> Iterator[tuple[Tensor, ...]]:
+    """Yield random arguments of a layer: images of several sizes, or one sequence and two for blocks that read two."""
+    make = torch.Generator(device="cpu").manual_seed(0)
+    weight = layer.weight if isinstance(layer, Convolution) else matrix_of(layer)
+    draw = lambda *shape: torch.randn(*shape, generator=make).to(weight.device, weight.dtype)  # noqa: E731
+    if not isinstance(layer, Convolution):
+        x = draw(2, 3, len(weight))
+        yield (x,)
+        yield (x, x)
+        return
+    axes = weight.ndim - 2
+    for side in _LENGTHS if axes == 1 else _SIDES:
+        if side**axes <= 2**20:
+            yield (draw(2, layer.in_channels, *[side] * axes),)

@@ -1,0 +1,202 @@
+"""Unit tracker: the number of distinct active units while any PyTorch model trains.
+
+tracker = UnitTracker(model).watch(optimizer)
+...                                     # the training loop, untouched
+tracker.sizes                           # (records, units)
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from jaxtyping import Float
+from torch import nn
+
+from saddlescope._shared.errors import InputError
+from saddlescope.measure.spectrum import Spectrum
+from saddlescope.measure.stages import Staircase, find_stages
+from saddlescope.ranks.tracker.optimizer_steps import OptimizerSteps
+from saddlescope.ranks.tracker.schedules import Geometric, Schedule
+from saddlescope.ranks.units.active_units import WeightsNotFiniteError, distinct_sizes
+from saddlescope.ranks.units.unit_groups import UnitGroup, units_of
+
+
+class UnitTracker:
+    """Recorder of the sizes of the distinct units of a model: neurons, kernels and heads, with duplicates merged.
+
+    The callbacks for Transformers and Lightning take it in place of a `RankTracker`:
+    `RankTrackerCallback(UnitTracker)`.
+
+    Args:
+        model: any model in which `units_of` finds units.
+        schedule: function from the number of optimiser steps to whether to measure.
+        pairs: further layers, as in `units_of`.
+        tolerance: distance up to which two units are the same, as in `active_units`.
+
+    Raises:
+        InputError: no units found, a pair that does not fit, weights that are not finite, or tolerance out of range.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        schedule: Schedule = Geometric(),  # noqa: B008  (frozen)
+        pairs: Mapping[str, str] | None = None,
+        tolerance: float = 0.01,
+    ) -> None:
+        if not callable(schedule):
+            raise InputError(
+                f"schedule must be a function from the number of steps to True or False; got {schedule!r}. Pass "
+                "Geometric(1.5), Every(100) or AtSteps(1, 10, 100)."
+            )
+        if not 0 < tolerance < 1:
+            raise InputError(f"tolerance must be between 0 and 1; got {tolerance!r}.")
+        self._groups = units_of(model, pairs=pairs)
+        self._schedule, self._tolerance = schedule, tolerance
+        self._watched: OptimizerSteps | None = None
+        self._made = 0
+        self._steps: list[int] = []
+        self._sizes: list[np.ndarray] = []
+        self._warned: set[str] = set()
+        self.measure()
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(f"{group.count} {group.kind}" for group in self._groups[:4])
+        return f"UnitTracker({kinds}; {len(self._steps)} records in {self._made} steps)"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the groups of units."""
+        return tuple(group.name for group in self._groups)
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Number of optimiser steps at each record; the first is at 0."""
+        return tuple(self._steps)
+
+    @property
+    def sizes(self) -> tuple[Float[np.ndarray, "records _"], ...]:
+        """Sizes of the distinct units of each group at each record, descending; see `active_units`."""
+        ends = np.cumsum([group.count for group in self._groups])[:-1]
+        return tuple(np.split(np.array(self._sizes), ends, axis=1))
+
+    def step(self) -> None:
+        """Count a training step, and measure if the schedule says so."""
+        self._made += 1
+        if self._schedule(self._made):
+            self.measure()
+
+    def measure(self) -> None:
+        """Record the present sizes, unless the present step is recorded already.
+
+        Weights that are not finite have no sizes: their record is NaN, and a warning names each group once.
+        """
+        if self._steps and self._steps[-1] == self._made:
+            return
+        self._sizes.append(np.concatenate([self._sizes_of(group) for group in self._groups]))
+        self._steps.append(self._made)
+
+    def _sizes_of(self, group: UnitGroup) -> Float[np.ndarray, "_"]:
+        try:
+            return distinct_sizes(group, self._tolerance)
+        except WeightsNotFiniteError as error:
+            if not self._steps:
+                raise
+            if group.name not in self._warned:
+                self._warned.add(group.name)
+                warnings.warn(f"{error} Its records are NaN from step {self._made} on.", stacklevel=2)
+            return np.full(group.count, np.nan)
+
+    def watch(self, *optimizers: torch.optim.Optimizer) -> "UnitTracker":
+        """Call `step` after every training step of these optimisers, until `close` or the end of a `with` block.
+
+        Raises:
+            InputError: an optimiser has made steps already, or is not of `torch.optim.Optimizer`; or the tracker
+                watches others.
+        """
+        if self._watched is not None:
+            raise InputError("The tracker must watch the optimizers of one call at a time; close it first.")
+        watched = OptimizerSteps(optimizers, self.step)
+        if self._made == 0:
+            try:
+                watched.require_fresh()
+            except InputError:
+                watched.close()
+                raise
+        self._watched = watched
+        return self
+
+    def close(self) -> None:
+        """Stop watching; the records remain."""
+        if self._watched is not None:
+            self._watched.close()
+            self._watched = None
+
+    def __enter__(self) -> "UnitTracker":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def staircase(
+        self, losses: Sequence[float] | Float[np.ndarray, "records"], *, level: float | None = None
+    ) -> Staircase:
+        """Return the stages of the run: the rank of a stage is the number of distinct active units of all groups.
+
+        Args:
+            losses: the loss at each record, in the order of `steps`.
+            level: size from which a unit is active; None: a tenth of the largest of the run.
+
+        Raises:
+            InputError: not one loss per record, fewer than two records, records or losses that are not finite, or
+                level is not positive.
+        """
+        if len(losses) != len(self._steps):
+            raise InputError(f"losses must be {len(self._steps)} numbers, one per record; got {len(losses)}.")
+        values = np.sort(np.array(self._sizes), axis=1)[:, ::-1]
+        if np.isnan(values).any():
+            first = self._steps[int(np.argmax(np.isnan(values).any(axis=1)))]
+            raise InputError(
+                f"records must be finite; got NaN from step {first} on, where the training diverged. Lower the "
+                "learning rate."
+            )
+        chosen = (0.1 * float(values.max()) or 1.0) if level is None else level
+        spectrum = Spectrum(values, np.zeros(len(values)))
+        return find_stages(
+            np.array(self._steps, float), np.asarray(losses, float), spectrum, level=chosen, time_unit="steps"
+        )
+
+    def to_xarray(self) -> xr.Dataset:
+        """Return size (step, unit), with the group of each unit."""
+        groups = [group.name for group in self._groups for _ in range(group.count)]
+        return xr.Dataset(
+            {"size": (("step", "unit"), np.array(self._sizes))},
+            {"step": np.array(self._steps), "group": ("unit", groups)},
+        )
+
+    def state_dict(self, *, folder: Any = None) -> dict[str, Any]:
+        """Return all that a resumed run needs, as tensors and plain values."""
+        return {
+            "names": list(self.names),
+            "made": self._made,
+            "steps": torch.tensor(self._steps, dtype=torch.int64),
+            "sizes": torch.tensor(np.array(self._sizes)),
+        }
+
+    def load_state_dict(self, state: dict[str, Any], *, folder: Any = None) -> None:
+        """Restore `state_dict`.
+
+        Raises:
+            InputError: the state is of a model with other units.
+        """
+        sizes = state["sizes"].numpy()
+        if state["names"] != list(self.names) or sizes.shape[1] != len(self._sizes[0]):
+            raise InputError(f"state must be of the units {', '.join(self.names)}; got {', '.join(state['names'])}.")
+        self._made, self._steps, self._sizes = state["made"], state["steps"].tolist(), list(sizes)

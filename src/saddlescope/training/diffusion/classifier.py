@@ -1,0 +1,232 @@
+"""A classifier of colour and size, trained on true images of all four classes (appendix G.3 of Yang et al., 2024).
+
+The U-Net's backbone without time and condition, the maximum of every feature over all pixels, and a small MLP with two
+outputs: the log odds of blue against red and of small against big. The paper trains it on "a large amount of data";
+here no image is seen twice: each step draws a new batch, as a function of the seed and of the number of steps made. So
+no random state is stored, and a killed run resumes to the same bits.
+
+The classifier decides which class mean is nearer, not how near: between two class means its probability jumps, while
+the direct estimator (`saddlescope.training.diffusion.positions`) changes linearly.
+"""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float32, Float64, UInt8
+from torch import Tensor, nn
+from torch.nn import functional
+
+from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.progress import Report, silent
+from saddlescope._shared.reprs import in_line
+from saddlescope.training.configuration import check_range
+from saddlescope.training.diffusion.circles import CLASSES, CONCEPTS, CircleProcess
+from saddlescope.training.diffusion.unet import Backbone, Normalization, UNetConfig, initialise
+from saddlescope.training.run_checkpoint import weights_digest
+from saddlescope.training.torch_settings import available_device, reproducible
+from saddlescope.training.training_run import TrainingRun
+
+_TRAINING, _HELD_OUT = 1, 2  # third number of the seeds of images: independent streams
+_AT_ONCE = 256  # images classified together; bounds memory
+_REPORTS = 100  # per run
+
+
+@validate_arguments
+@dataclass(frozen=True, kw_only=True)
+class ClassifierConfig:
+    """Configuration of the classifier: the paper's 10k steps, otherwise the settings of the diffusion model."""
+
+    channels: tuple[int, ...] = (64, 128, 256)  # width of each level of the backbone, from the finest
+    blocks: int = 2  # residual blocks per level
+    normalization: Normalization = "layer"  # see `saddlescope.training.diffusion.unet`
+    hidden: int = 64  # width of the MLP
+    steps: int = 10_000  # of the optimiser, each on new images
+    batch: int = 128  # images per step, of all four classes in turn
+    learning_rate: float = 1e-3  # of AdamW, constant
+    weight_decay: float = 0.01  # of AdamW, times the learning rate
+    held_out: int = 4096  # number of true images for the accuracy
+    seed: int = 0  # seed of the initial weights and of all images
+    threads: int | None = None  # PyTorch threads on the processor during training; None leaves the number unchanged
+
+    def __post_init__(self) -> None:
+        for name in ("hidden", "steps", "batch"):
+            check_range(name, getattr(self, name), low=1)
+        check_range("held_out", self.held_out, low=len(CLASSES))
+        check_range("learning_rate", self.learning_rate, low=0, open_low=True)
+        check_range("weight_decay", self.weight_decay, low=0)
+        check_range("seed", self.seed, low=0)
+        if self.threads is not None:
+            check_range("threads", self.threads, low=1)
+
+    def backbone(self, pixels: int) -> UNetConfig:
+        """Return the sizes of the backbone for images of this side length in pixels.
+
+        Raises:
+            InputError: inconsistent sizes.
+        """
+        return UNetConfig(pixels=pixels, channels=self.channels, blocks=self.blocks, normalization=self.normalization)
+
+
+class ConceptClassifier(nn.Module):
+    """Classifier of colour and size, with the log odds of blue and of small as outputs.
+
+    The initial weights depend on the sizes and `seed` alone.
+
+    Args:
+        backbone: the sizes of the U-Net.
+        hidden: width of the MLP.
+        seed: seed of the initial weights.
+
+    >>> model = ConceptClassifier(UNetConfig(pixels=8, channels=(8, 16), blocks=1))
+    >>> model(torch.zeros(5, 3, 8, 8)).shape
+    torch.Size([5, 2])
+    """
+
+    def __init__(self, backbone: UNetConfig, *, hidden: int = 64, seed: int = 0) -> None:
+        super().__init__()
+        self.backbone = Backbone(backbone, seed=seed)
+        with torch.device("meta"):
+            self.head = nn.Sequential(
+                nn.Linear(backbone.channels[0], hidden), nn.GELU(), nn.Linear(hidden, len(CONCEPTS))
+            )
+        initialise(self.head, seed)
+
+    def forward(self, images: Float[Tensor, "batch 3 side side"]) -> Float[Tensor, "batch 2"]:
+        """Return the log odds, for images from 0 to 1."""
+        return self.head(self.backbone(images).amax(dim=(2, 3)))
+
+    @torch.no_grad()
+    def probabilities(
+        self, images: Float[np.ndarray, "n 3 side side"] | UInt8[np.ndarray, "n 3 side side"]
+    ) -> Float64[np.ndarray, "n 2"]:
+        """Return P(blue) and P(small), computed on the device of the weights.
+
+        Args:
+            images: numbers from 0 to 1, or bytes from 0 to 255, with the side length of the training images.
+        """
+        device, found = next(self.parameters()).device, []
+        for start in range(0, len(images), _AT_ONCE):
+            part = torch.from_numpy(np.ascontiguousarray(images[start : start + _AT_ONCE])).to(device)
+            scaled = part.to(torch.float32) / (255 if images.dtype == np.uint8 else 1)
+            found.append(self(scaled).double().sigmoid().cpu().numpy())
+        return np.concatenate(found) if found else np.empty((0, len(CONCEPTS)))
+
+
+class FittedClassifier(NamedTuple):
+    """Trained classifier.
+
+    Attributes:
+        classifier: the classifier, in evaluation mode.
+        accuracy: fraction of correctly classified true images outside the training set, (color, size).
+    """
+
+    classifier: ConceptClassifier
+    accuracy: Float64[np.ndarray, " concept"]
+
+    def __repr__(self) -> str:
+        return in_line("FittedClassifier", self._asdict().items())
+
+
+@validate_arguments
+def fit_classifier(
+    process: CircleProcess,
+    config: ClassifierConfig,
+    *,
+    device: torch.device | str = "cpu",
+    checkpoint: Path | str | None = None,
+    report: Report = silent,
+) -> FittedClassifier:
+    """Train a classifier on true images of the process, or resume a killed run.
+
+    With `checkpoint`, repeat the call after any interruption: the result is the same to the last bit, on the same
+    machine with the same PyTorch and number of threads. A finished run returns at once.
+
+    Args:
+        process: process that draws the images.
+        config: sizes of the classifier, and its training.
+        device: device of the training; the classifier stays there.
+        checkpoint: the file to resume from and to update; None disables it.
+        report: called with the finished fraction and a short note a hundred times.
+
+    Raises:
+        InputError: inconsistent sizes, a device that is not available, a checkpoint that is damaged, of another run, or
+            cannot be written, or a loss that is not finite (the checkpoint remains).
+    """
+    torch_device = available_device(device)
+    with reproducible(config.seed, config.threads, torch_device, "float32"):
+        run = _ClassifierRun(process, config, torch_device, checkpoint)
+        run.resume()
+        while not run.ended:
+            run.advance()
+            if run.ended:
+                run.accuracy = run.held_out()
+            run.save_if_due()
+            if run.step % max(config.steps // _REPORTS, 1) == 0:
+                loss = run.losses[run.step - 1].item()
+                report(run.step / config.steps, f"classifier, step {run.step} of {config.steps}, loss {loss:.2g} nats")
+    return FittedClassifier(run.classifier.eval(), run.accuracy)
+
+
+class _ClassifierRun(TrainingRun):
+    """State of one call of `fit_classifier`; losses are cross-entropies in nats, summed over the concepts."""
+
+    def __init__(
+        self, process: CircleProcess, config: ClassifierConfig, device: torch.device, checkpoint: Path | str | None
+    ) -> None:
+        self.process, self.config = process, config
+        backbone = config.backbone(process.pixels)
+        self.classifier = ConceptClassifier(backbone, hidden=config.hidden, seed=config.seed).to(device)
+        self.accuracy = np.full(len(CONCEPTS), np.nan)
+        super().__init__(
+            self.classifier,
+            torch.optim.AdamW(
+                self.classifier.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
+            ),
+            torch.zeros(config.steps, device=device),
+            learning_rate=config.learning_rate,
+            lower="Lower it.",
+            checkpoint=checkpoint,
+            cure="Call fit_classifier as before, or name another file, or delete this one.",
+        )
+
+    def backward(self) -> None:
+        """Compute the gradients of a new batch; a GPU works on the previous step while its images are drawn."""
+        images, wanted = self.drawn(self.config.batch, self.step, _TRAINING)
+        targets = torch.from_numpy(wanted).to(self.device)
+        logits = self.classifier(torch.from_numpy(images).to(self.device))
+        loss = len(CONCEPTS) * functional.binary_cross_entropy_with_logits(logits, targets)
+        self.losses[self.step] = loss.detach()
+        loss.backward()
+
+    def drawn(
+        self, count: int, part: int, stream: int
+    ) -> tuple[Float32[np.ndarray, "n 3 side side"], Float32[np.ndarray, "n 2"]]:
+        """Return true images of all classes in turn, and 1 for blue and for small, 0 for red and for big."""
+        classes = np.arange(count) % len(CLASSES)
+        images = self.process.draw(classes, seed=(self.config.seed, part, stream)).images
+        return images, np.stack([classes // 2, classes % 2], axis=1).astype(np.float32)
+
+    def held_out(self) -> Float64[np.ndarray, " concept"]:
+        """Return the accuracy by concept on true images outside the training set."""
+        images, wanted = self.drawn(self.config.held_out, 0, _HELD_OUT)
+        return np.mean((self.classifier.eval().probabilities(images) > 0.5) == (wanted == 1), axis=0)
+
+    def identity(self) -> dict[str, str]:
+        """Return the properties that define this run."""
+        return {
+            "configuration": repr(asdict(self.config)),
+            "data": self.process.digest(),
+            "initial weights": weights_digest(self.model),
+            "device": self.device.type,
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Return the accuracy."""
+        return {"accuracy": self.accuracy.tolist()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore what `state` returned."""
+        self.accuracy = np.array(state["accuracy"])

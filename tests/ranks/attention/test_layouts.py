@@ -1,0 +1,167 @@
+"""Layouts: the factors of each library's attention reproduce its outputs."""
+
+# pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false
+
+import math
+
+import pytest
+import torch
+from attention_standins import GPT2Attention, LlamaAttention, TimmAttention, all_kinds
+from other_attention import Megatron, MegatronCross, TransformerEngine
+from torch import nn
+from torch.nn import functional
+
+from saddlescope._shared.errors import InputError
+from saddlescope.ranks import Fused, Separate, TorchMultihead
+from saddlescope.ranks.attention.attention_blocks import attention_blocks, find_attention
+
+KINDS = ("vit", "torch", "gpt2", "nanogpt", "timm", "vit-pytorch", "bert", "llama", "t5")
+
+
+def from_factors(factors, x):
+    """Compute attention by the paper's formula, as a sum over heads of products of factors."""
+    width = factors.key.shape[-1]
+    total = 0
+    for W_K, W_Q, W_V, W_O in zip(*factors.expanded()[:4], strict=True):
+        scores = functional.softmax(x @ W_Q @ W_K.T @ x.transpose(1, 2) / math.sqrt(width), dim=-1)
+        total = total + scores @ x @ W_V @ W_O.T
+    return total
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_factors_compute_what_the_module_computes(kind):
+    module = all_kinds()[kind]
+    x = torch.randn(2, 6, 12, dtype=torch.float64)
+    (block,) = attention_blocks(nn.ModuleDict({"inner": module}))
+    torch.testing.assert_close(from_factors(block.factors(), x), module(x).detach())
+    assert (block.heads, block.factors().heads) == (4, 4)
+    assert not any(part.requires_grad for part in block.factors()[:4])
+
+
+def test_multihead_attention_with_keys_and_values_of_other_widths():
+    module = nn.MultiheadAttention(12, 4, kdim=5, vdim=7, bias=False, batch_first=True).double()
+    assert module.in_proj_weight is None
+    x, k, v = (torch.randn(2, 6, width, dtype=torch.float64) for width in (12, 5, 7))
+    factors = attention_blocks(module)[0].factors()
+    total = 0
+    for W_K, W_Q, W_V, W_O in zip(*factors.expanded()[:4], strict=True):
+        total = total + functional.softmax(x @ W_Q @ W_K.T @ k.transpose(1, 2) / math.sqrt(3), dim=-1) @ v @ W_V @ W_O.T
+    torch.testing.assert_close(total, module(x, k, v, need_weights=False)[0].detach())
+
+
+def test_blocks_come_in_the_models_order_and_shared_weights_once():
+    shared = TimmAttention(8, 2)
+    model = nn.Sequential(TimmAttention(8, 2), shared, nn.ReLU(), shared, nn.TransformerEncoderLayer(8, 2))
+    assert [block.name for block in attention_blocks(model)] == ["0", "1", "4.self_attn"]
+
+
+def test_modules_with_the_same_parameters_are_reported_once():
+    """Tie layers by their parameters, as in unrolled ALBERT-like models: all four, or only some."""
+    first, tied, half = (LlamaAttention(8, 2, 1, 4) for _ in range(3))
+    for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
+        setattr(tied, name, getattr(first, name))
+    half.q_proj.weight = first.q_proj.weight
+    half.k_proj.weight = first.k_proj.weight
+    assert [block.name for block in attention_blocks(nn.Sequential(first, tied, half))] == ["0", "2"]
+
+
+def test_gpt2_names_in_the_paper_s_order():
+    module = GPT2Attention(768, 12)
+    factors = attention_blocks(module)[0].factors()
+    assert module.c_attn.weight.shape == (768, 2304)
+    torch.testing.assert_close(factors.query[1], module.c_attn.weight[:, 64:128].detach())
+    torch.testing.assert_close(factors.key[1], module.c_attn.weight[:, 768 + 64 : 768 + 128].detach())
+    torch.testing.assert_close(factors.value[1], module.c_attn.weight[:, 1536 + 64 : 1536 + 128].detach())
+    torch.testing.assert_close(factors.output[1], module.c_proj.weight[64:128].T.detach())
+
+
+class Strange(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.keys, self.queries, self.values, self.out = (nn.Linear(8, 8) for _ in range(4))
+        self.setting = nn.Module()
+        self.setting.count = 2
+
+
+def test_unknown_names_are_refused_and_can_be_named_by_hand():
+    model = nn.Sequential(Strange())
+    with pytest.raises(
+        InputError, match=r"got Sequential, which has none.*key, query, value, output.*layouts=\(Separate"
+    ):
+        attention_blocks(model)
+    by_hand = Separate("keys", "queries", "values", "out", heads="setting.count")
+    (block,) = attention_blocks(model, (by_hand,))
+    torch.testing.assert_close(block.factors().key[1], model[0].keys.weight[4:].T.detach())
+    assert attention_blocks(model, (Separate("keys", "queries", "values", "out", heads=4),))[0].factors().key.shape == (
+        4,
+        8,
+        2,
+    )
+
+
+def test_names_without_a_number_of_heads_or_with_the_wrong_shapes_are_refused():
+    model = Strange()
+    with pytest.raises(
+        InputError, match=r"Strange.*Strange must have its number of heads as an integer under num_heads, "
+    ):
+        attention_blocks(model, (Separate("keys", "queries", "values", "out"),))
+    with pytest.raises(InputError, match=r"Strange.*must split into 3 heads; got \(in, out\) shapes \(8, 8\)"):
+        attention_blocks(model, (Separate("keys", "queries", "values", "out", heads=3),))
+    cross = GPT2Attention(8, 2)
+    cross.c_attn = type(cross.c_attn)(16, 8)
+    with pytest.raises(InputError, match=r"GPT2Attention.*c_attn must have queries, keys and values of the width 8"):
+        attention_blocks(cross)
+    model.keys = nn.Linear(8, 12)
+    with pytest.raises(InputError, match=r"Strange.*divisor of its 4 heads for keys, and as many.*got 6 and 4"):
+        attention_blocks(model, (Separate("keys", "queries", "values", "out", heads=4),))
+
+
+def test_layouts_say_what_they_look_for():
+    names = [str(layout) for layout in (TorchMultihead(), Fused("qkv", "proj"), Separate("k", "q", "v", "o"))]
+    assert names == ["torch.nn.MultiheadAttention", "qkv, proj", "k, q, v, o"]
+
+
+def heads_of(rows, *sizes):
+    """Return the heads of consecutive rows (out, in), each (in, width)."""
+    return [part.T for part in rows.split(sizes)]
+
+
+def test_megatron_s_linear_layers_are_read_by_the_heads_of_this_process():
+    """Its forward pass needs a GPU: what names and numbers say must be right."""
+    module = Megatron()
+    found = find_attention(nn.ModuleDict({"self_attention": module}))
+    assert [(row.outcome, row.heads, row.key_heads) for row in found.coverage] == [("unchecked", 2, 1)]
+    assert "No CUDA GPUs" in found.coverage[0].reason
+    factors = found.blocks[0].factors()
+    first, second, key, value = heads_of(module.linear_qkv.weight, 3, 3, 3, 3)
+    torch.testing.assert_close(factors.query, torch.stack([first, second]))
+    torch.testing.assert_close(factors.key, key[None])
+    torch.testing.assert_close(factors.value, value[None])
+    torch.testing.assert_close(factors.output, torch.stack(module.linear_proj.weight.split(3, dim=1)))
+    assert find_attention(nn.ModuleDict({"self_attention": Megatron(gate=True)})).coverage[0].outcome == "refused"
+
+
+def test_megatron_s_cross_attention():
+    module = MegatronCross()
+    (block,) = attention_blocks(nn.ModuleDict({"cross_attention": module}))
+    parts = heads_of(module.linear_kv.weight, *[3] * 8)
+    torch.testing.assert_close(block.factors().key, torch.stack(parts[::2]))
+    torch.testing.assert_close(block.factors().value, torch.stack(parts[1::2]))
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_transformer_engine_s_linear_layers(fused):
+    module = TransformerEngine(fuse_qkv_params=fused)
+    (block,) = attention_blocks(nn.ModuleDict({"self_attention": module}))
+    factors, layer = block.factors(), module.layernorm_qkv
+    if fused:  # head by head: two queries, their key, their value
+        parts = heads_of(layer.weight, *[3] * 8)
+        query, key, value = [parts[at] for at in (0, 1, 4, 5)], [parts[2], parts[6]], [parts[3], parts[7]]
+    else:
+        query = heads_of(layer.query_weight, *[3] * 4)
+        key, value = heads_of(layer.key_weight, 3, 3), heads_of(layer.value_weight, 3, 3)
+        assert set(block.weights) == {f"layernorm_qkv.{name}_weight" for name in ("query", "key", "value")} | {
+            "proj.weight"
+        }
+    for found, expected in zip((factors.query, factors.key, factors.value), (query, key, value), strict=True):
+        torch.testing.assert_close(found, torch.stack(expected))

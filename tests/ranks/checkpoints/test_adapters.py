@@ -1,0 +1,230 @@
+"""Adapters in `spectra`: base plus adapter is what PEFT merges; LoRA alone has the spectra of its own update."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from saved_models import TEXT, build, save
+
+from saddlescope._shared.errors import InputError
+from saddlescope.ranks import RankTracker
+from saddlescope.ranks.checkpoints import checkpoint_spectra
+
+peft = pytest.importorskip("peft")
+transformers = pytest.importorskip("transformers")
+
+ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj"]
+LORA = {
+    "plain": {"r": 3, "lora_alpha": 5},
+    "rslora": {"r": 4, "lora_alpha": 5, "use_rslora": True},
+    "dora": {"r": 2, "lora_alpha": 4, "use_dora": True},
+    "patterns": {
+        "r": 2, "lora_alpha": 6, "rank_pattern": {"layers.1.self_attn.q_proj": 4, "gate_proj": 1},
+        "alpha_pattern": {"^model.layers.0.self_attn.v_proj": 1, "o_proj": 9},
+    },
+    "saved": {"r": 2, "modules_to_save": ["k_proj"], "target_modules": ["q_proj", "v_proj"]},
+    "embedding": {"r": 2, "target_modules": ["embed_tokens", "q_proj"]},
+}  # fmt: skip
+OTHERS = {
+    "LOHA": lambda: peft.LoHaConfig(r=2, target_modules=ALL),
+    "LOKR": lambda: peft.LoKrConfig(r=2, target_modules=ALL),
+    "OFT": lambda: peft.OFTConfig(oft_block_size=4, r=0, target_modules=ALL),
+    "BOFT": lambda: peft.BOFTConfig(boft_block_size=2, target_modules=ALL),
+    "IA3": lambda: peft.IA3Config(target_modules=ALL, feedforward_modules=[]),
+    "FOURIERFT": lambda: peft.FourierFTConfig(n_frequency=9, target_modules=ALL),
+    "HRA": lambda: peft.HRAConfig(r=2, target_modules=ALL),
+}
+
+
+def llama():
+    torch.manual_seed(0)
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**TEXT, num_key_value_heads=2))
+
+
+def adapted(model, config, folder, seed=1):
+    """Train an adapter at random, save it, and return the merged model."""
+    generator = torch.Generator().manual_seed(seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(seed)
+        wrapped = peft.get_peft_model(model, config)
+        with torch.no_grad():
+            for parameter in wrapped.parameters():
+                if parameter.requires_grad:
+                    parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+        wrapped.save_pretrained(folder)
+        return wrapped.merge_and_unload()
+
+
+def expected_spectra(base, merged, **options):
+    """Return the spectra between two models in memory, in double precision."""
+    tracker = RankTracker(base.double(), **options)
+    base.load_state_dict(merged.double().state_dict())
+    tracker.step()
+    return tracker.to_xarray()
+
+
+def require_same(found, expected):
+    """Compare: PEFT merges in single precision, with errors of 6e-8 per entry."""
+    assert found.layer.values.tolist() == expected.layer.values.tolist()
+    size = float(expected.update_norm.max())
+    assert size > 0
+    for name in ("update_spectrum", "update_norm", "initial_spectrum", "matrix_update_spectrum"):
+        there = expected[name].sel(matrix=found.matrix) if "matrix" in expected[name].dims else expected[name]
+        np.testing.assert_allclose(found[name].values, there.values, rtol=0, atol=3e-6 * max(1, size), err_msg=name)
+
+
+@pytest.mark.parametrize("kind", [*LORA, *OTHERS])
+def test_base_plus_adapter_is_what_peft_merges(kind, tmp_path):
+    base = save(llama(), tmp_path / "base")
+    config = peft.LoraConfig(**({"target_modules": ALL} | LORA[kind])) if kind in LORA else OTHERS[kind]()
+    merged = adapted(llama(), config, tmp_path / "adapter")
+    found = checkpoint_spectra(base, tmp_path / "adapter", matrices=["*q_proj", "*gate_proj", "*embed_tokens"])
+    require_same(found, expected_spectra(llama(), merged, matrices="*"))
+    assert bool(found.measurable.sel(product="KQ").all())
+    assert found.attrs["remarks"] == ""
+
+
+def test_layers_that_store_their_weights_transposed(tmp_path):
+    def gpt2():
+        torch.manual_seed(0)
+        return transformers.GPT2LMHeadModel(
+            transformers.GPT2Config(n_layer=2, n_head=2, n_embd=12, vocab_size=30, n_positions=8, bos_token_id=0,
+                                    eos_token_id=0)
+        )  # fmt: skip
+
+    base = save(gpt2(), tmp_path / "base")
+    for number, options in enumerate(({}, {"use_dora": True})):
+        config = peft.LoraConfig(r=2, target_modules=["c_attn", "c_proj"], fan_in_fan_out=True, **options)
+        merged = adapted(gpt2(), config, tmp_path / f"{number}")
+        found = checkpoint_spectra(base, tmp_path / f"{number}", matrices="*mlp.c_proj")
+        require_same(found, expected_spectra(gpt2(), merged, matrices="*"))
+    (tmp_path / "base/config.json").write_text('{"n_head": 2}')  # names and shapes alone
+    require_same(
+        checkpoint_spectra(base, tmp_path / "1", matrices="*mlp.c_proj"),
+        expected_spectra(gpt2(), merged_again(gpt2(), tmp_path / "1"), matrices="*"),
+    )
+
+
+def merged_again(model, folder):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return peft.PeftModel.from_pretrained(model, folder).merge_and_unload()
+
+
+def test_a_renamed_model(tmp_path):
+    base = save(build("ViTForImageClassification"), tmp_path / "base")
+    config = peft.LoraConfig(r=2, target_modules=["q_proj", "v_proj"])
+    merged = adapted(build("ViTForImageClassification"), config, tmp_path / "adapter")
+    expected = expected_spectra(build("ViTForImageClassification"), merged, matrices="*q_proj")
+    require_same(checkpoint_spectra(base, tmp_path / "adapter", matrices="*q_proj"), expected)
+
+
+def test_a_half_precision_base_is_exact_for_its_adapter(tmp_path):
+    """An update of 1e-4 is far below the rounding of bfloat16, but the adapter was trained on these very numbers."""
+    model = llama().bfloat16()
+    base = save(model, tmp_path / "base")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wrapped = peft.get_peft_model(llama(), peft.LoraConfig(r=1, target_modules=["q_proj"]))
+    with torch.no_grad():
+        for name, parameter in wrapped.named_parameters():
+            if "lora_B" in name:
+                parameter.fill_(1e-5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wrapped.save_pretrained(tmp_path / "adapter")
+    found = checkpoint_spectra(base, tmp_path / "adapter", matrices="*q_proj", on_error=pytest.fail)
+    assert bool(found.matrix_measurable.all())
+    np.testing.assert_allclose(found.matrix_stable_rank, 1, rtol=1e-6)
+
+
+def updates(folder):
+    """Return alpha / r B A of the stored factors, by module."""
+    config = json.loads((folder / "adapter_config.json").read_text())
+    tensors = load_file(folder / "adapter_model.safetensors")
+    return {
+        name.removeprefix("base_model.model.").removesuffix(".lora_A.weight"): config["lora_alpha"]
+        / (config["r"] ** 0.5 if config["use_rslora"] else config["r"])
+        * tensors[name.replace("lora_A", "lora_B")].double()
+        @ A.double()
+        for name, A in tensors.items()
+        if "lora_A" in name
+    }
+
+
+@pytest.mark.parametrize("kind", ["plain", "rslora"])
+def test_an_adapter_alone(kind, tmp_path):
+    folders = [tmp_path / f"checkpoint-{step}" for step in (10, 20)]
+    for seed, folder in enumerate(folders):
+        adapted(llama(), peft.LoraConfig(target_modules=ALL, **LORA[kind]), folder, seed)
+    found = checkpoint_spectra(*folders)
+    assert found.step.values.tolist() == [10, 20]
+    for step, folder in zip((10, 20), folders, strict=True):
+        expected = updates(folder)
+        assert [f"{name}.weight" for name in expected] == sorted(found.matrix.values)
+        for name, update in expected.items():
+            values = found.matrix_update_spectrum.sel(step=step, matrix=f"{name}.weight").values
+            np.testing.assert_allclose(values, torch.linalg.svdvals(update)[: len(values)], rtol=1e-5, atol=1e-8)
+    assert found.matrix_initial_norm.isnull().all()
+    few = checkpoint_spectra(folders[0] / "adapter_model.safetensors", matrices="*q_proj", top=1)
+    assert few.sizes["matrix"] == 2
+    np.testing.assert_allclose(
+        few.matrix_update_norm[0], found.matrix_update_norm.sel(matrix=few.matrix)[0], rtol=1e-12
+    )
+    base = save(llama(), tmp_path / "base")
+    merged = checkpoint_spectra(base, folders[0], matrices="*q_proj")
+    np.testing.assert_allclose(merged.matrix_update_norm, few.matrix_update_norm, rtol=1e-6)
+
+
+def test_files_of_other_programs(tmp_path):
+    generator = torch.Generator().manual_seed(0)
+    down, up = torch.randn(2, 6, generator=generator), torch.randn(5, 2, generator=generator)
+    values = torch.linalg.svdvals(up.double() @ down.double())[:2]
+    kohya = {
+        "lora_unet_q.lora_down.weight": down,
+        "lora_unet_q.lora_up.weight": up,
+        "lora_unet_q.alpha": torch.tensor(1.0),
+    }
+    save_file(kohya, tmp_path / "kohya.safetensors")
+    found = checkpoint_spectra(tmp_path / "kohya.safetensors")
+    np.testing.assert_allclose(found.matrix_update_spectrum[0, 0], values / 2, rtol=1e-6)
+    save_file({"unet.q.lora_A.weight": down, "unet.q.lora_B.weight": up}, tmp_path / "diffusers.safetensors")
+    found = checkpoint_spectra(tmp_path / "diffusers.safetensors")
+    np.testing.assert_allclose(found.matrix_update_spectrum[0, 0], values, rtol=1e-6)
+    assert "has no alpha" in found.attrs["remarks"]
+
+
+def test_adapters_that_cannot_be_used(tmp_path):
+    base = save(llama(), tmp_path / "base")
+    adapted(llama(), peft.LoraConfig(r=2, use_dora=True, target_modules=ALL), tmp_path / "dora")
+    with pytest.raises(InputError, match="got DoRA, which scales the rows"):
+        checkpoint_spectra(tmp_path / "dora")
+    adapted(llama(), OTHERS["IA3"](), tmp_path / "ia3")
+    with pytest.raises(InputError, match=r"got IA3\. Pass the base first"):
+        checkpoint_spectra(tmp_path / "ia3")
+    prompt = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        peft.get_peft_model(llama(), prompt).save_pretrained(tmp_path / "prompt")
+    with pytest.raises(InputError, match="got PROMPT_TUNING, which has none"):
+        checkpoint_spectra(base, tmp_path / "prompt")
+    config = tmp_path / "dora/adapter_config.json"
+    content = json.loads(config.read_text())
+    config.write_text(json.dumps(content | {"init_lora_weights": "pissa"}))
+    with pytest.raises(InputError, match="init_lora_weights='pissa', which changes the base"):
+        checkpoint_spectra(base, tmp_path / "dora")
+    config.write_text(json.dumps(content | {"r": 3}))
+    with pytest.raises(InputError, match="got rank 3 for factors of rank 2"):
+        checkpoint_spectra(base, tmp_path / "dora")
+    config.write_text(json.dumps(content))
+    (tmp_path / "dora/adapter_model.safetensors").unlink()
+    with pytest.raises(InputError, match="Fetch the adapter again"):
+        checkpoint_spectra(base, tmp_path / "dora")
+    other = build("ViTForImageClassification")
+    adapted(other, peft.LoraConfig(r=2, target_modules=["q_proj"]), tmp_path / "vit")
+    with pytest.raises(InputError, match="got parts that it does not have"):
+        checkpoint_spectra(base, tmp_path / "vit")

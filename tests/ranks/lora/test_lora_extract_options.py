@@ -1,0 +1,133 @@
+"""Options of extract-lora, with adapters loaded by PEFT itself: its logits are those of the fine-tuned model."""
+
+import json
+import warnings
+from fnmatch import fnmatch
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from saved_models import build, load, save
+from stored_models import moved
+from test_lora_extract import gpt2, llama
+
+from saddlescope._shared.errors import InputError
+from saddlescope.ranks.lora import extract_lora, logits_error
+
+peft = pytest.importorskip("peft")
+transformers = pytest.importorskip("transformers")
+
+TOKENS = torch.randint(3, 40, (2, 7), generator=torch.Generator().manual_seed(0))
+
+
+def bert():
+    torch.manual_seed(0)
+    return transformers.BertForSequenceClassification(
+        transformers.BertConfig(
+            hidden_size=24,
+            intermediate_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            vocab_size=50,
+            num_labels=3,
+        )
+    )
+
+
+def folders(tmp_path, model, *, seed=1, kept="-"):
+    """Save a model before and after a change of every parameter but those kept; return the folders and the model."""
+    base = save(model.eval(), tmp_path / "base")
+    parameters = {name: one for name, one in model.named_parameters() if not fnmatch(name, kept)}
+    model.load_state_dict(moved(parameters, seed, 0.05), strict=False)
+    return base, save(model, tmp_path / "tuned"), model
+
+
+def adapted(kind, base, adapter, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = getattr(transformers, kind).from_pretrained(base)
+        return peft.PeftModel.from_pretrained(model, adapter, **options).eval()
+
+
+@torch.no_grad()
+def logits(model, **inputs):
+    return model(input_ids=TOKENS, **inputs).logits.double()
+
+
+def relative(found, expected, before):
+    return float((found - expected).norm() / (before - expected).norm())
+
+
+@pytest.mark.parametrize(
+    ("made", "whole", "kept", "task"),
+    [
+        (llama, ["*norm"], "-", "CAUSAL_LM"),
+        (gpt2, ["*.ln_?", "*.c_fc", "*.c_proj", "*wpe"], "*.c_attn.bias", "CAUSAL_LM"),
+        (bert, ["*LayerNorm", "bert.embeddings.*_embeddings", "*dense", "*.query"], "*.[kv]*.bias", "SEQ_CLS"),
+        (lambda: build("BartForConditionalGeneration"), ["*norm*", "*embed_*", "*v_proj", "*fc?"],
+         "*.[kqo]*_proj.bias", "SEQ_2_SEQ_LM"),
+    ],
+)  # fmt: skip
+def test_with_embeddings_and_whole_modules_nothing_is_lost(made, whole, kept, task, tmp_path):
+    """Biases change where the module is whole; all other matrices have adapters of full rank."""
+    base, tuned, model = folders(tmp_path, made(), kept=kept)
+    extraction = extract_lora(base, tuned, tmp_path / "adapter", energy=1.0, embeddings=True, modules_to_save=whole)
+    assert json.loads((tmp_path / "adapter/adapter_config.json").read_text())["task_type"] == task
+    kind = type(model).__name__
+    assert extraction.left_out == ()
+    found = adapted(kind, base, tmp_path / "adapter")
+    before = getattr(transformers, kind).from_pretrained(base).eval()
+    extra = {"decoder_input_ids": TOKENS} if task == "SEQ_2_SEQ_LM" else {}
+    assert relative(logits(found, **extra), logits(model, **extra), logits(before, **extra)) < 1e-4
+    written = load_file(tmp_path / "adapter/adapter_model.safetensors")
+    assert extraction.parameters == sum(tensor.numel() for tensor in written.values())
+
+
+@pytest.mark.parametrize(
+    "name", ["ViTForImageClassification", "SwinForImageClassification", "MixtralForCausalLM", "Qwen3MoeForCausalLM",
+             "LlavaForConditionalGeneration"],
+)  # fmt: skip
+def test_models_whose_files_have_other_names(name, tmp_path):
+    """Merge the adapter by PEFT: every linear layer is that of the tuned model, and everything else is reported."""
+    base, tuned, model = folders(tmp_path, build(name))
+    made = extract_lora(base, tuned, tmp_path / "adapter", energy=1.0)
+    merged = adapted(name, base, tmp_path / "adapter").merge_and_unload()
+    expected, before = dict(model.named_parameters()), dict(load(name, base).named_parameters())
+    linear = {f"{layer.name}.weight" for layer in made.layers}
+    assert len(linear) > 5
+    for own, parameter in merged.named_parameters():
+        if own in linear:
+            torch.testing.assert_close(parameter, expected[own], rtol=0, atol=1e-5)
+            layer = next(one for one in made.layers if f"{one.name}.weight" == own)
+            values = torch.linalg.svdvals((expected[own] - before[own]).double())
+            np.testing.assert_allclose(layer.values, values.detach(), rtol=1e-6, atol=1e-7)
+        else:
+            assert torch.equal(parameter, before[own])
+            assert own in made.left_out
+
+
+def test_patterns_ranks_and_types(tmp_path):
+    base, tuned, _ = folders(tmp_path, llama())
+    out = tmp_path / "adapter"
+    made = extract_lora(base, tuned, out, energy=0.99, max_rank=2, exclude=["*down_proj", "model.layers.0.*"])
+    assert {layer.rank for layer in made.layers} == {2}
+    assert all(".layers.1." in layer.name and "down_proj" not in layer.name for layer in made.layers)
+    assert "model.layers.0.mlp.down_proj.weight" in made.left_out
+    exact = load_file(out / "adapter_model.safetensors")
+    exclude = ["*down_proj", "model.layers.0.*"]
+    extract_lora(base, tuned, out, energy=0.99, max_rank=2, exclude=exclude, dtype="bfloat16", modules_to_save="*norm")
+    short = load_file(out / "adapter_model.safetensors")
+    assert {tensor.dtype for tensor in short.values()} == {torch.bfloat16}
+    for name, tensor in exact.items():
+        assert torch.equal(short[name], tensor.bfloat16())
+    assert logits_error(base, tuned, out).tokens > 0  # PEFT has loaded every number
+    for options, words in (
+        ({"rank": 2, "max_rank": 3}, "max_rank must be at least 1, and beside energy"),
+        ({"rank": 2, "dtype": "int8"}, "dtype must be float32, float16, bfloat16; got 'int8'"),
+        ({"rank": 2, "exclude": "*q"}, "exclude must match weights that would get an adapter; got '\\*q'"),
+        ({"rank": 2, "exclude": "*"}, "exclude must leave a weight"),
+        ({"rank": 2, "modules_to_save": "head"}, "modules_to_save must match modules with weights; got 'head'"),
+    ):
+        with pytest.raises(InputError, match=words):
+            extract_lora(base, tuned, out, **options)

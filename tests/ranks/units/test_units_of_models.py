@@ -1,0 +1,430 @@
+"""Units of PyTorch models, the number of distinct active ones, and its record during training."""
+
+import functools
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from saddlescope._shared.errors import InputError
+from saddlescope.ranks import Every, UnitTracker, active_units, units_of
+from saddlescope.ranks.units import equal_units
+
+
+def weight(model, layer) -> Any:
+    return model[layer].weight
+
+
+def perceptron(width=6, activation: Callable[[], nn.Module] = nn.ReLU, bias=True):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, width, bias=bias), activation(), nn.Linear(width, 2))
+
+
+class Mlp(nn.Module):
+    def __init__(self, between=None):
+        super().__init__()
+        self.fc1, self.fc2, self.between = nn.Linear(4, 5), nn.Linear(5, 4), between or nn.GELU()
+
+    def forward(self, x):
+        return self.fc2(self.between(self.fc1(x)))
+
+
+class Gated(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate_proj, self.up_proj = nn.Linear(4, 7, bias=False), nn.Linear(4, 7, bias=False)
+        self.down_proj = nn.Linear(7, 4, bias=False)
+
+    def forward(self, x):
+        return self.down_proj(nn.functional.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Power(nn.Module):
+    def __init__(self, power):
+        super().__init__()
+        self.power = power
+
+    def forward(self, x):
+        return x**self.power
+
+
+class Absolute(nn.Module):
+    def forward(self, x):
+        return x.abs()
+
+
+class Bert(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.intermediate = nn.Sequential()
+        self.intermediate.add_module("dense", nn.Linear(4, 6))
+        self.intermediate.add_module("act", nn.GELU())
+        self.output = nn.ModuleDict({"dense": nn.Linear(6, 4)})
+
+
+wrong: Any = {"schedule": 3}
+
+
+def images():
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.Tanh(), nn.AvgPool2d(2), nn.Conv2d(4, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(75, 2)
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "found"),
+    [
+        (perceptron(), [("0 -> 2", "neurons", 6, 0)]),
+        (perceptron(activation=nn.Tanh), [("0 -> 2", "neurons", 6, -1)]),
+        (nn.ModuleDict({"mlp": Mlp()}), [("mlp.fc1 -> mlp.fc2", "neurons", 5, 0)]),
+        (Gated(), [("up_proj and gate_proj -> down_proj", "neurons", 7, 0)]),
+        (images(), [("0 -> 3", "kernels", 4, -1), ("3 -> 6", "kernels", 3, 0)]),
+        (nn.Sequential(nn.MultiheadAttention(8, 2)), [("0", "heads", 2, 0)]),
+    ],
+)
+def test_units_are_found(model, found):
+    modes, before = [m.training for m in model.modules()], [p.clone() for p in model.parameters()]
+    assert [(group.name, group.kind, group.count, group.parity) for group in units_of(model)] == found
+    assert [m.training for m in model.modules()] == modes
+    assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        nn.Sequential(nn.Linear(3, 5), nn.Softmax(-1), nn.Linear(5, 2)),
+        Mlp(nn.Softmax(-1)),
+        nn.Sequential(nn.Linear(3, 5), nn.LayerNorm(5), nn.ReLU(), nn.Linear(5, 2)),
+        nn.Linear(3, 3),
+    ],
+)
+def test_what_is_no_sum_of_units_is_left_out(model):
+    with pytest.raises(InputError, match="sum of units"):
+        units_of(model)
+
+
+def _convolution(channels, *, into=1, pool: nn.Module | None = None):
+    return nn.Sequential(nn.Conv2d(into, channels, 3), nn.ReLU(), pool or nn.MaxPool2d(2))
+
+
+@pytest.mark.parametrize("pool", [nn.MaxPool2d(2), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(13)])
+def test_kernels_are_found_through_pooling_and_nested_sequences(pool):
+    torch.manual_seed(0)
+    stack = nn.Sequential(_convolution(4, pool=pool), _convolution(6, into=4))
+    model = nn.Sequential(stack, nn.Flatten(), nn.Sequential(nn.Linear(6 * 25, 7), nn.ReLU(), nn.Linear(7, 2)))
+    groups = units_of(model)
+    assert [(group.name, group.kind, group.count) for group in groups] == [
+        ("0.0.0 -> 0.1.0", "kernels", 4), ("0.1.0 -> 2.0", "kernels", 6), ("2.0 -> 2.2", "neurons", 7)
+    ]  # fmt: skip
+    _, out = groups[1].weights()
+    read = weight(model[2], 0).detach().double()
+    np.testing.assert_array_equal(out, [read[:, 25 * unit : 25 * (unit + 1)].T.flatten() for unit in range(6)])
+
+
+class Backwards(nn.Sequential):
+    def forward(self, input):
+        for layer in reversed(list(self)):
+            input = layer(input)
+        return input
+
+
+def test_a_sequence_that_calls_its_layers_otherwise_is_left_out():
+    with pytest.raises(InputError, match="found none"):
+        units_of(Backwards(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)))
+
+
+def test_named_pairs():
+    model = nn.ModuleDict({"first": nn.Linear(3, 6), "second": nn.Linear(6, 1)})
+    (group,) = units_of(model, pairs={"first": "second"})
+    assert (group.name, group.count) == ("first -> second", 6)
+    into, out = group.weights()
+    assert (into.shape, out.shape, into.dtype) == ((6, 4), (6, 1), torch.float64)
+    with pytest.raises(InputError, match="no layer of pairs 'frist'; did you mean first"):
+        units_of(model, pairs={"frist": "second"})
+    with pytest.raises(InputError, match="features fit"):
+        units_of(model, pairs={"first": "first"})
+
+
+@torch.no_grad()
+def set_weights(model, into, out):
+    weight(model, 0).copy_(torch.tensor(into))
+    weight(model, 2).copy_(torch.tensor(out))
+
+
+def test_duplicates_are_one_neuron_and_opposite_ones_cancel():
+    model = nn.Sequential(nn.Linear(2, 4, bias=False), nn.ReLU(), nn.Linear(4, 1))
+    set_weights(model, [[1.0, 0.0], [2.0, 0.0], [-1.0, 0.0], [0.0, 3.0]], [[1.0, 0.5, 1.0, -1.0]])
+    found = active_units(model, level=0.5)
+    np.testing.assert_allclose(found.sizes[0], [3.0, 2.0, 1.0, 0.0])
+    assert (found.active, found.counts) == ((3,), (4,))
+    set_weights(model, [[1.0, 0.0], [2.0, 0.0], [-1.0, 0.0], [0.0, 3.0]], [[1.0, -0.5, 1.0, -1.0]])
+    np.testing.assert_allclose(active_units(model).sizes[0], [3.0, 1.0, 0.0, 0.0], atol=1e-12)
+
+
+def test_scale_moved_between_layers_changes_nothing():
+    model = perceptron(bias=False)
+    before = active_units(model).sizes[0]
+    with torch.no_grad():
+        weight(model, 0).mul_(4.0)
+        weight(model, 2).div_(4.0)
+    np.testing.assert_allclose(active_units(model).sizes[0], before, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("activation", "expected"), [(nn.Tanh, [3.0, 0.0]), (nn.ReLU, [2.0, 1.0])])
+def test_neurons_that_differ_by_a_sign_are_one_if_the_activation_is_odd(activation, expected):
+    model = nn.Sequential(nn.Linear(1, 2, bias=False), activation(), nn.Linear(2, 1))
+    set_weights(model, [[1.0], [-1.0]], [[2.0, -1.0]])
+    np.testing.assert_allclose(active_units(model).sizes[0], expected, atol=1e-12)
+
+
+def test_a_network_learns_one_neuron_after_the_other():
+    """Labels of orthogonal samples: the positive ones first, then the negative ones, each by one distinct neuron."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8, bias=False), nn.ReLU(), nn.Linear(8, 1, bias=False)).double()
+    with torch.no_grad():
+        weight(model, 0).abs_().mul_(1e-4)
+        weight(model, 2).copy_(torch.where(torch.arange(8) % 2 == 0, 1.0, -1.0) * weight(model, 0).norm(dim=1))
+    x, y = torch.eye(4).double(), torch.tensor([[2.0], [2.0], [-0.7], [-0.7]]).double()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+    losses = []
+    with UnitTracker(model, schedule=Every(10)).watch(optimizer) as tracker:
+        for step in range(401):
+            loss = ((model(x) - y) ** 2).mean() / 2
+            if step % 10 == 0:
+                losses.append(loss.item())
+            if step < 400:
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+    stairs = tracker.staircase(losses)
+    assert stairs.ranks == (0, 1, 2)
+    np.testing.assert_allclose(stairs.losses, [(8 + 0.98) / 8, 0.98 / 8, 0.0], atol=2e-3)
+    assert tracker.to_xarray().sizes == {"step": 41, "unit": 8}
+
+
+def test_a_resumed_tracker_goes_on():
+    model = perceptron()
+    first, second = UnitTracker(model, schedule=Every(1)), UnitTracker(model, schedule=Every(1))
+    first.step()
+    second.load_state_dict(first.state_dict())
+    second.step()
+    assert (second.steps, len(second.sizes[0])) == ((0, 1, 2), 3)
+    with pytest.raises(InputError, match="state must be of the units"):
+        UnitTracker(images()).load_state_dict(first.state_dict())
+
+
+def test_callbacks_take_it():
+    pytest.importorskip("transformers")
+    from saddlescope.ranks.tracker.trainer_hook import TrackerHook
+
+    hook, model = TrackerHook(functools.partial(UnitTracker, schedule=Every(1))), perceptron()
+    hook.start(model, first_process=True, state=None)
+    hook.step()
+    hook.finish()
+    assert hook.tracker.steps == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: active_units(perceptron(), level=0.0), "level must be positive"),
+        (lambda: active_units(perceptron(), tolerance=2.0), "tolerance must be between"),
+        (lambda: UnitTracker(perceptron(), **wrong), "schedule must be a function"),
+        (lambda: UnitTracker(perceptron()).staircase([1.0, 2.0]), "losses must be 1 numbers"),
+    ],
+)
+def test_bad_input_is_one_sentence(call, sentence, types_unchecked):
+    with types_unchecked(), pytest.raises(InputError, match=sentence):
+        call()
+
+
+def test_weights_that_are_not_finite_are_refused():
+    model = perceptron()
+    with torch.no_grad():
+        weight(model, 0)[0, 0] = torch.nan
+    with pytest.raises(InputError, match="weights must be finite"):
+        active_units(model)
+
+
+def neurons(activation, into, out):
+    """Return a network with one output of neurons with these weights."""
+    weights, width = torch.tensor(into).double(), len(into)
+    model = nn.Sequential(nn.Linear(weights.shape[1], width, bias=False), activation, nn.Linear(width, 1)).double()
+    with torch.no_grad():
+        weight(model, 0).copy_(weights)
+        weight(model, 2).copy_(torch.tensor([out]).double())
+    return model
+
+
+@pytest.mark.parametrize(
+    ("activation", "into", "out", "sizes"),
+    [
+        (Power(2), [[2.0], [-1.0]], [1.0, -4.0], [0.0, 0.0]),  # (2x)^2 - 4x^2 is nothing
+        (Power(2), [[2.0], [1.0]], [1.0, -2.0], [2 ** (2 / 3), 0.0]),  # 2 x^2: three factors, as a product of two
+        (Power(3), [[2.0], [-1.0]], [1.0, 8.0], [0.0, 0.0]),
+        (Absolute(), [[2.0], [-1.0]], [1.0, -2.0], [0.0, 0.0]),
+        (nn.LeakyReLU(), [[2.0], [1.0], [-1.0]], [1.0, 1.0, 1.0], [3.0, 1.0, 0.0]),
+        (nn.Tanh(), [[1.0], [2.0], [-2.0]], [1.0, 1.0, -1.0], [4.0, 1.0, 0.0]),  # tanh(2x) is not tanh(x)
+        (nn.GELU(), [[1.0], [2.0], [-2.0]], [1.0, 1.0, -1.0], [2.0, 2.0, 1.0]),
+        (nn.Identity(), [[1.0, 0.0], [-2.0, 0.0], [0.0, 1.0]], [1.0, 1.0, 1.0], [1.0, 1.0, 0.0]),
+    ],
+)
+def test_units_are_one_if_their_features_are_in_proportion(activation, into, out, sizes):
+    np.testing.assert_allclose(active_units(neurons(activation, into, out)).sizes[0], sizes, atol=1e-12)
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU(), Power(2), Power(3), nn.Tanh()])
+def test_sizes_grow_with_the_square_of_all_weights(activation):
+    """So that units of different powers compare, and a tenth of the largest size is a level for all."""
+    sizes = [active_units(neurons(activation, [[scale]], [scale])).sizes[0] for scale in (1.0, 2.0)]
+    np.testing.assert_allclose(sizes[1], 4 * sizes[0])
+
+
+def test_many_small_copies_are_one_large_unit():
+    model = neurons(nn.ReLU(), [[1.0, 0.0], *[[0.0, 1.0]] * 2000], [1.0, *[9e-4] * 2000])
+    np.testing.assert_allclose(active_units(model).sizes[0][:3], [1.8, 1.0, 0.0], atol=1e-3)
+
+
+@pytest.mark.parametrize("gate", [nn.functional.silu, nn.functional.relu])
+def test_a_factor_between_the_layers_of_a_gated_neuron_changes_nothing(gate):
+    torch.manual_seed(0)
+
+    class Block(Gated):
+        def forward(self, x):
+            return self.down_proj(gate(self.gate_proj(x)) * self.up_proj(x))
+
+    model = Block().double()
+    x = torch.randn(5, 4).double()
+    before, found = model(x), active_units(model)
+    with torch.no_grad():  # neurons 0 and 1 become two halves of neuron 0 with another scale and sign, 1 is gone
+        model.gate_proj.weight[1] = model.gate_proj.weight[0]
+        model.up_proj.weight[1] = -2 * model.up_proj.weight[0]
+        model.down_proj.weight[:, 1] = -0.25 * model.down_proj.weight[:, 0]
+        model.down_proj.weight[:, 0] *= 0.5
+    halved = active_units(model)
+    assert int((halved.sizes[0] > 0).sum()) == 6
+    with torch.no_grad():
+        model.down_proj.weight[:, 1] = 0.0
+        model.down_proj.weight[:, 0] *= 2.0
+    np.testing.assert_allclose(active_units(model).sizes[0], halved.sizes[0])
+    assert not torch.allclose(before, model(x))
+    assert int((found.sizes[0] > 0).sum()) == 7
+    parities = (-1, 0)
+    degrees = (1.0, 1.0) if gate is nn.functional.relu else (1.0, np.nan)
+    np.testing.assert_array_equal(units_of(model)[0].degrees, degrees)
+    assert units_of(model)[0].parities == parities
+
+
+def test_kernels_of_different_groups_read_different_channels():
+    model = nn.Sequential(nn.Conv2d(4, 8, 3, groups=4, bias=False), nn.ReLU(), nn.Conv2d(8, 2, 1))
+    with torch.no_grad():
+        weight(model, 0).copy_(torch.randn(1, 1, 3, 3).expand(8, 1, 3, 3))
+    assert int((active_units(model).sizes[0] > 0).sum()) == 4
+
+
+@pytest.mark.parametrize(
+    ("model", "found"),
+    [
+        (nn.Sequential(nn.Conv1d(1, 4, 5), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 124, 2)), ["0 -> 3"]),
+        (nn.Sequential(nn.Conv1d(1, 4, 300), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 3, 2)), ["0 -> 3"]),
+        (nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 18 * 30, 2)), ["0 -> 3"]),
+        (nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.ConvTranspose2d(4, 5, 3), nn.ReLU(), nn.Conv2d(5, 1, 1)),
+         ["0 -> 2", "2 -> 4"]),
+        (nn.Sequential(nn.Linear(3, 1), nn.ReLU(), nn.Linear(1, 1)), ["0 -> 2"]),
+        (nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(3, 5)), nn.ReLU(), nn.Linear(5, 1)), ["0 -> 2"]),
+        (nn.TransformerDecoderLayer(8, 2, 16, batch_first=True), ["linear1 -> linear2", "self_attn", "multihead_attn"]),
+        (nn.ModuleDict({"layer": Bert()}), ["layer.intermediate.dense -> layer.output.dense"]),
+        (nn.Sequential(OrderedDict(fc1=nn.Linear(3, 5), act=nn.ReLU(), fc2=nn.Linear(5, 1))), ["fc1 -> fc2"]),
+    ],
+)  # fmt: skip
+def test_units_are_found_once_at_any_size_of_input(model, found):
+    assert [group.name for group in units_of(model)] == found
+
+
+def test_columns_of_transposed_convolutions_are_those_of_their_channels():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.ConvTranspose1d(2, 3, 4), nn.ReLU(), nn.ConvTranspose1d(3, 5, 2))
+    into, out = units_of(model)[0].weights()
+    first, second = weight(model, 0).detach().double(), weight(model, 2).detach().double()
+    np.testing.assert_array_equal(into[:, :-1], [first[:, unit].flatten() for unit in range(3)])
+    np.testing.assert_array_equal(out, [second[unit].flatten() for unit in range(3)])
+
+
+def test_an_activation_that_is_called_twice_is_found_twice():
+    activation = nn.ReLU()
+    model = nn.Sequential(nn.Linear(3, 5), activation, nn.Linear(5, 4), activation, nn.Linear(4, 1))
+    assert [(group.name, group.parity, group.degrees) for group in units_of(model)] == [
+        ("0 -> 2", 0, (1.0,)), ("2 -> 4", 0, (1.0,))
+    ]  # fmt: skip
+
+
+def test_a_pair_that_is_found_anyway_counts_once():
+    assert active_units(units_of(perceptron(), pairs={"0": "2"})).counts == (6,)
+
+
+@pytest.mark.parametrize("fill", [0.0, -100.0])
+def test_dead_neurons_are_found(fill):
+    model = perceptron()
+    with torch.no_grad():
+        weight(model, 0).zero_()
+        cast("Tensor", model[0].bias).fill_(fill)
+    assert units_of(model)[0].count == 6
+    assert active_units(model).active == ((0,) if fill == 0.0 else (1,))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(("activation", "law"), [(nn.ReLU, (1.0, 0)), (nn.Tanh, (np.nan, -1)), (nn.GELU, (np.nan, 0))])
+def test_half_precision_changes_no_law(dtype, activation, law):
+    group = units_of(perceptron(activation=activation).to(dtype))[0]
+    np.testing.assert_array_equal((*group.degrees, *group.parities), law)
+
+
+def test_what_is_no_pytorch_model_is_refused_by_name(types_unchecked):
+    with types_unchecked(), pytest.raises(InputError, match=r"model must be a torch.nn.Module; got"):
+        units_of(wrong)
+
+
+def test_many_units_take_seconds():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(20, 100_000, bias=False), nn.ReLU(), nn.Linear(100_000, 1))
+    with torch.no_grad():
+        weight(model, 0).copy_(torch.randn(50, 20)[torch.arange(100_000) % 50] * (torch.rand(100_000, 1) + 0.1))
+        weight(model, 2).fill_(1.0)
+    assert active_units(model, level=1.0).active == (50,)
+
+
+@pytest.mark.parametrize("parities", [(0,), (1,), (-1,), (0, -1), (-1, -1)])
+def test_a_tree_changes_nothing(parities, monkeypatch):
+    rng = np.random.default_rng(0)
+    which, sign = rng.integers(0, 30, 300), rng.choice([-1.0, 1.0], (300, 1))
+    keys = [rng.standard_normal((30, 12))[which] * sign + 1e-2 * rng.standard_normal((300, 12)) for _ in parities]
+    found = equal_units.leaders_of(keys, parities, 0.01)
+    monkeypatch.setattr(equal_units, "_FEW", 1000)
+    np.testing.assert_array_equal(found, equal_units.leaders_of(keys, parities, 0.01))
+    assert 30 <= found[0].max() + 1 < 300
+
+
+def test_weights_are_only_read():
+    model = neurons(nn.ReLU(), [[1.0], [2.0]], [1.0, 1.0])
+    before = [parameter.clone() for parameter in model.parameters()]
+    active_units(model)
+    assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
+
+
+def test_a_run_that_diverges_goes_on_with_a_warning():
+    model = perceptron()
+    tracker = UnitTracker(model, schedule=Every(1))
+    with torch.no_grad():
+        weight(model, 0)[0, 0] = torch.nan
+    with pytest.warns(UserWarning, match="NaN or infinity in 0 -> 2. Its records are NaN from step 1 on"):
+        tracker.step()
+    tracker.step()  # no further warning
+    assert np.isnan(tracker.sizes[0][1:]).all()
+    with pytest.raises(InputError, match="NaN from step 1 on, where the training diverged"):
+        tracker.staircase([1.0, np.nan, np.nan])
+    with pytest.raises(InputError, match="weights must be finite"):
+        UnitTracker(model)

@@ -1,0 +1,1 @@
+"""Make the helper modules of this folder importable in its subfolders."""

@@ -1,0 +1,145 @@
+"""Untrusted pickles: admitted values are unchanged, and nothing malicious is ever executed."""
+
+import builtins
+import os
+import pickle
+import pickletools
+
+import numpy as np
+import pytest
+
+from saddlescope._shared.errors import InputError
+from saddlescope.training.data.untrusted_pickle import unpickle
+
+
+class Calls:
+    """Object that is pickled as a call of any function, optionally with a state to set afterwards."""
+
+    def __init__(self, function, *arguments, state=None):
+        self.parts = (function, arguments) if state is None else (function, arguments, state)
+
+    def __reduce__(self):
+        return self.parts
+
+
+def python2_batch(images: np.ndarray, labels: list[int]) -> bytes:
+    """Return a batch as Python 2 wrote CIFAR's: protocol 2, byte strings, NumPy 1's module names."""
+
+    def text(value: bytes) -> bytes:
+        return b"U" + bytes([len(value)]) + value
+
+    def number(value: int) -> bytes:
+        return b"J" + value.to_bytes(4, "little", signed=True)
+
+    rows, columns = images.shape
+    content = images.tobytes()
+    array = (
+        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n" + number(0) + b"\x85" + text(b"b") + b"tR"
+        b"(K\x01" + number(rows) + number(columns) + b"\x86"
+        b"cnumpy\ndtype\n("
+        + text(b"u1")
+        + b"K\x00K\x01tR(K\x03"
+        + text(b"|")
+        + b"NNN"
+        + number(-1)
+        + number(-1)
+        + b"K\x00tb"
+        b"\x89T" + len(content).to_bytes(4, "little") + content + b"tb"
+    )
+    listed = b"](" + b"".join(number(label) for label in labels) + b"e"
+    return b"\x80\x02}(" + text(b"data") + array + text(b"labels") + listed + b"u."
+
+
+@pytest.mark.parametrize("protocol", [3, 4])
+@pytest.mark.parametrize("dtype", ["u1", "<i8", ">i4", "<f4", "?"])
+def test_arrays_come_back_unchanged(protocol, dtype):
+    rng = np.random.default_rng(0)
+    value = {
+        "data": rng.integers(0, 2, (3, 4)).astype(dtype),
+        b"columns": np.asfortranarray(rng.integers(0, 2, (3, 4)).astype(dtype)),
+        "empty": np.zeros((0, 3), dtype),
+        "rest": [1, 2.5, None, True, "text", b"bytes", (3,), 10**30],
+    }
+    back = unpickle(pickle.dumps(value, protocol=protocol), "batch")
+    assert list(back) == list(value)
+    for key in ("data", b"columns", "empty"):
+        assert back[key].dtype == value[key].dtype
+        np.testing.assert_array_equal(back[key], value[key])
+    assert back["rest"] == value["rest"]
+
+
+def test_python2_batches_are_read_as_the_real_unpickler_reads_them():
+    images = np.arange(12, dtype=np.uint8).reshape(2, 6)
+    content = python2_batch(images, [7, 3])
+    back = unpickle(content, "batch")
+    np.testing.assert_array_equal(back[b"data"], images)
+    assert back[b"labels"] == [7, 3]
+
+
+def hostile(marker):
+    """Return pickles that try to create a marker file, each in another way."""
+    command = f"touch {marker}"
+    python = f"open({str(marker)!r}, 'w').close()"
+    objects = np.empty(1, dtype=object)
+    objects[0] = Calls(os.system, command)
+    attribute = Calls(getattr, Calls(builtins.__import__, "os"), "system")
+    yield "os.system", pickle.dumps(Calls(os.system, command))
+    yield "in a batch", pickle.dumps({"data": np.zeros(3, np.uint8), "labels": [Calls(os.system, command)]})
+    yield "builtins.eval", pickle.dumps(Calls(eval, f"__import__('os').system({command!r})"))
+    yield "builtins.exec", pickle.dumps(Calls(exec, python))
+    yield "object array", pickle.dumps(objects)
+    yield "nested getattr", pickle.dumps(attribute)
+    yield "os.system, protocol 0", b"cposix\nsystem\n(S'" + command.encode() + b"'\ntR."
+    yield "INST", b"(S'" + command.encode() + b"'\niposix\nsystem\n."
+    yield "dotted name", b"\x80\x04\x8c\x05numpy\x8c\x13ndarray.__class__.x\x93."
+    yield "module attribute", b"\x80\x04\x8c\x05numpy\x8c\x0actypeslib.\x93."
+    yield "numpy.load", pickle.dumps(Calls(np.load, str(marker)))
+    yield "state on a named thing", b"cnumpy\ndtype\n}S'x'\nI1\nsb."
+    yield "slots on a named thing", b"cnumpy\ndtype\n(N}S'__call__'\nI1\nstb."
+    yield "a class by NEWOBJ", b"\x80\x02cnumpy\nndarray\n)\x81."
+    yield "a call of the wrong thing", b"\x80\x02cnumpy\nndarray\n)R."
+    yield "subclass", b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\ndtype\n(I0\ntS'b'\ntR."
+    yield "persistent", b"Pmarker\n."
+    yield "extension", b"\x80\x02\x82\x01."
+    yield "set", pickle.dumps({1, 2})
+    yield "complex", pickle.dumps(1j)
+
+
+def test_nothing_hostile_is_executed(tmp_path):
+    marker = tmp_path / "marker"
+    for way, content in hostile(marker):
+        with pytest.raises(InputError, match="nothing in it was executed"):
+            unpickle(content, f"{way}.pickle")
+        assert not marker.exists(), way
+
+
+def test_the_marker_trap_works(tmp_path):
+    marker = tmp_path / "marker"
+    pickle.loads(dict(hostile(marker))["os.system"])
+    assert marker.exists()
+
+
+@pytest.mark.parametrize("dtype", ["O", "V4", "S3", "M8[s]", [("a", "u1")]])
+def test_other_dtypes_are_refused(dtype):
+    with pytest.raises(InputError, match="not admitted"):
+        unpickle(pickle.dumps(np.zeros(2, dtype)), "batch")
+
+
+def test_every_cut_and_every_flipped_opcode_is_an_input_error_or_harmless():
+    content = python2_batch(np.arange(12, dtype=np.uint8).reshape(2, 6), [7, 3])
+    for end in range(len(content)):
+        with pytest.raises(InputError):
+            unpickle(content[:end], "batch")
+    for _, _, position in pickletools.genops(content):
+        for other in (b"R", b"b", b"0", b"a", b"\x81", b"."):
+            try:
+                unpickle(content[:position] + other + content[position + 1 :], "batch")
+            except InputError:
+                continue
+
+
+def test_a_list_repeated_a_billion_times_is_walked_once():
+    value: list = []
+    for _ in range(200):
+        value = [value, value]
+    assert unpickle(pickle.dumps(value), "batch") != 0

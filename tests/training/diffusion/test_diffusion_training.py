@@ -1,0 +1,362 @@
+"""Training of the diffusion model: steps, records, and resumption to the last bit."""
+
+import copy
+import math
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny_diffusion import CONFIG, NETWORK, PROCESS
+
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import silent
+from saddlescope.training import run_checkpoint, torch_settings
+from saddlescope.training.diffusion import class_samples, training
+from saddlescope.training.diffusion.circles import CircleProcess
+from saddlescope.training.diffusion.classifier import ConceptClassifier
+from saddlescope.training.diffusion.positions import concept_positions
+from saddlescope.training.diffusion.training import DiffusionConfig, fit_diffusion
+from saddlescope.training.diffusion.unet import UNet, UNetConfig
+from saddlescope.training.diffusion.variational_diffusion import VariationalDiffusion
+
+ONE_STEP = replace(CONFIG, steps=1, first_record=1)
+CLASSIFIER = ConceptClassifier(UNetConfig(pixels=8, channels=(8,), blocks=1), hidden=4, seed=3).eval()
+
+
+class Interrupted(KeyboardInterrupt):
+    pass
+
+
+def everything(history):
+    """Return all reproducible results: all but the time of a step."""
+    parts = [torch.as_tensor(value) for name, value in vars(history).items() if name not in ("model", "milliseconds")]
+    return [*history.model.state_dict().values(), *parts]
+
+
+def assert_identical(one, other):
+    torch.testing.assert_close(everything(one), everything(other), rtol=0, atol=0, equal_nan=True)
+
+
+def test_a_plain_loop_makes_the_same_steps():
+    """Compare with a reference implementation in PyTorch, weight by weight, without dropout or resuming."""
+    network = replace(NETWORK, dropout=0.0)
+    history = fit_diffusion(PROCESS, network, CONFIG)
+
+    drawn = PROCESS.draw([0] * 10 + [1] * 10 + [2] * 10, seed=0)
+    model = VariationalDiffusion(UNet(network, seed=0))
+    averaged = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01, fused=True)
+    losses, gammas = [], []
+    shuffling = int(np.random.PCG64([0, 3]).random_raw()) // 2
+    for step in range(9):
+        order = np.argsort(np.random.PCG64([shuffling, step // 3]).random_raw(30), kind="stable")
+        chosen = order[step % 3 * 8 : step % 3 * 8 + 8]
+        torch.manual_seed(int(np.random.PCG64([0, 1, step]).random_raw()) // 2)
+        times = (torch.rand(()) + torch.arange(8)) / 8
+        noise = torch.randn(8, 3, 8, 8)
+        images, conditions = torch.from_numpy(drawn.images[chosen]), torch.from_numpy(drawn.conditions[chosen])
+        bound = model.bound(images, conditions, times=times, noise=noise)
+        optimizer.zero_grad()
+        bound.total.mean().backward()
+        optimizer.step()
+        losses.append([part.mean().item() for part in (bound.diffusion, bound.prior, bound.reconstruction)])
+        kept = min(0.5, (2 + step) / (11 + step))
+        for name, weight in model.named_parameters():
+            averaged[name] = kept * averaged[name] + (1 - kept) * weight.detach()
+        offset, slope = averaged["offset"].item(), averaged["slope"].item()
+        gammas.append([offset, offset + slope])
+
+    found = np.stack([history.diffusion, history.prior, history.reconstruction], axis=1)
+    np.testing.assert_allclose(found, losses, rtol=1e-4)
+    np.testing.assert_allclose(history.loss, np.sum(losses, axis=1), rtol=1e-5)
+    for name, weight in history.model.named_parameters():
+        torch.testing.assert_close(weight, averaged[name], rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(history.gamma, np.array(gammas)[history.steps - 1], rtol=1e-5)
+    assert not history.model.training
+    assert math.isfinite(history.milliseconds)
+
+
+def test_records_are_on_the_geometric_schedule_and_at_the_end():
+    for config, steps in (
+        (CONFIG, [2, 4, 8, 9]),
+        (replace(CONFIG, first_record=1, record_ratio=1.5), [1, 2, 3, 4, 6, 9]),
+        (replace(CONFIG, first_record=9), [9]),
+    ):
+        assert [step for step in range(10) if config.recorded(step)] == steps
+
+
+def test_what_is_recorded_is_read_off_the_images_stored():
+    history = fit_diffusion(PROCESS, NETWORK, CONFIG, classifier=CLASSIFIER)
+    assert history.steps.tolist() == [2, 4, 8, 9]
+    assert history.images.shape == (4, 4, 2, 3, 8, 8)
+    read = concept_positions(history.images, PROCESS)
+    np.testing.assert_array_equal(history.position, read.position)
+    np.testing.assert_array_equal(history.blank, read.blank)
+    np.testing.assert_array_equal(np.isnan(history.position).any(axis=-1), history.blank)
+    flat = history.images.reshape(-1, 3, 8, 8)
+    np.testing.assert_allclose(
+        history.probability.reshape(-1, 2), torch.sigmoid(CLASSIFIER(torch.from_numpy(flat) / 255)).detach(), rtol=1e-5
+    )
+    assert history.unseen == (3,)
+    assert history.raw_position.shape == (4, 1, 2, 2)
+    assert np.isnan(fit_diffusion(PROCESS, NETWORK, CONFIG).probability).all()
+
+    table = history.to_xarray()
+    assert table.images.sel({"class": "blue, small", "step": 9}).values.tolist() == history.images[-1, 3].tolist()
+    assert table.probability.sel(concept="color").values.tolist() == history.probability[..., 0].tolist()
+    assert table.unseen.values.tolist() == ["blue, small"]
+    assert table.gamma.sel(end=1.0).values.tolist() == history.gamma[:, 1].tolist()
+    assert table.loss.dims == ("batch",)
+
+
+def test_images_of_the_last_record_are_what_the_model_draws_from_that_noise():
+    """Compare class by class; each class has its own noise, the same for both sets of weights."""
+    history = fit_diffusion(PROCESS, NETWORK, CONFIG)
+    stream = int(np.random.PCG64([0, 2]).random_raw()) // 2
+    for index in range(4):
+        prompts = torch.from_numpy(PROCESS.prompts([index, index]))
+        noise = torch.Generator().manual_seed(int(np.random.PCG64([stream, index]).random_raw()) // 2)
+        images = history.model.sample(prompts, steps=2, generator=noise)
+        drawn = (images.clamp(0, 1) * 255).round().numpy()
+        assert np.abs(history.images[-1, index] - drawn).max() <= 1
+    shown = history.images[-1].astype(int)
+    assert np.abs(shown[:, 0] - shown[:, 1]).max() > 50  # each image has noise of its own
+    assert np.abs(shown[0] - shown[1]).max() > 50
+
+
+def test_many_images_are_drawn_in_parts_that_all_differ(monkeypatch):
+    whole = fit_diffusion(PROCESS, NETWORK, replace(ONE_STEP, record_images=3)).images.astype(int)
+    monkeypatch.setattr(class_samples, "_AT_ONCE", 2)
+    parts = fit_diffusion(PROCESS, NETWORK, replace(ONE_STEP, record_images=3)).images.astype(int)
+    assert parts.shape == whole.shape
+    assert np.abs(parts[0, :, 2] - parts[0, :, 0]).max() > 50
+    assert np.abs(parts[0, :, 2] - parts[0, :, 1]).max() > 50
+    several = [torch.Generator().manual_seed(seed) for seed in (1, 2, 3)]
+    model = VariationalDiffusion(UNet(NETWORK))
+    with pytest.raises(InputError, match="generator must be one, or as many as divide the 4 images; got 3"):
+        model.sample(torch.zeros(4, 4), steps=1, generator=several)
+
+
+def test_every_record_draws_from_the_same_noise():
+    """Use a vanishing learning rate, at which records do not change."""
+    still = fit_diffusion(PROCESS, NETWORK, replace(CONFIG, learning_rate=1e-12))
+    assert np.abs(still.images.astype(int) - still.images[0]).max() <= 1
+    assert still.loss[0] != still.loss[1]  # the noise of training moves on
+    other = fit_diffusion(PROCESS, NETWORK, replace(CONFIG, learning_rate=1e-12, seed=1))
+    assert np.abs(other.images.astype(int) - still.images).max() > 50
+
+
+def test_records_and_checkpoints_change_no_step(tmp_path):
+    often = fit_diffusion(PROCESS, NETWORK, CONFIG, checkpoint=tmp_path / "run", checkpoint_every=1)
+    seldom = fit_diffusion(PROCESS, NETWORK, replace(CONFIG, first_record=9))
+    np.testing.assert_array_equal(often.loss, seldom.loss)
+    np.testing.assert_array_equal(often.images[-1], seldom.images[-1])
+
+
+def test_without_an_average_raw_positions_are_the_positions_and_with_one_they_are_not():
+    strong = replace(CONFIG, learning_rate=0.03)
+    plain = fit_diffusion(PROCESS, NETWORK, replace(strong, average=0.0))
+    np.testing.assert_array_equal(plain.raw_position, plain.position[:, 3:])
+    averaged = fit_diffusion(PROCESS, NETWORK, replace(strong, average=0.99))
+    np.testing.assert_array_equal(averaged.loss, plain.loss)  # an average changes no step
+    np.testing.assert_allclose(averaged.raw_position, plain.raw_position, atol=0.02)  # the same weights and noise
+    assert not np.array_equal(averaged.raw_position, averaged.position[:, 3:], equal_nan=True)
+
+
+@pytest.mark.parametrize("every", [None, 4])
+def test_an_interrupted_run_resumes_to_the_last_bit(tmp_path, monkeypatch, types_unchecked, every):
+    """Use dropout, which draws random numbers, and a different global random state each time."""
+
+    def call(checkpoint, report=silent):
+        torch.manual_seed(time.monotonic_ns())
+        before = torch.get_rng_state()
+        try:
+            return fit_diffusion(
+                PROCESS, NETWORK, CONFIG, classifier=CLASSIFIER, checkpoint=checkpoint, checkpoint_every=every,
+                report=report,
+            )  # fmt: skip
+        finally:
+            assert torch.equal(before, torch.get_rng_state())
+
+    def interrupt(fraction, note):
+        raise Interrupted
+
+    monkeypatch.setattr(run_checkpoint, "_PAUSE", 0.0)
+    with types_unchecked():
+        whole = call(None)
+        for _ in range(2 if every else 8):
+            with pytest.raises(Interrupted):
+                call(tmp_path / "run", interrupt)
+        resumed = call(tmp_path / "run")
+    assert_identical(resumed, whole)
+    written = (tmp_path / "run").stat().st_mtime_ns
+    assert_identical(call(tmp_path / "run", interrupt), whole)  # a finished run returns what it found, without a step
+    assert (tmp_path / "run").stat().st_mtime_ns == written
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_sigkill_at_any_moment_changes_nothing(tmp_path):
+    """Kill while a checkpoint is written, just before it is renamed, at a record, and at random moments."""
+    program, path = Path(__file__).parents[1] / "killed_diffusion_run.py", tmp_path / "run"
+    subprocess.run([sys.executable, str(program), str(path)], check=True)
+    resumed = fit_diffusion(PROCESS, NETWORK, CONFIG, checkpoint=path, checkpoint_every=1)
+    assert_identical(resumed, fit_diffusion(PROCESS, NETWORK, CONFIG))
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path):
+    path = tmp_path / "run"
+    fit_diffusion(PROCESS, NETWORK, ONE_STEP, checkpoint=path)
+    content = path.read_bytes()
+    others = {
+        "configuration": (PROCESS, NETWORK, replace(ONE_STEP, steps=2), None),
+        "network": (PROCESS, replace(NETWORK, dropout=0.2), ONE_STEP, None),
+        "data": (replace(PROCESS, color_signal=0.2), NETWORK, ONE_STEP, None),
+        "classifier": (PROCESS, NETWORK, ONE_STEP, CLASSIFIER),
+    }
+    for part, (process, network, other, classifier) in others.items():
+        with pytest.raises(InputError, match=f"checkpoint must belong to this run; .*differs in {part}[.] Call"):
+            fit_diffusion(process, network, other, classifier=classifier, checkpoint=path)
+    with pytest.raises(InputError, match="differs in network and initial weights"):
+        fit_diffusion(PROCESS, replace(NETWORK, blocks=2), ONE_STEP, checkpoint=path)
+    assert path.read_bytes() == content
+    path.write_bytes(content[:-1])
+    with pytest.raises(InputError, match="checkpoint must be a complete checkpoint"):
+        fit_diffusion(PROCESS, NETWORK, ONE_STEP, checkpoint=path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"Cannot write .*file/run: Not a directory[.] Give another path[.]$"):
+        fit_diffusion(PROCESS, NETWORK, ONE_STEP, checkpoint=tmp_path / "file" / "run")
+
+
+def test_a_diverging_run_stops_and_keeps_its_last_good_checkpoint(tmp_path):
+    config = replace(CONFIG, learning_rate=1e30)
+    with pytest.raises(InputError, match=r"learning_rate must be small enough for a finite loss; got 1e[+]30, and the"):
+        fit_diffusion(PROCESS, NETWORK, config, checkpoint=tmp_path / "run", checkpoint_every=1)
+    state = run_checkpoint.read_state(tmp_path / "run")
+    assert state is not None
+    assert torch.isfinite(state["losses"]).all()
+
+
+def test_losses_that_wait_on_the_device_are_looked_at_before_they_are_kept(tmp_path):
+    run = training._DiffusionRun(PROCESS, NETWORK, CONFIG, None, torch.device("cpu"), tmp_path / "run")
+    run.losses[:3, 0] = torch.tensor([2.0, math.nan, math.inf])
+    run.step = 1
+    run.save()
+    content = (tmp_path / "run").read_bytes()
+    run.step = 3
+    for look in (run.save, run.record):
+        with pytest.raises(InputError, match=r"the loss is nan at step 1[.] Lower it"):
+            look()
+    assert (tmp_path / "run").read_bytes() == content
+    assert not run.samples
+
+
+def test_bad_input():
+    for change, message in (
+        ({"steps": 0}, "steps must be at least 1; got 0"),
+        ({"batch": 0}, "batch must be at least 1"),
+        ({"learning_rate": 0.0}, "learning_rate must be above 0"),
+        ({"weight_decay": -0.1}, "weight_decay must be at least 0"),
+        ({"average": 1.0}, "average must be at least 0 and at most"),
+        ({"images": 0}, "images must be at least 1"),
+        ({"classes": (0,)}, r"classes must be two or more different ones of 0, 1, 2 and 3; got \(0,\)"),
+        ({"classes": (0, 0)}, "classes must be two or more different"),
+        ({"classes": (0, 4)}, "classes must be two or more different"),
+        ({"seed": -1}, "seed must be at least 0"),
+        ({"record_ratio": 1.0}, "record_ratio must be above 1 and finite; got 1.0"),
+        ({"record_ratio": math.nan}, "record_ratio must be above 1 and finite; got nan"),
+        ({"first_record": 10}, "first_record must be at least 1 and at most 9; got 10"),
+        ({"record_images": 0}, "record_images must be"),
+        ({"sampling_steps": 0}, "sampling_steps must be"),
+        ({"threads": 0}, "threads must be at least 1"),
+    ):
+        with pytest.raises(InputError, match=message):
+            replace(CONFIG, **change)
+    with pytest.raises(InputError, match="batch must be at most the 30 training images; got 31"):
+        fit_diffusion(PROCESS, NETWORK, replace(CONFIG, batch=31))
+    with pytest.raises(InputError, match=r"network\.pixels must be those of the process, 8; got 16"):
+        fit_diffusion(PROCESS, replace(NETWORK, pixels=16), CONFIG)
+    with pytest.raises(InputError, match=r"network\.condition must be 4, the length of a prompt; got 3"):
+        fit_diffusion(PROCESS, replace(NETWORK, condition=3), CONFIG)
+    with pytest.raises(InputError, match="checkpoint_every must be at least 1; got 0"):
+        fit_diffusion(PROCESS, NETWORK, CONFIG, checkpoint_every=0)
+
+
+def test_a_precision_that_does_not_exist_is_refused(types_unchecked):
+    with types_unchecked(), pytest.raises(InputError, match="no precision 'half'"):
+        replace(CONFIG, precision="half")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without GPU")
+def test_a_gpu_that_is_not_there_is_refused():
+    with pytest.raises(InputError, match=r"device='cuda' was requested, but PyTorch found no GPU\. Pass device='cpu'"):
+        fit_diffusion(PROCESS, NETWORK, CONFIG, device="cuda")
+    with pytest.raises(InputError, match="device must be cpu or cuda, or cuda:1 and so on; got 'gpu'"):
+        fit_diffusion(PROCESS, NETWORK, CONFIG, device="gpu")
+
+
+def test_bfloat16_learns_the_same_and_keeps_float32_weights():
+    exact = fit_diffusion(PROCESS, NETWORK, CONFIG)
+    rounded = fit_diffusion(PROCESS, NETWORK, replace(CONFIG, precision="bf16"))
+    np.testing.assert_allclose(rounded.diffusion, exact.diffusion, rtol=4e-2)
+    assert not np.array_equal(rounded.diffusion, exact.diffusion)
+    assert {weight.dtype for weight in rounded.model.parameters()} == {torch.float32}
+
+
+def test_precision_holds_for_convolutions_too_and_is_put_back():
+    before = torch.backends.cudnn.allow_tf32
+    for precision, allowed in (("float32", False), ("tf32", True), ("bf16", False)):
+        with torch_settings.reproducible(0, None, torch.device("cpu"), precision):
+            assert torch.backends.cudnn.allow_tf32 == allowed
+        assert torch.backends.cudnn.allow_tf32 == before
+
+
+def test_all_classes_may_be_trained_on():
+    history = fit_diffusion(PROCESS, NETWORK, replace(ONE_STEP, classes=(3, 1, 0, 2)))
+    assert history.unseen == ()
+    assert history.raw_position.shape == (1, 0, 2, 2)
+    assert fit_diffusion(PROCESS, NETWORK, replace(ONE_STEP, classes=(0, 3))).unseen == (1, 2)
+
+
+def test_it_learns_the_strong_concept_for_the_unseen_class_too(types_unchecked):
+    """Train a tiny network for 150 steps: images conditioned on red are red, those on blue are blue."""
+    process = CircleProcess(pixels=8, color_signal=1.0, size_signal=0.2, size_jitter=0.1, diameter=0.7, place=0.1)
+    config = DiffusionConfig(
+        steps=150,
+        batch=32,
+        images=256,
+        learning_rate=3e-3,
+        first_record=150,
+        record_images=8,
+        sampling_steps=10,
+        threads=1,
+    )
+    with types_unchecked():
+        history = fit_diffusion(process, replace(NETWORK, channels=(16, 16), dropout=0.0), config)
+    color = np.nanmean(history.position[-1, :, :, 0], axis=1)
+    assert history.blank[-1].mean() < 0.2
+    assert color[2:].min() - color[:2].max() > 0.4
+    assert history.diffusion[-20:].mean() < history.diffusion[:20].mean() / 2
+    assert history.gamma[-1, 0] < -5.2  # the noise left at time 0 shrinks, from exp(-5)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:The .grad attribute")  # of the compiler's own
+def test_a_compiled_network_makes_the_same_steps_but_for_rounding(types_unchecked):
+    network, config = replace(NETWORK, channels=(8,), dropout=0.0), replace(CONFIG, steps=3)
+    one = fit_diffusion(PROCESS, network, config)
+    with types_unchecked():  # the compiler cannot see through run-time checks
+        other = fit_diffusion(PROCESS, network, replace(config, compiled=True))
+    np.testing.assert_allclose(other.diffusion, one.diffusion, rtol=1e-3)
+    assert list(other.model.state_dict()) == list(one.model.state_dict())
+
+
+def test_the_model_that_is_given_back_is_ready_to_draw():
+    model = fit_diffusion(PROCESS, NETWORK, ONE_STEP).model
+    weights = copy.deepcopy(model.state_dict())
+    assert model.sample(torch.from_numpy(PROCESS.prompts([3])), steps=2).shape == (1, 3, 8, 8)
+    torch.testing.assert_close(model.state_dict(), weights, rtol=0, atol=0)

@@ -1,0 +1,310 @@
+"""Image training: steps, learning, and resumption to the last bit after any interruption."""
+
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import silent
+from saddlescope.ranks import Every, RankTracker
+from saddlescope.training import SGD, Adam, TrainConfig, ViT, ViTConfig, fit, image_training, load, run_checkpoint
+from saddlescope.training.image_batches import epoch_order
+
+SMALL = ViTConfig(image_size=8, channels=1, patch=4, embedding=16, depth=2, heads=2, head_width=4, mlp_width=16)
+CONFIG = TrainConfig(optimizer=Adam(learning_rate=3e-3), epochs=4, warmup_epochs=1, batch=32)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load("digits").subset(100, 50)
+
+
+class Interrupted(KeyboardInterrupt):
+    pass
+
+
+def everything(model, history, tracker=None):
+    parts = [*model.state_dict().values(), *(torch.as_tensor(part) for part in vars(history).values())]
+    if tracker is not None:
+        records = tracker.records
+        parts += [torch.from_numpy(part) for part in (records.steps, records.update, records.noise_floor)]
+    return parts
+
+
+def assert_identical(one, other):
+    assert len(one) == len(other)
+    assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def test_a_plain_loop_makes_the_same_steps(digits):
+    """Compare with a reference implementation by PyTorch's own scheduler, step by step."""
+    config = TrainConfig(optimizer=SGD(learning_rate=0.05, momentum=0.9), epochs=3, warmup_epochs=1, batch=40, seed=2)
+    model = ViT(SMALL)
+    history = fit(model, digits, config)
+
+    twin = ViT(SMALL)
+    optimizer = torch.optim.SGD(twin.parameters(), lr=0.05, momentum=0.9)
+    warm = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda k: (k + 1) / 2 if k < 2 else (1 + math.cos(math.pi * (k - 2) / 4)) / 2
+    )
+    losses = []
+    for epoch in range(3):
+        order = np.argsort(np.random.PCG64([2, epoch]).random_raw(100), kind="stable")
+        for chosen in (order[:40], order[40:80]):
+            images = torch.from_numpy(digits.train_images[chosen]).double() / 16
+            images = ((images - digits.mean[0]) / digits.deviation[0]).float()
+            optimizer.zero_grad()
+            loss = functional.cross_entropy(twin(images), torch.from_numpy(digits.train_labels[chosen]))
+            loss.backward()
+            optimizer.step()
+            warm.step()
+            losses.append(loss.item())
+    np.testing.assert_allclose(history.train_loss, losses, rtol=1e-4)
+    for one, other in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+    test_images = torch.from_numpy((digits.test_images / 16 - digits.mean[0]) / digits.deviation[0]).float()
+    logits, labels = model(test_images), torch.from_numpy(digits.test_labels)
+    assert history.test_loss[-1] == pytest.approx(functional.cross_entropy(logits, labels).item(), rel=1e-5)
+    assert history.test_accuracy[-1] == pytest.approx((logits.argmax(1) == labels).float().mean().item())
+
+
+def test_it_learns_digits():
+    history = fit(ViT(SMALL), load("digits"), replace(CONFIG, epochs=10))
+    assert history.steps_per_epoch == 46
+    assert history.test_steps[[0, -1]].tolist() == [0, 460]
+    assert history.test_loss[0] == pytest.approx(math.log(10), rel=0.1)
+    assert history.test_accuracy[-1] > 0.8
+
+
+def test_models_in_double_precision_are_trained_in_it(digits):
+    model = ViT(SMALL).double()
+    single = fit(ViT(SMALL), digits, CONFIG)
+    np.testing.assert_allclose(fit(model, digits, CONFIG).train_loss, single.train_loss, rtol=1e-4)
+    assert model.norm.weight.dtype == torch.float64
+
+
+def test_every_image_is_seen_once_an_epoch_and_epochs_differ():
+    first, second = epoch_order(100, 0, 0), epoch_order(100, 0, 1)
+    assert sorted(first) == sorted(second) == list(range(100))
+    assert first.tolist() != second.tolist()
+    assert first.tolist() != sorted(first)
+
+
+def test_the_learning_rate_rises_linearly_and_falls_along_half_a_cosine():
+    config = TrainConfig(optimizer=SGD(learning_rate=2.0), epochs=10, warmup_epochs=2)
+    rates = [config.learning_rate(step, 5) for step in range(50)]
+    np.testing.assert_allclose(rates[:10], 0.2 * np.arange(1, 11))
+    assert rates[10] == 2.0
+    assert rates[30] == pytest.approx(1.0)
+    assert 0 < rates[49] < 0.01
+    assert config.learning_rate(0, 5) > 0
+    constant_top = TrainConfig(warmup_epochs=0, epochs=10)
+    assert constant_top.learning_rate(0, 5) == 1e-4
+
+
+def test_the_seed_orders_the_images_and_nothing_global_does(digits):
+    runs = []
+    for state, seed in ((1, 0), (2, 0), (1, 7)):
+        torch.manual_seed(state)
+        before = torch.get_rng_state()
+        model = ViT(SMALL)
+        model.blocks[0].eval()
+        runs.append(everything(model, fit(model, digits, replace(CONFIG, seed=seed))))
+        assert torch.equal(before, torch.get_rng_state())
+        assert not torch.are_deterministic_algorithms_enabled()
+    assert_identical(runs[0], runs[1])
+    assert not all(torch.equal(a, b) for a, b in zip(runs[0], runs[2], strict=True))
+
+
+@pytest.mark.parametrize("optimizer", [Adam(learning_rate=3e-3), SGD(learning_rate=0.1, momentum=0.9)])
+@pytest.mark.parametrize("every", [None, 1, 5])
+def test_an_interrupted_run_resumes_to_the_last_bit(digits, tmp_path, optimizer, every):
+    """Use a layer that draws random numbers in training, and a tracker."""
+    config = replace(CONFIG, optimizer=optimizer)
+
+    def call(checkpoint, report=silent):
+        model = nn.Sequential(ViT(SMALL), nn.Dropout(0.2))
+        tracker = RankTracker(model, schedule=Every(2))
+        history = fit(
+            model, digits, config, checkpoint=checkpoint, checkpoint_every=every, tracker=tracker, report=report
+        )
+        return everything(model, history, tracker)
+
+    def interrupt(fraction, note):
+        raise Interrupted
+
+    whole = call(None)
+    for epoch in range(3):
+        with pytest.raises(Interrupted):
+            call(tmp_path / "run", interrupt)
+        assert (tmp_path / "run").exists(), epoch
+    assert_identical(call(tmp_path / "run"), whole)
+    written = (tmp_path / "run").stat().st_mtime_ns
+    assert_identical(call(tmp_path / "run"), whole)  # a finished run returns what it found
+    assert (tmp_path / "run").stat().st_mtime_ns == written
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def run_program(*arguments: str) -> None:
+    program = Path(__file__).with_name("resumable_run.py")
+    subprocess.run([sys.executable, str(program), *arguments], check=True)
+
+
+@pytest.mark.slow
+def test_sigkill_at_any_moment_changes_nothing(tmp_path):
+    """Kill some twenty runs: while the checkpoint is half on disk, just before it is renamed, and at random moments."""
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    for folder in (whole, killed):
+        folder.mkdir()
+    run_program(str(whole))
+    run_program(str(killed), "0")
+    run_program(str(killed))
+    one, other = (torch.load(folder / "results.pt", weights_only=True) for folder in (whole, killed))
+    torch.testing.assert_close(other, one, rtol=0, atol=0, equal_nan=True)
+
+
+def test_a_checkpoint_of_another_run_is_refused(digits, tmp_path):
+    path = tmp_path / "run"
+    config = replace(CONFIG, epochs=1)
+    fit(ViT(SMALL), digits, config, checkpoint=path)
+    content = path.read_bytes()
+    others = {
+        "configuration": lambda: fit(ViT(SMALL), digits, replace(config, seed=1), checkpoint=path),
+        "data": lambda: fit(ViT(SMALL), load("digits").subset(100, 50, seed=1), config, checkpoint=path),
+        "initial weights": lambda: fit(ViT(SMALL, seed=1), digits, config, checkpoint=path),
+        "tracker": lambda: fit(model := ViT(SMALL), digits, config, checkpoint=path, tracker=RankTracker(model)),
+    }
+    for part, call in others.items():
+        with pytest.raises(InputError, match=f"checkpoint must belong to this run; .*differs in {part}"):
+            call()
+    with pytest.raises(InputError, match="differs in configuration"):
+        fit(ViT(SMALL), digits, replace(config, optimizer=SGD()), checkpoint=path)
+    assert path.read_bytes() == content
+
+
+def test_a_folder_that_cannot_be_written_to_is_known_before_the_first_step(digits, tmp_path):
+    (tmp_path / "file").write_text("")
+    model = ViT(SMALL)
+    with pytest.raises(InputError, match=r"Cannot write .*file/run: Not a directory[.] Give another path[.]$"):
+        fit(model, digits, CONFIG, checkpoint=tmp_path / "file" / "run")
+    assert_identical([*model.state_dict().values()], [*ViT(SMALL).state_dict().values()])
+
+
+def test_bad_input(digits, types_unchecked):
+    with pytest.raises(InputError, match="batch must be at most the 100 training images; got 512"):
+        fit(ViT(SMALL), digits, TrainConfig())
+    with pytest.raises(InputError, match="checkpoint_every must be at least 1; got 0"):
+        fit(ViT(SMALL), digits, CONFIG, checkpoint_every=0)
+    with pytest.raises(InputError, match=r"model must return a logit for each of the 10 classes; got shape \(50, 4\)"):
+        fit(ViT(replace(SMALL, classes=4)), digits, CONFIG)
+    for bad, message in (
+        (lambda: TrainConfig(epochs=0), "epochs must be at least 1; got 0"),
+        (lambda: TrainConfig(epochs=3), "warmup_epochs must be at least 0 and at most 3; got 15"),
+        (lambda: TrainConfig(seed=-1), "seed must be"),
+        (lambda: Adam(learning_rate=0.0), "learning_rate must be above 0; got 0.0"),
+        (lambda: Adam(betas=(0.9, 1.0)), "betas must be"),
+        (lambda: SGD(learning_rate=math.inf), "learning_rate must be"),
+        (lambda: SGD(momentum=1.0), "momentum must be"),
+        (lambda: TrainConfig(batch=10, pieces=3), "pieces must divide batch=10; got 3"),
+    ):
+        with pytest.raises(InputError, match=message):
+            bad()
+    with types_unchecked(), pytest.raises(InputError, match="no precision 'half'"):
+        TrainConfig(precision="half")
+
+
+def test_a_diverging_run_stops_and_keeps_its_last_good_checkpoint(digits, tmp_path):
+    config = TrainConfig(optimizer=SGD(learning_rate=1e30), epochs=3, warmup_epochs=0, batch=32)
+    with pytest.raises(InputError, match=r"learning_rate must be small enough for a finite loss; got 1e[+]30"):
+        fit(ViT(SMALL), digits, config, checkpoint=tmp_path / "run", checkpoint_every=1)
+
+
+def test_a_batch_in_pieces_makes_the_same_step(digits):
+    whole, pieces = ViT(SMALL).double(), ViT(SMALL).double()
+    config = replace(CONFIG, optimizer=SGD(learning_rate=0.05))
+    one, other = fit(whole, digits, config), fit(pieces, digits, replace(config, pieces=4))
+    np.testing.assert_allclose(other.train_loss, one.train_loss, rtol=1e-6)
+    for a, b in zip(whole.parameters(), pieces.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_lower_precision_learns_the_same_keeps_float32_weights_and_resumes_to_the_last_bit(digits, tmp_path, precision):
+    config = replace(CONFIG, precision=precision)
+
+    def call(checkpoint=None, report=silent):
+        model = ViT(SMALL)
+        tracker = RankTracker(model, schedule=Every(2))
+        history = fit(model, digits, config, checkpoint=checkpoint, checkpoint_every=2, tracker=tracker, report=report)
+        assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+        return history, everything(model, history, tracker)
+
+    def interrupt(fraction, note):
+        raise Interrupted
+
+    exact = fit(ViT(SMALL), digits, CONFIG)
+    history, whole = call()
+    rounding = {"tf32": 1e-3, "bf16": 2e-2}[precision]  # of one product; the loss is a mean over many
+    np.testing.assert_allclose(history.train_loss, exact.train_loss, rtol=2 * rounding)
+    assert precision != "bf16" or not np.array_equal(history.train_loss, exact.train_loss)
+    assert torch.get_float32_matmul_precision() == "highest"
+    with pytest.raises(Interrupted):
+        call(tmp_path / "run", interrupt)
+    assert_identical(call(tmp_path / "run")[1], whole)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler's own
+def test_a_compiled_model_makes_the_same_steps_but_for_rounding(digits, types_unchecked):
+    plain, compiled = ViT(SMALL), ViT(SMALL)
+    one = fit(plain, digits, replace(CONFIG, epochs=2))
+    with types_unchecked():  # the compiler cannot see through run-time checks
+        other = fit(compiled, digits, replace(CONFIG, epochs=2, compiled=True))
+    np.testing.assert_allclose(other.train_loss, one.train_loss, rtol=1e-4)
+    assert list(compiled.state_dict()) == list(plain.state_dict())
+
+
+def test_losses_that_wait_on_the_device_are_looked_at_before_they_are_kept(digits, tmp_path):
+    run = image_training.ImageRun(ViT(SMALL), digits, CONFIG, None, tmp_path / "run")
+    run.losses[:4] = torch.tensor([2.0, 2.0, math.nan, math.inf])
+    run.step = 2
+    run.check_losses()
+    run.step = 4
+    with pytest.raises(InputError, match="the loss is nan at step 2"):
+        run.check_losses()
+    with pytest.raises(InputError, match="the loss is nan at step 2"):
+        run.save()
+    assert not (tmp_path / "run").exists()
+
+
+def test_checkpoints_come_at_ends_of_epochs_but_take_no_more_than_their_share(digits, tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr(run_checkpoint, "write_state", lambda path, state: written.append(state["step"]))
+    monkeypatch.setattr(run_checkpoint, "_PAUSE", 0.0)
+    fit(ViT(SMALL), digits, CONFIG, checkpoint=tmp_path / "run")
+    assert written == [0, 3, 6, 9, 12]
+    written.clear()
+    monkeypatch.setattr(run_checkpoint, "_PAUSE", math.inf)
+    fit(ViT(SMALL), digits, CONFIG, checkpoint=tmp_path / "run")
+    assert written == [0, 12]
+
+
+def test_threads_are_set_while_it_trains_and_put_back():
+    before = torch.get_num_threads()
+    seen = []
+    data = load("digits").subset(20)
+    model = ViT(ViTConfig(image_size=8, channels=1, patch=4, embedding=4, depth=1, heads=1, head_width=4, mlp_width=4))
+    config = TrainConfig(epochs=1, warmup_epochs=0, batch=10, threads=before + 1)
+    fit(model, data, config, report=lambda fraction, note: seen.append(torch.get_num_threads()))
+    assert seen == [before + 1]
+    assert torch.get_num_threads() == before
+    with pytest.raises(InputError, match="threads must be at least 1"):
+        TrainConfig(threads=0)
