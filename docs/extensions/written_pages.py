@@ -19,7 +19,7 @@ STUB = """# {name}
    :imported-members:
 ```
 """
-PLAIN = ("explore", "flow", "gallery", "measure", "studies", "sweeps")  # references without words of their own
+PLAIN = ("explore", "flow", "gallery", "loss", "measure", "studies", "sweeps")  # references without words of their own
 
 
 def written_pages() -> dict[Path, str]:

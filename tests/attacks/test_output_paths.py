@@ -20,8 +20,9 @@ from saddlescope._shared.atomic_files import atomic_writer, write_atomically
 from saddlescope._shared.errors import InputError, StorageError
 from saddlescope._shared.output_paths import NETCDF, output_file, require_writable_file, require_writable_folder
 from saddlescope.flow.descent import checkpoint_file
+from saddlescope.ranks.state_files import write_state
 from saddlescope.reproduction import reproduce
-from saddlescope.training.run_checkpoint import Checkpointer, write_state
+from saddlescope.training.run_checkpoint import Checkpointer
 
 WORDS = {"pipe": "a pipe", "device": "a device", "socket": "a socket", "folder": "a folder", "loop": "a chain of links"}
 

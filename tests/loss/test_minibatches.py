@@ -9,7 +9,8 @@ import pytest
 from tests import problems
 
 from saddlescope._shared.errors import InputError
-from saddlescope.flow import DiagonalInit, FiniteSumLoss, ParameterInit, gradient_descent
+from saddlescope.flow import DiagonalInit, ParameterInit, gradient_descent
+from saddlescope.loss import FiniteSumLoss
 from saddlescope.models import AttentionNetwork, DiagonalNetwork, attention_teacher_task, diagonal_linear_network
 
 

@@ -12,8 +12,9 @@ import torch
 from torch import nn
 
 from saddlescope._shared.errors import InputError
+from saddlescope.ranks.state_files import read_state, write_state
 from saddlescope.training import run_checkpoint
-from saddlescope.training.run_checkpoint import Checkpointer, read_state, weights_digest, write_state
+from saddlescope.training.run_checkpoint import Checkpointer, weights_digest
 
 STATE = {"step": 3, "weights": torch.arange(4.0), "records": [[1, 0.5]], "none": None}
 

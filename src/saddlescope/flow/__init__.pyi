@@ -21,7 +21,6 @@ from .factored.factored_flow import FactorInit as FactorInit
 from .factored.factored_flow import factored_flow as factored_flow
 from .homogeneous import EscapeFlow as EscapeFlow
 from .homogeneous import escape_flow as escape_flow
-from .losses.minibatches import FiniteSumLoss as FiniteSumLoss
 from .margin.margin_flow import diagonal_margin_flow as diagonal_margin_flow
 from .margin.margin_flow import key_query_margin_flow as key_query_margin_flow
 from .margin.margin_flow import matrix_margin_flow as matrix_margin_flow

@@ -28,9 +28,10 @@ from torch.utils.data import Dataset
 
 from saddlescope._shared.errors import InputError, MissingExtraError
 from saddlescope._shared.progress import Report, silent
+from saddlescope.ranks.state_files import read_state, write_state
 from saddlescope.training.configuration import check_range
 from saddlescope.training.data.text import TokenizedText
-from saddlescope.training.run_checkpoint import read_state, require_same_run, weights_digest, write_state
+from saddlescope.training.run_checkpoint import require_same_run, weights_digest
 
 try:
     from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments

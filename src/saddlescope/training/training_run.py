@@ -9,8 +9,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError
+from saddlescope.ranks.state_files import OldStateError
 from saddlescope.training.configuration import check_range
-from saddlescope.training.run_checkpoint import Checkpointer, OldStateError
+from saddlescope.training.run_checkpoint import Checkpointer
 
 
 class TrainingRun(ABC):

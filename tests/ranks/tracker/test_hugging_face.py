@@ -18,9 +18,9 @@ from transformers.trainer import Trainer
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import AtSteps, Every, RankScalars, RankTracker
+from saddlescope.ranks.state_files import read_state
 from saddlescope.ranks.tracker.hugging_face import TRACKER_FILE, RankTrackerCallback, last_checkpoint, to_trainer
 from saddlescope.training.architectures.gpt2 import GPT2Sizes, fresh_gpt2
-from saddlescope.training.run_checkpoint import read_state
 
 SIZES = GPT2Sizes(vocabulary=17, block=6, embedding=8, depth=2, heads=2)
 TOKENS = torch.randint(0, 17, (24, 6), generator=torch.Generator().manual_seed(0))

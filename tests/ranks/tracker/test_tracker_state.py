@@ -10,8 +10,8 @@ from small_vit import SMALL, step_at_random
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import Every, RankTracker
+from saddlescope.ranks.state_files import read_state, write_state
 from saddlescope.training import Adam, TrainConfig, ViT, fit, load
-from saddlescope.training.run_checkpoint import read_state, write_state
 
 
 def recorded(model=None, **options):

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from saddlescope._shared.errors import InputError
+from saddlescope.ranks.state_files import read_state
 from saddlescope.training.diffusion.circles import CircleProcess
 from saddlescope.training.diffusion.classifier import ClassifierConfig, ConceptClassifier, fit_classifier
 from saddlescope.training.diffusion.unet import UNetConfig
-from saddlescope.training.run_checkpoint import read_state
 
 PROCESS = CircleProcess(pixels=8, diameter=0.6, size_signal=0.4, size_jitter=0.2, color_signal=0.7)
 TINY = ClassifierConfig(

@@ -1,0 +1,1 @@
+from .minibatches import FiniteSumLoss as FiniteSumLoss
