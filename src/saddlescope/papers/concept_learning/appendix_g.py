@@ -15,11 +15,8 @@ import xarray as xr
 
 from saddlescope.papers.concept_learning import CITATION
 from saddlescope.plot import Axis, Figure, Panel, lines
-from saddlescope.reproduction.claim import Claims, Estimate, Size
-from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 from saddlescope.reproduction.device import prepare_device
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
     from saddlescope.training.diffusion.circles import CircleProcess
@@ -114,7 +111,7 @@ def interpolated_images(
     return nearer.draw(classes, seed=seed).images
 
 
-_TRAINED: tuple[Size, ...] = ("default", "paper")  # the quick run hardly trains the classifier
+_TRAINED = ("default", "paper")  # the quick run hardly trains the classifier
 
 claims = Claims(
     limits="The classifier has far fewer weights and steps than the paper's, whose held-out set is of unknown size; "

@@ -24,11 +24,8 @@ from saddlescope.papers.concept_learning.shared.authors_programs import CODE, PR
 from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, Signal, draw_starts
 from saddlescope.papers.concept_learning.shared.two_layer_runs import half_times, strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Mark, Panel, Table, lines
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 from saddlescope.reproduction.grid import cached_rows
-from saddlescope.reproduction.parameters import EntryParams, param
 
 # The paper does not print the data of Figure 5; these are the two concepts of the authors' program
 _DATA = FIGURES | {"Figure 5": Signal(PROGRAMS["Figure 5"].mu[:2], PROGRAMS["Figure 5"].sigma[:2])}

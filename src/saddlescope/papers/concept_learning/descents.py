@@ -26,10 +26,7 @@ from saddlescope.papers.concept_learning.shared.random_starts import (
 )
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Line, Panel, Table
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 _DATA = ("Figure 5", "Figure 8", "Figure 9")
 

@@ -16,10 +16,7 @@ from saddlescope.papers.concept_learning.shared.two_layer_runs import (
     strengths_and_test_point,
 )
 from saddlescope.plot import Axis, Figure, Line, Panel, lines
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 
 class Params(TwoLayerParams):

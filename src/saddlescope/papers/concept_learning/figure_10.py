@@ -25,10 +25,7 @@ from saddlescope.papers.concept_learning.shared import two_layer_runs as two_lay
 from saddlescope.papers.concept_learning.shared.authors_programs import CODE, DIVISOR, PROGRAMS, STEP
 from saddlescope.papers.concept_learning.shared.discrete_maps import LOST, gradient_runs, printed_runs
 from saddlescope.plot import Axis, Figure, Mark, Panel, lines
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 _PROGRAM = PROGRAMS["Figure 10"]
 

@@ -21,11 +21,7 @@ from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, train
 from saddlescope.papers.concept_learning.shared.transient_memorization import difference_of_shares, loss_descents
 from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.metric import Metric
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
 
 _DEEP, _ONE, _WIDE = "three layers, d = 3", "one layer, d = 3", "two layers, d = 64"
 

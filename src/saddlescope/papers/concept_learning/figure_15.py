@@ -20,10 +20,7 @@ import xarray as xr
 
 from saddlescope.papers.concept_learning import CITATION
 from saddlescope.plot import Axis, Figure, Film, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate, Size
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 _EXAMPLES_SEED, _READ_SEED = 15, 16  # of the images shown, and of those read by the estimator
 
@@ -102,7 +99,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     )
 
 
-_LARGE: tuple[Size, ...] = ("default", "paper")  # the quick run has too few images and seeds
+_LARGE = ("default", "paper")  # the quick run has too few images and seeds
 
 claims = Claims(
     limits="The process is this project's, made from appendix G.1; the paper prints no numbers for its figure, so its "

@@ -24,11 +24,7 @@ from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, train
 from saddlescope.papers.concept_learning.shared.transient_memorization import difference_of_shares, loss_descents
 from saddlescope.plot import Axis, Figure, Line, Panel, lines
-from saddlescope.reproduction.claim import Claims, Estimate, Size
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.metric import Metric
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
 
 LOW, HIGH = "low dimension", "high dimension"
 
@@ -123,7 +119,7 @@ def _least_difference(run: xr.Dataset, pairs: list[tuple[str, str]]) -> Estimate
     return min(found, key=lambda each: each.value - each.uncertainty)
 
 
-_LARGE: tuple[Size, ...] = ("default", "paper")
+_LARGE = ("default", "paper")
 
 claims = Claims(
     limits="A rise of 5 % of the first loss counts, one that a reader of the figure sees; smaller ones are ripples of "

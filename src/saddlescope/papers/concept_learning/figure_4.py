@@ -19,10 +19,7 @@ from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared import two_layer_figures as views
 from saddlescope.papers.concept_learning.shared import two_layer_runs as two_layer
 from saddlescope.plot import Figure
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 _PHASE = 1e-3  # the largest entry of W at the end of the initial phase
 

@@ -21,10 +21,7 @@ from saddlescope.papers.concept_learning.shared import two_layer_figures as view
 from saddlescope.papers.concept_learning.shared import two_layer_runs as two_layer
 from saddlescope.papers.concept_learning.shared.authors_programs import CODE, PROGRAMS
 from saddlescope.plot import Axis, Figure, Panel, lines
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 _LAWS = ("normal", "positive")
 

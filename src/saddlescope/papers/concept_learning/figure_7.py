@@ -24,10 +24,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, train
 from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 PROGRAM, TEXT = "program", "text"
 

@@ -29,11 +29,7 @@ from saddlescope.papers.concept_learning.shared.perceptron_training import (
     train,
 )
 from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate, Size
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.metric import Metric
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
 
 SIGNAL, DIVERSITY = "signal", "diversity"
 
@@ -151,7 +147,7 @@ def _select_panel(run: xr.Dataset, panel: str) -> xr.Dataset:
     return run.isel(task=(run.panel == panel).values)
 
 
-_LARGE: tuple[Size, ...] = ("default", "paper")  # sizes with enough networks for shares of 0.9
+_LARGE = ("default", "paper")  # sizes with enough networks for shares of 0.9
 
 _LIMITS = (
     "The paper shows one network per setting; 90 % is this project's bar, from trial runs of another implementation. "

@@ -22,10 +22,7 @@ from saddlescope.papers.concept_learning.shared import two_layer_runs as two_lay
 from saddlescope.papers.concept_learning.shared.authors_programs import CODE, PROGRAMS
 from saddlescope.papers.concept_learning.shared.random_starts import VISIBLE
 from saddlescope.plot import Figure
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 
 class Params(two_layer.TwoLayerParams):

@@ -32,10 +32,7 @@ from saddlescope.papers.concept_learning.shared.perceptron_training import (
 )
 from saddlescope.papers.concept_learning.shared.two_layer_runs import half_times
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 _SGD_RATIOS = 9  # values of the sweep of SGD
 

@@ -28,10 +28,7 @@ from saddlescope.papers.concept_learning.figures_2_11_12 import half_times
 from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, PrintedConcepts, train
 from saddlescope.papers.concept_learning.shared.transient_memorization import loss_descents
 from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate, Size
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 PRINTED, BIASES, PROGRAM = CONVENTIONS = ("printed", "biases", "program")
 
@@ -109,7 +106,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     return xr.merge(together).assign_coords(convention=list(CONVENTIONS))
 
 
-_LARGE: tuple[Size, ...] = ("default", "paper")
+_LARGE = ("default", "paper")
 
 claims = Claims(
     limits="Three tasks stand for Figures 2, 11 and 12, and other seeds, orders of the samples and records for those "

@@ -2,356 +2,298 @@
 
 from saddlescope.reproduction.paper import Erratum, Statement
 
+
+def _statement(place: str, asserts: str, *claims: str, uncovered: str = "") -> Statement:
+    return Statement(place=place, asserts=asserts, claims=claims, uncovered=uncovered)
+
+
 STATEMENTS: tuple[Statement, ...] = (
-    Statement(
-        place="Figure 1",
-        asserts="Concept space in pictures, with the swing of the output towards a training cluster",
+    _statement(
+        "Figure 1",
+        "Concept space in pictures, with the swing of the output towards a training cluster",
         uncovered="A sketch; Figures 2 (c) and 5 are its measurements.",
     ),
-    Statement(
-        place="Section 2.1",
-        asserts="The loss of a small cluster is near the loss at its mean",
+    _statement(
+        "Section 2.1",
+        "The loss of a small cluster is near the loss at its mean",
         uncovered="The text says it of σ to 0, where it is continuity.",
     ),
-    Statement(
-        place="Equations B.1, C.7",
-        asserts="The order of points, and the second moment A",
-        uncovered="Definitions.",
-    ),
-    Statement(
-        place="Section 2.1, equation 2.1",
-        asserts="The loss is half the mean squared error over all samples of all clusters",
+    _statement("Equations B.1, C.7", "The order of points, and the second moment A", uncovered="Definitions."),
+    _statement(
+        "Section 2.1, equation 2.1",
+        "The loss is half the mean squared error over all samples of all clusters",
         uncovered="A definition; its index and the printed learning rate are errata.",
     ),
-    Statement(
-        place="Section 3.1, diversity",
-        asserts="With more diverse data, the model generalizes better",
-        claims=("generalisation-map/diversity-helps",),
+    _statement(
+        "Section 3.1, diversity",
+        "With more diverse data, the model generalizes better",
+        "generalisation-map/diversity-helps",
     ),
-    Statement(
-        place="Figure 2 (a, b)",
-        asserts="Concepts with larger signal or larger diversity are learned first, and the contour shifts with either",
-        claims=("figure-2/order", "figure-2/shift"),
+    _statement(
+        "Figure 2 (a, b)",
+        "Concepts with larger signal or larger diversity are learned first, and the contour shifts with either",
+        "figure-2/order",
+        "figure-2/shift",
     ),
-    Statement(
-        place="Section 3.1, conclusion",
-        asserts="Generally speaking, the model prefers the direction of stronger signal and more diverse data",
-        claims=("printed-conventions/order",),
+    _statement(
+        "Section 3.1, conclusion",
+        "Generally speaking, the model prefers the direction of stronger signal and more diverse data",
+        "printed-conventions/order",
     ),
-    Statement(
-        place="Section 3.2",
-        asserts="With σ = (.05, .05) the output requires many more time to approach the test point than with (2, .05)",
-        claims=("figure-2/late",),
+    _statement(
+        "Section 3.2",
+        "With σ = (.05, .05) the output requires many more time to approach the test point than with (2, .05)",
+        "figure-2/late",
     ),
-    Statement(
-        place="Section 3.2, slowing down",
-        asserts="In the later phase of training the dynamics slow down",
+    _statement(
+        "Section 3.2, slowing down",
+        "In the later phase of training the dynamics slow down",
         uncovered="Any network that converges slows down; `figure-2/late` and Figure 6 (c) ask how.",
     ),
-    Statement(
-        place="Section 3.3, Figures 2 (c) and 3, transient memorization",
-        asserts="The output turns toward the training cluster of the strongest signal, and then generalizes",
-        claims=("figure-3/memorizing",),
+    _statement(
+        "Section 3.3, Figures 2 (c) and 3, transient memorization",
+        "The output turns toward the training cluster of the strongest signal, and then generalizes",
+        "figure-3/memorizing",
     ),
-    Statement(
-        place="Section 3.3, Figure 2 (c), dimension",
-        asserts="The lower the dimensionality, the stronger is transient memorization",
-        claims=("figure-3/dimension", "width/dimension"),
+    _statement(
+        "Section 3.3, Figure 2 (c), dimension",
+        "The lower the dimensionality, the stronger is transient memorization",
+        "figure-3/dimension",
+        "width/dimension",
     ),
-    Statement(
-        place="Section 3.3, Figure 3, high dimension",
-        asserts="In the high dimensional setting the loss does not exhibit non-monotonic behavior",
-        claims=("printed-conventions/high",),
+    _statement(
+        "Section 3.3, Figure 3, high dimension",
+        "In the high dimensional setting the loss does not exhibit non-monotonic behavior",
+        "printed-conventions/high",
     ),
-    Statement(
-        place="Section 4, transient memorization of one layer",
-        asserts="One-layer models fail to reproduce transient memorization",
-        claims=("figure-2/one-descent",),
+    _statement(
+        "Section 4, transient memorization of one layer",
+        "One-layer models fail to reproduce transient memorization",
+        "figure-2/one-descent",
     ),
-    Statement(
-        place="Equations 4.1, C.1 to C.6",
-        asserts="The loss of a linear model is half the squared norm of (W − I) times the root of A",
+    _statement(
+        "Equations 4.1, C.1 to C.6",
+        "The loss of a linear model is half the squared norm of (W − I) times the root of A",
         uncovered="An identity, which a test compares with the mean over samples.",
     ),
-    Statement(
-        place="Theorem 4.1, equations 4.2, C.14 to C.21",
-        asserts="The output of the one-layer model is a growth term and a noise term in closed form",
-        claims=("theorem-4-1/at-the-test-point",),
+    _statement(
+        "Theorem 4.1, equations 4.2, C.14 to C.21",
+        "The output of the one-layer model is a growth term and a noise term in closed form",
+        "theorem-4-1/at-the-test-point",
     ),
-    Statement(
-        place="Section 4.1, (i) to (iii)",
-        asserts="The growth term converges to the target, the noise to 0, at exponential rates, and below a bound",
+    _statement(
+        "Section 4.1, (i) to (iii)",
+        "The growth term converges to the target, the noise to 0, at exponential rates, and below a bound",
         uncovered="Read off the formula; the bound of (iii) lacks absolute values, an erratum.",
     ),
-    Statement(
-        place="Section 4.1, order",
-        asserts="The direction with the larger a_k converges faster",
-        claims=("order-flip/one-layer", "order-flip/two-layers"),
+    _statement(
+        "Section 4.1, order",
+        "The direction with the larger a_k converges faster",
+        "order-flip/one-layer",
+        "order-flip/two-layers",
     ),
-    Statement(
-        place="Section 4.1, limitation",
-        asserts="The one-layer model has a monotonic output trajectory",
-        claims=("theorem-4-1/monotone-default",),
+    _statement(
+        "Section 4.1, limitation",
+        "The one-layer model has a monotonic output trajectory",
+        "theorem-4-1/monotone-default",
     ),
-    Statement(
-        place="Section 4.2, noise",
-        asserts="The noise term is never too large, and may be omitted",
-        claims=("equation-4-3/noise-omitted",),
+    _statement(
+        "Section 4.2, noise", "The noise term is never too large, and may be omitted", "equation-4-3/noise-omitted"
     ),
-    Statement(
-        place="Section 4.2.1 and Figure 4, irrelevant entries",
-        asserts="The irrelevant entries do not contribute to the output at the test point",
+    _statement(
+        "Section 4.2.1 and Figure 4, irrelevant entries",
+        "The irrelevant entries do not contribute to the output at the test point",
         uncovered="True by construction, since the test point is 0 along their directions.",
     ),
-    Statement(
-        place="Section 4.2.1, initial growth",
-        asserts="Every entry grows with the speed a_i + a_j, faster than those below it or to its right",
-        claims=("figure-4/initial-growth", "figure-4/faster-most"),
+    _statement(
+        "Section 4.2.1, initial growth",
+        "Every entry grows with the speed a_i + a_j, faster than those below it or to its right",
+        "figure-4/initial-growth",
+        "figure-4/faster-most",
     ),
-    Statement(
-        place="Section 4.2.1, first suppression",
-        asserts="When a_1 and a_2 differ enough, the first major entry suppresses the minor entries of its group",
-        claims=("figure-4/groups", "atlas/apart"),
+    _statement(
+        "Section 4.2.1, first suppression",
+        "When a_1 and a_2 differ enough, the first major entry suppresses the minor entries of its group",
+        "figure-4/groups",
+        "atlas/apart",
     ),
-    Statement(
-        place="Section 4.2.1, second growth and cycle",
-        asserts="The major entries grow one after the other, in the order of their strengths",
-        claims=("assumptions/order",),
+    _statement(
+        "Section 4.2.1, second growth and cycle",
+        "The major entries grow one after the other, in the order of their strengths",
+        "assumptions/order",
     ),
-    Statement(
-        place="Section 4.2.1, slow down and stop",
-        asserts="A major entry slows down and stops at 1",
+    _statement(
+        "Section 4.2.1, slow down and stop",
+        "A major entry slows down and stops at 1",
         uncovered="Lemmas D.5 and D.6 are its formal statement.",
     ),
-    Statement(
-        place="Section 4.2.2, order",
-        asserts="Directions with larger strengths are learned first",
-        claims=("figure-8/order", "figure-9/order"),
+    _statement(
+        "Section 4.2.2, order", "Directions with larger strengths are learned first", "figure-8/order", "figure-9/order"
     ),
-    Statement(
-        place="Section 4.2.2, transient memorization",
-        asserts="Positive minor entries lower the loss; their suppression raises it and turns the output back",
-        claims=(
-            "figure-5/rise",
-            "figure-5/reversal-often",
-            "figure-5/by-sign",
-            "descents/positive",
-        ),
+    _statement(
+        "Section 4.2.2, transient memorization",
+        "Positive minor entries lower the loss; their suppression raises it and turns the output back",
+        "figure-5/rise",
+        "figure-5/reversal-often",
+        "figure-5/by-sign",
+        "descents/positive",
     ),
-    Statement(
-        place="Figure 5",
-        asserts="From a positive start the loss descends twice",
-        claims=("figure-5/two-descents",),
-    ),
-    Statement(
-        place="Equations 4.3, D.2 to D.6",
-        asserts="Growth, suppression and noise are the gradient flow of each entry of W",
+    _statement("Figure 5", "From a positive start the loss descends twice", "figure-5/two-descents"),
+    _statement(
+        "Equations 4.3, D.2 to D.6",
+        "Growth, suppression and noise are the gradient flow of each entry of W",
         uncovered="Half of it, an erratum; a test compares twice the sum with automatic differentiation.",
     ),
-    Statement(
-        place="Section 5, Figure 6 (a), speed and order",
-        asserts="The concept signal determines speed and order of generalization, and can reverse the order",
-        claims=("figure-6/speed", "figure-6/reversal"),
+    _statement(
+        "Section 5, Figure 6 (a), speed and order",
+        "The concept signal determines speed and order of generalization, and can reverse the order",
+        "figure-6/speed",
+        "figure-6/reversal",
     ),
-    Statement(
-        place="Section 5, Figure 6 (a), bend",
-        asserts="The trajectory bends towards the concept with the stronger signal, and the bend is transient",
-        claims=("figure-6/bend", "figure-6/memorizing", "figure-6/transient"),
+    _statement(
+        "Section 5, Figure 6 (a), bend",
+        "The trajectory bends towards the concept with the stronger signal, and the bend is transient",
+        "figure-6/bend",
+        "figure-6/memorizing",
+        "figure-6/transient",
     ),
-    Statement(
-        place="Section 5, Figure 6 (b)",
-        asserts="The concept space MSE has a phase where it increases before it falls for good",
-        claims=("figure-6/rise",),
+    _statement(
+        "Section 5, Figure 6 (b)",
+        "The concept space MSE has a phase where it increases before it falls for good",
+        "figure-6/rise",
     ),
-    Statement(
-        place="Section 5, Figure 6 (c)",
-        asserts="The speed of generalization decelerates at an exponential rate",
-        claims=("figure-6/exponential-approach",),
+    _statement(
+        "Section 5, Figure 6 (c)",
+        "The speed of generalization decelerates at an exponential rate",
+        "figure-6/exponential-approach",
     ),
-    Statement(
-        place="Appendix A",
-        asserts="Related work",
-        uncovered="It reports the statements of others.",
+    _statement("Appendix A", "Related work", uncovered="It reports the statements of others."),
+    _statement(
+        "Appendix B, equation B.2",
+        "The loss of a test point is at most that of any point that combines all its concepts and more",
+        "figure-7/strictly",
     ),
-    Statement(
-        place="Appendix B, equation B.2",
-        asserts="The loss of a test point is at most that of any point that combines all its concepts and more",
-        claims=("figure-7/strictly",),
+    _statement(
+        "Appendix B, Figure 7",
+        "A test point is only learned after all of its predecessors are learned",
+        "figure-7/order",
     ),
-    Statement(
-        place="Appendix B, Figure 7",
-        asserts="A test point is only learned after all of its predecessors are learned",
-        claims=("figure-7/order",),
+    _statement(
+        "Equations C.8 to C.13",
+        "The second moment A of the data becomes diagonal as the samples grow",
+        "theorem-4-1/moments",
     ),
-    Statement(
-        place="Equations C.8 to C.13",
-        asserts="The second moment A of the data becomes diagonal as the samples grow",
-        claims=("theorem-4-1/moments",),
+    _statement(
+        "Appendix D.1, Assumption D.5",
+        "The assumptions all commonly hold in the practice: two strengths differ by more than a factor of 3",
+        "assumptions/in-practice",
     ),
-    Statement(
-        place="Appendix D.1, Assumption D.5",
-        asserts="The assumptions all commonly hold in the practice: two strengths differ by more than a factor of 3",
-        claims=("assumptions/in-practice",),
-    ),
-    Statement(
-        place="Appendix D.1, Assumptions D.1 to D.4",
-        asserts="They commonly hold in the practice, too",
+    _statement(
+        "Appendix D.1, Assumptions D.1 to D.4",
+        "They commonly hold in the practice, too",
         uncovered="D.1 to D.4 bound free constants (P, K, κ, ω); `lemmas` chooses them so that all hold at once.",
     ),
-    Statement(
-        place="Equation D.1",
-        asserts="It is equation 4.1 in the notation of the appendix",
-        uncovered="A restatement.",
+    _statement("Equation D.1", "It is equation 4.1 in the notation of the appendix", uncovered="A restatement."),
+    _statement("Corollary D.1", "The noise of every entry is bounded", "lemmas/corollary-d1"),
+    _statement("Lemma D.1", "Upper bounded growth", "lemmas/d1"),
+    _statement("Lemma D.2", "Lower bounded initial growth", "lemmas/d2"),
+    _statement("Corollary D.2", "Upper bounded diagonal update", "lemmas/corollary-d2"),
+    _statement("Lemma D.3", "Lower bounded initial growth for diagonal entries", "lemmas/d3"),
+    _statement("Lemma D.4", "Lower bounded after-initial growth for diagonal entries", "lemmas/d4"),
+    _statement("Lemma D.5", "Upper bounded diagonal entry", "lemmas/d5"),
+    _statement("Lemma D.6", "A diagonal entry that is near 1 stays there", "lemmas/d6"),
+    _statement("Lemma D.7", "Suppression", "lemmas/d7"),
+    _statement("Lemma D.8, Assertion D.1", "Minor entries stay in the initial phase", "lemmas/d8"),
+    _statement(
+        "Appendix E.1, multiple descents",
+        "Multiple descents are possible, but only with a subtle choice of signals and start",
+        "descents/multiple",
+        "descents/subtle",
     ),
-    Statement(
-        place="Corollary D.1",
-        asserts="The noise of every entry is bounded",
-        claims=("lemmas/corollary-d1",),
-    ),
-    Statement(
-        place="Lemma D.1",
-        asserts="Upper bounded growth",
-        claims=("lemmas/d1",),
-    ),
-    Statement(
-        place="Lemma D.2",
-        asserts="Lower bounded initial growth",
-        claims=("lemmas/d2",),
-    ),
-    Statement(
-        place="Corollary D.2",
-        asserts="Upper bounded diagonal update",
-        claims=("lemmas/corollary-d2",),
-    ),
-    Statement(
-        place="Lemma D.3",
-        asserts="Lower bounded initial growth for diagonal entries",
-        claims=("lemmas/d3",),
-    ),
-    Statement(
-        place="Lemma D.4",
-        asserts="Lower bounded after-initial growth for diagonal entries",
-        claims=("lemmas/d4",),
-    ),
-    Statement(
-        place="Lemma D.5",
-        asserts="Upper bounded diagonal entry",
-        claims=("lemmas/d5",),
-    ),
-    Statement(
-        place="Lemma D.6",
-        asserts="A diagonal entry that is near 1 stays there",
-        claims=("lemmas/d6",),
-    ),
-    Statement(
-        place="Lemma D.7",
-        asserts="Suppression",
-        claims=("lemmas/d7",),
-    ),
-    Statement(
-        place="Lemma D.8, Assertion D.1",
-        asserts="Minor entries stay in the initial phase",
-        claims=("lemmas/d8",),
-    ),
-    Statement(
-        place="Appendix E.1, multiple descents",
-        asserts="Multiple descents are possible, but only with a subtle choice of signals and start",
-        claims=("descents/multiple", "descents/subtle"),
-    ),
-    Statement(
-        place="Appendix E.1, w_12 in Figure 9",
-        asserts="w_12 starts to decay after w_22 is close to 1",
+    _statement(
+        "Appendix E.1, w_12 in Figure 9",
+        "w_12 starts to decay after w_22 is close to 1",
         uncovered="No level is printed; equation 4.3 without noise gives about 3/4, and the authors' run 0.74.",
     ),
-    Statement(
-        place="Appendix E.1, captions of Figures 5, 8 and 9",
-        asserts="The loss of the models shown descends two, three and four times",
-        claims=("authors-scripts/programs-descents",),
+    _statement(
+        "Appendix E.1, captions of Figures 5, 8 and 9",
+        "The loss of the models shown descends two, three and four times",
+        "authors-scripts/programs-descents",
     ),
-    Statement(
-        place="Figure 8",
-        asserts="The loss descends three times, in stages of growth and suppression",
-        claims=(
-            "figure-8/authors-descents",
-            "figure-8/descents",
-            "figure-8/stages",
-            "figure-8/learned-after-peak",
-        ),
+    _statement(
+        "Figure 8",
+        "The loss descends three times, in stages of growth and suppression",
+        "figure-8/authors-descents",
+        "figure-8/descents",
+        "figure-8/stages",
+        "figure-8/learned-after-peak",
     ),
-    Statement(
-        place="Figure 9",
-        asserts="The loss descends four times, in stages of growth and suppression",
-        claims=(
-            "figure-9/authors-descents",
-            "figure-9/descents",
-            "figure-9/stages",
-            "figure-9/learned-after-peak",
-        ),
+    _statement(
+        "Figure 9",
+        "The loss descends four times, in stages of growth and suppression",
+        "figure-9/authors-descents",
+        "figure-9/descents",
+        "figure-9/stages",
+        "figure-9/learned-after-peak",
     ),
-    Statement(
-        place="Appendix E.2",
-        asserts="Transient memorization is less significant in high dimension and width",
-        claims=("atlas/wide",),
-    ),
-    Statement(
-        place="Appendix E.2, equation E.1",
-        asserts="At a Gaussian start the diagonal entries of W have mean d'τ², and the others mean 0",
+    _statement("Appendix E.2", "Transient memorization is less significant in high dimension and width", "atlas/wide"),
+    _statement(
+        "Appendix E.2, equation E.1",
+        "At a Gaussian start the diagonal entries of W have mean d'τ², and the others mean 0",
         uncovered="An identity, linearity of the expectation.",
     ),
-    Statement(
-        place="Appendix E.2",
-        asserts="Transient memorization is less significant when d' is large",
-        claims=("width/wide",),
+    _statement("Appendix E.2", "Transient memorization is less significant when d' is large", "width/wide"),
+    _statement(
+        "Appendix E.3 and Figure 10",
+        "A major entry may be suppressed before it starts to grow, and never grow",
+        "figure-10/suppressed-first",
+        "figure-10/never",
     ),
-    Statement(
-        place="Appendix E.3 and Figure 10",
-        asserts="A major entry may be suppressed before it starts to grow, and never grow",
-        claims=("figure-10/suppressed-first", "figure-10/never"),
+    _statement(
+        "Appendix E.4",
+        "Neurons of ReLU networks align early, and make the model behave like a linear one",
+        "early-alignment/aligned",
+        "early-alignment/linear-outside",
     ),
-    Statement(
-        place="Appendix E.4",
-        asserts="Neurons of ReLU networks align early, and make the model behave like a linear one",
-        claims=("early-alignment/aligned", "early-alignment/linear-outside"),
-    ),
-    Statement(
-        place="Appendix F.1",
-        asserts="5000 samples per cluster, SGD with batch 128 and learning rate 0.1, 40 epochs, width 64",
+    _statement(
+        "Appendix F.1",
+        "5000 samples per cluster, SGD with batch 128 and learning rate 0.1, 40 epochs, width 64",
         uncovered="The settings of the entries; an erratum has what the learning rate needs.",
     ),
-    Statement(
-        place="Appendix F.2, Figure 11",
-        asserts="Two-layer linear models keep the overall trends of sections 3.1 and 3.2",
-        claims=("figure-11/order", "figure-11/shift"),
+    _statement(
+        "Appendix F.2, Figure 11",
+        "Two-layer linear models keep the overall trends of sections 3.1 and 3.2",
+        "figure-11/order",
+        "figure-11/shift",
     ),
-    Statement(
-        place="Appendix F.2, Figure 12",
-        asserts="Two-layer ReLU models keep the overall trends of sections 3.1 and 3.2",
-        claims=("figure-12/order", "figure-12/shift"),
+    _statement(
+        "Appendix F.2, Figure 12",
+        "Two-layer ReLU models keep the overall trends of sections 3.1 and 3.2",
+        "figure-12/order",
+        "figure-12/shift",
     ),
-    Statement(
-        place="Appendix F.2, Figures 13 and 14",
-        asserts="Models with more layers and fewer input dimensions are easier to have transient memorization",
-        claims=("figure-13/easier", "figure-3/deeper", "figure-13/memorizing"),
+    _statement(
+        "Appendix F.2, Figures 13 and 14",
+        "Models with more layers and fewer input dimensions are easier to have transient memorization",
+        "figure-13/easier",
+        "figure-3/deeper",
+        "figure-13/memorizing",
     ),
-    Statement(
-        place="Appendix F.2, Figure 14",
-        asserts="The loss falls sooner with large signals than with small ones",
-        claims=("figure-13/sooner",),
+    _statement(
+        "Appendix F.2, Figure 14", "The loss falls sooner with large signals than with small ones", "figure-13/sooner"
     ),
-    Statement(
-        place="Appendix G.1, Figure 15",
-        asserts="One distribution has the stronger signal in colour, the other in size, and both can be controlled",
-        claims=("figure-15/stronger",),
+    _statement(
+        "Appendix G.1, Figure 15",
+        "One distribution has the stronger signal in colour, the other in size, and both can be controlled",
+        "figure-15/stronger",
     ),
-    Statement(
-        place="Appendix G.2",
-        asserts="A conditional U-Net is trained as a variational diffusion model, and sampled in 100 steps",
+    _statement(
+        "Appendix G.2",
+        "A conditional U-Net is trained as a variational diffusion model, and sampled in 100 steps",
         uncovered="The settings of `figure-6`; the model is compared with independent implementations in the tests.",
     ),
-    Statement(
-        place="Appendix G.3",
-        asserts="The classifier achieves 100 % accuracy on a held out test set",
-        claims=("appendix-g/classifier",),
+    _statement(
+        "Appendix G.3", "The classifier achieves 100 % accuracy on a held out test set", "appendix-g/classifier"
     ),
 )
 

@@ -18,12 +18,8 @@ from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, VI
 from saddlescope.papers.concept_learning.shared.transient_memorization import difference_of_shares
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Panel, lines
-from saddlescope.reproduction.claim import Claims, Estimate, Evidence, Size
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Evidence, Metric, RunContext, param
 from saddlescope.reproduction.grid import join_cells
-from saddlescope.reproduction.metric import Metric
-from saddlescope.reproduction.parameters import EntryParams, param
 
 _UNTIL = 100.0
 _TOLERANCE = 1e-6
@@ -83,7 +79,7 @@ def sample_starts(d: int, width: int, scale: float, starts: int, seed: tuple[int
     )
 
 
-_LARGE: tuple[Size, ...] = ("default", "paper")  # the quick run has too few starts
+_LARGE = ("default", "paper")  # the quick run has too few starts
 
 claims = Claims(
     limits="One data law with two concepts, and normal starts. At the smallest scale all rises are below the visible "

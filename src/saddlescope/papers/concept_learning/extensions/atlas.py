@@ -25,11 +25,8 @@ from saddlescope.papers.concept_learning.shared.random_starts import (
 )
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Heat, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 from saddlescope.reproduction.grid import cached_rows, grid_dataset
-from saddlescope.reproduction.parameters import EntryParams, param
 
 _CONCEPTS = (2, 3)
 _MOST = 4  # largest count of descents; higher counts are added to it

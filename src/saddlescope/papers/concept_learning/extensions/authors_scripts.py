@@ -23,10 +23,7 @@ from saddlescope.papers.concept_learning.shared.discrete_maps import printed_run
 from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, VISIBLE, descent_counts
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Panel, lines
-from saddlescope.reproduction.claim import Claims, Estimate, Evidence
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Evidence, RunContext, param
 
 _DATA = {name: FIGURES[name] for name in ("Figure 8", "Figure 9")}  # of the captions
 

@@ -20,11 +20,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope.papers.concept_learning import CITATION
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.metric import Metric
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
 
 _MARKS = 400  # times at which one run per depth is stored for the figure
 

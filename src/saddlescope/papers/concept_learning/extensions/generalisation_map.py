@@ -32,12 +32,8 @@ from saddlescope._shared.progress import Report
 from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Heat, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate, Evidence
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Evidence, Metric, RunContext, param
 from saddlescope.reproduction.grid import cached_rows, join_cells
-from saddlescope.reproduction.metric import Metric
-from saddlescope.reproduction.parameters import EntryParams, param
 
 Diverse = Literal["both", "strong", "weak"]
 

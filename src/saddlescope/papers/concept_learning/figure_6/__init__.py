@@ -25,11 +25,9 @@ from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.figure_6.claims import claims
 from saddlescope.papers.concept_learning.figure_6.figures import figures
 from saddlescope.papers.concept_learning.figure_6.theory import predict_trajectories
-from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction import Entry, EntryParams, RunContext, param
 from saddlescope.reproduction.device import prepare_device
-from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.parallel_parts import run_parallel_parts
-from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
     from saddlescope.training.diffusion.circles import CircleProcess

@@ -10,7 +10,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from saddlescope.papers.concept_learning.figure_6 import curves
-from saddlescope.reproduction.claim import Claims, Estimate, Size
+from saddlescope.reproduction import Claims, Estimate
 
 STRONG, WEAK = 0, -1  # the strongest colour signal and the weakest
 
@@ -20,7 +20,7 @@ _MIDDLE = 0.5
 
 _RISE = 0.02  # of the error, as records can differ by 0.01
 
-_LARGE: tuple[Size, ...] = ("default", "paper")  # the quick run trains for 12 steps
+_LARGE = ("default", "paper")  # the quick run trains for 12 steps
 
 
 def drawn(run: xr.Dataset) -> bool:

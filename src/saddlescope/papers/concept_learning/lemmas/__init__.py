@@ -26,10 +26,7 @@ from saddlescope._shared.progress import Report
 from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.lemmas.violations import Runs, excesses
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 K, KAPPA = 20.0, 1.11  # of D.2 and D.4: about the least that they allow
 _LAWS = ("ordinary", "nearly singular")

@@ -5,7 +5,8 @@ from typing import SupportsFloat
 import numpy as np
 import xarray as xr
 
-from saddlescope.reproduction.claim import Estimate, Evidence, wilson_interval
+from saddlescope.reproduction import Estimate, Evidence
+from saddlescope.reproduction.claim import wilson_interval
 
 # A reader sees a rise of 5 % of the first loss in the paper's figures. The noise of SGD makes smaller ones: networks of
 # width 64 at d = 2 have two descents in .6 of the runs with minibatches at a level of 1 %, in .06 without; .03 at 5 %.

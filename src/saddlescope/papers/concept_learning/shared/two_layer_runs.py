@@ -14,8 +14,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.shared.authors_programs import Program
-from saddlescope.reproduction.metric import Metric
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import EntryParams, Metric, param
 
 _SAMPLES = 4001  # of a piece, for the integrals of its pushes
 
