@@ -26,7 +26,7 @@ from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunCo
 
 _DROP = 0.02  # of the loss at the start: leaving
 
-_CURVE_MARKS = 300  # times of a curve in the figures
+_CURVE_MARKS = 300  # times of the directions in the figure
 
 _MOMENTS = ("leaving", "between", "end")  # leaving; half-way between the two concepts; the end of the run
 
@@ -99,28 +99,22 @@ def _train_networks(params: Params, task: Any, X: np.ndarray, scale: float, repo
         predictions = [early_alignment(X, [np.asarray(part) for part in start], drop=_DROP) for start in starts]
     seen, times = recorded.observed, recorded.steps * params.rate
     leaving = np.argmax(seen["loss"] < (1 - _DROP) * seen["loss"][:, :1], axis=1)
-    network, ends = np.arange(params.runs), np.full(params.runs, len(times) - 1)
-    outside = np.array(
-        [
-            [_linear_error(X, task.test_point, seen["W"][run, at], seen["V"][run, at]) for at in moments]
-            for run, *moments in zip(network, leaving, _halfway_marks(seen, task), ends, strict=True)
-        ]
-    )
+    network, moments = np.arange(params.runs), np.stack([leaving, _halfway_marks(seen, task), 0 * leaving - 1], axis=1)
+    outside = [
+        [_linear_error(X, task.test_point, seen["W"][run, at], seen["V"][run, at]) for at in moments[run]]
+        for run in network
+    ]
     early = np.linspace(0, 1.5 * leaving[0], _CURVE_MARKS).round().astype(int)
-    whole = np.linspace(0, len(times) - 1, _CURVE_MARKS).round().astype(int)
     neuron = ("run", "neuron", "coordinate")
     return xr.Dataset(
         {
             "first": (neuron, seen["W"][network, leaving]),
             "second": (neuron, seen["V"][network, leaving].swapaxes(1, 2)),
             "predicted_first": (neuron, np.array([found.first for found in predictions])),
-            "predicted_second": (neuron, np.array([found.second for found in predictions])),
             "leaving": ("run", times[leaving], {"units": "t"}),
-            "outside": (("run", "moment"), outside),
+            "outside": (("run", "moment"), np.array(outside)),
             "early_time": ("early", times[early], {"units": "t"}),
-            "angle": (("early", "neuron"), np.degrees(np.arctan2(*np.moveaxis(seen["W"][0, early], -1, 0)[::-1]))),
-            "time": ("mark", times[whole], {"units": "t"}),
-            "loss": (("run", "mark"), seen["loss"][:, whole]),
+            "angle": (("early", "neuron"), _degrees(seen["W"][0, early])),
         },
         coords={"scale": scale, "moment": list(_MOMENTS)},
     )
@@ -147,6 +141,10 @@ def _linear_error(X: np.ndarray, point: np.ndarray, W: np.ndarray, V: np.ndarray
     return float(np.linalg.norm(off) / np.linalg.norm(point @ B))
 
 
+def _degrees(w: np.ndarray) -> np.ndarray:
+    return np.degrees(np.arctan2(w[..., 1], w[..., 0]))
+
+
 def _length(one: xr.DataArray) -> xr.DataArray:
     return (one**2).sum("coordinate") ** 0.5
 
@@ -155,11 +153,9 @@ def _cosine(one: xr.DataArray, other: xr.DataArray) -> xr.DataArray:
     return (one * other).sum("coordinate") / (_length(one) * _length(other))
 
 
-def _alignment(run: xr.Dataset, of: str = "") -> xr.DataArray:
-    """Return the mean cosine to the fastest direction by weight, found or (`predicted_`) predicted, (scale, run)."""
-    first, second = run[f"{of}first"], run[f"{of}second"]
-    weights = _length(first) * _length(second)
-    return (_cosine(first, run.fastest) * weights).sum("neuron") / weights.sum("neuron")
+def _alignment(run: xr.Dataset) -> xr.DataArray:
+    """Return the mean cosine of input weights to the fastest direction, by weight of the neuron, (scale, run)."""
+    return _cosine(run.first, run.fastest).weighted(_length(run.first) * _length(run.second)).mean("neuron")
 
 
 claims = Claims(
@@ -222,16 +218,7 @@ def largest_scale_alignment(run: xr.Dataset) -> Estimate:
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw neurons turning, alignment against scale, and losses."""
-    cosine = Axis("1 − cosine", scale="log")
-    missing = [
-        *lines((1 - _alignment(run, "predicted_")).mean("run"), x="scale", label="predicted", color=1),
-        *lines(1 - _alignment(run), x="scale", hue="run", label="found", grouped=True, color=None, style="points"),
-    ]
-    losses = []
-    for n, scale in enumerate(run.scale.values):
-        one = run.isel(scale=n, run=0)
-        losses.append(Line(x=one.time.values, y=one.loss.values, label=f"scale {scale:g}", color=n + 2))
+    """Draw neurons turning at the largest and at the smallest scale."""
     return [
         Figure(
             name="turning",
@@ -240,36 +227,25 @@ def figures(run: xr.Dataset) -> list[Figure]:
             "and one of the smallest. At 0 degrees is the weaker concept, at 90 the stronger one. The vertical line "
             "is the time at which the loss has fallen by 2 %, the points on it are the predicted directions.",
             panels=tuple(_turning(run, run.isel(scale=place)) for place in (0, -1)),
-        ),
-        Figure(
-            name="scales",
-            title="Alignment when the loss leaves its plateau, against the initial scale",
-            caption="Left: 1 minus the mean cosine to the fastest direction by weight of the neuron, per network. "
-            "Right: loss of one network per scale.",
-            panels=(
-                Panel(x=Axis("initial scale", scale="log"), y=cosine, marks=tuple(missing)),
-                Panel(x=Axis("time t"), y=Axis("loss"), marks=tuple(losses)),
-            ),
-        ),
+        )
     ]
 
 
 def _turning(run: xr.Dataset, one: xr.Dataset) -> Panel:
     angles = one.angle.transpose("early", "neuron").copy()
     angles.values[1:][np.abs(np.diff(angles.values, axis=0)) > 180] = np.nan  # a turn through 180 degrees is no line
-    look: Any = {"grouped": True, "color": None, "width": 0.9, "opacity": 0.6}
-    predicted = one.predicted_first.isel(run=0).values
-    leaving, fastest = float(one.leaving[0]), float(np.degrees(np.arctan2(*run.fastest.values[::-1])))
+    predicted, leaving = _degrees(one.predicted_first.isel(run=0).values), float(one.leaving[0])
+    each = angles.assign_coords(t=one.early_time)
     marks = (
-        *lines(angles.assign_coords(t=one.early_time), x="t", hue="neuron", label="a neuron", **look),
+        *lines(each, x="t", hue="neuron", label="a neuron", grouped=True, color=None, width=0.9, opacity=0.6),
         Line(
             x=np.full(len(predicted), leaving),
-            y=np.degrees(np.arctan2(*predicted.T[::-1])),
+            y=predicted,
             group="predicted when the loss leaves",
             color=1,
             style="points",
         ),
-        Mark(at=fastest, axis="y", label="fastest"),
+        Mark(at=float(_degrees(run.fastest.values)), axis="y", label="fastest"),
         Mark(at=leaving),
     )
     y = Axis("direction of w", unit="degrees", range=(-180.0, 180.0))
