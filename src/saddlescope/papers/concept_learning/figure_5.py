@@ -132,11 +132,10 @@ def descends_twice(run: xr.Dataset) -> bool:
 def account(run: xr.Dataset) -> Estimate:
     """Share of that entry in all changes of W that drive the rise, or the second fall, the smaller of both."""
     one = two_layer.of_authors(run)
-    rise = two_layer.push_share(one, rising=True, of=two_layer.phase_mask(one, minor=True, phase="shrinks"))
-    weak = int(np.argmin(np.where(one.test_point.values > 0, one.strength.values, np.inf)))
-    grows = np.zeros((one.sizes["entry"], 2), bool)
-    grows[two_layer.entry_index(one, weak, weak), 0] = True
-    fall = two_layer.push_share(one, rising=False, of=grows)
+    minor, weak = one.entry_row != one.entry_column, np.argmin(one.strength.where(one.test_point > 0, np.inf).values)
+    learned = (one.entry_row == weak) & (one.entry_column == weak)
+    rise = two_layer.push_share(one, minor & (one.phase == "shrinks"), rising=True)
+    fall = two_layer.push_share(one, learned & (one.phase == "grows"), rising=False)
     return Estimate.smallest([rise[0], fall[-1]], f"rise {rise[0]:.3f}, fall {fall[-1]:.3f}", over="pieces of the loss")
 
 

@@ -136,7 +136,6 @@ STATEMENTS: tuple[Statement, ...] = (
         "figure-5/rise",
         "figure-5/reversal-often",
         "figure-5/by-sign",
-        "descents/positive",
     ),
     _statement("Figure 5", "From a positive start the loss descends twice", "figure-5/two-descents"),
     _statement(
@@ -226,7 +225,7 @@ STATEMENTS: tuple[Statement, ...] = (
         "figure-8/authors-descents",
         "figure-8/descents",
         "figure-8/stages",
-        "figure-8/learned-after-peak",
+        "figure-8/learned-after-suppression",
     ),
     _statement(
         "Figure 9",
@@ -234,7 +233,7 @@ STATEMENTS: tuple[Statement, ...] = (
         "figure-9/authors-descents",
         "figure-9/descents",
         "figure-9/stages",
-        "figure-9/learned-after-peak",
+        "figure-9/learned-after-suppression",
     ),
     _statement("Appendix E.2", "Transient memorization is less significant in high dimension and width", "atlas/wide"),
     _statement(

@@ -18,11 +18,7 @@ import xarray as xr
 
 from saddlescope._shared.progress import Report
 from saddlescope.papers.concept_learning import CITATION
-from saddlescope.papers.concept_learning.shared.random_starts import (
-    VISIBLE,
-    draw_starts,
-    verified_descent_counts,
-)
+from saddlescope.papers.concept_learning.shared.random_starts import VISIBLE, count_starts, draw_starts
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Heat, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
@@ -31,6 +27,7 @@ from saddlescope.reproduction.grid import cached_rows, grid_dataset
 _CONCEPTS = (2, 3)
 _MOST = 4  # largest count of descents; higher counts are added to it
 _UNTIL = 1e4  # by then all is learned; what has learned takes no more time
+_TOLERANCES = (1e-6, 1e-12)  # of all flows, and of those whose count above the number of concepts is repeated
 
 
 class Params(EntryParams):
@@ -80,8 +77,7 @@ def _run_row(params: Params, k: int, laws: tuple[int, float, float], report: Rep
         report(n / len(grid), cell)
         U = draw_starts(rng, "normal", scale, (params.starts, concepts, concepts * factor))
         found.append(_summarise(U, tuple(ratio**k for k in range(concepts)), concepts * (sigma,)))
-    tails = {"counts": ("descents",), "visible": ("descents",)}
-    row = grid_dataset(found, axes, tails)
+    row = grid_dataset(found, axes, {"counts": ("descents",), "visible": ("descents",)})
     return row.assign_coords(descents=np.arange(_MOST + 1))
 
 
@@ -91,13 +87,15 @@ def _summarise(U: np.ndarray, mu: tuple[float, ...], sigma: tuple[float, ...]) -
     from saddlescope.measure import find_descents
 
     a, x = strengths_and_test_point(mu, sigma)
-    flows = symmetric_flows(a, U, test_point=x, until=_UNTIL, tolerance=1e-6)
-    counts, _ = verified_descent_counts(flows, U)
+    flows, exact = (partial(symmetric_flows, a, test_point=x, until=_UNTIL, tolerance=each) for each in _TOLERANCES)
+    losses = flows(U).turning_losses
+    counts = find_descents(losses).counts
+    if (above := counts > len(mu)).any():
+        counts[above] = find_descents(exact(U[above]).turning_losses).counts
     small = np.linalg.norm(U, 2, axis=(1, 2)) <= 1
-    visible = find_descents(flows.turning_losses, hysteresis=VISIBLE).counts
     return {
-        "counts": np.bincount(np.minimum(counts, _MOST), minlength=_MOST + 1),
-        "visible": np.bincount(np.minimum(visible, _MOST), minlength=_MOST + 1),
+        "counts": count_starts(counts, _MOST),
+        "visible": count_starts(find_descents(losses, hysteresis=VISIBLE).counts, _MOST),
         "small": np.sum(small),
         "exceptions": np.sum(small & (counts > len(mu))),
     }
@@ -178,22 +176,13 @@ def width_ratio(run: xr.Dataset) -> Estimate:
     )
 
 
-_AT = {"sigma": 0.05, "scale": 0.1, "factor": 1, "ratio": 2.0}  # values not on the axes of a map; the nearest exist
-
-_LABELS = {
-    "ratio": ("log₂ ratio of μ", 2.0),
-    "sigma": ("log₁₀ σ", 10.0),
-    "scale": ("log₁₀ initial scale τ", 10.0),
-    "factor": ("log₂ width / dimension", 2.0),
-}
+_SCALES = {"ratio": "log₂ ratio of μ", "sigma": "log₁₀ σ", "scale": "log₁₀ initial scale τ", "factor": "log₂ width / d"}
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw maps of the share with several visible descents."""
-    share, total = "share of starts", run.visible.sum("descents")
-    several = run.visible.sel(descents=slice(2, None)).sum("descents") / total
-    two, both = several.sel(concepts=2), several.sel(concepts=3)
-    three = (run.visible.sel(descents=slice(3, None)).sum("descents") / total).sel(concepts=3)
+    shares = run.visible / run.visible.sum("descents")
+    two, three = (shares.sel(descents=slice(n, None)).sum("descents") for n in (2, 3))
     return [
         Figure(
             name="descents",
@@ -202,25 +191,26 @@ def figures(run: xr.Dataset) -> list[Figure]:
             f"loss, of {int(run.counts.sum()):,} starts in all; normal entries of U. Parameters that are not on the "
             "axes of a map are σ = 0.05, τ = 0.1, a ratio of μ of 2 and d' = d, or the nearest of the run.",
             panels=(
-                _map("two concepts", two, "ratio", "scale", share),
-                _map("two concepts", two, "factor", "scale", share),
-                _map("two concepts", two, "ratio", "sigma", share),
-                _map("three concepts", both, "ratio", "scale", share),
-                _map("three concepts", both, "factor", "scale", share),
-                _map("three concepts, three or more", three, "ratio", "scale", share),
+                _map("two concepts", two.sel(concepts=2), "ratio", "scale"),
+                _map("two concepts", two.sel(concepts=2), "factor", "scale"),
+                _map("two concepts", two.sel(concepts=2), "ratio", "sigma"),
+                _map("three concepts", two.sel(concepts=3), "ratio", "scale"),
+                _map("three concepts", two.sel(concepts=3), "factor", "scale"),
+                _map("three concepts, three or more", three.sel(concepts=3), "ratio", "scale"),
             ),
             columns=3,
         ),
     ]
 
 
-def _map(title: str, values: xr.DataArray, x: str, y: str, label: str) -> Panel:
-    """Draw a map over two coordinates, the others at the values of `_AT`."""
-    others = {name: at for name, at in _AT.items() if name in values.dims and name not in (x, y)}
+def _map(title: str, values: xr.DataArray, x: str, y: str) -> Panel:
+    """Draw a map over two coordinates; the others are at the values that the caption names, or the nearest."""
+    others = {"sigma": 0.05, "scale": 0.1, "factor": 1, "ratio": 2.0}
+    del others[x], others[y]
     shown = values.sel(others, method="nearest").transpose(y, x)
-    across, along = (np.log(shown[name].values) / np.log(_LABELS[name][1]) for name in (x, y))
-    heat = Heat(x=across, y=along, z=shown.values, label=label)
-    return Panel(title=title, x=Axis(_LABELS[x][0]), y=Axis(_LABELS[y][0]), marks=(heat,))
+    logs = {name: (np.log2 if "log₂" in _SCALES[name] else np.log10)(shown[name].values) for name in (x, y)}
+    heat = Heat(x=logs[x], y=logs[y], z=shown.values, label="share of starts")
+    return Panel(title=title, x=Axis(_SCALES[x]), y=Axis(_SCALES[y]), marks=(heat,))
 
 
 entry = Entry(

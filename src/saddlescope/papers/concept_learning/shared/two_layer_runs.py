@@ -72,7 +72,6 @@ def follow_start(a: np.ndarray, x: np.ndarray, start: np.ndarray, until: float) 
             "push": (("piece", "entry", "phase"), _integrate_pushes(path, x, turning)),
             "predicted_time": ("row", stages.times),
             "predicted_peak_time": (("row", "column"), stages.peak_times),
-            "predicted_peak": (("row", "column"), stages.peaks),
             "strength": ("row", a),
             "test_point": ("row", x),
         },
@@ -127,29 +126,21 @@ def half_times(times: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.where(high > 0.5, times[before] + part * (times[after] - times[before]), np.nan)
 
 
-def loss_changes(one: xr.Dataset) -> np.ndarray:
-    """Return the change of the loss over each piece, (pieces,)."""
-    return np.diff(one.turning_loss.values)
-
-
-def push_share(one: xr.Dataset, *, rising: bool, of: np.ndarray) -> np.ndarray:
-    """Return the share of the pushes `of`, (entries, 2), in all that drive each rise, or each fall.
+def push_share(one: xr.Dataset, of: xr.DataArray, *, rising: bool) -> np.ndarray:
+    """Return the share of some entries' pushes in all that drive each rise, or each fall.
 
     The pushes that drive a piece have the sign of its change. A rise before the first fall is left out.
+
+    Args:
+        one: a followed start.
+        of: True for the pushes asked for, over entry or phase or both.
+        rising: True for the rises, False for the falls.
     """
-    way = loss_changes(one)
-    chosen = (way > 0) if rising else (way < 0)
-    if rising and len(chosen):
-        chosen[0] = False
-    drive = np.maximum(one.push.values * np.sign(way)[:, None, None], 0.0)[chosen]
-    return np.sum(drive * of, axis=(1, 2)) / np.sum(drive, axis=(1, 2))
-
-
-def phase_mask(one: xr.Dataset, *, minor: bool | None, phase: str) -> np.ndarray:
-    """Select the pushes of minor, major or (None) all entries in one phase, (entries, 2)."""
-    off_diagonal = one.entry_row.values != one.entry_column.values
-    kind = np.ones(len(off_diagonal), bool) if minor is None else off_diagonal == minor
-    return kind[:, None] & (one.phase.values == phase)[None, :]
+    way = np.sign(one.turning_loss.diff("turn").values)
+    chosen = way > 0 if rising else way < 0
+    chosen[:1] &= not rising
+    drive = (one.push * way[:, None, None]).clip(0.0)[chosen]
+    return ((drive * of).sum(("entry", "phase")) / drive.sum(("entry", "phase"))).values
 
 
 def entry_index(one: xr.Dataset, i: int, j: int) -> int:
