@@ -19,7 +19,12 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, train
-from saddlescope.papers.concept_learning.shared.transient_memorization import difference_of_shares, loss_descents
+from saddlescope.papers.concept_learning.shared.transient_memorization import (
+    difference_of_shares,
+    least,
+    loss_descents,
+    near_cluster,
+)
 from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
 
@@ -119,7 +124,7 @@ def _least_difference(run: xr.Dataset) -> Estimate:
         remark = f"{ours.mean():.3f} of {2 * len(ours)} networks against {theirs.mean():.3f} of {2 * len(theirs)}"
         shares = (ours.sum(), len(ours)), (theirs.sum(), len(theirs))
         found.append(difference_of_shares(*shares, f"{remark}, {kind}"))
-    return min(found, key=lambda one: one.value - one.uncertainty)
+    return least(found)
 
 
 @claims.reading(
@@ -133,9 +138,8 @@ def _memorizing(run: xr.Dataset) -> Estimate:
     """Share of transient three-layer networks nearer to that cluster at the peak whose loss falls below 1 %."""
     turns = _transient(run, _DEEP)
     deep = run.sel(kind=_DEEP)
-    output = deep.peak_output.transpose("task", "seed", "concept").values
     mu = run.mu.transpose("task", "concept").values[:, None]
-    near = np.linalg.norm(output - mu * [0, 1], axis=-1) < np.linalg.norm(output - mu, axis=-1)
+    near = near_cluster(deep.peak_output.transpose("task", "seed", "concept").values, mu)
     right = turns & near & deep.learned.notnull().transpose("task", "seed").values
     both = turns.sum(axis=0)
     if not both.any():

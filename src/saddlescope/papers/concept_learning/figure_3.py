@@ -22,7 +22,12 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, train
-from saddlescope.papers.concept_learning.shared.transient_memorization import difference_of_shares, loss_descents
+from saddlescope.papers.concept_learning.shared.transient_memorization import (
+    difference_of_shares,
+    least,
+    loss_descents,
+    near_cluster,
+)
 from saddlescope.plot import Axis, Figure, Line, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
 
@@ -116,7 +121,7 @@ def _least_difference(run: xr.Dataset, pairs: list[tuple[str, str]]) -> Estimate
         one, other = _transient(run, more), _transient(run, less)
         remark = f"{one[0]} of {one[1]} ({more}) against {other[0]} of {other[1]} ({less})"
         found.append(difference_of_shares(one, other, remark))
-    return min(found, key=lambda each: each.value - each.uncertainty)
+    return least(found)
 
 
 _LARGE = ("default", "paper")
@@ -157,10 +162,7 @@ def _memorizing(run: xr.Dataset) -> Estimate:
     one = one.isel(seed=(one.descents > 1).values)
     if one.sizes["seed"] == 0:
         return Estimate.not_tested("No network in low dimension is transient; train more seeds.")
-    mu = np.array(run.attrs["mu"])
-    cluster = np.where(mu == mu.max(), mu, 0.0)
-    output = one.peak_output.transpose("seed", "concept").values
-    near = np.linalg.norm(output - cluster, axis=1) < np.linalg.norm(output - mu, axis=1)
+    near = near_cluster(one.peak_output.transpose("seed", "concept").values, np.array(run.attrs["mu"]))
     right = near & (one.test_loss.isel(step=-1) < 0.01 * one.test_loss.isel(step=0)).values
     return Estimate.share(right.sum(), len(right), over="transient networks")
 
@@ -183,7 +185,7 @@ def _depth_difference(run: xr.Dataset) -> Estimate:
         few, many = (_transient(run, kind, depth) for depth in (depths[0], depths[-1]))
         remark = f"{few[0]} of {few[1]} at depth {depths[0]}, {many[0]} at depth {depths[-1]}, {name}"
         found.append(difference_of_shares(many, few, remark))
-    return min(found, key=lambda each: each.value - each.uncertainty)
+    return least(found)
 
 
 def small_starts_are_monotone(run: xr.Dataset) -> bool:

@@ -22,7 +22,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning import CITATION
-from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, train
+from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, after_last, train
 from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
@@ -97,9 +97,8 @@ def _pairs(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
 
 def _learned(run: xr.Dataset, convention: str) -> np.ndarray:
     """Return the epoch from which each loss stays below 1, (seed, point); infinite if it does not."""
-    above = run.loss.sel(convention=convention).values >= _TRUNCATED
-    last = above.shape[1] - np.argmax(above[:, ::-1], axis=1)  # the recorded time after the last one above
-    return np.append(run.epoch.values, np.inf)[np.where(above.any(axis=1), last, 0)]
+    above = run.loss.sel(convention=convention).transpose("seed", "point", "step").values >= _TRUNCATED
+    return np.append(run.epoch.values, np.inf)[after_last(above)]
 
 
 def _delays(run: xr.Dataset, convention: str) -> np.ndarray:

@@ -15,7 +15,6 @@ The outputs of one layer are compared with Theorem 4.1 from the actual start, bi
 values (.05, .05) and (2, .05) of σ. The other values are chosen here on both sides of a₁ = a₂.
 """
 
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -25,9 +24,11 @@ from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared.perceptron_training import (
     PerceptronTraining,
     PrintedConcepts,
-    one_layer_prediction,
+    after_last,
+    one_layer_predictions,
     train,
 )
+from saddlescope.papers.concept_learning.shared.transient_memorization import least
 from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
 
@@ -78,6 +79,11 @@ def _tasks(params: Params) -> list[PrintedConcepts]:
     return signal + [((one, two), (value, params.sigma)) for value in params.varied_sigma]
 
 
+def _training(params: Params, depth: int, relu: bool = False) -> PerceptronTraining:
+    chosen = {name: getattr(params, name) for name in ("dim", "samples", "epochs", "every")}
+    return PerceptronTraining(depth=depth, relu=relu, **chosen)
+
+
 def _train_panels(params: Params, context: RunContext, training: PerceptronTraining) -> xr.Dataset:
     """Train the networks of both panels for all seeds in one call."""
     seeds = range(params.seed, params.seed + params.seeds)
@@ -87,26 +93,14 @@ def _train_panels(params: Params, context: RunContext, training: PerceptronTrain
     return found.assign_coords(coords).assign_attrs(sigma=params.sigma, mu=params.mu)
 
 
-def _training(params: Params, depth: int, relu: bool = False) -> PerceptronTraining:
-    return PerceptronTraining(
-        dim=params.dim, samples=params.samples, epochs=params.epochs, every=params.every, depth=depth, relu=relu
-    )
-
-
 def run_one_layer(params: Params, context: RunContext) -> xr.Dataset:
     """Train all networks at once, and apply Theorem 4.1 to each."""
     sgd, theorem = context.split(0.9, 0.1)
     training = _training(params, 1)
     found = _train_panels(params, sgd, training)
-    predicted = [
-        [
-            one_layer_prediction(training, task, seed, found.step.values, empirical=True)
-            for seed in found.seed.values.tolist()
-        ]
-        for task in _tasks(params)
-    ]
+    predicted = one_layer_predictions(training, _tasks(params), found.seed.values.tolist(), found.step.values)
     theorem.report(1.0, "Theorem 4.1")
-    return found.assign(prediction=(("task", "seed", "step", "concept"), np.array(predicted, np.float32)))
+    return found.assign(prediction=(found.output.dims, predicted.astype(np.float32)))
 
 
 def run_two_linear_layers(params: Params, context: RunContext) -> xr.Dataset:
@@ -117,20 +111,15 @@ def run_two_relu_layers(params: ReluParams, context: RunContext) -> xr.Dataset:
     return _train_panels(params, context, _training(params, 2, relu=True))
 
 
-def _progress(run: xr.Dataset) -> xr.DataArray:
-    return run.output / run.mu
-
-
 def half_times(run: xr.Dataset) -> np.ndarray:
     """Return half-times (task, seed, concept), in the time t of equation 4.1."""
-    below = (~(_progress(run) > 0.5)).transpose("task", "seed", "concept", "step").values
-    last = below.shape[-1] - 1 - np.argmax(below[..., ::-1], axis=-1)  # the last record at which it is not above
-    return np.append(run.time.values, np.inf)[np.where(below.any(axis=-1), last + 1, 0)]
+    below = (~(run.output / run.mu > 0.5)).transpose("task", "seed", "concept", "step").values
+    return np.append(run.time.values, np.inf)[after_last(below)]
 
 
 def leads(run: xr.Dataset) -> xr.DataArray:
     """Return the lead of concept 1, (task, seed)."""
-    made = _progress(run)
+    made = run.output / run.mu
     return (made.sel(concept=1) - made.sel(concept=2)).mean("step").transpose("task", "seed")
 
 
@@ -157,11 +146,6 @@ _LIMITS = (
 )
 
 
-def _worst(found: list[Estimate]) -> Estimate:
-    """Return the estimate with the smallest lower end of its interval."""
-    return min(found, key=lambda one: one.value - one.uncertainty if np.isfinite(one.value) else -np.inf)
-
-
 def ordered_share(run: xr.Dataset) -> Estimate:
     """Share of networks whose output reaches 1/2 first along the concept of larger a_p, panel of the smaller share."""
     found = []
@@ -172,7 +156,7 @@ def ordered_share(run: xr.Dataset) -> Estimate:
             return Estimate.unresolved(f"No task of panel {panel} has two strengths that differ by a tenth.")
         remark = f"{panel}: {right.sum():.0f} of {right.size} networks"
         found.append(Estimate.share(right.mean(axis=0).sum(), right.shape[1], remark, over="seeds"))
-    return _worst(found)
+    return least(found)
 
 
 def shifted_share(run: xr.Dataset) -> Estimate:
@@ -184,7 +168,7 @@ def shifted_share(run: xr.Dataset) -> Estimate:
         means = ", ".join(f"{value:+.2f}" for value in lead.mean(axis=1))
         remark = f"{panel}: {rises.sum()} of {len(rises)} seeds; mean leads {means}"
         found.append(Estimate.share(rises.sum(), len(rises), remark, over="seeds"))
-    return _worst(found)
+    return least(found)
 
 
 def _order_claims(place: str, limits: str = "") -> Claims:
@@ -231,11 +215,10 @@ def _lateness(run: xr.Dataset) -> Estimate:
     ratios = []
     for values in (panel.output, panel.prediction):
         far = ((values - panel.mu) ** 2).sum("concept") ** 0.5 > 0.1 * (panel.mu**2).sum("concept") ** 0.5
-        far = far.transpose("task", "seed", "step").values
-        last = far.shape[-1] - 1 - np.argmax(far[..., ::-1], axis=-1)
-        if np.any(last == far.shape[-1] - 1):
+        arrived = after_last(far.transpose("task", "seed", "step").values)
+        if np.any(arrived == run.sizes["step"]):
             return Estimate.unresolved("A network has not arrived by the end; train for more epochs.")
-        times = run.time.values[last + 1]
+        times = run.time.values[arrived]
         ratios.append(times[0] / times[1])
     return Estimate.median(ratios[0], f"Theorem 4.1 has {np.median(ratios[1]):.3g}", over="seeds")
 
@@ -286,23 +269,18 @@ metrics = (
 )
 
 
-def _figures(networks: str) -> Callable[[xr.Dataset], list[Figure]]:
-    """Return the function that draws the paper's two panels for networks of a name."""
-
-    def draw(run: xr.Dataset) -> list[Figure]:
-        theorem = " Dashed lines are Theorem 4.1 from the same start." if "prediction" in run else ""
-        return [
-            Figure(
-                name="trajectories",
-                title=f"Output trajectories of {networks} in the plane of the two concepts",
-                caption="Output at the test point for one seed. Small points are at equal times, the large point of "
-                f"each colour is the test point.{theorem} Left: varied signal μ₁. Right: varied diversity σ₁, used as "
-                "a variance.",
-                panels=tuple(_panel(run, panel) for panel in (SIGNAL, DIVERSITY)),
-            )
-        ]
-
-    return draw
+def _trajectories(networks: str, run: xr.Dataset) -> list[Figure]:
+    theorem = " Dashed lines are Theorem 4.1 from the same start." if "prediction" in run else ""
+    return [
+        Figure(
+            name="trajectories",
+            title=f"Output trajectories of {networks} in the plane of the two concepts",
+            caption="Output at the test point for one seed. Small points are at equal times, the large point of each "
+            f"colour is the test point.{theorem} Left: varied signal μ₁. Right: varied diversity σ₁, used as a "
+            "variance.",
+            panels=tuple(_panel(run, panel) for panel in (SIGNAL, DIVERSITY)),
+        )
+    ]
 
 
 def _panel(run: xr.Dataset, panel: str) -> Panel:
@@ -315,14 +293,13 @@ def _panel(run: xr.Dataset, panel: str) -> Panel:
     marks = []
     for k, value in enumerate(tasks.varied.values.tolist()):
         one = tasks.isel(task=k)
-        x, y = one.output.transpose("concept", "step").values
-        points = slice(None, None, max(1, len(x) // 40))
-        goal = one.mu.values[:, None]
+        path = dict(zip("xy", one.output.transpose("concept", "step").values, strict=True))
+        points = {name: along[:: max(1, len(along) // 40)] for name, along in path.items()}
         line = partial(Line, group=f"{sign} = {value:g}", color=k)
         marks += [
-            line(x=x, y=y, width=1.2, opacity=0.6),
-            line(x=x[points], y=y[points], style="points", width=1.5),
-            line(x=goal[0], y=goal[1], style="points", width=5.0),
+            line(**path, width=1.2, opacity=0.6),
+            line(**points, style="points", width=1.5),
+            line(x=one.mu.values[:1], y=one.mu.values[1:], style="points", width=5.0),
         ]
         if "prediction" in one:
             x, y = one.prediction.transpose("concept", "step").values
@@ -341,7 +318,7 @@ figure_2 = Entry(
     quick=dict(_QUICK, seeds=6, dim=32, samples=2000),
     run=run_one_layer,
     claims=one_layer_claims,
-    figures=_figures("one-layer networks"),
+    figures=partial(_trajectories, "one-layer networks"),
     metrics=metrics,
 )
 
@@ -354,7 +331,7 @@ figure_11 = Entry(
     quick=dict(_QUICK, every=20),
     run=run_two_linear_layers,
     claims=_order_claims("Figure 11"),
-    figures=_figures("two-layer linear networks"),
+    figures=partial(_trajectories, "two-layer linear networks"),
 )
 
 figure_12 = Entry(
@@ -366,5 +343,5 @@ figure_12 = Entry(
     quick=_QUICK,
     run=run_two_relu_layers,
     claims=_order_claims("Figure 12"),
-    figures=_figures("two-layer ReLU networks"),
+    figures=partial(_trajectories, "two-layer ReLU networks"),
 )

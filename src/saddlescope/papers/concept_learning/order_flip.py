@@ -27,7 +27,7 @@ from saddlescope._shared.progress import Report
 from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared.perceptron_training import (
     PerceptronTraining,
-    one_layer_prediction,
+    one_layer_predictions,
     train,
 )
 from saddlescope.papers.concept_learning.shared.two_layer_runs import half_times
@@ -132,15 +132,13 @@ def _sgd_half_times(params: Params, clusters: int, report: Report) -> xr.Dataset
     seeds = range(params.seed, params.seed + params.runs)
     trained = train(training, tasks, seeds, report=report)
     steps = trained.step.values
-    by_theorem = [
-        [one_layer_prediction(training, task, seed, steps, empirical=True) for seed in seeds] for task in tasks
-    ]
+    by_theorem = one_layer_predictions(training, tasks, seeds, steps)
     share = 1 / np.array(params.mu)
     dims = ("sgd_ratio", "seed", "concept")
     return xr.Dataset(
         {
             "sgd_half": (dims, half_times(steps, trained.output.values * share)),
-            "theorem_half": (dims, half_times(steps, np.array(by_theorem) * share)),
+            "theorem_half": (dims, half_times(steps, by_theorem * share)),
         },
         coords={"sgd_ratio": ratios, "seed": list(seeds), "clusters": clusters, "concept": [1, 2]},
     )

@@ -26,7 +26,7 @@ import xarray as xr
 from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.figures_2_11_12 import half_times
 from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, PrintedConcepts, train
-from saddlescope.papers.concept_learning.shared.transient_memorization import loss_descents
+from saddlescope.papers.concept_learning.shared.transient_memorization import least, loss_descents
 from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
@@ -133,7 +133,7 @@ def _shares(run: xr.Dataset, figures: Sequence[str]) -> list[Estimate]:
 def _worst(run: xr.Dataset, figures: Sequence[str]) -> Estimate:
     if not set(figures) <= set(run.data_vars):
         return Estimate.not_tested("The networks were not trained; add their figures.")
-    return min(_shares(run, figures), key=lambda one: one.value - one.uncertainty)
+    return least(_shares(run, figures))
 
 
 @claims.reading(

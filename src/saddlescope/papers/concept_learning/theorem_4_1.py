@@ -14,7 +14,7 @@ from saddlescope._shared.progress import Report
 from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared.perceptron_training import (
     PerceptronTraining,
-    one_layer_prediction,
+    one_layer_predictions,
     train,
 )
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
@@ -97,11 +97,9 @@ def _sgd_runs(params: Params, report: Report) -> xr.Dataset:
     training = PerceptronTraining(bias=True, samples=params.samples, epochs=params.epochs, every=25)
     seeds = range(params.seed, params.seed + params.runs)
     trained = train(training, _TASKS, seeds, report=report)[["output", "diverged"]]
-    steps = trained.step.values
-    predicted = [
-        [one_layer_prediction(training, task, seed, steps, empirical=True) for seed in seeds] for task in _TASKS
-    ]
-    return trained.assign(theorem=(("task", "seed", "step", "concept"), np.array(predicted)))
+    return trained.assign(
+        theorem=(trained.output.dims, one_layer_predictions(training, _TASKS, seeds, trained.step.values))
+    )
 
 
 def _rising_losses(params: Params, report: Report) -> xr.Dataset:

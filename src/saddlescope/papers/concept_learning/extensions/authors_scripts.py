@@ -21,6 +21,7 @@ from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared.authors_programs import CODE, DIVISOR, PROGRAMS, STEP
 from saddlescope.papers.concept_learning.shared.discrete_maps import printed_runs
 from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, VISIBLE, descent_counts
+from saddlescope.papers.concept_learning.shared.transient_memorization import least
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Evidence, RunContext, param
@@ -147,7 +148,7 @@ def _share_ratio(run: xr.Dataset) -> Estimate:
         remark = f"{figure}: {squared:.4f} and {plain:.4f}"
         estimate = Estimate(squared / plain, spread, remark, run.starts, evidence=Evidence.SAMPLE)
         found.append(replace(estimate, over="random starts"))
-    return min(found, key=lambda one: one.value - one.uncertainty)
+    return least(found)
 
 
 def figures(run: xr.Dataset) -> list[Figure]:

@@ -153,15 +153,13 @@ def train(
     )
     shape = (len(tasks), len(seeds))
     seen = {name: values.reshape(*shape, *values.shape[1:]) for name, values in run.observed.items()}
-    last = ("point",) if training.cube else ()
-    if not training.cube:
-        seen = {"output": seen["output"][..., 0, :], "test_loss": seen["test_loss"][..., 0]}
     laws = [sim_task(training, concepts, seeds[0]) for concepts in tasks]
     count = laws[0].concepts
     found = xr.Dataset(
         {
-            "output": (("task", "seed", "step", *last, "concept"), seen["output"]),
-            "test_loss": (("task", "seed", "step", *last), seen["test_loss"]),
+            "output": (("task", "seed", "step", "point", "concept"), seen["output"]),
+            "test_loss": (("task", "seed", "step", "point"), seen["test_loss"]),
+            "index": (("point", "concept"), laws[0].test_points.indices if training.cube else np.ones((1, count))),
             "diverged": (("task", "seed"), np.array([not status.ok for status in run.statuses]).reshape(shape)),
             "mu": (("task", "concept"), np.array([law.mu for law in laws])),
             "strength": (("task", "concept"), np.array([law.strengths[:count] for law in laws])),
@@ -174,7 +172,7 @@ def train(
             "concept": np.arange(1, count + 1),
         },
     )
-    return found.assign({"index": (("point", "concept"), laws[0].test_points.indices)}) if training.cube else found
+    return found if training.cube else found.isel(point=0).drop_vars("index")
 
 
 class _Problem(NamedTuple):
@@ -221,30 +219,34 @@ def task_label(concepts: PrintedConcepts) -> str:
     return f"mu {mu}; sigma {sigma}"
 
 
-def one_layer_prediction(
-    training: PerceptronTraining, concepts: PrintedConcepts, seed: int, steps: np.ndarray, *, empirical: bool = False
+def after_last(away: np.ndarray) -> np.ndarray:
+    """Return the record after the last one at which each condition (..., record) holds; 0 where it never does."""
+    return np.where(away.any(axis=-1), away.shape[-1] - np.argmax(away[..., ::-1], axis=-1), 0)
+
+
+def one_layer_predictions(
+    training: PerceptronTraining, tasks: Sequence[PrintedConcepts], seeds: Sequence[int], steps: np.ndarray
 ) -> np.ndarray:
-    """Apply Theorem 4.1 to the one-layer network of a seed from its actual start: R^T f(x^) after some steps, (k, s).
+    """Apply Theorem 4.1 to the one-layer networks of `train`: R^T f(x^) after some steps, (task, seed, step, concept).
 
-    With biases the theorem holds for (x, 1) in place of x and its second moment: a bias is a weight of the constant 1.
-
-    Args:
-        training: of depth 1.
-        concepts: the task.
-        seed: as for `train`.
-        steps: numbers of steps, (k,).
-        empirical: True for the second moment of the samples, False for that of their law.
+    From their actual starts, with the second moment of their samples. With biases the theorem holds for (x, 1) in place
+    of x and its second moment: a bias is a weight of the constant 1.
     """
+    return np.array([[_one_layer_prediction(training, task, seed, steps) for seed in seeds] for task in tasks])
+
+
+def _one_layer_prediction(
+    training: PerceptronTraining, concepts: PrintedConcepts, seed: int, steps: np.ndarray
+) -> np.ndarray:
     from saddlescope.theory.concepts import one_layer_output
 
     task, start, d = sim_task(training, concepts, seed), start_weights(training, seed), training.dim
     samples = task.draw(seed)
     moment, W0 = np.eye(d + 1), np.eye(d + 1)
-    mean = samples.mean(axis=0) if empirical else task.centers.mean(axis=0)
-    moment[:d, :d] = samples.T @ samples / len(samples) if empirical else task.second_moment
+    moment[:d, :d] = samples.T @ samples / len(samples)
     W0[:d, :d] = start.weights[0]
     if training.bias:
-        moment[:d, d] = moment[d, :d] = mean
+        moment[:d, d] = moment[d, :d] = samples.mean(axis=0)
         W0[:d, d] = start.biases[0]
     point = np.append(task.test_point, 1.0)
     found = one_layer_output(moment, W0, point, np.asarray(steps, float) * training.time_step).total

@@ -1,5 +1,6 @@
-"""Descents of the loss out of distribution of many networks, and their outputs at its highest rise."""
+"""Descents of the loss out of distribution of many networks, their outputs at its highest rise, and shares of them."""
 
+from collections.abc import Iterable
 from typing import SupportsFloat
 
 import numpy as np
@@ -11,6 +12,11 @@ from saddlescope.reproduction.claim import wilson_interval
 # A reader sees a rise of 5 % of the first loss in the paper's figures. The noise of SGD makes smaller ones: networks of
 # width 64 at d = 2 have two descents in .6 of the runs with minibatches at a level of 1 %, in .06 without; .03 at 5 %.
 HYSTERESIS = 0.05  # of the loss at the start: a descent exceeds it
+
+
+def least(estimates: Iterable[Estimate]) -> Estimate:
+    """Return the estimate with the smallest lower end of its interval; an unresolved one comes first."""
+    return min(estimates, key=lambda one: one.value - one.uncertainty if np.isfinite(one.value) else -np.inf)
 
 
 def difference_of_shares(
@@ -46,3 +52,9 @@ def loss_descents(found: xr.Dataset, *network: str) -> xr.Dataset:
             "peak_output": found.output.isel(step=peak).drop_vars("step"),
         }
     )
+
+
+def near_cluster(outputs: np.ndarray, mu: np.ndarray) -> np.ndarray:
+    """Return whether outputs (..., concept) are nearer to the cluster of the strongest signal than to the target mu."""
+    cluster = np.where(mu == mu.max(axis=-1, keepdims=True), mu, 0.0)
+    return np.linalg.norm(outputs - cluster, axis=-1) < np.linalg.norm(outputs - mu, axis=-1)
