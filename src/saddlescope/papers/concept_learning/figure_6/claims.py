@@ -153,13 +153,13 @@ def rise_by_images(run: xr.Dataset) -> Estimate:
 def _memorizing(run: xr.Dataset) -> Estimate:
     """Share of models with exactly one of both coordinates beyond the midpoint of class means at the MSE peak."""
     whole = curves.paths(run)
-    nearer, known = np.zeros((2, *whole.shape[:2]), bool)
-    for at in np.ndindex(nearer.shape):
-        if np.isfinite(whole[at]).any():
-            there = whole[at][curves.largest_rise(curves.error(whole[at])).peak]
-            nearer[at], known[at] = min(there) < _MIDDLE < max(there), True
+    known = np.isfinite(whole).any(axis=(2, 3))
     if not known.all():
         return Estimate.unresolved(f"Only {known.sum()} of {known.size} models have records; train for more steps.")
+    nearer = np.zeros(known.shape, bool)
+    for at in np.ndindex(known.shape):
+        there = whole[at][curves.largest_rise(curves.error(whole[at])).peak]
+        nearer[at] = min(there) < _MIDDLE < max(there)
     seeds = nearer.shape[1]  # models of one seed count as one case
     return Estimate.share(nearer.mean() * seeds, seeds, f"{nearer.sum()} of {nearer.size}", over="seeds")
 
@@ -176,10 +176,9 @@ def _transient(run: xr.Dataset) -> Estimate:
     """Final squared error over its value at the dip, mean over models."""
     errors = curves.error(curves.paths(run))
     ratios = np.full(errors.shape[:2], np.nan)
-    for at in np.ndindex(ratios.shape):
-        known = np.isfinite(errors[at])
-        if known.any():
-            ratios[at] = errors[at][known][-1] / errors[at][curves.largest_rise(errors[at]).dip]
+    for at in zip(*np.nonzero(np.isfinite(errors).any(axis=-1)), strict=True):
+        last = np.flatnonzero(np.isfinite(errors[at]))[-1]
+        ratios[at] = errors[at][last] / errors[at][curves.largest_rise(errors[at]).dip]
     return _resolved(ratios)
 
 
@@ -229,11 +228,11 @@ def _predicted_order(run: xr.Dataset) -> Estimate:
     theory = run.theory_learned.transpose("signal", "seed", "concept").values[1:]
     same = (measured[..., 0] < measured[..., 1]) == (theory[..., 0] < theory[..., 1])
     known = np.isfinite(measured).any(axis=-1) & np.isfinite(theory).any(axis=-1)
-    seeds = known.any(axis=0)
-    if not seeds.any():
+    models = known.sum(axis=0)
+    if not models.any():
         return Estimate.unresolved("No model learns a concept; train for more steps.")
-    hits = ((same & known).sum(axis=0) / np.maximum(known.sum(axis=0), 1))[seeds].sum()
-    return Estimate.share(hits, seeds.sum(), f"{same[known].sum()} of {known.sum()} models", over="seeds")
+    hits, seeds = (same & known).sum(axis=0)[models > 0], models[models > 0]
+    return Estimate.share((hits / seeds).sum(), len(seeds), f"{hits.sum()} of {seeds.sum()} models", over="seeds")
 
 
 @claims.extension(

@@ -13,7 +13,6 @@ Curves are arrays (record, ...) over the steps of the records; NaN where half of
 before the first record at which samples are more than noise.
 """
 
-from dataclasses import dataclass
 from itertools import product
 from typing import Literal, NamedTuple, get_args
 
@@ -54,7 +53,8 @@ def unseen_positions(run: xr.Dataset, estimate: str = "position", images: slice 
         images: slice of the generated images.
     """
     found = mean_positions(run, estimate, images)
-    return found.isel(unseen=0) if estimate == "raw_position" else found.isel({"class": -1})
+    found = found.isel(unseen=0) if estimate == "raw_position" else found.isel({"class": -1})
+    return found.transpose("signal", "seed", "step", "concept")
 
 
 def mean_positions(run: xr.Dataset, estimate: str = "position", images: slice = slice(None)) -> xr.DataArray:
@@ -102,16 +102,11 @@ def _final_passings(x: Path, level: float) -> list[int]:
     return [int(below[-1]) + 1 if len(below := np.flatnonzero(values < level)) else 0 for values in x.T]
 
 
-@dataclass(frozen=True)
-class Rise:
+class Rise(NamedTuple):
     """Rise of a curve between two of its records, dip and peak, before it has fallen for good."""
 
     dip: int
     peak: int
-
-    def height(self, curve: Curve) -> float:
-        """Return the difference of a curve between peak and dip."""
-        return float(curve[self.peak] - curve[self.dip])
 
 
 def largest_rise(curve: Curve) -> Rise:
@@ -138,14 +133,14 @@ def speeds(path: Path, steps: Curve) -> tuple[Float[np.ndarray, " speed"], Float
     return np.sqrt(at[1:] * at[:-1]), moved / np.diff(at)
 
 
-@dataclass(frozen=True)
-class Approach:
+class Approach(NamedTuple):
     """Fitted curve end - b g(step), g = exp(-rate step) or step^-rate: its slope falls as g' does.
 
     Attributes:
         law: the kind of g.
         rate: in 1/step, or the power.
-        end, gap: the end and b.
+        end: limit of the curve.
+        gap: b.
         resolved: the best rate is not at an end of those tried, from one e-fold over all records on; the curve rises.
     """
 
@@ -173,6 +168,10 @@ def fit_approach(curve: Curve, steps: Curve, law: Law) -> Approach:
     return Approach(law, float(rates[best]), end, gap, 0 < best < _RATES - 1 and gap > 0)
 
 
+def _decay(law: str, rate: float | np.ndarray, steps: Curve) -> np.ndarray:
+    return np.exp(-rate * (steps - steps[0])) if law == "exponential" else (steps / steps[0]) ** -rate
+
+
 class Terminal(NamedTuple):
     """Terminal phase of a trajectory: the slower concept, and the records from its 1/2 on."""
 
@@ -191,13 +190,9 @@ def terminal_phase(path: Path, steps: Curve) -> Terminal | None:
     return Terminal(slower, records) if len(curve) >= _FEWEST and np.isfinite(curve).all() else None
 
 
-def _decay(law: str, rate: float | np.ndarray, steps: Curve) -> np.ndarray:
-    return np.exp(-rate * (steps - steps[0])) if law == "exponential" else (steps / steps[0]) ** -rate
-
-
 def paths(run: xr.Dataset, estimate: str = "position", images: slice = slice(None)) -> np.ndarray:
     """Return C of the unseen class, (signal, seed, step, concept)."""
-    return unseen_positions(run, estimate, images).transpose("signal", "seed", "step", "concept").values
+    return unseen_positions(run, estimate, images).values
 
 
 def step_numbers(run: xr.Dataset) -> np.ndarray:
@@ -231,7 +226,7 @@ def rises(run: xr.Dataset) -> np.ndarray:
             known = np.isfinite(one[model]) & np.isfinite(other[model])
             mine, theirs = known & (number % 2 == parity), known & (number % 2 != parity)
             if mine.sum() > 1 and theirs.any():
-                rise = largest_rise(one[model][mine])
-                heights.append(rise.height(np.interp(at[mine], at[theirs], other[model][theirs])))
+                dip, peak = largest_rise(one[model][mine])
+                heights.append(np.diff(np.interp(at[mine][[dip, peak]], at[theirs], other[model][theirs]))[0])
         found[model] = np.mean(heights) if heights else np.nan
     return found

@@ -27,7 +27,7 @@ Layers = Literal["two", "one"]
 
 LAYERS: tuple[Layers, ...] = get_args(Layers)
 
-SCALES = tuple(float(scale) for scale in np.geomspace(0.003, 0.6, 25))
+SCALES = np.geomspace(0.003, 0.6, 25)
 """Initial scales of a fit. At 0.4, w_kk starts at about 1/3, the position of a model that ignores its prompt."""
 
 _TIMES = 160  # recorded times of a flow; each costs a step
@@ -37,38 +37,6 @@ _PACES = 200  # paces tried before the best is refined
 _REFINED = 5  # initial scales whose pace is refined, the best by the paces tried
 
 _SEED = 0  # of the random starts
-
-
-@dataclass(frozen=True, kw_only=True)
-class Concepts:
-    """mu and sigma of the images of one signal, a number for each of two concepts."""
-
-    mu: tuple[float, float]
-    sigma: tuple[float, float]
-
-    @property
-    def strengths(self) -> Float[np.ndarray, "2"]:
-        """Return a_k of data with a cluster at the origin."""
-        from saddlescope.models import StructuredIdentityTask
-
-        return StructuredIdentityTask(self.mu, self.sigma, 1, len(self.mu), origin=True).strengths
-
-
-@dataclass(frozen=True, eq=False)
-class Family:
-    """Predicted trajectories of the unseen class for one signal, for every initial scale.
-
-    Attributes:
-        times: of the true gradient flow, ascending from 0, (time,).
-        paths: C at these, (scale, start, time, concept); one layer has one start.
-    """
-
-    times: Float[np.ndarray, " time"]
-    paths: Float[np.ndarray, "scale start time concept"]
-
-    def at(self, fitted: "Fitted", steps: Float[np.ndarray, " record"]) -> Float[np.ndarray, "record concept"]:
-        """Return C after these numbers of steps, mean over starts."""
-        return _interpolate(self.paths[fitted.scale], self.times, steps / fitted.pace).mean(axis=0)
 
 
 @dataclass(frozen=True)
@@ -86,60 +54,77 @@ class Fitted:
     error: float
 
 
-def predict_family(concepts: Concepts, layers: Layers, *, starts: int, seed: int) -> Family:
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Predicted trajectories of the unseen class for one signal, for every initial scale.
+
+    Attributes:
+        times: of the true gradient flow, ascending from 0, (time,).
+        paths: C at these, mean over starts, (scale, time, concept).
+    """
+
+    times: Float[np.ndarray, " time"]
+    paths: Float[np.ndarray, "scale time concept"]
+
+    def at(self, scale: int, pace: float, steps: Float[np.ndarray, " record"]) -> Float[np.ndarray, "record concept"]:
+        """Return C after these numbers of steps, linear between the recorded times; beyond, the last value."""
+        at = steps / pace
+        return np.stack([np.interp(at, self.times, values) for values in self.paths[scale].T], axis=-1)
+
+    def fit(self, measured: Float[np.ndarray, "record concept"], steps: Float[np.ndarray, " record"]) -> Fitted:
+        """Fit the initial scale and the pace by least squares over the records, NaN left out.
+
+        Records that grow geometrically weigh every octave of training alike.
+        """
+        from scipy.optimize import minimize_scalar
+
+        def error(log_pace: float, scale: int) -> float:
+            return root_mean_square(self.at(scale, np.exp(log_pace), steps) - measured)
+
+        # Between a flow of which the records see the end alone, and one of which they see the very start alone.
+        tried = np.linspace(np.log(steps[0] / self.times[-1]), np.log(steps[-1] / self.times[1]), _PACES)
+        coarse = np.array([[error(log_pace, scale) for log_pace in tried] for scale in range(len(SCALES))])
+        best = Fitted(0, 1.0, np.inf)
+        for scale in np.argsort(coarse.min(axis=1))[:_REFINED].tolist():
+            middle = int(np.argmin(coarse[scale]))
+            bounds = tried[max(middle - 1, 0)], tried[min(middle + 1, _PACES - 1)]
+            found = minimize_scalar(error, bounds=bounds, args=(scale,), method="bounded", options={"xatol": 1e-4})
+            if found.fun < best.error:
+                best = Fitted(scale, float(np.exp(found.x)), float(found.fun))
+        return best
+
+
+def predict_family(
+    mu: Float[np.ndarray, "2"], sigma: Float[np.ndarray, "2"], layers: Layers, *, starts: int, seed: int
+) -> Family:
     """Return the trajectories for these mu and sigma, at all initial scales.
 
     Args:
-        concepts: of the images.
+        mu: distance of the class means along each concept, in the images of one signal.
+        sigma: spread within a class along the same directions.
         layers: of the network.
         starts: number of random U at each scale, for two layers.
         seed: seed of the starts.
     """
     from saddlescope.flow import symmetric_flows
+    from saddlescope.models import StructuredIdentityTask
 
-    a, mu = concepts.strengths, np.array(concepts.mu)
+    a = StructuredIdentityTask(tuple(mu.tolist()), tuple(sigma.tolist()), 1, len(mu), origin=True).strengths
     rates = a if layers == "one" else 4 * a  # at which the distance from the end falls
     longest = (12 - 2 * np.log(SCALES[0])) / rates.min()  # e^(4 a t) exceeds the smallest start by far
     times = np.append(0.0, np.geomspace(0.01 / rates.max(), longest, _TIMES - 1))
     if layers == "one":
-        left = (1 - np.array(SCALES))[:, None, None] * np.exp(-np.outer(times, rates))
-        return Family(times, 1 - left[:, None])
+        return Family(times, 1 - (1 - SCALES)[:, None, None] * np.exp(-np.outer(times, rates)))
     U = np.random.default_rng(seed).standard_normal((starts, len(a), len(a)))  # the same at every scale
     scaled = np.concatenate([scale * U for scale in SCALES])
     flows = symmetric_flows(a, scaled, test_point=mu, until=float(times[-1]), tolerance=1e-6, record=times)
-    return Family(times, (flows.W @ mu / mu).reshape(len(SCALES), starts, len(times), len(mu)))
+    paths = (flows.W @ mu / mu).reshape(len(SCALES), starts, len(times), len(mu))
+    return Family(times, paths.mean(axis=1))
 
 
-def fit(
-    measured: Float[np.ndarray, "record concept"], steps: Float[np.ndarray, " record"], predicted: Family
-) -> Fitted:
-    """Fit the initial scale and the pace by least squares over the records, NaN left out.
-
-    The mean over starts is fitted. Records that grow geometrically weigh every octave of training alike.
-    """
-    from scipy.optimize import minimize_scalar
-
-    paths = predicted.paths.mean(axis=1)
-
-    def errors(log_paces: np.ndarray, scale: int) -> np.ndarray:
-        at = steps / np.exp(log_paces)[:, None]
-        found = _interpolate(paths[scale], predicted.times, at.ravel()).reshape(*at.shape, -1)
-        return np.sqrt(np.nanmean((found - measured) ** 2, axis=(1, 2)))
-
-    def error(log_pace: float, scale: int) -> float:
-        return float(errors(np.array([log_pace]), scale)[0])
-
-    # Between a flow of which the records see the end alone, and one of which they see the very start alone.
-    tried = np.linspace(np.log(steps[0] / predicted.times[-1]), np.log(steps[-1] / predicted.times[1]), _PACES)
-    coarse = np.stack([errors(tried, scale) for scale in range(len(SCALES))])
-    best = Fitted(0, 1.0, np.inf)
-    for scale in np.argsort(coarse.min(axis=1))[:_REFINED].tolist():
-        middle = int(np.argmin(coarse[scale]))
-        bounds = tried[max(middle - 1, 0)], tried[min(middle + 1, _PACES - 1)]
-        found = minimize_scalar(error, bounds=bounds, args=(scale,), method="bounded", options={"xatol": 1e-4})
-        if found.fun < best.error:
-            best = Fitted(scale, float(np.exp(found.x)), float(found.fun))
-    return best
+def root_mean_square(values: np.ndarray) -> float:
+    """Return the root of the mean square, NaN left out."""
+    return float(np.sqrt(np.nanmean(values**2)))
 
 
 def predict_trajectories(run: xr.Dataset, *, starts: int) -> xr.Dataset:
@@ -156,25 +141,24 @@ def predict_trajectories(run: xr.Dataset, *, starts: int) -> xr.Dataset:
         without valid records.
     """
     of_step = ("signal", "seed", "step", "concept")
-    measured, steps = curves.unseen_positions(run).transpose(*of_step).values, run.step.values.astype(float)
-    concepts = [
-        Concepts(mu=tuple(mu), sigma=tuple(sigma)) for mu, sigma in zip(run.mu.values, run.sigma.values, strict=True)
-    ]
+    measured, steps = curves.paths(run), curves.step_numbers(run)
     theory = np.full((len(LAYERS), *measured.shape), np.nan)
     errors, unmatched = np.full(theory.shape[:3], np.nan), np.full(measured.shape[:2], np.nan)
     learned = np.full((*measured.shape[:2], measured.shape[-1]), np.nan)
     seen = np.asarray(np.isfinite(measured).any(axis=(2, 3)))
     for n, layers in enumerate(LAYERS):
-        families = [predict_family(of, layers, starts=starts, seed=_SEED) for of in concepts]
+        geometries = zip(run.mu.values, run.sigma.values, strict=True)
+        families = [predict_family(mu, sigma, layers, starts=starts, seed=_SEED) for mu, sigma in geometries]
         for m in np.flatnonzero(seen[0]):
-            fitted = fit(measured[0, m], steps, families[0])
+            fitted = families[0].fit(measured[0, m], steps)
+            first = families[0].at(fitted.scale, fitted.pace, steps)
             for k in np.flatnonzero(seen[:, m]):
-                theory[n, k, m] = families[k].at(fitted, steps)
-                errors[n, k, m] = _error(theory[n, k, m], measured[k, m])
+                theory[n, k, m] = families[k].at(fitted.scale, fitted.pace, steps)
+                errors[n, k, m] = root_mean_square(theory[n, k, m] - measured[k, m])
                 if layers == "two":
-                    unmatched[k, m] = _error(families[0].at(fitted, steps), measured[k, m])
-                    path, times = families[k].paths[fitted.scale].mean(axis=0), families[k].times
-                    learned[k, m] = curves.learned_at(path[1:], times[1:] * fitted.pace)
+                    unmatched[k, m] = root_mean_square(first - measured[k, m])
+                    times = families[k].times[1:] * fitted.pace
+                    learned[k, m] = curves.learned_at(families[k].paths[fitted.scale, 1:], times)
     return xr.Dataset(
         {
             "theory": (("layers", *of_step), theory),
@@ -184,16 +168,3 @@ def predict_trajectories(run: xr.Dataset, *, starts: int) -> xr.Dataset:
         },
         coords={"layers": list(LAYERS)},
     )
-
-
-def _error(path: np.ndarray, measured: np.ndarray) -> float:
-    return float(np.sqrt(np.nanmean((path - measured) ** 2)))
-
-
-def _interpolate(
-    paths: Float[np.ndarray, "*start time concept"], times: Float[np.ndarray, " time"], at: Float[np.ndarray, " record"]
-) -> Float[np.ndarray, "*start record concept"]:
-    """Interpolate linearly between the recorded times; beyond, return the last value."""
-    after = np.clip(np.searchsorted(times, at), 1, len(times) - 1)
-    share = np.clip((at - times[after - 1]) / (times[after] - times[after - 1]), 0.0, 1.0)[:, None]
-    return paths[..., after - 1, :] * (1 - share) + paths[..., after, :] * share
