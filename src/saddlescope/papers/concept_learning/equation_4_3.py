@@ -83,13 +83,10 @@ def _term_curves(a: np.ndarray, start: np.ndarray, until: float) -> xr.Dataset:
     from saddlescope.theory.concepts import update_terms
 
     times, weak = np.linspace(0.0, until, 1500), int(np.argmin(a))
-    W = symmetric_path(a, start, until=until, tolerance=1e-11)(times)
-    terms = [update_terms(a, one) for one in W]
-    curves = {
-        name: ("time", np.array([getattr(one, name)[weak, weak] for one in terms]))
-        for name in ("growth", "suppression", "noise")
-    }
-    return xr.Dataset({**curves, "weakest": ("time", W[:, weak, weak])}, coords={"time": times})
+    terms = [update_terms(a, W) for W in symmetric_path(a, start, until=until, tolerance=1e-11)(times)]
+    names = ("growth", "suppression", "noise")
+    curves = {name: ("time", np.array([getattr(one, name)[weak, weak] for one in terms])) for name in names}
+    return xr.Dataset(curves, coords={"time": times})
 
 
 claims = Claims(
@@ -127,9 +124,8 @@ def error_ratio(run: xr.Dataset) -> Estimate:
     """Error of the worst concept's time without noise, smallest scale over second smallest, median."""
     last, least = (errors.max(axis=1) for errors, _ in _late(run))
     shares = run.noise_share.isel(scale=-1, concept=int(np.argmin(run.strength.values)))
-    remark = (
-        f"medians {np.median(last):.4f} and {np.median(least):.4f}; N/G up to {float(shares.median()):.2f} (median)"
-    )
+    remark = f"medians {np.median(last):.4f} and {np.median(least):.4f}"
+    remark += f"; N/G up to {float(shares.median()):.2f} (median)"
     return Estimate.median(least / last, remark, over="random starts")
 
 
@@ -141,43 +137,37 @@ def _late(run: xr.Dataset) -> list[tuple[np.ndarray, np.ndarray]]:
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the three terms from one start, and errors of stage times with noise and without."""
-    smallest = float(run.growth.max()) * 1e-16
-    terms = [
-        line
-        for n, name in enumerate(("growth", "suppression", "noise"))
-        for line in lines(run[name].where(run[name] > smallest), x="time", label=name, grouped=True, color=n)
-    ]
-    errors_by_scale = []
-    for n, scale in enumerate(run.scale.values.tolist()):
-        one = run.sel(scale=scale)
-        for name, label in (("bare_time", "without noise"), ("schur_time", "by Schur complements")):
-            errors = np.sort(abs(one.found_time - one[name]).max("concept").values)
-            share = (1 + np.arange(len(errors))) / len(errors)
-            style = "dashed" if name == "bare_time" else "solid"
-            errors_by_scale.append(Line(x=errors, y=share, group=f"{label}, scale {scale:g}", color=n, style=style))
-    last = run.isel(scale=-1)
-    bare, schur = (
-        float(abs(last.found_time - last[name]).max("concept").median()) for name in ("bare_time", "schur_time")
-    )
+    terms = run[["growth", "suppression", "noise"]].to_dataarray("term")
+    drawn = terms.where(terms > float(run.growth.max()) * 1e-16)
+    curves, medians = [], {}
+    for name, label, style in (("bare", "without noise", "dashed"), ("schur", "by Schur complements", "solid")):
+        errors = abs(run.found_time - run[f"{name}_time"]).max("concept")
+        medians[name] = float(errors.isel(scale=-1).median())
+        for n, scale in enumerate(run.scale.values.tolist()):
+            x = np.sort(errors.isel(scale=n).values)
+            share = (1 + np.arange(len(x))) / len(x)
+            curves.append(Line(x=x, y=share, group=f"{label}, scale {scale:g}", color=n, style=style))
+    until = float(run.found_time.isel(scale=-1).max())
     return [
         Figure(
             name="terms",
             title="The terms of equation 4.3, and stage times with and without noise",
             caption="Left: the three terms of equation 4.3 for the major entry of the weakest concept against time, "
             "from one start. Right: share of starts whose largest error of a stage time is below the value on the "
-            f"axis. At the smallest scale the median is {bare:.2g} without noise and {schur:.2g} by Schur complements.",
+            f"axis. At the smallest scale the median is {medians['bare']:.2g} without noise and "
+            f"{medians['schur']:.2g} by Schur complements.",
             panels=(
                 Panel(
                     title="w_kk of the weakest concept",
-                    x=Axis("time t of gradient flow", range=(0.0, float(run.found_time.isel(scale=-1).max()))),
+                    x=Axis("time t of gradient flow", range=(0.0, until)),
                     y=Axis("term of dW/dt / 2", scale="log"),
-                    marks=tuple(terms),
+                    marks=lines(drawn, x="time", hue="term", grouped=True),
                 ),
                 Panel(
                     title="stage times",
                     x=Axis("largest error of a stage time", scale="log"),
                     y=Axis("share of starts below"),
-                    marks=tuple(errors_by_scale),
+                    marks=tuple(curves),
                 ),
             ),
         )

@@ -13,7 +13,9 @@ With A² the weakest concept takes several times as long, so that at the end of 
 learned from most starts even by gradient flow; with A it is, from all.
 """
 
+from dataclasses import replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 import xarray as xr
@@ -26,6 +28,7 @@ from saddlescope.papers.concept_learning.shared.authors_programs import CODE, DI
 from saddlescope.papers.concept_learning.shared.discrete_maps import LOST, gradient_runs, printed_runs
 from saddlescope.plot import Axis, Figure, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
+from saddlescope.reproduction.grid import grid_dataset
 
 _PROGRAM = PROGRAMS["Figure 10"]
 
@@ -66,7 +69,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     plateau = two_layer.follow_start(a, x, starts[int(np.argmax(batch.learned_at.values))], params.until)
     theirs.report(0.0, "the authors' run, and others from its law of starts")
     uniform = rng.random((params.map_starts, *_PROGRAM.start.shape)) / DIVISOR
-    authors = theirs.cached("authors", lambda: xr.merge([_authors_runs(), _authors_law(uniform)]))
+    authors = theirs.cached("authors", partial(_repeat_program, uniform))
     theirs.report(1.0, "done")
     return xr.merge([plateau, batch, authors]).assign(horizon=params.horizon, lost_loss=float(x[0] ** 2 / 2))
 
@@ -83,45 +86,29 @@ def _random_batch(a: np.ndarray, x: np.ndarray, starts: np.ndarray, params: Para
     return xr.Dataset({"learned_at": ("start_of", learned), "never": int(np.isinf(ends).sum())})
 
 
-def _authors_runs() -> xr.Dataset:
-    """Repeat the authors' run with either map and matrix, and go on to twice its steps."""
-    a, steps, runs = _PROGRAM.strengths, 2 * _PROGRAM.steps, []
-    for follow, step in _MAPS.values():
-        for strengths in (a, a**2):
-            one = follow(strengths, _PROGRAM.start[None], step=step, steps=steps, keep=steps)
-            runs.append((one.W[0], one.lowest[0], one.losses(_PROGRAM.test_point)[0]))
-    W, lowest, losses = (np.array(of).reshape(2, 2, steps + 1, *of[0].shape[1:]) for of in zip(*runs, strict=True))
-    shown = np.unique(np.geomspace(1, steps, 600).astype(int))
-    below = lowest < LOST
-    return xr.Dataset(
-        {
-            "theirs": (("map", "moment", "theirs_step"), W[:, :, shown, 0, 0]),
-            "theirs_end": (("map", "moment"), W[:, :, _PROGRAM.steps, 0, 0], {"long_name": "w_11 after their steps"}),
-            "theirs_later": (("map", "moment"), W[:, :, -1, 0, 0], {"long_name": "w_11 after twice as many"}),
-            "theirs_loss": (("map", "moment"), losses[:, :, _PROGRAM.steps]),
-            "theirs_lost": (("map", "moment"), np.where(below.any(2), below.argmax(2), np.inf)),
-            "theirs_blown": (("map", "moment"), np.where(np.isnan(losses).any(2), np.isnan(losses).argmax(2), np.inf)),
-        },
-        coords={"map": list(_MAPS), "moment": ["A", "A^2"], "theirs_step": shown},
-    )
-
-
-def _authors_law(starts: np.ndarray) -> xr.Dataset:
-    """Repeat the authors' steps from uniform starts with either map and matrix."""
-    found = []
-    for follow, step in _MAPS.values():
-        for strengths in (_PROGRAM.strengths, _PROGRAM.strengths**2):
-            runs = follow(strengths, starts, step=step, steps=_PROGRAM.steps, keep=100)
-            found.append((runs.W[:, -1, 0, 0], runs.losses(_PROGRAM.test_point)[:, -1]))
-    weakest, losses = (np.array(of).reshape(2, 2, -1) for of in zip(*found, strict=True))
-    dims = ("map", "moment", "uniform_start")
-    return xr.Dataset(
-        {
-            "uniform_weakest": (dims, weakest, {"long_name": "w_11 after the authors' steps; NaN if it blew up"}),
-            "uniform_loss": (dims, losses),
-        },
-        coords={"map": list(_MAPS), "moment": ["A", "A^2"]},
-    )
+def _repeat_program(starts: np.ndarray) -> xr.Dataset:
+    """Repeat the authors' run to twice its steps, and its steps from uniform starts, with either map and matrix."""
+    a, x, end = _PROGRAM.strengths, _PROGRAM.test_point, _PROGRAM.steps
+    shown, found = np.unique(np.geomspace(1, 2 * end, 600).astype(int)), []
+    for (follow, step), strengths in product(_MAPS.values(), (a, a**2)):
+        one = follow(strengths, _PROGRAM.start[None], step=step, steps=2 * end, keep=2 * end)
+        many = follow(strengths, starts, step=step, steps=end, keep=100)
+        weakest, losses, lost = one.W[0, :, 0, 0], one.losses(x)[0], one.lowest[0] < LOST
+        found.append(
+            {
+                "theirs": weakest[shown],
+                "theirs_end": weakest[end],
+                "theirs_later": weakest[-1],
+                "theirs_loss": losses[end],
+                "theirs_lost": lost.argmax() if lost.any() else np.inf,
+                "theirs_blown": np.isnan(losses).argmax() if np.isnan(losses).any() else np.inf,
+                "uniform_weakest": many.W[:, -1, 0, 0],
+                "uniform_loss": many.losses(x)[:, -1],
+            }
+        )
+    tails = {"theirs": ("theirs_step",), "uniform_weakest": ("uniform_start",), "uniform_loss": ("uniform_start",)}
+    axes = {"map": tuple(_MAPS), "moment": ("A", "A^2")}
+    return grid_dataset(found, axes, tails).assign_coords(theirs_step=shown)
 
 
 _THEIRS = f"{_PROGRAM.path} of {CODE}"
@@ -189,11 +176,8 @@ def end_of_theirs(run: xr.Dataset) -> Estimate:
 )
 def mended(run: xr.Dataset) -> Estimate:
     """Entry w_11 after the program's steps with A for A², or twice as many in U, the smaller of both."""
-    with_A, in_U = (
-        float(run.theirs_end.sel(map="D.2", moment="A")),
-        float(run.theirs_later.sel(map="U", moment="A^2")),
-    )
-    return Estimate.smallest([with_A, in_U], f"with A {with_A:.4g}, in U {in_U:.4g}", over="changes")
+    with_A, in_U = run.theirs_end.sel(map="D.2", moment="A"), run.theirs_later.sel(map="U", moment="A^2")
+    return Estimate.smallest([with_A, in_U], f"with A {float(with_A):.4g}, in U {float(in_U):.4g}", over="changes")
 
 
 @claims.extension(
@@ -219,27 +203,24 @@ def impossible_share(run: xr.Dataset) -> Estimate:
 )
 def unlearned_share(run: xr.Dataset) -> Estimate:
     """Share of uniform starts with w_11 below 1/2 after gradient steps in U over the time of the program's run."""
-    found = {moment: run.sel(map="U", moment=moment) for moment in ("A", "A^2")}
-    with_A, unlearned = ((one.uniform_weakest.values < 0.5) for one in found.values())
-    like = np.abs(found["A^2"].uniform_loss.values / float(run.lost_loss) - 1) < _LIKE
+    with_A, with_square = (run.sel(map="U", moment=moment) for moment in ("A", "A^2"))
+    unlearned = with_square.uniform_weakest.values < 0.5
+    like = np.abs(with_square.uniform_loss.values / float(run.lost_loss) - 1) < _LIKE
+    with_A = with_A.uniform_weakest.values < 0.5
     remark = f"with A {with_A.mean():.3f}; loss within 2% of {float(run.lost_loss):.3f}: {like.mean():.3f}"
     return Estimate.share(float(unlearned.sum()), unlearned.size, remark, over="random starts")
 
 
-def _moment_name(moment: str) -> str:
-    return "with A²" if moment == "A^2" else "with A"
-
-
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the plateau, and the authors' run with its changes."""
-    horizon = Mark(at=float(run.horizon), label="horizon")
-    panels = []
+    horizon, panels = Mark(at=float(run.horizon), label="horizon"), []
     for panel in (views.loss_panel(run, top=4 * float(run.lost_loss)), views.entries_panel(run)):
         kept = [mark for mark in panel.marks if not isinstance(mark, Mark)]
-        panels.append(Panel(x=panel.x, y=panel.y, marks=(*kept, horizon)))
+        panels.append(replace(panel, marks=(*kept, horizon)))
     for stop in (float(run.horizon), float(run.time[-1])):
-        panel = views.output_panels(run.sel(time=slice(None, stop)))[0]
-        panels.append(Panel(title=f"output to t = {stop:g}", x=panel.x, y=panel.y, marks=panel.marks))
+        output = views.output_panels(run.sel(time=slice(None, stop)))[0]
+        panels.append(replace(output, title=f"output to t = {stop:g}"))
+    shown = run.theirs.assign_coords(moment=["with A", "with A²"])
     return [
         Figure(
             name="failure",
@@ -262,7 +243,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
                     x=Axis("steps", scale="log"),
                     y=Axis("w_11", range=(-0.3, 1.1)),
                     marks=(
-                        *lines(run.theirs.sel(map=of), x="theirs_step", hue="moment", label=_moment_name, grouped=True),
+                        *lines(shown.sel(map=of), x="theirs_step", hue="moment", grouped=True),
                         Mark(at=float(_PROGRAM.steps), label="end of the program"),
                     ),
                 )

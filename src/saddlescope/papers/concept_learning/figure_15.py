@@ -47,34 +47,26 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     from saddlescope.training.diffusion.positions import concept_positions
     from saddlescope.training.diffusion.signals import concept_geometry, pixel_signals
 
-    def circles(color: float = 0.4, size: float = 0.4) -> CircleProcess:
-        return CircleProcess(pixels=params.pixels, color_signal=color, size_signal=size)
+    circles = partial(CircleProcess, pixels=params.pixels)
+    by_color = [circles(color_signal=color, size_signal=0.4) for color in params.colors]  # the impossible are refused
+    by_size = [circles(color_signal=0.4, size_signal=size) for size in params.sizes]
 
-    by_color = [circles(color=color) for color in params.colors]  # impossible settings are refused here
-    by_size = [circles(size=size) for size in params.sizes]
-
-    def measure(seed: int, context: RunContext) -> xr.Dataset:
-        signals = []
-        for process, step in context.steps([*by_color, *by_size]):
-            signals.append(pixel_signals(process, images=params.images, seed=seed).means)
-            step.report(1.0, f"seed {seed}, settings {process.color_signal:g} and {process.size_signal:g}")
-        geometries = [concept_geometry(process, images=params.images, seed=seed) for process in by_color]
+    def measure(seed: int, step: RunContext) -> xr.Dataset:
+        step.report(0.0, f"seed {seed}")
+        chosen = {"images": params.images, "seed": seed}
+        signals = [[pixel_signals(one, **chosen).means for one in processes] for processes in (by_color, by_size)]
+        geometries = [concept_geometry(process, **chosen) for process in by_color]
         return xr.Dataset(
             {
-                "signal": (("color_setting", "concept", "other"), np.array(signals[:2])),
-                "signal_by_size": (("size_setting", "concept", "other"), np.array(signals[2:])),
+                "signal": (("color_setting", "concept", "other"), np.array(signals[0])),
+                "signal_by_size": (("size_setting", "concept", "other"), np.array(signals[1])),
                 "mu": (("color_setting", "concept"), np.array([each.mu for each in geometries])),
                 "overlap": ("color_setting", [each.overlap for each in geometries]),
-            },
-            coords={
-                "color_setting": list(params.colors),
-                "size_setting": list(params.sizes),
-                "concept": list(CONCEPTS),
-            },
+            }
         )
 
     measuring, drawing = context.split(0.9, 0.1)
-    of_seeds = [
+    measured = [
         step.cached(f"seed-{seed}", partial(measure, seed, step)) for seed, step in measuring.steps(params.seeds)
     ]
     drawing.report(0.0, "images")
@@ -83,19 +75,18 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         for process in by_color
     ]
     classes = np.arange(params.read) % len(CLASSES)
-    positions = [
-        concept_positions(process.draw(classes, seed=_READ_SEED).images, process).position for process in by_color
-    ]
+    read = [concept_positions(one.draw(classes, seed=_READ_SEED).images, one).position for one in by_color]
     drawing.report(1.0, "done")
     image = ("color_setting", "class", "example", "channel", "row", "column")
+    settings = {"color_setting": list(params.colors), "size_setting": list(params.sizes), "seed": list(params.seeds)}
     return (
-        xr.concat(of_seeds, xr.DataArray(list(params.seeds), dims="seed", name="seed"))
+        xr.concat(measured, "seed")
         .assign(
             shown=(image, np.round(255 * np.array(shown)).astype(np.uint8)),
-            position=(("color_setting", "image", "concept"), np.stack(positions)),
+            position=(("color_setting", "image", "concept"), np.stack(read)),
             image_class=("image", classes),
         )
-        .assign_coords({"class": list(CLASSES)})
+        .assign_coords({**settings, "concept": list(CONCEPTS), "class": list(CLASSES)})
     )
 
 
@@ -193,8 +184,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
         for k, name in enumerate(names):
             x, y = position[run.image_class.values == k].T
             dots.append(Line(x=x, y=y, group=name, color=_CLASSES[k], style="points", width=2.0, opacity=0.5))
-        plane = Axis("colour", range=(-0.4, 1.4)), Axis("size", range=(-0.6, 1.8))
-        panels.append(Panel(title=f"{place}: colours {setting:g} apart", x=plane[0], y=plane[1], marks=tuple(dots)))
+        x, y = Axis("colour", range=(-0.4, 1.4)), Axis("size", range=(-0.6, 1.8))
+        panels.append(Panel(title=f"{place}: colours {setting:g} apart", x=x, y=y, marks=tuple(dots)))
     left, right = run.shown.transpose("color_setting", "class", "example", "row", "column", "channel").values
     empty = ("",) * (left.shape[1] - 1)
     return [
@@ -223,14 +214,7 @@ entry = Entry(
     citation=CITATION,
     source="Figure 15, appendix G.1",
     params=Params,
-    quick=dict(
-        pixels=16,
-        sizes=(0.2, 0.4),
-        images=32,
-        seeds=(0, 1),
-        read=128,
-        shown=3,
-    ),
+    quick=dict(pixels=16, sizes=(0.2, 0.4), images=32, seeds=(0, 1), read=128, shown=3),
     paper=dict(images=2048),
     run=run,
     claims=claims,

@@ -20,6 +20,7 @@ from saddlescope.papers.concept_learning.shared import two_layer_figures as view
 from saddlescope.papers.concept_learning.shared import two_layer_runs as two_layer
 from saddlescope.plot import Figure
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
+from saddlescope.reproduction.grid import grid_dataset
 
 _PHASE = 1e-3  # the largest entry of W at the end of the initial phase
 
@@ -103,34 +104,30 @@ def _follow_entries(a: np.ndarray, starts: np.ndarray, until: float) -> xr.Datas
     from saddlescope.measure import entry_histories
     from saddlescope.theory.concepts import concept_stages
 
-    d, pairs = len(a), _concept_pairs(a)
-    sorted_entries = np.ix_(np.argsort(-a), np.argsort(-a))
-    place, concept, pair = ("start_of", "place", "other_place"), ("start_of", "concept"), ("start_of", "pair")
+    order, pairs = np.argsort(-a), _concept_pairs(a)
     found = []
     for start in starts:
         path = symmetric_path(a, start, until=until, tolerance=1e-11)
-        histories, stages = entry_histories(path, a), concept_stages(a, start)
-        leaves = min(float(path.crossings(k, k, _PHASE).min()) for k in range(d))
-        W0, W = start @ start.T, path(leaves)[0]
-        grown = np.exp(2 * (a[:, None] + a) * leaves)
-        size = np.sqrt(np.diag(W0))
+        histories, W0 = entry_histories(path, a), start @ start.T
+        leaves = min(float(path.crossings(k, k, _PHASE).min()) for k in range(len(a)))
+        W, grown, size = path(leaves)[0], np.exp(2 * (a[:, None] + a) * leaves), np.sqrt(np.diag(W0))
         minor = [histories[entry] for entry in pairs]
         at_peak = path([min(one.top, until) for one in minor])
         found.append(
             {
-                "growth_error": (place, np.abs(W - W0 * grown) / (size[:, None] * size * grown)),
-                "rate": (place, (np.log(np.abs(W / W0)) / leaves)[sorted_entries]),
-                "major_time": (concept, [histories[k, k].top for k in range(d)]),
-                "major_predicted": (concept, stages.times),
-                "peak_time": (pair, [one.top for one in minor]),
-                "suppressed": (pair, [one.settles for one in minor]),
-                "suppressor": (pair, [at_peak[n, strong, strong] for n, (_, strong) in enumerate(pairs)]),
+                "growth_error": np.abs(W - W0 * grown) / (size[:, None] * size * grown),
+                "rate": (np.log(np.abs(W / W0)) / leaves)[np.ix_(order, order)],  # strongest concept first
+                "major_time": [histories[k, k].top for k in range(len(a))],
+                "major_predicted": concept_stages(a, start).times,
+                "peak_time": [one.top for one in minor],
+                "suppressed": [one.settles for one in minor],
+                "suppressor": [at_peak[n, strong, strong] for n, (_, strong) in enumerate(pairs)],
             }
         )
-    run = xr.Dataset({name: (dims, np.array([one[name][1] for one in found])) for name, (dims, _) in found[0].items()})
-    run["rate"].attrs["long_name"] = "strongest concept first"
-    run["suppressor"].attrs["long_name"] = "w_kk at the peak of w_ik"
-    return run
+    tails = dict.fromkeys(("growth_error", "rate"), ("place", "other_place"))
+    tails |= dict.fromkeys(("major_time", "major_predicted"), ("concept",))
+    tails |= dict.fromkeys(("peak_time", "suppressed", "suppressor"), ("pair",))
+    return grid_dataset(found, {"start_of": range(len(starts))}, tails)
 
 
 claims = Claims(

@@ -30,7 +30,7 @@ from saddlescope.papers.concept_learning.shared.perceptron_training import (
 )
 from saddlescope.papers.concept_learning.shared.transient_memorization import least
 from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 SIGNAL, DIVERSITY = "signal", "diversity"
 
@@ -253,22 +253,6 @@ def _deviation(run: xr.Dataset) -> Estimate:
     return Estimate.largest(away, remark, over="networks")
 
 
-metrics = (
-    Metric(
-        name="deviation",
-        quantity="largest deviation of a trajectory from Theorem 4.1, mean over networks",
-        statistic=lambda run: float(abs(run.output - run.prediction).max(("step", "concept")).mean()),
-        scale="log",
-    ),
-    Metric(
-        name="final_loss",
-        quantity="final loss out of distribution, mean over networks",
-        statistic=lambda run: float(run.test_loss.isel(step=-1).mean()),
-        scale="log",
-    ),
-)
-
-
 def _trajectories(networks: str, run: xr.Dataset) -> list[Figure]:
     theorem = " Dashed lines are Theorem 4.1 from the same start." if "prediction" in run else ""
     return [
@@ -319,7 +303,6 @@ figure_2 = Entry(
     run=run_one_layer,
     claims=one_layer_claims,
     figures=partial(_trajectories, "one-layer networks"),
-    metrics=metrics,
 )
 
 figure_11 = Entry(

@@ -91,8 +91,8 @@ def _symmetric_half_times(params: Params, report: Report) -> xr.Dataset:
     from saddlescope.flow import symmetric_flows
     from saddlescope.models import StructuredIdentityTask, symmetric_weights
 
-    ratios, shape = _strength_ratios(params.ratios), (len(params.scales), params.starts)
-    half = np.zeros((*shape, len(ratios), 2))
+    ratios = _strength_ratios(params.ratios)
+    half = np.zeros((len(params.scales), params.starts, len(ratios), 2))
     for n, scale in enumerate(params.scales):
         with jax.enable_x64(True):
             unit = symmetric_weights(2, 2, seed=params.seed, log_scale=0.0, num_starts=params.starts)
@@ -101,14 +101,9 @@ def _symmetric_half_times(params: Params, report: Report) -> xr.Dataset:
             task = StructuredIdentityTask(params.mu, (float(variance) ** 0.5, params.sigma), 1, 2)
             # Until the slower concept of nearly every start is learned: e^(4 a t) makes up for the start's size.
             until = (10 - 2 * np.log(scale)) / (4 * float(task.strengths.min()))
-            flows = symmetric_flows(
-                task.second_moment,
-                U,
-                test_point=task.test_point,
-                until=until,
-                tolerance=1e-8,
-                record=np.linspace(0.0, until, 400),
-            )
+            marks = np.linspace(0.0, until, 400)
+            a, x = task.second_moment, task.test_point
+            flows = symmetric_flows(a, U, test_point=x, until=until, tolerance=1e-8, record=marks)
             half[n, :, m] = half_times(flows.times, np.einsum("nkii->nki", flows.W))
             report((n * len(ratios) + m + 1) / (len(params.scales) * len(ratios)), f"scale {scale:g}")
     return xr.Dataset(
@@ -239,16 +234,10 @@ def figures(run: xr.Dataset) -> list[Figure]:
         x = np.sort(flips[np.isfinite(flips)])
         y = (np.arange(len(x)) + 0.5) / flips.size
         shares.append(Line(x=x, y=y, style="steps", label=f"scale {run.scale.values[n]:g}", color=n))
-    pairs = [
-        Line(
-            x=theorem.sel(clusters=clusters).values,
-            y=sgd.sel(clusters=clusters).values,
-            style="points",
-            label="two clusters" if clusters == 2 else "with one at the origin",
-            color=n + 3,
-        )
-        for n, clusters in enumerate(run.clusters.values)
-    ]
+    pairs, names = [], {2: "two clusters", 3: "with one at the origin"}
+    for n, clusters in enumerate(run.clusters.values.tolist()):
+        x, y = (flips.sel(clusters=clusters).values for flips in (theorem, sgd))
+        pairs.append(Line(x=x, y=y, style="points", label=names[clusters], color=n + 3))
     ends = np.array([0.5, 1.6])
     pairs.append(Line(x=ends, y=ends, style="dotted", label="equal", width=1.0, color=8))
     return [

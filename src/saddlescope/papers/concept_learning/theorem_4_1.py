@@ -5,7 +5,9 @@ term. It is compared with gradient flow of equation 4.1, integrated by DOP853 on
 the paper's training from the actual start. Equation C.13, which makes A diagonal, is tested on growing samples.
 """
 
+from functools import partial
 from itertools import product
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -17,8 +19,11 @@ from saddlescope.papers.concept_learning.shared.perceptron_training import (
     one_layer_predictions,
     train,
 )
-from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
-from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
+from saddlescope.plot import Axis, Figure, Mark, Panel, lines
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
+
+if TYPE_CHECKING:
+    from saddlescope.models import StructuredIdentityTask
 
 _TASKS = (((1.0, 2.0), (0.05, 0.05)), ((1.5, 2.0), (0.05, 0.05)), ((1.0, 2.0), (2.0, 0.05)))  # of Figure 2
 _SIZES = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0)  # of starts, in units of PyTorch's default
@@ -55,13 +60,11 @@ def _exact_flows(params: Params, report: Report) -> xr.Dataset:
     import jax.numpy as jnp
     from scipy.integrate import solve_ivp
 
-    from saddlescope.models import PopulationLoss, StructuredIdentityTask
+    from saddlescope.models import PopulationLoss
     from saddlescope.theory.concepts import one_layer_output
 
-    d, concepts = params.dim, 3
-    task = StructuredIdentityTask((1.0, 1.5, 2.2), (0.05, 0.3, 0.1), 1, d)
-    A, times = task.second_moment, np.linspace(0.0, 12.0, 61)
-    made = []
+    d, task = params.dim, _exact_task(params.dim)
+    A, times, made = task.second_moment, np.linspace(0.0, 12.0, 61), []
     with jax.enable_x64(True):
         gradient = jax.jit(jax.grad(PopulationLoss(jnp.asarray(A))))
 
@@ -73,20 +76,24 @@ def _exact_flows(params: Params, report: Report) -> xr.Dataset:
             path = solve_ivp(
                 velocity, (0.0, times[-1]), W0.ravel(), method="DOP853", t_eval=times, rtol=1e-13, atol=1e-15
             )
-            W = path.y.T.reshape(len(times), d, d)
-            printed = one_layer_output(A, W0, task.test_point, times, printed=concepts).total
-            made.append(np.abs(printed - W @ task.test_point).max())
+            printed = one_layer_output(A, W0, task.test_point, times, printed=task.concepts).total
+            made.append(np.abs(printed - path.y.T.reshape(len(times), d, d) @ task.test_point).max())
             report((flow + 1) / params.flows, f"flow {flow + 1} of {params.flows}")
     return xr.Dataset({"flow_error": ("flow", np.array(made))})
 
 
-def _moment_errors(params: Params) -> xr.Dataset:
-    """Return the largest entry of A - diag(a) for growing samples of every cluster, (samples, draw)."""
+def _exact_task(dim: int, samples: int = 1) -> "StructuredIdentityTask":
+    """Return a task of three concepts."""
     from saddlescope.models import StructuredIdentityTask
 
+    return StructuredIdentityTask((1.0, 1.5, 2.2), (0.05, 0.3, 0.1), samples, dim)
+
+
+def _moment_errors(params: Params) -> xr.Dataset:
+    """Return the largest entry of A - diag(a) for growing samples of every cluster, (samples, draw)."""
     errors = np.zeros((len(_COUNTS), params.runs))
     for (n, count), draw in product(enumerate(_COUNTS), range(params.runs)):
-        task = StructuredIdentityTask((1.0, 1.5, 2.2), (0.05, 0.3, 0.1), count, params.dim)
+        task = _exact_task(params.dim, count)
         X = task.draw(params.seed + draw)
         errors[n, draw] = np.abs(X.T @ X / len(X) - np.diag(task.strengths)).max()
     return xr.Dataset({"moment_error": (("samples", "draw"), errors)}, coords={"samples": list(_COUNTS)})
@@ -118,8 +125,7 @@ def _rising_losses(params: Params, report: Report) -> xr.Dataset:
             losses = np.einsum("tp,npq,tq->nt", decay, C.mT @ C, decay) / 2
             share[n, m] = np.mean(np.max(np.diff(losses, axis=1), axis=1) > 1e-12 * float(mu @ mu))
         report((n + 1) / len(_DIMS), f"starts in {d} dimensions")
-    coords = {"start_dim": list(_DIMS), "size": list(_SIZES)}
-    return xr.Dataset({"rising": (("start_dim", "size"), share)}, coords=coords)
+    return xr.Dataset({"rising": (("start_dim", "size"), share)}, {"start_dim": list(_DIMS), "size": list(_SIZES)})
 
 
 claims = Claims(
@@ -171,14 +177,9 @@ def converged(run: xr.Dataset) -> bool:
 )
 def sgd_error(run: xr.Dataset) -> Estimate:
     """Largest error of the test output along a run and over three tasks, mean over seeds."""
-    errors = _sgd_errors(run)
+    errors = abs(run.output - run.theorem).max(("step", "concept"))
     by_task = ", ".join(f"{error:.3f}" for error in errors.mean("seed").values)
     return Estimate.mean(errors.max("task").values, f"means of the tasks: {by_task}", over="seeds")
-
-
-def _sgd_errors(run: xr.Dataset) -> xr.DataArray:
-    """Return the largest deviation of each run from the theorem, (task, seed)."""
-    return abs(run.output - run.theorem).max(("step", "concept"))
 
 
 @claims.reading(
@@ -195,68 +196,42 @@ def rising_starts(run: xr.Dataset) -> Estimate:
     return Estimate.number(rising, f"of {starts}; {low:.3g} of the starts at d = 2", over="random starts")
 
 
-metrics = (
-    Metric(
-        name="sgd_error",
-        quantity="largest distance of SGD to the closed form, mean over networks",
-        statistic=lambda run: float(_sgd_errors(run).mean()),
-        scale="log",
-    ),
-    Metric(
-        name="rising",
-        quantity="share of starts whose loss rises, over dimensions and sizes",
-        statistic=lambda run: float(run.rising.mean()),
-    ),
-)
-
-
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw SGD and the theorem, and starts whose loss rises with the convergence of A."""
-    return [_sgd(run), _rises(run)]
-
-
-def _sgd(run: xr.Dataset) -> Figure:
-    one = run.isel(seed=0)
-
-    def outputs(of: xr.DataArray, width: float, opacity: float = 1.0) -> tuple[Line, ...]:
-        pair = of.isel(concept=[0, 1]).assign_coords(concept=[1, 2])
-        return lines(pair, x="step", hue="concept", label="concept {}", grouped=True, width=width, opacity=opacity)
-
-    panels = tuple(
-        Panel(
-            title=str(task),
-            x=Axis("step"),
-            y=Axis("output at the test point"),
-            marks=(*outputs(one.output.sel(task=task), 4.0, 0.35), *outputs(one.theorem.sel(task=task), 1.2)),
-        )
-        for task in run.task.values
-    )
-    return Figure(
-        name="sgd",
-        title="SGD of a one-layer network, and Theorem 4.1 from its actual start",
-        caption="d = 64, the paper's training: outputs at the test point along the two concepts by SGD (wide, pale) "
-        "and by the theorem (thin), on three tasks of Figure 2.",
-        panels=panels,
-    )
-
-
-def _rises(run: xr.Dataset) -> Figure:
+    pair, marks = run.isel(seed=0, concept=[0, 1]).assign_coords(concept=[1, 2]), {}
+    for task in run.task.values.tolist():
+        draw = partial(lines, x="step", hue="concept", label="concept {}", grouped=True)
+        one = pair.sel(task=task)
+        marks[task] = (*draw(one.output, width=4.0, opacity=0.35), *draw(one.theorem, width=1.2))
     shares = lines(run.rising, x="size", hue="start_dim", label="d = {}")
     errors = lines(run.moment_error.mean("draw"), x="samples", color=3)
-    return Figure(
-        name="rises",
-        title="Starts from which the test loss of one layer rises, and the second moment of growing samples",
-        caption="Left: the share of random starts from which the loss at the test point rises somewhere, against their "
-        "size in units of PyTorch's default. Right: the largest entry of A − diag(a), mean over draws of the samples.",
-        panels=(
-            Panel(
-                x=Axis("size of W(0) over the default", scale="log"),
-                y=Axis("share of starts whose loss rises"),
-                marks=(*shares, Mark(at=1.0, label="PyTorch's default")),
+    return [
+        Figure(
+            name="sgd",
+            title="SGD of a one-layer network, and Theorem 4.1 from its actual start",
+            caption="d = 64, the paper's training: outputs at the test point along the two concepts by SGD (wide, "
+            "pale) and by the theorem (thin), on three tasks of Figure 2.",
+            panels=tuple(
+                Panel(title=task, x=Axis("step"), y=Axis("output at the test point"), marks=drawn)
+                for task, drawn in marks.items()
             ),
-            Panel(x=Axis("samples of each cluster", scale="log"), y=Axis("error of A", scale="log"), marks=errors),
         ),
-    )
+        Figure(
+            name="rises",
+            title="Starts from which the test loss of one layer rises, and the second moment of growing samples",
+            caption="Left: the share of random starts from which the loss at the test point rises somewhere, against "
+            "their size in units of PyTorch's default. Right: the largest entry of A − diag(a), mean over draws of the "
+            "samples.",
+            panels=(
+                Panel(
+                    x=Axis("size of W(0) over the default", scale="log"),
+                    y=Axis("share of starts whose loss rises"),
+                    marks=(*shares, Mark(at=1.0, label="PyTorch's default")),
+                ),
+                Panel(x=Axis("samples of each cluster", scale="log"), y=Axis("error of A", scale="log"), marks=errors),
+            ),
+        ),
+    ]
 
 
 entry = Entry(
@@ -270,5 +245,4 @@ entry = Entry(
     run=run,
     claims=claims,
     figures=figures,
-    metrics=metrics,
 )

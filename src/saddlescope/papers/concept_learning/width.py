@@ -18,7 +18,7 @@ from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, VI
 from saddlescope.papers.concept_learning.shared.transient_memorization import difference_of_shares
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Panel, lines
-from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Evidence, Metric, RunContext, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Evidence, RunContext, param
 from saddlescope.reproduction.grid import join_cells
 
 _UNTIL = 100.0
@@ -137,15 +137,6 @@ def _dimension_difference(run: xr.Dataset) -> Estimate:
     )
 
 
-metrics = (
-    Metric(
-        name="visible",
-        quantity="share of starts with two or more visible descents, over all widths and scales",
-        statistic=lambda run: float(run.visible.sum() / run.starts.sum()),
-    ),
-)
-
-
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the share with two or more descents against the width."""
     shares = (run.visible / run.starts).assign_coords(width=np.log2(run.width))
@@ -183,5 +174,4 @@ entry = Entry(
     run=run,
     claims=claims,
     figures=figures,
-    metrics=metrics,
 )

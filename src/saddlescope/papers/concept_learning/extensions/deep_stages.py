@@ -19,7 +19,7 @@ from saddlescope._shared.progress import Report
 from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 _MARKS = 400  # times at which one run per depth is stored for the figure
 
@@ -164,16 +164,6 @@ def other_orders(run: xr.Dataset) -> Estimate:
     return Estimate.number(np.any(orders[0] != orders[1], axis=-1), over="random starts")
 
 
-metrics = (
-    Metric(
-        name="time_error",
-        quantity="largest relative error of a predicted stage time at the smallest scale",
-        statistic=lambda run: float(abs(run.found.isel(scale=-1) / run.predicted.isel(scale=-1) - 1).max()),
-        scale="log",
-    ),
-)
-
-
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw staircases of all depths."""
     smallest, panels = float(run.scale.min()), []
@@ -208,5 +198,4 @@ entry = Entry(
     run=run,
     claims=claims,
     figures=figures,
-    metrics=metrics,
 )

@@ -26,7 +26,7 @@ from saddlescope._shared.progress import Report
 from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Heat, Line, Panel
-from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Evidence, Metric, RunContext, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Evidence, RunContext, param
 from saddlescope.reproduction.grid import cached_rows
 
 Diverse = Literal["both", "strong", "weak"]
@@ -263,15 +263,6 @@ def effect_of_the_stronger(run: xr.Dataset) -> Estimate:
     return _diversity_effect(run, "strong")
 
 
-metrics = (
-    Metric(
-        name="failed_at_stop",
-        quantity="share of starts that have not generalized when training stops",
-        statistic=lambda run: float(failed_share(run).mean()),
-    ),
-)
-
-
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw failures at the stop, with the predicted border."""
     done, one = run.attrs["done"], run.sel(scale=1e-3, method="nearest")
@@ -316,5 +307,4 @@ entry = Entry(
     run=run,
     claims=claims,
     figures=figures,
-    metrics=metrics,
 )
