@@ -17,20 +17,18 @@ whose time is twice that of the flow: t = eta k / 2 after k steps.
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.progress import Report
 from saddlescope.papers.concept_learning import CITATION
-from saddlescope.papers.concept_learning.lemmas.violations import Runs, excesses
+from saddlescope.papers.concept_learning.lemmas.violations import KAPPA, K, Runs, Starts, excesses
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
-K, KAPPA = 20.0, 1.11  # of D.2 and D.4: about the least that they allow
 _LAWS = ("ordinary", "nearly singular")
 _LOST = 2.0  # |w_ij| beyond which a run of the map has left all that the lemmas are about, and is stopped
+_TENTH = float(np.log(10))
 _VIOLATED = 1e-6  # least excess of a violation
 
 
@@ -52,32 +50,13 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         starts = allowed_starts(ratio, params.starts, np.random.default_rng((params.seed, n)))
         flow, mapped = step.split(0.3, 0.7)
         flow.report(0.0, f"strengths in the ratio {ratio:g}")
-        kinds = {
-            "flow": partial(flows, starts, params.marks),
-            "map": partial(maps, starts, params.marks, mapped.note(f"ratio {ratio:g}")),
-        }
-        for kind, follow in kinds.items():
-            count = partial(_count_violations, f"ratio {ratio:g}, {{}} starts, {kind}", starts, follow)
+        follow = {"flow": partial(flows, starts, params.marks), "map": partial(maps, starts, params.marks, mapped)}
+        for kind, runs in follow.items():
+            count = partial(_count_violations, f"ratio {ratio:g}, {{}} starts, {kind}", starts, runs)
             made.append(context.cached(f"{kind}-{n}", count))
     example = context.cached("example", lambda: _example_runs(params))
     context.report(1.0, "done")
     return xr.merge([xr.concat(made, "group"), example], join="exact", combine_attrs="drop_conflicts")
-
-
-class Starts(NamedTuple):
-    """Starts with the constants of the assumptions; C of D.5 is free."""
-
-    strengths: np.ndarray
-    factors: np.ndarray
-    log_P: np.ndarray  # noqa: N815 - the paper's P
-    log_omega: np.ndarray
-    log_beta: np.ndarray
-    hold: np.ndarray
-
-    @property
-    def until(self) -> float:
-        """Return a time by which all is learned, from nearly singular starts too."""
-        return float(1.3 * (30 - self.log_omega.min()) / (4 * self.strengths.min()))
 
 
 def allowed_starts(ratio: float, count: int, rng: np.random.Generator) -> Starts:
@@ -112,10 +91,10 @@ def flows(starts: Starts, marks: int) -> Runs:
     times, a, until = np.linspace(0.0, starts.until, marks), starts.strengths, starts.until
     flow = symmetric_flows(a, starts.factors, test_point=np.ones(len(a)), until=until, record=times, tolerance=1e-10)
     major = np.einsum("nkii->nki", flow.W)
-    return _runs(starts, flow.times, flow.W, major.min((1, 2)), major.max((1, 2)), np.zeros(len(major)))
+    return Runs(starts, flow.times, flow.W, major.min((1, 2)), major.max((1, 2)), np.zeros(len(major)))
 
 
-def maps(starts: Starts, marks: int, report: Report) -> Runs:
+def maps(starts: Starts, marks: int, context: RunContext) -> Runs:
     """Iterate the printed map as long as the flow; a run that is lost stays where it was."""
     a = starts.strengths
     eta = 1 / (9 * K * float(a.max()))
@@ -136,27 +115,9 @@ def maps(starts: Starts, marks: int, report: Report) -> Runs:
         if step % every == 0:
             recorded.append(W)
             if step % (50 * every) == 0:
-                report(step / steps, "map")
+                context.report(step / steps, "map")
     times = np.arange(len(recorded)) * every * eta / 2
-    return _runs(starts, times, np.stack(recorded, axis=1), lowest, highest, fastest)
-
-
-def _runs(
-    starts: Starts, times: np.ndarray, W: np.ndarray, lowest: np.ndarray, highest: np.ndarray, fastest: np.ndarray
-) -> Runs:
-    return Runs(
-        strengths=starts.strengths,
-        times=times,
-        W=W,
-        lowest=lowest,
-        highest=highest,
-        fastest=fastest,
-        log_P=starts.log_P,
-        log_omega=starts.log_omega,
-        log_beta=starts.log_beta,
-        kappa=KAPPA,
-        K=K,
-    )
+    return Runs(starts, times, np.stack(recorded, axis=1), lowest, highest, fastest)
 
 
 def _count_violations(name: str, starts: Starts, follow: Callable[[], Runs]) -> xr.Dataset:
@@ -181,8 +142,8 @@ def _example_runs(params: Params) -> xr.Dataset:
         {
             "example": (("start", "mark", "row", "column"), runs.W),
             "example_time": ("mark", runs.times, {"units": "t"}),
-            "example_phase": ("start", runs.log_phase),
-            "example_strength": ("row", runs.strengths),
+            "example_phase": ("start", runs.starts.log_phase),
+            "example_strength": ("row", runs.starts.strengths),
             "kappa": KAPPA,
         },
         coords={"start": list(_LAWS)},
@@ -274,23 +235,20 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 def _panel(one: xr.Dataset) -> Panel:
-    t, W, a = one.example_time.values, np.abs(one.example.values), one.example_strength.values
-    tenth = np.log(10)
-    phase = float(one.example_phase) / tenth
-    lines: list[Line | Mark] = []
+    t, W, a, kappa = one.example_time.values, np.abs(one.example.values), one.example_strength.values, float(one.kappa)
+    drawn: list[Line | Mark] = [Mark(at=float(one.example_phase) / _TENTH, label="P β ω", axis="y")]
     for k, (i, j, label) in enumerate(((1, 1, "w₂₂"), (0, 0, "w₁₁"), (0, 1, "w₁₂"))):
+        rounding = W[:, i, j] < 1e-15 * np.sqrt(W[:, i, i] * W[:, j, j])
         with np.errstate(divide="ignore"):
-            value = np.log(W[:, i, j]) / tenth
-        value[~np.isfinite(value) | (W[:, i, j] < 1e-15 * np.sqrt(W[:, i, i] * W[:, j, j]))] = np.nan  # rounding
-        lines.append(Line(x=t, y=value, group=label, color=k))
-        ceiling = value[0] + 2 * (a[i] + a[j]) * float(one.kappa) * t / tenth
-        lines.append(Line(x=t, y=np.where(ceiling < 3, ceiling, np.nan), color=k, style="dashed", width=0.9))
+            value = np.log10(np.where(rounding | (W[:, i, j] == 0), np.nan, W[:, i, j]))
+        drawn.append(Line(x=t, y=value, group=label, color=k))
+        ceiling = value[0] + 2 * (a[i] + a[j]) * kappa * t / _TENTH
+        drawn.append(Line(x=t, y=np.where(ceiling < 3, ceiling, np.nan), color=k, style="dashed", width=0.9))
         if i == j:
-            until = (phase - value[0]) * tenth / (4 * a[i] * float(one.kappa))
-            floor = value[0] + 4 * a[i] * t / float(one.kappa) / tenth
-            lines.append(Line(x=t, y=np.where(t <= until, floor, np.nan), color=k, style="dotted"))
-    lines.append(Mark(at=phase, label="P β ω", axis="y"))
-    return Panel(title=f"{one.start.item()} start", x=Axis("time", "t"), y=Axis("log₁₀ |wᵢⱼ|"), marks=tuple(lines))
+            until = (float(one.example_phase) - value[0] * _TENTH) / (4 * a[i] * kappa)
+            floor = value[0] + 4 * a[i] * t / kappa / _TENTH
+            drawn.append(Line(x=t, y=np.where(t <= until, floor, np.nan), color=k, style="dotted"))
+    return Panel(title=f"{one.start.item()} start", x=Axis("time", "t"), y=Axis("log₁₀ |wᵢⱼ|"), marks=tuple(drawn))
 
 
 entry = Entry(
