@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from saddlescope.papers.concept_learning.figure_6.claims import rise_by_images
 from saddlescope.papers.concept_learning.figure_6.theory import predict_trajectories
-from saddlescope.reproduction import RunContext, find_entry
+from saddlescope.reproduction import find_entry
 
 NAME = "concept-learning/figure-6"
 ENTRY = find_entry(NAME)
@@ -65,18 +64,6 @@ def test_claims_on_a_run_as_the_paper_has_it(run):
     assert (times.isel(signal=1, concept=0) > times.isel(signal=1, concept=1)).all()
 
 
-def test_another_order_is_not_seen(spoilt):
-    spoilt.position.values[..., 3, :, :] = spoilt.position.values[..., 3, :, ::-1]
-    assert judged(spoilt, "speed", "bend", "predicted-order") == {"not seen"}
-
-
-def test_a_straight_path_does_not_rise(spoilt):
-    path = np.linspace(0.2, 0.9, len(STEPS))[:, None, None] + 0.01 * np.arange(4)[:, None, None, None]
-    spoilt.position.values[..., 3, :, :] = path
-    assert judged(spoilt, "rise") == {"not seen"}
-    assert judged(spoilt, "memorizing", "transient") == {"not tested"}
-
-
 @pytest.mark.parametrize("what", ["blank", "classes", "accuracy", "probability"])
 def test_models_that_have_not_learned_are_not_judged(spoilt, what):
     if what == "blank":
@@ -95,27 +82,3 @@ def test_seeds_and_signals_without_records_stay_undecided(spoilt):
     again = bare.merge(predict_trajectories(bare, starts=2))
     assert np.isfinite(again.theory_error.isel(signal=1, seed=0)).all()
     assert judged(again, "bend") == {"undecided"}
-
-
-def test_no_rise_is_found_in_noise_of_the_images(run):
-    """A largest rise is above 0 on any noisy curve: read off other images and records, it is not."""
-    noisy = made_of([np.stack([np.linspace(0.3, 0.9, len(STEPS))] * 2, axis=1)] * 2, seeds=8, images=8)
-    rng = np.random.default_rng(1)
-    noisy["position"] = noisy.position + 0.3 * rng.standard_normal(noisy.position.shape)
-    measured = rise_by_images(noisy)
-    assert measured.value < measured.uncertainty  # the path falls between dip and peak
-
-
-def test_a_resumed_run_has_the_same_result(quick_run, tmp_path, types_unchecked):
-    def kill(fraction, note):
-        if fraction > 0.6:
-            raise KeyboardInterrupt
-
-    with types_unchecked():
-        params = ENTRY.configure("quick")
-        with pytest.raises(KeyboardInterrupt):
-            ENTRY.run(params, RunContext(scratch=tmp_path, report=kill))
-        finished = {file.stem for file in tmp_path.glob("*.nc")}
-        again = ENTRY.run(params, RunContext(scratch=tmp_path))
-    assert finished >= {"signal-0.7-seed-0", "signal-0.7-seed-1"}
-    xr.testing.assert_identical(again.drop_attrs(), quick_run(NAME).run.drop_attrs())

@@ -1,11 +1,12 @@
-"""Statistics of figures 6 and 15, descents, width, atlas and the map that detect effects, on runs without them."""
+"""Statistics of figures 6 and 15, width, atlas and the map that detect effects, on runs without them."""
+
+from functools import partial
 
 import numpy as np
 import pytest
 import xarray as xr
 from tests.null_runs import assert_detects
 
-FIGURE_6 = "concept-learning/figure-6"
 STEPS = np.array([55 * 1.15**k for k in range(34)] + [6000.0]).round()
 SEEDS, IMAGES = 8, 4
 
@@ -81,6 +82,10 @@ def exponential(signal, rng):
     return np.stack([1 - 0.5 * np.exp(-(STEPS - 400) / rng.uniform(600, 1200))] * 2, axis=1)
 
 
+def at_the_end(signal, rng):
+    return np.where(STEPS[:, None] < 400, 0.4, 1.0) * np.ones(2)
+
+
 @pytest.mark.slow  # 200 draws of a long run
 @pytest.mark.parametrize(
     ("claim", "null", "effect"),
@@ -91,75 +96,38 @@ def exponential(signal, rng):
         ("rise", straight, theory_path),
         ("memorizing", any_peak, theory_path),
         ("transient", no_return, theory_path),
+        ("exponential-approach", power_law, exponential),
+        ("exponential-approach", at_the_end, exponential),
     ],
 )
 def test_effects_in_diffusion_models(claim, null, effect):
-    assert_detects(FIGURE_6, claim, null=lambda rng: models(rng, null), effect=lambda rng: models(rng, effect))
+    null, effect = partial(models, make=null), partial(models, make=effect)
+    assert_detects("concept-learning/figure-6", claim, null=null, effect=effect)
 
 
-def at_the_end(signal, rng):
-    return np.where(STEPS[:, None] < 400, 0.4, 1.0) * np.ones(2)
+def fits(rng, gain):
+    """Errors of the fits of eight seeds: of both depths and all images alike, or of the preferred ones less."""
+    run = models(rng, theory_path)
+    run["theory_error"] = ("layers", "signal", "seed"), rng.lognormal(-2, 0.3, (2, 2, SEEDS))
+    run["theory_error"] *= xr.DataArray([1 - gain, 1.0], dims="layers")
+    run["unmatched_error"] = ("signal", "seed"), rng.lognormal(-2, 0.3, (2, SEEDS))
+    return run.assign_coords(layers=["two", "one"])
 
 
-@pytest.mark.slow  # 200 draws of a long run
-@pytest.mark.parametrize("null", [power_law, at_the_end])
-def test_an_exponential_approach_is_told_from_a_power_law_in_jitter(null):
-    assert_detects(
-        FIGURE_6, "exponential-approach",
-        null=lambda rng: models(rng, null), effect=lambda rng: models(rng, exponential),
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("claim", ["matching", "two-layers"])
-def test_fits_of_the_theory(claim):
-    """Errors of the fits of eight seeds: of both depths and all images alike, or of the preferred ones half of that."""
-
-    def fits(rng, effect):
-        run = models(rng, theory_path)
-        run["theory_error"] = ("layers", "signal", "seed"), rng.lognormal(-2, 0.3, (2, 2, SEEDS))
-        run["theory_error"] *= xr.DataArray([0.5 if effect else 1.0, 1.0], dims="layers")
-        run["unmatched_error"] = ("signal", "seed"), rng.lognormal(-2, 0.3, (2, SEEDS))
-        return run.assign_coords(layers=["two", "one"])
-
-    assert_detects(FIGURE_6, claim, null=lambda rng: fits(rng, False), effect=lambda rng: fits(rng, True))
-
-
-def test_predicted_order():
-    def predicted(rng, right):
-        run = models(rng, any_order)
-        order = np.array([[100.0, 200.0], [100.0, 200.0]])
-        if right:
-            run = models(rng, theory_path)
-            order[1] = [200.0, 100.0]
-        times = np.broadcast_to(order[:, None], (2, SEEDS, 2))
-        return run.assign(theory_learned=(("signal", "seed", "concept"), times))
-
-    assert_detects(
-        FIGURE_6, "predicted-order", null=lambda rng: predicted(rng, False), effect=lambda rng: predicted(rng, True)
-    )
-
-
-def multinomial(rng, starts, several, dims, shape):
-    """Counts of starts with one descent and with two, (..., descents), of which a share has two."""
-    two = rng.binomial(starts, several, shape)
-    return (dims, np.stack([0 * two, starts - two, two], axis=-1))
-
-
-def descents(rng, gain):
-    """Visible descents of 50,000 starts of each law, as in the default run."""
-    dims = ("data", "law", "hysteresis", "descents")
-    counts = multinomial(rng, 50_000, 0.2 + gain * np.array([0.0, 1.0])[None, :, None], dims, (1, 2, 1))
-    return xr.Dataset(
-        {"counts_at": counts}, {"data": ["Figure 5"], "law": ["normal", "uniform"], "hysteresis": [0.01],
-                                "descents": [0, 1, 2]},
-    )  # fmt: skip
+def predicted(rng, gain):
+    """Orders that theory predicts, in models of any order or of the predicted one."""
+    run = models(rng, theory_path if gain else any_order)
+    order = np.array([[100.0, 200.0], [200.0, 100.0] if gain else [100.0, 200.0]])
+    times = np.broadcast_to(order[:, None], (2, SEEDS, 2))
+    return run.assign(theory_learned=(("signal", "seed", "concept"), times))
 
 
 def atlas(rng, gain):
-    dims, shape = ("ratio", "factor", "scale", "descents"), (3, 1, 5)
-    counts = multinomial(rng, 420, 0.1 + gain * np.array([0.0, 0.5, 1.0])[:, None, None], dims, shape)
+    """Visible descents, one or two, of 420 starts in each cell, of which a share has two."""
+    two = rng.binomial(420, 0.1 + gain * np.array([0.0, 0.5, 1.0])[:, None, None], (3, 1, 5))
+    counts = np.stack([0 * two, 420 - two, two], axis=-1)
     coords = {"ratio": [1.1, 2.0, 3.0], "factor": [1], "scale": [0.001, 0.003, 0.01, 0.03, 0.1], "descents": [0, 1, 2]}
-    return xr.Dataset({"visible": counts}, coords)
+    return xr.Dataset({"visible": (tuple(coords), counts)}, coords)
 
 
 def widths(rng, gain):
@@ -172,49 +140,34 @@ def widths(rng, gain):
     )
 
 
+def diversity(rng, gain, diverse):
+    """In each cell all starts fail, or none, or some, and the same cells at every sigma without an effect."""
+    change = gain * np.array({"both": [0, -1, -2, -3, -4, -4], "strong": [0, 0, 0, 1, 3, 5]}[diverse])
+    share = np.clip(0.45 + 0.6 * rng.standard_normal((7, 1, 4, 1)) + change[:, None, None], 0, 1)
+    fails = rng.random((2, 1, 7, 6, 4, 16)) < share
+    dims = ("model", "diverse", "ratio", "sigma", "scale", "start")
+    return xr.Dataset({"at_stop": (dims, np.where(fails, 0.2, 0.8))}, {"diverse": [diverse], "sigma": range(6)})
+
+
+def signals(rng, gain):
+    """Signals of five seeds that differ by 3 % from seed to seed, of both concepts alike or in a ratio."""
+    signal = 10 * np.exp(0.03 * rng.standard_normal((2, 5, 2)))
+    signal[:, :, 0] *= [[1 + gain], [1 / (1 + gain)]]
+    return xr.Dataset({"mu": (("color_setting", "seed", "concept"), signal)}, {"concept": ["color", "size"]})
+
+
 @pytest.mark.parametrize(
     ("entry", "claim", "draw", "gain"),
     [
-        ("descents", "positive", descents, 0.05),
+        ("figure-6", "matching", fits, 0.5),
+        ("figure-6", "two-layers", fits, 0.5),
+        ("figure-6", "predicted-order", predicted, 1),
+        ("figure-15", "stronger", signals, 0.2),
         ("atlas", "apart", atlas, 0.2),
         ("width", "dimension", widths, 0.15),
+        ("generalisation-map", "diversity-helps", partial(diversity, diverse="both"), 0.1),
+        ("generalisation-map", "diversity-hides", partial(diversity, diverse="strong"), 0.1),
     ],
 )
-def test_differences_of_shares(entry, claim, draw, gain):
-    name = f"concept-learning/{entry}"
-    assert_detects(name, claim, null=lambda rng: draw(rng, 0.0), effect=lambda rng: draw(rng, gain))
-
-
-@pytest.mark.parametrize(
-    ("claim", "diverse", "change"),
-    [
-        ("diversity-helps", "both", [0, -0.1, -0.2, -0.3, -0.4, -0.4]),
-        ("diversity-hides", "strong", [0, 0, 0, 0.1, 0.3, 0.5]),
-    ],
-)
-def test_effects_of_diversity(claim, diverse, change):
-    """In each cell all starts fail, or none, or some, and the same cells at every sigma without an effect."""
-
-    def draw(rng, change):
-        share = np.clip(0.45 + 0.6 * rng.standard_normal((7, 1, 4, 1)) + np.array(change)[:, None, None], 0, 1)
-        fails = rng.random((2, 1, 7, 6, 4, 16)) < share
-        dims = ("model", "diverse", "ratio", "sigma", "scale", "start")
-        return xr.Dataset({"at_stop": (dims, np.where(fails, 0.2, 0.8))}, {"diverse": [diverse], "sigma": range(6)})
-
-    assert_detects(
-        "concept-learning/generalisation-map", claim,
-        null=lambda rng: draw(rng, np.zeros(6)), effect=lambda rng: draw(rng, change),
-    )  # fmt: skip
-
-
-def test_ratios_of_signals():
-    """Signals of five seeds that differ by 3 % from seed to seed, of both concepts alike or in a ratio."""
-
-    def draw(rng, ratio):
-        signal = 10 * np.exp(0.03 * rng.standard_normal((2, 5, 2)))
-        signal[:, :, 0] *= [[ratio], [1 / ratio]]
-        return xr.Dataset({"mu": (("color_setting", "seed", "concept"), signal)}, {"concept": ["color", "size"]})
-
-    assert_detects(
-        "concept-learning/figure-15", "stronger", null=lambda rng: draw(rng, 1.0), effect=lambda rng: draw(rng, 1.2)
-    )
+def test_differences_of_samples(entry, claim, draw, gain):
+    assert_detects(f"concept-learning/{entry}", claim, null=partial(draw, gain=0.0), effect=partial(draw, gain=gain))

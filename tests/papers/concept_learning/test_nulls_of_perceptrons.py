@@ -1,10 +1,12 @@
 """Statistics of the entries on perceptrons find no effect in random runs without one, and find it in runs with one."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import xarray as xr
+from tests.null_runs import assert_detects
 
-from null_runs import assert_detects
 from saddlescope.papers.concept_learning import figure_3, printed_conventions
 from saddlescope.papers.concept_learning.figures_2_11_12 import DIVERSITY, SIGNAL
 from saddlescope.papers.concept_learning.shared.transient_memorization import difference_of_shares
@@ -42,13 +44,6 @@ def rates_of_strengths(rng, seeds=SEEDS, spread=0.02):
     return trajectories(rng, strength * np.exp(spread * rng.standard_normal((8, seeds, 2))), seeds)
 
 
-@pytest.mark.parametrize("claim", ["order", "shift", "late"])
-def test_orders_shifts_and_lateness(claim):
-    spread = 0.06 if claim == "late" else 0.02  # times of equal networks would all be the same record
-    effect = lambda rng: rates_of_strengths(rng, spread=spread)  # noqa: E731
-    assert_detects("concept-learning/figure-2", claim, null=any_rates, effect=effect)
-
-
 def transients(rng, share):
     """Networks of every kind, of which shares are transient; ripples of minibatches make none at the visible level."""
     kinds = [(figure_3.LOW, depth) for depth in (1, 2, 5)] + [(figure_3.LOW, 4)]
@@ -64,26 +59,16 @@ def transients(rng, share):
     )
 
 
-@pytest.mark.parametrize("claim", ["dimension", "deeper", "width"])
-def test_transient_networks_in_low_dimension(claim):
-    """Without an effect all kinds have one share; with it d = 2, narrow layers and more layers have larger ones."""
+def more(kind, depth):
+    """Shares larger at d = 2, in narrow layers, and in more layers."""
     shares = {figure_3.LOW: 0.4, figure_3.WHOLE: 0.4, figure_3.WIDE_SGD: 0.15}
-
-    def more(kind, depth):
-        return shares.get(kind, 0.0) * depth / 4
-
-    assert_detects(
-        "concept-learning/figure-3",
-        claim,
-        null=lambda rng: transients(rng, lambda *_: 0.1),
-        effect=lambda rng: transients(rng, more),
-    )
+    return shares.get(kind, 0.0) * depth / 4
 
 
-def flat_networks(rng, shares, seeds=256):
+def flat_networks(rng, shares, sooner=1.0, seeds=256):
     """Runs of figure-13 whose kinds are transient with these shares, on either task alike."""
     turns = rng.random((3, 2, seeds)) < np.array(shares)[:, None, None]
-    steps = np.exp(5 + 0.3 * rng.standard_normal((3, 2, seeds)))
+    steps = np.exp(5 + 0.3 * rng.standard_normal((3, 2, seeds))) * np.array([sooner, 1.0])[:, None]
     kinds = ["three layers, d = 3", "one layer, d = 3", "two layers, d = 64"]
     dims = ("kind", "task", "seed")
     return xr.Dataset(
@@ -92,64 +77,30 @@ def flat_networks(rng, shares, seeds=256):
     )
 
 
-def test_transient_networks_in_three_dimensions():
-    assert_detects(
-        "concept-learning/figure-13",
-        "easier",
-        null=lambda rng: flat_networks(rng, (0.1, 0.1, 0.1)),
-        effect=lambda rng: flat_networks(rng, (0.2, 0, 0)),
-    )
-
-
-def test_larger_signals_are_not_sooner_at_random():
-    def sooner(rng):
-        run = flat_networks(rng, (0.1, 0, 0))
-        run["learned"] = run.learned * xr.DataArray([3.0, 1.0], dims="task")
-        return run
-
-    null = lambda rng: flat_networks(rng, (0.1, 0, 0))  # noqa: E731
-    assert_detects("concept-learning/figure-13", "sooner", null=null, effect=sooner)
-
-
-def flips(rng, spread, centre=1.0, starts=60):
-    """Half-times of random starts whose order flips at ratios of this spread at each scale."""
+def flips(rng, near, starts=60):
+    """Half-times of random starts whose order flips near the predicted ratio, or elsewhere, at each scale."""
     scales, ratio = np.array([0.01, 1e-4]), np.linspace(0.35, 2.2, 13)
     unit = rng.standard_normal(starts) + 0.05 * rng.standard_normal((2, starts))  # the same starts, rescaled
-    at = centre * np.exp(np.array([spread(scale) for scale in scales])[:, None] * unit)
-    late = at[..., None] / ratio
+    spread, centre = (0.5 / np.log(1 / scales), 1.0) if near else (np.full(2, 0.2), np.exp(rng.choice([-1, 1]) * 0.25))
+    late = (centre * np.exp(spread[:, None] * unit))[..., None] / ratio
     half = np.stack([late, np.ones_like(late)], axis=-1)
     return xr.Dataset(
         {"half": (("scale", "start", "ratio", "concept"), half)},
-        coords={"scale": scales, "ratio": ratio, "concept": [1, 2]}, attrs={"mu": [1.0, 2.0], "sigma": 0.05},
-    )  # fmt: skip
+        coords={"scale": scales, "ratio": ratio, "concept": [1, 2]},
+        attrs={"mu": [1.0, 2.0], "sigma": 0.05},
+    )
 
 
-def test_flips_elsewhere_are_not_those_predicted():
-    near = lambda rng: flips(rng, lambda scale: 0.5 / np.log(1 / scale))  # noqa: E731
-    elsewhere = lambda rng: flips(rng, lambda scale: 0.2, centre=np.exp(rng.choice([-1, 1]) * 0.25))  # noqa: E731
-    assert_detects("concept-learning/order-flip", "two-layers", null=elsewhere, effect=near)
-
-
-def points_of_the_cube(rng, learned_last):
+def points_of_the_cube(rng, ordered):
     """Losses of forty networks at all points, learned in an order of their numbers of concepts or in any order."""
     index, epochs = np.arange(16)[:, None] >> np.arange(4) & 1, np.linspace(0, 40, 61)
     size = np.sum(index * np.array([1.0, 2.0, 3.0, 4.0]) ** 2, axis=1)
     order = index.sum(axis=1) + 0.0
-    when = np.array([[order if learned_last else rng.permutation(order) for _ in range(20)] for _ in range(2)])
+    when = np.array([[order if ordered else rng.permutation(order) for _ in range(20)] for _ in range(2)])
     loss = size * np.exp(-2 * epochs[:, None] / (0.5 + when[:, :, None]))
     return xr.Dataset(
         {"loss": (("convention", "seed", "step", "point"), loss), "index": (("point", "concept"), index)},
         coords={"epoch": ("step", epochs), "convention": ["program", "text"]},
-    )
-
-
-@pytest.mark.parametrize("claim", ["strictly", "order"])
-def test_the_order_of_the_cube(claim):
-    assert_detects(
-        "concept-learning/figure-7",
-        claim,
-        null=lambda rng: points_of_the_cube(rng, False),
-        effect=lambda rng: points_of_the_cube(rng, True),
     )
 
 
@@ -164,14 +115,42 @@ def conventions(rng, share):
     return xr.Dataset(run, coords={"convention": list(printed_conventions.CONVENTIONS)})
 
 
-@pytest.mark.parametrize(("claim", "null", "effect"), [("order", 0.5, 0.97), ("high", 0.05, 0.0), ("low", 0.02, 0.4)])
-def test_conventions(claim, null, effect):
-    assert_detects(
-        "concept-learning/printed-conventions",
-        claim,
-        null=lambda rng: conventions(rng, null),
-        effect=lambda rng: conventions(rng, effect),
-    )
+SAME = partial(transients, share=lambda *_: 0.1)
+
+
+@pytest.mark.parametrize(
+    ("entry", "claim", "null", "effect"),
+    [
+        ("figure-2", "order", any_rates, rates_of_strengths),
+        ("figure-2", "shift", any_rates, rates_of_strengths),
+        # times of equal networks would all be the same record
+        ("figure-2", "late", any_rates, partial(rates_of_strengths, spread=0.06)),
+        *(("figure-3", claim, SAME, partial(transients, share=more)) for claim in ("dimension", "deeper", "width")),
+        ("figure-13", "easier", partial(flat_networks, shares=(0.1,) * 3), partial(flat_networks, shares=(0.2, 0, 0))),
+        (
+            "figure-13",
+            "sooner",
+            partial(flat_networks, shares=(0.1, 0, 0)),
+            partial(flat_networks, shares=(0.1, 0, 0), sooner=3.0),
+        ),
+        ("order-flip", "two-layers", partial(flips, near=False), partial(flips, near=True)),
+        *(
+            (
+                "figure-7",
+                claim,
+                partial(points_of_the_cube, ordered=False),
+                partial(points_of_the_cube, ordered=True),
+            )
+            for claim in ("strictly", "order")
+        ),
+        *(
+            ("printed-conventions", claim, partial(conventions, share=null), partial(conventions, share=effect))
+            for claim, null, effect in (("order", 0.5, 0.97), ("high", 0.05, 0.0), ("low", 0.02, 0.4))
+        ),
+    ],
+)
+def test_effects_in_perceptrons(entry, claim, null, effect):
+    assert_detects(f"concept-learning/{entry}", claim, null=null, effect=effect)
 
 
 def test_the_difference_of_shares_has_an_interval_at_none_and_all():

@@ -1,131 +1,99 @@
 """Runs without an effect: the statistics of the two-layer entries find none in them, and find it where it is."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import xarray as xr
 from tests.null_runs import assert_detects
 
-from saddlescope.reproduction import find_entry
-
 STARTS = 200
 
 
-def _shares(rng, three, four):
+def squaring(rng, three, four):
     """Counts of descents of multinomial starts: Figure 8 with these shares of three, Figure 9 of four, for A and A²."""
-    share, starts = np.zeros((2, 2, 1, 2, 7)), 4096
+    share, starts = np.zeros((2, 2, 7)), 4096
     for k in range(2):
-        share[0, k, 0, :, 1:4] = rng.multinomial(starts, [0.1, 0.9 - three[k], three[k]]) / starts
-        share[1, k, 0, :, 2:5] = rng.multinomial(starts, [0.4, 0.6 - four[k], four[k]]) / starts
-    coords = {
-        "data": ["Figure 8", "Figure 9"], "convention": ["A", "A^2"], "divisor": [10.0], "hysteresis": [0.0, 0.003],
-        "descents": np.arange(7),
-    }  # fmt: skip
-    run = xr.Dataset({"share": (tuple(coords), share)}, coords, {"starts": starts})
-    return run.assign(concepts=("data", [3, 4]))
+        share[0, k, 1:4] = rng.multinomial(starts, [0.1, 0.9 - three[k], three[k]]) / starts
+        share[1, k, 2:5] = rng.multinomial(starts, [0.4, 0.6 - four[k], four[k]]) / starts
+    coords = {"data": ["Figure 8", "Figure 9"], "convention": ["A", "A^2"], "descents": np.arange(7)}
+    return xr.Dataset({"share": (tuple(coords), share)}, coords, {"starts": starts})
 
 
-@pytest.mark.slow  # 200 draws of a long run
-def test_frequencies_of_descents():
-    same = lambda rng: _shares(rng, (0.3, 0.3), (0.03, 0.03))  # noqa: E731
-    more = lambda rng: _shares(rng, (0.24, 0.65), (0.025, 0.34))  # noqa: E731
-    for claim in ("triple", "quadruple"):
-        assert_detects("concept-learning/authors-scripts", claim, null=same, effect=more)
-    equal = lambda rng: _shares(rng, (0.45, 0.45), (0.03, 0.03))  # noqa: E731
-    for claim in ("commonest-A", "commonest-A-squared"):
-        assert_detects("concept-learning/authors-scripts", claim, null=equal, effect=more)
-
-
-def _weakest(rng, negative, unlearned):
-    """w_11 of 1024 starts by D.2 and by steps in U, with A and A²."""
-    weakest = np.ones((2, 2, 1024))
-    weakest[0, 1, rng.random(1024) < negative] = -0.02
-    weakest[1, 1, rng.random(1024) < unlearned] = 0.1
+def weakest(rng, unlearned):
+    """w_11 of 1024 starts by D.2 and by steps in U, with A and A², negative or unlearned in a share of them."""
+    ends = np.ones((2, 2, 1024))
+    ends[0, 1, rng.random(1024) < unlearned] = -0.02
+    ends[1, 1, rng.random(1024) < unlearned] = 0.1
     coords = {"map": ["D.2", "U"], "moment": ["A", "A^2"]}
-    run = xr.Dataset({"uniform_weakest": (("map", "moment", "uniform_start"), weakest)}, coords)
+    run = xr.Dataset({"uniform_weakest": (("map", "moment", "uniform_start"), ends)}, coords)
     return run.assign(uniform_loss=run.uniform_weakest, lost_loss=0.245)
 
 
-@pytest.mark.parametrize("claim", ["authors-law-squared", "with-A-squared"])
-def test_most_starts(claim):
-    assert_detects(
-        "concept-learning/figure-10", claim, null=lambda rng: _weakest(rng, 0.49, 0.49),
-        effect=lambda rng: _weakest(rng, 0.6, 0.6),
-    )  # fmt: skip
-
-
-def _rises(rng, returns, positive, visible):
+def rises(rng, returns, positive, visible, often=0.5):
     """Rises of random starts, of which some turn back, have w_12 > 0, and rise visibly at the smallest scale."""
-    rise = np.where(rng.random((2, 2, 4096)) < 0.5, 0.02, 0.0)
-    rise[:, 1] = np.where(rng.random((2, 4096)) < visible, 0.02, 0.0)
-    output_rise = np.where(rng.random(1024) < 0.5, 0.02, 0.0)
+    share = np.array([often, visible])[:, None]
+    rise = np.where(rng.random((2, 2, 4096)) < share, 0.02, 0.0)
     dims = ("law", "scale", "sample")
     return xr.Dataset(
         {
             "rise": (dims, rise),
             "positive": (dims, rng.random(rise.shape) < positive),
-            "output_rise": ("recorded", output_rise),
+            "output_rise": ("recorded", np.where(rng.random(1024) < 0.5, 0.02, 0.0)),
             "output_fall": ("recorded", np.where(rng.random(1024) < returns, 0.05, 0.0)),
         },
         {"law": ["normal", "positive"], "scale": [0.1, 1e-5]},
     )
 
 
-@pytest.mark.parametrize("claim", ["often", "reversal-often", "by-sign", "vanishes"])
-def test_rises_that_have_nothing_to_do_with_the_output_or_the_sign(claim):
-    assert_detects(
-        "concept-learning/figure-5", claim, null=lambda rng: _rises(rng, 0.5, 0.5, 0.01),
-        effect=lambda rng: _rises(rng, 0.999, 0.99, 0.0).assign(rise=lambda run: run.rise.where(run.scale < 0.1, 0.02)),
-    )  # fmt: skip
-
-
-def _late(rng, power, spread):
+def late(rng, power, spread):
     """Stage times log(1/scale) / (2 a), and errors of the prediction without noise that go as scale^power."""
     scales, a = np.array([1e-1, 1e-3, 1e-5]), np.array([0.34, 0.75, 1.6])
     found = np.log(1 / scales)[:, None, None] / (2 * a) * np.ones((3, STARTS, 1))
-    late = rng.lognormal(0, 1, (STARTS, 1)) / a
-    late = late * (scales**power)[:, None, None] * rng.lognormal(0, spread, (3, STARTS, 1))
+    errors = rng.lognormal(0, 1, (STARTS, 1)) / a
+    errors = errors * (scales**power)[:, None, None] * rng.lognormal(0, spread, (3, STARTS, 1))
     dims = ("scale", "start", "concept")
-    run = xr.Dataset({"found_time": (dims, found), "bare_time": (dims, found - late)}, {"scale": scales})
+    run = xr.Dataset({"found_time": (dims, found), "bare_time": (dims, found - errors)}, {"scale": scales})
     return run.assign(strength=("concept", a), noise_share=(dims, 0 * found))
 
 
-def test_errors_of_the_times_without_noise():
-    entry = "concept-learning/equation-4-3"
-    lasting = lambda rng: _late(rng, 0.0, 0.005)  # noqa: E731
-    assert_detects(entry, "noise-lasting", null=lambda rng: _late(rng, 0.1, 0.005), effect=lasting)
-    # errors in proportion to the times fall in no relation to them
-    assert_detects(
-        entry, "noise-omitted", effect=lasting,
-        null=lambda rng: (one := _late(rng, 0.0, 0.1)).assign(
-            bare_time=one.found_time * rng.normal(1, 0.05, one.found_time.shape)
-        ),
-    )  # fmt: skip
+def in_proportion(rng):
+    """Errors in proportion to the times fall in no relation to them."""
+    run = late(rng, 0.0, 0.1)
+    return run.assign(bare_time=run.found_time * rng.normal(1, 0.05, run.found_time.shape))
 
 
-def _moments(rng, power):
-    samples, draws = np.array([100, 1000, 10_000, 100_000]), 16
-    errors = samples[:, None] ** -power * rng.lognormal(0, 0.3, (4, draws))
+def moments(rng, powers):
+    samples = np.array([100, 1000, 10_000, 100_000])
+    errors = samples[:, None] ** -rng.choice(powers) * rng.lognormal(0, 0.3, (4, 16))
     return xr.Dataset({"moment_error": (("samples", "draw"), errors)}, {"samples": samples})
 
 
-def test_moments_that_converge_at_another_rate():
-    assert_detects(
-        "concept-learning/theorem-4-1", "moments", null=lambda rng: _moments(rng, rng.choice([0.0, 0.25, 1.0])),
-        effect=lambda rng: _moments(rng, 0.5),
-    )  # fmt: skip
+def ordered(rng, share):
+    counts, cells = rng.binomial(1024, share, (2, 4, 2)), ("data", "scale")
+    variables = {"ordered": (cells, counts[0]), "small": (cells, counts[1]), "starts": (cells, np.full((4, 2), 1024))}
+    return xr.Dataset(variables, {"data": list("abcd"), "scale": [0.1, 1e-3]})
 
 
-@pytest.mark.parametrize(("claim", "share"), [("order", 0.98), ("minor-small", 0.97)])
-def test_shares_of_ordered_starts_at_the_bar(claim, share):
-    def draw(rng, one):
-        counts = rng.binomial(1024, one, (2, 4, 2))
-        run = xr.Dataset({"starts": 1024}, {"data": list("abcd"), "scale": [0.1, 1e-3]})
-        return run.assign({name: (("data", "scale"), counts[k]) for k, name in enumerate(("ordered", "small"))}).assign(
-            starts=(("data", "scale"), np.full((4, 2), 1024))
-        )
+FALSE_RISES, TRUE_RISES = partial(rises, returns=0.5, positive=0.5, visible=0.01), partial(rises, visible=0, often=0.9)
 
-    entry = "concept-learning/assumptions"
-    assert claim in {one.name for one in find_entry(entry).claims}
-    assert_detects(
-        entry, claim, null=lambda rng: draw(rng, share), effect=lambda rng: draw(rng, (1 + share) / 2 + 0.009)
-    )
+
+@pytest.mark.parametrize(
+    ("entry", "claim", "null", "effect"),
+    [
+        ("authors-scripts", "more-descents", partial(squaring, three=(0.2, 0.3), four=(0.02, 0.03)),
+         partial(squaring, three=(0.24, 0.65), four=(0.025, 0.34))),
+        ("figure-10", "authors-law-squared", partial(weakest, unlearned=0.49), partial(weakest, unlearned=0.6)),
+        ("figure-10", "with-A-squared", partial(weakest, unlearned=0.49), partial(weakest, unlearned=0.6)),
+        *(("figure-5", claim, FALSE_RISES, partial(TRUE_RISES, returns=0.999, positive=0.99))
+          for claim in ("often", "reversal-often", "by-sign", "vanishes")),
+        ("equation-4-3", "noise-lasting", partial(late, power=0.1, spread=0.005),
+         partial(late, power=0.0, spread=0.005)),
+        ("equation-4-3", "noise-omitted", in_proportion, partial(late, power=0.0, spread=0.005)),
+        ("theorem-4-1", "moments", partial(moments, powers=[0.0, 0.25, 1.0]), partial(moments, powers=[0.5])),
+        ("assumptions", "order", partial(ordered, share=0.98), partial(ordered, share=0.999)),
+        ("assumptions", "minor-small", partial(ordered, share=0.97), partial(ordered, share=0.994)),
+    ],
+)  # fmt: skip
+def test_effects_of_two_layers(entry, claim, null, effect):
+    assert_detects(f"concept-learning/{entry}", claim, null=null, effect=effect)

@@ -11,8 +11,8 @@ The programs are repeated from their own starts with either matrix. Random start
 captions of Figures 8 and 9, are followed by gradient flow with either matrix.
 """
 
-from dataclasses import replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 import xarray as xr
@@ -20,11 +20,12 @@ import xarray as xr
 from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared.authors_programs import CODE, DIVISOR, PROGRAMS, STEP
 from saddlescope.papers.concept_learning.shared.discrete_maps import printed_runs
-from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, VISIBLE, descent_counts
+from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, VISIBLE, count_starts
 from saddlescope.papers.concept_learning.shared.transient_memorization import least
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Evidence, RunContext, param
+from saddlescope.reproduction.grid import join_cells
 
 _DATA = {name: FIGURES[name] for name in ("Figure 8", "Figure 9")}  # of the captions
 
@@ -43,14 +44,13 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Follow flows with both matrices, and repeat the programs."""
-    cases = [(name, convention) for name in _DATA for convention in _CONVENTIONS]
+    axes = {"data": tuple(_DATA), "convention": _CONVENTIONS}
     flows = []
-    for n, (case, step) in enumerate(context.steps(cases)):
+    for n, (case, step) in enumerate(context.steps(list(product(*axes.values())))):
         flows.append(step.cached(f"flows-{n}", partial(_flows, params, *case)))
         step.report(1.0, ", ".join(case))
-    per_data = [xr.concat(flows[n : n + 2], dim="convention") for n in (0, 2)]
-    found = xr.concat(per_data, dim="data").merge(context.cached("programs", _repeat_programs))
-    return found.assign_coords(data=list(_DATA), convention=list(_CONVENTIONS)).assign_attrs(starts=params.starts)
+    programs = context.cached("programs", _repeat_programs).assign_coords(convention=list(_CONVENTIONS))
+    return join_cells(flows, axes).merge(programs).assign_attrs(starts=params.starts)
 
 
 def _repeat_programs() -> xr.Dataset:
@@ -66,19 +66,16 @@ def _repeat_programs() -> xr.Dataset:
     return xr.Dataset({"program_descents": (("program", "convention"), descents)}, coords={"program": list(PROGRAMS)})
 
 
-def _strengths(name: str, convention: str) -> np.ndarray:
-    a, _ = strengths_and_test_point(*_DATA[name])
-    return a if convention == "A" else a**2
-
-
 def _flows(params: Params, name: str, convention: str) -> xr.Dataset:
     """Return shares of starts by their number of descents under exact flow."""
     from saddlescope.flow import symmetric_flows
+    from saddlescope.measure import find_descents
 
-    a, x = _strengths(name, convention), np.array(_DATA[name].mu)
+    a, x = strengths_and_test_point(*_DATA[name])
+    a = a if convention == "A" else a**2
     starts = np.random.default_rng([params.seed, len(a), 0]).random((params.starts, len(a), len(a))) / DIVISOR
-    counts = descent_counts(symmetric_flows(a, starts, test_point=x, until=params.until, tolerance=1e-8))
-    shares = np.bincount(counts, minlength=_MOST + 1)[: _MOST + 1] / len(counts)
+    flows = symmetric_flows(a, starts, test_point=x, until=params.until, tolerance=1e-8)
+    shares = count_starts(find_descents(flows.turning_losses).counts, _MOST) / params.starts
     return xr.Dataset({"share": ("descents", shares)}, coords={"descents": np.arange(_MOST + 1)})
 
 
@@ -140,14 +137,12 @@ def _share_ratio(run: xr.Dataset) -> Estimate:
     """Share of starts with as many descents as concepts under A² over that under A, smaller of both figures."""
     found = []
     for figure, descents in (("Figure 8", 3), ("Figure 9", 4)):
-        shares = run.share.sel(data=figure, descents=descents)
-        plain, squared = (float(shares.sel(convention=convention)) for convention in _CONVENTIONS)
+        plain, squared = run.share.sel(data=figure, descents=descents, convention=list(_CONVENTIONS)).values.tolist()
         if min(plain, squared) == 0:
             return Estimate.unresolved("No start has so many descents with A or A²; take more starts.")
         spread = squared / plain * 1.96 * sum((1 - one) / (one * run.starts) for one in (plain, squared)) ** 0.5
-        remark = f"{figure}: {squared:.4f} and {plain:.4f}"
-        estimate = Estimate(squared / plain, spread, remark, run.starts, evidence=Evidence.SAMPLE)
-        found.append(replace(estimate, over="random starts"))
+        remark, sample = f"{figure}: {squared:.4f} and {plain:.4f}", Evidence.SAMPLE
+        found.append(Estimate(squared / plain, spread, remark, run.starts, evidence=sample, over="random starts"))
     return least(found)
 
 

@@ -30,16 +30,6 @@ class MapRuns:
     W: np.ndarray
     lowest: np.ndarray
 
-    @property
-    def blown_up(self) -> np.ndarray:
-        """Return True for runs that have diverged by their end, (n,)."""
-        return np.isnan(self.W[:, -1, 0, 0])
-
-    @property
-    def indefinite(self) -> np.ndarray:
-        """Return True for runs that blow up, or whose W is not positive semidefinite at some recorded time, (n,)."""
-        return np.any(self.lowest < LOST, axis=1) | self.blown_up
-
     def losses(self, x: np.ndarray) -> np.ndarray:
         """Return the loss out of distribution at the recorded times, (n, k)."""
         return ((self.W @ x - x) ** 2).sum(axis=-1) / 2

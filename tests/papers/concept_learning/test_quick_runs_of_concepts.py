@@ -1,0 +1,98 @@
+"""Outcomes of quick runs, settings that are refused, and claims whose preconditions fail."""
+
+import numpy as np
+import pytest
+
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import find_entry
+
+OUTCOMES = {
+    "assumptions": {"in-practice": "differs", "largest-omega": "seen"},
+    "authors-scripts": {"programs-descents": "agrees", "programs-descents-A": "seen"},
+    "early-alignment": {"aligned": "agrees", "linear-outside": "agrees", "every-neuron": "seen", "too-large": "seen"},
+    "equation-4-3": {"noise-omitted": "agrees", "noise-lasting": "seen"},
+    "figure-4": {"initial-growth": "agrees", "irrelevant-later": "seen"},
+    "figure-5": {"two-descents": "agrees", "rise": "agrees", "reversal-often": "agrees"},
+    "figure-7": {"strictly": "differs", "order": "agrees"},
+    "figure-8": dict.fromkeys(("authors-descents", "descents", "stages", "learned-after-suppression"), "agrees"),
+    "figure-9": dict.fromkeys(("authors-descents", "descents", "stages", "order"), "agrees"),
+    "figure-10": {"never": "differs", "suppressed-first": "agrees", "authors-negative": "seen"},
+    "figure-13": {"sooner": "agrees", "easier": "undecided"},  # no networks at d = 64
+    "lemmas": dict.fromkeys(("corollary-d1", "d3", "d5"), "fails"),
+    "theorem-4-1": {"at-the-test-point": "holds", "monotone-default": "agrees"},
+}
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_outcomes_at_the_quick_size(name, quick_run, outcomes):
+    found = quick_run(f"concept-learning/{name}")
+    assert outcomes(found.entry, found.run).items() >= OUTCOMES[name].items()
+
+
+@pytest.mark.parametrize(
+    ("name", "claims"),
+    [
+        ("atlas", {"conjecture", "wide"}),
+        ("deep-stages", {"largest", "order"}),
+        ("figure-4", {"faster-most", "groups", "suppression", "stage-times"}),
+        ("generalisation-map", {"border", "diversity-hides"}),
+        ("order-flip", {"two-layers", "theorem"}),
+    ],
+)
+def test_values_within_bounds_that_few_trials_cannot_decide(name, claims, quick_run, inside):
+    found = quick_run(f"concept-learning/{name}")
+    assert claims <= inside(found.entry, found.run)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "sentence"),
+    [
+        ("deep-stages", {"depths": "2"}, "depths must end with 3 or more"),
+        ("figure-10", {"mu": "3,1,2"}, "mu must be in ascending order"),
+        ("figure-10", {"horizon": "500"}, "horizon must be below until"),
+        ("order-flip", {"mu": "1.9,2"}, "mu must be two numbers, the first below"),
+        ("order-flip", {"mu": "1,2,3"}, "mu must be two numbers, the first below"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(name, settings, sentence):
+    with pytest.raises(InputError, match=sentence):
+        find_entry(f"concept-learning/{name}").configure("quick", settings)
+
+
+def _diverged(run):
+    run.diverged.values[0, 0] = True
+
+
+def _one_descent(run):
+    run.authors_turning_loss[1:-1] = np.linspace(1.0, 0.0, run.sizes["authors_turn"])[1:-1]
+
+
+def _other_programs(run):
+    run.program_descents[1] = 2
+
+
+def _never_learned(run):
+    run.found.values[0, -1, 0, 0] = np.nan
+
+
+def _no_flips(run):
+    run.half.values[:, :5, :, 1] = 100.0
+
+
+@pytest.mark.parametrize(
+    ("name", "claim", "change", "outcome"),
+    [
+        ("theorem-4-1", "sgd", _diverged, "not tested"),
+        ("figure-5", "rise", _one_descent, "not tested"),
+        ("figure-8", "stages", _one_descent, "not tested"),
+        ("authors-scripts", "programs-descents-A", _other_programs, "not tested"),
+        ("deep-stages", "largest", _never_learned, "undecided"),
+        ("order-flip", "two-layers", _no_flips, "undecided"),
+    ],
+)
+def test_claims_whose_preconditions_fail_are_not_judged(name, claim, change, outcome, quick_run):
+    found = quick_run(f"concept-learning/{name}")
+    run = found.run.copy(deep=True)
+    change(run)
+    (judged,) = (one for one in found.entry.claims if one.name == claim)
+    assert judged.judge(run).outcome == outcome
