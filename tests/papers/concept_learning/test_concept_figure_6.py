@@ -78,7 +78,7 @@ def test_models_that_have_not_learned_are_not_judged(spoilt, what):
 def test_seeds_and_signals_without_records_stay_undecided(spoilt):
     spoilt.blank.values[1, 1:, :-1] = True
     spoilt.position.values[1, 1:, :-1] = np.nan
-    bare = spoilt.drop_vars(["theory", "theory_error", "unmatched_error", "theory_learned", "layers"])
+    bare = spoilt.drop_vars(["theory", "theory_error", "theory_learned", "layers"])
     again = bare.merge(predict_trajectories(bare, starts=2))
     assert np.isfinite(again.theory_error.isel(signal=1, seed=0)).all()
     assert judged(again, "bend") == {"undecided"}

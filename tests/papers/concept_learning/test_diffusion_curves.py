@@ -44,9 +44,7 @@ def test_largest_rise_by_brute_force(seed):
     curve[rng.random(12) < 0.2] = np.nan
     pairs = [(curve[j] - curve[i], i, j) for i in range(12) for j in range(i + 1, 12)]
     best = max(pair for pair in pairs if np.isfinite(pair[0]))
-    found = curves.largest_rise(curve)
-    assert found.height(curve) == best[0]
-    assert (found.dip, found.peak) == best[1:]
+    assert curves.largest_rise(curve) == best[1:]
 
 
 def test_speeds_are_distances_over_steps():

@@ -106,11 +106,10 @@ def test_effects_in_diffusion_models(claim, null, effect):
 
 
 def fits(rng, gain):
-    """Errors of the fits of eight seeds: of both depths and all images alike, or of the preferred ones less."""
+    """Errors of the fits of eight seeds, of both depths alike or of two layers less."""
     run = models(rng, theory_path)
     run["theory_error"] = ("layers", "signal", "seed"), rng.lognormal(-2, 0.3, (2, 2, SEEDS))
     run["theory_error"] *= xr.DataArray([1 - gain, 1.0], dims="layers")
-    run["unmatched_error"] = ("signal", "seed"), rng.lognormal(-2, 0.3, (2, SEEDS))
     return run.assign_coords(layers=["two", "one"])
 
 
@@ -159,7 +158,6 @@ def signals(rng, gain):
 @pytest.mark.parametrize(
     ("entry", "claim", "draw", "gain"),
     [
-        ("figure-6", "matching", fits, 0.5),
         ("figure-6", "two-layers", fits, 0.5),
         ("figure-6", "predicted-order", predicted, 1),
         ("figure-15", "stronger", signals, 0.2),

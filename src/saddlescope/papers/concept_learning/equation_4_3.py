@@ -11,10 +11,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.concept_learning import CITATION
-from saddlescope.papers.concept_learning.shared.two_layer_runs import (
-    TwoLayerParams,
-    strengths_and_test_point,
-)
+from saddlescope.papers.concept_learning.shared.two_layer_runs import TwoLayerParams, strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Line, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 

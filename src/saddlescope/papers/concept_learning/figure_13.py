@@ -16,9 +16,8 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning import CITATION
-from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, train
+from saddlescope.papers.concept_learning.shared.perceptron_training import TrainingParams, train
 from saddlescope.papers.concept_learning.shared.transient_memorization import (
     difference_of_shares,
     least,
@@ -26,33 +25,25 @@ from saddlescope.papers.concept_learning.shared.transient_memorization import (
     near_cluster,
 )
 from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
+from saddlescope.reproduction import Claims, Entry, Estimate, Metric, RunContext, param
 
 _DEEP, _ONE, _WIDE = "three layers, d = 3", "one layer, d = 3", "two layers, d = 64"
 
 _CURVES = 12  # loss curves and trajectories in a figure
 
 
-class Params(EntryParams):
+class Params(TrainingParams):
     """The paper's two tasks, for many seeds."""
 
     mu: tuple[float, ...] = param(
-        (1.0, 2.0), "signals of the first task; the second has twice as large ones", gt=0, least=2, order="increasing"
+        (1.0, 2.0), "signals of the first task, half of the second's", gt=0, least=2, most=2, order="increasing"
     )
     sigma: tuple[float, ...] = param(
-        (0.05, 0.05), "diversities of the two concepts as printed, used as variances", gt=0, least=2, scale="log"
+        (0.05, 0.05), "diversities as printed, used as variances", gt=0, least=2, most=2, scale="log"
     )
     seeds: int = param(256, "networks of three layers, and of one, per task", ge=1)
     wide_seeds: int = param(128, "networks of two layers at d = 64 per task", ge=0)
-    seed: int = param(1000, "seed of the first network's samples, start and SGD; the next count up", ge=0)
-    samples: int = param(5000, "samples per cluster", ge=1)
-    epochs: int = param(40, "epochs of SGD with batch 128 and learning rate 0.1", ge=1)
     per_doubling: int = param(48, "records for each doubling of the step", ge=1)
-
-    def check(self) -> None:
-        for name in ("mu", "sigma"):
-            if len(getattr(self, name)) != 2:
-                raise InputError(f"{name} must be two positive numbers; got {getattr(self, name)!r}.")
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -60,14 +51,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     tasks = [(tuple(factor * value for value in params.mu), params.sigma) for factor in (1, 2)]
 
     def train_kind(kind: str, depth: int, dim: int, seeds: int, step: RunContext) -> xr.Dataset:
-        training = PerceptronTraining(
-            depth=depth,
-            dim=dim,
-            rotated=False,
-            samples=params.samples,
-            epochs=params.epochs,
-            per_doubling=params.per_doubling,
-        )
+        training = params.training(depth=depth, dim=dim, rotated=False)
         found = train(training, tasks, range(params.seed, params.seed + seeds), report=step.note(kind))
         found = found.drop_vars("time")
         losses = found.test_loss.transpose("task", "seed", "step").values.astype(float)

@@ -21,7 +21,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning import CITATION
-from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, train
+from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, TrainingParams, train
 from saddlescope.papers.concept_learning.shared.transient_memorization import (
     difference_of_shares,
     least,
@@ -29,7 +29,7 @@ from saddlescope.papers.concept_learning.shared.transient_memorization import (
     near_cluster,
 )
 from saddlescope.plot import Axis, Figure, Line, Panel, lines
-from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
+from saddlescope.reproduction import Claims, Entry, Estimate, Metric, RunContext, param
 
 LOW, HIGH = "low dimension", "high dimension"
 
@@ -40,7 +40,7 @@ WIDE_SGD = "wide hidden layers, minibatches"  # WIDE and WHOLE see all samples i
 _SMALL_SCALE = 0.01  # of PyTorch's start
 
 
-class Params(EntryParams):
+class Params(TrainingParams):
     """The paper's training, for many seeds, and depths besides the paper's."""
 
     mu: tuple[float, ...] = param((1.0, 2.0), "signals of the two concepts")
@@ -52,9 +52,6 @@ class Params(EntryParams):
         (1, 2, 3, 4, 5), "compared depths; 1 and the paper's are among them", ge=1, order="increasing"
     )
     seeds: int = param(128, "networks of every kind", ge=1)
-    seed: int = param(1000, "seed of the first network's samples, rotation, start and SGD; the next count up", ge=0)
-    samples: int = param(5000, "samples per cluster", ge=1)
-    epochs: int = param(40, "epochs of SGD with batch 128 and learning rate 0.1", ge=1)
     per_doubling: int = param(64, "records for each doubling of the step", ge=1)
 
     def check(self) -> None:
@@ -66,13 +63,7 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Train one kind of network after the other, all seeds at once."""
-    low = PerceptronTraining(
-        dim=params.low,
-        depth=params.depth,
-        samples=params.samples,
-        epochs=params.epochs,
-        per_doubling=params.per_doubling,
-    )
+    low = params.training(dim=params.low)
     kinds = [(LOW, replace(low, depth=depth)) for depth in params.depths]
     kinds += [(WHOLE, replace(low, depth=depth, whole=True)) for depth in params.depths[1:]]
     kinds += [

@@ -24,10 +24,6 @@ from saddlescope.reproduction.grid import grid_dataset
 
 _PHASE = 1e-3  # the largest entry of W at the end of the initial phase
 
-_LATER = 0.1  # scale of the start from which irrelevant entries are seen to act later
-
-_INSTANCES = 20  # starts whose irrelevant entries are changed
-
 
 class Params(two_layer.TwoLayerParams):
     """Three concepts far apart, with two more directions in the run that is shown."""
@@ -59,7 +55,6 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     one = two_layer.follow_start(
         wide, point, params.scales[0] * rng.standard_normal((len(wide), len(wide))), params.until
     )
-    effects = [_irrelevant_effect(wide, point, params.until, rng) for _ in range(_INSTANCES)]
     units = rng.standard_normal((params.starts, len(a), len(a)))
     histories = []
     for (n, scale), step in many.steps(enumerate(params.scales)):
@@ -68,7 +63,6 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     context.report(1.0, "done")
     weak, strong = np.array(_concept_pairs(a)).T
     return one.merge(xr.concat(histories, dim="scale").assign_coords(scale=list(params.scales))).assign(
-        irrelevant_later=("instance", effects),
         strong=("pair", strong),
         suppressor_predicted=("pair", 2 * (a[weak] + a[strong]) / (3 * a[strong] + a[weak])),
     )
@@ -77,25 +71,6 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 def _concept_pairs(a: np.ndarray) -> list[tuple[int, int]]:
     """Return the minor entries as pairs, the weaker concept first."""
     return [(i, k) for i in range(len(a)) for k in range(len(a)) if a[i] < a[k]]
-
-
-def _irrelevant_effect(a: np.ndarray, x: np.ndarray, until: float, rng: np.random.Generator) -> float:
-    """Return the largest change of the output along the flow by other irrelevant entries at the start.
-
-    The second start has the same major and minor entries: the change of the rows without a concept is orthogonal to
-    all rows with one.
-    """
-    from saddlescope.flow import symmetric_path
-
-    concepts = a > 0
-    U = _LATER * rng.standard_normal((len(a), len(a)))
-    rows = np.linalg.qr(U[concepts].T)[0]
-    added = _LATER * rng.standard_normal((int(np.sum(~concepts)), len(a)))
-    V = U.copy()
-    V[~concepts] += added - added @ rows @ rows.T
-    times = np.linspace(0.0, until, 2000)
-    one, two = (symmetric_path(a, start, until=until, tolerance=1e-11)(times) @ x for start in (U, V))
-    return float(np.abs(one - two).max())
 
 
 def _follow_entries(a: np.ndarray, starts: np.ndarray, until: float) -> xr.Dataset:
@@ -141,17 +116,6 @@ claims = Claims(
 )
 
 _MANY = ("default", "paper")  # exceptions may be a few in hundreds of starts
-
-
-@claims.extension(
-    "irrelevant-later",
-    "Entries of W between directions without a concept at the start change the output at the test point later",
-    "N_ip of equation 4.3 contains w_iq w_qp for directions q without a concept; far above rounding",
-    low=1e-6,
-)
-def later_change(run: xr.Dataset) -> Estimate:
-    """Smallest over starts of the largest change of the output after a replacement of these entries, at scale 0.1."""
-    return Estimate.smallest(run.irrelevant_later.values, over="random starts")
 
 
 @claims.reading(

@@ -22,9 +22,9 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning import CITATION
-from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, after_last, train
+from saddlescope.papers.concept_learning.shared.perceptron_training import TrainingParams, after_last, train
 from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 PROGRAM, TEXT = "program", "text"
 
@@ -39,16 +39,13 @@ _PRINTED = (3, 5)  # epochs of the figure after which most points are within its
 _SHOWN = (1, 2, 3, 5, 7, 10)  # epochs whose graphs are drawn; the paper has 1, 3, 5
 
 
-class Params(EntryParams):
+class Params(TrainingParams):
     """The paper's task and training, for many seeds."""
 
     mu: tuple[float, ...] = param((1.0, 2.0, 3.0, 4.0), "signal of each concept", gt=0, least=2)
     sigma: float = param(0.5, "printed sigma of every concept", gt=0)
     dim: int = param(64, "dimension of the data and width of the hidden layer")
     seeds: int = param(24, "networks in each convention", ge=1)
-    seed: int = param(1000, "seed of the first network's samples, rotation, start and SGD; later ones count up", ge=0)
-    samples: int = param(5000, "samples of each cluster", ge=1)
-    epochs: int = param(40, "epochs of SGD with batch 128 and learning rate 0.1", ge=1)
     marks: int = param(4, "recorded times per epoch", ge=1)
 
     def check(self) -> None:
@@ -61,16 +58,7 @@ class Params(EntryParams):
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Train all networks of either convention at once."""
     per_epoch = len(params.mu) * params.samples // 128
-    program = PerceptronTraining(
-        depth=2,
-        dim=params.dim,
-        relu=True,
-        cube=True,
-        origin=False,
-        samples=params.samples,
-        epochs=params.epochs,
-        every=per_epoch // params.marks,
-    )
+    program = params.training(depth=2, relu=True, cube=True, origin=False, every=per_epoch // params.marks)
     kinds = {PROGRAM: program, TEXT: replace(program, bias=False, deviation=True)}
     task, seeds = (params.mu, (params.sigma,) * len(params.mu)), range(params.seed, params.seed + params.seeds)
 

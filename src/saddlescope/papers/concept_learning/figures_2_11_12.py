@@ -22,15 +22,15 @@ import xarray as xr
 
 from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared.perceptron_training import (
-    PerceptronTraining,
     PrintedConcepts,
+    TrainingParams,
     after_last,
     one_layer_predictions,
     train,
 )
 from saddlescope.papers.concept_learning.shared.transient_memorization import least
 from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 SIGNAL, DIVERSITY = "signal", "diversity"
 
@@ -39,7 +39,7 @@ _APART = 1.1  # strengths whose ratio is below this count as equal
 _HYSTERESIS = 0.01  # of the loss at the start: smaller rises do not count
 
 
-class Params(EntryParams):
+class Params(TrainingParams):
     """The paper's training, for several seeds."""
 
     mu: tuple[float, ...] = param(
@@ -58,10 +58,7 @@ class Params(EntryParams):
         scale="log",
     )
     seeds: int = param(160, "networks per task", ge=1)
-    seed: int = param(1000, "seed of the first network's samples, rotation, start and SGD; the next count up", ge=0)
     dim: int = param(64, "dimension of the data and width of the hidden layer", ge=2)
-    samples: int = param(5000, "samples per cluster", ge=1)
-    epochs: int = param(40, "epochs of SGD with batch 128 and learning rate 0.1", ge=1)
     every: int = param(10, "steps between two records", ge=1)
 
 
@@ -79,14 +76,10 @@ def _tasks(params: Params) -> list[PrintedConcepts]:
     return signal + [((one, two), (value, params.sigma)) for value in params.varied_sigma]
 
 
-def _training(params: Params, depth: int, relu: bool = False) -> PerceptronTraining:
-    chosen = {name: getattr(params, name) for name in ("dim", "samples", "epochs", "every")}
-    return PerceptronTraining(depth=depth, relu=relu, **chosen)
-
-
-def _train_panels(params: Params, context: RunContext, training: PerceptronTraining) -> xr.Dataset:
+def _train_panels(params: Params, context: RunContext, depth: int, relu: bool = False) -> xr.Dataset:
     """Train the networks of both panels for all seeds in one call."""
     seeds = range(params.seed, params.seed + params.seeds)
+    training = params.training(depth=depth, relu=relu)
     found = train(training, _tasks(params), seeds, checkpoint=context.scratch / "runs.npz", report=context.report)
     panels = [SIGNAL] * len(params.varied_mu) + [DIVERSITY] * len(params.varied_sigma)
     coords = {"panel": ("task", panels), "varied": ("task", [*params.varied_mu, *params.varied_sigma])}
@@ -96,19 +89,18 @@ def _train_panels(params: Params, context: RunContext, training: PerceptronTrain
 def run_one_layer(params: Params, context: RunContext) -> xr.Dataset:
     """Train all networks at once, and apply Theorem 4.1 to each."""
     sgd, theorem = context.split(0.9, 0.1)
-    training = _training(params, 1)
-    found = _train_panels(params, sgd, training)
-    predicted = one_layer_predictions(training, _tasks(params), found.seed.values.tolist(), found.step.values)
+    found = _train_panels(params, sgd, 1)
+    predicted = one_layer_predictions(params.training(), _tasks(params), found.seed.values.tolist(), found.step.values)
     theorem.report(1.0, "Theorem 4.1")
     return found.assign(prediction=(found.output.dims, predicted.astype(np.float32)))
 
 
 def run_two_linear_layers(params: Params, context: RunContext) -> xr.Dataset:
-    return _train_panels(params, context, _training(params, 2))
+    return _train_panels(params, context, 2)
 
 
 def run_two_relu_layers(params: ReluParams, context: RunContext) -> xr.Dataset:
-    return _train_panels(params, context, _training(params, 2, relu=True))
+    return _train_panels(params, context, 2, relu=True)
 
 
 def half_times(run: xr.Dataset) -> np.ndarray:

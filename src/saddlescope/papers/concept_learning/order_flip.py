@@ -11,7 +11,7 @@ Here sigma_1 is swept across it, in terms of the ratio a_1 / a_2, and the flip o
     two-layer  symmetric network, gradient flow from random U. The flip is predicted at a_1 / a_2 = 1 in the limit of
                small starts, with a spread between starts as 1 / log(1/scale)
     one-layer  SGD at d = 64 in the authors' conventions from PyTorch's default start, with a cluster at the origin
-               (c = 3) and without. The flip is predicted by Theorem 4.1 from the actual start and the samples' A
+               (c = 3) and without
 """
 
 import dataclasses
@@ -25,11 +25,7 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope.papers.concept_learning import CITATION
-from saddlescope.papers.concept_learning.shared.perceptron_training import (
-    PerceptronTraining,
-    one_layer_predictions,
-    train,
-)
+from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, train
 from saddlescope.papers.concept_learning.shared.two_layer_runs import half_times
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
@@ -117,7 +113,7 @@ def _strength_ratios(count: int) -> np.ndarray:
 
 
 def _sgd_half_times(params: Params, clusters: int, report: Report) -> xr.Dataset:
-    """Return half-times of every run and ratio by SGD and by Theorem 4.1."""
+    """Return half-times of every SGD run and ratio."""
     ratios = _strength_ratios(_SGD_RATIOS)
     training = PerceptronTraining(
         origin=clusters == 3, samples=params.samples, epochs=_EPOCHS * 5000 // params.samples, every=5
@@ -127,13 +123,10 @@ def _sgd_half_times(params: Params, clusters: int, report: Report) -> xr.Dataset
     seeds = range(params.seed, params.seed + params.runs)
     trained = train(training, tasks, seeds, report=report)
     steps = trained.step.values
-    by_theorem = one_layer_predictions(training, tasks, seeds, steps)
-    share = 1 / np.array(params.mu)
     dims = ("sgd_ratio", "seed", "concept")
     return xr.Dataset(
         {
-            "sgd_half": (dims, half_times(steps, trained.output.values * share)),
-            "theorem_half": (dims, half_times(steps, by_theorem * share)),
+            "sgd_half": (dims, half_times(steps, trained.output.values / np.array(params.mu))),
         },
         coords={"sgd_ratio": ratios, "seed": list(seeds), "clusters": clusters, "concept": [1, 2]},
     )
@@ -212,49 +205,36 @@ def one_layer_flip(run: xr.Dataset) -> Estimate:
     return dataclasses.replace(worst, remark=f"{words}; {worst.remark}")
 
 
-@claims.extension(
-    "theorem",
-    "One-layer SGD runs flip the order on average within 0.02 of Theorem 4.1 from their actual starts",
-    "Theorem 4.1, which has no minibatches; .005 in a pilot of 16 runs on other seeds",
-    high=0.02,
-)
-def theorem_error(run: xr.Dataset) -> Estimate:
-    """Absolute error of the ratio a₁/a₂ at the flip, mean over runs."""
-    errors = abs(_flip_ratios(run.sgd_half) - _flip_ratios(run.theorem_half)).mean("clusters", skipna=False)
-    return _resolved_mean(errors.values, "SGD runs")  # both data laws of a seed share its start
-
-
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw half-times, and the ratios at which starts and runs flip."""
     half = run.half.isel(scale=-1, start=0)
     times = lines(half, x="ratio", hue="concept", label=lambda k: f"T{'₁₂'[k - 1]}", color=3, style="dashed")
-    two, sgd, theorem = (_flip_ratios(each) for each in (run.half, run.sgd_half, run.theorem_half))
     shares: list[Line | Mark] = [Mark(at=1.0, label="a₁ = a₂")]
-    for n, flips in enumerate(two.values):
-        x = np.sort(flips[np.isfinite(flips)])
-        y = (np.arange(len(x)) + 0.5) / flips.size
-        shares.append(Line(x=x, y=y, style="steps", label=f"scale {run.scale.values[n]:g}", color=n))
-    pairs, names = [], {2: "two clusters", 3: "with one at the origin"}
+    for n, flips in enumerate(_flip_ratios(run.half).values):
+        shares.append(_cumulative(flips, f"scale {run.scale.values[n]:g}", n))
+    sgd: list[Line | Mark] = [Mark(at=1.0, label="a₁ = a₂")]
+    names = {2: "two clusters", 3: "with one at the origin"}
     for n, clusters in enumerate(run.clusters.values.tolist()):
-        x, y = (flips.sel(clusters=clusters).values for flips in (theorem, sgd))
-        pairs.append(Line(x=x, y=y, style="points", label=names[clusters], color=n + 3))
-    ends = np.array([0.5, 1.6])
-    pairs.append(Line(x=ends, y=ends, style="dotted", label="equal", width=1.0, color=8))
+        sgd.append(_cumulative(_flip_ratios(run.sgd_half.sel(clusters=clusters)).values, names[clusters], n + 3))
     return [
         Figure(
             name="flips",
             title="Ratio of strengths at which the order of learning flips",
-            caption="Left: time at which each concept is half learned, from one start of the smallest scale. Centre: "
-            "share of the starts of the symmetric network that have flipped up to a ratio, for each "
-            "scale of U. Right: flips of SGD of one layer against those by Theorem 4.1 from the actual start of each "
-            "run.",
+            caption="Left: time at which each concept is half learned, from one start of the smallest scale. Share of "
+            "the starts of the symmetric network (centre), and of the SGD runs of one layer (right), that have flipped "
+            "up to a ratio.",
             panels=(
                 Panel(x=Axis("a₁ / a₂"), y=Axis("half-time, in time t"), marks=times),
                 Panel(x=Axis("a₁ / a₂"), y=Axis("share of starts"), marks=tuple(shares)),
-                Panel(x=Axis("flip by Theorem 4.1"), y=Axis("flip by SGD"), marks=tuple(pairs)),
+                Panel(x=Axis("a₁ / a₂"), y=Axis("share of SGD runs"), marks=tuple(sgd)),
             ),
         ),
     ]
+
+
+def _cumulative(flips: np.ndarray, label: str, color: int) -> Line:
+    x = np.sort(flips[np.isfinite(flips)])
+    return Line(x=x, y=(np.arange(len(x)) + 0.5) / flips.size, style="steps", label=label, color=color)
 
 
 entry = Entry(

@@ -236,19 +236,6 @@ def _predicted_order(run: xr.Dataset) -> Estimate:
 
 
 @claims.extension(
-    "matching",
-    "SIM theory predicts diffusion trajectories better from a signal's own images than from the first signal's",
-    "A condition for a prediction from mu and sigma",
-    high=1.0,
-    sizes=_LARGE,
-)
-def _matching(run: xr.Dataset) -> Estimate:
-    """Error of the trajectory predicted from own images over that from the strongest signal's, mean over models."""
-    ratio = run.theory_error.sel(layers="two") / run.unmatched_error
-    return _resolved(ratio.transpose("signal", "seed").isel(signal=slice(1, None)).values)
-
-
-@claims.extension(
     "two-layers",
     "At the strongest colour signal, two-layer linear networks fit diffusion models' trajectory better than "
     "one-layer networks",

@@ -136,34 +136,29 @@ def predict_trajectories(run: xr.Dataset, *, starts: int) -> xr.Dataset:
 
     Returns:
         Over (layers, signal, seed): `theory` (..., step, concept), C; `theory_error`, the root of the mean square of C,
-        predicted minus measured. Of two layers, over (signal, seed): `unmatched_error`, the same error of the
-        trajectory of the first signal; `theory_learned` (..., concept), the steps to learn each concept. NaN for a seed
-        without valid records.
+        predicted minus measured. Of two layers, over (signal, seed): `theory_learned` (..., concept), the steps to
+        learn each concept. NaN for a seed without valid records.
     """
     of_step = ("signal", "seed", "step", "concept")
     measured, steps = curves.paths(run), curves.step_numbers(run)
     theory = np.full((len(LAYERS), *measured.shape), np.nan)
-    errors, unmatched = np.full(theory.shape[:3], np.nan), np.full(measured.shape[:2], np.nan)
-    learned = np.full((*measured.shape[:2], measured.shape[-1]), np.nan)
+    errors, learned = np.full(theory.shape[:3], np.nan), np.full((*measured.shape[:2], measured.shape[-1]), np.nan)
     seen = np.asarray(np.isfinite(measured).any(axis=(2, 3)))
     for n, layers in enumerate(LAYERS):
         geometries = zip(run.mu.values, run.sigma.values, strict=True)
         families = [predict_family(mu, sigma, layers, starts=starts, seed=_SEED) for mu, sigma in geometries]
         for m in np.flatnonzero(seen[0]):
             fitted = families[0].fit(measured[0, m], steps)
-            first = families[0].at(fitted.scale, fitted.pace, steps)
             for k in np.flatnonzero(seen[:, m]):
                 theory[n, k, m] = families[k].at(fitted.scale, fitted.pace, steps)
                 errors[n, k, m] = root_mean_square(theory[n, k, m] - measured[k, m])
                 if layers == "two":
-                    unmatched[k, m] = root_mean_square(first - measured[k, m])
                     times = families[k].times[1:] * fitted.pace
                     learned[k, m] = curves.learned_at(families[k].paths[fitted.scale, 1:], times)
     return xr.Dataset(
         {
             "theory": (("layers", *of_step), theory),
             "theory_error": (("layers", "signal", "seed"), errors),
-            "unmatched_error": (("signal", "seed"), unmatched),
             "theory_learned": (("signal", "seed", "concept"), learned, {"units": "steps"}),
         },
         coords={"layers": list(LAYERS)},

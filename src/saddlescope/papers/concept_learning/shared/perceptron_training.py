@@ -17,14 +17,15 @@ Outputs are represented by their coordinates R^T f(x^), one per concept; R has t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.progress import Report, silent
+from saddlescope.reproduction import EntryParams, param, parameters
 
 if TYPE_CHECKING:
     from jax import Array
@@ -82,6 +83,19 @@ class PerceptronTraining:
     def time_step(self) -> float:
         """Return the time t of gradient flow on equation 4.1 by which a step advances."""
         return self.rate * 2 / self.dim
+
+
+class TrainingParams(EntryParams):
+    """Parameters of training that entries share."""
+
+    seed: int = param(1000, "seed of the first network's samples, rotation, start and SGD; the next count up", ge=0)
+    samples: int = param(5000, "samples per cluster", ge=1)
+    epochs: int = param(40, "epochs of SGD with batch 128 and learning rate 0.1", ge=1)
+
+    def training(self, **chosen: Any) -> PerceptronTraining:
+        """Return the training with the values of all parameters that are named as its fields, and others as given."""
+        named = {one.name for one in fields(PerceptronTraining)} & set(parameters(type(self)))
+        return PerceptronTraining(**{name: getattr(self, name) for name in named} | chosen)
 
 
 def sim_task(training: PerceptronTraining, concepts: PrintedConcepts, seed: int) -> "StructuredIdentityTask":
