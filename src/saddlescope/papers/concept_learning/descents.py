@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.progress import Report
-from saddlescope.papers.concept_learning import CITATION
+from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.papers.concept_learning.shared.random_starts import (
     FIGURES,
     LAWS,
@@ -86,8 +86,6 @@ claims = Claims(
     "three descents. One start in twenty for 'subtle' and 'specific' is this project's number.",
 )
 
-_MANY = ("default", "paper")  # the quick size follows too few starts for rare events
-
 
 def _visible(run: xr.Dataset, name: str, law: str, least: int, *, hysteresis: float = VISIBLE) -> tuple[int, int]:
     """Return how many starts have this number of visible descents or more, and the number of starts."""
@@ -100,7 +98,7 @@ def _visible(run: xr.Dataset, name: str, law: str, least: int, *, hysteresis: fl
     "From some starts the loss on three concepts descends three times, and on four concepts four times",
     "Appendix E.1 and Figures 8 and 9: 'it is indeed possible to see multiple descent'; one start of each is enough",
     low=1.0,
-    sizes=_MANY,
+    sizes=LARGE,
 )
 def multiple(run: xr.Dataset) -> Estimate:
     """Number of random positive starts with s visible descents or more, the smaller for s = 3 and s = 4."""
@@ -114,7 +112,7 @@ def multiple(run: xr.Dataset) -> Estimate:
     "On the data of Figure 8, at most 5% of positive starts give three or more visible descents",
     "Appendix E.1: 'only with a subtle choice' and under 'specific initialization conditions'; 5% is this project's",
     high=0.05,
-    sizes=_MANY,
+    sizes=LARGE,
 )
 def triple_share(run: xr.Dataset) -> Estimate:
     """Share of random positive starts with three or more visible descents."""
@@ -138,8 +136,9 @@ def figures(run: xr.Dataset) -> list[Figure]:
         curves += [(run.hysteresis[1:], shares.sel(descents=slice(n, None)).sum("descents")[1:]) for n in (2, 3)]
         for n, (x, y) in enumerate(curves):
             if n < 3 or law == "uniform":
-                line = partial(Line, group=f"{name}, {law}", color=k, style="solid" if law == "normal" else "dashed")
-                panels[n].append(line(x=np.asarray(x), y=np.asarray(y)))
+                style = "solid" if law == "normal" else "dashed"
+                group = f"{name}, {law}"
+                panels[n].append(Line(x=np.asarray(x), y=np.asarray(y), group=group, color=k, style=style))
         rows.append((name, law, int(total), *numbers.values[1:6].tolist(), float(one.largest_rise)))
     h, share = Axis("hysteresis, over the first loss", scale="log"), Axis("share of the starts", scale="log")
     axes = (

@@ -20,7 +20,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.concept_learning import CITATION
+from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, TrainingParams, train
 from saddlescope.papers.concept_learning.shared.transient_memorization import (
     difference_of_shares,
@@ -115,8 +115,6 @@ def _least_difference(run: xr.Dataset, pairs: list[tuple[str, str]]) -> Estimate
     return least(found)
 
 
-_LARGE = ("default", "paper")
-
 claims = Claims(
     limits="A rise of 5 % of the first loss counts, one that a reader of the figure sees; smaller ones are ripples of "
     "minibatches. One data law. The figure shows one network per dimension, and its hidden width at d = 2 is 64 by the "
@@ -131,7 +129,7 @@ claims = Claims(
     "d or of the text's width 64",
     "Section 3.3 and Figure 2 (c): 'The lower the dimensionality, the stronger Transient Memorization it has'",
     low=0.0,
-    sizes=_LARGE,
+    sizes=LARGE,
 )
 def _dimension_difference(run: xr.Dataset) -> Estimate:
     """Share of transient networks at d = 2 less that at d = 64, smaller of two hidden widths."""
@@ -145,7 +143,7 @@ def _dimension_difference(run: xr.Dataset) -> Estimate:
     "Section 3.3: 'turns toward the training set cluster with the strongest signal [...] and thus generalizes OOD'; "
     "80 %, and 1 % of the first loss in the end, are this project's bars",
     low=0.8,
-    sizes=_LARGE,
+    sizes=LARGE,
 )
 def _memorizing(run: xr.Dataset) -> Estimate:
     """Share of transient networks at d = 2 nearer to that cluster at the peak whose loss ends below 1 %."""
@@ -164,7 +162,7 @@ def _memorizing(run: xr.Dataset) -> Estimate:
     "with and without minibatches",
     "Appendix F: 'models with more layers [...] are easier to have Transient Memorization'",
     low=0.0,
-    sizes=_LARGE,
+    sizes=LARGE,
 )
 def _depth_difference(run: xr.Dataset) -> Estimate:
     """Share of transient networks at d = 2 at the largest depth less that at two layers, smaller of both trainings."""
@@ -190,7 +188,7 @@ def small_starts_are_monotone(run: xr.Dataset) -> bool:
     "and falls again",
     "Not in the paper, whose one-layer networks have d = 64; the start is not small at d = 2: equation 4.2",
     low=1.0,
-    sizes=_LARGE,
+    sizes=LARGE,
     requires=[small_starts_are_monotone],
 )
 def _one_layer_number(run: xr.Dataset) -> Estimate:
@@ -206,7 +204,7 @@ def _one_layer_number(run: xr.Dataset) -> Estimate:
     "of width 64, with and without minibatches",
     "This project's, beside section 3.3, which names the dimension",
     low=0.0,
-    sizes=_LARGE,
+    sizes=LARGE,
 )
 def _width_difference(run: xr.Dataset) -> Estimate:
     """Share of transient networks at d = 2 with hidden width 2 less that with 64, smaller of both trainings."""

@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning import CITATION
+from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.papers.concept_learning.shared import two_layer_figures as views
 from saddlescope.papers.concept_learning.shared import two_layer_runs as two_layer
 from saddlescope.plot import Figure
@@ -115,8 +115,6 @@ claims = Claims(
     "neglect that term, so a start close to a lower rank is an exception.",
 )
 
-_MANY = ("default", "paper")  # exceptions may be a few in hundreds of starts
-
 
 @claims.reading(
     "initial-growth",
@@ -136,7 +134,7 @@ def growth_error(run: xr.Dataset) -> Estimate:
     "From 99 % of starts, concepts sorted, each entry of W initially grows faster than those below or to its right",
     "Section 4.2.1, for entries of about one size; at most 2 wrong pairs in pilots of 400 and 800 starts",
     low=0.99,
-    sizes=_MANY,
+    sizes=LARGE,
 )
 def ordered_share(run: xr.Dataset) -> Estimate:
     """Share of starts with every neighbouring pair of entries in this order of initial growth, at both scales."""
@@ -151,7 +149,7 @@ def ordered_share(run: xr.Dataset) -> Estimate:
     "Minor entries are suppressed in groups, in the order in which their stronger concepts are learned",
     "Section 4.2.1, for strengths whose difference is large enough, here as in Assumption D.5",
     high=0.0,
-    sizes=_MANY,
+    sizes=LARGE,
 )
 def out_of_order(run: xr.Dataset) -> Estimate:
     """Number of starts with peaks of minor entries out of order, or an entry never suppressed, at either scale."""
@@ -170,7 +168,7 @@ def out_of_order(run: xr.Dataset) -> Estimate:
     "Each minor |w_ik| peaks when w_kk of its stronger concept k equals 2(a_i + a_k)/(3a_k + a_i)",
     "Section 4.2.1: after w_kk is 'significant'; the value follows from equation 4.3 without noise",
     high=0.01,
-    sizes=_MANY,
+    sizes=LARGE,
 )
 def suppressor_error(run: xr.Dataset) -> Estimate:
     """Largest error of w_kk at the peak of |w_ik|, over pairs and starts of the smallest scale."""
@@ -185,7 +183,7 @@ def suppressor_error(run: xr.Dataset) -> Estimate:
     "theory.concepts.concept_stages; the noise term leaves them of w_kk(0). 4e-6 on average in a pilot",
     high=1e-3,
     unit="t",
-    sizes=_MANY,
+    sizes=LARGE,
 )
 def stage_time_error(run: xr.Dataset) -> Estimate:
     """Largest error of a predicted time of w_kk = 1/2, over concepts and starts of the smallest scale."""

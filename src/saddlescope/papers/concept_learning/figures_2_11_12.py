@@ -20,7 +20,7 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning import CITATION
+from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.papers.concept_learning.shared.perceptron_training import (
     PrintedConcepts,
     TrainingParams,
@@ -128,8 +128,6 @@ def _select_panel(run: xr.Dataset, panel: str) -> xr.Dataset:
     return run.isel(task=(run.panel == panel).values)
 
 
-_LARGE = ("default", "paper")  # sizes with enough networks for shares of 0.9
-
 _LIMITS = (
     "The paper shows one network per setting; 90 % is this project's bar, from trial runs of another implementation. "
     "The panel with the smaller share decides. Strengths a_p = σ_p + μ_p²/3 that differ by less than a tenth count as "
@@ -172,7 +170,7 @@ def _order_claims(place: str, limits: str = "") -> Claims:
         "concept of larger second moment first",
         f"{place}; sections 3.1 and 4.1",
         low=0.9,
-        sizes=_LARGE,
+        sizes=LARGE,
     )(ordered_share)
     claims.reading(
         "shift",
@@ -180,7 +178,7 @@ def _order_claims(place: str, limits: str = "") -> Claims:
         "further towards concept 1",
         f"{place}, section 3.1: 'the preference of the model shifts from one cluster to another'",
         low=0.9,
-        sizes=_LARGE,
+        sizes=LARGE,
     )(shifted_share)
     return claims
 
@@ -199,7 +197,7 @@ one_layer_claims = _order_claims(
     "At the weaker concept's smallest diversity, one-layer networks learn at least 1.5 times as late as at its largest",
     "Section 3.2, σ = (.05, .05) beside (2, .05): 'many more time'",
     low=1.5,
-    sizes=_LARGE,
+    sizes=LARGE,
 )
 def _lateness(run: xr.Dataset) -> Estimate:
     """Time until the output stays within 10 % of the test point, smallest over largest σ₁, median over seeds."""

@@ -24,7 +24,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
-from saddlescope.papers.concept_learning import CITATION
+from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, train
 from saddlescope.papers.concept_learning.shared.two_layer_runs import half_times
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
@@ -167,8 +167,6 @@ claims = Claims(
     "without have the same prediction.",
 )
 
-_MANY = ("default", "paper")
-
 
 @claims.reading(
     "two-layers",
@@ -176,7 +174,7 @@ _MANY = ("default", "paper")
     "Section 4: a_1 = a_2; a twentieth for the starts at a finite scale",
     low=0.95,
     high=1.05,
-    sizes=_MANY,
+    sizes=LARGE,
 )
 def two_layer_flip(run: xr.Dataset) -> Estimate:
     """Mean over starts of σ₁ at the flip over that for equal second moments, smallest scale."""
@@ -193,7 +191,7 @@ def two_layer_flip(run: xr.Dataset) -> Estimate:
     "Section 3.1, Figure 2 (b), and Theorem 4.1; .15 for the noise of default starts",
     low=0.85,
     high=1.15,
-    sizes=_MANY,
+    sizes=LARGE,
 )
 def one_layer_flip(run: xr.Dataset) -> Estimate:
     """Mean over runs of the ratio a₁/a₂ at the flip, farther from 1 of data with an origin cluster and without."""

@@ -23,7 +23,7 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning import CITATION
+from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.papers.concept_learning.figures_2_11_12 import half_times
 from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, PrintedConcepts, train
 from saddlescope.papers.concept_learning.shared.transient_memorization import least, loss_descents
@@ -106,8 +106,6 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     return xr.merge(together).assign_coords(convention=list(CONVENTIONS))
 
 
-_LARGE = ("default", "paper")
-
 claims = Claims(
     limits="Three tasks stand for Figures 2, 11 and 12, and other seeds, orders of the samples and records for those "
     "of the program. 'Generally speaking' is read as three quarters of the networks: the entries of these figures ask "
@@ -142,7 +140,7 @@ def _worst(run: xr.Dataset, figures: Sequence[str]) -> Estimate:
     "Figures 2, 11 and 12 learn the concept of larger second moment first",
     "Section 3.1: 'generally speaking, the model prefers direction that has a stronger signal and more diverse data'",
     low=0.75,
-    sizes=_LARGE,
+    sizes=LARGE,
 )
 def _least_order(run: xr.Dataset) -> Estimate:
     """Share of networks whose output reaches 1/2 first along the concept of larger a_p, least figure and convention."""
@@ -154,7 +152,7 @@ def _least_order(run: xr.Dataset) -> Estimate:
     "In no convention does a network of Figure 3 at d = 64 memorize transiently",
     "Section 3.3: 'does not actually exhibit non-monotonic behavior'; the level is this project's",
     high=0.0,
-    sizes=_LARGE,
+    sizes=LARGE,
 )
 def _transient_number(run: xr.Dataset) -> Estimate:
     """Number of four-layer linear networks at d = 64 whose loss falls, rises and falls again, over conventions."""
@@ -168,7 +166,7 @@ def _transient_number(run: xr.Dataset) -> Estimate:
     "In every convention, at least a tenth of Figure 3's networks at d = 2 memorize transiently",
     "Figures 2 (c) and 3, one network; a figure of something rarer than one in ten would be an exception",
     low=0.1,
-    sizes=_LARGE,
+    sizes=LARGE,
 )
 def _least_transient(run: xr.Dataset) -> Estimate:
     """Share of four-layer linear networks at d = 2 whose loss falls, rises and falls again, least convention."""

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning import CITATION
+from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, VISIBLE, draw_starts
 from saddlescope.papers.concept_learning.shared.transient_memorization import difference_of_shares
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
@@ -79,8 +79,6 @@ def sample_starts(d: int, width: int, scale: float, starts: int, seed: tuple[int
     )
 
 
-_LARGE = ("default", "paper")  # the quick run has too few starts
-
 claims = Claims(
     limits="One data law with two concepts, and normal starts. At the smallest scale all rises are below the visible "
     "1 %, at any width and dimension, so the dimension is compared at the largest scale, where they are not. Section "
@@ -101,7 +99,7 @@ def _counts(run: xr.Dataset, *, dim: int, scale: int, width: int) -> tuple[float
     "out-of-distribution loss",
     "Appendix E.2; 5% is this project's bar",
     high=0.05,
-    sizes=_LARGE,
+    sizes=LARGE,
 )
 def _widest_share(run: xr.Dataset) -> Estimate:
     """Share of starts with two or more visible descents, at d = 2, the largest width and the second smallest scale."""
@@ -116,7 +114,7 @@ def _widest_share(run: xr.Dataset) -> Estimate:
     "in more",
     "Section 3.3: 'strongest when dimensionality d of the dataset is low'",
     low=0.0,
-    sizes=_LARGE,
+    sizes=LARGE,
 )
 def _dimension_difference(run: xr.Dataset) -> Estimate:
     """Share of starts with two or more visible descents at d = 2 less that at higher d, mean over widths.

@@ -17,7 +17,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.progress import Report
-from saddlescope.papers.concept_learning import CITATION
+from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.papers.concept_learning.shared.random_starts import VISIBLE, count_starts, draw_starts
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Heat, Panel
@@ -108,15 +108,13 @@ claims = Claims(
     "the conjecture is false: a start with entries of U up to 4 has four descents with three concepts.",
 )
 
-_MANY = ("default", "paper")  # the quick run has too few starts and cells
-
 
 @claims.extension(
     "conjecture",
     "If no eigenvalue of W exceeds 1 at the start, the loss descends at most once per concept, every rise counted",
     "This project's conjecture, from the cycle of growth and suppression in section 4.2",
     high=0.0,
-    sizes=_MANY,
+    sizes=LARGE,
 )
 def exceptions(run: xr.Dataset) -> Estimate:
     """Number of such starts with more descents than concepts, between exact extrema of the loss."""
@@ -134,7 +132,7 @@ def _several_share(counts: xr.DataArray) -> Estimate:
     "The loss visibly rises more often when neighbouring signals differ most than when they differ least",
     "Section 4.2.1: suppression needs a large difference of a_1 and a_2; the bound: any difference",
     low=0.0,
-    sizes=_MANY,
+    sizes=LARGE,
 )
 def ratio_difference(run: xr.Dataset) -> Estimate:
     """Share of starts with two or more visible descents at the largest ratio, less that at the smallest above 1."""
@@ -157,7 +155,7 @@ def ratio_difference(run: xr.Dataset) -> Estimate:
     "Visible rises of the loss are at most 15% as frequent in the widest networks as in the narrowest",
     "Appendix E.2; the bound is from trial runs at one ratio, on other seeds",
     high=0.15,
-    sizes=_MANY,
+    sizes=LARGE,
 )
 def width_ratio(run: xr.Dataset) -> Estimate:
     """Share of starts with two or more visible descents at the largest width, over that at the smallest."""

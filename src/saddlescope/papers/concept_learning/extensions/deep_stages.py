@@ -16,7 +16,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
-from saddlescope.papers.concept_learning import CITATION
+from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
@@ -132,15 +132,13 @@ claims = Claims(
     "% is from a pilot on seeds 200 to 215, by another integrator, whose largest error was 1.3 %.",
 )
 
-_MANY = ("default", "paper")
-
 
 @claims.extension(
     "largest",
     "At the smallest initial scale all predicted learning times of deep linear networks are right within 4%",
     "This project's prediction, theory.concepts.deep_stages",
     high=0.04,
-    sizes=_MANY,
+    sizes=LARGE,
 )
 def largest_error(run: xr.Dataset) -> Estimate:
     """Largest relative error of a time of w_kk = 1/2, over depths and random starts."""
@@ -155,7 +153,7 @@ def largest_error(run: xr.Dataset) -> Estimate:
     "From all random starts of the smallest scale, deep linear networks learn the concepts in the predicted order",
     "This project's prediction, theory.concepts.deep_stages",
     high=0.0,
-    sizes=_MANY,
+    sizes=LARGE,
 )
 def other_orders(run: xr.Dataset) -> Estimate:
     """Number of random starts, over all depths, whose entries w_kk reach 1/2 in another order."""

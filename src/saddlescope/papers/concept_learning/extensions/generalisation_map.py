@@ -23,7 +23,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.progress import Report
-from saddlescope.papers.concept_learning import CITATION
+from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Heat, Line, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Evidence, RunContext, param
@@ -150,8 +150,9 @@ def trained_outputs(
             observe=seen,
             throw=False,
         )
-    by_law = (np.split(np.asarray(leaf), len(laws)) for leaf in recorded.observed)
-    return [_outputs_at_stop(RATE * recorded.steps, *of, params.done) for of in zip(*by_law, strict=True)]
+    losses, outputs = (np.split(np.asarray(leaf), len(laws)) for leaf in recorded.observed)
+    s = RATE * recorded.steps
+    return [_outputs_at_stop(s, *of, params.done) for of in zip(losses, outputs, strict=True)]
 
 
 def _marks(params: Params) -> np.ndarray:
@@ -186,8 +187,6 @@ claims = Claims(
 
 _CLEAR = 0.05  # predicted outputs nearer to one half than this are on the border
 
-_MANY = ("default", "paper")  # the quick run has too few starts, and too few diversities
-
 
 @claims.extension(
     "border",
@@ -195,7 +194,7 @@ _MANY = ("default", "paper")  # the quick run has too few starts, and too few di
     "Derived from equation 4.1: the weaker concept is at one half if its share of the first loss is four times the "
     "stop's",
     low=0.99,
-    sizes=_MANY,
+    sizes=LARGE,
 )
 def border_share(run: xr.Dataset) -> Estimate:
     """Share of starts whose outputs at the stop are above one half or not as predicted, smaller of two models."""
@@ -244,7 +243,7 @@ def _diversity_effect(run: xr.Dataset, diverse: str) -> Estimate:
     "More variance along both concepts makes fewer networks fail to generalize when training stops at 1% loss",
     "Section 3.1: with more diverse data, the model generalizes better; any difference counts",
     high=0.0,
-    sizes=_MANY,
+    sizes=LARGE,
 )
 def effect_of_both(run: xr.Dataset) -> Estimate:
     """Share of starts that fail at the largest σ less that at the smallest, mean over cells."""
@@ -256,7 +255,7 @@ def effect_of_both(run: xr.Dataset) -> Estimate:
     "More variance along the stronger signal alone makes more networks fail to generalize at that stop",
     "It lowers the other concept's share of the loss, contrary to section 3.1 taken for any diversity",
     low=0.0,
-    sizes=_MANY,
+    sizes=LARGE,
 )
 def effect_of_the_stronger(run: xr.Dataset) -> Estimate:
     """Share of starts that fail at the largest σ less that at the smallest, mean over cells."""
