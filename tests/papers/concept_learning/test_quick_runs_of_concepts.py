@@ -11,7 +11,7 @@ OUTCOMES = {
     "authors-scripts": {"programs-descents": "agrees", "programs-descents-A": "seen"},
     "early-alignment": {"aligned": "agrees", "linear-outside": "agrees", "every-neuron": "seen", "too-large": "seen"},
     "equation-4-3": {"noise-omitted": "agrees", "noise-lasting": "seen"},
-    "figure-4": {"initial-growth": "agrees"},
+    "figure-4": {"initial-growth": "agrees", "irrelevant-later": "seen"},
     "figure-5": {"two-descents": "agrees", "rise": "agrees", "reversal-often": "agrees"},
     "figure-7": {"strictly": "differs", "order": "agrees"},
     "figure-8": dict.fromkeys(("authors-descents", "descents", "stages", "learned-after-suppression"), "agrees"),

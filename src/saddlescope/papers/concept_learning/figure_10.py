@@ -8,9 +8,6 @@ d/dt log det W = 4 tr(A(1 − W)) is positive then: all of W is learned.
                   where the paper has A. D.2 lacks a term η² g gᵀ, with g the gradient, so W need not stay positive
                   semidefinite. Here the run is repeated, with A for A², and with gradient steps in U for D.2
     plateau       another run that looks alike: from full rank, close to a lower rank, and cut off at the horizon
-
-With A² the weakest concept takes several times as long, so that at the end of the authors' run, t = 50, it is not
-learned from most starts even by gradient flow; with A it is, from all.
 """
 
 from dataclasses import replace

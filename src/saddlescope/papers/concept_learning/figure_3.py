@@ -8,9 +8,6 @@ see all samples in each step, have hidden layers of width 64, or have one layer 
     transient   memorization: the loss falls, rises, and falls again, each visibly, by more than 5 % of its start: two
                 descents or more
     peak        point at which the loss is highest above its lowest value before
-
-The hidden layers have width d, unless another is named: at d = 2 the text has 64, the authors' program 4. At d = 2 the
-noise of SGD makes ripples of one or two per cent; runs without minibatches have none.
 """
 
 from dataclasses import replace

@@ -175,9 +175,9 @@ def _transient(run: xr.Dataset) -> Estimate:
     """Final squared error over its value at the dip, mean over models."""
     errors = curves.error(curves.paths(run))
     ratios = np.full(errors.shape[:2], np.nan)
-    for at in zip(*np.nonzero(np.isfinite(errors).any(axis=-1)), strict=True):
-        last = np.flatnonzero(np.isfinite(errors[at]))[-1]
-        ratios[at] = errors[at][last] / errors[at][curves.largest_rise(errors[at]).dip]
+    for k, m in np.argwhere(np.isfinite(errors).any(axis=-1)).tolist():
+        one = errors[k, m]
+        ratios[k, m] = one[np.isfinite(one)][-1] / one[curves.largest_rise(one).dip]
     return _resolved(ratios)
 
 
