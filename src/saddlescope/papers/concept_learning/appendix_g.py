@@ -44,15 +44,8 @@ class Params(EntryParams):
     def config(self) -> "ClassifierConfig":
         from saddlescope.training.diffusion.classifier import ClassifierConfig
 
-        return ClassifierConfig(
-            channels=self.channels,
-            blocks=self.blocks,
-            steps=self.steps,
-            batch=self.batch,
-            held_out=self.held_out,
-            seed=self.seed,
-            threads=self.threads,
-        )
+        names = ("channels", "blocks", "steps", "batch", "held_out", "seed", "threads")
+        return ClassifierConfig(**{name: getattr(self, name) for name in names})
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -62,32 +55,29 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     prepare_device(params.device)
     params.config().backbone(params.pixels)  # sizes that do not fit are refused before any work
     circles = [CircleProcess(pixels=params.pixels, color_signal=signal) for signal in params.signals]
-    found = [
-        step.cached(f"classifier-{process.color_signal:g}", partial(_evaluate_classifier, params, process, step))
-        for process, step in context.steps(circles)
-    ]
+    found = []
+    for process, step in context.steps(circles):
+        name = f"classifier-{process.color_signal:g}"
+        found.append(step.cached(name, partial(_evaluate_classifier, params, process, name, step)))
     context.report(1.0, "done")
     return xr.concat(found, dim="signal").assign_coords(signal=list(params.signals))
 
 
-def _evaluate_classifier(params: Params, process: "CircleProcess", context: RunContext) -> xr.Dataset:
+def _evaluate_classifier(params: Params, process: "CircleProcess", name: str, context: RunContext) -> xr.Dataset:
     """Train a classifier, and read images between class means by it and by the direct estimator."""
     from saddlescope.training.diffusion.circles import CONCEPTS
     from saddlescope.training.diffusion.classifier import fit_classifier
     from saddlescope.training.diffusion.positions import concept_positions
 
-    checkpoint = context.scratch / f"classifier-{process.color_signal:g}.pt"
-    fitted = fit_classifier(
-        process, params.config(), device=params.device, checkpoint=checkpoint, report=context.report
-    )
+    kept = {"checkpoint": context.scratch / f"{name}.pt", "report": context.report}
+    fitted = fit_classifier(process, params.config(), device=params.device, **kept)
     way = np.linspace(0, 1, params.places)
     between, read = np.zeros((2, len(CONCEPTS), params.places))
-    for concept, name in enumerate(CONCEPTS):
-        for place, position in enumerate(way):
-            seed = params.seed, place, _OTHER_STREAM
-            images = interpolated_images(process, name, float(position), params.between, seed=seed)
-            between[concept, place] = fitted.classifier.probabilities(images)[:, concept].mean()
-            read[concept, place] = np.nanmean(concept_positions(images, process).position[:, concept])
+    for k, place in np.ndindex(between.shape):
+        seed = params.seed, place, _OTHER_STREAM
+        images = interpolated_images(process, CONCEPTS[k], float(way[place]), params.between, seed=seed)
+        between[k, place] = fitted.classifier.probabilities(images)[:, k].mean()
+        read[k, place] = np.nanmean(concept_positions(images, process).position[:, k])
     return xr.Dataset(
         {
             "accuracy": ("concept", fitted.accuracy),
@@ -149,10 +139,8 @@ def separated(run: xr.Dataset) -> bool:
 def _rise_width(run: xr.Dataset) -> Estimate:
     """Share of the way between class means on which the mean probability rises from 0.1 to 0.9, smallest of all."""
     widths = xr.apply_ufunc(_width, run.between, run.way, input_core_dims=[["way"], ["way"]], vectorize=True)
-    remark = "; ".join(
-        f"{name}: {', '.join(f'{width:.2g}' for width in widths.sel(concept=name).values)}"
-        for name in run.concept.values
-    )
+    each = {name: ", ".join(f"{width:.2g}" for width in widths.sel(concept=name).values) for name in run.concept.values}
+    remark = "; ".join(f"{name}: {found}" for name, found in each.items())
     spacing = float(run.way[1] - run.way[0])
     return Estimate.smallest(widths, remark, over="classifiers and concepts", uncertainty=spacing)
 
