@@ -12,7 +12,6 @@ logarithms throughout, since the constant P is as large as omega is small.
 
 import dataclasses
 import itertools
-import math
 from functools import partial
 
 import numpy as np
@@ -65,25 +64,21 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
 
 def _largest_omegas(params: Params) -> xr.Dataset:
-    ratios = np.geomspace(3.05, 1e5, params.ratios)
+    ratios, beta = np.geomspace(3.05, 1e5, params.ratios), params.betas[0]
     strengths = [np.sort(strengths_and_test_point(*data)[0]) for data in _DATA.values()]
     margins = [min(b - 3 * c for k, c in enumerate(a) for b in a[k + 1 :]) / a[0] for a in strengths]
-    omegas = [
-        _largest_log10_omega(a.tolist(), params.betas[0]) if margin > 0 else math.nan
+    of_data = [
+        _largest_log10_omega(a.tolist(), beta) if margin > 0 else np.nan
         for a, margin in zip(strengths, margins, strict=True)
     ]
+    two = [[_largest_log10_omega([1.0, r], each) for each in params.betas] for r in ratios]
+    three = [_largest_log10_omega([1.0, r, r**2], beta) for r in ratios]
     return xr.Dataset(
         {
-            "log10_omega": (
-                ("ratio", "beta"),
-                np.array([[_largest_log10_omega([1.0, r], b) for b in params.betas] for r in ratios]),
-            ),
-            "log10_omega_three": (
-                "ratio",
-                np.array([_largest_log10_omega([1.0, r, r**2], params.betas[0]) for r in ratios]),
-            ),
+            "log10_omega": (("ratio", "beta"), np.array(two)),
+            "log10_omega_three": ("ratio", three),
             "margin": ("data", np.array(margins)),
-            "figure_log10_omega": ("data", np.array(omegas)),
+            "figure_log10_omega": ("data", of_data),
         },
         coords={"ratio": ratios, "beta": list(params.betas), "data": list(_DATA)},
     )
@@ -93,11 +88,11 @@ def _largest_log10_omega(strengths: list[float], beta: float) -> float:
     """Return log10 of the largest omega over kappa."""
     from saddlescope.theory.concepts import largest_start
 
-    return max(largest_start(strengths, beta=beta, kappa=kappa).log_omega for kappa in _KAPPAS) / math.log(10)
+    return max(largest_start(strengths, beta=beta, kappa=kappa).log_omega for kappa in _KAPPAS) / np.log(10)
 
 
 def _follow_starts(params: Params, k: int, cell: tuple[str, float], report: Report) -> xr.Dataset:
-    """Return counts of ordered and small starts on the data of one figure, and quantiles of `minor`."""
+    """Return counts of ordered and small starts on the data of one figure, and the median of `minor`."""
     from saddlescope.flow import symmetric_flows
 
     name, scale = cell
@@ -106,21 +101,19 @@ def _follow_starts(params: Params, k: int, cell: tuple[str, float], report: Repo
     U = draw_starts(np.random.default_rng((params.seed, k)), "normal", scale, (params.starts, len(a), len(a)))
     times = np.geomspace(*_MARKED, params.marks)
     ordered, minor = [], []
-    for first in range(0, params.starts, 256):  # as many as fit in memory with their recorded W
-        flows = symmetric_flows(a, U[first : first + 256], test_point=x, until=_UNTIL, record=times, tolerance=1e-8)
+    for some in np.array_split(U, -(-params.starts // 256)):  # as many as fit in memory with their recorded W
+        flows = symmetric_flows(a, some, test_point=x, until=_UNTIL, record=times, tolerance=1e-8)
         major = np.einsum("ntii->nti", flows.W)
         passed = half_times(flows.times, major)[:, np.argsort(-a)]
         ordered.append(np.all(np.diff(passed, axis=1) > 0, axis=1))
         minor.append(np.abs(flows.W - major[..., None] * np.eye(len(a))).max(axis=(1, 2, 3)))
-    minors, quantiles = np.concatenate(minor), (0.1, 0.5, 0.9)
     return xr.Dataset(
         {
             "starts": params.starts,
             "ordered": np.concatenate(ordered).sum(),
-            "small": np.sum(minors <= _SMALL),
-            "minor": ("quantile", np.quantile(minors, quantiles)),
-        },
-        coords={"quantile": list(quantiles)},
+            "small": np.sum(np.concatenate(minor) <= _SMALL),
+            "minor": np.median(np.concatenate(minor)),
+        }
     )
 
 
@@ -162,13 +155,12 @@ def excluded_data(run: xr.Dataset) -> Estimate:
 
 def _least_share(one: xr.Dataset, of: str) -> Estimate:
     """Return the share of starts on the data and at the scale where it is least."""
-    shares = [
-        (Estimate.share(float(cell[of]), float(cell.starts)), f"{name}, scale {scale:g}")
-        for name, scale in itertools.product(one.data.values.tolist(), one.scale.values.tolist())
-        for cell in [one.sel(data=name, scale=scale)]
-    ]
-    least, where = min(shares, key=lambda found: found[0].value)
-    return dataclasses.replace(least, remark=f"{where}: {least.remark}", over="random starts")
+    shares = {}
+    for name, scale in itertools.product(one.data.values.tolist(), one.scale.values.tolist()):
+        cell = one.sel(data=name, scale=scale)
+        shares[f"{name}, scale {scale:g}"] = Estimate.share(cell[of], cell.starts, over="random starts")
+    where, found = min(shares.items(), key=lambda each: each[1].value)
+    return dataclasses.replace(found, remark=f"{where}: {found.remark}")
 
 
 @claims.reading(
@@ -204,9 +196,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
         Mark(at=-37.9, label="least float32", axis="y"),
     )
     ordered = lines(run.ordered / run.starts, x="scale", hue="data", grouped=True)
-    minors = lines(run.minor.sel(quantile=0.5, drop=True), x="scale", hue="data", grouped=True)
-    columns = (run.data, run.margin, run.figure_log10_omega)
-    rows = tuple(zip(*(column.values.tolist() for column in columns), strict=True))
+    minors = lines(run.minor, x="scale", hue="data", grouped=True)
+    rows = zip(*(of.values.tolist() for of in (run.data, run.margin, run.figure_log10_omega)), strict=True)
     return [
         Figure(
             name="omega",
@@ -227,7 +218,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
                 Panel(title="largest minor entry", x=scale, y=Axis("median |wᵢⱼ|", scale="log"), marks=minors),
             ),
             columns=3,
-            table=Table(columns=("data", "margin / α", "log₁₀ ω"), rows=rows),
+            table=Table(columns=("data", "margin / α", "log₁₀ ω"), rows=tuple(rows)),
         )
     ]
 

@@ -1,5 +1,6 @@
 """Panels and tables of one run of the symmetric two-layer model: loss and its drivers, entries of W, output."""
 
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -111,17 +112,12 @@ def output_panels(one: xr.Dataset) -> tuple[Panel, ...]:
     turns = (one.turning_W.values @ x)[1:-1]
     panels = []
     for i, (p, q) in enumerate(pairwise(x)):
-        points = {
-            "its turns, exact": (turns[:, i], turns[:, i + 1]),
-            "training clusters": (np.array([p, 0.0]), np.array([0.0, q])),
-            "test point": (np.array([p]), np.array([q])),
-        }
+        dots = partial(Line, style="points")
         marks = (
             Line(x=f[:, i], y=f[:, i + 1], group="output W x", color=6, width=2.0),
-            *(
-                Line(x=at[0], y=at[1], group=group, color=color, style="points")
-                for color, (group, at) in enumerate(points.items(), 1)
-            ),
+            dots(x=turns[:, i], y=turns[:, i + 1], group="its turns, exact", color=1),
+            dots(x=np.array([p, 0.0]), y=np.array([0.0, q]), group="training clusters", color=2),
+            dots(x=np.array([p]), y=np.array([q]), group="test point", color=3),
         )
         panels.append(Panel(title="output", x=Axis(f"(W x){i + 1}"), y=Axis(f"(W x){i + 2}"), marks=marks))
     return tuple(panels)
