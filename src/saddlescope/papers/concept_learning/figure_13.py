@@ -5,9 +5,7 @@ mu = (1, 2) or (2, 4), without a rotation. Training is SGD in the conventions of
 seeds; the figures of the paper show one each. For comparison there are networks of one layer at d = 3, and of two
 layers at d = 64 as in Figure 11.
 
-    descents    of the out-of-distribution loss, counted with a hysteresis of 5 % of its start
-    transient   network: one with two descents or more, whose loss falls, rises, and falls again, each visibly
-    peak        point at which the loss is highest above its lowest value before
+    transient   network: one with two descents or more
     learned     first step at which the loss is below 1 % of its start
 """
 
@@ -16,13 +14,14 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning import CITATION
-from saddlescope.papers.concept_learning.shared.perceptron_training import TrainingParams, train
+from saddlescope.papers.concept_learning import CITATION, LARGE
+from saddlescope.papers.concept_learning.shared.perceptron_training import TrainingParams
 from saddlescope.papers.concept_learning.shared.transient_memorization import (
     difference_of_shares,
     least,
-    loss_descents,
     near_cluster,
+    output_plane,
+    train_kind,
 )
 from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import Claims, Entry, Estimate, Metric, RunContext, param
@@ -50,25 +49,16 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     """Train the networks of three layers, then those of the comparisons."""
     tasks = [(tuple(factor * value for value in params.mu), params.sigma) for factor in (1, 2)]
 
-    def train_kind(kind: str, depth: int, dim: int, seeds: int, step: RunContext) -> xr.Dataset:
-        training = params.training(depth=depth, dim=dim, rotated=False)
-        found = train(training, tasks, range(params.seed, params.seed + seeds), report=step.note(kind))
-        found = found.drop_vars("time")
-        losses = found.test_loss.transpose("task", "seed", "step").values.astype(float)
-        below = losses < 0.01 * losses[..., :1]
-        learned = np.where(below.any(axis=-1), found.step.values[np.argmax(below, axis=-1)], np.nan)
-        return (
-            found[["output", "test_loss", "mu"]]
-            .assign({**loss_descents(found, "task", "seed").data_vars, "learned": (("task", "seed"), learned)})
-            .assign_coords(kind=kind, task=["small", "large"])
-        )
-
     kinds = [(_DEEP, 3, 3, params.seeds), (_ONE, 1, 3, params.seeds), (_WIDE, 2, 64, params.wide_seeds)]
-    parts = [
-        step.cached(f"kind-{n}", partial(train_kind, *kind, step))
-        for n, (kind, step) in enumerate(context.steps(kinds, weights=(0.4, 0.2, 0.4)))
-        if kind[-1]
-    ]
+    parts = []
+    for (kind, depth, dim, count), step in context.steps(kinds, weights=(0.4, 0.2, 0.4)):
+        training, seeds = params.training(depth=depth, dim=dim, rotated=False), range(params.seed, params.seed + count)
+        if count:
+            part = step.cached(f"kind-{len(parts)}", partial(train_kind, kind, training, tasks, seeds, step))
+            part = part.assign_coords(task=["small", "large"]).drop_vars("depth")
+            below = part.test_loss < 0.01 * part.test_loss.isel(step=0)
+            learned = part.step[below.argmax("step")].drop_vars("step").where(below.any("step"))
+            parts.append(part.assign(learned=learned))
     context.report(1.0, "done")
     shown = parts[0][["output", "test_loss", "mu"]].drop_vars("kind")
     each = [part[["descents", "rise", "peak_output", "learned"]] for part in parts]
@@ -96,7 +86,7 @@ claims = Claims(
     "ones and than two-layer ones in 64 dimensions",
     "F.2: 'models with more layers and fewer input dimensions are easier to have Transient Memorization'",
     low=0.05,
-    sizes=("default", "paper"),
+    sizes=LARGE,
 )
 def _least_difference(run: xr.Dataset) -> Estimate:
     """Share of transient three-layer networks less that of either other kind, mean over tasks, smaller of both."""
@@ -155,12 +145,6 @@ metrics = (
         quantity="share of networks of three layers whose loss rises between descents",
         statistic=lambda run: float((run.descents.sel(kind=_DEEP) > 1).mean()),
     ),
-    Metric(
-        name="steps",
-        quantity="steps until three layers have learned, median over networks",
-        statistic=lambda run: float(run.learned.sel(kind=_DEEP).median()),
-        scale="log",
-    ),
 )
 
 
@@ -180,11 +164,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
                 line = partial(Line, group="largest rise", color=1, width=2.2)
             paths.append(line(x=x, y=y))
             curves.append(line(x=one.step.values[1:], y=(one.test_loss / one.test_loss[0]).values[1:]))
-        centers = np.array([[mu[0], 0.0], [0.0, mu[1]], [0.0, 0.0]])
-        paths.append(Line(x=centers[:, 0], y=centers[:, 1], style="points", group="training clusters", color=2))
-        paths.append(Line(x=mu[:1], y=mu[1:], style="points", group="test point", color=3))
-        x, y = Axis("output along concept 1"), Axis("output along concept 2")
-        planes.append(Panel(title=f"μ = ({mu[0]:g}, {mu[1]:g})", x=x, y=y, marks=tuple(paths)))
+        planes.append(output_plane(f"μ = ({mu[0]:g}, {mu[1]:g})", mu, paths))
         x, y = Axis("step", scale="log"), Axis("test loss over its start")
         losses.append(Panel(title=f"{task} μ", x=x, y=y, marks=tuple(curves)))
     return [

@@ -5,9 +5,7 @@ conventions of `shared.perceptron_training`, for many seeds. Further networks ha
 see all samples in each step, have hidden layers of width 64, or have one layer and a small start.
 
     descents    of the out-of-distribution loss, counted with a hysteresis of 5 % of its start
-    transient   memorization: the loss falls, rises, and falls again, each visibly, by more than 5 % of its start: two
-                descents or more
-    peak        point at which the loss is highest above its lowest value before
+    transient   network: one with two descents or more
 """
 
 from dataclasses import replace
@@ -18,12 +16,13 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning import CITATION, LARGE
-from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, TrainingParams, train
+from saddlescope.papers.concept_learning.shared.perceptron_training import TrainingParams
 from saddlescope.papers.concept_learning.shared.transient_memorization import (
     difference_of_shares,
     least,
-    loss_descents,
     near_cluster,
+    output_plane,
+    train_kind,
 )
 from saddlescope.plot import Axis, Figure, Line, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, Metric, RunContext, param
@@ -70,20 +69,14 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         (WIDE_SGD, replace(low, hidden=params.high)),
     ]
 
-    def train_kind(kind: str, training: PerceptronTraining, step: RunContext) -> xr.Dataset:
-        report, seeds = step.note(f"{kind}, depth {training.depth}"), range(params.seed, params.seed + params.seeds)
-        trained = train(training, [(params.mu, params.sigma)], seeds, report=report)
-        found = trained.isel(task=0, drop=True).drop_vars("time")
-        losses = found[["test_loss", "output"]].assign(loss_descents(found, "seed").data_vars)
-        return losses.assign_coords(kind=kind, depth=training.depth)
-
+    seeds, task = range(params.seed, params.seed + params.seeds), (params.mu, params.sigma)
     parts = []
     for n, (kind, step) in enumerate(context.steps(kinds)):
-        parts.append(step.cached(f"kind-{n}", partial(train_kind, *kind, step)))
+        part = step.cached(f"kind-{n}", partial(train_kind, *kind, [task], seeds, step))
+        parts.append(part.isel(task=0, drop=True).drop_vars("mu"))
     context.report(1.0, "done")
     paper = [part for part in parts if int(part.depth) == params.depth and part.kind.item() in (LOW, HIGH)]
-    shown = xr.concat([part[["output"]] for part in paper], "dimension")
-    shown = shown.rename({"kind": "shown"}).drop_vars(["depth"])
+    shown = xr.concat([part[["output"]] for part in paper], "dimension").rename({"kind": "shown"}).drop_vars("depth")
     networks = xr.concat([part.drop_vars("output") for part in parts], "network")
     return xr.merge([networks, shown], combine_attrs="drop").assign_attrs(
         paper_depth=params.depth, mu=params.mu, low=params.low, high=params.high
@@ -214,55 +207,40 @@ metrics = (
         quantity="share of networks in low dimension whose loss rises between descents",
         statistic=lambda run: float((select_networks(run, LOW).descents > 1).mean()),
     ),
-    Metric(
-        name="rise",
-        quantity="largest rise of the loss in low dimension over its start, mean over seeds",
-        statistic=lambda run: float(select_networks(run, LOW).rise.mean()),
-    ),
 )
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw outputs and losses."""
-    depth, low, high = (run.attrs[name] for name in ("paper_depth", "low", "high"))
+    one, depth, names = select_networks(run, LOW), run.attrs["paper_depth"], {LOW: "low", HIGH: "high"}
+    rise = np.where(one.descents > 1, one.rise, np.nan)
+    none = np.isnan(rise).all()
+    shown = int(np.argmax(one.rise.values) if none else np.nanargmin(abs(rise - np.nanmedian(rise))))
+    paths: list[Line] = []
+    losses: list[Line] = []
+    for k, (kind, of) in enumerate(names.items()):
+        name = f"d = {run.attrs[of]}"
+        output = run.output.isel(dimension=(run.shown == kind).values).isel(dimension=0, seed=shown)
+        x, y = output.transpose("concept", "step").values
+        paths.append(Line(x=x, y=y, group=name, color=k, width=1.2, opacity=0.6))
+        paths.append(Line(x=x[::8], y=y[::8], group=name, color=k, style="points", width=1.5))
+        loss = select_networks(run, kind).test_loss.isel(seed=slice(12))
+        later = (loss / loss.isel(step=0)).isel(step=slice(1, None))
+        losses += lines(later, x="step", hue="seed", label=name, grouped=True, color=None, width=1.0, opacity=0.7)
+    x, y = Axis("step", scale="log"), Axis("loss over its start")
     return [
         Figure(
             name="transient",
             title="Transient memorization by dimension",
             caption=f"Left: output at the test point of one network of {depth} layers per dimension, with points "
-            f"evenly spaced in the logarithm of the step; at d = {low}, the transient one of median rise. "
+            f"evenly spaced in the logarithm of the step; at d = {run.attrs['low']}, the transient one of median rise. "
             "Right: loss at the test point over its start, for up to 12 networks per dimension.",
-            panels=(_plane(run, f"d = {low}", f"d = {high}"), _losses(run)),
+            panels=(
+                output_plane("output", np.array(run.attrs["mu"]), paths),
+                Panel(title=f"depth {depth}", x=x, y=y, marks=tuple(losses)),
+            ),
         )
     ]
-
-
-def _plane(run: xr.Dataset, *names: str) -> Panel:
-    one = select_networks(run, LOW)
-    rise = np.where(one.descents > 1, one.rise, np.nan)
-    none = np.isnan(rise).all()
-    shown = int(np.argmax(one.rise.values) if none else np.nanargmin(abs(rise - np.nanmedian(rise))))
-    mu, marks = np.array(run.attrs["mu"]), []
-    for k, (kind, name) in enumerate(zip((LOW, HIGH), names, strict=True)):
-        output = run.output.isel(dimension=(run.shown == kind).values).isel(dimension=0, seed=shown)
-        x, y = output.transpose("concept", "step").values
-        marks.append(Line(x=x, y=y, group=name, color=k, width=1.2, opacity=0.6))
-        marks.append(Line(x=x[::8], y=y[::8], group=name, color=k, style="points", width=1.5))
-    goal, clusters = mu[:, None], np.concatenate([np.diag(mu), np.zeros((2, 1))], axis=1)
-    marks.append(Line(x=goal[0], y=goal[1], label="test point", color=2, style="points", width=6.0))
-    marks.append(Line(x=clusters[0], y=clusters[1], label="training clusters", color=3, style="points", width=6.0))
-    return Panel(title="output", x=Axis("concept 1"), y=Axis("concept 2"), marks=tuple(marks))
-
-
-def _losses(run: xr.Dataset) -> Panel:
-    marks = []
-    for kind, of in ((LOW, "low"), (HIGH, "high")):
-        loss = select_networks(run, kind).test_loss.isel(seed=slice(12))
-        later, name = (loss / loss.isel(step=0)).isel(step=slice(1, None)), f"d = {run.attrs[of]}"
-        marks += lines(later, x="step", hue="seed", label=name, grouped=True, color=None, width=1.0, opacity=0.7)
-    depth = run.attrs["paper_depth"]
-    y = Axis("loss over its start")
-    return Panel(title=f"depth {depth}", x=Axis("step", scale="log"), y=y, marks=tuple(marks))
 
 
 entry = Entry(

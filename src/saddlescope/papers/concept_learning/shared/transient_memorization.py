@@ -1,12 +1,18 @@
-"""Descents of the loss out of distribution of many networks, their outputs at its highest rise, and shares of them."""
+"""Transient memorization of many networks: descents of the loss out of distribution, outputs at its highest rise.
 
-from collections.abc import Iterable
+transient   network whose loss falls, rises, and falls again, each by more than 5 % of its start: two descents
+peak        point at which the loss is highest above its lowest value before
+"""
+
+from collections.abc import Iterable, Sequence
 from typing import SupportsFloat
 
 import numpy as np
 import xarray as xr
 
-from saddlescope.reproduction import Estimate, Evidence
+from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, PrintedConcepts, train
+from saddlescope.plot import Axis, Line, Panel
+from saddlescope.reproduction import Estimate, Evidence, RunContext
 from saddlescope.reproduction.claim import wilson_interval
 
 # A reader sees a rise of 5 % of the first loss in the paper's figures. The noise of SGD makes smaller ones: networks of
@@ -30,6 +36,19 @@ def difference_of_shares(
     low, high = ((p - one[0]) ** 2 + (two[1] - q) ** 2) ** 0.5, ((one[1] - p) ** 2 + (q - two[0]) ** 2) ** 0.5
     n = first[1] + second[1]
     return Estimate(p - q, max(low, high), remark, n, evidence=Evidence.SAMPLE, over="seeds")
+
+
+def train_kind(
+    kind: str,
+    training: PerceptronTraining,
+    tasks: Sequence[PrintedConcepts],
+    seeds: Sequence[int],
+    context: RunContext,
+) -> xr.Dataset:
+    """Train networks of a named kind; return their output, test loss and `loss_descents`, over (task, seed)."""
+    found = train(training, tasks, seeds, report=context.note(f"{kind}, depth {training.depth}"))
+    found = found[["output", "test_loss", "mu"]].drop_vars("time")
+    return found.assign(loss_descents(found, "task", "seed").data_vars).assign_coords(kind=kind, depth=training.depth)
 
 
 def loss_descents(found: xr.Dataset, *network: str) -> xr.Dataset:
@@ -58,3 +77,14 @@ def near_cluster(outputs: np.ndarray, mu: np.ndarray) -> np.ndarray:
     """Return whether outputs (..., concept) are nearer to the cluster of the strongest signal than to the target mu."""
     cluster = np.where(mu == mu.max(axis=-1, keepdims=True), mu, 0.0)
     return np.linalg.norm(outputs - cluster, axis=-1) < np.linalg.norm(outputs - mu, axis=-1)
+
+
+def output_plane(title: str, mu: np.ndarray, paths: Iterable[Line]) -> Panel:
+    """Draw paths of the output of two concepts, with the training clusters and the test point mu."""
+    clusters = np.array([[mu[0], 0.0], [0.0, mu[1]], [0.0, 0.0]])
+    marks = (
+        *paths,
+        Line(x=clusters[:, 0], y=clusters[:, 1], style="points", group="training clusters", color=2, width=5.0),
+        Line(x=mu[:1], y=mu[1:], style="points", group="test point", color=3, width=5.0),
+    )
+    return Panel(title=title, x=Axis("output along concept 1"), y=Axis("output along concept 2"), marks=marks)
