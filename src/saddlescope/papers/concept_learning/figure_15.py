@@ -92,11 +92,10 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
 claims = Claims(
     limits="The process is this project's, made from appendix G.1; the paper prints no numbers for its figure, so its "
-    "sides are taken for the ends of the range of colours. Section 1 calls the sensitivity of the process to a concept "
-    "its signal: root mean square distances of images, in place of distances of means, have the same order. The two "
-    "settings are independent, as the caption may mean; the extensions ask the same of the signals in the images. "
-    "Random places blur mean images of small circles more than those of big ones, and pixels are one choice of "
-    "coordinates."
+    "sides are taken for the ends of the range of colours. Section 1 calls the sensitivity of the process to a "
+    "concept its signal: root mean square distances of images, in place of distances of means, have the same "
+    "order. Random places blur mean images of small circles more than those of big ones, and pixels are one "
+    "choice of coordinates.",
 )
 
 

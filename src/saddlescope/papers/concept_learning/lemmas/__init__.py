@@ -11,8 +11,7 @@ From all of them gradient flow is followed, and the map D.2 of the lemmas,
 
 whose time is twice that of the flow: t = eta k / 2 after k steps.
 
-    excess   log of the bounded quantity over its bound; for numbers near 1 the difference; for a sign the value over
-             omega. The lemma is violated where the excess is positive
+A lemma is violated where the excess of a run over its bound is positive; `violations` defines it.
 """
 
 from collections.abc import Callable
@@ -156,16 +155,11 @@ def allowed(run: xr.Dataset) -> bool:
 
 
 claims = Claims(
-    limits="Two concepts, K = 20, κ = 1.11 and the largest step that D.2 allows; smaller steps change less. W(0) "
-    "is as large as the assumptions allow, 1e-61 to 1e-100. Corollary D.1 drops a factor P: with P² no run "
-    "violates it, but D.4 needs P² as well then, and excludes D.5. Lemma D.3 fails in gradient flow from ordinary "
-    "starts, too: when the stronger concept is learned, w_11 falls to its Schur complement, a part 1 − w_12²/(w_11 "
-    "w_22) at the start, while the lemma allows a loss of exp(4a_1 t(1 − 1/κ)), a factor of 4 at that time and a "
-    "ratio of strengths of 10. Lemma D.5 fails in the map alone, whose W is no U Uᵀ: in the initial phase a step "
-    "multiplies w_11 w_22 / w_12² by about 1 − η²(a_2 − a_1)², here 1 − 3e-5, and thousands of steps end below 1. "
-    "In gradient flow, whose W is U Uᵀ, it is true by algebra. Where D.5 fails, "
-    "D.1, D.4, D.6 to D.8 and Corollary D.2 fail with it later in the run of the map (the page has the steps). Runs "
-    "end soon after D.5 fails, so these are read as statements about runs with every w_ii ≥ 0.",
+    limits="Two concepts, K = 20, κ = 1.11 and the largest step that D.2 allows; smaller steps change less. W(0) is as "
+    "large as the assumptions allow, 1e-61 to 1e-100. The page of the paper derives by hand why Corollary D.1, "
+    "Lemma D.3 and Lemma D.5 fail; D.5 fails in the map alone, whose W is no U Uᵀ. Where it does, D.1, D.4, D.6 "
+    "to D.8 and Corollary D.2 fail later in the run. Runs end soon after D.5 fails, so these are read as "
+    "statements about runs with every w_ii ≥ 0.",
     requires=[allowed],
 )
 
