@@ -28,30 +28,14 @@ def test_rises_and_descents_are_those_of_the_stored_losses(run):
         np.testing.assert_allclose(float(one.rise[seed]), rise, atol=1e-6)
 
 
-def transient(run, **numbers):
-    """Make the first networks of each kind transient, and no others."""
+def transient(run, kind, depth, number):
+    """Make the first networks of one kind transient, and no others."""
     run.descents.values[:] = 1
-    for name, number in numbers.items():
-        of = (run.kind == getattr(figure_3, name)) & (run.depth == (1 if name == "SMALL" else 4))
-        run.descents.values[of.values, :number] = 2
-
-
-@pytest.mark.parametrize(
-    ("numbers", "claim", "value"),
-    [
-        ({"LOW": 6, "WIDE_SGD": 3, "HIGH": 1}, "dimension", 2 / 8),
-        ({"LOW": 2, "WIDE_SGD": 3, "HIGH": 1}, "dimension", 1 / 8),
-        ({"LOW": 8, "WIDE_SGD": 2, "WHOLE": 5, "WIDE": 1}, "width", 4 / 8),
-    ],
-)
-def test_the_smaller_difference_decides(run, numbers, claim, value):
-    transient(run, **numbers)
-    (judged,) = (one for one in ENTRY.claims if one.name == claim)
-    assert judged.statistic(run).value == pytest.approx(value)
+    run.descents.values[((run.kind == kind) & (run.depth == depth)).values, :number] = 2
 
 
 def test_a_memorizing_network_is_near_the_cluster_and_generalises(run, outcomes):
-    transient(run, LOW=8)
+    transient(run, figure_3.LOW, 4, 8)
     (judged,) = (one for one in ENTRY.claims if one.name == "memorizing")
     run.peak_output.values[:] = [0.1, 1.9]
     run.test_loss.values[..., -1] = 0.0
@@ -59,7 +43,7 @@ def test_a_memorizing_network_is_near_the_cluster_and_generalises(run, outcomes)
     run.test_loss.values[:, :2, -1] = run.test_loss.values[:, :2, 0]
     run.peak_output.values[:, 7] = [1.0, 2.0]
     assert judged.statistic(run).value == pytest.approx(5 / 8)
-    transient(run, SMALL=1)
+    transient(run, figure_3.SMALL, 1, 1)
     found = outcomes(ENTRY, run)
     assert found["memorizing"] == found["one-layer-default"] == "not tested"
     assert ENTRY.figures(run)

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+import xarray as xr
 from scipy.integrate import solve_ivp
 
-from saddlescope.papers.concept_learning.figure_6.theory import LAYERS, SCALES, predict_family
+from saddlescope.papers.concept_learning.figure_6.theory import LAYERS, SCALES, predict_family, predict_trajectories
 from saddlescope.theory.concepts import one_layer_output
 
 STRONG_COLOUR = np.array([8.4, 5.5]), np.array([0.7, 1.0])  # mu, sigma
@@ -61,3 +62,30 @@ def test_fit_finds_what_was_planted_and_the_size_of_noise(layers):
 def test_path_stays_at_its_end_beyond_the_flow():
     predicted = predict_family(*STRONG_SIZE, "two", starts=2, seed=0)
     np.testing.assert_allclose(predicted.at(10, 1.0, np.array([0.0, 1e9])), predicted.paths[10, [0, -1]])
+
+
+def test_trajectories_are_predicted_for_seeds_with_records_in_the_order_of_the_signals():
+    paths = np.stack(
+        [predict_family(*of, "two", starts=4, seed=0).at(10, 9000.0, STEPS) for of in (STRONG_COLOUR, STRONG_SIZE)]
+    )
+    position = np.zeros((2, 2, len(STEPS), 4, 3, 2))  # signal, seed, step, class, image, concept
+    position[..., 3, :, :] = paths[:, None, :, None]
+    position[1, 1] = np.nan
+    image = ("signal", "seed", "step", "class", "image")
+    mu, sigma = (np.array(values) for values in zip(STRONG_COLOUR, STRONG_SIZE, strict=True))
+    run = xr.Dataset(
+        {
+            "position": ((*image, "concept"), position),
+            "blank": (image, np.isnan(position[..., 0])),
+            "mu": (("signal", "concept"), mu),
+            "sigma": (("signal", "concept"), sigma),
+        },
+        coords={"step": STEPS},
+        attrs={"first_record": 50},
+    )
+    found = predict_trajectories(run, starts=4)
+    assert np.isnan(found.theory_error.values[:, 1, 1]).all()
+    assert found.theory_error.sel(layers="two").values[0].max() < 1e-3
+    times = found.theory_learned.values[:, 0]
+    assert times[0, 0] < times[0, 1]
+    assert times[1, 0] > times[1, 1]

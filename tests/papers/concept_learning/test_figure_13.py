@@ -14,15 +14,6 @@ def value(run, name):
     return claim.judge(run).value
 
 
-def test_the_smaller_difference_decides(run):
-    kinds = [*run.kind.values, "two layers, d = 64"]
-    descents = run.descents.reindex(kind=kinds).fillna(1.0)  # none of these is transient
-    share = (descents > 1).mean(("task", "seed"))
-    expected = float(share.sel(kind=DEEP) - max(share.sel(kind="one layer, d = 3"), share.sel(kind=kinds[-1])))
-    whole = run.reindex(kind=kinds).assign(descents=descents)
-    np.testing.assert_allclose(value(whole, "easier"), expected)
-
-
 def test_networks_at_the_test_point_do_not_memorize(run, outcomes):
     run.descents.loc[{"kind": DEEP}] = 2
     mu = run.mu.transpose("task", "concept").values

@@ -7,6 +7,8 @@ import pytest
 import xarray as xr
 from tests.null_runs import assert_detects
 
+from saddlescope.reproduction import find_entry
+
 STEPS = np.array([55 * 1.15**k for k in range(34)] + [6000.0]).round()
 SEEDS, IMAGES = 8, 4
 
@@ -103,6 +105,39 @@ def at_the_end(signal, rng):
 def test_effects_in_diffusion_models(claim, null, effect):
     null, effect = partial(models, make=null), partial(models, make=effect)
     assert_detects("concept-learning/figure-6", claim, null=null, effect=effect)
+
+
+def blank(run):
+    run.blank.values[..., :2] = True
+
+
+def far_from_the_classes(run):
+    run["position"] = run.position * 0.5
+
+
+def wrong_about_true_images(run):
+    run["accuracy"] = 0.9
+
+
+def without_records(run):
+    run.blank.values[:, 1:, :-1] = True
+    run.position.values[:, 1:, :-1] = np.nan
+
+
+@pytest.mark.parametrize(
+    ("change", "claim", "outcome"),
+    [
+        (blank, "reversal", "not tested"),
+        (far_from_the_classes, "reversal", "not tested"),
+        (wrong_about_true_images, "reversal", "not tested"),
+        (without_records, "bend", "undecided"),
+    ],
+)
+def test_models_that_have_not_learned_are_not_judged(change, claim, outcome):
+    run = models(np.random.default_rng(0), theory_path)
+    change(run)
+    (judged,) = (one for one in find_entry("concept-learning/figure-6").claims if one.name == claim)
+    assert judged.judge(run).outcome == outcome
 
 
 def fits(rng, gain):

@@ -9,7 +9,8 @@ from tests.null_runs import assert_detects
 
 from saddlescope.papers.concept_learning import figure_3, printed_conventions
 from saddlescope.papers.concept_learning.figures_2_11_12 import DIVERSITY, SIGNAL
-from saddlescope.papers.concept_learning.shared.transient_memorization import difference_of_shares
+from saddlescope.papers.concept_learning.shared.transient_memorization import difference_of_shares, least
+from saddlescope.reproduction import Estimate
 
 SEEDS, STEPS = 64, 60
 
@@ -166,3 +167,9 @@ def test_the_difference_of_shares_has_an_interval_at_none_and_all():
         found = difference_of_shares((one, 128), (two, 128), "")
         covered += abs(found.value - 0.08) <= found.uncertainty
     assert covered / 400 > 0.93
+
+
+def test_the_least_estimate_has_the_smallest_lower_end_and_an_unresolved_one_comes_first():
+    wide, narrow, unresolved = Estimate(0.5, 0.4), Estimate(0.3, 0.1), Estimate.unresolved("no network")
+    assert least([narrow, wide]) == wide
+    assert least([wide, unresolved]) is unresolved

@@ -34,6 +34,9 @@ def test_outcomes_at_the_quick_size(name, quick_run, outcomes):
     [
         ("atlas", {"conjecture", "wide"}),
         ("deep-stages", {"largest", "order"}),
+        ("figure-2", {"shift", "one-descent"}),
+        ("figure-11", {"shift"}),
+        ("figure-12", {"shift"}),
         ("figure-4", {"faster-most", "groups", "suppression", "stage-times"}),
         ("generalisation-map", {"border", "diversity-hides"}),
         ("order-flip", {"two-layers"}),
