@@ -15,8 +15,10 @@ Further terms are those of `curves` and `theory`.
 
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
@@ -27,6 +29,7 @@ from saddlescope.papers.concept_learning.figure_6.figures import figures
 from saddlescope.papers.concept_learning.figure_6.theory import predict_trajectories
 from saddlescope.reproduction import Entry, EntryParams, RunContext, param
 from saddlescope.reproduction.device import prepare_device
+from saddlescope.reproduction.grid import join_cells
 from saddlescope.reproduction.parallel_parts import run_parallel_parts
 
 if TYPE_CHECKING:
@@ -91,23 +94,22 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Train a model for each signal and seed, each with its own checkpoint, then fit and apply the theory."""
+    from saddlescope.training.diffusion.signals import concept_geometry
+
     prepare_device(params.device)
     classifiers, models = context.split(_CLASSIFIER, len(params.seeds))
-    accuracy = [
-        _fit_classifier(params, signal, step).accuracy.tolist() for signal, step in classifiers.steps(params.signals)
-    ]
-    parts = {
-        f"signal-{signal:g}-seed-{seed}": partial(_train_model, params, signal, seed)
-        for signal in params.signals
-        for seed in params.seeds
-    }
+    accuracy = [_fit_classifier(params, signal, step).accuracy for signal, step in classifiers.steps(params.signals)]
+    axes = {"signal": params.signals, "seed": params.seeds}
+    parts = {f"signal-{at[0]:g}-seed-{at[1]}": partial(_train_model, params, *at) for at in product(*axes.values())}
     made = run_parallel_parts(models, parts, processes=params.processes)
-    count = len(params.seeds)
-    merged = [
-        _merge_seeds(params, signal, made[k * count : (k + 1) * count], accuracy[k])
-        for k, signal in enumerate(params.signals)
-    ]
-    trained = xr.concat(merged, dim="signal", combine_attrs="drop").assign_coords(signal=list(params.signals))
+    shown = [part.images.isel(image=slice(_SHOWN)) for part in made[:: len(params.seeds)]]
+    geometry = [concept_geometry(_process(params, signal), images=params.images) for signal in params.signals]
+    trained = join_cells([part.drop_vars("images").drop_attrs() for part in made], axes).assign(
+        images=xr.concat(shown, "signal").rename(image="shown"),
+        mu=(("signal", "concept"), np.array([of.mu for of in geometry])),
+        sigma=(("signal", "concept"), np.array([of.sigma for of in geometry])),
+        accuracy=(("signal", "concept"), np.array(accuracy)),
+    )
     trained = trained.assign_attrs(
         first_record=params.first_record,
         milliseconds_a_step=[float(model.attrs["milliseconds_a_step"]) for model in made],
@@ -158,20 +160,6 @@ def _train_model(params: Params, signal: float, seed: int, context: RunContext) 
         report=context.note(f"signal {signal:g} seed {seed}"),
     )
     return history.to_xarray()[["images", "position", "raw_position", "blank", "probability", "loss", "gamma"]]
-
-
-def _merge_seeds(params: Params, signal: float, runs: list[xr.Dataset], accuracy: list[float]) -> xr.Dataset:
-    """Merge the models of one signal, with the geometry of its images."""
-    from saddlescope.training.diffusion.signals import concept_geometry
-
-    geometry = concept_geometry(_process(params, signal), images=params.images)
-    together = xr.concat([run.drop_vars("images") for run in runs], dim="seed", combine_attrs="drop")
-    return together.assign(
-        images=runs[0].images.isel(image=slice(_SHOWN)).rename(image="shown"),
-        mu=("concept", geometry.mu),
-        sigma=("concept", geometry.sigma),
-        accuracy=("concept", accuracy),
-    ).assign_coords(seed=list(params.seeds))
 
 
 entry = Entry(
