@@ -64,13 +64,3 @@ def test_theorem_4_1_is_the_limit_of_small_steps(bias):
     found = one_layer_predictions(training, TASKS[:1], [5], run.step.values)
     assert np.abs(found[..., -1, :] - found[..., 0, :]).max() > 0.5
     np.testing.assert_allclose(run.output.values, found, atol=2e-3)
-
-
-def test_the_scale_is_that_of_the_start():
-    full, small = (start_weights(PerceptronTraining(depth=2, scale=scale), 1) for scale in (1.0, 0.5))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, 2 * b), full, small)
-
-
-def test_marks_can_be_geometric():
-    run = train(PerceptronTraining(dim=3, samples=40, batch=10, epochs=6, per_doubling=1), TASKS[:1], [0])
-    np.testing.assert_array_equal(run.step, [0, 1, 2, 4, 8, 16, 32, 64, 72])

@@ -160,13 +160,6 @@ def test_the_difference_of_shares_has_an_interval_at_none_and_all():
     assert found.value == pytest.approx(0.2)
     assert found.uncertainty == pytest.approx(0.2 - 0.0524, abs=2e-4)
     assert difference_of_shares((10, 10), (0, 10), "").uncertainty > 0.3
-    rng = np.random.default_rng(0)
-    covered = 0
-    for _ in range(400):
-        one, two = rng.binomial(128, 0.13), rng.binomial(128, 0.05)
-        found = difference_of_shares((one, 128), (two, 128), "")
-        covered += abs(found.value - 0.08) <= found.uncertainty
-    assert covered / 400 > 0.93
 
 
 def test_the_least_estimate_has_the_smallest_lower_end_and_an_unresolved_one_comes_first():

@@ -46,12 +46,6 @@ def test_directions_without_data_may_be_put_together():
     assert int(sample_starts(5, 2, 0.1, 60, (1, 2)).visible) == np.sum(visible >= 2) > 4
 
 
-def test_random_starts_of_figure_5_are_of_their_law(quick_run):
-    run = quick_run("concept-learning/figure-5").run
-    assert bool(run.positive.sel(law="positive").all())
-    assert 0.4 < float(run.positive.sel(law="normal").mean()) < 0.6
-
-
 def test_when_a_half_is_passed():
     times = np.array([0.0, 1.0, 3.0])
     values = np.array([[0.0, 0.25, 0.75], [0.6, 0.7, 1.0], [0.0, 0.1, 0.2]]).T[None]
