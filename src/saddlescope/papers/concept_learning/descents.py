@@ -7,6 +7,7 @@ starts: those separated by rises of more than 1 % of the first loss, as a reader
 
 from functools import partial
 from itertools import product
+from typing import Literal
 
 import numpy as np
 import xarray as xr
@@ -33,6 +34,8 @@ _MOST = 6  # largest count of descents; higher counts are added to it
 _HYSTERESES = (0.0, 1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3)
 
 _EDGES = np.linspace(-6.0, 0.0, 49)  # of the bins of log10 of rises
+
+_STYLES: dict[Law, Literal["solid", "dashed"]] = {"normal": "solid", "uniform": "dashed"}
 
 _UNTIL = 1e4  # by then all is learned; what has learned takes no more time
 
@@ -136,8 +139,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
         curves += [(run.hysteresis[1:], shares.sel(descents=slice(n, None)).sum("descents")[1:]) for n in (2, 3)]
         for n, (x, y) in enumerate(curves):
             if n < 3 or law == "uniform":
-                style = "solid" if law == "normal" else "dashed"
-                group = f"{name}, {law}"
+                group, style = f"{name}, {law}", _STYLES[law]
                 panels[n].append(Line(x=np.asarray(x), y=np.asarray(y), group=group, color=k, style=style))
         rows.append((name, law, int(total), *numbers.values[1:6].tolist(), float(one.largest_rise)))
     h, share = Axis("hysteresis, over the first loss", scale="log"), Axis("share of the starts", scale="log")

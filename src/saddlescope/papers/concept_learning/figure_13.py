@@ -50,7 +50,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     tasks = [(tuple(factor * value for value in params.mu), params.sigma) for factor in (1, 2)]
 
     kinds = [(_DEEP, 3, 3, params.seeds), (_ONE, 1, 3, params.seeds), (_WIDE, 2, 64, params.wide_seeds)]
-    parts = []
+    parts: list[xr.Dataset] = []
     for (kind, depth, dim, count), step in context.steps(kinds, weights=(0.4, 0.2, 0.4)):
         training, seeds = params.training(depth=depth, dim=dim, rotated=False), range(params.seed, params.seed + count)
         if count:

@@ -108,11 +108,10 @@ def _dimension_difference(run: xr.Dataset) -> Estimate:
 
     At the largest scale; the remark has both shares at every width.
     """
-    one = run.isel(scale=-1)
-    found = [
-        difference_of_shares(*((one.visible[dim, k], int(one.starts[dim, k])) for dim in (0, 1)))
-        for k in range(run.sizes["width"])
-    ]
+    one, found = run.isel(scale=-1), []
+    for k in range(run.sizes["width"]):
+        low, high = ((one.visible[dim, k], int(one.starts[dim, k])) for dim in (0, 1))
+        found.append(difference_of_shares(low, high))
     shares = (one.visible / one.starts).values
     remark = ", ".join(f"{low:.3f} and {high:.3f}" for low, high in shares.T)
     return Estimate(

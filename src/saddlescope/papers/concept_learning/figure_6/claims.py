@@ -152,7 +152,7 @@ def rise_by_images(run: xr.Dataset) -> Estimate:
 def _memorizing(run: xr.Dataset) -> Estimate:
     """Share of models with exactly one of both coordinates beyond the midpoint of class means at the MSE peak."""
     whole = curves.paths(run)
-    known = np.isfinite(whole).any(axis=(2, 3))
+    known = np.asarray(np.isfinite(whole).any(axis=(2, 3)))
     if not known.all():
         return Estimate.unresolved(f"Only {known.sum()} of {known.size} models have records; train for more steps.")
     nearer = np.zeros(known.shape, bool)

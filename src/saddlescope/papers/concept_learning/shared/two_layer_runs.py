@@ -57,7 +57,7 @@ def follow_start(a: np.ndarray, x: np.ndarray, start: np.ndarray, until: float) 
     turning = flow.turning_times[0, : flow.turns[0] + 2]
     times = np.concatenate([[0.0], np.geomspace(_FIRST * until, until, _SHOWN)])
     W = path(times)
-    numbers = {name: [getattr(one, name) for one in entries] for name in ("grows", "top", "height", "settles")}
+    names = {"entry_row": "row", "entry_column": "column"} | {n: n for n in ("grows", "top", "height", "settles")}
     return xr.Dataset(
         {
             "W": (("time", "row", "column"), W),
@@ -66,21 +66,14 @@ def follow_start(a: np.ndarray, x: np.ndarray, start: np.ndarray, until: float) 
             "turning_time": ("turn", turning),
             "turning_loss": ("turn", flow.turning_losses[0, : len(turning)]),
             "turning_W": (("turn", "row", "column"), path(turning)),
-            "entry_row": ("entry", [one.row for one in entries]),
-            "entry_column": ("entry", [one.column for one in entries]),
-            **{name: ("entry", values) for name, values in numbers.items()},
+            **{name: ("entry", [getattr(one, of) for one in entries]) for name, of in names.items()},
             "push": (("piece", "entry", "phase"), _integrate_pushes(path, x, turning)),
             "predicted_time": ("row", stages.times),
             "predicted_peak_time": (("row", "column"), stages.peak_times),
             "strength": ("row", a),
             "test_point": ("row", x),
         },
-        coords={
-            "time": times,
-            "turn": np.arange(len(turning)),
-            "piece": np.arange(len(turning) - 1),
-            "phase": ["grows", "shrinks"],
-        },
+        coords={"time": times, "phase": ["grows", "shrinks"]},
     )
 
 
