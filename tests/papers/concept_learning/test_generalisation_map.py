@@ -1,10 +1,13 @@
 """The generalisation map: outputs at the stop against closed forms and a plain loop."""
 
+import jax
 import numpy as np
 import pytest
 import xarray as xr
 from scipy.optimize import brentq
 
+from saddlescope.flow import sgd_batched
+from saddlescope.models import PopulationLoss
 from saddlescope.papers.concept_learning.extensions import generalisation_map as runs
 
 ASKED = runs.entry.configure("default", {"horizon": "150"})
@@ -28,19 +31,23 @@ def test_aligned_symmetric_networks_follow_the_logistic_curve(ratio):
     assert found == pytest.approx(logistic(1e-6, weak, stop / strong), abs=2e-3)
 
 
-def test_descent_is_that_of_a_plain_loop():
+def test_descent_is_that_of_the_packages_sgd():
     a, x = runs.data_law("strong", 2.0, 0.5, 0.05)
     start = 0.03 * np.random.default_rng(3).standard_normal((2, 2, 2, 4))
     (found,) = runs.trained_outputs([(a, x)], start[None], ASKED)
-    U, V, rate = start[:, 0], start[:, 1].mT, runs.RATE / a.max()
-    outputs, losses = [], []
-    for _ in range(round(150.0 / runs.RATE)):
-        E = U @ V - np.eye(2)
-        outputs.append((U @ V @ x / x).min(axis=-1))
-        losses.append((E**2).sum(axis=1) @ a)
-        U, V = U - rate * (E * a) @ V.mT, V - rate * U.mT @ (E * a)
-    stops = np.argmax(np.array(losses) <= 0.01 * losses[0], axis=0)
-    expected = np.array(outputs)[stops, range(2)]
+    with jax.enable_x64(True):
+        loss = PopulationLoss(np.diag(a)).layered
+        run = sgd_batched(
+            loss,
+            (start[:, 1].mT, start[:, 0]),
+            steps=1500,
+            learning_rate=runs.RATE / a.max(),
+            record=np.arange(1500),
+            observe=jax.tree_util.Partial(lambda of, weights: (of(weights), weights), loss),
+        )
+    losses, (V, U) = run.observed
+    stops = np.argmax(losses <= 0.01 * losses[:, :1], axis=1)
+    expected = [(U[n, at] @ V[n, at] @ x / x).min() for n, at in enumerate(stops)]
     np.testing.assert_allclose(found, expected, atol=0.02)  # the marks are 1.3 % apart
 
 

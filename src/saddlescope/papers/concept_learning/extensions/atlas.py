@@ -9,7 +9,6 @@ distribution.
     visible descents: those separated by rises of more than 1 % of the first loss
 """
 
-import dataclasses
 import itertools
 from functools import partial
 
@@ -21,7 +20,7 @@ from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.papers.concept_learning.shared.random_starts import VISIBLE, count_starts, draw_starts
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Heat, Panel
-from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Evidence, RunContext, param
 from saddlescope.reproduction.grid import cached_rows, grid_dataset
 
 _CONCEPTS = (2, 3)
@@ -127,6 +126,12 @@ def _several_share(counts: xr.DataArray) -> Estimate:
     return Estimate.share(float(counts.sel(descents=slice(2, None)).sum()), float(counts.sum()))
 
 
+def _compared(value: float, error: float, one: Estimate, other: Estimate) -> Estimate:
+    """Return an estimate of how two shares differ."""
+    remark, n = f"{one.value:.4f} against {other.value:.4f}", one.n + other.n
+    return Estimate(value, error, remark, n, evidence=Evidence.SAMPLE, over="random starts")
+
+
 @claims.reading(
     "apart",
     "The loss visibly rises more often when neighbouring signals differ most than when they differ least",
@@ -140,14 +145,8 @@ def ratio_difference(run: xr.Dataset) -> Estimate:
     if one.sizes["ratio"] < 2:
         return Estimate.unresolved("The run has fewer than two ratios above 1; give two or more.")
     far, near = (_several_share(one.visible.isel(ratio=k)) for k in (-1, 0))
-    return dataclasses.replace(
-        far,
-        value=far.value - near.value,
-        uncertainty=(far.uncertainty**2 + near.uncertainty**2) ** 0.5,
-        remark=f"{far.value:.3f} against {near.value:.3f}",
-        n=far.n + near.n,
-        over="random starts",
-    )
+    error = (far.uncertainty**2 + near.uncertainty**2) ** 0.5
+    return _compared(far.value - near.value, error, far, near)
 
 
 @claims.reading(
@@ -164,14 +163,8 @@ def width_ratio(run: xr.Dataset) -> Estimate:
     if narrow.value <= narrow.uncertainty:
         return Estimate.unresolved("The narrowest networks show too few visible rises; give more starts.")
     ratio = wide.value / narrow.value
-    return dataclasses.replace(
-        wide,
-        value=ratio,
-        uncertainty=(wide.uncertainty**2 + (ratio * narrow.uncertainty) ** 2) ** 0.5 / narrow.value,
-        remark=f"{wide.value:.4f} against {narrow.value:.4f}",
-        n=wide.n + narrow.n,
-        over="random starts",
-    )
+    error = (wide.uncertainty**2 + (ratio * narrow.uncertainty) ** 2) ** 0.5 / narrow.value
+    return _compared(ratio, error, wide, narrow)
 
 
 _SCALES = {"ratio": "log₂ ratio of μ", "sigma": "log₁₀ σ", "scale": "log₁₀ initial scale τ", "factor": "log₂ width / d"}

@@ -121,38 +121,20 @@ def trained_outputs(
     laws: Sequence[tuple[np.ndarray, np.ndarray]], starts: np.ndarray, params: Params
 ) -> list[np.ndarray]:
     """Run gradient descent from starts (U, V^T), (laws, starts, 2, d, d'); return the outputs at the stop by law."""
-    import equinox as eqx
-    import jax
-    import jax.numpy as jnp
-
-    from saddlescope.flow import sgd_batched
-    from saddlescope.models import PopulationLoss
-
-    class Seen(eqx.Module):
-        """Training loss, and output over the target."""
-
-        loss: PopulationLoss
-        x: jax.Array
-
-        def __call__(self, weights: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            return self.loss.layered(weights), weights[1] @ (weights[0] @ self.x) / self.x
-
-    steps, count = np.unique(np.round(_marks(params) / RATE).astype(int)), starts.shape[1]
-    with jax.enable_x64(True):
-        seen = [one for a, x in laws for one in [Seen(PopulationLoss(np.diag(a)), jnp.asarray(x))] * count]
-        both = np.concatenate(starts)
-        recorded = sgd_batched(
-            [one.loss.layered for one in seen],
-            (both[:, 1].mT, both[:, 0]),
-            steps=int(steps[-1]),
-            learning_rate=[RATE / float(np.max(a)) for a, _ in laws for _ in range(count)],
-            record=steps,
-            observe=seen,
-            throw=False,
-        )
-    losses, outputs = (np.split(np.asarray(leaf), len(laws)) for leaf in recorded.observed)
-    s = RATE * recorded.steps
-    return [_outputs_at_stop(s, *of, params.done) for of in zip(losses, outputs, strict=True)]
+    a, x = (np.stack(of)[:, None, None] for of in zip(*laws, strict=True))  # over (law, start, row, column)
+    U, V, rate = starts[:, :, 0], starts[:, :, 1].mT, RATE / a.max(axis=-1, keepdims=True)
+    recorded = np.unique(np.round(_marks(params) / RATE).astype(int))
+    losses, outputs = [], []
+    for step in range(recorded[-1] + 1):
+        W = U @ V
+        E = W - np.eye(a.shape[-1])
+        if step == recorded[len(losses)]:
+            losses.append((E**2 * a).sum(axis=(-2, -1)) / 2)
+            outputs.append((W * x).sum(axis=-1) / x[:, :, 0])
+        slope = rate * E * a
+        U, V = U - slope @ V.mT, V - U.mT @ slope
+    by_law = zip(np.stack(losses, axis=-1), np.stack(outputs, axis=-2), strict=True)
+    return [_outputs_at_stop(RATE * recorded, *of, params.done) for of in by_law]
 
 
 def _marks(params: Params) -> np.ndarray:
