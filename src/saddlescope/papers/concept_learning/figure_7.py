@@ -81,15 +81,10 @@ def _pairs(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
     return u, v
 
 
-def _learned(run: xr.Dataset, convention: str) -> np.ndarray:
-    """Return the epoch from which each loss stays below 1, (seed, point); infinite if it does not."""
-    above = run.loss.sel(convention=convention).transpose("seed", "point", "step").values >= _TRUNCATED
-    return np.append(run.epoch.values, np.inf)[after_last(above)]
-
-
 def _delays(run: xr.Dataset, convention: str) -> np.ndarray:
     """Return by how many epochs u is learned later than v, the largest of each network, (seed,)."""
-    (u, v), learned = _pairs(run), _learned(run, convention)
+    above = run.loss.sel(convention=convention).transpose("seed", "point", "step").values >= _TRUNCATED
+    learned, (u, v) = np.append(run.epoch.values, np.inf)[after_last(above)], _pairs(run)
     return (learned[:, u] - learned[:, v]).max(axis=1)
 
 
@@ -116,9 +111,8 @@ def _violating(run: xr.Dataset) -> Estimate:
     (u, v), loss = _pairs(run), run.loss.values
     excess = (loss[:, :, at][..., u] - loss[:, :, at][..., v]).max(axis=(2, 3)) / loss[:, :, 0].max(axis=-1)
     broken = excess > 0
-    counts = ", ".join(
-        f"{row.sum()} of {len(row)} ({name})" for name, row in zip(run.convention.values, broken, strict=True)
-    )
+    each = zip(run.convention.values, broken, strict=True)
+    counts = ", ".join(f"{row.sum()} of {len(row)} ({name})" for name, row in each)
     remark = f"{counts}; largest excess {excess.max():.2g} of the largest loss at the start"
     return Estimate.number(broken, remark, over="networks")
 
@@ -137,8 +131,7 @@ def learned(run: xr.Dataset) -> bool:
 )
 def _out_of_order(run: xr.Dataset) -> Estimate:
     """Number of networks with nested points of which that with more concepts is learned over an epoch earlier."""
-    late = _delays(run, PROGRAM)
-    other = _delays(run, TEXT)
+    late, other = _delays(run, PROGRAM), _delays(run, TEXT)
     remark = f"the largest delay is {late.max():.2g} epochs; {other.max():.2g} in the text's conventions"
     return Estimate.number(late > 1, f"of {len(late)}; {remark}", over="networks")
 

@@ -26,7 +26,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, train
-from saddlescope.papers.concept_learning.shared.two_layer_runs import half_times
+from saddlescope.papers.concept_learning.shared.two_layer_runs import half_times, strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
@@ -85,23 +85,21 @@ def _symmetric_half_times(params: Params, report: Report) -> xr.Dataset:
     import jax
 
     from saddlescope.flow import symmetric_flows
-    from saddlescope.models import StructuredIdentityTask, symmetric_weights
+    from saddlescope.models import symmetric_weights
 
     ratios = _strength_ratios(params.ratios)
+    variances = _diversity(ratios, params.mu, params.sigma, 2)
     half = np.zeros((len(params.scales), params.starts, len(ratios), 2))
-    for n, scale in enumerate(params.scales):
-        with jax.enable_x64(True):
-            unit = symmetric_weights(2, 2, seed=params.seed, log_scale=0.0, num_starts=params.starts)
-            U = scale * np.asarray(unit)
-        for m, variance in enumerate(_diversity(ratios, params.mu, params.sigma, 2)):
-            task = StructuredIdentityTask(params.mu, (float(variance) ** 0.5, params.sigma), 1, 2)
-            # Until the slower concept of nearly every start is learned: e^(4 a t) makes up for the start's size.
-            until = (10 - 2 * np.log(scale)) / (4 * float(task.strengths.min()))
-            marks = np.linspace(0.0, until, 400)
-            a, x = task.second_moment, task.test_point
-            flows = symmetric_flows(a, U, test_point=x, until=until, tolerance=1e-8, record=marks)
-            half[n, :, m] = half_times(flows.times, np.einsum("nkii->nki", flows.W))
-            report((n * len(ratios) + m + 1) / (len(params.scales) * len(ratios)), f"scale {scale:g}")
+    with jax.enable_x64(True):
+        units = np.asarray(symmetric_weights(2, 2, seed=params.seed, log_scale=0.0, num_starts=params.starts))
+    for n, m in np.ndindex(len(params.scales), len(ratios)):
+        a, x = strengths_and_test_point(params.mu, (float(variances[m]) ** 0.5, params.sigma))
+        # Until the slower concept of nearly every start is learned: e^(4 a t) makes up for the start's size.
+        until, U = (10 - 2 * np.log(params.scales[n])) / (4 * float(a.min())), params.scales[n] * units
+        marks = np.linspace(0.0, until, 400)
+        flows = symmetric_flows(a, U, test_point=x, until=until, tolerance=1e-8, record=marks)
+        half[n, :, m] = half_times(flows.times, np.einsum("nkii->nki", flows.W))
+        report((n * len(ratios) + m + 1) / (len(params.scales) * len(ratios)), f"scale {params.scales[n]:g}")
     return xr.Dataset(
         {"half": (("scale", "start", "ratio", "concept"), half, {"units": "t"})},
         coords={"scale": list(params.scales), "ratio": ratios, "concept": [1, 2]},
@@ -114,21 +112,15 @@ def _strength_ratios(count: int) -> np.ndarray:
 
 def _sgd_half_times(params: Params, clusters: int, report: Report) -> xr.Dataset:
     """Return half-times of every SGD run and ratio."""
-    ratios = _strength_ratios(_SGD_RATIOS)
-    training = PerceptronTraining(
-        origin=clusters == 3, samples=params.samples, epochs=_EPOCHS * 5000 // params.samples, every=5
-    )
+    ratios, epochs = _strength_ratios(_SGD_RATIOS), _EPOCHS * 5000 // params.samples
+    training = PerceptronTraining(origin=clusters == 3, samples=params.samples, epochs=epochs, every=5)
     variances = _diversity(ratios, params.mu, params.sigma, clusters)
     tasks = [(params.mu, (float(variance), params.sigma**2)) for variance in variances]
-    seeds = range(params.seed, params.seed + params.runs)
-    trained = train(training, tasks, seeds, report=report)
-    steps = trained.step.values
-    dims = ("sgd_ratio", "seed", "concept")
+    trained = train(training, tasks, range(params.seed, params.seed + params.runs), report=report)
+    half = half_times(trained.step.values, trained.output.values / np.array(params.mu))
     return xr.Dataset(
-        {
-            "sgd_half": (dims, half_times(steps, trained.output.values / np.array(params.mu))),
-        },
-        coords={"sgd_ratio": ratios, "seed": list(seeds), "clusters": clusters, "concept": [1, 2]},
+        {"sgd_half": (("sgd_ratio", "seed", "concept"), half)},
+        coords={"sgd_ratio": ratios, "seed": trained.seed.values, "clusters": clusters, "concept": [1, 2]},
     )
 
 

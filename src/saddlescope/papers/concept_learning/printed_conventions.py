@@ -12,12 +12,12 @@ diversity. The program has mu = (2, 4) in Figure 3. The text names none; (1, 2),
 with it, since at (2, 4) its learning rate is above 2 over the least sharpness of any minimum at d = 2.
 
     in order    a task of which the concept of larger a_p is half learned first
-    transient   the loss out of distribution falls, rises, and falls again, each by more than 5 % of its start
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Literal
 
 import numpy as np
@@ -96,7 +96,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         return xr.Dataset({figure: (f"{figure}-seed", loss_descents(found, "seed").descents.values > 1)})
 
     parts: dict[str, list[xr.Dataset]] = {}
-    kinds = [(figure, convention) for figure in params.figures for convention in CONVENTIONS]
+    kinds = list(product(params.figures, CONVENTIONS))
     weights = [5.0 if _NETWORKS[figure].relu else 1.0 for figure, _ in kinds]
     for (figure, convention), step in context.steps(kinds, weights=weights):
         part = step.cached(f"{figure}-{convention}", partial(train_one, figure, convention, step))
@@ -118,13 +118,12 @@ claims = Claims(
 def _shares(run: xr.Dataset, figures: Sequence[str]) -> list[Estimate]:
     """Return the share of networks that are in order, or transient, for each figure and convention."""
     found = []
-    for figure in figures:
-        for convention in CONVENTIONS:
-            right = run[figure].sel(convention=convention)
-            by_task = right.mean(f"{figure}-seed").values.ravel()
-            right = right.mean(f"{figure}-task") if f"{figure}-task" in right.dims else right
-            remark = f"{figure}, {convention}: by task {', '.join(f'{share:.2f}' for share in by_task)}"
-            found.append(Estimate.share(float(right.sum()), right.size, remark, over="seeds"))
+    for figure, convention in product(figures, CONVENTIONS):
+        right = run[figure].sel(convention=convention)
+        by_task = ", ".join(f"{share:.2f}" for share in right.mean(f"{figure}-seed").values.ravel())
+        of_seed = right.mean([dim for dim in right.dims if dim != f"{figure}-seed"])
+        remark = f"{figure}, {convention}: by task {by_task}"
+        found.append(Estimate.share(of_seed.sum(), of_seed.size, remark, over="seeds"))
     return found
 
 
