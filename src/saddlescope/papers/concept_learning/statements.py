@@ -4,6 +4,7 @@ from saddlescope.reproduction.paper import Erratum, Statement
 
 
 def _statement(place: str, asserts: str, *claims: str, uncovered: str = "") -> Statement:
+    """Return a statement by position: its place, what it asserts, and the claims that cover it."""
     return Statement(place=place, asserts=asserts, claims=claims, uncovered=uncovered)
 
 

@@ -84,11 +84,13 @@ def diagonal_path(
             W = layer @ W
         return np.einsum("tkk->tk", W)
 
+    def above_half(t: float, k: int) -> float:
+        return float(diagonal(np.array([t]))[0, k]) - 0.5
+
     steps, halves = np.asarray(path.times), np.full(len(strengths), np.nan)
     for k, above in enumerate(diagonal(steps).T > 0.5):
         if n := int(np.argmax(above)):  # 0 if it is never above, or at once
-            off = partial(lambda k, t: diagonal(np.array([t]))[0, k] - 0.5, k)
-            halves[k] = brentq(off, steps[n - 1], steps[n], rtol=1e-12)  # type: ignore[arg-type]
+            halves[k] = brentq(above_half, steps[n - 1], steps[n], args=(k,), rtol=1e-12)  # type: ignore[arg-type]
     return halves, diagonal(times)
 
 
