@@ -4,11 +4,13 @@ import jax
 import numpy as np
 import pytest
 import xarray as xr
+from scipy.integrate import solve_ivp
 from scipy.optimize import brentq
 
-from saddlescope.flow import sgd_batched
+from saddlescope.flow import sgd_batched, symmetric_flows
 from saddlescope.models import PopulationLoss
 from saddlescope.papers.concept_learning.extensions import generalisation_map as runs
+from saddlescope.theory.concepts import concept_stages
 
 ASKED = runs.entry.configure("default", {"horizon": "150"})
 
@@ -49,6 +51,23 @@ def test_descent_is_that_of_the_packages_sgd():
     stops = np.argmax(losses <= 0.01 * losses[:, :1], axis=1)
     expected = [(U[n, at] @ V[n, at] @ x / x).min() for n, at in enumerate(stops)]
     np.testing.assert_allclose(found, expected, atol=0.02)  # the marks are 1.3 % apart
+
+
+def test_small_weights_that_are_not_symmetric_take_twice_the_time():
+    """Gradient flow of U V, integrated by SciPy, against the symmetric network from (U + V^T) / 2 at half the time."""
+    a, x = runs.data_law("both", 3.0, 0.5, 0.05)
+    start = 1e-5 * np.random.default_rng(4).standard_normal((2, 2, 4))
+    P, last = start.mean(axis=0), concept_stages(a, start.mean(axis=0)).times.max()
+
+    def velocity(_, flat):
+        U, V = flat[:8].reshape(2, 4), flat[8:].reshape(4, 2)
+        E = (U @ V - np.eye(2)) * a
+        return -np.concatenate([(E @ V.T).ravel(), (U.T @ E).ravel()])
+
+    flat = np.concatenate([start[0].ravel(), start[1].T.ravel()])
+    end = solve_ivp(velocity, (0, 2 * last), flat, method="DOP853", rtol=1e-11, atol=1e-14).y[:, -1]
+    symmetric = symmetric_flows(a, P[None], test_point=x, until=last, tolerance=1e-10).W[0, -1]
+    np.testing.assert_allclose(end[:8].reshape(2, 4) @ end[8:].reshape(4, 2), symmetric, atol=2e-3)
 
 
 def test_the_output_at_the_stop_is_0_below_the_share_and_one_half_at_four_times_it():
