@@ -215,8 +215,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
         kept = [mark for mark in panel.marks if not isinstance(mark, Mark)]
         panels.append(replace(panel, marks=(*kept, horizon)))
     for stop in (float(run.horizon), float(run.time[-1])):
-        output = views.output_panels(run.sel(time=slice(None, stop)))[0]
-        panels.append(replace(output, title=f"output to t = {stop:g}"))
+        panels.append(views.output_panel(run.sel(time=slice(None, stop)), f"output to t = {stop:g}"))
     shown = run.theirs.assign_coords(moment=["with A", "with A²"])
     return [
         Figure(

@@ -209,7 +209,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
                 views.loss_panel(one),
                 views.loss_panel(one, top=views.later_losses(one)),
                 views.entries_panel(one, predicted=True),
-                views.output_panels(one)[0],
+                views.output_panel(one),
             ),
             table=views.entry_table(one),
         ),

@@ -1,7 +1,6 @@
 """Panels and tables of one run of the symmetric two-layer model: loss and its drivers, entries of W, output."""
 
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 import xarray as xr
@@ -23,7 +22,7 @@ def _entries(one: xr.Dataset) -> list[tuple[int, int, int]]:
     return [(i, j, i if a[i] > a[j] else j) for i, j in pairs]
 
 
-def loss_panel(one: xr.Dataset, title: str = "", *, top: float | None = None) -> Panel:
+def loss_panel(one: xr.Dataset, *, top: float | None = None) -> Panel:
     """Draw the loss out of distribution against the logarithm of time, with its turns; `top` cuts its axis off."""
     turns = one.turning_loss[1:-1].assign_coords(turning_time=one.turning_time[1:-1])
     marks = (
@@ -31,7 +30,7 @@ def loss_panel(one: xr.Dataset, title: str = "", *, top: float | None = None) ->
         *lines(turns, x="turning_time", label="its turns, exact", grouped=True, color=1, style="points"),
     )
     y = Axis("|(W − 1) x|² / 2", range=None if top is None else (-0.05 * top, top))
-    return Panel(title=title, x=_time_axis(one), y=y, marks=marks)
+    return Panel(x=_time_axis(one), y=y, marks=marks)
 
 
 def later_losses(one: xr.Dataset) -> float:
@@ -39,7 +38,7 @@ def later_losses(one: xr.Dataset) -> float:
     return 1.15 * float(one.turning_loss[1:].max())
 
 
-def entries_panel(one: xr.Dataset, title: str = "", *, predicted: bool = False) -> Panel:
+def entries_panel(one: xr.Dataset, *, predicted: bool = False) -> Panel:
     """Draw entries against time: major ones solid, minor ones dashed or dotted in the colour of their suppressor."""
     a = one.strength.values
     marks: list[Line | Mark] = []
@@ -58,7 +57,7 @@ def entries_panel(one: xr.Dataset, title: str = "", *, predicted: bool = False) 
         marks += [Mark(at=float(t), color=k) for k, t in enumerate(one.predicted_time.values) if t < one.time[-1]]
     else:
         marks += [Mark(at=float(t), group="turns of the loss") for t in one.turning_time.values[1:-1]]
-    return Panel(title=title, x=_time_axis(one), y=Axis("entry of W"), marks=tuple(marks))
+    return Panel(x=_time_axis(one), y=Axis("entry of W"), marks=tuple(marks))
 
 
 def entry_histories_panel(one: xr.Dataset) -> Panel:
@@ -106,21 +105,18 @@ def _lowest_shown(one: xr.Dataset) -> float:
     return float(abs(one.W[0]).min()) / 10
 
 
-def output_panels(one: xr.Dataset) -> tuple[Panel, ...]:
-    """Draw the output W x as a path, each component against the next one."""
-    x, f = one.test_point.values, one.output.values
-    turns = (one.turning_W.values @ x)[1:-1]
-    panels = []
-    for i, (p, q) in enumerate(pairwise(x)):
-        dots = partial(Line, style="points")
-        marks = (
-            Line(x=f[:, i], y=f[:, i + 1], group="output W x", color=6, width=2.0),
-            dots(x=turns[:, i], y=turns[:, i + 1], group="its turns, exact", color=1),
-            dots(x=np.array([p, 0.0]), y=np.array([0.0, q]), group="training clusters", color=2),
-            dots(x=np.array([p]), y=np.array([q]), group="test point", color=3),
-        )
-        panels.append(Panel(title="output", x=Axis(f"(W x){i + 1}"), y=Axis(f"(W x){i + 2}"), marks=marks))
-    return tuple(panels)
+def output_panel(one: xr.Dataset, title: str = "output") -> Panel:
+    """Draw the output W x as a path in the plane of the first two concepts."""
+    p, q = one.test_point.values[:2]
+    f, turns = one.output.values, (one.turning_W.values @ one.test_point.values)[1:-1]
+    dots = partial(Line, style="points")
+    marks = (
+        Line(x=f[:, 0], y=f[:, 1], group="output W x", color=6, width=2.0),
+        dots(x=turns[:, 0], y=turns[:, 1], group="its turns, exact", color=1),
+        dots(x=np.array([p, 0.0]), y=np.array([0.0, q]), group="training clusters", color=2),
+        dots(x=np.array([p]), y=np.array([q]), group="test point", color=3),
+    )
+    return Panel(title=title, x=Axis("(W x)1"), y=Axis("(W x)2"), marks=marks)
 
 
 def piece_table(one: xr.Dataset) -> Table:
