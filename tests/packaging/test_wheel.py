@@ -20,7 +20,7 @@ IMPORTS = {  # what an extra brings, by the names it is imported by
     "torch": ("torch", "safetensors"),
     "jax": ("jax", "equinox", "diffrax", "optax", "clarabel"),
     "language": ("transformers", "tokenizers", "accelerate", "peft"),
-    "papers": ("sklearn", "PIL"),
+    "papers": ("sklearn",),
     "explore": ("starlette", "uvicorn"),
     "sweep": ("distributed",),
     "tensorboard": ("tensorboard",),

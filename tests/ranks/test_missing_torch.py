@@ -23,5 +23,5 @@ def test_the_extra_is_named(statement):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == (
         "saddlescope.ranks needs PyTorch: pip install 'saddlescope[torch]'; without it the tracker, spectra"
-        " of checkpoints, LoRA and entries that train in PyTorch cannot be used.\n"
+        " of checkpoints and LoRA cannot be used.\n"
     )

@@ -61,7 +61,6 @@ _PACKAGES = {  # of the extras, by their import names
     "torch": ("PyTorch", "torch"),
     "safetensors": ("Safetensors", "torch"),
     "plotly": ("Plotly", "papers"),
-    "PIL": ("Pillow", "papers"),
     "sklearn": ("scikit-learn", "papers"),
     "jax": ("JAX", "jax"),
     "equinox": ("Equinox", "jax"),
