@@ -214,8 +214,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
     for panel in (views.loss_panel(run, top=4 * float(run.lost_loss)), views.entries_panel(run)):
         kept = [mark for mark in panel.marks if not isinstance(mark, Mark)]
         panels.append(replace(panel, marks=(*kept, horizon)))
-    for stop in (float(run.horizon), float(run.time[-1])):
-        panels.append(views.output_panel(run.sel(time=slice(None, stop)), f"output to t = {stop:g}"))
+    until = {stop: run.sel(time=slice(None, stop)) for stop in (float(run.horizon), float(run.time[-1]))}
+    panels.extend(views.output_panel(one, f"output to t = {stop:g}") for stop, one in until.items())
     shown = run.theirs.assign_coords(moment=["with A", "with A²"])
     return [
         Figure(
