@@ -101,8 +101,9 @@ def _least_delay(run: xr.Dataset) -> Estimate:
     delays = []
     for weak, strong in pairwise(np.argsort(one.strength.values).tolist()):
         size = abs(one.W[:, weak, strong]).values
-        after = int(np.argmax(size)) + np.flatnonzero(size[np.argmax(size) :] < size.max() / 2)[0]
-        suppressed = np.interp(-size.max() / 2, -size[after - 1 : after + 1], one.time[after - 1 : after + 1])
+        below = (size < size.max() / 2) & (np.arange(len(size)) > np.argmax(size))
+        around = [int(np.argmax(below)), int(np.argmax(below)) - 1]
+        suppressed = np.interp(size.max() / 2, size[around], one.time[around]) if below.any() else np.inf
         delays.append(float(one.top[two_layer.entry_index(one, weak, weak)] - suppressed))
     remark = "from the weakest concept on: " + ", ".join(f"{delay:.3f}" for delay in delays)
     return Estimate.smallest(delays, remark, over="pairs of neighbouring concepts")
