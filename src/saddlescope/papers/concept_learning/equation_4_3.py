@@ -137,12 +137,13 @@ def figures(run: xr.Dataset) -> list[Figure]:
     terms = run[["growth", "suppression", "noise"]].to_dataarray("term")
     drawn = terms.where(terms > float(run.growth.max()) * 1e-16)
     curves, medians = [], {}
-    for name, label, style in (("bare", "without noise", "dashed"), ("schur", "by Schur complements", "solid")):
+    for name, label in (("bare", "without noise"), ("schur", "by Schur complements")):
         errors = abs(run.found_time - run[f"{name}_time"]).max("concept")
         medians[name] = float(errors.isel(scale=-1).median())
         for n, scale in enumerate(run.scale.values.tolist()):
             x = np.sort(errors.isel(scale=n).values)
             share = (1 + np.arange(len(x))) / len(x)
+            style = "dashed" if name == "bare" else "solid"
             curves.append(Line(x=x, y=share, group=f"{label}, scale {scale:g}", color=n, style=style))
     until = float(run.found_time.isel(scale=-1).max())
     return [

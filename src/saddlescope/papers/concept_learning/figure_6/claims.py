@@ -159,7 +159,7 @@ def _memorizing(run: xr.Dataset) -> Estimate:
     for at in np.ndindex(known.shape):
         there = whole[at][curves.largest_rise(curves.error(whole[at])).peak]
         nearer[at] = min(there) < _MIDDLE < max(there)
-    seeds = nearer.shape[1]  # models of one seed count as one case
+    seeds = run.sizes["seed"]  # models of one seed count as one case
     return Estimate.share(nearer.mean() * seeds, seeds, f"{nearer.sum()} of {nearer.size}", over="seeds")
 
 
