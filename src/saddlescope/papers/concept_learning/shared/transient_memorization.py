@@ -1,7 +1,7 @@
 """Transient memorization of many networks: descents of the loss out of distribution, outputs at its highest rise.
 
-transient   network whose loss falls, rises, and falls again, each by more than 5 % of its start: two descents
-peak        point at which the loss is highest above its lowest value before
+A network is transient if its loss falls, rises, and falls again, each by more than 5 % of its start: two descents. The
+peak is the point at which the loss is highest above its lowest value before.
 """
 
 from collections.abc import Iterable, Sequence
