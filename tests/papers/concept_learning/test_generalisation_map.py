@@ -3,7 +3,6 @@
 import jax
 import numpy as np
 import pytest
-import xarray as xr
 from scipy.integrate import solve_ivp
 from scipy.optimize import brentq
 
@@ -68,11 +67,6 @@ def test_small_weights_that_are_not_symmetric_take_twice_the_time():
     end = solve_ivp(velocity, (0, 2 * last), flat, method="DOP853", rtol=1e-11, atol=1e-14).y[:, -1]
     symmetric = symmetric_flows(a, P[None], test_point=x, until=last, tolerance=1e-10).W[0, -1]
     np.testing.assert_allclose(end[:8].reshape(2, 4) @ end[8:].reshape(4, 2), symmetric, atol=2e-3)
-
-
-def test_the_output_at_the_stop_is_0_below_the_share_and_one_half_at_four_times_it():
-    shares = xr.DataArray([0.001, 0.01, 0.04])
-    np.testing.assert_allclose(runs.predicted_output(shares, 0.01), [0.0, 0.0, 0.5])
 
 
 def test_networks_that_do_not_reach_the_stop_have_no_output():

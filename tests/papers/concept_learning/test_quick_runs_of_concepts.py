@@ -74,10 +74,6 @@ def _never_learned(run):
     run.found.values[0, -1, 0, 0] = np.nan
 
 
-def _too_short(run):
-    run["output"], run["prediction"] = 0 * run.output, 0 * run.prediction
-
-
 def _no_flips(run):
     run.half.values[:, :5, :, 1] = 100.0
 
@@ -85,7 +81,6 @@ def _no_flips(run):
 @pytest.mark.parametrize(
     ("name", "claim", "change", "outcome"),
     [
-        ("figure-2", "late", _too_short, "undecided"),
         ("figure-5", "rise", _one_descent, "not tested"),
         ("figure-8", "stages", _one_descent, "not tested"),
         ("authors-scripts", "programs-descents-A", _other_programs, "not tested"),
