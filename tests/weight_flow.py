@@ -37,7 +37,7 @@ from saddlescope.flow.margin.records import (
 from saddlescope.flow.margin.systems import MarginLoss
 from saddlescope.flow.status import REACHED, Status, exhausted, require_evaluations, require_tolerance
 from saddlescope.loss.checks import require_numbers
-from saddlescope.loss.tree_layout import TreeLayout
+from saddlescope.numerics.tree_layout import TreeLayout
 
 _LATEST = 1e4  # ln t: beyond, an explicit method takes too many steps
 _BALANCE = 1e4  # times the tolerance: an energy defect beyond it breaks a run

@@ -37,7 +37,7 @@ from saddlescope._shared.reprs import ReprMixin
 from saddlescope._shared.results import PlotMixin
 from saddlescope.flow.status import REACHED, FlowError, Status, exhausted, require_run
 from saddlescope.loss.checks import require_numbers, shapes_of
-from saddlescope.loss.tree_layout import TreeLayout
+from saddlescope.numerics.tree_layout import TreeLayout
 
 _RECORDS = 201
 _PER_STEP = 6  # evaluations of the right-hand side in a step of Tsitouras' method

@@ -7,7 +7,7 @@ import pytest
 
 import saddlescope.flow.units.unit_model as unit_model
 from saddlescope.flow.units.unit_model import UnitModel
-from saddlescope.loss.tree_layout import TreeLayout
+from saddlescope.numerics.tree_layout import TreeLayout
 
 RNG = np.random.default_rng(4)
 SIGNS = np.sign(RNG.standard_normal(13))

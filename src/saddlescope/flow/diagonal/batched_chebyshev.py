@@ -22,11 +22,11 @@ from saddlescope._shared.progress import Report
 from saddlescope.flow.diagonal.batched_records import BatchRecords
 from saddlescope.flow.diagonal.batched_system import part
 from saddlescope.flow.diagonal.coordinates import LARGEST_EXPONENT
-from saddlescope.flow.solvers import chebyshev
-from saddlescope.flow.solvers.chebyshev import Slopes, Steps
-from saddlescope.flow.solvers.interpolants import CubicInterpolants
 from saddlescope.loss.batched import LossBatch, map_losses
 from saddlescope.loss.compiled import loss_and_gradient
+from saddlescope.numerics import chebyshev
+from saddlescope.numerics.chebyshev import Slopes, Steps
+from saddlescope.numerics.interpolants import CubicInterpolants
 
 LEAST_TOLERANCE = 1e-6
 """Below it, steps of second order are too many: those of order 5 are faster."""

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from saddlescope.flow.diagonal.batched_system import part
 from saddlescope.flow.diagonal.coordinates import MirrorCoordinates
 from saddlescope.flow.diagonal.trajectory import LevelEvent
-from saddlescope.flow.solvers.interpolants import AbstractInterpolants, DifferenceInterpolants
+from saddlescope.numerics.interpolants import AbstractInterpolants, DifferenceInterpolants
 
 _BUFFER = 1_000_000  # numbers in the buffered steps before they are processed: 8 MB
 _BISECTIONS = 54  # of a step: to rounding

@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from saddlescope.flow.diagonal.coordinates import MirrorCoordinates
-from saddlescope.flow.solvers.ndf_batched import AbstractSystems
 from saddlescope.loss.batched import LossBatch
+from saddlescope.numerics.ndf_batched import AbstractSystems
 
 _NEGLIGIBLE = 1e-2  # columns of the Jacobian, times the step: they slow Newton's method by about this rate
 _DENSE = 0.6  # share of active columns above which a full inverse is faster

@@ -12,8 +12,6 @@ from saddlescope.flow.diagonal.coordinates import AbstractFlowCoordinates, Mirro
 from saddlescope.flow.diagonal.initial_conditions import AbstractInit, DiagonalInit, ResumeFrom, require_start
 from saddlescope.flow.diagonal.surrogate_stepper import SurrogateStepper
 from saddlescope.flow.diagonal.trajectory import Accuracy, DensePath, LevelEvent, Trajectory
-from saddlescope.flow.solvers.interpolants import DifferenceInterpolants
-from saddlescope.flow.solvers.ndf import Interpolant, StepError
 from saddlescope.flow.status import (
     LOCAL_SHARE,
     REACHED,
@@ -27,6 +25,8 @@ from saddlescope.flow.status import (
 )
 from saddlescope.loss.checks import require_finite, require_float64_loss, require_smooth_at_zero
 from saddlescope.loss.compiled import CompiledLoss, Loss
+from saddlescope.numerics.interpolants import DifferenceInterpolants
+from saddlescope.numerics.ndf import Interpolant, StepError
 
 
 @validate_arguments

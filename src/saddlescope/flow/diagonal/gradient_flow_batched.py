@@ -23,7 +23,6 @@ from saddlescope.flow.diagonal.batched_system import MirrorSystems, stacked
 from saddlescope.flow.diagonal.coordinates import MirrorCoordinates
 from saddlescope.flow.diagonal.initial_conditions import AbstractInit, ResumeFrom
 from saddlescope.flow.diagonal.trajectory import LevelEvent, SampledPath, Trajectory
-from saddlescope.flow.solvers.ndf_batched import BatchStepper
 from saddlescope.flow.status import (
     LOCAL_SHARE,
     REACHED,
@@ -43,6 +42,7 @@ from saddlescope.loss.checks import (
     require_smooth_at_zero,
 )
 from saddlescope.loss.compiled import Evaluations, Loss
+from saddlescope.numerics.ndf_batched import BatchStepper
 
 _RECORDS = 201
 _CHECK_EVERY = 16  # evaluations between two checks for divergence and two reports

@@ -20,7 +20,7 @@ from saddlescope.flow.diagonal.coordinates import (
     WeightPairCoordinates,
 )
 from saddlescope.loss.checks import as_float64
-from saddlescope.loss.tree_layout import TreeLayout
+from saddlescope.numerics.tree_layout import TreeLayout
 
 
 class AbstractInit(ABC):

@@ -19,7 +19,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.flow.diagonal.coordinates import MirrorCoordinates, WeightPairCoordinates
 from saddlescope.flow.diagonal.initial_conditions import AbstractInit, product
-from saddlescope.loss.tree_layout import TreeLayout
+from saddlescope.numerics.tree_layout import TreeLayout
 
 _SMALLEST_LOG = float(np.log(np.finfo(float).tiny))
 

@@ -16,8 +16,8 @@ from saddlescope.flow.diagonal.coordinates import AbstractFlowCoordinates
 from saddlescope.flow.diagonal.error_propagation import PropagatedError
 from saddlescope.flow.diagonal.gradient_surrogate import GradientSurrogate
 from saddlescope.flow.diagonal.surrogate_system import SurrogateSystem
-from saddlescope.flow.solvers.ndf import Interpolant, SavedState, StepError, Stepper
 from saddlescope.loss.compiled import CompiledLoss
+from saddlescope.numerics.ndf import Interpolant, SavedState, StepError, Stepper
 
 _EXPECTED = 0.5  # of the tolerance: the expected error at which a window ends, to be corrected
 _ACCEPTED = 1.0  # of the tolerance: the largest correction; a window with a larger one is halved

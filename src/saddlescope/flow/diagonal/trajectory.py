@@ -15,9 +15,9 @@ from saddlescope._shared.reprs import ReprMixin
 from saddlescope._shared.results import PlotMixin
 from saddlescope.flow.diagonal.coordinates import AbstractCoordinates
 from saddlescope.flow.diagonal.initial_conditions import AbstractInit, ResumeFrom
-from saddlescope.flow.solvers.ndf import Interpolant
 from saddlescope.flow.status import Status
 from saddlescope.loss.compiled import Evaluations
+from saddlescope.numerics.ndf import Interpolant
 
 if TYPE_CHECKING:
     import xarray as xr

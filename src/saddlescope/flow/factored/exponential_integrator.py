@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from saddlescope.flow.factored.scaled_factors import ScaledFactors, moved_factors
-from saddlescope.flow.solvers.ndf import StepError
 from saddlescope.loss.compiled import CompiledLoss
-from saddlescope.loss.tree_layout import TreeLayout
+from saddlescope.numerics.ndf import StepError
+from saddlescope.numerics.tree_layout import TreeLayout
 
 _POINTS = 3  # values of G that an extrapolation goes through, at most
 _REACH = 8.0  # e-folds of one step

@@ -25,7 +25,6 @@ from saddlescope._shared.reprs import ReprMixin
 from saddlescope._shared.results import PlotMixin
 from saddlescope.flow.factored.exponential_integrator import AbstractInterpolant, FactoredStepper, PlateauStep, State
 from saddlescope.flow.factored.scaled_factors import ScaledFactors
-from saddlescope.flow.solvers.ndf import StepError
 from saddlescope.flow.status import (
     LOCAL_SHARE,
     REACHED,
@@ -39,7 +38,8 @@ from saddlescope.flow.status import (
 )
 from saddlescope.loss.checks import as_float64, require_finite, require_float64_loss
 from saddlescope.loss.compiled import CompiledLoss, Evaluations, Loss
-from saddlescope.loss.tree_layout import TreeLayout
+from saddlescope.numerics.ndf import StepError
+from saddlescope.numerics.tree_layout import TreeLayout
 
 _LARGEST_LOG = 30.0  # of a direction's size
 TIME_UNIT = "t / log(1/alpha)"

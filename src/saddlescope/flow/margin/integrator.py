@@ -7,9 +7,9 @@ from jaxtyping import Float
 
 from saddlescope._shared.progress import Report
 from saddlescope.flow.margin.systems import AbstractMarginSystem
-from saddlescope.flow.solvers.ndf import Interpolant, StepError, Stepper
-from saddlescope.flow.solvers.ndf_coefficients import ALPHA
 from saddlescope.flow.status import REACHED, Status, exhausted
+from saddlescope.numerics.ndf import Interpolant, StepError, Stepper
+from saddlescope.numerics.ndf_coefficients import ALPHA
 
 _LATE = 5.0  # ln(t / ts) from which margins of data that can be separated are positive as a rule
 _LOST = -30.0  # a margin below which a sample counts as lost to a wrong token: its rates are below 1e-13

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from scipy.linalg import get_lapack_funcs
 
 from saddlescope.flow.margin.time_coordinate import LogLogTime
-from saddlescope.flow.solvers.ndf import AbstractStiffSystem
+from saddlescope.numerics.ndf import AbstractStiffSystem
 
 Solver = Callable[[np.ndarray], np.ndarray]
 _factorise, _solve = get_lapack_funcs(("getrf", "getrs"), dtype=np.float64)

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from saddlescope._shared.errors import InputError
 from saddlescope.flow.two_layer.taylor_series import TaylorSeries, longest_step, series
-from saddlescope.flow.two_layer.turning_points import bernstein, persistent, sign_changes, turning_points
+from saddlescope.numerics.turning_points import bernstein, persistent, sign_changes, turning_points
 
 _SETTLED = 1e-3  # errors of a step: where no entry of W - 1 that moves W is larger, W is taken as constant
 _ROUNDING = 1e-13  # size of these at the smallest tolerances, as a part of the largest entry of W

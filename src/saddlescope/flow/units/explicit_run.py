@@ -34,11 +34,11 @@ from scipy.integrate import DOP853
 
 from saddlescope._shared.compiled_functions import quickly_compiled
 from saddlescope._shared.progress import Report
-from saddlescope.flow.solvers.dop853 import SHRINK, SLOPES, STAGES, WEIGHTS, error_of, growth, interpolation
 from saddlescope.flow.status import LOCAL_SHARE, REACHED, Status, diverged, exhausted
 from saddlescope.flow.units.held_units import SEARCH, HeldUnits
 from saddlescope.flow.units.unit_model import UnitModel
 from saddlescope.flow.units.unit_records import LARGEST_LOG_NORM, NORM_BOUND, UnitRecords
+from saddlescope.numerics.dop853 import SHRINK, SLOPES, STAGES, WEIGHTS, error_of, growth, interpolation
 
 _RUNNING, _REACHED, _EXHAUSTED, _APART, _DIVERGED, _SLOW = range(6)
 

@@ -16,11 +16,11 @@ from scipy.linalg import get_lapack_funcs
 
 from saddlescope._shared.compiled_functions import bound, quickly_compiled
 from saddlescope._shared.progress import Report
-from saddlescope.flow.solvers.ndf import AbstractStiffSystem, StepError, Stepper
 from saddlescope.flow.status import LOCAL_SHARE, REACHED, Status, diverged, exhausted, stuck
 from saddlescope.flow.units.resting_directions import RestingDirections
 from saddlescope.flow.units.unit_model import UnitModel
 from saddlescope.flow.units.unit_records import LARGEST_LOG_NORM, NORM_BOUND, UnitRecords
+from saddlescope.numerics.ndf import AbstractStiffSystem, StepError, Stepper
 
 _LONGEST = 20.0  # steps change no log norm by more
 _ACTIVE = math.log(1e-2)  # log norm above which growing deviations of a unit are followed

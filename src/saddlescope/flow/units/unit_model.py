@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from saddlescope.loss.tree_layout import TreeLayout
+from saddlescope.numerics.tree_layout import TreeLayout
 
 _DERIVATIVES = 2**22  # of outputs by weights that are held at once
 _SAMPLES = 64  # on which the degree is checked

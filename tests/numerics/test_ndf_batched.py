@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from saddlescope.flow.solvers import ndf_coefficients
-from saddlescope.flow.solvers.interpolants import DifferenceInterpolants
-from saddlescope.flow.solvers.ndf import Interpolant
-from saddlescope.flow.solvers.ndf_batched import AbstractSystems, BatchStepper
+from saddlescope.numerics import ndf_coefficients
+from saddlescope.numerics.interpolants import DifferenceInterpolants
+from saddlescope.numerics.ndf import Interpolant
+from saddlescope.numerics.ndf_batched import AbstractSystems, BatchStepper
 
 STIFF = np.array([[[-1000.0, 999.0], [0.0, -1.0]], [[-5.0, 2.0], [1.0, -3.0]], [[-1e6, 0.0], [3.0, -0.1]]])
 START = np.array([[3.0, 1.0], [1.0, -1.0], [2.0, 1.0]])

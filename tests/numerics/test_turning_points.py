@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from saddlescope.flow.two_layer.turning_points import bernstein, persistent, sign_changes, turning_points
+from saddlescope.numerics.turning_points import bernstein, persistent, sign_changes, turning_points
 
 
 def _from_roots(*roots):

@@ -1,6 +1,6 @@
 """A stiff solver for many systems at once, each with its own time, step size and order.
 
-The formulas are those of `saddlescope.flow.solvers.ndf_coefficients`, as in `saddlescope.flow.solvers.ndf`. One `tick`
+The formulas are those of `saddlescope.numerics.ndf_coefficients`, as in `saddlescope.numerics.ndf`. One `tick`
 evaluates every system's right-hand side once. One system then continues Newton's method, another takes its step and
 tries the next, a third halves its step. So none waits for another, and Python's overhead is paid once per tick, not
 once per system. Finished systems are removed from the arrays.
@@ -15,8 +15,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from saddlescope.flow.solvers import ndf_coefficients
-from saddlescope.flow.solvers.interpolants import DifferenceInterpolants
+from saddlescope.numerics import ndf_coefficients
+from saddlescope.numerics.interpolants import DifferenceInterpolants
 
 # Newton's rate of convergence with an inverse computed for the step, until it is known. 0.99 costs a tenth more
 # right-hand sides at the same error of the stage times.

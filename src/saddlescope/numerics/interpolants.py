@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 from jaxtyping import Float, Int
 
-from saddlescope.flow.solvers import ndf_coefficients
-from saddlescope.flow.solvers.ndf import Interpolant
+from saddlescope.numerics import ndf_coefficients
+from saddlescope.numerics.ndf import Interpolant
 
 
 @dataclass

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from saddlescope.flow.solvers import chebyshev
-from saddlescope.flow.solvers.chebyshev import Slopes
-from saddlescope.flow.solvers.interpolants import CubicInterpolants
+from saddlescope.numerics import chebyshev
+from saddlescope.numerics.chebyshev import Slopes
+from saddlescope.numerics.interpolants import CubicInterpolants
 
 EIGENVALUES = np.array([[-1e5, -40.0, -1.0], [-3.0, -2.0, 0.5], [-1e3, 0.0, -0.1]])
 START = np.array([[1.0, -2.0, 3.0], [1.0, 1.0, 1.0], [-1.0, 2.0, 0.5]])

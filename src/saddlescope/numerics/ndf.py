@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import get_lapack_funcs
 
-from saddlescope.flow.solvers.ndf_coefficients import (
+from saddlescope.numerics.ndf_coefficients import (
     ALPHA,
     ERROR,
     GROW,
