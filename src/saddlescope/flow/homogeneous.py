@@ -298,17 +298,18 @@ def _status(result: diffrax.RESULTS, reached: float, max_evaluations: int, finit
     if not finite:
         return Status(
             False,
+            "not_finite",
             f"The gradient is NaN or infinite at s = {reached:.6g}.",
             "Evaluate the cost and its gradient at the last output to see where they come from.",
         )
     if result == diffrax.RESULTS.successful:
         return REACHED
     if result == diffrax.RESULTS.event_occurred:
-        return Status(True, f"The log norm at which to stop was reached at s = {reached:.6g}.")
+        return Status(True, "stopped", f"The log norm at which to stop was reached at s = {reached:.6g}.")
     if result == diffrax.RESULTS.max_steps_reached:
         cure = "Raise tolerance, since the flow may slide along a kink of ReLU; or max_evaluations."
         return exhausted(max_evaluations, reached, "s", cure)
-    return Status(False, f"No step could be taken at s = {reached:.6g}.", "Raise tolerance.")
+    return Status(False, "stuck", f"No step could be taken at s = {reached:.6g}.", "Raise tolerance.")
 
 
 @compiled
