@@ -12,7 +12,7 @@ the other sign, so it is stored separately here.
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, PyTree
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, TypeVar
 
 import numpy as np
 import xarray as xr
@@ -18,6 +18,8 @@ from saddlescope.flow.status import FlowError, Status, require_evaluations, requ
 
 _ROUNDING = 1e-6  # an energy defect that is allowed at any tolerance
 _RECORDS = 201
+
+_Flow = TypeVar("_Flow", bound="MarginFlow")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -73,7 +75,7 @@ class MarginFlow(ReprMixin, PlotMixin):
         return self.rate_signs * np.exp(self.log_rates + self.log_times[:, None, None])
 
     @classmethod
-    def of(cls, loss: MarginLoss, path: "MarginPath", run: "MarginRun", **own: Any) -> Self:
+    def of(cls: type[_Flow], loss: MarginLoss, path: "MarginPath", run: "MarginRun", **own: Any) -> _Flow:
         """Return the flow along a path.
 
         Args:

@@ -25,7 +25,7 @@ from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import Table
 from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.flow.status import Status, require_tolerance
-from saddlescope.flow.two_layer.integrator import SPARE_STEPS, Run, follow, steps_needed, stiff_start
+from saddlescope.flow.two_layer.integrator import POLICY, Run, follow, steps_needed, stiff_start
 from saddlescope.flow.two_layer.taylor_series import order_for
 
 _CHUNK = 1024  # starts followed together: fewer cost more calls, more cost memory and no less time
@@ -270,7 +270,7 @@ def require_followed(
     """
     needed = steps_needed(factors, a, end, local, order_for(local))
     worst = int(np.argmax(needed))
-    if needed[worst] > SPARE_STEPS:
+    if needed[worst] > POLICY.spare_steps:
         raise InputError(stiff_start(first + worst, needed[worst]))
 
 
