@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-import scipy  # loads `scipy.optimize`, a third of a second, where a level is first looked for
 from jaxtyping import Float
 
 from saddlescope._shared.arguments import validate_arguments
@@ -26,6 +25,7 @@ from saddlescope.flow.status import (
 from saddlescope.loss.checks import require_finite, require_float64_loss, require_smooth_at_zero
 from saddlescope.loss.compiled import CompiledLoss, Loss
 from saddlescope.numerics.ndf import MAX_ORDER, Interpolant, StepError, basis, slope_basis
+from saddlescope.numerics.step_roots import root_along
 
 
 @dataclass(frozen=True)
@@ -247,17 +247,8 @@ def _crossings(
     found = []
     for edge, sign in ((high, 1), (low, -1)):
         for i in np.flatnonzero((sign * before < sign * edge) != (sign * after < sign * edge)):
-            threshold = float(edge[i])
-
-            def offset(time: float, i: int = int(i), threshold: float = threshold) -> float:
-                return float(step(time)[i]) - threshold
-
-            ends = offset(step.start), offset(step.end)
-            if ends[0] * ends[1] < 0:
-                time = float(scipy.optimize.brentq(offset, step.start, step.end, xtol=1e-300, rtol=1e-15))  # type: ignore[arg-type]
-            else:  # rounding of the interpolation puts the edge just outside the step
-                time = step.start if abs(ends[0]) < abs(ends[1]) else step.end
-            found.append(LevelEvent(time, int(i), bool(sign * after[i] >= sign * threshold), sign))
+            time = root_along(lambda at, i=i, edge=edge: float(step(at)[i] - edge[i]), step.start, step.end)
+            found.append(LevelEvent(time, int(i), bool(sign * after[i] >= sign * edge[i]), sign))
     return found
 
 
