@@ -343,14 +343,9 @@ def test_the_default_records_run_from_the_start_to_the_end_without_changing_the_
         ({"features": np.full((4, 4, 8), np.inf)}, r"features must be finite; got inf at \[0, 0, 0\]"),
         ({"features": np.ones((3, 4, 8))}, r"loss must be one of margins of shape \(3, 4\)"),
         ({"record": [2.0, 6.0]}, r"record must be a vector of ln t, at most log_until=5\.0"),
-        ({"record": [1.0, np.nan]}, "record must be"),
-        ({"record": [[1.0]]}, "record must be"),
         ({"record": "late"}, "record must be"),
         ({"log_until": 2e9}, "log_until must be finite and at most 1e"),
-        ({"log_until": np.nan}, "log_until must be"),
         ({"log_until": -np.inf}, "log_until must be"),
-        ({"tolerance": 1e-14}, "tolerance must be between"),
-        ({"max_evaluations": 0}, "max_evaluations must be"),
     ],
 )
 def test_bad_input_is_refused_at_once(change, message):
