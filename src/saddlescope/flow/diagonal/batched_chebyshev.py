@@ -35,16 +35,16 @@ class _Policy:
 
     Attributes:
         steps: of a flow at a tolerance of 1e-4; measured on regressions with 16 to 64 coordinates at alpha = 1e-32.
-        worth: evaluations per coordinate, of four more than there are, that cost what `gradient_flow` takes for a loss
-            with few data, and
-        data: numbers in the arrays of a loss that double the cost of an evaluation: an implicit step is then worth half
-            as many. Measured on the same regressions, on one core.
+        worth: evaluations, per coordinate and for four coordinates more, that cost as much as `gradient_flow` for the
+            same flow, if a loss has few data.
+        data: numbers in the arrays of a loss that double the cost of an evaluation, and halve what is worth it. Both
+            are measured on the same regressions, on one core.
         rounds: power iterations at the beginning, and before each further run of the compiled code.
         margin: factor of the estimate of ||H||, which power iterations approach from below.
-        buffer: numbers that one run of the compiled code records, and
+        buffer: numbers that one run of the compiled code records.
         fewest, most: bounds on its rounds.
-        shrink: the compiled code is for at most so many times the flows that are running, but only if
-        recompiled: the states have so many numbers; otherwise, another compilation takes longer than it saves.
+        shrink: the compiled code is for at most so many times the flows that are running.
+        recompiled: numbers in the states from which that saves more than another compilation takes.
     """
 
     steps: int = 600
