@@ -178,7 +178,10 @@ class FactoredTrajectory(ReprMixin, PlotMixin):
             if above[0] or not above.any():
                 continue
             after = int(above.argmax())
-            height = lambda time, p=p, i=i: max(self.path(time)[p].log_singular_values()[i], -1e6) - heights[p, i]  # noqa: E731
+
+            def height(time: float, p: int = p, i: int = i) -> float:
+                return float(max(self.path(time)[p].log_singular_values()[i], -1e6) - heights[p, i])
+
             found[p, i] = root_along(height, float(ends[after - 1]), float(ends[after]))
         return found
 
