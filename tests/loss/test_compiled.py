@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from saddlescope.loss.compiled import CompiledLoss
-from saddlescope.loss.tree_layout import TreeLayout
 from saddlescope.models import attention_teacher_task
+from saddlescope.numerics.tree_layout import TreeLayout
 
 
 def _coupled(x):

@@ -124,7 +124,9 @@ def test_a_flow_that_ended_early_gives_no_verdict_and_nan(monkeypatch, early):
     def follow(*arguments, **policies):
         flow = matrix_margin_flow(*arguments, **policies)
         times = flow.log_times
-        return broken(flow, [*times[:-2], times[-2] * 0.9] if early else times, Status(False, "It broke.", "Mend it."))
+        return broken(
+            flow, [*times[:-2], times[-2] * 0.9] if early else times, Status(False, "stuck", "It broke.", "Mend it.")
+        )
 
     monkeypatch.setattr(sys.modules["saddlescope.studies.implicit_bias"], "matrix_margin_flow", follow)
     study = implicit_bias(

@@ -37,7 +37,7 @@ from saddlescope._shared.reprs import ReprMixin
 from saddlescope._shared.results import PlotMixin
 from saddlescope.flow.status import REACHED, FlowError, Status, exhausted, require_run
 from saddlescope.loss.checks import require_numbers, shapes_of
-from saddlescope.loss.tree_layout import TreeLayout
+from saddlescope.numerics.tree_layout import TreeLayout
 
 _RECORDS = 201
 _PER_STEP = 6  # evaluations of the right-hand side in a step of Tsitouras' method
@@ -298,17 +298,18 @@ def _status(result: diffrax.RESULTS, reached: float, max_evaluations: int, finit
     if not finite:
         return Status(
             False,
+            "not_finite",
             f"The gradient is NaN or infinite at s = {reached:.6g}.",
             "Evaluate the cost and its gradient at the last output to see where they come from.",
         )
     if result == diffrax.RESULTS.successful:
         return REACHED
     if result == diffrax.RESULTS.event_occurred:
-        return Status(True, f"The log norm at which to stop was reached at s = {reached:.6g}.")
+        return Status(True, "stopped", f"The log norm at which to stop was reached at s = {reached:.6g}.")
     if result == diffrax.RESULTS.max_steps_reached:
         cure = "Raise tolerance, since the flow may slide along a kink of ReLU; or max_evaluations."
         return exhausted(max_evaluations, reached, "s", cure)
-    return Status(False, f"No step could be taken at s = {reached:.6g}.", "Raise tolerance.")
+    return Status(False, "stuck", f"No step could be taken at s = {reached:.6g}.", "Raise tolerance.")
 
 
 @compiled

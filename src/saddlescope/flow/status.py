@@ -17,11 +17,14 @@ class Status:
 
     Attributes:
         ok: True if the run reached its end.
+        code: one word for programs: reached, stopped, exhausted, diverged, stuck, not_finite, unbalanced or undecided;
+            for the symmetric two-layer model, the name of its `Ending`.
         sentence: what happened.
         cure: what to do about it; empty where nothing need be done.
     """
 
     ok: bool
+    code: str
     sentence: str
     cure: str = ""
 
@@ -29,8 +32,8 @@ class Status:
         return f"{self.sentence} {self.cure}".strip()
 
 
-REACHED = Status(True, "The run reached its last time.")
-ALL_STEPS = Status(True, "All steps were taken.")
+REACHED = Status(True, "reached", "The run reached its last time.")
+ALL_STEPS = Status(True, "reached", "All steps were taken.")
 
 
 class BatchedFlowError(FlowError):
@@ -55,11 +58,13 @@ def stuck(time: float, unit: str, *, finite: bool) -> Status:
     if finite:
         return Status(
             False,
+            "stuck",
             f"No step could be taken at {unit} = {time:.6g}, however short.",
             "The loss may not be twice continuously differentiable there, or tolerance is below rounding errors.",
         )
     return Status(
         False,
+        "not_finite",
         f"The gradient is NaN or infinite just after {unit} = {time:.6g}.",
         "Evaluate the loss and its gradient at the last recorded values to see where they come from.",
     )
@@ -69,6 +74,7 @@ def diverged(time: float, unit: str, bound: str = "The parameters exceed 1e26") 
     """Return the status of a run whose parameters are beyond what can be followed."""
     return Status(
         False,
+        "diverged",
         f"{bound} at {unit} = {time:.6g}.",
         "The loss seems to be unbounded below along the flow, or to have its minimum at infinity.",
     )
@@ -81,13 +87,14 @@ def exhausted(
     cure: str = "Raise max_evaluations or tolerance, or continue from the end.",
 ) -> Status:
     """Return the status of a run that has used up its evaluations."""
-    return Status(False, f"max_evaluations={max_evaluations} were used up at {unit} = {time:.6g}.", cure)
+    return Status(False, "exhausted", f"max_evaluations={max_evaluations} were used up at {unit} = {time:.6g}.", cure)
 
 
 def hidden_nan(time: float, unit: str) -> Status:
     """Return the status of a run whose loss is not finite where its gradient is."""
     return Status(
         False,
+        "not_finite",
         f"The loss is NaN or infinite at {unit} = {time:.6g}, though its gradient is finite.",
         "Evaluate it at the recorded values there; a jnp.where that hides NaN from the gradient does this.",
     )
@@ -96,7 +103,10 @@ def hidden_nan(time: float, unit: str) -> Status:
 def not_finite_between(first: int, last: int, what: str = "A weight") -> Status:
     """Return the status of a descent that diverged between two steps."""
     return Status(
-        False, f"{what} became infinite or NaN between steps {first} and {last}.", "Use a smaller learning rate."
+        False,
+        "not_finite",
+        f"{what} became infinite or NaN between steps {first} and {last}.",
+        "Use a smaller learning rate.",
     )
 
 

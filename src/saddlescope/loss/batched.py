@@ -1,4 +1,4 @@
-"""Many losses of one structure, or one loss at many points: gradients, Hessians and values, each in one compiled call.
+"""Many losses of one structure, or one loss at many points: gradients and values, each in one compiled call.
 
 Losses of one structure are Equinox modules (or other pytrees) of the same class, functions and shapes, with different
 numbers in their arrays; these are stacked, and the compiled functions map over the stack.
@@ -17,13 +17,11 @@ from saddlescope._shared.compiled_functions import compiled_for_constants
 from saddlescope._shared.errors import InputError
 from saddlescope.loss.compiled import Loss, loss_and_gradient
 
-_HESSIANS = 8  # at once: one compiled size serves any number of flows that need one
 _VALUES = 32  # points of each flow at once
-_SHRINK = 4  # the compiled gradient is for so many flows at most as are running; each size is compiled once
 
 
 class LossBatch:
-    """Losses of many flows, of which fewer and fewer are running.
+    """Losses of many flows.
 
     Args:
         loss: one loss for all flows, or one for each.
@@ -39,22 +37,10 @@ class LossBatch:
         else:
             self._each, (self._kind, arrays) = False, _split(loss)
             self._arrays = [jnp.asarray(array) for array in arrays]
-        self._all = self._arrays
-        self._slot = np.arange(size)  # where a running flow is among the compiled ones
-        self._size = size
-
-    def keep(self, rows: Int[np.ndarray, "r"]) -> None:
-        """Drop all running flows but these."""
-        self._slot = self._slot[rows]
-        if 0 < len(rows) <= self._size // _SHRINK:
-            self._size = len(rows)
-            if self._each:
-                self._arrays = [array[self._slot] for array in self._arrays]
-            self._slot = np.arange(len(rows))
 
     def form(self, flows: Int[np.ndarray, "r"] | None) -> tuple["_Kind", bool, list[Array]]:
-        """Return what `map_losses` takes, for some of all flows, running or not; None: for all."""
-        arrays = self._all
+        """Return what `map_losses` takes, for some of the flows; None: for all."""
+        arrays = self._arrays
         if self._each and flows is not None and not np.array_equal(flows, np.arange(len(arrays[0]) if arrays else 0)):
             arrays = [jnp.asarray(np.asarray(array)[flows]) for array in arrays]  # JAX's indexing takes milliseconds
         return self._kind, self._each, arrays
@@ -65,35 +51,20 @@ class LossBatch:
         if not hasattr(jax.tree.unflatten(structure, leaves), "with_fewest_products"):
             return self
         batch = copy(self)
-        batch._kind, arrays = _split(_with_fewest_products(self._kind, self._each, self._all))
-        batch._arrays = batch._all = arrays
+        batch._kind, arrays = _split(_with_fewest_products(self._kind, self._each, self._arrays))
+        batch._arrays = arrays
         return batch
 
     def gradients(self, points: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-        """Return the gradients of the running flows."""
-        if len(points) == self._size:
-            return np.asarray(_gradients(self._kind, self._each, self._arrays, points))
-        padded = np.zeros((self._size, points.shape[1]))
-        padded[self._slot] = points
-        return np.asarray(_gradients(self._kind, self._each, self._arrays, padded))[self._slot]
-
-    def hessians(self, rows: Int[np.ndarray, "r"], points: Float[np.ndarray, "r p"]) -> Float[np.ndarray, "r p p"]:
-        """Return the Hessians of some of the running flows."""
-        out = []
-        for start in range(0, len(rows), _HESSIANS):
-            part = slice(start, start + _HESSIANS)
-            slots, at = self._slot[rows[part]], points[part]
-            count = len(slots)
-            slots, at = np.resize(slots, _HESSIANS), np.resize(at, (_HESSIANS, points.shape[1]))
-            out.append(np.asarray(_hessians(self._kind, self._each, self._arrays, slots, at))[:count])
-        return np.concatenate(out)
+        """Return the gradients of all flows."""
+        return np.asarray(_gradients(self._kind, self._each, self._arrays, points))
 
     def values(self, points: Float[np.ndarray, "b k p"]) -> Float[np.ndarray, "b k"]:
-        """Return the losses of all flows, running or not, each at many points."""
+        """Return the losses of all flows, each at many points."""
         count = points.shape[1]
         padded = np.pad(points, ((0, 0), (0, -count % _VALUES), (0, 0)), mode="edge")
         parts = np.split(padded, padded.shape[1] // _VALUES, axis=1)
-        return np.concatenate([np.asarray(_values(self._kind, self._each, self._all, part)) for part in parts], 1)[
+        return np.concatenate([np.asarray(_values(self._kind, self._each, self._arrays, part)) for part in parts], 1)[
             :, :count
         ]
 
@@ -152,14 +123,6 @@ def _with_fewest_products(kind: _Kind, each: bool, arrays: list[Array]) -> PyTre
 @compiled_for_constants(2)
 def _gradients(kind: _Kind, each: bool, arrays: list[Array], points: Array) -> Array:
     return map_losses(lambda loss, point: loss_and_gradient(loss, point)[1], kind, each, arrays, points)
-
-
-@compiled_for_constants(2)
-def _hessians(kind: _Kind, each: bool, arrays: list[Array], slots: Array, points: Array) -> Array:
-    def one(loss: Any, point: Array) -> Array:
-        return loss.hessian(point) if hasattr(loss, "hessian") else jax.hessian(loss)(point)
-
-    return map_losses(one, kind, each, [array[slots] for array in arrays] if each else arrays, points)
 
 
 @compiled_for_constants(2)

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from saddlescope._shared.compiled_functions import bound, compiled, quickly_compiled
-from saddlescope.loss.tree_layout import TreeLayout
+from saddlescope.numerics.tree_layout import TreeLayout
 
 Loss = Callable[[PyTree], Array]
 

@@ -257,19 +257,3 @@ def test_runs_that_end_early_say_why_and_keep_what_they_have():
 def test_starts_that_cannot_be_used_are_named(bad, sentence):
     with pytest.raises(InputError, match=sentence):
         FactorInit(**({"pairs": ((np.eye(2), np.eye(2)),), "log_scale": -9.0} | bad))
-
-
-@pytest.mark.parametrize(
-    ("bad", "sentence"),
-    [
-        ({"until": -1.0}, "until must be"),
-        ({"tolerance": 0.5}, "tolerance must be"),
-        ({"record": np.array([3.0])}, "record must be"),
-        ({"max_evaluations": 0}, "max_evaluations must be"),
-    ],
-)
-def test_settings_out_of_range_are_named(bad, sentence):
-    loss, _ = whitened(np.array([2.0, 1.0]))
-    start = FactorInit(pairs=((np.eye(2), np.eye(2)),), log_scale=-9.0)
-    with pytest.raises(InputError, match=sentence):
-        factored_flow(loss, start, **({"until": 1.0, "tolerance": 1e-4} | bad))

@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from saddlescope.flow import FlowError
 from saddlescope.models.tokens.generators import gaussian_tokens
 from saddlescope.models.tokens.losses import SelectionLoss, attention_loss
-from weight_flow import weight_flow
+from weight_flow import CutShortError, weight_flow
 
 DATA = gaussian_tokens(4, 5, 8, seed=1)
 LOSS = SelectionLoss(DATA.optimal_scores + 1.0, DATA.gaps)
@@ -34,7 +33,7 @@ def test_follows_plain_gradient_flow_in_raw_time():
         atol=1e-12,
     )
     loss = SelectionLoss(DATA.optimal_scores, DATA.gaps)
-    flow = weight_flow(loss, _margins, _start(), log_until=np.log(20.0), record=[np.log(20.0)], tolerance=1e-11)
+    flow = weight_flow(loss, _margins, _start(), record=[np.log(20.0)], tolerance=1e-11)
     np.testing.assert_allclose(np.concatenate([flow.weights["k"][0], flow.weights["q"][0]]), plain.y[:, -1], rtol=1e-7)
     assert flow.energy_defects[0] < 1e-9
 
@@ -56,36 +55,9 @@ class _Naive(SelectionLoss):
 @pytest.mark.slow
 def test_naive_rates_are_not_returned_as_a_success():
     naive = _Naive(LOSS.optimal_scores, DATA.gaps)
-    early, true = (
-        weight_flow(loss, _margins, _start(), log_until=1.0, record=[1.0], tolerance=1e-8) for loss in (naive, LOSS)
-    )
+    early, true = (weight_flow(loss, _margins, _start(), record=[1.0], tolerance=1e-8) for loss in (naive, LOSS))
     np.testing.assert_allclose(early.margins, true.margins, rtol=1e-6)
-    with pytest.raises(FlowError, match="max_evaluations=3000 were used up") as raised:
-        weight_flow(naive, _margins, _start(), log_until=115.0, record=[115.0], tolerance=1e-6, max_evaluations=3000)
-    late = weight_flow(
-        LOSS,
-        _margins,
-        _start(),
-        log_until=raised.value.result.log_times[-1],
-        record=[raised.value.result.log_times[-1]],
-        tolerance=1e-6,
-        max_evaluations=3000,
-    )
-    assert late.status.ok
-
-
-def test_the_default_records_begin_at_the_start():
-    flow = weight_flow(LOSS, _margins, _start(), log_until=1.0, tolerance=1e-8)
-    assert flow.log_times[[0, -1]].tolist() == [-np.inf, 1.0]
-    assert len(flow.log_times) == 201
-
-
-def test_a_run_that_is_cut_short_says_so():
-    with pytest.raises(FlowError, match="max_evaluations=300 were used up"):
-        weight_flow(
-            LOSS, _margins, _start(), log_until=300.0, record=[1.0, 300.0], max_evaluations=300, tolerance=1e-11
-        )
-    flow = weight_flow(
-        LOSS, _margins, _start(), log_until=300.0, record=[1.0], max_evaluations=300, tolerance=1e-11, throw=False
-    )
-    assert not flow.status.ok
+    given = {"tolerance": 1e-6, "max_evaluations": 3000}
+    with pytest.raises(CutShortError) as raised:
+        weight_flow(naive, _margins, _start(), record=[115.0], **given)
+    weight_flow(LOSS, _margins, _start(), record=[raised.value.log_time], **given)

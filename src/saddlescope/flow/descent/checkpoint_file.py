@@ -5,6 +5,7 @@ import hashlib
 import io
 from pathlib import Path
 
+import jax
 import numpy as np
 
 from saddlescope._shared.atomic_files import write_atomically
@@ -19,8 +20,8 @@ def fingerprint(*parts: object) -> str:
     """Return a hash of arrays (bytes, shapes, types), of dataclasses by their fields, and of all else by its `repr`."""
     digest = hashlib.sha256()
     for part in parts:
-        if hasattr(part, "shape"):
-            array = np.ascontiguousarray(part)  # type: ignore[arg-type]
+        if isinstance(part, np.ndarray | np.generic | jax.Array):
+            array = np.ascontiguousarray(part)
             digest.update(repr((array.shape, str(array.dtype))).encode())
             digest.update(array.data)
         elif dataclasses.is_dataclass(part) and not isinstance(part, type):  # their repr is short

@@ -29,7 +29,7 @@ from saddlescope.loss.checks import require_finite, require_float64_loss
 from saddlescope.loss.compiled import CompiledLoss, Evaluations, Loss, loss_and_gradient
 from saddlescope.loss.minibatches import Minibatches
 from saddlescope.loss.stability_limit import require_stable
-from saddlescope.loss.tree_layout import TreeLayout
+from saddlescope.numerics.tree_layout import TreeLayout
 
 _RECORDS = 1000
 _REPORTS = 20  # calls of the compiled loop in a run that reports its progress

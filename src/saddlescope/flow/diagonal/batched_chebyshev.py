@@ -9,6 +9,7 @@ the compiled code.
 """
 
 import math
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,25 +20,46 @@ from jaxtyping import Array, Bool, Float, Int
 
 from saddlescope._shared.compiled_functions import compiled_for_constants
 from saddlescope._shared.progress import Report
-from saddlescope.flow.diagonal.batched_records import BatchRecords
-from saddlescope.flow.diagonal.batched_system import part
+from saddlescope.flow.diagonal.batched_records import BatchRecords, part
 from saddlescope.flow.diagonal.coordinates import LARGEST_EXPONENT
-from saddlescope.flow.solvers import chebyshev
-from saddlescope.flow.solvers.chebyshev import Slopes, Steps
-from saddlescope.flow.solvers.interpolants import CubicInterpolants
 from saddlescope.loss.batched import LossBatch, map_losses
 from saddlescope.loss.compiled import loss_and_gradient
+from saddlescope.numerics import chebyshev
+from saddlescope.numerics.chebyshev import Slopes, Steps
+from saddlescope.numerics.interpolants import CubicInterpolants
 
-LEAST_TOLERANCE = 1e-6
-"""Below it, steps of second order are too many: those of order 5 are faster."""
 
-_ENOUGH = 15_000  # evaluations of one flow: about what implicit steps to the end cost
-_USUAL_STEPS = 600  # of a flow
-_ROUNDS = 30, 3  # power iterations at the beginning, and before each further run of the compiled code
-_MARGIN = 1.1  # of the estimate of ||H||, which power iterations approach from below
-_BUFFER, _FEWEST, _MOST = 1_000_000, 16, 64  # numbers, and rounds, that one run of the compiled code records
-_SHRINK = 4  # the compiled code is for so many flows at most as are running,
-_WORTH = 4096  # but only if the states have so many numbers: otherwise, another compilation takes longer than it saves
+@dataclass(frozen=True)
+class _Policy:
+    """Policy of a batch.
+
+    Attributes:
+        steps: of a flow at a tolerance of 1e-4; measured on regressions with 16 to 64 coordinates at alpha = 1e-32.
+        worth: evaluations, per coordinate and for four coordinates more, that cost as much as `gradient_flow` for the
+            same flow, if a loss has few data.
+        data: numbers in the arrays of a loss that double the cost of an evaluation, and halve what is worth it. Both
+            are measured on the same regressions, on one core.
+        rounds: power iterations at the beginning, and before each further run of the compiled code.
+        margin: factor of the estimate of ||H||, which power iterations approach from below.
+        buffer: numbers that one run of the compiled code records.
+        fewest, most: bounds on its rounds.
+        shrink: the compiled code is for at most so many times the flows that are running.
+        recompiled: numbers in the states from which that saves more than another compilation takes.
+    """
+
+    steps: int = 600
+    worth: float = 12_000
+    data: float = 1000
+    rounds: tuple[int, int] = (30, 3)
+    margin: float = 1.1
+    buffer: int = 1_000_000
+    fewest: int = 16
+    most: int = 64
+    shrink: int = 4
+    recompiled: int = 4096
+
+
+_POLICY = _Policy()
 
 
 class _Mirror(NamedTuple):
@@ -73,17 +95,23 @@ class ChebyshevFlows:
         evaluations: of each flow's gradient.
         products: of each flow's Hessian with a vector.
         stuck: flows that could take no step however short; True where the gradient was finite at the last trial.
-        left: flows that have not reached the end, because implicit steps are faster from where they are, or because
-            `max_evaluations` is used up.
+        left: flows that have not reached the end, because implicit steps are faster, or because `max_evaluations` is
+            used up.
     """
 
     def __init__(
-        self, losses: LossBatch, records: BatchRecords, rates: Float[np.ndarray, "flows"], until: float
+        self,
+        losses: LossBatch,
+        records: BatchRecords,
+        rates: Float[np.ndarray, "flows"],
+        until: float,
+        tolerance: float,
     ) -> None:
         losses = losses.with_fewest_products()
         self._losses, self._records, self._until = losses, records, until
+        self._local = tolerance**1.5  # the error of a step is of third order, that of the flow of second
         flows, size = records.last_state.shape
-        self.evaluations, self.products = np.zeros(flows, int), np.full(flows, _ROUNDS[0])
+        self.evaluations, self.products = np.zeros(flows, int), np.full(flows, _POLICY.rounds[0])
         self.stuck: dict[int, bool] = {}
         start = np.ones(size) + 1e-3 * np.cos(np.arange(size))  # orthogonal to no eigenvector but by accident
         p, q = records.coordinates.p, records.coordinates.q
@@ -99,34 +127,38 @@ class ChebyshevFlows:
             curvature=jnp.zeros(flows),
             direction=jnp.tile(start / np.linalg.norm(start), (flows, 1)),
         )
-        self._bound_curvature(records.coordinates.point(records.last_state), losses.form(None), _ROUNDS[0])
-        # a step has 1.24 sqrt(h radius) evaluations, and metric is about 2 at products of order 1
-        expected = np.sqrt(1.54 * _USUAL_STEPS * until * 2 * rates * np.asarray(self._mirror.curvature))
-        self.left = np.flatnonzero(expected > _ENOUGH)
+        self._bound_curvature(records.coordinates.point(records.last_state), losses.form(None), _POLICY.rounds[0])
+        numbers = sum(array.size for array in losses.form(None)[2]) / (flows if losses.form(None)[1] else 1)
+        self._most = int(_POLICY.worth * (size + 4) / (1 + numbers / _POLICY.data))
+        steps = _POLICY.steps * math.sqrt(1e-4 / tolerance)
+        # a step has 1.24 sqrt(h radius) evaluations, two at least, and metric is about 2 at products of order 1
+        radius = 2 * rates * np.asarray(self._mirror.curvature)
+        expected = np.maximum(2 * steps, np.sqrt(1.54 * steps * until * radius))
+        rounds = self._local < 1000 * np.finfo(float).eps  # so small an error of a step is rounding
+        self.left = np.flatnonzero((expected > self._most) | rounds)
 
-    def run(self, tolerance: float, max_evaluations: int, report: Report) -> None:
+    def run(self, max_evaluations: int, report: Report) -> None:
         """Follow all flows that are not left, to the end or until they are."""
         flows, size = self._records.last_state.shape
-        local = tolerance**1.5  # the error of a step is of third order, that of the flow of second
         rows = np.arange(flows)
         form = self._losses.form(None)
-        steps, power = self._begin(local)
-        room = int(np.clip(_BUFFER // (flows * size), _FEWEST, _MOST))
-        most = min(max_evaluations, _ENOUGH)
+        steps, power = self._begin()
+        room = int(np.clip(_POLICY.buffer // (flows * size), _POLICY.fewest, _POLICY.most))
+        most = min(max_evaluations, self._most)
         begun = False
         while np.any(running := np.asarray(steps.h) > 0):
-            if np.count_nonzero(running) <= len(rows) // _SHRINK and len(rows) * size >= _WORTH:
-                kept = np.sort(np.argsort(np.asarray(steps.h) <= 0, kind="stable")[: len(rows) // _SHRINK])
+            if np.count_nonzero(running) <= len(rows) // _POLICY.shrink and len(rows) * size >= _POLICY.recompiled:
+                kept = np.sort(np.argsort(np.asarray(steps.h) <= 0, kind="stable")[: len(rows) // _POLICY.shrink])
                 rows, steps, power = rows[kept], _part(steps, kept), power[kept]
                 self._mirror = _part(self._mirror, kept)
                 form = self._losses.form(rows)
             if begun:
                 points = part(self._records.coordinates, rows).point(np.asarray(steps.y))
-                self._bound_curvature(points, form, _ROUNDS[1])
-                self.products[rows[np.asarray(steps.h) > 0]] += _ROUNDS[1]
+                self._bound_curvature(points, form, _POLICY.rounds[1])
+                self.products[rows[np.asarray(steps.h) > 0]] += _POLICY.rounds[1]
             begun = True
             steps, power, dissipated, taken = _rounds(
-                *form[:2], room, form[2], self._mirror, steps, power, self._until, local, most
+                *form[:2], room, form[2], self._mirror, steps, power, self._until, self._local, most
             )
             self._records.reach(rows, np.asarray(steps.t), np.asarray(steps.y), np.asarray(dissipated))
             self._records.add(self._notable(rows, _Taken(*map(np.asarray, taken))))
@@ -135,13 +167,13 @@ class ChebyshevFlows:
             ended = flows - np.count_nonzero(np.asarray(steps.h) > 0)
             report(float(np.mean(self._records.last_time)) / self._until, f"{ended} of {flows} flows finished")
 
-    def _begin(self, tolerance: float) -> tuple[Steps, Array]:
+    def _begin(self) -> tuple[Steps, Array]:
         """Return the beginnings of the first steps, and sum_i metric_i (y_i')^2; flows that are left rest."""
         coordinates, y = self._records.coordinates, self._records.last_state
         slope = -self._mirror.rate[:, None] * self._losses.gradients(coordinates.point(y))
         self.evaluations += 1
         now, power = _slopes_of(self._mirror, slope, jnp.asarray(coordinates.metric(y)))
-        return _rest(chebyshev.begin(jnp.asarray(y), now, self._until, tolerance), self.left), power
+        return _rest(chebyshev.begin(jnp.asarray(y), now, self._until, self._local), self.left), power
 
     def _stop(self, rows: np.ndarray, steps: Steps, most: int) -> Steps:
         """Stop flows that have diverged or are left, and note those that are stuck."""
@@ -163,7 +195,7 @@ class ChebyshevFlows:
         ends = (begun[turn, flow], flow), (turn + 1, flow)
         start, end = (taken.t[at] for at in ends)
         states, slopes = (taken.y[at] for at in ends), (taken.slope[at] for at in ends)
-        return CubicInterpolants(rows[flow], start, end, end - start, *states, *slopes)
+        return CubicInterpolants(rows[flow], start, end, *states, *slopes)
 
     def _bound_curvature(self, points: np.ndarray, form: Any, rounds: int) -> None:
         size, direction = _largest_curvature(*form, jnp.asarray(points), self._mirror.direction, rounds)
@@ -283,7 +315,7 @@ def _largest_curvature(
             size = jnp.linalg.norm(product)
             usable = jnp.isfinite(size) & (size > 0)
             following = jnp.where(usable, product / jnp.where(usable, size, 1.0), direction)
-            return jnp.where(usable, _MARGIN * size, 0.0), following
+            return jnp.where(usable, _POLICY.margin * size, 0.0), following
 
         return jax.lax.fori_loop(0, rounds, again, (jnp.zeros(()), start))
 

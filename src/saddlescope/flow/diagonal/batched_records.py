@@ -1,22 +1,15 @@
-"""Records of many flows while they run: states at common times, level crossings, and the integral of |gradient|^2.
-
-Steps are buffered and processed some thousand at a time, so that memory is bounded and the cost per step is small.
-"""
+"""Records of many flows while they run: states at common times, level crossings, and the integral of |gradient|^2."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from saddlescope.flow.diagonal.batched_system import part
 from saddlescope.flow.diagonal.coordinates import MirrorCoordinates
 from saddlescope.flow.diagonal.trajectory import LevelEvent
-from saddlescope.flow.solvers.interpolants import AbstractInterpolants, DifferenceInterpolants
-
-_BUFFER = 1_000_000  # numbers in the buffered steps before they are processed: 8 MB
-_BISECTIONS = 54  # of a step: to rounding
+from saddlescope.numerics.interpolants import CubicInterpolants
 
 
 @dataclass
@@ -40,8 +33,6 @@ class BatchRecords:
     last_state: Float[np.ndarray, "flows p"]
     dissipated: Float[np.ndarray, "flows"]
     _crossings: list["_Crossings"] = field(default_factory=list)
-    _buffer: list[AbstractInterpolants] = field(default_factory=list)
-    _buffered: int = 0
 
     @classmethod
     def begin(
@@ -62,24 +53,22 @@ class BatchRecords:
         flows: Int[np.ndarray, "n"],
         times: Float[np.ndarray, "n"],
         states: Float[np.ndarray, "n p"],
-        dissipated: Float[np.ndarray, "n"] | float = 0.0,
+        dissipated: Float[np.ndarray, "n"],
     ) -> None:
         """Note how far flows have come, and what they dissipated on the way."""
         self.last_time[flows], self.last_state[flows] = times, states
         self.dissipated[flows] += dissipated
 
-    def add(self, steps: AbstractInterpolants) -> None:
-        """Add steps that may hold a time to record or a crossing, of one kind since the last `process`.
-
-        They may be processed later. Those of a kind that integrates what they dissipate must be all steps.
-        """
-        self._buffer.append(steps)
-        self._buffered += steps.size
-        if self._buffered > _BUFFER:
-            self.process()
+    def add(self, steps: CubicInterpolants) -> None:
+        """Take what the steps hold: times to record, and crossings."""
+        self._sample(steps)
+        if self.level is not None:
+            low, high = self.coordinates.band(self.level)
+            self._cross(steps, high[steps.system], 1)
+            self._cross(steps, low[steps.system], -1)
 
     def crossings(self) -> tuple[list[list[LevelEvent]], list[Float[np.ndarray, "c p"]]]:
-        """Return the crossings of each flow in order, and the states then, of all steps that were processed."""
+        """Return the crossings of each flow in order, and the states then."""
         flows, _, p = self.states.shape
         if not self._crossings:
             return [[] for _ in range(flows)], [np.empty((0, p))] * flows
@@ -91,39 +80,21 @@ class BatchRecords:
         parts = list(map(slice, ends[:-1].tolist(), ends[1:].tolist()))
         return [events[part] for part in parts], [state[order[part]] for part in parts]
 
-    def process(self) -> None:
-        """Process all steps in the buffer."""
-        if not self._buffer:
-            return
-        steps = type(self._buffer[0]).join(self._buffer)
-        self._buffer, self._buffered = [], 0
-        self._sample(steps)
-        if isinstance(steps, DifferenceInterpolants):
-            self._dissipate(steps)
-        if self.level is not None:
-            low, high = self.coordinates.band(self.level)
-            self._cross(steps, high[steps.system], 1)
-            self._cross(steps, low[steps.system], -1)
-
-    def _sample(self, steps: AbstractInterpolants) -> None:
+    def _sample(self, steps: CubicInterpolants) -> None:
         first, stop = (np.searchsorted(self.times, time, "right") for time in (steps.start, steps.end))
         which = np.repeat(np.arange(len(first)), stop - first)
         record = np.arange(len(which)) - np.repeat(np.cumsum(stop - first) - stop, stop - first)
         hit = steps[which]
-        self.states[hit.system, record] = hit.at((self.times[record] - hit.end) / hit.step)
+        self.states[hit.system, record] = hit.at((self.times[record] - hit.end) / (hit.end - hit.start))
 
-    def _dissipate(self, steps: DifferenceInterpolants) -> None:
-        metric = part(self.coordinates, steps.system).metric
-        np.add.at(self.dissipated, steps.system, steps.dissipated(metric))
-
-    def _cross(self, steps: AbstractInterpolants, edge: Float[np.ndarray, "m p"], sign: int) -> None:
+    def _cross(self, steps: CubicInterpolants, edge: Float[np.ndarray, "m p"], sign: int) -> None:
         after = sign * steps.after >= sign * edge
         which, index = np.nonzero((sign * steps.before >= sign * edge) != after)
         if len(which) == 0:
             return
         hit = steps[which]
         s = _solve(hit.entry(index), edge[which, index], after[which, index] == (sign == 1))
-        times = np.clip(hit.end + s * hit.step, hit.start, hit.end)
+        times = np.clip(hit.end + s * (hit.end - hit.start), hit.start, hit.end)
         signs = np.full(len(which), sign)
         self._crossings.append(_Crossings(hit.system, times, index, after[which, index], signs, hit.at(s)))
 
@@ -142,10 +113,21 @@ class _Crossings(NamedTuple):
 def _solve(
     value: Callable[[np.ndarray], np.ndarray], edge: Float[np.ndarray, "e"], upwards: Bool[np.ndarray, "e"]
 ) -> Float[np.ndarray, "e"]:
-    """Return the time, in steps, at which an entry passes its edge, by bisection."""
+    """Return the time, in steps, at which an entry passes its edge, by bisection to rounding."""
     low, high = -np.ones(len(edge)), np.zeros(len(edge))
-    for _ in range(_BISECTIONS):
+    for _ in range(np.finfo(float).nmant + 2):
         middle = (low + high) / 2
         beyond = (value(middle) >= edge) == upwards
         low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
     return (low + high) / 2
+
+
+def stacked(coordinates: list[MirrorCoordinates]) -> MirrorCoordinates:
+    """Stack coordinates for states with the flow as the first axis; rates and signs differ and are left out."""
+    p, q = np.stack([each.p for each in coordinates]), np.stack([each.q for each in coordinates])
+    return replace(coordinates[0], p=p, q=q, rate=np.nan)
+
+
+def part(coordinates: MirrorCoordinates, rows: np.ndarray) -> MirrorCoordinates:
+    """Select the coordinates of some flows; rows may repeat."""
+    return replace(coordinates, p=coordinates.p[rows], q=coordinates.q[rows])

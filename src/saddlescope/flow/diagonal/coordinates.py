@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import PyTree
 
-from saddlescope.loss.tree_layout import TreeLayout
+from saddlescope.numerics.tree_layout import TreeLayout
 
 LARGEST_EXPONENT = 60.0  # continued linearly beyond, so that a trial step that overshoots stays finite
 

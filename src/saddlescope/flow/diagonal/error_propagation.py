@@ -11,7 +11,7 @@ of e^z for z = h J in the middle of the step that is damped where the flow is.
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope.flow.solvers.ndf import AbstractSystem, Interpolant
+from saddlescope.numerics.ndf import AbstractSystem, Interpolant
 
 _SAMPLES = 16
 

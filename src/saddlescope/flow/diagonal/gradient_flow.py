@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-import scipy  # loads `scipy.optimize`, a third of a second, where a level is first looked for
 from jaxtyping import Float
 
 from saddlescope._shared.arguments import validate_arguments
@@ -12,8 +11,6 @@ from saddlescope.flow.diagonal.coordinates import AbstractFlowCoordinates, Mirro
 from saddlescope.flow.diagonal.initial_conditions import AbstractInit, DiagonalInit, ResumeFrom, require_start
 from saddlescope.flow.diagonal.surrogate_stepper import SurrogateStepper
 from saddlescope.flow.diagonal.trajectory import Accuracy, DensePath, LevelEvent, Trajectory
-from saddlescope.flow.solvers.interpolants import DifferenceInterpolants
-from saddlescope.flow.solvers.ndf import Interpolant, StepError
 from saddlescope.flow.status import (
     LOCAL_SHARE,
     REACHED,
@@ -27,6 +24,28 @@ from saddlescope.flow.status import (
 )
 from saddlescope.loss.checks import require_finite, require_float64_loss, require_smooth_at_zero
 from saddlescope.loss.compiled import CompiledLoss, Loss
+from saddlescope.numerics.ndf import MAX_ORDER, Interpolant, StepError, basis, slope_basis
+from saddlescope.numerics.step_roots import root_along
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Policy of a second run.
+
+    Attributes:
+        promised: of the tolerance: errors of times that need no second run.
+        propagated: factor of propagated errors, where these are small, that bounds those of times.
+        apart: ratio of two runs' tolerances.
+        tightest: of the tolerance: no run at a smaller one follows another.
+    """
+
+    promised: float = 3.0
+    propagated: float = 3.0
+    apart: float = 10.0
+    tightest: float = 1.1e-2
+
+
+_VERIFICATION = Verification()
 
 
 @validate_arguments
@@ -106,14 +125,14 @@ def gradient_flow(
 
     run, compared, aim = integrate(tolerance), None, tolerance
     if verify is not False and run.status.ok:
-        while run.time_error > _TIMES_PROMISED * tolerance and aim > _TIGHTEST * tolerance:
-            aim /= _APART
+        while run.time_error > _VERIFICATION.promised * tolerance and aim > _VERIFICATION.tightest * tolerance:
+            aim /= _VERIFICATION.apart
             tighter = integrate(aim)
             run, compared = (tighter, run) if tighter.status.ok else (run, tighter)
             if run is not tighter:
                 break
         if verify and compared is None:
-            compared = integrate(_APART * tolerance)
+            compared = integrate(_VERIFICATION.apart * tolerance)
     times = run.record(record)
     states = run.path(times)
     losses = compiled.at(coordinates.point(states))
@@ -142,12 +161,6 @@ def gradient_flow(
     if throw and not run.status.ok:
         raise FlowError(trajectory)
     return trajectory
-
-
-_TIMES_PROMISED = 3.0  # of the tolerance: errors of times that need no second run
-_TIMES_PROPAGATED = 3.0  # the errors of times may be, where propagated errors are small
-_APART = 10.0  # the ratio of two runs' tolerances
-_TIGHTEST = 1.1e-2  # of the tolerance: no run at a smaller one follows another
 
 
 @dataclass
@@ -234,17 +247,8 @@ def _crossings(
     found = []
     for edge, sign in ((high, 1), (low, -1)):
         for i in np.flatnonzero((sign * before < sign * edge) != (sign * after < sign * edge)):
-            threshold = float(edge[i])
-
-            def offset(time: float, i: int = int(i), threshold: float = threshold) -> float:
-                return float(step(time)[i]) - threshold
-
-            ends = offset(step.start), offset(step.end)
-            if ends[0] * ends[1] < 0:
-                time = float(scipy.optimize.brentq(offset, step.start, step.end, xtol=1e-300, rtol=1e-15))  # type: ignore[arg-type]
-            else:  # rounding of the interpolation puts the edge just outside the step
-                time = step.start if abs(ends[0]) < abs(ends[1]) else step.end
-            found.append(LevelEvent(time, int(i), bool(sign * after[i] >= sign * threshold), sign))
+            time = root_along(lambda at, i=i, edge=edge: float(step(at)[i] - edge[i]), step.start, step.end)
+            found.append(LevelEvent(time, int(i), bool(sign * after[i] >= sign * edge[i]), sign))
     return found
 
 
@@ -259,7 +263,7 @@ def _shift(step: Interpolant, crossing: LevelEvent, error: np.ndarray, error_aft
 def _time_error(run: _Run, accuracy: Accuracy | None, tolerance: float) -> float | None:
     if not run.crossings:
         return None
-    measured = _TIMES_PROPAGATED * run.time_error if accuracy is None else accuracy.crossing_times
+    measured = _VERIFICATION.propagated * run.time_error if accuracy is None else accuracy.crossing_times
     return max(measured, tolerance)
 
 
@@ -295,10 +299,22 @@ def _energy_error(coordinates: AbstractFlowCoordinates, steps: list[Interpolant]
     """Compare the decrease of the loss with the integral of |dtheta/dt|^2 along the path, by Gauss quadrature."""
     if not lost > 0:
         return None
-    at_once = max(1, _NUMBERS_AT_ONCE // steps[0].differences.shape[1])
-    parts = (DifferenceInterpolants.of(steps[first : first + at_once]) for first in range(0, len(steps), at_once))
-    total = sum(float(np.sum(part.dissipated(coordinates.metric))) for part in parts) / coordinates.rate
-    return abs(1 - total / lost)
+    size, total = len(steps[0].differences[0]), 0.0
+    at_once = max(1, _NUMBERS_AT_ONCE // size)
+    for first in range(0, len(steps), at_once):
+        part = steps[first : first + at_once]
+        differences = np.zeros((len(part), MAX_ORDER + 1, size))
+        for of_step, step in zip(differences, part, strict=True):
+            of_step[: len(step.differences)] = step.differences
+        duration = np.array([step.end - step.start for step in part])[:, None]
+        spacing = np.array([step.step for step in part])[:, None]
+        for node, weight in zip(*np.polynomial.legendre.leggauss(4), strict=True):
+            s = np.array([(node - 1) / 2])
+            state = differences[:, 0] + np.einsum("j,mjp->mp", basis(s, MAX_ORDER)[0], differences[:, 1:])
+            slope = np.einsum("j,mjp->mp", slope_basis(s, MAX_ORDER)[0], differences[:, 1:]) / spacing
+            moved = duration * slope  # of moderate size, however fast the flow
+            total += weight / 2 * float(np.sum(coordinates.metric(state) * moved**2 / duration))
+    return abs(1 - total / coordinates.rate / lost)
 
 
 _NUMBERS_AT_ONCE = 25_000  # of states: small arrays, though many steps for each call

@@ -1,9 +1,8 @@
 """Many gradient flows from small weights in one call: seeds, initial scales, or data sets of one small problem.
 
 The time of a small flow is not that of its arithmetic but the overhead of its thousand steps. Here all flows share one
-pass through the solver's logic; each has its own step size. Compiled explicit steps are faster where the evaluations
-that stability costs are some thousands; implicit steps of variable order, by far fewer evaluations, are the faster ones
-at tight tolerances and below alpha = 1e-1000 or so.
+compiled loop of explicit steps; each has its own step size. Where stability or a tight tolerance costs more evaluations
+than a flow is worth, it is followed alone by `gradient_flow`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,15 +16,13 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import Table
 from saddlescope._shared.results import PlotMixin, TableMixin
-from saddlescope.flow.diagonal.batched_chebyshev import LEAST_TOLERANCE, ChebyshevFlows
-from saddlescope.flow.diagonal.batched_records import BatchRecords
-from saddlescope.flow.diagonal.batched_system import MirrorSystems, stacked
+from saddlescope.flow.diagonal.batched_chebyshev import ChebyshevFlows
+from saddlescope.flow.diagonal.batched_records import BatchRecords, part, stacked
 from saddlescope.flow.diagonal.coordinates import MirrorCoordinates
+from saddlescope.flow.diagonal.gradient_flow import gradient_flow
 from saddlescope.flow.diagonal.initial_conditions import AbstractInit, ResumeFrom
 from saddlescope.flow.diagonal.trajectory import LevelEvent, SampledPath, Trajectory
-from saddlescope.flow.solvers.ndf_batched import BatchStepper
 from saddlescope.flow.status import (
-    LOCAL_SHARE,
     REACHED,
     BatchedFlowError,
     Status,
@@ -45,15 +42,14 @@ from saddlescope.loss.checks import (
 from saddlescope.loss.compiled import Evaluations, Loss
 
 _RECORDS = 201
-_CHECK_EVERY = 16  # evaluations between two checks for divergence and two reports
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class BatchedTrajectory(TableMixin, PlotMixin):
     """Runs of many gradient flows. `trajectories[i]` is the `Trajectory` of one; iterating gives all.
 
-    Between records and crossings, each is linear in the integral of the gradient: exact on plateaus and rough between
-    two records in a transition; `gradient_flow` stores the solver's own interpolation.
+    Between records and crossings, those of explicit steps are linear in the integral of the gradient: exact on plateaus
+    and rough between two records in a transition; `gradient_flow` stores the solver's own interpolation.
 
     Attributes:
         times: recorded times common to all flows, ascending from 0, shape (k,).
@@ -169,12 +165,42 @@ def gradient_flow_batched(
         origin,
         level,
     )
-    systems = MirrorSystems(losses, coordinates)
     _check_losses(first, losses, records.coordinates.point(origin))
-    statuses = [REACHED] * len(starts)
+    rates = np.array([each.rate for each in coordinates])
+    explicit, furthest = ChebyshevFlows(losses, records, rates, until, tolerance), 0.0
+
+    def onward(fraction: float, note: str) -> None:
+        """Report; a flow that begins again does not take the progress back."""
+        nonlocal furthest
+        furthest = max(furthest, fraction)
+        report(furthest, note)
+
     if until > 0:
-        _run(systems, records, statuses, until, tolerance, max_evaluations, report)
-    trajectories = _assemble(starts, coordinates, records, systems, statuses)
+        explicit.run(max_evaluations, onward)
+    statuses = [_end_of(flow, explicit, records, until, max_evaluations) for flow in range(len(starts))]
+    each = _explicit_trajectories(starts, coordinates, records, losses, statuses, explicit)
+    left = [int(flow) for flow in explicit.left if until > 0 and explicit.evaluations[flow] < max_evaluations]
+    for done, flow in enumerate(left):
+        before = 1 - (len(left) - done) / len(starts)
+        each[flow] = gradient_flow(
+            loss[flow] if isinstance(loss, Sequence) else loss,
+            starts[flow],
+            until=until,
+            tolerance=tolerance,
+            record=records.times,
+            level=level,
+            throw=False,
+            max_evaluations=max_evaluations,
+            report=lambda fraction, note, before=before: onward(before + fraction / len(starts), note),
+        )
+    tables = [_at_records(trajectory, records.times) for trajectory in each]
+    trajectories = BatchedTrajectory(
+        times=records.times,
+        time_unit=coordinates[0].time_unit,
+        losses=np.stack([losses for losses, _ in tables]),
+        beta=np.stack([beta for _, beta in tables]),
+        each=tuple(each),
+    )
     if throw and trajectories.failed:
         raise BatchedFlowError(trajectories)
     return trajectories
@@ -218,101 +244,43 @@ def _check_losses(first: Loss, losses: LossBatch, points: np.ndarray) -> None:
     require_smooth_at_zero(lambda point: losses.gradients(np.tile(point, (len(points), 1))), points.shape[1])
 
 
-def _run(
-    systems: MirrorSystems,
-    records: BatchRecords,
-    statuses: list[Status],
-    until: float,
-    tolerance: float,
-    max_evaluations: int,
-    report: Report,
-) -> None:
-    """Take all steps, explicit ones as long as they are faster; enter the statuses of flows that end early."""
-    unit, left, is_stuck = records.coordinates.time_unit, np.arange(len(statuses)), {}
-    if tolerance >= LEAST_TOLERANCE:
-        explicit = ChebyshevFlows(systems.losses, records, systems.rates, until)
-        explicit.run(tolerance, max_evaluations, report)
-        records.process()
-        systems.gradients += explicit.evaluations
-        systems.products += explicit.products
-        left, is_stuck = explicit.left, explicit.stuck
-    if len(left):
-        is_stuck |= _implicit_steps(systems, records, left, until, tolerance, max_evaluations, report)
-        records.process()
-    unfinished = records.last_time < until
-    for flow in np.flatnonzero(unfinished & (systems.gradients >= max_evaluations)):
-        statuses[flow] = exhausted(max_evaluations, float(records.last_time[flow]), unit)
-    ended = {flow for flow in np.flatnonzero(unfinished).tolist() if statuses[flow].ok}
-    for flow, finite in (dict.fromkeys(ended, True) | is_stuck).items():
-        statuses[flow] = stuck(float(records.last_time[flow]), unit, finite=finite)
-    for flow in np.flatnonzero(records.coordinates.diverged(records.last_state)):
-        statuses[flow] = diverged(float(records.last_time[flow]), unit)
+def _end_of(flow: int, explicit: ChebyshevFlows, records: BatchRecords, until: float, max_evaluations: int) -> Status:
+    """Return the status of a flow that explicit steps have followed."""
+    unit, last = records.coordinates.time_unit, float(records.last_time[flow])
+    if np.any(part(records.coordinates, np.array([flow])).diverged(records.last_state[[flow]])):
+        return diverged(last, unit)
+    if last >= until:
+        return REACHED
+    if explicit.evaluations[flow] >= max_evaluations:
+        return exhausted(max_evaluations, last, unit)
+    return stuck(last, unit, finite=explicit.stuck.get(flow, True))
 
 
-def _implicit_steps(
-    systems: MirrorSystems,
-    records: BatchRecords,
-    rows: np.ndarray,
-    until: float,
-    tolerance: float,
-    max_evaluations: int,
-    report: Report,
-) -> dict[int, bool]:
-    """Take the flows in these rows from where they are to the end; return those that got stuck."""
-    local, flows = tolerance * LOCAL_SHARE, len(records.last_time)
-    rows = rows[systems.gradients[rows] < max_evaluations]
-    systems.keep(rows)
-    if len(rows) == 0:
-        return {}
-    stepper = BatchStepper(
-        systems,
-        records.last_state[rows],
-        until,
-        rtol=local,
-        atol=local,
-        t=records.last_time[rows],
-        numbers=rows,
-    )
-    tick = 0
-    while len(stepper.running):
-        steps = stepper.tick()
-        records.reach(steps.system, steps.end, steps.after)
-        records.add(steps)
-        tick += 1
-        if tick % _CHECK_EVERY == 0:
-            stepper.stop(np.flatnonzero(records.coordinates.diverged(records.last_state)))
-            ended = flows - len(stepper.running)
-            report(float(np.mean(records.last_time)) / until, f"{ended} of {flows} flows finished")
-        stepper.stop(np.flatnonzero(systems.gradients >= max_evaluations))
-    return stepper.stuck
-
-
-def _assemble(
+def _explicit_trajectories(
     starts: Sequence[AbstractInit],
     coordinates: list[MirrorCoordinates],
     records: BatchRecords,
-    systems: MirrorSystems,
+    losses: LossBatch,
     statuses: list[Status],
-) -> BatchedTrajectory:
+    explicit: ChebyshevFlows,
+) -> list[Trajectory]:
     """Evaluate the losses at all records and crossings, and assemble the trajectories."""
-    flows, count, _ = records.states.shape
+    flows = len(starts)
     crossings, crossed = records.crossings()
     room = max(map(len, crossings)) + 1
-    more_times, more = (
-        np.tile(records.last_time[:, None], (1, room)),
-        np.tile(records.last_state[:, None], (1, room, 1)),
-    )
+    more_times = np.tile(records.last_time[:, None], (1, room))
+    more = np.tile(records.last_state[:, None], (1, room, 1))
     for flow, found in enumerate(crossings):
         more_times[flow, : len(found)], more[flow, : len(found)] = [each.time for each in found], crossed[flow]
     times = np.concatenate([np.tile(records.times, (flows, 1)), more_times], axis=1)
     states = np.concatenate([records.states, more], axis=1)
     points = np.stack([each.point(state) for each, state in zip(coordinates, states, strict=True)])
-    losses = systems.losses.values(points)
+    values = losses.values(points)
     trajectories = []
     for flow, mirror in enumerate(coordinates):
         ours, first = np.unique(times[flow], return_index=True)
         first = first[ours <= records.last_time[flow]]
-        ours, status, own = times[flow, first], statuses[flow], losses[flow, first]
+        ours, status, own = times[flow, first], statuses[flow], values[flow, first]
         if status.ok and not np.isfinite(own).all():
             status = hidden_nan(float(ours[~np.isfinite(own)][0]), mirror.time_unit)
         lost = float(own[0] - own[-1])
@@ -328,9 +296,8 @@ def _assemble(
                 energy_error=abs(1 - records.dissipated[flow] / mirror.rate / lost) if lost > 0 else None,
                 accuracy=None,
                 evaluations=Evaluations(
-                    gradients=int(systems.gradients[flow]),
-                    hessians=int(systems.hessians[flow]),
-                    columns=int(systems.hessians[flow]) * mirror.p.size + int(systems.products[flow]),
+                    gradients=int(explicit.evaluations[flow]),
+                    columns=int(explicit.products[flow]),
                     values=len(first),
                 ),
                 status=status,
@@ -339,10 +306,13 @@ def _assemble(
                 path=SampledPath(ours, states[flow, first]),
             )
         )
-    return BatchedTrajectory(
-        times=records.times,
-        time_unit=coordinates[0].time_unit,
-        losses=losses[:, :count],
-        beta=points[:, :count],
-        each=tuple(trajectories),
-    )
+    return trajectories
+
+
+def _at_records(trajectory: Trajectory, times: Float[np.ndarray, "k"]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the losses and beta at common times; NaN where the flow ended earlier."""
+    losses, beta = np.full(len(times), np.nan), np.full((len(times), trajectory.values.shape[1]), np.nan)
+    reached = times <= trajectory.times[-1]
+    at = np.searchsorted(trajectory.times, times[reached])
+    losses[reached], beta[reached] = trajectory.losses[at], trajectory.values[at]
+    return losses, beta

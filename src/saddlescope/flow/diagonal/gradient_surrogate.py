@@ -15,15 +15,28 @@ the trust in the surrogate. Displacements in K are in units of the distance of t
 """
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
-_NODES = 8
-_NEAR = 1e-7  # lengths: points nearer to each other than this would only add rounding errors
-_INDEPENDENT = 1e-8  # share of a node's variance that newer nodes leave to it; one with less is skipped
 
-_SHORTEST = 0.1  # lengths: the least unit of displacements in the kernel
-_LARGEST = 30.0  # argument of the kernel: where it is cut off, far outside the trusted region
+@dataclass(frozen=True)
+class SurrogatePolicy:
+    """Policy of a surrogate; lengths are those over which the gradient changes by as much as itself.
+
+    Attributes:
+        nodes: points with known gradients that are kept beside the anchor.
+        near: lengths: points nearer to each other than this would only add rounding errors.
+        independent: share of a node's variance that newer nodes leave to it; one with less is skipped.
+        shortest: lengths: the least unit of displacements in the kernel.
+        largest: argument of the kernel at which it is cut off, far outside the trusted region.
+    """
+
+    nodes: int = 8
+    near: float = 1e-7
+    independent: float = 1e-8
+    shortest: float = 0.1
+    largest: float = 30.0
 
 
 class GradientSurrogate:
@@ -33,12 +46,20 @@ class GradientSurrogate:
         point: the first anchor, shape (n,).
         gradient: the gradient there.
         length: distance over which the gradient changes by as much as itself; roughly.
+        policy: of the surrogate.
 
     Attributes:
         columns: the entries whose columns of the Hessian are known.
     """
 
-    def __init__(self, point: np.ndarray, gradient: np.ndarray, length: float) -> None:
+    def __init__(
+        self,
+        point: np.ndarray,
+        gradient: np.ndarray,
+        length: float,
+        policy: SurrogatePolicy = SurrogatePolicy(),
+    ) -> None:
+        self._policy = policy
         self._anchor, self._of_anchor = point, gradient
         self._nodes, self._of_nodes = np.zeros((2, 0, point.size))  # the newest last
         self._length = length
@@ -66,42 +87,42 @@ class GradientSurrogate:
     def learn(self, point: np.ndarray, gradient: np.ndarray) -> None:
         """Move the anchor to a point. The old anchor becomes a node, and the oldest node is dropped."""
         nodes, of_nodes = np.vstack([self._nodes, self._anchor]), np.vstack([self._of_nodes, self._of_anchor])
-        self._keep(nodes, of_nodes, _distances(nodes, point) > _NEAR * self._length, _NODES)
+        self._keep(nodes, of_nodes, _distances(nodes, point) > self._policy.near * self._length, self._policy.nodes)
         self._anchor, self._of_anchor = point, gradient
         self._length = max(self._length, float(np.max(np.abs(point))))
         self._fit()
 
     def hold(self, point: np.ndarray, gradient: np.ndarray) -> None:
         """Add a point as a node and keep the present anchor."""
-        near = _NEAR * self._length
+        near = self._policy.near * self._length
         if np.linalg.norm(self._anchor - point) > near:
-            self._keep(self._nodes, self._of_nodes, _distances(self._nodes, point) > near, _NODES - 1)
+            self._keep(self._nodes, self._of_nodes, _distances(self._nodes, point) > near, self._policy.nodes - 1)
             self._nodes, self._of_nodes = np.vstack([self._nodes, point]), np.vstack([self._of_nodes, gradient])
             self._fit()
 
     def drop(self) -> None:
         """Drop the nodes that are more than a length away from the anchor."""
         kept = _distances(self._nodes, self._anchor) < self._length
-        self._keep(self._nodes, self._of_nodes, kept, _NODES)
+        self._keep(self._nodes, self._of_nodes, kept, self._policy.nodes)
         self._fit()
 
     def gradient(self, point: np.ndarray) -> np.ndarray:
         """Return the surrogate's gradient at a point."""
         away = point - self._anchor
         linear = self._of_anchor + self._hessian @ away[self.columns]
-        z = np.minimum(self._directions @ away, _LARGEST)
+        z = np.minimum(self._directions @ away, self._policy.largest)
         return linear + np.expm1(z) @ self._weights
 
     def hessian(self, point: np.ndarray) -> np.ndarray:
         """Return the derivative of the surrogate's gradient by the entries `columns`."""
-        z = np.minimum(self._directions @ (point - self._anchor), _LARGEST)
+        z = np.minimum(self._directions @ (point - self._anchor), self._policy.largest)
         return self._hessian + (self._weights.T * np.exp(z)) @ self._directions[:, self.columns]
 
     def spread(self, point: np.ndarray) -> float:
         """Return the standard deviation of the Gaussian process at a point, for a prior slope of 1: a length."""
         away = point - self._anchor
-        prior = np.expm1(min(away @ away / self._unit**2, _LARGEST))
-        known = self._whitening @ np.expm1(np.minimum(self._directions @ away, _LARGEST))
+        prior = np.expm1(min(away @ away / self._unit**2, self._policy.largest))
+        known = self._whitening @ np.expm1(np.minimum(self._directions @ away, self._policy.largest))
         return self._unit * float(np.sqrt(max(0.0, prior - known @ known)))
 
     def _keep(self, nodes: np.ndarray, of_nodes: np.ndarray, kept: np.ndarray, most: int) -> None:
@@ -114,9 +135,9 @@ class GradientSurrogate:
         left = self._of_nodes[::-1] - self._of_anchor - aways[:, self.columns] @ self._hessian.T
         gram = aways @ aways.T
         far = math.sqrt(gram.diagonal().max(initial=0.0))
-        self._unit = max(far, _SHORTEST * self._length) if far else self._length
+        self._unit = max(far, self._policy.shortest * self._length) if far else self._length
         matrix = np.expm1(gram / self._unit**2)
-        chosen, whitening = _whitened(matrix)
+        chosen, whitening = _whitened(matrix, self._policy.independent)
         self._directions, self._whitening = aways[chosen] / self._unit**2, whitening
         self._weights = whitening.T @ (whitening @ left[chosen])
 
@@ -125,7 +146,7 @@ def _distances(points: np.ndarray, point: np.ndarray) -> np.ndarray:
     return np.linalg.norm(points - point, axis=1)
 
 
-def _whitened(matrix: np.ndarray) -> tuple[list[int], np.ndarray]:
+def _whitened(matrix: np.ndarray, independent: float) -> tuple[list[int], np.ndarray]:
     """Choose independent rows of a covariance matrix; return them and W with W C W^T = 1 for their covariance C."""
     chosen: list[int] = []
     whitening = np.zeros_like(matrix)
@@ -133,7 +154,7 @@ def _whitened(matrix: np.ndarray) -> tuple[list[int], np.ndarray]:
         size = len(chosen)
         known = whitening[:size, :size] @ matrix[chosen, k]
         variance = matrix[k, k] - known @ known
-        if variance > _INDEPENDENT * matrix[k, k]:
+        if variance > independent * matrix[k, k]:
             root = np.sqrt(variance)
             whitening[size, :size] = -(known @ whitening[:size, :size]) / root
             whitening[size, size] = 1 / root

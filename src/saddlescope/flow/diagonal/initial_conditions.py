@@ -20,7 +20,7 @@ from saddlescope.flow.diagonal.coordinates import (
     WeightPairCoordinates,
 )
 from saddlescope.loss.checks import as_float64
-from saddlescope.loss.tree_layout import TreeLayout
+from saddlescope.numerics.tree_layout import TreeLayout
 
 
 class AbstractInit(ABC):
@@ -56,9 +56,33 @@ class AbstractInit(ABC):
         """Return an initial condition of this kind at other parameters."""
 
 
+class AbstractProductInit(AbstractInit):
+    """Weights (u, v) of a loss of beta = u * v, with time in units of log(1/alpha); its flow has mirror coordinates."""
+
+    log_scale: float
+
+    @abstractmethod
+    def flow_coordinates(self) -> MirrorCoordinates:
+        """Return coordinates into which only logarithms enter."""
+
+    def origin(self) -> np.ndarray:
+        """Return zeros."""
+        return np.zeros_like(self.flow_coordinates().p)
+
+    def descent_coordinates(self) -> WeightPairCoordinates:
+        """Return the coordinates u and v, one after the other."""
+        of_flow = self.flow_coordinates()
+        return WeightPairCoordinates(layout=of_flow.layout, rate=of_flow.rate, time_unit=of_flow.time_unit)
+
+    @property
+    def argument(self) -> Callable[[PyTree], PyTree]:
+        """Map from (u, v) to the products beta."""
+        return _product
+
+
 @validate_arguments
 @dataclass(frozen=True, eq=False, repr=False)
-class DiagonalInit(AbstractInit, ReprMixin):
+class DiagonalInit(AbstractProductInit, ReprMixin):
     """A network with diagonal weights, theta(0) = alpha (u, v): the loss is a function of beta = u * v.
 
     Time is in units of log(1/alpha): the rescaled time t / log(1/alpha) of Theorem 4.1 of Boix-Adsera et al. (2023), in
@@ -118,14 +142,6 @@ class DiagonalInit(AbstractInit, ReprMixin):
                 rate=-self.log_scale,
             )
 
-    def origin(self) -> np.ndarray:
-        """Return zeros."""
-        return np.zeros_like(self.u)
-
-    def descent_coordinates(self) -> WeightPairCoordinates:
-        """Return the coordinates u and v, one after the other."""
-        return WeightPairCoordinates(layout=TreeLayout.of(self.u), rate=-self.log_scale, time_unit="t / log(1/alpha)")
-
     def parameters(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the weights alpha u and alpha v."""
         alpha = np.exp(self.log_scale)
@@ -136,11 +152,6 @@ class DiagonalInit(AbstractInit, ReprMixin):
                 f"weights underflow; got {self.log_scale!r}. Use gradient_flow, which works at any scale."
             )
         return alpha * self.u, alpha * self.v
-
-    @property
-    def argument(self) -> Callable[[PyTree], PyTree]:
-        """Map from (u, v) to the products beta."""
-        return product
 
     def at(self, parameters: PyTree) -> "DiagonalInit":
         """Return other weights (not divided by alpha) with the same log_scale."""
@@ -256,7 +267,7 @@ def require_start(start: Any) -> AbstractInit:
     return start
 
 
-def product(weights: tuple[Any, Any]) -> Any:
+def _product(weights: tuple[Any, Any]) -> Any:
     """Return beta = u * v: one function for all starts, so that compiled code is found again."""
     u, v = weights
     return u * v

@@ -9,7 +9,6 @@ it: at alpha = 1e-32 a learned coordinate has u - v = 1e-64. It determines how l
 the other sign, so it is stored separately here.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,15 +16,13 @@ from jaxtyping import Bool, Float, PyTree
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope.flow.diagonal.coordinates import MirrorCoordinates, WeightPairCoordinates
-from saddlescope.flow.diagonal.initial_conditions import AbstractInit, product
-from saddlescope.loss.tree_layout import TreeLayout
-
-_SMALLEST_LOG = float(np.log(np.finfo(float).tiny))
+from saddlescope.flow.diagonal.coordinates import MirrorCoordinates
+from saddlescope.flow.diagonal.initial_conditions import AbstractInit, AbstractProductInit
+from saddlescope.numerics.tree_layout import TreeLayout
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LogDiagonalInit(AbstractInit, ReprMixin):
+class LogDiagonalInit(AbstractProductInit, ReprMixin):
     """A network with diagonal weights, each coordinate given by the logarithms of |u + v| and |u - v|.
 
     Attributes:
@@ -128,16 +125,6 @@ class LogDiagonalInit(AbstractInit, ReprMixin):
             rate=-self.log_scale,
         )
 
-    def origin(self) -> np.ndarray:
-        """Return zeros."""
-        return np.zeros_like(self.log_sum)
-
-    def descent_coordinates(self) -> WeightPairCoordinates:
-        """Return the coordinates u and v, one after the other."""
-        return WeightPairCoordinates(
-            layout=TreeLayout.of(self.log_sum), rate=-self.log_scale, time_unit="t / log(1/alpha)"
-        )
-
     def parameters(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the weights u and v in float64.
 
@@ -145,17 +132,12 @@ class LogDiagonalInit(AbstractInit, ReprMixin):
             InputError: a product is too small for float64.
         """
         log_beta = self.flow_coordinates().log_abs(self.origin())
-        if np.any(np.isfinite(log_beta) & (log_beta < _SMALLEST_LOG)):
+        if np.any(np.isfinite(log_beta) & (log_beta < np.log(np.finfo(float).tiny))):
             raise InputError(
                 f"start must have products above 1e-307 for gradient descent in float64; got one of "
                 f"e^{log_beta[np.isfinite(log_beta)].min():.4g}. Use gradient_flow, which works at any scale."
             )
         return self.flow_coordinates().parameters(self.origin())
-
-    @property
-    def argument(self) -> Callable[[PyTree], PyTree]:
-        """Map from (u, v) to the products beta."""
-        return product
 
     def at(self, parameters: PyTree) -> "LogDiagonalInit":
         """Return other weights u and v, not scaled by alpha."""

@@ -10,22 +10,40 @@ The difference of the two integrations bounds the error of the second. The solve
 the surrogate is evaluated in them: a transition takes a handful of gradients instead of several dozen.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from saddlescope.flow.diagonal.coordinates import AbstractFlowCoordinates
 from saddlescope.flow.diagonal.error_propagation import PropagatedError
 from saddlescope.flow.diagonal.gradient_surrogate import GradientSurrogate
 from saddlescope.flow.diagonal.surrogate_system import SurrogateSystem
-from saddlescope.flow.solvers.ndf import Interpolant, SavedState, StepError, Stepper
 from saddlescope.loss.compiled import CompiledLoss
+from saddlescope.numerics.ndf import Interpolant, SavedState, StepError, Stepper
 
-_EXPECTED = 0.5  # of the tolerance: the expected error at which a window ends, to be corrected
-_ACCEPTED = 1.0  # of the tolerance: the largest correction; a window with a larger one is halved
-_SKIPPED = 0.01  # of the tolerance: a correction that must be smaller is skipped
-_LONGEST = 60  # steps in a window
-_MOVING = 1e-6  # lengths an entry must move within one unit of state to have its column of the Hessian evaluated
-_REFRESH = 40  # windows after which the Hessian is evaluated again; or as many as it has columns, if these are more
-_LEAST_SPREAD = 1e-7  # below, rounding errors dominate the ratio of the surrogate's error to its spread
+
+@dataclass(frozen=True)
+class WindowPolicy:
+    """Policy of the windows.
+
+    Attributes:
+        expected: of the tolerance: the expected error at which a window ends, to be corrected.
+        accepted: of the tolerance: the largest correction; a window with a larger one is halved.
+        skipped: of the tolerance: a correction that must be smaller is skipped.
+        longest: steps in a window.
+        moving: lengths an entry must move within one unit of state to have its column of the Hessian
+            evaluated.
+        refresh: windows after which the Hessian is evaluated again; as many as it has columns, if these are more.
+        least_spread: lengths: below, rounding decides the ratio of the surrogate's error to its spread.
+    """
+
+    expected: float = 0.5
+    accepted: float = 1.0
+    skipped: float = 0.01
+    longest: int = 60
+    moving: float = 1e-6
+    refresh: int = 40
+    least_spread: float = 1e-7
 
 
 class SurrogateStepper:
@@ -38,6 +56,7 @@ class SurrogateStepper:
         until: the last time.
         tolerance: the size of errors, relative to the coordinates' scale and to |y|, that a window may make.
         local: the same for the error of one step of the stiff solver.
+        policy: of the windows.
 
     Attributes:
         errors: estimated size of the state's error at the end of each step of the last window, to first order.
@@ -54,7 +73,9 @@ class SurrogateStepper:
         *,
         tolerance: float,
         local: float,
+        policy: WindowPolicy = WindowPolicy(),
     ) -> None:
+        self._policy = policy
         self._loss, self._coordinates, self._tolerance = loss, coordinates, tolerance
         point = coordinates.point(y)
         gradient = loss.value_and_gradient(point)[1]
@@ -87,7 +108,7 @@ class SurrogateStepper:
         """
         solver, surrogate = self._solver, self._surrogate
         self._age += 1
-        if self._age > max(_REFRESH, surrogate.columns.size) and surrogate.columns.size:
+        if self._age > max(self._policy.refresh, surrogate.columns.size) and surrogate.columns.size:
             self._age = 1
             surrogate.set_columns(surrogate.columns, self._hessian(surrogate.columns))
         saved, start = solver.save(), solver.t
@@ -98,10 +119,10 @@ class SurrogateStepper:
             finite = bool(np.all(np.isfinite(gradient)))
             if finite:
                 miss = float(np.max(np.abs(gradient - surrogate.gradient(point))))
-                error = miss / max(surrogate.spread(point), _LEAST_SPREAD * surrogate.length)
+                error = miss / max(surrogate.spread(point), self._policy.least_spread * surrogate.length)
                 duration = self._coordinates.rate * (end - start)
                 change = duration / 2 * (surrogate.gradient(point) - gradient)  # of a correction that is skipped
-                if duration * miss > _SKIPPED * self._tolerance * self._coordinates.scale:
+                if duration * miss > self._policy.skipped * self._tolerance * self._coordinates.scale:
                     surrogate.hold(point, gradient)
                     solver.restore(saved)
                     steps, change = self._correct(steps)
@@ -139,8 +160,8 @@ class SurrogateStepper:
             spread = self._surrogate.spread(point)
             size = coordinates.scale + float(np.abs(solver.y).max())
             expected += coordinates.rate * (step.end - step.start) * self._error * spread / size
-            too_far = expected > _EXPECTED * self._tolerance or coordinates.diverged(solver.y)
-            if too_far or len(steps) == _LONGEST:
+            too_far = expected > self._policy.expected * self._tolerance or coordinates.diverged(solver.y)
+            if too_far or len(steps) == self._policy.longest:
                 break
         return steps
 
@@ -160,7 +181,7 @@ class SurrogateStepper:
             # No step is shortened to end at the window's end, so that the solver keeps its step size.
             while not steps or solver.t + solver.h / 2 < end:
                 steps.append(solver.step())
-                if len(steps) > 3 * _LONGEST:
+                if len(steps) > 3 * self._policy.longest:
                     return [], np.zeros_like(solver.y)
         except StepError:
             return [], np.zeros_like(solver.y)
@@ -168,11 +189,11 @@ class SurrogateStepper:
         before = next(step for step in predicted if time <= step.end)(time)
         after = next(step for step in steps if time <= step.end)(time)
         correction = np.abs(after - before) / (self._coordinates.scale + np.abs(after))
-        return steps if np.max(correction) <= _ACCEPTED * self._tolerance else [], after - before
+        return steps if np.max(correction) <= self._policy.accepted * self._tolerance else [], after - before
 
     def _evaluate_columns(self, metric: np.ndarray) -> bool:
         """Add the Hessian's columns of all entries that move by their metric; return True if any was new."""
-        moving = metric * self._coordinates.scale > _MOVING * self._surrogate.length
+        moving = metric * self._coordinates.scale > self._policy.moving * self._surrogate.length
         moving[self._surrogate.columns] = False
         new = np.flatnonzero(moving)
         if new.size:

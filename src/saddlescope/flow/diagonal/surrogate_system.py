@@ -4,7 +4,7 @@ import numpy as np
 
 from saddlescope.flow.diagonal.coordinates import AbstractFlowCoordinates
 from saddlescope.flow.diagonal.gradient_surrogate import GradientSurrogate
-from saddlescope.flow.solvers.ndf import AbstractSystem
+from saddlescope.numerics.ndf import AbstractSystem
 
 _REACH = 0.3  # lengths that the point may go in one step
 

@@ -15,9 +15,9 @@ from saddlescope._shared.reprs import ReprMixin
 from saddlescope._shared.results import PlotMixin
 from saddlescope.flow.diagonal.coordinates import AbstractCoordinates
 from saddlescope.flow.diagonal.initial_conditions import AbstractInit, ResumeFrom
-from saddlescope.flow.solvers.ndf import Interpolant
 from saddlescope.flow.status import Status
 from saddlescope.loss.compiled import Evaluations
+from saddlescope.numerics.ndf import Interpolant
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -125,7 +125,7 @@ class Trajectory(ReprMixin, PlotMixin):
             difference from the other run, or, without one, 3 times the errors of single steps and windows propagated
             to the crossings to first order. Infinite if the two runs differ in their crossings. On 42 problems with a
             saturated tanh the true error was at most 1.5 times as large. None for a run without crossings, gradient
-            descent and batches.
+            descent, and flows that a batch takes by explicit steps.
         evaluations: numbers of evaluations of the loss, in all runs.
         status: termination status; what was computed until then is recorded.
         end: the last state, as a start for another run.

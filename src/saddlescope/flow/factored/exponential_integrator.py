@@ -18,18 +18,38 @@ from dataclasses import dataclass
 import numpy as np
 
 from saddlescope.flow.factored.scaled_factors import ScaledFactors, moved_factors
-from saddlescope.flow.solvers.ndf import StepError
 from saddlescope.loss.compiled import CompiledLoss
-from saddlescope.loss.tree_layout import TreeLayout
+from saddlescope.numerics.ndf import StepError
+from saddlescope.numerics.tree_layout import TreeLayout
 
-_POINTS = 3  # values of G that an extrapolation goes through, at most
-_REACH = 8.0  # e-folds of one step
-_STABLE = 1.2  # step size in units of 1 / (rate at which G answers to its own integral): PECE is stable to 1.3 or more
-_VISIBLE = 0.02  # product of a direction that G can see, in units of the tolerance
-_NEAR = 100.0  # the remaining change of G that is taken as one decaying mode, in steps' errors
-_LEFT = 0.03  # the change that may still remain after that: slower modes may hide behind the fastest
-_DROPPED = 1e-3  # G left on active directions, in units of the rate: more of it, and one of them grows
-_PATIENCE = 10  # steps to the next try
+
+@dataclass(frozen=True)
+class FactoredPolicy:
+    """Policy of the steps.
+
+    Attributes:
+        points: values of G that an extrapolation goes through, at most.
+        reach: e-folds of one step, at most.
+        stable: step size in units of 1 / (rate at which G answers to its own integral); PECE is stable to 1.3.
+        visible: product of a direction that G can see, in units of the tolerance.
+        near: the remaining change of G that is taken as one decaying mode, in errors of a step.
+        left: the change that may remain after that: slower modes may hide behind the fastest.
+        dropped: G left on active directions, in units of the rate; with more of it, one of them grows.
+        patience: steps to the next try of a plateau.
+        seen: steps over which the fall of G's changes is measured.
+    """
+
+    points: int = 3
+    reach: float = 8.0
+    stable: float = 1.2
+    visible: float = 0.02
+    near: float = 100.0
+    left: float = 0.03
+    dropped: float = 1e-3
+    patience: int = 10
+    seen: int = 12
+
+
 _NODES = 0.5 - np.sqrt(3) / 6, 0.5 + np.sqrt(3) / 6
 _WEIGHTS = 0.25 + np.sqrt(3) / 6, 0.25 - np.sqrt(3) / 6
 
@@ -121,9 +141,18 @@ class FactoredStepper:
         state: factors at that time.
     """
 
-    def __init__(self, loss: CompiledLoss, state: State, until: float, *, tolerance: float, local: float) -> None:
+    def __init__(
+        self,
+        loss: CompiledLoss,
+        state: State,
+        until: float,
+        *,
+        tolerance: float,
+        local: float,
+        policy: FactoredPolicy = FactoredPolicy(),
+    ) -> None:
         self.loss, self.t, self.state, self.until = loss, 0.0, state, until
-        self.tolerance, self.local = tolerance, local
+        self.tolerance, self.local, self.policy = tolerance, local, policy
         force = self._force(tuple(pair.factors() for pair in state))
         self._times, self._forces = np.zeros(1), force[None]  # where G is known, the last one at t
         self._efolds = 0.0  # integral of the largest |G|, relative to which errors are measured
@@ -148,7 +177,7 @@ class FactoredStepper:
     def _end(self, h: float, finite: bool) -> float:
         """Return the end of a step of about h."""
         size = self._size(self._forces[-1])
-        h = min(h, _REACH / size if size > 0 else np.inf)
+        h = min(h, self.policy.reach / size if size > 0 else np.inf)
         if h <= 16 * np.finfo(float).eps * max(self.t, np.finfo(float).eps * self.until):
             raise StepError(finite)
         return self.until if self.t + h > self.until * (1 - 1e-12) else self.t + h
@@ -170,7 +199,7 @@ class FactoredStepper:
     def _polynomial_step(self) -> PolynomialStep:
         finite = True
         while True:
-            stable = _STABLE / self._rate if self._rate > 0 else np.inf
+            stable = self.policy.stable / self._rate if self._rate > 0 else np.inf
             end = self._end(min(self._h, stable), finite)
             h = end - self.t
             guess = PolynomialStep(self.t, end, self.state, self._times, self._forces, self.loss.layout)
@@ -195,7 +224,10 @@ class FactoredStepper:
                 self._rate = max(self._size(force - expected) / moved, 0.98 * self._rate)
             self._h = h * min(2.0, 0.9 * max(error, 1e-8) ** (-1 / len(times)))
             self._arrive(end, state, force)
-            self._times, self._forces = times[-_POINTS:], np.concatenate([forces[:-1], force[None]])[-_POINTS:]
+            self._times, self._forces = (
+                times[-self.policy.points :],
+                np.concatenate([forces[:-1], force[None]])[-self.policy.points :],
+            )
             return step
 
     # steps across plateaus
@@ -204,7 +236,7 @@ class FactoredStepper:
         if self._wait > 0:
             self._wait -= 1
             return None
-        visible = 0.5 * np.log(_VISIBLE * self.tolerance)
+        visible = 0.5 * np.log(self.policy.visible * self.tolerance)
         active = tuple(int(np.sum(pair.log_sizes > visible)) for pair in self.state)
         settled = self._settled(active) if any(active) else (self.state, self._forces[-1])
         if settled is None:
@@ -223,7 +255,7 @@ class FactoredStepper:
 
         end, moving = self.t, state
         if span(state) < 4 * self._h:
-            self._wait = _PATIENCE
+            self._wait = self.policy.patience
             return None
         while end < self.until and span(moving) > 0:
             end = min(self.until, end + span(moving))
@@ -242,11 +274,11 @@ class FactoredStepper:
         The remaining G on active directions is taken to decay at one rate, the observed one: they move by G / rate,
         the inactive ones by the change of G over rate. The remainder after that must be negligible.
         """
-        if len(self._settling) < _SEEN:
+        if len(self._settling) < self.policy.seen:
             return None
-        (early, before), (late, now) = self._settling[-_SEEN], self._settling[-1]
+        (early, before), (late, now) = self._settling[-self.policy.seen], self._settling[-1]
         rate = (before - now) / (late - early) if np.isfinite(now) else np.inf
-        if not (rate > 0 and np.exp(now) / rate**2 < _NEAR * self._allowed):
+        if not (rate > 0 and np.exp(now) / rate**2 < self.policy.near * self._allowed):
             return None
         force, build = self._forces[-1], self.loss.layout.build
         framed = self._in_frames(self.state, force)
@@ -259,9 +291,9 @@ class FactoredStepper:
             max(float(np.linalg.norm(_on_active(g, k))) for g, k in zip(self._in_frames(*at), active, strict=True))
             for at in ((state, stationary), (self.state, force))
         )
-        growing = left > max(_DROPPED * rate if np.isfinite(rate) else 0.0, 1e-12 * self._largest)
-        if growing or self._size(force - stationary) / rate * left > _LEFT * self._allowed * right:
-            self._wait = _PATIENCE
+        growing = left > max(self.policy.dropped * rate if np.isfinite(rate) else 0.0, 1e-12 * self._largest)
+        if growing or self._size(force - stationary) / rate * left > self.policy.left * self._allowed * right:
+            self._wait = self.policy.patience
             return None
         state = tuple(
             pair.untilted(k).moved_beyond(k, _in_frame(pair, change)[k:, k:] / rate) if k else pair.moved(change / rate)
@@ -288,9 +320,6 @@ class FactoredStepper:
     def _size(self, flat: np.ndarray) -> float:
         """Return the largest Frobenius norm of a pair's part."""
         return max(float(np.linalg.norm(part)) for part in self.loss.layout.build(flat))
-
-
-_SEEN = 12  # steps over which the fall of G's changes is measured
 
 
 def _moved(

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
-from scipy.optimize import brentq
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
@@ -25,7 +24,6 @@ from saddlescope._shared.reprs import ReprMixin
 from saddlescope._shared.results import PlotMixin
 from saddlescope.flow.factored.exponential_integrator import AbstractInterpolant, FactoredStepper, PlateauStep, State
 from saddlescope.flow.factored.scaled_factors import ScaledFactors
-from saddlescope.flow.solvers.ndf import StepError
 from saddlescope.flow.status import (
     LOCAL_SHARE,
     REACHED,
@@ -39,7 +37,9 @@ from saddlescope.flow.status import (
 )
 from saddlescope.loss.checks import as_float64, require_finite, require_float64_loss
 from saddlescope.loss.compiled import CompiledLoss, Evaluations, Loss
-from saddlescope.loss.tree_layout import TreeLayout
+from saddlescope.numerics.ndf import StepError
+from saddlescope.numerics.step_roots import root_along
+from saddlescope.numerics.tree_layout import TreeLayout
 
 _LARGEST_LOG = 30.0  # of a direction's size
 TIME_UNIT = "t / log(1/alpha)"
@@ -178,13 +178,11 @@ class FactoredTrajectory(ReprMixin, PlotMixin):
             if above[0] or not above.any():
                 continue
             after = int(above.argmax())
-            found[p, i] = brentq(
-                lambda time, p=p, i=i: max(self.path(time)[p].log_singular_values()[i], -1e6) - heights[p, i],
-                ends[after - 1],
-                ends[after],
-                xtol=1e-15,
-                rtol=1e-13,  # type: ignore[arg-type]
-            )
+
+            def height(time: float, p: int = p, i: int = i) -> float:
+                return float(max(self.path(time)[p].log_singular_values()[i], -1e6) - heights[p, i])
+
+            found[p, i] = root_along(height, float(ends[after - 1]), float(ends[after]))
         return found
 
     def _checked(self, times: np.ndarray) -> np.ndarray:

@@ -1,54 +1,21 @@
 """Integration of a margin system through the recorded times, with its energy balance."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope._shared.progress import Report
+from saddlescope._shared.errors import InputError
+from saddlescope.flow.margin.records import MarginPath, MarginRun
 from saddlescope.flow.margin.systems import AbstractMarginSystem
-from saddlescope.flow.solvers.ndf import Interpolant, StepError, Stepper
-from saddlescope.flow.solvers.ndf_coefficients import ALPHA
 from saddlescope.flow.status import REACHED, Status, exhausted
+from saddlescope.numerics.ndf import ALPHA, Interpolant, StepError, Stepper
 
+# Our own NDF, not Diffrax on the same rates: Dopri8 needs steps that grow with ln t (249 at ln t = 690, and more than
+# 20,000 at 1e6), Kvaerno5 in ln ln t was not done after 3000, and both take longer than a whole run here to compile. A
+# second Dopri8 of one shape, to t = 1e300 at most, is 3 to 100 times as fast; but a loss here may be one in NumPy.
+
+_LOCAL_SHARE = 0.1  # of the tolerance, for the error of one step: directions then end within the tolerance, about
 _LATE = 5.0  # ln(t / ts) from which margins of data that can be separated are positive as a rule
 _LOST = -30.0  # a margin below which a sample counts as lost to a wrong token: its rates are below 1e-13
-
-
-@dataclass(frozen=True)
-class Policies:
-    """Policies of a run.
-
-    Attributes:
-        rtol: relative error of a step.
-        atol: absolute error of a step, in the coordinates.
-        max_evaluations: of the right-hand side.
-        report: called with the finished fraction and a note.
-    """
-
-    rtol: float
-    atol: float
-    max_evaluations: int
-    report: Report
-
-
-@dataclass(frozen=True, eq=False)
-class MarginPath:
-    """States at the recorded times, or until the run ended early, and its last state then.
-
-    Attributes:
-        log_times: ln t, (k,).
-        states: [x, E, coordinates], (k, N + 2).
-        defects: |E - ln(L - L*)| at each, over 1 or the change of |E|, whichever is larger, (k,).
-        steps: of the solver.
-        status: termination status.
-    """
-
-    log_times: Float[np.ndarray, "k"]
-    states: Float[np.ndarray, "k N2"]
-    defects: Float[np.ndarray, "k"]
-    steps: int
-    status: Status
 
 
 def _exhausted(system: AbstractMarginSystem, y: np.ndarray, max_evaluations: int) -> Status:
@@ -68,27 +35,31 @@ def _exhausted(system: AbstractMarginSystem, y: np.ndarray, max_evaluations: int
 def follow(
     system: AbstractMarginSystem,
     start: Float[np.ndarray, "N"],
-    log_times: Float[np.ndarray, "K"],
-    policies: Policies,
+    scale: float,
+    run: MarginRun,
 ) -> MarginPath:
     """Integrate from time 0 through the times to record.
 
     Args:
-        system: the right-hand side.
+        system: the right-hand side; its unit of time is set here.
         start: the coordinates at time 0.
-        log_times: ln t to record, ascending, the last finite.
-        policies: of the run.
+        scale: size of the coordinates, to which their errors are relative.
+        run: arguments of the flow.
+
+    Raises:
+        InputError: the flow never moves from the start, or its margins overflow there; or a time cannot be used.
     """
+    _set_time_unit(system, start)
     coordinate = system.time_coordinate
-    recorded = coordinate.at(log_times)
-    until = float(recorded[-1])
-    y = system.start(start)
-    tolerances = np.concatenate([[policies.rtol] * 2, np.full(len(start), policies.atol)])
-    stepper = Stepper(system, y, until, rtol=policies.rtol, atol=tolerances)
+    until = float(coordinate.at(np.array([run.log_until]))[0])
+    times = run.times(coordinate.log_time, until)
+    recorded, y, local = coordinate.at(times), system.start(start), run.tolerance * _LOCAL_SHARE
+    tolerances = np.concatenate([[local] * 2, np.full(len(start), local * scale)])
+    stepper = Stepper(system, y, until, rtol=local, atol=tolerances)
     states, steps, status = [y] * int(np.sum(recorded <= 0)), 0, REACHED
     while len(states) < len(recorded):
-        if system.evaluations >= policies.max_evaluations:
-            status = _exhausted(system, stepper.y, policies.max_evaluations)
+        if system.evaluations >= run.max_evaluations:
+            status = _exhausted(system, stepper.y, run.max_evaluations)
             break
         try:
             with np.errstate(over="ignore", invalid="ignore"):  # a trial state may overflow: it is rejected
@@ -99,14 +70,35 @@ def follow(
         steps += 1
         while len(states) < len(recorded) and recorded[len(states)] <= step.end:
             states.append(_settled(system, step, float(recorded[len(states)])))
-        policies.report(step.end / until, f"ln t = {coordinate.log_time(step.end):.4g}")
-    times = log_times[: len(states)]
+        run.report(step.end / until, f"ln t = {coordinate.log_time(step.end):.4g}")
+    times = times[: len(states)]
     if not status.ok:
         states, times = [*states, stepper.y], np.append(times, coordinate.log_time(stepper.t))
-    energies = np.array([system.loss.log_excess(system.margins(state[2:])) for state in states])
-    carried = np.array([state[1] for state in states])
-    defects = np.abs(carried - energies) / np.maximum(1.0, np.abs(carried - y[1]))
-    return MarginPath(times, np.array(states), defects, steps, status)
+    coordinates = np.array(states)[:, 2:]
+    return MarginPath(
+        log_times=times,
+        coordinates=coordinates,
+        margins=np.array([system.margins(each) for each in coordinates]),
+        margin_speeds=np.array([system.margin_speeds(*each) for each in zip(coordinates, times, strict=True)]),
+        energies=np.array(states)[:, 1],
+        first_energy=float(y[1]),
+        evaluations=system.evaluations,
+        steps=steps,
+        status=status,
+    )
+
+
+def _set_time_unit(system: AbstractMarginSystem, start: Float[np.ndarray, "N"]) -> None:
+    with np.errstate(over="ignore", invalid="ignore"):
+        margins = system.margins(start)
+    if not np.all(np.isfinite(margins)):
+        raise InputError("start must give finite margins; got weights that overflow. Start from smaller ones.")
+    try:
+        moves = system.set_time_unit(start)
+    except ValueError as error:
+        raise InputError(f"loss must be one of margins of shape {margins.shape!r}; got {system.loss!r}.") from error
+    if not moves:
+        raise InputError("start must have a gradient other than 0; got 0. Start from other weights.")
 
 
 def _no_step(system: AbstractMarginSystem, y: np.ndarray, *, finite: bool) -> Status:
@@ -117,13 +109,21 @@ def _no_step(system: AbstractMarginSystem, y: np.ndarray, *, finite: bool) -> St
     if finite and least < _LOST:
         return Status(
             False,
+            "stuck",
             f"{where}: sample {sample} attends to a wrong token, with a margin of {least:.4g}, and returns too "
             "suddenly for float64.",
             "Lower log_until; with larger score gaps, or another start, no sample is lost.",
         )
     if not finite:
-        return Status(False, f"{where}: the rates are not finite.", "Evaluate them at the last of the flow's margins.")
-    return Status(False, f"{where}.", "Lower tolerance: the solver has lost the slow path that late margins follow.")
+        return Status(
+            False,
+            "not_finite",
+            f"{where}: the rates are not finite.",
+            "Evaluate them at the last of the flow's margins.",
+        )
+    return Status(
+        False, "stuck", f"{where}.", "Lower tolerance: the solver has lost the slow path that late margins follow."
+    )
 
 
 def _settled(system: AbstractMarginSystem, step: Interpolant, x: float) -> np.ndarray:

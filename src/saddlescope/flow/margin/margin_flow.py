@@ -20,24 +20,12 @@ from numpy.typing import ArrayLike
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
-from saddlescope.flow.margin.integrator import MarginPath, Policies, follow
+from saddlescope.flow.margin.integrator import follow
 from saddlescope.flow.margin.key_query_system import KeyQuerySystem, Reduction
-from saddlescope.flow.margin.records import (
-    Record,
-    as_tables,
-    balanced,
-    checked_array,
-    recorded_log_times,
-    require_log_until,
-    returned,
-)
+from saddlescope.flow.margin.records import MarginRun, checked_array
 from saddlescope.flow.margin.results import DiagonalMarginFlow, DiagonalMarginInit, KeyQueryMarginFlow, MatrixMarginFlow
-from saddlescope.flow.margin.systems import AbstractMarginSystem, DiagonalSystem, MarginLoss, MatrixSystem
-from saddlescope.flow.status import require_evaluations, require_tolerance
+from saddlescope.flow.margin.systems import DiagonalSystem, MarginLoss, MatrixSystem
 
-_LOCAL_SHARE = 0.1  # of the tolerance, for the error of one step: directions then end within the tolerance, about
-_BALANCE = 1000  # times the tolerance: an energy defect beyond it breaks a run; usual ones are below 30
-_LATEST = 1e9  # ln t: beyond it, one unit of rounding of the time coordinate is a visible factor of t
 _TINY = np.finfo(float).tiny
 
 
@@ -82,10 +70,10 @@ def diagonal_margin_flow(
         *(checked_array(f"start.{side}", getattr(given, side), (d,)) for side in ("plus", "minus"))
     )
     system = DiagonalSystem(loss, B, begin.plus, begin.minus)
-    run = _Run(log_until, tolerance, record, max_evaluations, report)
-    path, common = run(system, np.zeros(n * m), float(1 / max(np.abs(B).max(), _TINY)))
-    phi = path.states[:, 2:].reshape(-1, n, m)
-    return returned(DiagonalMarginFlow(**common, phi=phi, features=B, start=begin), throw=throw)
+    run = MarginRun(log_until, tolerance, record, max_evaluations, throw, report)
+    path = follow(system, np.zeros(n * m), float(1 / max(np.abs(B).max(), _TINY)), run)
+    phi = path.coordinates.reshape(-1, n, m)
+    return DiagonalMarginFlow.of(loss, path, run, phi=phi, features=B, start=begin)
 
 
 @validate_arguments
@@ -127,10 +115,10 @@ def matrix_margin_flow(
     W = None if start is None else checked_array("start", start, (d, d))
     first = np.zeros((n, m)) if W is None else np.einsum("nmd,nd->nm", D, z @ W.T)
     system = MatrixSystem(loss, D, z, first)
-    run = _Run(log_until, tolerance, record, max_evaluations, report)
-    path, common = run(system, np.zeros(n * m), float(1 / max(np.abs(system.gram).max(), _TINY)))
-    phi = path.states[:, 2:].reshape(-1, n, m)
-    return returned(MatrixMarginFlow(**common, phi=phi, differences=D, queries=z, start=W), throw=throw)
+    run = MarginRun(log_until, tolerance, record, max_evaluations, throw, report)
+    path = follow(system, np.zeros(n * m), float(1 / max(np.abs(system.gram).max(), _TINY)), run)
+    phi = path.coordinates.reshape(-1, n, m)
+    return MatrixMarginFlow.of(loss, path, run, phi=phi, differences=D, queries=z, start=W)
 
 
 @validate_arguments
@@ -175,20 +163,20 @@ def key_query_margin_flow(
     reduction = Reduction.of(D, z, K, Q)
     system = KeyQuerySystem(loss, reduction)
     coordinates = np.concatenate([reduction.keys.ravel(), reduction.query_weights.ravel()])
-    run = _Run(log_until, tolerance, record, max_evaluations, report)
-    path, common = run(system, coordinates, float(np.sqrt(np.mean(coordinates**2))))
-    pairs = [system.pair(state[2:]) for state in path.states]
+    run = MarginRun(log_until, tolerance, record, max_evaluations, throw, report)
+    path = follow(system, coordinates, float(np.sqrt(np.mean(coordinates**2))), run)
+    pairs = [system.pair(each) for each in path.coordinates]
     keys = np.array([K for K, _ in pairs]).reshape(-1, *reduction.keys.shape)
     query_weights = np.array([Q for _, Q in pairs]).reshape(-1, *reduction.query_weights.shape)
-    return returned(
-        KeyQueryMarginFlow(
-            **common,
-            reduced_keys=keys,
-            reduced_queries=query_weights,
-            reduction=reduction,
-            conservation_defects=_conservation_defects(keys, query_weights, reduction.keys, reduction.query_weights),
-        ),
-        throw=throw,
+    defects = _conservation_defects(keys, query_weights, reduction.keys, reduction.query_weights)
+    return KeyQueryMarginFlow.of(
+        loss,
+        path,
+        run,
+        reduced_keys=keys,
+        reduced_queries=query_weights,
+        reduction=reduction,
+        conservation_defects=defects,
     )
 
 
@@ -199,68 +187,6 @@ def _conservation_defects(K: np.ndarray, Q: np.ndarray, K0: np.ndarray, Q0: np.n
     square = K.mT @ K
     defects = square - Q.mT @ Q - K0.mT @ K0 + Q0.mT @ Q0
     return np.linalg.norm(defects, axis=(1, 2)) / np.linalg.norm(square, axis=(1, 2))
-
-
-class _Run:
-    """One run: its policies, its records, and its status."""
-
-    def __init__(
-        self,
-        log_until: float,
-        tolerance: float,
-        record: ArrayLike | None,
-        max_evaluations: int,
-        report: Report,
-    ) -> None:
-        require_log_until(log_until, _LATEST)
-        require_tolerance(tolerance, 1e-11, 1e-4)
-        require_evaluations(max_evaluations)
-        self._log_until, self._record = log_until, record
-        self._tolerance, self._max_evaluations, self._report = tolerance, max_evaluations, report
-
-    def __call__(
-        self, system: AbstractMarginSystem, coordinates: np.ndarray, scale: float
-    ) -> tuple[MarginPath, dict[str, Any]]:
-        """Return the path, and the records that all flows have."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            margins = system.margins(coordinates)
-        if not np.all(np.isfinite(margins)):
-            raise InputError("start must give finite margins; got weights that overflow. Start from smaller ones.")
-        try:
-            moves = system.set_time_unit(coordinates)
-        except ValueError as error:
-            raise InputError(f"loss must be one of margins of shape {margins.shape!r}; got {system.loss!r}.") from error
-        if not moves:
-            raise InputError("start must have a gradient other than 0; got 0. Start from other weights.")
-        coordinate = system.time_coordinate
-        last = float(coordinate.at(np.array([self._log_until]))[0])
-        times = recorded_log_times(self._record, self._log_until, coordinate.log_time, last)
-        local = self._tolerance * _LOCAL_SHARE
-        policies = Policies(local, local * scale, self._max_evaluations, self._report)
-        path = follow(system, coordinates, times, policies)
-        tables = as_tables([_record(system, *of) for of in zip(path.states[:, 2:], path.log_times, strict=True)])
-        common = tables | {
-            "log_times": path.log_times,
-            "energy_defects": path.defects,
-            "evaluations": system.evaluations,
-            "steps": path.steps,
-            "status": balanced(path.status, path.defects, _BALANCE * self._tolerance),
-        }
-        return path, common
-
-
-def _record(system: AbstractMarginSystem, coordinates: np.ndarray, log_time: float) -> Record:
-    """Return the record of one state."""
-    margins = system.margins(coordinates)
-    log_rates, signs = system.loss.log_rates(margins)
-    motion = system.moved(coordinates, signs * np.exp(log_rates + log_time))
-    return Record(
-        margins=margins,
-        log_rates=log_rates,
-        rate_signs=signs,
-        margin_speeds=system.margins_jvp(coordinates, motion),
-        log_excess=system.loss.log_excess(margins),
-    )
 
 
 def _data(differences: ArrayLike, queries: ArrayLike) -> tuple[np.ndarray, np.ndarray]:

@@ -1,7 +1,7 @@
 """Records of all margin flows, whatever their weights: margins, rates, the loss; and checks of their energy."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -10,12 +10,16 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope._shared.results import PlotMixin
-from saddlescope.flow.status import FlowError, Status
+from saddlescope.flow.margin.systems import MarginLoss
+from saddlescope.flow.status import FlowError, Status, require_evaluations, require_tolerance
 
 _ROUNDING = 1e-6  # an energy defect that is allowed at any tolerance
 _RECORDS = 201
+
+_Flow = TypeVar("_Flow", bound="MarginFlow")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -70,47 +74,131 @@ class MarginFlow(ReprMixin, PlotMixin):
         """The products t r, which stay between 0 and infinity."""
         return self.rate_signs * np.exp(self.log_rates + self.log_times[:, None, None])
 
+    @classmethod
+    def of(cls: type[_Flow], loss: MarginLoss, path: "MarginPath", run: "MarginRun", **own: Any) -> _Flow:
+        """Return the flow along a path.
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Record:
-    """One recorded time of a `MarginFlow`, with the same names."""
+        Args:
+            loss: of the margins.
+            path: of the flow.
+            run: arguments of the flow.
+            **own: the fields of the class beyond those of `MarginFlow`.
 
-    margins: Float[np.ndarray, "n m"]
-    log_rates: Float[np.ndarray, "n m"]
-    rate_signs: Float[np.ndarray, "n m"]
-    margin_speeds: Float[np.ndarray, "n m"]
-    log_excess: float
+        Raises:
+            FlowError: the status is not ok and `run.throw` is true.
+        """
+        log_rates, signs = (np.array(each) for each in zip(*map(loss.log_rates, path.margins), strict=True))
+        log_excess = np.array([loss.log_excess(margins) for margins in path.margins])
+        changes = np.maximum(1.0, np.abs(path.energies - path.first_energy))
+        defects = np.abs(path.energies - log_excess) / changes
+        flow = cls(
+            log_times=path.log_times,
+            margins=path.margins,
+            log_excess=log_excess,
+            log_rates=log_rates,
+            rate_signs=signs,
+            margin_speeds=path.margin_speeds,
+            energy_defects=defects,
+            evaluations=path.evaluations,
+            steps=path.steps,
+            status=_balanced(path.status, defects, run.balance * run.tolerance),
+            **own,
+        )
+        if run.throw and not flow.status.ok:
+            raise FlowError(flow)
+        return flow
 
 
-def as_tables(records: list[Record]) -> dict[str, Any]:
-    """Return the records as arrays with the time as their first axis."""
-    return {field.name: np.array([getattr(record, field.name) for record in records]) for field in fields(Record)}
+@dataclass(frozen=True, eq=False)
+class MarginRun:
+    """Arguments of a run, as given to the flow.
+
+    Attributes:
+        latest: ln t beyond which one unit of rounding of the time coordinate is a visible factor of t.
+        balance: times the tolerance: an energy defect beyond it breaks a run; usual ones are below 30.
+        smallest: tolerance.
+
+    Raises:
+        InputError: one is out of its range.
+    """
+
+    log_until: float
+    tolerance: float
+    record: ArrayLike | None
+    max_evaluations: int
+    throw: bool
+    report: Report
+    latest: float = 1e9
+    balance: float = 1000.0
+    smallest: float = 1e-11
+
+    def __post_init__(self) -> None:
+        if not -np.inf < self.log_until <= self.latest:
+            raise InputError(
+                f"log_until must be finite and at most {self.latest:g}, as a natural logarithm; got {self.log_until!r}."
+            )
+        require_tolerance(self.tolerance, self.smallest, 1e-4)
+        require_evaluations(self.max_evaluations)
+
+    def times(self, log_time: Callable[[float], float], last: float) -> Float[np.ndarray, "k"]:
+        """Return the ln t to record, ascending, the last one `log_until`.
+
+        Args:
+            log_time: ln t at a time coordinate.
+            last: time coordinate of `log_until`.
+
+        Raises:
+            InputError: `record` is no vector of times up to `log_until`.
+        """
+        if self.record is None:
+            given = np.array([log_time(float(x)) for x in np.linspace(0.0, last, _RECORDS)[:-1]])
+        else:
+            given = np.asarray(self.record, float)
+        if given.ndim != 1 or (self.record is not None and not np.all(given <= self.log_until)):
+            raise InputError(
+                f"record must be a vector of ln t, at most log_until={self.log_until!r}; got {self.record!r}."
+            )
+        return np.unique(np.append(given[given < self.log_until], self.log_until))
 
 
-def balanced(status: Status, defects: Float[np.ndarray, "k"], bound: float) -> Status:
+@dataclass(frozen=True, eq=False)
+class MarginPath:
+    """States at the recorded times, or until the run ended early, and its last state then.
+
+    Attributes:
+        log_times: ln t, (k,).
+        coordinates: of the flow, (k, N).
+        margins: u, (k, n, m).
+        margin_speeds: du / d ln t, (k, n, m).
+        energies: E, carried along with the coordinates, (k,).
+        first_energy: E at time 0.
+        evaluations: of the right-hand side.
+        steps: of the solver.
+        status: termination status.
+    """
+
+    log_times: Float[np.ndarray, "k"]
+    coordinates: Float[np.ndarray, "k N"]
+    margins: Float[np.ndarray, "k n m"]
+    margin_speeds: Float[np.ndarray, "k n m"]
+    energies: Float[np.ndarray, "k"]
+    first_energy: float
+    evaluations: int
+    steps: int
+    status: Status
+
+
+def _balanced(status: Status, defects: Float[np.ndarray, "k"], bound: float) -> Status:
     """Return the status of a run, after a check of its energy balance."""
     worst = float(np.max(defects, initial=0.0))
     if not status.ok or worst <= bound + _ROUNDING:
         return status
     return Status(
         False,
+        "unbalanced",
         f"The loss and its gradient are out of balance: ln(L - L*) is off its integral by {worst:.2g} of it.",
         "Lower the tolerance; if that does not help, the rates are not the derivatives of the loss.",
     )
-
-
-_Flow = TypeVar("_Flow", bound=MarginFlow)
-
-
-def returned(flow: _Flow, *, throw: bool) -> _Flow:
-    """Return the flow.
-
-    Raises:
-        FlowError: its status is not ok and `throw` is true.
-    """
-    if throw and not flow.status.ok:
-        raise FlowError(flow)
-    return flow
 
 
 def checked_array(name: str, given: object, shape: tuple[int | None, ...]) -> Float[np.ndarray, "..."]:
@@ -135,36 +223,3 @@ def checked_array(name: str, given: object, shape: tuple[int | None, ...]) -> Fl
         place = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
         raise InputError(f"{name} must be finite; got {float(array[place])!r} at {list(place)!r}.")
     return array
-
-
-def recorded_log_times(
-    record: ArrayLike | None, log_until: float, log_time: Callable[[float], float], last: float
-) -> Float[np.ndarray, "k"]:
-    """Return the ln t to record, ascending, the last one `log_until`.
-
-    Args:
-        record: ln t given by the user; None: the start, and times evenly spaced in the solver's time coordinate.
-        log_until: ln t at the end.
-        log_time: ln t at a time coordinate.
-        last: time coordinate of `log_until`.
-
-    Raises:
-        InputError: `record` is no vector of times up to `log_until`.
-    """
-    if record is None:
-        given = np.array([log_time(float(x)) for x in np.linspace(0.0, last, _RECORDS)[:-1]])
-    else:
-        given = np.asarray(record, float)
-    if given.ndim != 1 or (record is not None and not np.all(given <= log_until)):
-        raise InputError(f"record must be a vector of ln t, at most log_until={log_until!r}; got {record!r}.")
-    return np.unique(np.append(given[given < log_until], log_until))
-
-
-def require_log_until(log_until: float, latest: float) -> None:
-    """Raise unless ln t at the end is in the range of the solver.
-
-    Raises:
-        InputError: it is out of range.
-    """
-    if not -np.inf < log_until <= latest:
-        raise InputError(f"log_until must be finite and at most {latest:g}, as a natural logarithm; got {log_until!r}.")

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from scipy.linalg import get_lapack_funcs
 
 from saddlescope.flow.margin.time_coordinate import LogLogTime
-from saddlescope.flow.solvers.ndf import AbstractStiffSystem
+from saddlescope.numerics.ndf import AbstractStiffSystem
 
 Solver = Callable[[np.ndarray], np.ndarray]
 _factorise, _solve = get_lapack_funcs(("getrf", "getrs"), dtype=np.float64)
@@ -109,6 +109,11 @@ class AbstractMarginSystem(AbstractStiffSystem):
     def start(self, coordinates: Float[np.ndarray, "N"]) -> np.ndarray:
         """Return the state at time 0."""
         return np.concatenate([[0.0, self.loss.log_excess(self.margins(coordinates))], coordinates])
+
+    def margin_speeds(self, coordinates: Float[np.ndarray, "N"], log_time: float) -> Float[np.ndarray, "n m"]:
+        """Return du / d ln t."""
+        log_rates, signs = self.loss.log_rates(self.margins(coordinates))
+        return self.margins_jvp(coordinates, self.moved(coordinates, signs * np.exp(log_rates + log_time)))
 
     def slope(self, y: np.ndarray) -> np.ndarray:
         """Return the right-hand side; NaN where a trial state overflows."""

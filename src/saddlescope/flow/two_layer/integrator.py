@@ -12,12 +12,27 @@ from jaxtyping import Float, Int
 
 from saddlescope._shared.errors import InputError
 from saddlescope.flow.two_layer.taylor_series import TaylorSeries, longest_step, series
-from saddlescope.flow.two_layer.turning_points import bernstein, persistent, sign_changes, turning_points
+from saddlescope.numerics.turning_points import bernstein, persistent, sign_changes, turning_points
 
-_SETTLED = 1e-3  # errors of a step: where no entry of W - 1 that moves W is larger, W is taken as constant
-_ROUNDING = 1e-13  # size of these at the smallest tolerances, as a part of the largest entry of W
-_FLAT = 10  # errors of a step, as a part of `_scale`: a change of the loss over one step that errors can make
-SPARE_STEPS = 100_000  # beyond those of the last time; a start that needs more is refused
+
+@dataclass(frozen=True)
+class TaylorPolicy:
+    """Policy of the steps.
+
+    Attributes:
+        settled: errors of a step: where no entry of W - 1 that moves W is larger, W is taken as constant.
+        rounding: size of these at the smallest tolerances, as a part of the largest entry of W.
+        flat: errors of a step, as a part of `_scale`: a change of the loss over one step that errors can make.
+        spare_steps: steps beyond those of the last time; a start that needs more is refused.
+    """
+
+    settled: float = 1e-3
+    rounding: float = 1e-13
+    flat: float = 10
+    spare_steps: int = 100_000
+
+
+POLICY = TaylorPolicy()
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +83,8 @@ def follow(
     W[:, 0] = starts @ starts.mT
     ends, grown = starts.copy(), np.zeros(n)
     moves = (a[:, None] + a[None, :] > 0)[:, :, None]  # entries of W - 1 that move W; the others never vanish
-    turns = _Turns(x, _FLAT * local, level, np.zeros(n))
-    allowed = SPARE_STEPS + 4 * times[-1] / longest_step(order)
+    turns = _Turns(x, POLICY.flat * local, level, np.zeros(n))
+    allowed = POLICY.spare_steps + 4 * times[-1] / longest_step(order)
     left = np.arange(n)  # the unfinished starts, and for each its factor, time and next record
     factors, now, record = np.ascontiguousarray(starts.transpose(1, 2, 0)), np.zeros(n), np.ones(n, int)
     steps = 0
@@ -88,7 +103,7 @@ def follow(
         there = np.flatnonzero(reaches)
         W[left[there], record[there]] = np.einsum("imn,lmn->nil", factors[:, :, there], factors[:, :, there])
         record[there] += 1
-        rounding = np.maximum(_SETTLED * local, _ROUNDING * _largest(taylor))
+        rounding = np.maximum(POLICY.settled * local, POLICY.rounding * _largest(taylor))
         settled = np.abs(taylor.errors[0] * moves).max(axis=(0, 1)) <= rounding
         done = settled | (record == len(times))
         for i in np.flatnonzero(done):
@@ -122,8 +137,8 @@ def stiff_start(start: int, steps: float) -> str:
     """Return the sentence on a start that takes so many steps."""
     return (
         "starts must not be this large in directions of small eigenvalues of the moment, where weights stay large while"
-        f" others move fast; start {start} takes {steps:.2g} steps, and at most {SPARE_STEPS:,} can be followed. Pass"
-        " smaller starts, or a smaller until."
+        f" others move fast; start {start} takes {steps:.2g} steps, and at most {POLICY.spare_steps:,} can be followed."
+        " Pass smaller starts, or a smaller until."
     )
 
 
@@ -143,7 +158,7 @@ def steps_needed(
     slow = 4 * a[descending]
     positive = (slow > 0) & (s > 0)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        learned = np.where(positive, (np.abs(np.log(s)) - math.log(_SETTLED * local)) / slow, 0.0).max(axis=1)
+        learned = np.where(positive, (np.abs(np.log(s)) - math.log(POLICY.settled * local)) / slow, 0.0).max(axis=1)
         end = np.minimum(until, learned)[:, None]
         size = np.where(slow > 0, np.log1p(slow * s * end) / np.where(slow > 0, slow, 1.0), s * end)
     return size.max(axis=1) / longest_step(order)

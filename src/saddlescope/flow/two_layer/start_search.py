@@ -18,11 +18,33 @@ from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.flow.two_layer.symmetric_flows import Ending, SymmetricFlows, symmetric_flows
 
-_PARENTS, _CHILDREN = 64, 512
-_CHANGED, _FLIPPED = 0.5, 0.02  # parts of a start's entries that a child has of another size, of the other sign
-_FACTOR = 0.3  # standard deviation of the logarithm of such a change
-_COARSE, _FINE = 1e-6, 1e-11  # tolerances of the search, and of the run that is returned
-_SMALL = 1 / 3  # standard deviation of the pool's entries, in units of the bound
+
+@dataclass(frozen=True)
+class SearchPolicy:
+    """Policy of the evolutionary search.
+
+    Attributes:
+        parents: starts that are kept from one generation to the next.
+        children: starts of a generation.
+        changed: part of a start's entries that a child has of another size.
+        flipped: part of them that it has of the other sign.
+        factor: standard deviation of the logarithm of a change of size.
+        coarse: tolerance of the search.
+        fine: tolerance of the run that is returned.
+        small: standard deviation of the pool's entries, in units of the bound.
+    """
+
+    parents: int = 64
+    children: int = 512
+    changed: float = 0.5
+    flipped: float = 0.02
+    factor: float = 0.3
+    coarse: float = 1e-6
+    fine: float = 1e-11
+    small: float = 1 / 3
+
+
+_POLICY = SearchPolicy()
 
 
 class SearchError(RuntimeError):
@@ -98,18 +120,18 @@ def find_start(
     rng, d = np.random.default_rng(seed), len(np.atleast_1d(moment))
 
     def graded(starts: np.ndarray) -> np.ndarray:
-        flows = symmetric_flows(moment, starts, test_point=test_point, until=until, tolerance=_COARSE)
+        flows = symmetric_flows(moment, starts, test_point=test_point, until=until, tolerance=_POLICY.coarse)
         return _grades(flows, descents, least)
 
-    parents = np.minimum(np.abs(_SMALL * bound * rng.standard_normal((num_starts, d, d))), bound)
+    parents = np.minimum(np.abs(_POLICY.small * bound * rng.standard_normal((num_starts, d, d))), bound)
     parents, grades = _best(parents, graded(parents))
     for generation in range(generations):
         report(generation / generations, f"generation {generation}, rise {max(grades[0], 0.0):.3f}")
         children = _children(rng, parents, bound)
         parents, grades = _best(np.concatenate([parents, children]), np.concatenate([grades, graded(children)]))
-    followed = num_starts + generations * _CHILDREN
+    followed = num_starts + generations * _POLICY.children
     for start in parents[grades > 0]:
-        flow = symmetric_flows(moment, start[None], test_point=test_point, until=until, tolerance=_FINE)
+        flow = symmetric_flows(moment, start[None], test_point=test_point, until=until, tolerance=_POLICY.fine)
         rise = float(_grades(flow, descents, least)[0])
         if rise > 0:  # else errors of the coarse run hid a ripple
             return FoundStart(start=start, rise=rise, flow=flow, followed=followed)
@@ -121,14 +143,14 @@ def find_start(
 
 def _best(starts: np.ndarray, grades: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the best starts, best first, and their grades."""
-    order = np.argsort(-grades, kind="stable")[:_PARENTS]
+    order = np.argsort(-grades, kind="stable")[: _POLICY.parents]
     return starts[order], grades[order]
 
 
 def _children(rng: np.random.Generator, parents: np.ndarray, bound: float) -> np.ndarray:
-    children = parents[rng.integers(len(parents), size=_CHILDREN)]
-    changes = _FACTOR * rng.standard_normal(children.shape) * (rng.random(children.shape) < _CHANGED)
-    signs = np.where(rng.random(children.shape) < _FLIPPED, -1, 1)
+    children = parents[rng.integers(len(parents), size=_POLICY.children)]
+    changes = _POLICY.factor * rng.standard_normal(children.shape) * (rng.random(children.shape) < _POLICY.changed)
+    signs = np.where(rng.random(children.shape) < _POLICY.flipped, -1, 1)
     return np.clip(signs * children * np.exp(changes), -bound, bound)
 
 

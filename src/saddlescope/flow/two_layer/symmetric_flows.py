@@ -25,7 +25,7 @@ from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import Table
 from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.flow.status import Status, require_tolerance
-from saddlescope.flow.two_layer.integrator import SPARE_STEPS, Run, follow, steps_needed, stiff_start
+from saddlescope.flow.two_layer.integrator import POLICY, Run, follow, steps_needed, stiff_start
 from saddlescope.flow.two_layer.taylor_series import order_for
 
 _CHUNK = 1024  # starts followed together: fewer cost more calls, more cost memory and no less time
@@ -128,30 +128,23 @@ class SymmetricFlows(TableMixin, PlotMixin):
     def status(self, start: int) -> Status:
         """Return the termination status of one flow, with a cure where it has not learned."""
         until, distance = self.times[-1], np.abs(self.W[start, -1] - np.eye(len(self.strengths))).max()
-        match Ending(int(self.endings[start])):
-            case Ending.LEARNED:
-                return Status(True, f"All is learned by t = {until:.6g}.")
-            case Ending.PLATEAU:
-                end = self.learned_at(start)
-                return Status(
-                    False,
-                    f"At t = {until:.6g} an entry of W is {distance:.2g} from the identity's: a plateau.",
-                    f"It ends at about t = {end:.4g}; set until beyond that."
-                    if end < math.inf
-                    else "It never ends: A has an eigenvalue of 0, so that its direction is never learned.",
-                )
-            case Ending.RANK_DEFICIENT:
-                return Status(
-                    False,
-                    f"The start has rank {self.ranks[start]}, below {len(self.strengths)}: some of W is never learned.",
-                    "Start from a matrix of full rank, at least as wide as the data.",
-                )
-            case Ending.ARTEFACT:
-                return Status(
-                    False,
-                    f"log det W is off its law by {self.drifts[start]:.2g}: rounding has replaced part of the start.",
-                    "Lower tolerance; if that does not help, the start is too close to one of lower rank for float64.",
-                )
+        ending = Ending(int(self.endings[start]))
+        sentence, cure = f"All is learned by t = {until:.6g}.", ""
+        if ending == Ending.PLATEAU:
+            end = self.learned_at(start)
+            sentence = f"At t = {until:.6g} an entry of W is {distance:.2g} from the identity's: a plateau."
+            cure = f"It ends at about t = {end:.4g}; set until beyond that."
+            if end == math.inf:
+                cure = "It never ends: A has an eigenvalue of 0, so that its direction is never learned."
+        elif ending == Ending.RANK_DEFICIENT:
+            sentence = (
+                f"The start has rank {self.ranks[start]}, below {len(self.strengths)}: some of W is never learned."
+            )
+            cure = "Start from a matrix of full rank, at least as wide as the data."
+        elif ending == Ending.ARTEFACT:
+            sentence = f"log det W is off its law by {self.drifts[start]:.2g}: rounding has replaced part of the start."
+            cure = "Lower tolerance; if that does not help, the start is too close to one of lower rank for float64."
+        return Status(ending == Ending.LEARNED, ending.name.lower(), sentence, cure)
 
 
 @validate_arguments
@@ -277,7 +270,7 @@ def require_followed(
     """
     needed = steps_needed(factors, a, end, local, order_for(local))
     worst = int(np.argmax(needed))
-    if needed[worst] > SPARE_STEPS:
+    if needed[worst] > POLICY.spare_steps:
         raise InputError(stiff_start(first + worst, needed[worst]))
 
 

@@ -21,7 +21,7 @@ from saddlescope._shared.reprs import Table
 from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.flow.two_layer.symmetric_flows import LOCAL_SHARE, numbers, reduced, require_followed, require_starts
 from saddlescope.flow.two_layer.taylor_series import order_for, series
-from saddlescope.flow.two_layer.turning_points import persistent, turning_points
+from saddlescope.numerics.turning_points import persistent, turning_points
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -22,6 +22,7 @@ and a thousandth of others, since the steps are of order 8 and the estimate is n
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -34,11 +35,11 @@ from scipy.integrate import DOP853
 
 from saddlescope._shared.compiled_functions import quickly_compiled
 from saddlescope._shared.progress import Report
-from saddlescope.flow.solvers.dop853 import SHRINK, SLOPES, STAGES, WEIGHTS, error_of, growth, interpolation
 from saddlescope.flow.status import LOCAL_SHARE, REACHED, Status, diverged, exhausted
 from saddlescope.flow.units.held_units import SEARCH, HeldUnits
 from saddlescope.flow.units.unit_model import UnitModel
 from saddlescope.flow.units.unit_records import LARGEST_LOG_NORM, NORM_BOUND, UnitRecords
+from saddlescope.numerics.dop853 import SHRINK, SLOPES, STAGES, WEIGHTS, error_of, growth, interpolation
 
 _RUNNING, _REACHED, _EXHAUSTED, _APART, _DIVERGED, _SLOW = range(6)
 
@@ -47,14 +48,41 @@ _WEIGHTS = np.pad(WEIGHTS, (0, 1))  # of earlier slopes in each
 _WEIGHTS[_SIDES] = _WEIGHTS[STAGES]
 _COSTS = 2 * len(_WEIGHTS) + 1  # evaluations of an attempt: of both twins, and one derivative
 _STEPS = np.linspace(0.05, 2.0, 118)  # sizes h rate
-_FIRST_STEP = 1e-6  # of the whole time: the error test and the power iteration need a few steps
-_SETTLED = 20  # attempts after which the rate is taken for a forecast of the evaluations
-_FORGETS = 0.95  # of the estimated rate in a step
-_MOVED = 1e-12  # in a direction: beyond rounding
-_AT_JUMP, _SAFETY = 0.01, 0.9  # least factor of a step that was refused twice, and that of its proportion
-_SHORT, _STRICT = 0.03, 1e-3  # part of the longest step below which a kink is near, and of the error allowed there
-_ROWS = 64  # patterns of rounding errors
-_CHUNK, _NUMBERS = 512, 2**21  # steps per call, and numbers that it returns
+
+
+@dataclass(frozen=True)
+class ExplicitPolicy:
+    """Policy of the explicit steps.
+
+    Attributes:
+        first_step: of the whole time: the error test and the power iteration need a few steps.
+        settled: attempts after which the rate is taken for a forecast of the evaluations.
+        forgets: of the estimated rate in a step.
+        moved: change of a direction beyond rounding.
+        at_jump: least factor of a step that was refused twice.
+        safety: of its proportion to the error.
+        short: part of the longest step below which a kink is near.
+        strict: part of the error that is allowed there.
+        rows: patterns of rounding errors.
+        chunk: steps per call, at most.
+        numbers: numbers that a call returns, at most.
+    """
+
+    first_step: float = 1e-6
+    settled: int = 20
+    forgets: float = 0.95
+    moved: float = 1e-12
+    at_jump: float = 0.01
+    safety: float = 0.9
+    short: float = 0.03
+    strict: float = 1e-3
+    rows: int = 64
+    chunk: int = 512
+    numbers: int = 2**21
+
+
+_POLICY = ExplicitPolicy()
+
 
 _EPS = float(np.finfo(float).eps)
 
@@ -133,8 +161,8 @@ def follow_explicitly(
         The status, None where implicit steps have to go on, which may be longer; and the evaluations.
     """
     directions = records.state[model.count :]
-    patterns = np.random.default_rng(0).choice([-1.0, 1.0], len(directions) + _ROWS)
-    size = max(8, min(_CHUNK, _NUMBERS // (9 * len(records.state))))
+    patterns = np.random.default_rng(0).choice([-1.0, 1.0], len(directions) + _POLICY.rows)
+    size = max(8, min(_POLICY.chunk, _POLICY.numbers // (9 * len(records.state))))
     numbers = _Numbers(*map(np.asarray, map(float, (log_unit, until, tolerance, most))))
     position = _at_start(records.state, model.count, until)
     code = _RUNNING
@@ -160,6 +188,7 @@ def _apart(log_norms: Float[np.ndarray, "m"], undecided: Bool[np.ndarray, "m"], 
     unit = int(np.argmax(np.where(undecided, log_norms, -np.inf)))
     return Status(
         False,
+        "undecided",
         f"Errors below the tolerance decide how unit {unit} moves at T = {time:.6g}: runs that differ by them alone "
         "come apart.",
         "Lower tolerance, start from a larger scale, or use gradient_flow or factored_flow.",
@@ -201,7 +230,7 @@ def _at_start(state: Float[np.ndarray, "s"], count: int, until: float) -> _Posit
     mode = np.random.default_rng(0).standard_normal(len(state))
     zero = np.zeros(())
     return _Position(
-        time=zero, h=np.asarray(_FIRST_STEP * until), y=np.stack([state] * 2), slope=np.zeros((2, len(state))),
+        time=zero, h=np.asarray(_POLICY.first_step * until), y=np.stack([state] * 2), slope=np.zeros((2, len(state))),
         fresh=np.asarray(True), held=HeldUnits.none(count, len(state) // count - 1), mode=mode / np.linalg.norm(mode),
         rate=zero, moved=np.zeros(count, bool), undecided=np.zeros(count, bool), refused=np.asarray(False),
         attempts=zero, evaluations=zero, code=np.asarray(_RUNNING),
@@ -213,7 +242,7 @@ def _iterate(turn: Any, state: Float[Array, "s"], mode: Float[Array, "s"], rate:
     moved = jax.jvp(turn, (state,), (mode,))[1]
     size = jnp.linalg.norm(moved)
     sound = jnp.isfinite(size) & (size > 0)
-    return jnp.where(sound, moved / size, mode), jnp.maximum(jnp.where(sound, size, 0.0), _FORGETS * rate)
+    return jnp.where(sound, moved / size, mode), jnp.maximum(jnp.where(sound, size, 0.0), _POLICY.forgets * rate)
 
 
 def _by_unit(state: Float[Array, "s"], count: int) -> Float[Array, "m"]:
@@ -242,7 +271,7 @@ def _stages(both: Callable[[Array], Array], now: _Position, h: Scalar) -> Float[
 
 def _factor(error: Scalar, refused: Bool[Array, ""], accepted: Bool[Array, ""]) -> Scalar:
     """Return the factor of the next step: after two refused steps, the slope is expected to jump at a kink."""
-    return jnp.where(refused & ~accepted, jnp.clip(_SAFETY / error, _AT_JUMP, 0.5), growth(error))
+    return jnp.where(refused & ~accepted, jnp.clip(_POLICY.safety / error, _POLICY.at_jump, 0.5), growth(error))
 
 
 @quickly_compiled
@@ -274,17 +303,17 @@ def _advance(
         (errors, _), sizes = jax.vmap(partial(error_of, h=h, scale=slack), 1)(slopes)
         error = jnp.max(sizes)
         finite = jnp.isfinite(error) & jnp.all(jnp.isfinite(slope))
-        at_kink = h < _SHORT * _longest(now.rate, numbers)
-        error = jnp.where(at_kink, error / _STRICT, error)
+        at_kink = h < _POLICY.short * _longest(now.rate, numbers)
+        error = jnp.where(at_kink, error / _POLICY.strict, error)
         smooth = jnp.where(at_kink, h * now.rate, jnp.inf)
         held, taken, released = now.held.after(K[: STAGES + 1, 0], h, K[_SIDES], smooth)
         late = jnp.any(released) & ((h * now.rate) ** 2 > slack)  # the unit has left its kink within a long step
         accepted = finite & (error <= 1) & ~late
         factor = jnp.where(finite & ~late, _factor(error, now.refused, accepted), SHRINK)
-        moved = now.moved | (jnp.max(jnp.abs(y[0, m:] - start).reshape(m, -1), axis=1) > _MOVED)
-        row = now.attempts.astype(int) % _ROWS
+        moved = now.moved | (jnp.max(jnp.abs(y[0, m:] - start).reshape(m, -1), axis=1) > _POLICY.moved)
+        row = now.attempts.astype(int) % _POLICY.rows
         rounding = jnp.where(_by_weight(moved, s)[m:], lax.dynamic_slice(patterns, (row,), (s - m,)), 0.0)
-        twin = y[1].at[m:].multiply(1 + _EPS / 2 * rounding) + jnp.where(at_kink, 1.0, _STRICT) * errors
+        twin = y[1].at[m:].multiply(1 + _EPS / 2 * rounding) + jnp.where(at_kink, 1.0, _POLICY.strict) * errors
         undecided = now.undecided | (_by_unit(jnp.abs(y[0] - twin), m) > numbers.tolerance)
         mode, rate = _iterate(turn, y[0], now.mode, now.rate)
         begins = accepted & jnp.any(taken)
@@ -295,7 +324,7 @@ def _advance(
         evaluations = now.evaluations + _COSTS + jnp.where(begins, SEARCH, 0.0)
         attempts = now.attempts + 1
         longest = _longest(rate, numbers)
-        many = (attempts >= _SETTLED) & (_COSTS * left / longest > numbers.max_evaluations)
+        many = (attempts >= _POLICY.settled) & (_COSTS * left / longest > numbers.max_evaluations)
         apart = jnp.any(undecided & (jnp.maximum(y[0, :m], twin[:m]) > jnp.log(numbers.tolerance) / 2))
         slow = many | (h <= 4 * _EPS * now.time)  # implicit steps are longer, or say why there are none
         large = jnp.max(y[0, :m]) > LARGEST_LOG_NORM

@@ -10,6 +10,7 @@ several meet, as where all inner weights of a neuron vanish, steps are short and
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -18,13 +19,35 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int
 
-_JUMP = 2.0  # times the change that a smooth slope could have in a step
-_CERTAIN = 100.0  # times the change that a smooth slope could have near a kink
-_PUSH, _LEAVE = 1e-5, 1e-6  # parts of a jump that push to the kink from the weaker side, for a unit to be held, or left
-_REACH = 4.0  # times the longest way of a step that passed a kink: as far on either side of it, slopes are taken
-_HALVINGS, _NEAR = 40, 1e-8  # of the distance in which a kink lies, and a distance in which only the jump matters
-SEARCH = _HALVINGS + 2
+
+@dataclass(frozen=True)
+class KinkPolicy:
+    """Policy of holding units at kinks.
+
+    Attributes:
+        jump: times the change that a smooth slope could have in a step.
+        certain: times the change that a smooth slope could have near a kink.
+        push: part of a jump that pushes to the kink from the weaker side, for a unit to be held there.
+        leave: that part below which a unit leaves.
+        reach: times the longest way of a step that passed a kink: as far on either side of it, slopes are taken.
+        halvings: of the distance in which a kink lies.
+        near: distance from a kink in which only the jump matters.
+    """
+
+    jump: float = 2.0
+    certain: float = 100.0
+    push: float = 1e-5
+    leave: float = 1e-6
+    reach: float = 4.0
+    halvings: int = 40
+    near: float = 1e-8
+
+
+_POLICY = KinkPolicy()
+
+SEARCH = _POLICY.halvings + 2
 """Evaluations by which the place of a kink and its normal are found."""
+
 
 Given = Any  # array of NumPy, or of JAX in compiled code
 
@@ -86,13 +109,13 @@ class HeldUnits(NamedTuple):
         first, last = (jnp.sum(each * normals, axis=1) for each in (turning[0], beyond))
         largest = jnp.maximum(*(jnp.linalg.norm(each, axis=1) for each in (turning[0], beyond)))
         is_held = jnp.any(self.normals != 0, axis=1)
-        pushed = jnp.minimum(-first, last) > _PUSH * size
-        taken = ~is_held & pushed & (size > _JUMP * smooth * largest)
+        pushed = jnp.minimum(-first, last) > _POLICY.push * size
+        taken = ~is_held & pushed & (size > _POLICY.jump * smooth * largest)
 
         upper, lower = (jnp.sum(slope[m:].reshape(m, p) * self.normals, axis=1) for slope in on_sides)
-        released = is_held & (jnp.minimum(-upper, lower) < _LEAVE * self.sizes)
+        released = is_held & (jnp.minimum(-upper, lower) < _POLICY.leave * self.sizes)
         kept = jnp.where(released[:, None], 0.0, self.normals)
-        reaches = _REACH * step * largest
+        reaches = _POLICY.reach * step * largest
         held = HeldUnits(
             jnp.where(taken[:, None], normals, kept),
             jnp.where(taken, reaches, self.reaches),
@@ -126,12 +149,12 @@ class HeldUnits(NamedTuple):
             return jnp.where(back, middle, low), jnp.where(back, high, middle)
 
         ends = jnp.where(taken, self.reaches, 0.0)
-        low, high = lax.fori_loop(0, _HALVINGS, halved, (-ends, ends))
-        sides = jax.vmap(turning)(jnp.stack([low - _NEAR, high + _NEAR]))
+        low, high = lax.fori_loop(0, _POLICY.halvings, halved, (-ends, ends))
+        sides = jax.vmap(turning)(jnp.stack([low - _POLICY.near, high + _POLICY.near]))
         jump = sides[0] - sides[1]
         size = jnp.linalg.norm(jump, axis=1)
         exact = jump / jnp.where(size > 0, size, 1.0)[:, None]
-        jumps = taken & (size > _CERTAIN * rate * _NEAR)
+        jumps = taken & (size > _POLICY.certain * rate * _POLICY.near)
         normals = jnp.where(taken[:, None], jnp.where(jumps[:, None], exact, 0.0), self.normals)
         sizes = jnp.where(jumps, size, self.sizes)
         return HeldUnits(normals, self.reaches, sizes), moved(jnp.where(jumps, (low + high) / 2, 0.0))

@@ -9,6 +9,7 @@ below the tolerance of a direction that has aligned and become unstable ends the
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Array
@@ -16,20 +17,38 @@ from scipy.linalg import get_lapack_funcs
 
 from saddlescope._shared.compiled_functions import bound, quickly_compiled
 from saddlescope._shared.progress import Report
-from saddlescope.flow.solvers.ndf import AbstractStiffSystem, StepError, Stepper
 from saddlescope.flow.status import LOCAL_SHARE, REACHED, Status, diverged, exhausted, stuck
 from saddlescope.flow.units.resting_directions import RestingDirections
 from saddlescope.flow.units.unit_model import UnitModel
 from saddlescope.flow.units.unit_records import LARGEST_LOG_NORM, NORM_BOUND, UnitRecords
+from saddlescope.numerics.ndf import AbstractStiffSystem, StepError, Stepper
 
-_LONGEST = 20.0  # steps change no log norm by more
-_ACTIVE = math.log(1e-2)  # log norm above which growing deviations of a unit are followed
-_GROWTH = 20.0  # steps over their order's constant are shorter than one over this times the rate at which they grow
-_SPEEDS = 3.0  # times the speed of active units: rates below it may belong to their own motion
-_PATIENCE = 100.0  # refused steps at one saddle, about as many e-folds, beyond those for a deviation of alpha^2
-_MOVED = 1e-3  # in a log norm or direction: the active units are no longer at the same saddle
-_LARGEST_UNIT = math.log(1e12)  # unit of time in which units of order one change too fast for float64
-_ROUNDING = 1e-14  # of the largest rate: rates below it are rounding
+
+@dataclass(frozen=True)
+class ImplicitPolicy:
+    """Policy of the implicit steps.
+
+    Attributes:
+        longest: largest change of a log norm in a step.
+        active: log norm above which growing deviations of a unit are followed.
+        growth: steps, over their order's constant, are shorter than one over this times the rate of growth.
+        speeds: times the speed of active units: rates below it may belong to their own motion.
+        patience: steps that may be refused at one saddle, about as many e-folds, beyond those of a deviation of
+            alpha^2.
+        moved: change of a log norm or direction: the active units are no longer at the same saddle.
+        largest_unit: unit of time in which units of order one change too fast for float64, as a logarithm.
+        rounding: of the largest rate: rates below it are rounding.
+    """
+
+    longest: float = 20.0
+    active: float = math.log(1e-2)
+    growth: float = 20.0
+    speeds: float = 3.0
+    patience: float = 100.0
+    moved: float = 1e-3
+    largest_unit: float = math.log(1e12)
+    rounding: float = 1e-14
+
 
 _factorise, _solve, _cholesky = get_lapack_funcs(("getrf", "getrs", "potrf"), dtype=np.float64)
 
@@ -59,7 +78,9 @@ class ImplicitSystem(AbstractStiffSystem):
         tolerance: float,
         max_evaluations: int,
         evaluations: int,
+        policy: ImplicitPolicy = ImplicitPolicy(),
     ) -> None:
+        self.policy = policy
         self.model, self.log_unit, self._most, self.evaluations = (
             model,
             np.asarray(log_unit),
@@ -67,7 +88,7 @@ class ImplicitSystem(AbstractStiffSystem):
             evaluations,
         )
         self._slope, self._jacobian = bound(_slope, model, count=2), bound(_jacobian, model, count=2)
-        self._patience = _PATIENCE - 2 * float(log_scale)
+        self._patience = self.policy.patience - 2 * float(log_scale)
         self._refusals, self._refused_at = 0, np.zeros(0)
         self.resting = RestingDirections(model.count, tolerance) if model.degree == 2 else None
 
@@ -97,7 +118,7 @@ class ImplicitSystem(AbstractStiffSystem):
         rather than log norms and directions, J of the active units is symmetric but for the motion of these themselves.
         """
         m = self.model.count
-        units = np.flatnonzero(y[:m] > _ACTIVE)
+        units = np.flatnonzero(y[:m] > self.policy.active)
         if not len(units):
             return False
         p = len(y) // m - 1
@@ -105,13 +126,15 @@ class ImplicitSystem(AbstractStiffSystem):
         norms, lengths = np.exp(y[units]), np.linalg.norm(y[m:].reshape(m, p)[units], axis=1)
         norms = np.concatenate([norms, np.repeat(norms / lengths, p)])
         rates = J[np.ix_(rows, rows)] * norms[:, None] / norms
-        own = _SPEEDS * float(np.max(np.abs(self.slope(y)[rows]))) + _ROUNDING * float(np.max(np.abs(rates)))
-        left = (1 + _GROWTH * c * own) * np.eye(len(rows)) - _GROWTH * c * (rates + rates.T) / 2
+        own = self.policy.speeds * float(np.max(np.abs(self.slope(y)[rows]))) + self.policy.rounding * float(
+            np.max(np.abs(rates))
+        )
+        left = (1 + self.policy.growth * c * own) * np.eye(len(rows)) - self.policy.growth * c * (rates + rates.T) / 2
         return bool(_cholesky(left, overwrite_a=True)[1] != 0) and self._may_leave(y[rows])
 
     def _may_leave(self, y: np.ndarray) -> bool:
         """Return False if the active units have rested here for so long that there is no deviation to grow."""
-        if np.shape(y) != np.shape(self._refused_at) or np.max(np.abs(y - self._refused_at)) > _MOVED:
+        if np.shape(y) != np.shape(self._refused_at) or np.max(np.abs(y - self._refused_at)) > self.policy.moved:
             self._refusals, self._refused_at = 0, y
         self._refusals += 1
         return self._refusals <= self._patience
@@ -120,7 +143,7 @@ class ImplicitSystem(AbstractStiffSystem):
         """Return the fraction of the step that no log norm changes too much in."""
         count = self.model.count
         change = float(np.max(np.abs(predicted[:count] - y[:count])))
-        return min(1.0, _LONGEST / change) if change > 0 else 1.0
+        return min(1.0, self.policy.longest / change) if change > 0 else 1.0
 
 
 def follow_implicitly(
@@ -147,9 +170,10 @@ def follow_implicitly(
     except _ExhaustedError:
         return exhausted(system.evaluations, records.time, "T")
     except StepError as error:
-        if error.finite and float(system.log_unit) > _LARGEST_UNIT:
+        if error.finite and float(system.log_unit) > system.policy.largest_unit:
             return Status(
                 False,
+                "stuck",
                 f"No step could be taken at T = {records.time:.6g}: units of order one change in a time that rounds "
                 "to none of T.",
                 "Start from a larger scale.",
@@ -169,6 +193,7 @@ def _undecided(
         return None
     return Status(
         False,
+        "undecided",
         f"The direction of unit {int(units[0])} rests where it has become unstable, at T = {time:.6g}: when it "
         "leaves is decided by a deviation below the tolerance.",
         "Lower tolerance, start from a larger scale, or use gradient_flow or factored_flow.",

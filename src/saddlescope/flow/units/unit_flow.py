@@ -37,7 +37,7 @@ from saddlescope.flow.units.implicit_run import ImplicitSystem, follow_implicitl
 from saddlescope.flow.units.unit_model import UnitModel, first_sample
 from saddlescope.flow.units.unit_records import UnitRecords
 from saddlescope.loss.checks import shapes_of
-from saddlescope.loss.tree_layout import TreeLayout
+from saddlescope.numerics.tree_layout import TreeLayout
 
 _RECORDS = 401
 _SMALL = 1e-6  # norm of units at which the degree is measured

@@ -7,10 +7,6 @@
 
 Of a unit below exp(-600 / (kappa - 1)), the gradient at that norm is taken, and scaled to its own by the degree kappa:
 so far below one a unit is homogeneous to rounding, and its own gradient may be below the least number.
-
-The Hessian of L has two parts: that by the outputs, one product of matrices over all units, and that of each unit alone
-(the Gauss-Newton part and the rest). All else in the Jacobian is of one unit. It costs a few gradients and one product
-n o (m p)^2, rather than m p gradients.
 """
 
 from collections.abc import Callable
@@ -21,9 +17,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PyTree
 
-from saddlescope.loss.tree_layout import TreeLayout
+from saddlescope.numerics.tree_layout import TreeLayout
 
-_DERIVATIVES = 2**22  # of outputs by weights that are held at once
+_NUMBERS = 2**22  # of weights on samples that columns of the Jacobian hold at once
 _SAMPLES = 64  # on which the degree is checked
 _LOG_OF_GRADIENTS = 600.0  # gradients that are taken are above exp(-600), far from the least number
 
@@ -74,26 +70,14 @@ class UnitModel(eqx.Module):
         return jnp.concatenate([along, turning.ravel()])
 
     def jacobian(self, state: Float[Array, "s"], log_unit: Array) -> Float[Array, "s s"]:
-        """Return the derivatives of `slope` by the state."""
-        m = self.count
-        log_norms, u = self.split(state)
-        seen = self._seen(log_norms)
-        thetas = jnp.exp(seen)[:, None] * u
-        v = self._directions(state)
-        own = jnp.concatenate([log_norms[:, None], v], axis=1)
-        scale = log_unit + self._log_scale(log_norms)
-        g = -jax.grad(self.mean_loss)(thetas) * jnp.exp(scale)[:, None]
-        direct = jax.vmap(jax.jacfwd(self._own_rate))(own, log_norms, g)
-        by_force = jax.vmap(jax.jacfwd(lambda each, at: jnp.hstack(_rate(at, each))))(g, v)
-        weights = jax.vmap(jax.jacfwd(self._weights))(own, seen)
-        # exp(c - l_i) and exp(l_j) by themselves may be out of range.
-        scales = jnp.exp(scale[:, None] + seen[None])
-        coupled = jnp.einsum("iap,ipjq,jqb->iajb", by_force, self._hessian(thetas), weights)
-        blocks = -scales[:, None, :, None] * coupled
-        units = jnp.arange(m)
-        blocks = blocks.at[units, :, units, :].add(direct)
-        rows = jnp.concatenate([blocks[:, 0], blocks[:, 1:].reshape(-1, m, own.shape[1])])
-        return jnp.concatenate([rows[:, :, 0], rows[:, :, 1:].reshape(len(rows), -1)], axis=1)
+        """Return the derivatives of `slope` by the state, some columns at a time."""
+
+        def column(direction: Float[Array, "s"]) -> Float[Array, "s"]:
+            return jax.jvp(lambda at: self.slope(at, log_unit), (state,), (direction,))[1]
+
+        samples = len(jax.tree.leaves(self.inputs)[0])
+        at_once = max(1, _NUMBERS // (samples * len(state)))
+        return jax.lax.map(column, jnp.eye(len(state)), batch_size=min(at_once, len(state))).T
 
     def _seen(self, log_norms: Array) -> Array:
         """Return the log norms at which the gradient is taken."""
@@ -104,15 +88,6 @@ class UnitModel(eqx.Module):
         seen = self._seen(log_norms)
         return (self.degree - 2) * (log_norms - seen) - seen
 
-    def _own_rate(self, own: Float[Array, "q"], log_norm: Array, force: Float[Array, "p"]) -> Float[Array, "q"]:
-        """Return the rate of one unit by (l, v), with the gradient held that gave the force at log_norm."""
-        grown = jnp.exp(self._log_scale(own[0]) - self._log_scale(log_norm))
-        return jnp.hstack(_rate(own[1:], force * grown))
-
-    def _weights(self, own: Float[Array, "q"], seen: Array) -> Float[Array, "p"]:
-        """Return the weights of one unit at the norm seen, in units of exp(seen)."""
-        return jnp.exp(self._seen(own[0]) - seen) * own[1:] / jnp.linalg.norm(own[1:])
-
     def _output(self, thetas: Float[Array, "m p"], x: PyTree) -> Array:
         return jnp.sum(jax.vmap(self._unit, (0, 0, None))(thetas, self._numbers(), x), axis=0)
 
@@ -122,39 +97,6 @@ class UnitModel(eqx.Module):
     def _unit(self, theta: Float[Array, "p"], kind: Array, x: PyTree) -> Array:
         tree = self.layout.build(theta)
         return self.unit(tree, x) if self.kinds is None else self.unit(tree, x, kind)
-
-    def _hessian(self, thetas: Float[Array, "m p"]) -> Float[Array, "m p m p"]:
-        """Return the Hessian of L, by blocks of samples."""
-        samples = self.inputs, self.targets
-        count = len(jax.tree.leaves(samples)[0])
-        outputs = jax.eval_shape(self._output, thetas, first_sample(self.inputs)).size
-        block = min(count, max(1, _DERIVATIVES // (outputs * thetas.size)))
-        blocks = count // block
-        whole = jax.tree.map(lambda leaf: leaf[: blocks * block].reshape(blocks, block, *leaf.shape[1:]), samples)
-        add = lambda total, some: (total + self._part_of_hessian(thetas, *some), None)  # noqa: E731
-        total, _ = jax.lax.scan(add, jnp.zeros(thetas.shape + thetas.shape), whole)
-        if count % block:
-            total, _ = add(total, jax.tree.map(lambda leaf: leaf[blocks * block :], samples))
-        return total / count
-
-    def _part_of_hessian(self, thetas: Float[Array, "m p"], inputs: PyTree, targets: PyTree) -> Float[Array, "m p m p"]:
-        """Return the Hessian of the sum of some samples' losses."""
-        m, p = thetas.shape
-        kinds = self._numbers()
-        flat = lambda theta, kind, x: self._unit(theta, kind, x).ravel()  # noqa: E731
-        f = jax.vmap(self._output, (None, 0))(thetas, inputs)
-        forces = jax.vmap(jax.grad(self.loss))(f, targets)
-        curvatures = jax.vmap(jax.hessian(self.loss))(f, targets).reshape(len(f), f[0].size, f[0].size)
-        derivative = jax.jacfwd(flat) if p <= f[0].size else jax.jacrev(flat)
-        D = jax.vmap(jax.vmap(derivative, (0, 0, None), 1), (None, None, 0))(thetas, kinds, inputs)
-        D = D.reshape(len(f), f[0].size, m * p)
-        total = (D.reshape(-1, m * p).T @ (curvatures @ D).reshape(-1, m * p)).reshape(m, p, m, p)
-
-        def utility(theta: Array, kind: Array) -> Array:
-            return jnp.sum(forces * jax.vmap(lambda x: self._unit(theta, kind, x))(inputs))
-
-        units = jnp.arange(m)
-        return total.at[units, :, units, :].add(jax.vmap(jax.hessian(utility))(thetas, kinds))
 
 
 def first_sample(samples: PyTree) -> Any:

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import brentq
+
+from saddlescope.numerics.step_roots import root_along
 
 LARGEST_LOG_NORM, NORM_BOUND = 30.0, "A norm exceeds 1e13"
 """Log norm beyond which a flow diverges, and the sentence that says so."""
@@ -52,6 +53,5 @@ class UnitRecords:
         for n in np.flatnonzero(passes.any(axis=0)):
             step = int(np.argmax(passes[:, n]))
             height = lambda t, n=n: float(states(np.array([t]))[0, n]) - self._level  # noqa: E731
-            start, end = knots[step], knots[step + 1]
-            self.rises[n] = end if height(start) * height(end) > 0 else brentq(height, start, end)
+            self.rises[n] = root_along(height, float(knots[step]), float(knots[step + 1]))
         self.time, self.state = float(ends[-1]), after[-1]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from saddlescope.flow.solvers.ndf import AbstractSystem, StepError, Stepper
+from saddlescope.numerics.ndf import AbstractSystem, StepError, Stepper
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(4)  # exact for the polynomials of all orders
 STIFF = np.array([[-1000.0, 999.0], [0.0, -1.0]])

@@ -1,8 +1,9 @@
-"""Turning points of polynomials constructed from their roots."""
+"""Turning points of polynomials constructed from their roots, and roots along a step."""
 
 import numpy as np
 
-from saddlescope.flow.two_layer.turning_points import bernstein, persistent, sign_changes, turning_points
+from saddlescope.numerics.step_roots import root_along
+from saddlescope.numerics.turning_points import bernstein, persistent, sign_changes, turning_points
 
 
 def _from_roots(*roots):
@@ -41,3 +42,10 @@ def test_ripples_are_smoothed_smallest_first():
     keep = persistent(owners, values, np.array([2.0, 1.0]), np.array([0.0, 0.0]), 0.1)
     np.testing.assert_array_equal(values[keep], [0.2, 0.9, 0.5])
     assert persistent(owners, values, np.array([2.0, 1.0]), np.array([0.0, 0.0]), 0.0).all()
+
+
+def test_a_root_along_a_step_is_found_to_rounding_and_one_just_outside_is_its_end():
+    np.testing.assert_allclose(root_along(lambda t: t**3 - 2, 1.0, 2.0), 2 ** (1 / 3), rtol=1e-15)
+    assert root_along(lambda t: 1e-200 * (t - 0.25), 0.0, 1.0) == 0.25
+    assert root_along(lambda t: t + 1e-16, 0.0, 1.0) == 0
+    assert root_along(lambda t: t - 1 - 1e-16, 0.0, 1.0) == 1

@@ -1,1 +1,0 @@
-"""Stiff and exponential solvers of ordinary differential equations; no loss and no model."""
