@@ -11,7 +11,7 @@ from saddlescope.numerics.ndf import ALPHA, Interpolant, StepError, Stepper
 
 # Our own NDF, not Diffrax on the same rates: Dopri8 needs steps that grow with ln t (249 at ln t = 690, and more than
 # 20,000 at 1e6), Kvaerno5 in ln ln t was not done after 3000, and both take longer than a whole run here to compile. A
-# second Dopri8 of one shape, to t = 1e300 at most, is 3 to 100 times as fast; but a loss here may be one in NumPy.
+# second Dopri8 of one shape, to t = 1e300 at most, is 2.6 to 260 times as fast; but a loss here may be one in NumPy.
 
 _LOCAL_SHARE = 0.1  # of the tolerance, for the error of one step: directions then end within the tolerance, about
 _LATE = 5.0  # ln(t / ts) from which margins of data that can be separated are positive as a rule
