@@ -22,10 +22,7 @@ import xarray as xr
 from saddlescope._shared.progress import Report, silent
 from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.plot import Axis, Figure, Mark, Panel, lines
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 if TYPE_CHECKING:
     from saddlescope.models import DiagonalNetwork

@@ -21,11 +21,7 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.plot import Axis, Figure, Line, Panel, corners
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.metric import Metric
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
 
 
 class Params(EntryParams):

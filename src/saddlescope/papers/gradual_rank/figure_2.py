@@ -23,10 +23,7 @@ from saddlescope.papers.gradual_rank.shared import stage_times
 from saddlescope.papers.gradual_rank.shared.diagonal_entries import PRODUCTS, coordinate_name, entry_panel
 from saddlescope.papers.gradual_rank.shared.head_task import HeadParams
 from saddlescope.plot import Axis, Figure, Panel, Table, lines
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 
 class Params(HeadParams):

@@ -24,10 +24,7 @@ from saddlescope.plot.rank_figures import (
     spectrum_stages_figure,
     stable_rank_figure,
 )
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 SMOKE = QUICK | dict(characters=6000, epochs=2, tests=2)
 REDUCED = dict(text="wikitext-2", vocabulary=4096, seeds=(0, 1, 2), block=256, depth=6, batch=8) | dict(

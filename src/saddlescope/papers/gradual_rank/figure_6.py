@@ -25,10 +25,7 @@ from saddlescope.papers.gradual_rank.shared.vit_training import (
 from saddlescope.papers.image_data import IMAGES
 from saddlescope.plot import Figure
 from saddlescope.plot.rank_figures import PRODUCTS, evolution_figure, scale_rank_figure
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 SCALES = "initial scales; 1 is the default of all layers"
 

@@ -18,8 +18,7 @@ import xarray as xr
 from saddlescope.papers.gradual_rank import CITATION, figure_2
 from saddlescope.papers.gradual_rank.shared.diagonal_entries import PRODUCTS, coordinates, entry_panel, staircase
 from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction import Claims, Entry, Estimate
 
 
 def distances_to_limit(run: xr.Dataset, product: str) -> np.ndarray:

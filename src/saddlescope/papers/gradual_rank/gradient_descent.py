@@ -27,10 +27,7 @@ from saddlescope._shared.progress import Report, silent
 from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared.stage_times import halfway_times, predicted_stages
 from saddlescope.plot import Axis, Figure, Line, Panel, lines
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 if TYPE_CHECKING:
     from saddlescope.flow import DiagonalInit

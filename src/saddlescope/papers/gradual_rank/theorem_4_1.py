@@ -31,11 +31,7 @@ import xarray as xr
 from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared import stage_times
 from saddlescope.plot import Axis, Figure, Heat, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.metric import Metric
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
 
 SEPARATED_AT = -64.0  # log10 of the largest scale at which well-separated stages are separated
 COARSER = 10.0  # tolerance of the second run, whose differences are the uncertainties, in units of the first run's

@@ -28,10 +28,7 @@ import xarray as xr
 from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared.stage_times import passings
 from saddlescope.plot import Axis, Figure, Mark, Panel, lines
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 if TYPE_CHECKING:
     from saddlescope.models import TransformerTeacherTask

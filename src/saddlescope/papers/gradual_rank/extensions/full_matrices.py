@@ -13,9 +13,7 @@ from saddlescope.papers.gradual_rank.shared.gpt2_training import TEXTS, train
 from saddlescope.papers.gradual_rank.shared.training_metrics import LONG, language_metrics, worst
 from saddlescope.plot import Axis, Band, Figure, Line, Panel
 from saddlescope.plot.rank_figures import stable_rank_figure
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext
 
 MATRICES = {
     "attn.c_attn": "attention, W_Q W_K W_V",

@@ -37,11 +37,8 @@ from saddlescope.papers.gradual_rank.shared.gpt2_training import (
 )
 from saddlescope.papers.gradual_rank.shared.training_metrics import worst
 from saddlescope.plot import Axis, Band, Figure, Line, Panel, Table
-from saddlescope.reproduction.claim import Claims, Estimate, Size
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.data_sets import DataSets
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
+from saddlescope.reproduction import Claims, DataSets, Entry, Estimate, RunContext, param
+from saddlescope.reproduction.claim import Size
 
 if TYPE_CHECKING:
     from saddlescope.training.data.text import TokenizedText

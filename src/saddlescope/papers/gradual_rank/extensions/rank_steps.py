@@ -24,10 +24,8 @@ from saddlescope.papers.image_data import IMAGES
 from saddlescope.plot import Axis, Band, Figure, Line, Panel
 from saddlescope.plot.rank_figures import PRODUCTS
 from saddlescope.plot.rank_staircase_figure import staircase_figure
-from saddlescope.reproduction.claim import Claims, Estimate, Size
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
+from saddlescope.reproduction.claim import Size
 
 CLOCKS = {"steps": "training steps", "rates": "summed learning rates"}
 

@@ -33,9 +33,7 @@ from saddlescope.papers.gradual_rank.shared.vit_training import (
     train,
 )
 from saddlescope.papers.image_data import IMAGES
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
+from saddlescope.reproduction import Entry, RunContext, param
 
 Network = Literal["labels", "noise", "small", "small-noise", "shuffled", "linear"]
 

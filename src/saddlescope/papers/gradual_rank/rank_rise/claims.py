@@ -8,7 +8,7 @@ import xarray as xr
 from saddlescope.papers.gradual_rank.rank_rise.measures import RANKS, agreed, rise_above_noise
 from saddlescope.papers.gradual_rank.shared.training_metrics import LONG
 from saddlescope.plot.rank_figures import PRODUCTS
-from saddlescope.reproduction.claim import Claims, Estimate, Evidence
+from saddlescope.reproduction import Claims, Estimate, Evidence
 
 STARTS = {"labels": "the usual initial weights", "small": "small initial weights"}
 NULLS = {"labels": "noise", "small": "small_noise"}

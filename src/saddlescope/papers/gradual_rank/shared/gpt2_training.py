@@ -10,9 +10,7 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope.papers.gradual_rank.shared.shared_training import report_slow_precision, train_seeds
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.data_sets import DataSets
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import DataSets, EntryParams, RunContext, param
 
 if TYPE_CHECKING:
     from transformers import GPT2LMHeadModel

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import EntryParams, param
 
 if TYPE_CHECKING:
     from saddlescope.models import AttentionTeacherTask

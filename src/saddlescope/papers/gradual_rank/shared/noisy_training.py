@@ -23,8 +23,7 @@ from saddlescope._shared.progress import Report
 from saddlescope.papers.gradual_rank.shared.head_task import HeadParams
 from saddlescope.papers.gradual_rank.shared.stage_times import predicted_stages
 from saddlescope.plot import Line, corners
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.parameters import param
+from saddlescope.reproduction import RunContext, param
 
 if TYPE_CHECKING:
     from saddlescope.flow import DiagonalInit, LogDiagonalInit, Trajectory

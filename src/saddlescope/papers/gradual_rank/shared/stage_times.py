@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.metric import Metric
+from saddlescope.reproduction import Metric, RunContext
 
 if TYPE_CHECKING:
     from saddlescope.flow import Trajectory

@@ -7,9 +7,9 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.plot.rank_figures import PRODUCTS
-from saddlescope.reproduction.claim import Estimate, Size, inside
+from saddlescope.reproduction import Estimate, Metric
+from saddlescope.reproduction.claim import Size, inside
 from saddlescope.reproduction.formatting import measured
-from saddlescope.reproduction.metric import Metric
 
 LONG: tuple[Size, ...] = ("default", "reduced", "paper")
 """The quick networks are too small, and trained too briefly, for their ranks to mean anything."""

@@ -19,9 +19,8 @@ from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.shared.shared_training import report_slow_precision, train_seeds
 from saddlescope.papers.image_data import read_images
 from saddlescope.plot import Axis, Figure, Panel, lines
-from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction import EntryParams, RunContext, param, parameters
 from saddlescope.reproduction.device import prepare_device
-from saddlescope.reproduction.parameters import EntryParams, param, parameters
 
 if TYPE_CHECKING:
     from saddlescope.ranks import AtSteps
