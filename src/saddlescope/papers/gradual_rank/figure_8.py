@@ -23,8 +23,8 @@ from saddlescope.reproduction import Claims, Entry, Estimate
 
 def distances_to_limit(run: xr.Dataset, product: str) -> np.ndarray:
     """Return the distance d of each scale's trajectory to the predicted limit, shape (scales,)."""
-    time, these = run.time.values, list(coordinates(run, product))
-    apart = np.abs(run.beta.transpose("scale", "time", "coordinate").values - staircase(run))[..., these].sum(axis=-1)
+    time, beta = run.time.values, run.beta.transpose("scale", "time", "coordinate").values
+    apart = np.abs(beta - staircase(run, time))[..., list(coordinates(run, product))].sum(axis=-1)
     return np.trapezoid(apart, time) / time[-1]
 
 
@@ -52,39 +52,31 @@ def _largest_ratio(run: xr.Dataset) -> Estimate:
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw Figure 8, Figure 9, and the distance to the limit against the scale."""
-    return [_diagonals(run, "KQ", "figure-8"), _diagonals(run, "VO", "figure-9"), _convergence(run)]
-
-
-def _diagonals(run: xr.Dataset, product: str, name: str) -> Figure:
     begin = float(run.time.values[1])
-    return Figure(
-        name=name,
-        title=f"Diagonal of {PRODUCTS[product]} at each initial scale",
-        caption=f"Each line is one diagonal entry of {PRODUCTS[product]} over rescaled time, on a logarithmic axis; "
-        "one panel per initial scale α. Dashed: the limit that Algorithm 1 predicts from the loss alone.",
-        panels=tuple(entry_panel(run, product, scale, begin=begin) for scale in run.scale.values),
-        columns=3,
+    diagonals = [
+        Figure(
+            name=figure,
+            title=f"Diagonal of {PRODUCTS[product]} at each initial scale",
+            caption=f"Each line is one diagonal entry of {PRODUCTS[product]} over rescaled time, on a logarithmic "
+            "axis; one panel per initial scale α. Dashed: the limit that Algorithm 1 predicts from the loss alone.",
+            panels=tuple(entry_panel(run, product, scale, begin=begin) for scale in run.scale.values),
+            columns=3,
+        )
+        for product, figure in (("KQ", "figure-8"), ("VO", "figure-9"))
+    ]
+    x, y = Axis("digits of α, log10(1/α)", scale="log"), Axis("mean distance, summed over entries", scale="log")
+    marks = tuple(
+        Line(x=-run.scale.values, y=distances_to_limit(run, product), label=name, color=k)
+        for k, (product, name) in enumerate(PRODUCTS.items())
     )
-
-
-def _convergence(run: xr.Dataset) -> Figure:
-    limits = {product: distances_to_limit(run, product) for product in PRODUCTS}
-    return Figure(
+    convergence = Figure(
         name="convergence",
         title="Distance of trajectories from the limit against the initial scale",
         caption="Distance of the trajectory at each α to the predicted limit: the sum over the entries of one product "
         "of the absolute difference, averaged over rescaled time.",
-        panels=(
-            Panel(
-                x=Axis("digits of α, log10(1/α)", scale="log"),
-                y=Axis("mean distance, summed over entries", scale="log"),
-                marks=tuple(
-                    Line(x=-run.scale.values, y=limits[product], label=name, color=k)
-                    for k, (product, name) in enumerate(PRODUCTS.items())
-                ),
-            ),
-        ),
+        panels=(Panel(x=x, y=y, marks=marks),),
     )
+    return [*diagonals, convergence]
 
 
 entry = Entry(
