@@ -34,15 +34,12 @@ NOISES = (1e-3, 1e-5, 1e-7)  # delta of Assumption 4.5: the next is tried where 
 NEAR = 0.01  # epsilon of Assumption 4.5, in units of the transition's size, the largest entry of |beta^k - beta^(k-1)|
 
 
-class Params(HeadSizes):
+class Params(HeadSizes, samples=200, tokens=8, dim=16):
     """A small head: the paper's size takes an hour with the same code."""
 
     seeds: tuple[int, ...] = param(
         tuple(range(10)), "seeds of the instances: data, teacher and initial weights", ge=0, order="distinct"
     )
-    samples: int = param(200, "sequences in the data set", ge=1)
-    tokens: int = param(8, "tokens in a sequence", ge=1)
-    dim: int = param(16, "dimension of a token", ge=1)
     draws: int = param(3, "noisy starts of each transition", ge=1)
     tolerance: float = param(1e-4, "relative tolerance of the flow's times", ge=1e-11, le=1e-2, scale="log")
 

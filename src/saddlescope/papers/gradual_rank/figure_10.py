@@ -32,12 +32,11 @@ if TYPE_CHECKING:
 REST = 1e7  # time t after which the learned coordinates alone have settled: the slowest of c_k is some 1e-5
 
 
-class Params(noisy_training.NoiseParams):
+class Params(noisy_training.NoiseParams, noise=0.05):
     """The toy task of appendix A at the smallest of the paper's scales. The paper does not name its random times."""
 
     moments: int = param(5, "random times at which noise is added", ge=1)
     until: float = param(200.0, "latest random time, in rescaled time; the earliest is the first stage", gt=0)
-    noise: float = param(0.05, "standard deviation of the noise", gt=0, scale="log")
     epochs: float = param(1000.0, "duration of the training after noise", unit="epochs at learning rate 1", ge=1)
     points: int = param(151, "times after each noise at which weights are stored, evenly in their logarithm", ge=3)
 

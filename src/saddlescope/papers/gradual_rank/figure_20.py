@@ -24,7 +24,7 @@ from saddlescope.plot.rank_figures import (
     spectrum_stages_figure,
     stable_rank_figure,
 )
-from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext
 
 SMOKE = QUICK | dict(characters=6000, epochs=2, tests=2)
 REDUCED = dict(text="wikitext-2", vocabulary=4096, seeds=(0, 1, 2), block=256, depth=6, batch=8) | dict(
@@ -34,12 +34,8 @@ REDUCED = dict(text="wikitext-2", vocabulary=4096, seeds=(0, 1, 2), block=256, d
 FULL = PAPER | dict(seeds=(0, 1, 2), tests=90)
 
 
-class Params(GPT2Params):
+class Params(GPT2Params, seeds=(5, 6, 7, 8, 9)):  # three left the rise of W_V W_Oᵀ undecided
     """A small GPT-2 on the help texts that come with Python: minutes on two cores."""
-
-    seeds: tuple[int, ...] = param(
-        (5, 6, 7, 8, 9), "seeds of the training runs: initial weights and order of the blocks", ge=0, order="distinct"
-    )  # three left the rise of W_V W_Oᵀ undecided
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:

@@ -27,16 +27,19 @@ from saddlescope.plot import Figure
 from saddlescope.plot.rank_figures import PRODUCTS, evolution_figure, scale_rank_figure
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
-SCALES = "initial scales; 1 is the default of all layers"
 
-
-class Params(NarrowTraining):
+class Params(NarrowTraining, depth=3):
     """A narrow ViT of three blocks on the digits embedded in scikit-learn, for CIFAR-10."""
 
     scales: tuple[float, ...] = param(
-        (1.0, 0.3, 0.1), SCALES, ge=1e-6, le=1e6, least=2, order="decreasing", scale="log"
+        (1.0, 0.3, 0.1),
+        "initial scales; 1 is the default of all layers",
+        ge=1e-6,
+        le=1e6,
+        least=2,
+        order="decreasing",
+        scale="log",
     )
-    depth: int = param(3, "number of transformer blocks", ge=1)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:

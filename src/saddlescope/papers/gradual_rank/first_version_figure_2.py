@@ -32,17 +32,13 @@ if TYPE_CHECKING:
 FIRST = 5  # stages of the diagonal head on which a claim is made: at its scale later ones overlap
 
 
-class Params(HeadParams):
+class Params(HeadParams, seed=2, samples=200, tokens=5, dim=8):
     """The first version gives Gaussian tokens of 50 dimensions and a teacher, but no scale, rank or learning rate."""
 
     log10_scales: tuple[float, ...] = param(
         (-8.0, -32.0, -128.0), "log10 of the initial scales of full weights", lt=0, order="decreasing"
     )
     log10_diagonal: float = param(-8.0, "log10 of the initial scale of diagonal weights", gt=-1e4, lt=0)
-    seed: int = param(2, "seed of the data, the teachers and the initial weights", ge=0)
-    samples: int = param(200, "sequences in the data set", ge=1)
-    tokens: int = param(5, "tokens in a sequence", ge=1)
-    dim: int = param(8, "dimension of a token and of the head", ge=1)
     rank: int = param(3, "rank of the teacher's two products", ge=1)
     tolerance: float = param(1e-4, "relative tolerance of the stage times", ge=1e-11, le=1e-2, scale="log")
     points: int = param(400, "times at which the curves are stored", ge=2)

@@ -20,10 +20,9 @@ from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 
-class Params(HeadParams):
+class Params(HeadParams, seed=2):
     """The toy task of appendix A; the paper proves the lemma and runs nothing for it."""
 
-    seed: int = param(2, "seed of the data, the teacher and the initial weights", ge=0)
     log10_scale: float = param(-2.0, "log10 of the initial scale α", ge=-4.0, le=-0.1)
     until: float = param(105.0, "end of the simulation in rescaled time", unit="log(1/α)", gt=0)
     records: int = param(211, "number of evenly spaced times at which weights are compared", ge=2)

@@ -38,15 +38,12 @@ FLOOR = 1e-5  # errors below it may be those of the flow
 CONSTANT = 0.005  # largest relative variation of a constant C_k
 
 
-class Params(HeadSizes):
+class Params(HeadSizes, samples=100, tokens=5, dim=8):
     """The toy task of appendix A on several instances, smaller but for the paper size."""
 
     seeds: tuple[int, ...] = param(
         tuple(range(11, 19)), "seeds of the data, the teacher and the initial weights", ge=0, order="distinct"
     )
-    samples: int = param(100, "sequences in the data set", ge=1)
-    tokens: int = param(5, "tokens in a sequence", ge=1)
-    dim: int = param(8, "dimension of a token", ge=1)
     log10_scales: tuple[float, ...] = param(
         (-2.0, -8.0, -32.0, -64.0, -1024.0, -4096.0), "log10 of the initial scales", lt=0, order="decreasing", least=2
     )

@@ -13,7 +13,6 @@ The network for ImageNet has the 12 blocks and 12 heads of ViT-B/16. `--data DIR
 CIFAR-100 itself.
 """
 
-from typing import Literal
 
 import numpy as np
 import xarray as xr
@@ -40,12 +39,9 @@ from saddlescope.plot.rank_figures import PRODUCTS, spectrum_figure, spectrum_st
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 
-class ScaledTraining(Training):
+class ScaledTraining(Training, seeds=(5, 6, 7, 8)):  # few, since the demo waits for them
     """A small ViT on the digits embedded in scikit-learn: real images, minutes on two cores."""
 
-    seeds: tuple[int, ...] = param(
-        (5, 6, 7, 8), "seeds of the training runs: initial weights and order of the images", ge=0, order="distinct"
-    )  # few, since the demo waits for them
     initial_scale: float = param(
         1.0,
         "factor on the default initial weights of all layers but the patch embedding",
@@ -60,33 +56,19 @@ def train_scaled(params: ScaledTraining, context: RunContext) -> xr.Dataset:
     return train(params, context, initial_scale=params.initial_scale)
 
 
-class SGDTraining(NarrowTraining):
+class SGDTraining(NarrowTraining, optimizer="sgd", learning_rate=0.3):
     """A narrow ViT on the digits embedded in scikit-learn, for CIFAR-10, at the paper's learning rate of SGD."""
 
-    optimizer: Literal["adam", "sgd"] = param("sgd", "optimiser: SGD without momentum, or Adam")
-    learning_rate: float = param(0.3, "peak learning rate", gt=0, scale="log")
 
-
-class SGDPairsTraining(PairsTraining):
+class SGDPairsTraining(PairsTraining, optimizer="sgd", learning_rate=0.3):
     """A narrow ViT on pairs of embedded digits, for CIFAR-100, at the paper's learning rate of SGD."""
 
-    optimizer: Literal["adam", "sgd"] = param("sgd", "optimiser: SGD without momentum, or Adam")
-    learning_rate: float = param(0.3, "peak learning rate", gt=0, scale="log")
+
+_DEEP = dict(depth=12, embedding=96, heads=12, head_width=16, mlp=384)
 
 
-class DeepTraining(Training):
+class DeepTraining(Training, seeds=(5, 6, 7, 8, 9), epochs=8, batch=64, **_DEEP):
     """A narrow ViT of 12 blocks on the embedded digits, for ViT-B/16 on ImageNet."""
-
-    seeds: tuple[int, ...] = param(
-        (5, 6, 7, 8, 9), "seeds of the training runs: initial weights and order of the images", ge=0, order="distinct"
-    )
-    depth: int = param(12, "number of transformer blocks", ge=1)
-    embedding: int = param(96, "dimension of a token", ge=1)
-    heads: int = param(12, "attention heads per block", ge=1)
-    head_width: int = param(16, "columns of W_K, W_Q, W_V and W_O of one head", ge=1)
-    mlp: int = param(384, "width of the feedforward layers", ge=1)
-    epochs: int = param(8, "passes through the training images", ge=1)
-    batch: int = param(64, "images per training step", ge=1)
 
 
 VIT_B_16 = (
@@ -96,7 +78,7 @@ VIT_B_16 = (
 )
 """Appendix B.2: ViT-B/16 on ImageNet."""
 
-DEEP_REDUCED = REDUCED | dict(depth=12, embedding=96, heads=12, head_width=16, mlp=384, epochs=24, learning_rate=1e-3)
+DEEP_REDUCED = REDUCED | _DEEP | dict(epochs=24, learning_rate=1e-3)
 """The blocks and heads of ViT-B/16, every width a quarter or an eighth of its own, on CIFAR-10."""
 
 LIMITS = (

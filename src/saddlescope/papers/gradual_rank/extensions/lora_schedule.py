@@ -45,14 +45,9 @@ if TYPE_CHECKING:
 ARMS = ("constant", "schedule")
 
 
-class Params(GPT2Params):
+class Params(GPT2Params, seeds=(0, 1, 2, 3), epochs=1, tests=3):
     """Help texts that come with Python first, then the source of its library: minutes on two cores."""
 
-    seeds: tuple[int, ...] = param(
-        (0, 1, 2, 3), "seeds of the trained GPT-2, its adapters and the order of the blocks", ge=0, order="distinct"
-    )
-    epochs: int = param(1, "passes through the first text", ge=1)
-    tests: int = param(3, "measurements of the test loss in each training", ge=1)
     task: Literal["python-library", "wikitext-2"] = param("python-library", "second text, to which GPT-2 is adapted")
     task_characters: int = param(400_000, "characters of the second text's training part, from its start", ge=1)
     task_test_characters: int = param(40_000, "characters of the second text's test part, from its start", ge=1)

@@ -24,23 +24,14 @@ from saddlescope.papers.image_data import IMAGES
 from saddlescope.plot import Axis, Band, Figure, Line, Panel
 from saddlescope.plot.rank_figures import PRODUCTS
 from saddlescope.plot.rank_staircase_figure import staircase_figure
-from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext
 from saddlescope.reproduction.claim import Size
 
 CLOCKS = {"steps": "training steps", "rates": "summed learning rates"}
 
 
-class Params(figure_6.Params):
+class Params(figure_6.Params, scales=(1.0, 0.1, 0.03), seeds=(4, 5, 6, 7), head_width=16, batch=64):
     """A narrow ViT of three blocks on the digits embedded in scikit-learn, down to a thirtieth of the usual scale."""
-
-    scales: tuple[float, ...] = param(
-        (1.0, 0.1, 0.03), figure_6.SCALES, ge=1e-6, le=1e6, least=2, order="decreasing", scale="log"
-    )
-    seeds: tuple[int, ...] = param(
-        (4, 5, 6, 7), "seeds of the training runs: initial weights and order of the images", ge=0, order="distinct"
-    )
-    head_width: int = param(16, "columns of W_K, W_Q, W_V and W_O of one head", ge=1)
-    batch: int = param(64, "images per training step", ge=1)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:

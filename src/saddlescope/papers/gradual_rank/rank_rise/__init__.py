@@ -38,15 +38,9 @@ from saddlescope.reproduction import Entry, RunContext, param
 Network = Literal["labels", "noise", "small", "small-noise", "shuffled", "linear"]
 
 
-class Params(Training):
+class Params(Training, seeds=(5, 6)):
     """A small ViT on the digits embedded in scikit-learn, with its null and its contrasts."""
 
-    seeds: tuple[int, ...] = param(
-        (5, 6),
-        "seeds of the networks: initial weights, order of the images and signs of the noise",
-        ge=0,
-        order="distinct",
-    )
     networks: tuple[Network, ...] = param(get_args(Network), "networks and nulls to run", order="distinct")
     small: float = param(0.1, "small initial scale", ge=1e-6, le=1, scale="log")
     draws: int = param(20, "draws of gradient noise for each seed", ge=2)

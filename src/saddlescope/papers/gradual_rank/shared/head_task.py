@@ -2,13 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from saddlescope.reproduction import EntryParams, param
+from saddlescope.papers.gradual_rank.shared.changed_defaults import AdaptableParams
+from saddlescope.reproduction import param
 
 if TYPE_CHECKING:
     from saddlescope.models import AttentionTeacherTask
 
 
-class HeadSizes(EntryParams):
+class HeadSizes(AdaptableParams):
     """The toy task of appendix A at the paper's size."""
 
     samples: int = param(1000, "sequences in the data set", ge=1)
