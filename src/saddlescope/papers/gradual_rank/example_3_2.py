@@ -21,10 +21,11 @@ import xarray as xr
 
 from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared.diagonal_entries import PRODUCTS, flow_and_limit, staircase
+from saddlescope.papers.gradual_rank.shared.head_task import HeadSizes
 from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.papers.gradual_rank.shared.stage_times import passings, predicted_stages, resolved_stages
 from saddlescope.plot import Axis, Figure, Line, Panel, lines
-from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
+from saddlescope.reproduction import Claims, Entry, Estimate, Metric, RunContext, param
 
 if TYPE_CHECKING:
     from saddlescope.flow import Trajectory
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from saddlescope.theory import IncrementalLearning
 
 
-class Params(EntryParams):
+class Params(HeadSizes, samples=100, tokens=5, dim=4):
     """Sizes at which every coordinate of every network can be distinguished; the paper has no experiment on this."""
 
     layers: tuple[int, ...] = param((1, 2), "numbers of layers L", ge=1, order="distinct")
@@ -46,9 +47,6 @@ class Params(EntryParams):
         ge=0,
         order="distinct",
     )
-    samples: int = param(100, "number of sequences in the data set", ge=1)
-    tokens: int = param(5, "number of tokens in a sequence", ge=1)
-    dim: int = param(4, "dimension of a token", ge=1)
     hidden: int = param(8, "width of the feedforward layers", ge=1)
     horizon: float = param(12.0, "end of the stages that are compared with the flow", unit="T_1", gt=1)
     stages: int = param(64, "largest number of predicted stages", ge=1)
@@ -83,7 +81,7 @@ def _stages_and_flows(params: Params, seed: int, layers: int, heads: int, contex
     from saddlescope.theory import incremental_learning
 
     theory, flows = context.split(0.6, 0.4)
-    sizes = {name: getattr(params, name) for name in ("samples", "tokens", "dim", "hidden")}
+    sizes = params.only("samples", "tokens", "dim", "hidden")
     task = transformer_teacher_task(seed, layers=layers, heads=heads, **sizes)
     size, weights, report = task.network.h.size, (task.u0, task.v0), theory.note("Algorithm 1")
     learned = incremental_learning(task.network, size, weights=weights, max_stages=params.stages, report=report)

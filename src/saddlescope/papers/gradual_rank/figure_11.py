@@ -8,7 +8,6 @@ The transitions are the first ones whose plateaus α resolves, by the theory alo
 """
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -98,46 +97,29 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         return noisy_training.run_with_noise(context, task, params.until, resolved, train, disturb)
 
 
-@dataclass(frozen=True)
-class Transition:
-    """One transition of a stored run."""
+def transitions(run: xr.Dataset) -> list[xr.Dataset]:
+    """Return the transitions of a stored run.
 
-    stage: int  # k, of the plateau after it
-    entering: int  # i_k
-    since: np.ndarray  # times t since the noise, shape (steps,)
-    goal: np.ndarray  # β^k, shape (coordinates,)
-    size: float  # the largest entry of |β^k - β^(k-1)|
-    beta: np.ndarray  # products without noise, shape (steps, coordinates)
-    noisy: np.ndarray  # products after noise, of the same shape
-    sgd: np.ndarray  # products by SGD with and without noise, shape (orders, 2, times, coordinates)
-
-    def endpoint(self, noisy: bool = True) -> float:
-        """Return the least distance to θ^k, largest entry of beta, in units of the size, largest over trainings."""
-        paths = [self.noisy if noisy else self.beta, *self.sgd[:, 0 if noisy else 1]]
-        return max(float(abs(path - self.goal).max(axis=1).min() / self.size) for path in paths)
-
-
-def transitions(run: xr.Dataset) -> tuple[Transition, ...]:
-    """Return the transitions of a stored run."""
-    found = []
+    Each has the products of the trainings: `beta` without noise, `noisy_beta`, and `sgd_beta` with and without; `goal`,
+    β of the plateau after it; its `size`, and the coordinate `entering`.
+    """
+    found, beta_of = [], noisy_training.beta_of
     for moment in run.moment.values:
         here = run.sel(moment=moment)
         k = int(here.begins)
-        goal = run.predicted_beta.sel(stage=k).values
-        before = run.predicted_beta.sel(stage=k - 1).values if k > 1 else np.zeros_like(goal)
-        found.append(
-            Transition(
-                stage=k,
-                entering=int(run.predicted_coordinate.sel(stage=k)),
-                since=here.since.values,
-                goal=goal,
-                size=float(abs(goal - before).max()),
-                beta=noisy_training.beta_of(here.weights).values,
-                noisy=noisy_training.beta_of(here.noisy).values,
-                sgd=noisy_training.beta_of(here.sgd).values,
-            )
-        )
-    return tuple(found)
+        goal = here.predicted_beta.sel(stage=k, drop=True)
+        before = here.predicted_beta.sel(stage=k - 1, drop=True) if k > 1 else 0 * goal
+        products = {"beta": beta_of(here.weights), "noisy_beta": beta_of(here.noisy), "sgd_beta": beta_of(here.sgd)}
+        entering = here.predicted_coordinate.sel(stage=k, drop=True)
+        found.append(here.assign(products, goal=goal, size=abs(goal - before).max(), entering=entering))
+    return found
+
+
+def _endpoint(one: xr.Dataset, noise: str = "with") -> float:
+    """Return the least distance to θ^k, largest entry of beta, in units of the size, largest over trainings."""
+    flow, sgd = one.noisy_beta if noise == "with" else one.beta, one.sgd_beta.sel(noise=noise, drop=True)
+    least = [abs(path - one.goal).max("coordinate").min().item() for path in (flow, *sgd)]
+    return max(least) / float(one["size"])
 
 
 claims = Claims(
@@ -157,9 +139,9 @@ claims = Claims(
 def _endpoint_distance(run: xr.Dataset) -> Estimate:
     """Closest approach of the products to the next plateau, relative to the transition's largest change, over all."""
     found = transitions(run)
-    without = max(one.endpoint(noisy=False) for one in found)
+    without = max(_endpoint(one, "without") for one in found)
     remark = f"{len(found)} transitions; without noise {without:.2g}"
-    return Estimate.largest([one.endpoint() for one in found], remark, over="transitions")
+    return Estimate.largest([_endpoint(one) for one in found], remark, over="transitions")
 
 
 MOST = 7  # largest number of coordinates in a panel: those that move most, by a hundredth of the size or more
@@ -168,12 +150,14 @@ MOST = 7  # largest number of coordinates in a panel: those that move most, by a
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the transitions over time."""
 
-    def panel(one: Transition) -> Panel:
-        moved = abs(one.noisy - one.noisy[0]).max(axis=0)
-        moving = np.argsort(-moved, kind="stable")[: min(MOST, int((moved > 0.01 * one.size).sum()))]
-        widths = [2.2 if i == one.entering else 1.1 for i in moving]
-        marks = noisy_training.paired_lines(one.since, one.noisy[:, moving].T, one.beta[:, moving].T, widths)
-        title = f"{coordinate_name(run, one.entering)} enters: stage {one.stage}"
+    def panel(one: xr.Dataset) -> Panel:
+        moved = abs(one.noisy_beta - one.noisy_beta[0]).max("step").values
+        moving = np.argsort(-moved, kind="stable")[: min(MOST, int((moved > 0.01 * float(one["size"])).sum()))]
+        noisy, without = (of.isel(coordinate=moving).values.T for of in (one.noisy_beta, one.beta))
+        entering = int(one.entering)
+        widths = [2.2 if i == entering else 1.1 for i in moving]
+        marks = noisy_training.paired_lines(one.since.values, noisy, without, widths)
+        title = f"{coordinate_name(run, entering)} enters: stage {int(one.begins)}"
         x = Axis("time t since the noise", "epochs at learning rate 1")
         return Panel(title=title, x=x, y=Axis("entry of β"), marks=marks)
 

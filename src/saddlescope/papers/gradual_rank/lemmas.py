@@ -39,7 +39,7 @@ POINTS = 33  # times on a plateau and in a transition
 SPAN = (4.0, 16.0, 64.0, 256.0)  # times of the flow with exponential tails, in units of T_1
 
 
-class Params(HeadSizes, samples=60, tokens=4, dim=5):
+class Params(HeadSizes, samples=60, tokens=4):
     """Small heads, whose first plateaus are long; the paper runs nothing for these lemmas."""
 
     seeds: tuple[int, ...] = param(
@@ -48,6 +48,7 @@ class Params(HeadSizes, samples=60, tokens=4, dim=5):
     log10_scales: tuple[float, ...] = param(
         (-32.0, -64.0, -128.0), "log10 of the initial scales α", ge=-140, le=-16, order="decreasing", least=2
     )
+    dim: int = param(5, "dimension of a token", ge=2)
     stages: int = param(6, "number of first stages", ge=2)
     tolerance: float = param(1e-6, "relative tolerance of the flow's times", ge=1e-10, le=1e-3, scale="log")
 

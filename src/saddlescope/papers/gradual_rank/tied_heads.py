@@ -25,10 +25,11 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.gradual_rank import CITATION
+from saddlescope.papers.gradual_rank.shared.head_task import HeadSizes
 from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.papers.gradual_rank.shared.stage_times import passings
 from saddlescope.plot import Axis, Figure, Mark, Panel, lines
-from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 if TYPE_CHECKING:
     from saddlescope.models import TransformerTeacherTask
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 _HEADS = 2
 
 
-class Params(EntryParams):
+class Params(HeadSizes, samples=200, tokens=5, dim=6):
     """One layer of two heads with residuals and a feedforward layer, learning a teacher of the same form."""
 
     seeds: tuple[int, ...] = param(
@@ -45,9 +46,6 @@ class Params(EntryParams):
     log10_scales: tuple[float, ...] = param(
         (-8.0, -32.0, -128.0, -256.0), "log10 of the initial scales α, decreasing", le=-4, order="decreasing"
     )
-    samples: int = param(200, "number of sequences in the data set", ge=1)
-    tokens: int = param(5, "number of tokens in a sequence", ge=1)
-    dim: int = param(6, "dimension of a token", ge=1)
     hidden: int = param(12, "width of the feedforward layer", ge=1)
     until: float = param(3.0, "end of the simulation, relative to the first stage time", unit="T_1", ge=1.5)
     tolerance: float = param(1e-5, "relative tolerance of the flow's stage times", ge=1e-12, le=1e-2, scale="log")
@@ -61,7 +59,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
     from saddlescope.models import transformer_teacher_task
 
-    sizes = {name: getattr(params, name) for name in ("samples", "tokens", "dim", "hidden")}
+    sizes = params.only("samples", "tokens", "dim", "hidden")
 
     def follow(seed: int, step: RunContext) -> xr.Dataset:
         task = transformer_teacher_task(seed, layers=1, heads=_HEADS, **sizes)

@@ -13,7 +13,6 @@ The network for ImageNet has the 12 blocks and 12 heads of ViT-B/16. `--data DIR
 CIFAR-100 itself.
 """
 
-
 import numpy as np
 import xarray as xr
 

@@ -34,7 +34,7 @@ from saddlescope.papers.gradual_rank.shared.gpt2_training import (
     read_whole_text,
     training,
 )
-from saddlescope.papers.gradual_rank.shared.training_metrics import worst
+from saddlescope.papers.gradual_rank.shared.training_metrics import worst_mean
 from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import Claims, DataSets, Entry, Estimate, RunContext, param
 
@@ -201,7 +201,7 @@ def _better(run: xr.Dataset) -> Estimate:
     """Fall of GPT-2's test loss during LoRA, ranks from early spectra minus constant rank, mean over seeds."""
     gain = _fall(run, "schedule") - _fall(run, "constant")
     budgets = {f"{name} budget": gain.isel(budget=k) for name, k in {"large": -1, "small": 0}.items()}
-    return worst({name: Estimate.mean(value, over="seeds") for name, value in budgets.items()}, low=0.0)
+    return worst_mean(budgets, low=0.0)
 
 
 NAMES = {"full": "full fine-tuning", "constant": "constant rank", "schedule": "schedule from early spectra"}

@@ -18,7 +18,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.gradual_rank import CITATION, figure_6
-from saddlescope.papers.gradual_rank.shared.training_metrics import image_metrics, worst
+from saddlescope.papers.gradual_rank.shared.training_metrics import banded, image_metrics, worst_mean
 from saddlescope.papers.gradual_rank.shared.vit_training import CIFAR, QUICK, changes, learned
 from saddlescope.papers.image_data import IMAGES
 from saddlescope.plot import Axis, Band, Figure, Line, Panel
@@ -80,8 +80,7 @@ def _share(run: xr.Dataset, clock: str) -> np.ndarray:
 )
 def _stairs(run: xr.Dataset) -> Estimate:
     """Share of heads' updates with a jump of a singular value between plateaus, mean over seeds."""
-    shares = {over: Estimate.mean(_share(run, clock)[-1], over="seeds") for clock, over in CLOCKS.items()}
-    return worst(shares, low=0.5)
+    return worst_mean({over: _share(run, clock)[-1] for clock, over in CLOCKS.items()}, low=0.5)
 
 
 @claims.extension(
@@ -95,7 +94,7 @@ def _falls(run: xr.Dataset) -> Estimate:
     """Slope of the share of updates with a step over log₁₀ of the initial scale, mean over seeds."""
     scales = np.log10(run.scale.values)
     slopes = {over: np.polyfit(scales, _share(run, clock), 1)[0] for clock, over in CLOCKS.items()}
-    return worst({over: Estimate.mean(slope, over="seeds") for over, slope in slopes.items()}, high=0.0)
+    return worst_mean(slopes, high=0.0)
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -108,15 +107,13 @@ def figures(run: xr.Dataset) -> list[Figure]:
         pictures.append(replace(figure, name=f"stairs-{name}", title=title, caption=caption, table=None))
     panels = []
     for clock, over in CLOCKS.items():
-        marks: list[Band | Line] = []
+        marks: tuple[Band | Line, ...] = ()
         for color, (product, name) in enumerate(PRODUCTS.items()):
             share = (run.rank_steps.sel(clock=clock, product=product) > 0).mean(("layer", "head"))
-            x, group = run.scale.values, f"update of {name}"
-            low, high = share.min("seed").values, share.max("seed").values
-            marks.append(Band(x=x, low=low, high=high, group=group, color=color))
-            marks.append(Line(x=x, y=share.mean("seed").values, label=group, group=group, color=color))
+            least, mean, most = share.min("seed"), share.mean("seed"), share.max("seed")
+            marks += banded(run.scale.values, least, mean, most, f"update of {name}", color)
         y = Axis("share of heads with a step", range=(0.0, 1.0))
-        panels.append(Panel(title=f"over {over}", x=Axis("initial scale", scale="log"), y=y, marks=tuple(marks)))
+        panels.append(Panel(title=f"over {over}", x=Axis("initial scale", scale="log"), y=y, marks=marks))
     shares = Figure(
         name="shares",
         title="Share of heads with rank steps at each initial scale",

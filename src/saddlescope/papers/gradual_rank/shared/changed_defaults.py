@@ -1,6 +1,7 @@
 """Parameters whose subclasses change defaults."""
 
 import dataclasses
+from typing import Any
 
 from saddlescope.reproduction import EntryParams
 
@@ -17,3 +18,7 @@ class AdaptableParams(EntryParams):
             setattr(cls, name, dataclasses.field(default=value, metadata=inherited[name].metadata))
         cls.__annotations__ = {name: field.type for name, field in inherited.items()} | cls.__annotations__
         super().__init_subclass__()
+
+    def only(self, *names: str) -> dict[str, Any]:
+        """Return the values of some fields by name."""
+        return {name: getattr(self, name) for name in names}

@@ -139,13 +139,7 @@ def fresh_model(params: GPT2Params, data: "TokenizedText", seed: int) -> "GPT2LM
     """Return an untrained GPT-2 of the entry's sizes."""
     from saddlescope.training.architectures.gpt2 import GPT2Sizes, fresh_gpt2
 
-    sizes = GPT2Sizes(
-        vocabulary=data.vocabulary,
-        block=params.block,
-        embedding=params.embedding,
-        depth=params.depth,
-        heads=params.heads,
-    )
+    sizes = GPT2Sizes(vocabulary=data.vocabulary, **params.only("block", "embedding", "depth", "heads"))
     return fresh_gpt2(sizes, seed=seed)
 
 
@@ -155,14 +149,11 @@ def training(params: GPT2Params, seed: int, *, steps: int, learning_rate: float 
 
     return LanguageConfig(
         steps=steps,
-        batch=params.batch,
         learning_rate=learning_rate or params.learning_rate,
         test_every=-(-steps // params.tests),
         tests_per_checkpoint=1,
         seed=seed,
-        threads=params.threads,
-        precision=params.precision,
-        compiled=params.compiled,
+        **params.only("batch", "threads", "precision", "compiled"),
     )
 
 

@@ -185,36 +185,18 @@ def network_config(params: Training, data: "ImageData", initial_scale: float) ->
     from saddlescope.training import ViTConfig
 
     _, channels, size, _ = data.train_images.shape
-    return ViTConfig(
-        image_size=size,
-        channels=channels,
-        classes=data.classes,
-        patch=params.patch,
-        embedding=params.embedding,
-        depth=params.depth,
-        heads=params.heads,
-        head_width=params.head_width,
-        mlp_width=params.mlp,
-        initial_scale=initial_scale,
-    )
+    sizes = params.only("patch", "embedding", "depth", "heads", "head_width")
+    images = {"image_size": size, "channels": channels, "classes": data.classes}
+    return ViTConfig(**images, **sizes, mlp_width=params.mlp, initial_scale=initial_scale)
 
 
 def training_config(params: Training, seed: int) -> "TrainConfig":
     """Return the configuration of the training of one seed."""
     from saddlescope.training import SGD, Adam, TrainConfig
 
-    return TrainConfig(
-        optimizer={"adam": Adam, "sgd": SGD}[params.optimizer](learning_rate=params.learning_rate),
-        epochs=params.epochs,
-        warmup_epochs=params.warmup_epochs,
-        batch=params.batch,
-        pieces=params.pieces,
-        test_every=params.test_every,
-        seed=seed,
-        threads=params.threads,
-        precision=params.precision,
-        compiled=params.compiled,
-    )
+    optimizer = {"adam": Adam, "sgd": SGD}[params.optimizer](learning_rate=params.learning_rate)
+    schedule = params.only("epochs", "warmup_epochs", "batch", "pieces", "test_every")
+    return TrainConfig(optimizer=optimizer, seed=seed, **schedule, **params.only("threads", "precision", "compiled"))
 
 
 def even_records(steps: int, records: int) -> "AtSteps":
