@@ -2,16 +2,12 @@
 
 One head learns a teacher head from initial weights of scale α. At random times all nonnegligible weights get Gaussian
 noise, and training continues: by gradient flow for a time of 1000 epochs at learning rate 1, and by SGD, as in the
-paper, for as long. The two trainings by SGD, with and without noise, see the minibatches in the same order.
+paper, for as long.
 
-    β       u * v = (w_K * w_Q, w_V * w_O), on which alone the network's output depends
-    c_k     the constant of Assumption 4.4 at stage k: half the smallest eigenvalue of the Hessian of L(u, s u) on the
-            support of θ^k; its largest possible value
-
-Gradient flow conserves u² − v² (Lemma 4.2). Noise changes it, so the weights cannot return at any minimum: only β can.
-Of the noise in a pair (u, v), the component that changes u v decays and the component that changes u² − v² stays, about
-1/√2 of the whole. Noise also shifts the time at which the next coordinate becomes large, so that β, once back, leaves
-the undisturbed β again for a while.
+Gradient flow conserves u² − v² (Lemma 4.2). Noise changes it, so the weights cannot return at any minimum: only β = u v
+can. Of the noise in a pair (u, v), the component that changes u v decays and the component that changes u² − v² stays,
+about 1/√2 of the whole. Noise also shifts the time at which the next coordinate becomes large, so that β, once back,
+leaves the undisturbed β again for a while.
 """
 
 from typing import TYPE_CHECKING

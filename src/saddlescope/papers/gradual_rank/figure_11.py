@@ -109,9 +109,9 @@ def transitions(run: xr.Dataset) -> list[xr.Dataset]:
         k = int(here.begins)
         goal = here.predicted_beta.sel(stage=k, drop=True)
         before = here.predicted_beta.sel(stage=k - 1, drop=True) if k > 1 else 0 * goal
-        products = {"beta": beta_of(here.weights), "noisy_beta": beta_of(here.noisy), "sgd_beta": beta_of(here.sgd)}
+        here = here.assign(beta=beta_of(here.weights), noisy_beta=beta_of(here.noisy), sgd_beta=beta_of(here.sgd))
         entering = here.predicted_coordinate.sel(stage=k, drop=True)
-        found.append(here.assign(products, goal=goal, size=abs(goal - before).max(), entering=entering))
+        found.append(here.assign(goal=goal, size=abs(goal - before).max(), entering=entering))
     return found
 
 

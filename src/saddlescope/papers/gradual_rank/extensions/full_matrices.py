@@ -45,8 +45,7 @@ def _initial_rank(run: xr.Dataset) -> xr.DataArray:
 
 claims = Claims(
     limits="Bounds are those of Figure 20, set before any run of this entry. Attention and MLP are two cases; the "
-    "worse one decides, and the remark has both. Noise of Adam in thousands of entries widens an update too, the mean "
-    "hides single matrices, and three epochs are few: the rank still rises at the end.",
+    "worse one decides, and the remark has both. The mean hides single matrices; the rank still rises at the end.",
     requires=[learned],
 )
 
