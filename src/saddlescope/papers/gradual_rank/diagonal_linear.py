@@ -177,7 +177,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
         return Line(x=time[kept], y=y[kept], group=group, color=color, width=width, style=style)
 
     betas, slopes = [], []
-    for i, enters in enumerate(predicted.any(axis=0)):
+    for i in range(predicted.shape[1]):
+        enters = bool(predicted[:, i].any())
         slopes.append(line(slope[:, i], "enters at some time" if enters else "never enters", i, 1.1 if enters else 0.5))
         if enters:
             betas.append(line(flow[:, i], "gradient flow", i, 1.1))

@@ -216,15 +216,11 @@ def figures(run: xr.Dataset) -> list[Figure]:
     early = run.isel(moment=run.moment.values <= SHOWN).assign_coords(place=range(run.sizes["place"]))
 
     def coordinates(at: xr.Dataset) -> Panel:
-        marks = [
-            lines(path, x="moment", hue="place", label=lambda _, name=name: name, grouped=True, style=style)
-            for path, name, style in (
-                (at.returning_flow, "gradient flow", "solid"),
-                (at.returning_descent, "float64 descent", "dashed"),
-            )
-        ]
+        how = {"x": "moment", "hue": "place", "grouped": True}
+        flow = lines(at.returning_flow, label="gradient flow", **how)
+        descent = lines(at.returning_descent, label="float64 descent", style="dashed", **how)
         title = f"α = 1e{float(at.returning_scale):g}"
-        return Panel(title=title, x=Axis("time / log(1/α)"), y=Axis("entry of β"), marks=marks[0] + marks[1])
+        return Panel(title=title, x=Axis("time / log(1/α)"), y=Axis("entry of β"), marks=flow + descent)
 
     return [
         Figure(

@@ -33,11 +33,13 @@ def staircase(run: xr.Dataset, time: np.ndarray) -> np.ndarray:
 
 def flow_and_limit(time: np.ndarray, flow: np.ndarray, limit: np.ndarray, places: Iterable[int]) -> tuple[Line, ...]:
     """Draw these entries of the flow's beta and, dashed, of Algorithm 1's limit, both of shape (times, coordinates)."""
-    drawn = []
-    for y, group, style, width in ((flow, "gradient flow", "solid", 1.1), (limit, "Algorithm 1", "dashed", 0.8)):
-        for i in places:
-            kept = corners(time, y[:, i], 2e-3 * float(abs(flow).max()))
-            drawn.append(Line(x=time[kept], y=y[kept, i], group=group, color=i, style=style, width=width))
+    drawn, tolerance = [], 2e-3 * float(abs(flow).max())
+    for i in places:
+        kept = corners(time, flow[:, i], tolerance)
+        drawn.append(Line(x=time[kept], y=flow[kept, i], group="gradient flow", color=i, width=1.1))
+    for i in places:
+        kept = corners(time, limit[:, i], tolerance)
+        drawn.append(Line(x=time[kept], y=limit[kept, i], group="Algorithm 1", color=i, style="dashed", width=0.8))
     return tuple(drawn)
 
 
