@@ -47,19 +47,6 @@ def one_plateau_has_a_wrong_product(run):
     run.plateau_beta.loc[{"stage": stage, "network": run.network.values[0]}] = 1.0
 
 
-def one_plateau_has_a_wrong_entry(run):
-    stage = np.flatnonzero(run.resolved.values[-1, :10])[-1]
-    run.plateau_beta.values[-1, stage, run.predicted_coordinate.values[stage]] = 0.0
-
-
-def sgd_stays_away(run):
-    run.sgd.values[:, :, 0] = run.sgd.values[:, :, 1] + 0.1
-
-
-def weights_return_too(run):
-    run.noisy.values[:, 1:] = run.weights.values[:, 1:]
-
-
 def one_order_of_minibatches_ends_elsewhere(run):
     run.sgd.values[1, 1, 0] *= 1.1
 
@@ -77,9 +64,6 @@ def one_transition_ends_elsewhere(run):
     [
         ("assumptions", one_transition_ends_elsewhere, {"noise-robust"}),
         ("example-3-2", one_plateau_has_a_wrong_product, {"support"}),
-        ("figure-2", one_plateau_has_a_wrong_entry, {"support"}),
-        ("figure-10", sgd_stays_away, {"beta-returns"}),
-        ("figure-10", weights_return_too, {"weights-conserve"}),
         ("figure-11", one_order_of_minibatches_ends_elsewhere, {"endpoint"}),
         ("lemma-4-2", gradients_are_off, {"equation-6", "equation-7"}),
     ],

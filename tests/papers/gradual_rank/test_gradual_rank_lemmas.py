@@ -54,9 +54,9 @@ def test_one_plateau_decides(ideal, outcomes, name, value, claim):
 
 
 def test_no_judged_plateau_decides_nothing(ideal, outcomes):
-    none = ideal.assign({name: np.nan * ideal[name] for name in ("distance", "log_error", "d1", "transition", "d3")})
-    found = outcomes(ENTRY, none)
-    assert {found[claim] for claim in ("c-5", "c-6", "d-1", "c-10", "d-3")} == {"undecided"}
+    names = ("distance", "log_error", "d1", "transition", "d3", "largest_weight")
+    found = outcomes(ENTRY, ideal.assign({name: np.nan * ideal[name] for name in names}))
+    assert {found[claim] for claim in ("c-5", "c-6", "d-1", "c-10", "d-3", "existence")} == {"undecided"}
     assert outcomes(ENTRY, ideal.assign(made_peak=0.0))["d-4"] == "undecided"
 
 

@@ -53,6 +53,5 @@ def test_a_run_that_does_not_resolve_a_claim_leaves_it_undecided(ideal, outcomes
     assert {without[claim] for claim in ("order", "rate", "constants")} == {"undecided"}
     assert outcomes(ENTRY, ideal.assign(separated=0 * ideal.separated))["constants"] == "undecided"
     assert outcomes(ENTRY, ideal.assign(theta_distance=0 * ideal.theta_distance))["weights-converge"] == "undecided"
-    assert outcomes(ENTRY, ideal.assign(resolved=ideal.resolved & False))["plateaus"] == "undecided"
     # A difference to the coarser run as large as the distance to the bound decides nothing.
     assert outcomes(ENTRY, ideal.assign(coarse_time=ideal.found_time + 0.1))["constants"] == "undecided"
