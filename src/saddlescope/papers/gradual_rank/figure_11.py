@@ -31,11 +31,7 @@ class Params(noisy_training.NoiseParams):
 
     transitions: int = param(5, "number of transitions: the first whose plateaus are resolved", ge=1)
     level: float = param(
-        0.01,
-        "largest weight in the middle of a resolved plateau of the coordinate that ends it",
-        ge=1e-100,
-        lt=1,
-        scale="log",
+        0.01, "largest weight, in the middle of a resolved plateau, that ends it", ge=1e-100, lt=1, scale="log"
     )
     until: float = param(250.0, "latest middle of a plateau, in rescaled time", gt=0)
     points: int = param(301, "times from the noise to the middle of the new plateau at which weights are stored", ge=20)

@@ -23,7 +23,7 @@ from saddlescope.papers.gradual_rank.shared.diagonal_entries import PRODUCTS
 from saddlescope.papers.gradual_rank.shared.head_task import HeadParams
 from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.plot import Axis, Figure, Line, Panel, lines
-from saddlescope.reproduction import Claims, Entry, Estimate, Metric, RunContext, param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 if TYPE_CHECKING:
     from saddlescope.flow import FactoredTrajectory
@@ -223,17 +223,6 @@ def _learning_order(run: xr.Dataset) -> Estimate:
     return replace(Estimate.number(right, over="stages"), value=float(right.mean()))
 
 
-metrics = (
-    stage_times.STAGES,
-    Metric(
-        name="in_transit",
-        quantity="mean number of singular values that rise at once at the smallest α",
-        statistic=lambda run: float(run.in_transit.isel(scale=-1)),
-    ),
-    stage_times.FINAL_LOSS,
-)
-
-
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw both products and the loss: diagonal weights, and full weights with their prediction."""
     last = run.isel(scale=-1)
@@ -290,5 +279,5 @@ entry = Entry(
     run=run,
     claims=claims,
     figures=figures,
-    metrics=metrics,
+    metrics=(stage_times.STAGES, stage_times.FINAL_LOSS),
 )

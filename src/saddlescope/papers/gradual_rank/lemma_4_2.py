@@ -106,10 +106,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the error of equations 5 to 7 over time."""
     late = run.isel(time=slice(1, None))  # at time 0 nothing is lost, which a logarithmic axis cannot show
     size, kappa = _largest_weight(run), _kappa(run)
-    errors = {
-        "u² − v²": (kappa - kappa.isel(time=0)) / size**2,
-        "u + v, equation 6": (run.u + run.v - _w(run)) / size,
-    }
+    errors = {"u² − v²": (kappa - kappa.isel(time=0)) / size**2, "u + v, equation 6": (run.u + run.v - _w(run)) / size}
     marks = []
     for k, (name, error) in enumerate(errors.items()):
         worst = abs(error).max("coordinate").sel(time=late.time).values

@@ -29,7 +29,7 @@ from saddlescope.papers.gradual_rank.shared import stage_times
 from saddlescope.papers.gradual_rank.shared.head_task import HeadSizes
 from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.plot import Axis, Figure, Heat, Line, Panel
-from saddlescope.reproduction import Claims, Entry, Estimate, Metric, RunContext, param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 SEPARATED_AT = -64.0  # log10 of the largest scale at which well-separated stages are separated
 COARSER = 10.0  # tolerance of the second run, whose differences are the uncertainties, in units of the first run's
@@ -256,17 +256,6 @@ def _of_stage_times(
     return replace(found, uncertainty=max(found.uncertainty, *changes))
 
 
-metrics = (
-    stage_times.STAGES,
-    stage_times.RESOLVED,
-    Metric(
-        name="distance",
-        quantity="median distance to θ^k over plateaus at the smallest α",
-        statistic=lambda run: float(run.theta_distance.isel(scale=-1).median()),
-        scale="log",
-    ),
-)
-
 SHOWN = 13  # stages whose C_k are drawn
 
 
@@ -328,5 +317,5 @@ entry = Entry(
     run=run,
     claims=claims,
     figures=figures,
-    metrics=metrics,
+    metrics=(stage_times.STAGES, stage_times.RESOLVED),
 )

@@ -13,7 +13,9 @@ The network for ImageNet has the 12 blocks and 12 heads of ViT-B/16. `--data DIR
 CIFAR-100 itself.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import xarray as xr
@@ -51,11 +53,7 @@ class ScaledTraining(Training, seeds=(5, 6, 7, 8)):  # few, since the demo waits
     """A small ViT on the digits embedded in scikit-learn: real images, minutes on two cores."""
 
     initial_scale: float = param(
-        1.0,
-        "factor on the default initial weights of all layers but the patch embedding",
-        ge=1e-6,
-        le=1e6,
-        scale="log",
+        1.0, "factor on the default initial weights of all layers but the patch embedding", ge=1e-6, le=1e6, scale="log"
     )
 
 
@@ -65,19 +63,10 @@ def train_scaled(params: ScaledTraining, context: RunContext) -> xr.Dataset:
 
 
 class SeveralScales(NarrowTraining, depth=3):
-    """A narrow ViT of three blocks on the digits embedded in scikit-learn, for CIFAR-10.
-
-    Seeds give the same draws at every scale.
-    """
+    """A narrow ViT of three blocks on the digits embedded in scikit-learn; seeds give the same draws at every scale."""
 
     scales: tuple[float, ...] = param(
-        (1.0, 0.3, 0.1),
-        "initial scales; 1 is the default of all layers",
-        ge=1e-6,
-        le=1e6,
-        least=2,
-        order="decreasing",
-        scale="log",
+        (1.0, 0.3, 0.1), "initial scales; 1 is the default", ge=1e-6, le=1e6, least=2, order="decreasing", scale="log"
     )
 
 
@@ -291,20 +280,13 @@ def _evolutions(run: xr.Dataset) -> list[Figure]:
     ]
 
 
-def _stages(run: xr.Dataset) -> list[Figure]:
-    """Draw spectra at stages of training, of the mean over heads and of the first head; the training."""
-    return [spectrum_stages_figure(run), spectrum_stages_figure(run, head=0), training_figure(run)]
+def _drawn(*pictures: Callable[[xr.Dataset], Figure]) -> Callable[[xr.Dataset], list[Figure]]:
+    """Return a function that draws these figures of a run."""
+    return lambda run: [draw(run) for draw in pictures]
 
 
-def _ranks_and_last(run: xr.Dataset) -> list[Figure]:
-    """Draw stable ranks over training, the last spectra with the initial ones, and the training."""
-    return [stable_rank_figure(run), spectrum_figure(run), training_figure(run)]
-
-
-def _ranks_and_stages(run: xr.Dataset) -> list[Figure]:
-    """Draw stable ranks over training, spectra at stages of training, and the training."""
-    return [stable_rank_figure(run), spectrum_stages_figure(run), training_figure(run)]
-
+_ranks_and_last = _drawn(stable_rank_figure, spectrum_figure, training_figure)
+_ranks_and_stages = _drawn(stable_rank_figure, spectrum_stages_figure, training_figure)
 
 figure_1 = Entry(
     "gradual-rank/figure-1",
@@ -317,7 +299,7 @@ figure_1 = Entry(
     paper=changes(NarrowTraining, CIFAR),
     run=train,
     claims=figure_1_claims,
-    figures=_stages,
+    figures=_drawn(spectrum_stages_figure, partial(spectrum_stages_figure, head=0), training_figure),
     metrics=image_metrics,
     data=IMAGES,
 )

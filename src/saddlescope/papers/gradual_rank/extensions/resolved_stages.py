@@ -22,7 +22,7 @@ import xarray as xr
 
 from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.plot import Axis, Band, Figure, Line, Mark, Panel
-from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 from saddlescope.reproduction.grid import join_cells
 
 if TYPE_CHECKING:
@@ -184,15 +184,6 @@ def _unresolved_power(run: xr.Dataset) -> Estimate:
     return replace(Estimate.mean(slopes, remark, over="seeds"), value=slope(lost.sum(0)), uncertainty=error)
 
 
-metrics = (
-    Metric(
-        name="found_share",
-        quantity="share of all plateaus found at the smallest scale",
-        statistic=lambda run: float(found(run).isel(scale=-1).sum()) / float(run.plateaus.sum()),
-    ),
-)
-
-
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw numbers of plateaus against the scale."""
     return [
@@ -236,5 +227,4 @@ entry = Entry(
     run=run,
     claims=claims,
     figures=figures,
-    metrics=metrics,
 )

@@ -153,11 +153,7 @@ def weights_after(loss: "DiagonalNetwork", start: "LogDiagonalInit", since: np.n
 
 
 def train_after(
-    params: NoiseParams,
-    loss: "DiagonalNetwork",
-    before: "LogDiagonalInit",
-    after: "LogDiagonalInit",
-    since: np.ndarray,
+    params: NoiseParams, loss: "DiagonalNetwork", before: "LogDiagonalInit", after: "LogDiagonalInit", since: np.ndarray
 ) -> xr.Dataset:
     """Train from the weights after noise by gradient flow, and by SGD from those with and without it.
 
