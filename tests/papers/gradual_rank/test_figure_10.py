@@ -15,7 +15,7 @@ ENTRY = find_entry(NAME)
 
 
 def test_the_weights_do_not_return(run):
-    assert remaining(run, "weights").min("step").max() > 0.5  # of the noise that changes u² − v²
+    assert remaining(run.noisy, run.weights).min("step").max() > 0.5  # of the noise that changes u² − v²
 
 
 def test_noise_reaches_exactly_what_is_not_negligible(run):
@@ -62,8 +62,8 @@ def test_remaining_is_one_at_first_and_half_where_half_is_left(run):
     run.noisy.values[:] = (run.weights.isel(step=0) + 0.3 * np.sign(run.weights.isel(step=0))).values[:, None]
     run.weights.values[:] = run.weights.isel(step=slice(0, 1)).values
     run.noisy.values[:, 1] = (run.noisy.values[:, 0] + run.weights.values[:, 0]) / 2
-    np.testing.assert_allclose(remaining(run, "weights").values[:, :2], [[1.0, 0.5]] * 3, rtol=1e-12)
-    assert displacement(run.noisy, run.weights, "weights").values[0, 0] == pytest.approx(
+    np.testing.assert_allclose(remaining(run.noisy, run.weights).values[:, :2], [[1.0, 0.5]] * 3, rtol=1e-12)
+    assert displacement(run.noisy, run.weights).values[0, 0] == pytest.approx(
         0.3 * np.sqrt(run.sizes["coordinate"] * 2)
     )
 

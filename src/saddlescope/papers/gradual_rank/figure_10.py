@@ -19,6 +19,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared import noisy_training
+from saddlescope.papers.gradual_rank.shared.noisy_training import beta_of
 from saddlescope.plot import Axis, Figure, Panel
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
@@ -79,18 +80,16 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         return noisy_training.run_with_noise(context, task, params.until, curvature, train, disturb)
 
 
-def displacement(noisy: xr.DataArray, without: xr.DataArray, of: str = "beta") -> xr.DataArray:
-    """Return the Euclidean distance of two trainings over all entries of "beta" or "weights"."""
-    if of == "beta":
-        noisy, without = noisy_training.beta_of(noisy), noisy_training.beta_of(without)
+def displacement(noisy: xr.DataArray, without: xr.DataArray) -> xr.DataArray:
+    """Return the Euclidean distance of two trainings over all entries, of their products or of their weights."""
     apart = (noisy - without) ** 2
     return apart.sum([dim for dim in ("coordinate", "factor") if dim in apart.dims]) ** 0.5
 
 
-def remaining(run: xr.Dataset, of: str) -> xr.DataArray:
-    """Return the remaining displacement of "beta" or "weights", relative to that just after the noise."""
-    away = displacement(run.noisy, run.weights, of)
-    return away / away.isel(step=0)
+def remaining(noisy: xr.DataArray, without: xr.DataArray, step: str = "step") -> xr.DataArray:
+    """Return the remaining displacement, relative to that just after the noise."""
+    away = displacement(noisy, without)
+    return away / away.isel({step: 0})
 
 
 def conserved(run: xr.Dataset) -> xr.DataArray:
@@ -99,7 +98,7 @@ def conserved(run: xr.Dataset) -> xr.DataArray:
     The larger of |u| and |v| never crosses 0 on the way to them, so its sign is that just after the noise.
     """
     u, v = (run.noisy.isel(step=0).sel(factor=factor) for factor in ("u", "v"))
-    beta, difference = noisy_training.beta_of(run.weights), u**2 - v**2
+    beta, difference = beta_of(run.weights), u**2 - v**2
     larger = ((abs(difference) + (difference**2 + 4 * beta**2) ** 0.5) / 2) ** 0.5
     larger = np.sign(u.where(difference >= 0, v)) * larger
     smaller = (beta / larger).where(larger != 0, 0.0)
@@ -138,7 +137,9 @@ def _smallest_curvature(run: xr.Dataset) -> Estimate:
 )
 def _end_difference(run: xr.Dataset) -> Estimate:
     """Largest distance of the final products, relative to that just after the noise."""
-    return _largest(displacement(run.noisy_rest, run.rest) / displacement(run.noisy, run.weights).isel(step=0))
+    ends, first = (run.noisy_rest, run.rest), (run.noisy.isel(step=0), run.weights.isel(step=0))
+    apart, displaced = (displacement(*map(beta_of, pair)) for pair in (ends, first))
+    return _largest(apart / displaced)
 
 
 @claims.reading(
@@ -149,9 +150,10 @@ def _end_difference(run: xr.Dataset) -> Estimate:
 )
 def _closest_return(run: xr.Dataset) -> Estimate:
     """Closest approach of the products, relative to their displacement, largest over times and trainings."""
-    away = displacement(run.sgd.sel(noise="with"), run.sgd.sel(noise="without"))
-    sgd = (away / away.isel(sgd_step=0)).min("sgd_step", skipna=False)
-    return _largest(remaining(run, "beta").min("step", skipna=False), *(sgd.sel(order=order) for order in run.order))
+    flow = remaining(beta_of(run.noisy), beta_of(run.weights)).min("step", skipna=False)
+    noisy, without = (beta_of(run.sgd.sel(noise=noise)) for noise in ("with", "without"))
+    sgd = remaining(noisy, without, "sgd_step").min("sgd_step", skipna=False)
+    return _largest(flow, *(sgd.sel(order=order) for order in run.order))
 
 
 @claims.extension(
@@ -162,7 +164,7 @@ def _closest_return(run: xr.Dataset) -> Estimate:
 )
 def _conservation_distance(run: xr.Dataset) -> Estimate:
     """Closest approach of the weights to these values, relative to their displacement, largest over times."""
-    away, first = (displacement(run.noisy, weights, "weights") for weights in (conserved(run), run.weights))
+    away, first = (displacement(run.noisy, weights) for weights in (conserved(run), run.weights))
     return _largest((away / first.isel(step=0)).min("step", skipna=False))
 
 
@@ -181,7 +183,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
         here = run.sel(moment=moment)
         later = here.isel(step=slice(1, None), coordinate=here.learned.values)
         curves = {
-            "β": (noisy_training.beta_of(later.noisy), noisy_training.beta_of(later.weights)),
+            "β": (beta_of(later.noisy), beta_of(later.weights)),
             "weight u": (later.noisy.sel(factor="u"), later.weights.sel(factor="u")),
         }
         x = Axis("time t since the noise", "epochs at learning rate 1", scale="log")

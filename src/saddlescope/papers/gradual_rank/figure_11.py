@@ -18,6 +18,7 @@ from saddlescope._shared.progress import Report
 from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared import noisy_training
 from saddlescope.papers.gradual_rank.shared.diagonal_entries import coordinate_name
+from saddlescope.papers.gradual_rank.shared.noisy_training import beta_of
 from saddlescope.papers.gradual_rank.shared.stage_times import resolved_stages
 from saddlescope.plot import Axis, Figure, Panel
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
@@ -99,7 +100,7 @@ def transitions(run: xr.Dataset) -> list[xr.Dataset]:
     Each has the products of the trainings: `beta` without noise, `noisy_beta`, and `sgd_beta` with and without; `goal`,
     β of the plateau after it; its `size`, and the coordinate `entering`.
     """
-    found, beta_of = [], noisy_training.beta_of
+    found = []
     for moment in run.moment.values:
         here = run.sel(moment=moment)
         k = int(here.begins)

@@ -116,7 +116,7 @@ def _head(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     start = _ordered(task.u0, task.v0)
     plateaus = range(len(learned.stages) - 2)  # the flow ends where the last stage begins
     close = {tie.stage for tie in learned.near_ties(params.log10_scales[0] * np.log(10), efolds=EFOLDS)}
-    judged = [k for k in plateaus if not close & {k, k + 1, *([k - 1] if k else [])}]
+    judged = [k for k in plateaus if close.isdisjoint((k - 1, k, k + 1))]
 
     def follow(scale: float, _: RunContext) -> xr.Dataset:
         path = _Path(task.network, start, scale, learned.stages[-1].time, params.tolerance)

@@ -57,8 +57,10 @@ class NoiseParams(HeadParams):
         return DiagonalInit(task.u0, task.v0, log_scale=self.log10_scale * np.log(10))
 
     def disturbed(self, before: "LogDiagonalInit", moment: int) -> "LogDiagonalInit":
-        """Return weights with the noise of a moment."""
-        return add_noise(before, noise=self.noise, threshold=self.threshold, seed=(self.noise_seed, moment))
+        """Add Gaussian noise to each weight above the threshold in absolute value; each moment has its own."""
+        weights = np.stack(before.flow_coordinates().parameters(before.origin()))
+        noise = self.noise * np.random.default_rng((self.noise_seed, moment)).standard_normal(weights.shape)
+        return before.shifted(*np.where(np.abs(weights) > self.threshold, noise, 0.0))
 
 
 def run_with_noise(
@@ -134,13 +136,6 @@ def state_at(undisturbed: xr.Dataset, moment: int) -> "LogDiagonalInit":
     return LogDiagonalInit(
         **{name: here[name].values for name in _LOGARITHMS}, log_scale=float(undisturbed.attrs["log_scale"])
     )
-
-
-def add_noise(start: "LogDiagonalInit", *, noise: float, threshold: float, seed: tuple[int, ...]) -> "LogDiagonalInit":
-    """Add Gaussian noise of that standard deviation to each weight above the threshold in absolute value."""
-    weights = np.stack(start.flow_coordinates().parameters(start.origin()))
-    normal = np.random.default_rng(seed).standard_normal(weights.shape)
-    return start.shifted(*np.where(np.abs(weights) > threshold, noise * normal, 0.0))
 
 
 def weights_after(loss: "DiagonalNetwork", start: "LogDiagonalInit", since: np.ndarray, tolerance: float) -> np.ndarray:
