@@ -91,7 +91,10 @@ UNDECIDED = [
     ("figure-10", lambda run: run.assign_attrs(theory_status="no_minimum", theory_message="None."), {"strict-minima"}),
     ("gradient-descent", lambda run: run.isel(returning_scale=[0]), {"descent-wrong"}),
     ("gradient-descent", without(instance_ratio=np.nan), {"descent-delay"}),
-    ("theorem-4-1", lambda run: run.assign(resolved=run.resolved * 0), {"plateaus"}),
+    ("theorem-4-1", without(resolved=0.0), {"plateaus"}),
+    ("theorem-4-1", without(separated=0.0), {"constants"}),
+    ("theorem-4-1", without(coarse_time=0.0), {"constants"}),  # far from the run at the finer tolerance
+    ("theorem-4-1", lambda run: run.assign_coords(scale=run.scale / 2), {"order", "rate", "constants"}),
     ("tied-heads", without(found_time=np.nan, found_pair=np.nan), {"at-most-one", "ratio"}),
 ]
 
