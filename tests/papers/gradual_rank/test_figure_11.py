@@ -14,27 +14,12 @@ ENTRY = find_entry(NAME)
 def test_noise_comes_in_the_first_epoch_in_which_the_weight_is_not_negligible(run):
     params = ENTRY.configure("quick")
     for one, moment in zip(transitions(run), run.moment.values, strict=True):
-        weights = abs(run.weights.sel(moment=moment).isel(step=0, coordinate=one.entering)).values
+        weights = abs(run.weights.sel(moment=moment).isel(step=0, coordinate=int(one.entering))).values
         assert (weights > params.threshold).all()
         assert (weights < 1.2 * params.threshold).all()  # it grows by less than that in an epoch
         epoch = -float(run.moment_time.sel(moment=moment)) * params.log10_scale * np.log(10)
         assert epoch == pytest.approx(round(epoch), abs=1e-6)
-        assert run.resolved.values[one.stage - 1]
-
-
-def flow_at_another_end(run):
-    run.noisy.values[1] *= 1.1
-
-
-def sgd_at_another_end(run):
-    run.sgd.values[1, 1, 0] *= 1.1
-
-
-@pytest.mark.parametrize("spoil", [flow_at_another_end, sgd_at_another_end])
-def test_either_training_may_miss_the_endpoint(run, outcomes, spoil):
-    assert outcomes(ENTRY, run)["endpoint"] == outcomes(ENTRY, run.isel(order=[]))["endpoint"] == "agrees"
-    spoil(run)
-    assert outcomes(ENTRY, run)["endpoint"] == "differs"
+        assert run.resolved.sel(stage=int(one.begins))
 
 
 def test_the_unperturbed_training_does_not_count(run, outcomes):

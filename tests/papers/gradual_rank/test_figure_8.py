@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from saddlescope.papers.gradual_rank.figure_8 import distances_to_limit
+from saddlescope.papers.gradual_rank.figure_2 import distances_to_limit
 from saddlescope.papers.gradual_rank.shared.diagonal_entries import coordinate_name, coordinates, staircase
 from saddlescope.reproduction import find_entry
 
@@ -15,12 +15,13 @@ def away_by(run, product, sizes):
     """Move each scale's entries of one product away from the limit by a constant."""
     for k, size in enumerate(sizes):
         here = {"scale": k, "coordinate": list(coordinates(run, product))}
-        run.beta[here] = staircase(run)[:, list(coordinates(run, product))] + size
+        run.beta[here] = staircase(run, run.time.values)[:, list(coordinates(run, product))] + size
     return run
 
 
 def test_the_staircase_holds_each_level_until_the_next_stage(run):
-    levels, time = staircase(run), run.time.values
+    time = run.time.values
+    levels = staircase(run, time)
     for k in (0, 3):
         begins, ends = run.predicted_time.values[[k, k + 1]]
         plateau = (time >= begins) & (time < ends)

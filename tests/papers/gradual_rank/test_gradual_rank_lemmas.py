@@ -47,34 +47,16 @@ def test_all_claims_hold_where_the_lemmas_do(ideal, outcomes):
     assert set(outcomes(ENTRY, ideal).values()) == {"holds", "agrees"}
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "claim"),
-    [
-        ("distance", 1.5, "c-5"),
-        ("others", -0.01, "c-8"),
-        ("winner", 3.5, "c-9"),
-        ("wrong_winner", 1.0, "c-9"),
-        ("zeros_of_v", 1.0, "c-10-ratio"),
-        ("transition", 80.0, "c-10"),
-        ("d3", 1.0, "d-3"),
-        ("largest_weight", 1.6, "existence"),
-    ],
-)
+@pytest.mark.parametrize(("name", "value", "claim"), [("wrong_winner", 1.0, "c-9"), ("zeros_of_v", 1.0, "c-10-ratio")])
 def test_one_plateau_decides(ideal, outcomes, name, value, claim):
     ideal[name].values[0, -1, 0] = value
-    assert outcomes(ENTRY, ideal)[claim] in ("fails", "differs")
-
-
-@pytest.mark.parametrize(("name", "value"), [("exceptions", 1.0), ("made_before", 0.0)])
-def test_one_head_or_the_made_loss_violates_lemma_d4(ideal, outcomes, name, value):
-    ideal[name].values[...] = value
-    assert outcomes(ENTRY, ideal)["d-4"] == "fails"
+    assert outcomes(ENTRY, ideal)[claim] == "fails"
 
 
 def test_no_judged_plateau_decides_nothing(ideal, outcomes):
-    none = ideal.assign({name: np.nan * ideal[name] for name in ("distance", "log_error", "d1", "transition", "d3")})
-    found = outcomes(ENTRY, none)
-    assert {found[claim] for claim in ("c-5", "c-6", "d-1", "c-10", "d-3")} == {"undecided"}
+    names = ("distance", "log_error", "d1", "transition", "d3", "largest_weight")
+    found = outcomes(ENTRY, ideal.assign({name: np.nan * ideal[name] for name in names}))
+    assert {found[claim] for claim in ("c-5", "c-6", "d-1", "c-10", "d-3", "existence")} == {"undecided"}
     assert outcomes(ENTRY, ideal.assign(made_peak=0.0))["d-4"] == "undecided"
 
 

@@ -1,4 +1,4 @@
-"""Stage times are read off paths whose crossings are known."""
+"""Stage times are read off paths whose crossings are known; parts of a run are joined, and kept."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.papers.gradual_rank.shared.stage_times import halfway_times, passings
 from saddlescope.reproduction import RunContext
 
@@ -62,13 +63,20 @@ def test_all_passings_of_a_share_of_two_coordinates():
     np.testing.assert_allclose(passings(run, lambda beta: beta.sum(1) / 1.5), [0.75, 2.5])
 
 
-def test_a_part_that_is_kept_is_not_made_again(tmp_path):
+def test_finished_parts_are_not_made_again(tmp_path):
     context, made = RunContext(scratch=tmp_path), []
 
-    def make():
-        made.append(1)
-        return xr.Dataset({"x": ("time", np.arange(3.0))})
+    def make(value, step):
+        made.append(value)
+        if value == stop:
+            raise KeyboardInterrupt
+        return xr.Dataset({"x": ("time", np.arange(float(value)))}, {"time": np.arange(value)})
 
-    first, second = context.cached("part", make), context.cached("part", make)
-    assert len(made) == 1
-    xr.testing.assert_identical(second.drop_attrs(), first.drop_attrs())
+    stop = 3
+    with pytest.raises(KeyboardInterrupt):
+        over("size", (1, 2, 3), make, context)
+    stop = None
+    joined = over("size", (1, 2, 3), make, context)
+    assert made == [1, 2, 3, 3]
+    np.testing.assert_array_equal(joined.x, [[0, np.nan, np.nan], [0, 1, np.nan], [0, 1, 2]])
+    assert joined["size"].values.tolist() == [1, 2, 3]

@@ -11,10 +11,6 @@ NAME = "gradual-rank/lemma-4-2"
 ENTRY = find_entry(NAME)
 
 
-def test_all_claims_hold_at_the_quick_size(run, outcomes):
-    assert set(outcomes(ENTRY, run).values()) == {"holds"}
-
-
 def test_a_step_of_descent_multiplies_kappa_by_what_the_heading_says():
     u, v, g, eta = 0.7, -0.2, 1.3, 0.05
     after = (u + eta * v * g) ** 2 - (v + eta * u * g) ** 2
@@ -33,28 +29,3 @@ def test_this_packages_flow_has_the_same_weights(run):
     np.testing.assert_allclose(v, run.v, atol=1e-6)
     kappa = (u - v) * (u + v)
     assert abs(kappa - kappa[0]).max() < 1e-10
-
-
-def weights_drift(run):
-    run.u.values[-1, 0] += 1e-8
-
-
-def gradient_is_off(run):
-    run.integral_of_g.values[-1] *= 1 + 1e-6
-
-
-def sign_of_kappa(run):
-    run.u.values[:], run.v.values[:] = run.v.values.copy(), -run.u.values.copy()
-
-
-@pytest.mark.parametrize(
-    ("spoil", "failing"),
-    [
-        (weights_drift, {"conserved", "equation-6", "equation-7"}),
-        (gradient_is_off, {"equation-6", "equation-7"}),
-        (sign_of_kappa, {"equation-6", "equation-7"}),
-    ],
-)
-def test_wrong_weights_are_seen(run, outcomes, spoil, failing):
-    spoil(run)
-    assert {name for name, outcome in outcomes(ENTRY, run).items() if outcome == "fails"} == failing

@@ -173,7 +173,7 @@ def test_smooth_growth_is_no_staircase():
     assert stairs >= 0.9
 
 
-def descents(rng, *, power=1.0, ordered=True):
+def descents(rng, power=1.0, ordered=True):
     """Ratios of delays of a power of the learning rate, and stage times of SGD."""
     times = np.array([50.0, 60.0, 75.0, 90.0])
     sgd = times + 0.1 * rng.normal(0, 1, (160, 4))
@@ -188,95 +188,65 @@ def descents(rng, *, power=1.0, ordered=True):
     )
 
 
+def ends(rng, place=None):
+    end = rng.normal(0, 1, 3) if place is None else np.array(SADDLE) + rng.normal(0, 1e-6, 3)
+    values = np.tile(end, (2, 1, 1)).reshape(2, 1, 3)
+    dims = ("returning_scale", "moment", "place")
+    return xr.Dataset({"returning_descent": (dims, values)}, {"returning_scale": [-2.0, -16.0]})
+
+
+def loras(rng, gain):
+    fall = 0.27 + rng.normal(0, 0.02, (4, 2, 1)) + rng.normal(0, 0.012, (4, 2, 2))
+    fall[..., 1] += gain
+    return xr.Dataset(
+        {
+            "test_loss": (("seed", "budget", "arm", "test"), np.stack([np.full_like(fall, 5.0), 5 - fall], axis=-1)),
+            "rank": (("seed", "budget", "table", "matrix"), np.full((4, 2, 2, 8), 2)),
+            "parameters_a_rank": ("matrix", [1] * 8),
+        },
+        {"table": ["constant", "schedule"], "arm": ["constant", "schedule"]},
+    )
+
+
+def noisy(rng, decay=0.0):
+    kept = np.exp(np.cumsum(rng.normal(-decay, 0.1, (5, 40, 1, 1)), axis=1))
+    kept[:, 0] = 1.0
+    noise, without = kept * rng.normal(0, 0.05, (5, 1, 2, 8)), np.ones((5, 40, 2, 8))
+    dims = ("moment", "step", "factor", "coordinate")
+    both = np.stack([without + noise, without], axis=1)[:, None]  # one order of minibatches
+    return xr.Dataset(
+        {
+            "weights": (dims, without),
+            "noisy": (dims, without + noise),
+            "sgd": (("moment", "order", "noise", "sgd_step", "factor", "coordinate"), both),
+        },
+        {"factor": ["u", "v"], "noise": ["with", "without"]},
+    )
+
+
+def shares(rng, own=False):
+    predicted = rng.lognormal(0, 1, (5, 2))
+    found = predicted if own else rng.lognormal(0, 1, (5, 2))
+    found = np.stack([found * np.exp(rng.normal(0, 1e-6, (5, 2)))] * 2, axis=1)
+    made = {"predicted_share": (("seed", "head"), predicted), "found_pair": (("seed", "scale", "head"), found)}
+    return xr.Dataset(made, {"head": [1, 2]})
+
+
+def with_values(made, *values):
+    return lambda rng: made(rng, *values)
+
+
 @pytest.mark.parametrize(
-    ("claim", "without"),
+    ("name", "claim", "null", "effect"),
     [
-        ("descent-delay", {"power": 0.5}),
-        ("sgd-order", {"ordered": False}),
+        ("gradient-descent", "descent-delay", with_values(descents, 0.5), descents),
+        ("gradient-descent", "sgd-order", with_values(descents, 1.0, False), descents),
+        ("gradient-descent", "descent-wrong", ends, with_values(ends, "there")),
+        ("lora-schedule", "better", with_values(loras, (0.0, 0.0)), with_values(loras, (0.1, 0.1))),
+        ("lora-schedule", "better", with_values(loras, (0.1, 0.0)), with_values(loras, (0.1, 0.1))),
+        ("figure-10", "beta-returns", noisy, with_values(noisy, 0.3)),
+        ("tied-heads", "ratio", shares, with_values(shares, True)),
     ],
 )
-def test_other_laws_of_descent_are_not_taken_for_these(claim, without):
-    assert_detects(entry("gradient-descent"), claim, null=lambda rng: descents(rng, **without), effect=descents)
-
-
-def test_ends_anywhere_are_not_the_saddle():
-    def made(rng, ends=None):
-        end = rng.normal(0, 1, 3) if ends is None else np.array(SADDLE) + rng.normal(0, 1e-6, 3)
-        values = np.tile(end, (2, 1, 1)).reshape(2, 1, 3)
-        dims = ("returning_scale", "moment", "place")
-        return xr.Dataset({"returning_descent": (dims, values)}, {"returning_scale": [-2.0, -16.0]})
-
-    assert_detects(entry("gradient-descent"), "descent-wrong", null=made, effect=lambda rng: made(rng, "there"))
-
-
-RANKS = {
-    "rank": (("seed", "budget", "table", "matrix"), np.full((4, 2, 3, 8), 2)),
-    "parameters_a_rank": ("matrix", [1] * 8),
-}
-TABLES = {"table": ["constant", "schedule", "hindsight"], "arm": ["constant", "schedule"]}
-
-
-@pytest.mark.parametrize("gain", [(0.0, 0.0), (0.1, 0.0)])
-def test_schedules_that_gain_nothing_are_not_better_nor_are_those_that_gain_at_one_budget(gain):
-    def made(rng, gain):
-        fall = 0.27 + rng.normal(0, 0.02, (4, 2, 1)) + rng.normal(0, 0.012, (4, 2, 2))
-        fall[..., 1] += gain
-        loss = np.stack([np.full_like(fall, 5.0), 5 - fall], axis=-1)
-        return xr.Dataset(RANKS | {"test_loss": (("seed", "budget", "arm", "test"), loss)}, TABLES)
-
-    null, effect = (lambda rng: made(rng, gain)), (lambda rng: made(rng, (0.1, 0.1)))
-    assert_detects(entry("lora-schedule"), "better", null=null, effect=effect)
-
-
-def test_schedules_at_random_do_not_agree_with_hindsight():
-    loss = np.broadcast_to([5.0, 4.7], (4, 2, 2, 2))
-
-    def made(rng, known=False):
-        late = rng.permuted(np.tile([4, 4, 3, 3, 1, 1, 0, 0], (4, 2, 1)), axis=-1)
-        early = late if known else rng.permuted(late, axis=-1)
-        early = np.maximum(early - (rng.random(early.shape) < 0.2), 0)
-        rank = (("seed", "budget", "table", "matrix"), np.stack([np.full_like(late, 2), early, late], axis=2))
-        made = {"rank": rank, "parameters_a_rank": ("matrix", np.arange(61, 69) ** 2)}
-        return xr.Dataset(made | {"test_loss": (("seed", "budget", "arm", "test"), loss)}, TABLES)
-
-    effect = lambda rng: made(rng, known=True)  # noqa: E731
-    assert_detects(entry("lora-schedule"), "early-spectra", null=made, effect=effect)
-
-
-def test_noise_that_remains_is_no_return():
-    def made(rng, decay=0.0):
-        kept = np.exp(np.cumsum(rng.normal(-decay, 0.1, (5, 40, 1, 1)), axis=1))
-        kept[:, 0] = 1.0
-        noise = kept * rng.normal(0, 0.05, (5, 1, 2, 8))
-        without = np.ones((5, 40, 2, 8))
-        dims = ("moment", "step", "factor", "coordinate")
-        both = np.stack([without + noise, without], axis=1)[:, None]  # one order of minibatches
-        coords = {"factor": ["u", "v"], "noise": ["with", "without"]}
-        return xr.Dataset(
-            {
-                "weights": (dims, without),
-                "noisy": (dims, without + noise),
-                "sgd": (("moment", "order", "noise", "sgd_step", "factor", "coordinate"), both),
-                "sgd_since": (("moment", "sgd_step"), np.tile(np.arange(40.0), (5, 1))),
-            },
-            coords,
-        )
-
-    assert_detects(entry("figure-10"), "beta-returns", null=made, effect=lambda rng: made(rng, 0.3))
-
-
-def test_ratios_of_other_weights_are_not_predicted():
-    def made(rng, own=False):
-        predicted = rng.lognormal(0, 1, (5, 2))
-        found = predicted if own else rng.lognormal(0, 1, (5, 2))
-        found = np.stack([found * np.exp(rng.normal(0, 1e-6, (5, 2)))] * 2, axis=1)
-        dims = ("seed", "scale", "head")
-        return xr.Dataset(
-            {
-                "predicted_share": (("seed", "head"), predicted),
-                "found_pair": (dims, found),
-            },
-            {"head": [1, 2]},
-        )
-
-    assert_detects(entry("tied-heads"), "ratio", null=made, effect=lambda rng: made(rng, own=True))
+def test_claims_are_not_found_where_there_is_no_effect(name, claim, null, effect):
+    assert_detects(entry(name), claim, null=null, effect=effect)

@@ -1,4 +1,4 @@
-"""The claims on vision transformers can fail, their stand-ins are said, and the paper's sizes run, made small."""
+"""Claims on vision transformers: what decides them, what is not judged, and the paper's sizes, made small."""
 
 import numpy as np
 import pytest
@@ -14,30 +14,6 @@ FIGURES = {f"figure-{k}": find_entry(f"gradual-rank/figure-{k}") for k in (1, 4,
 TINY = {"images": "100", "seeds": "0", "depth": "1", "epochs": "2", "batch": "20", "embedding": "8", "mlp": "8"}
 
 
-@pytest.fixture
-def run(quick_run):
-    """Six seeds: three times the two of the quick run."""
-    run = quick_run("gradual-rank/figure-4").run
-    run = xr.concat([run] * 3, dim="seed").assign_coords(seed=range(6)).copy(deep=True)
-    run.train_loss.loc[{"epoch": run.epoch[-1]}] = 0.1 * run.train_loss.isel(epoch=0)
-    return run
-
-
-def ramps(run, **by):
-    """The stable rank of every head of a product goes up by so much, a little differently for each seed."""
-    for product, rise in by.items():
-        ramp = np.linspace(0, rise, run.sizes["step"])[None, :, None, None]
-        noise = np.random.default_rng(0).normal(0, 0.02, [run.sizes[d] for d in ("seed", "step", "layer", "head")])
-        run.stable_rank.loc[{"product": product}] = 3 + ramp + noise
-    return run
-
-
-@pytest.mark.parametrize("name", ["figure-4", "figure-12", "figure-13", "figure-16", "figure-18"])
-def test_the_rank_of_both_products_has_to_rise(run, outcomes, name):
-    assert outcomes(FIGURES[name], ramps(run, KQ=0.5, VO=0.5))["rise"] == "seen"
-    assert outcomes(FIGURES[name], ramps(run, VO=-0.5))["rise"] == "not seen"
-
-
 def test_the_worst_case_decides_and_the_remark_has_all():
     cases = {"up": Estimate(0.3, 0.1), "unclear": Estimate(0.2, 0.4), "down": Estimate(-0.1, 0.05)}
     assert worst(cases, low=0.0).value == -0.1
@@ -45,20 +21,6 @@ def test_the_worst_case_decides_and_the_remark_has_all():
     assert (found.value, found.uncertainty, found.remark) == (0.2, 0.4, "up: 0.30 ± 0.10; unclear: 0.2 ± 0.4")
     assert worst(cases | {"gone": Estimate(np.nan)}, low=0.0).value == -0.1
     assert np.isnan(worst({"up": cases["up"], "gone": Estimate(np.nan)}, low=0.0).value)
-
-
-def test_spectra_that_widen_and_narrow(run, outcomes):
-    def made(first, last):
-        """So many equal singular values in the first and in the second half of the records."""
-        half, index = run.sizes["step"] // 2, np.arange(run.sizes["index"])
-        for seed in run.seed.values:
-            run.update_spectrum.values[seed, :half] = index < first
-            run.update_spectrum.values[seed, half:] = index < last + seed % 2
-        run["initial_energy_rank"] = xr.full_like(run.initial_energy_rank, 16) + run.seed % 2
-        return set(outcomes(FIGURES["figure-1"], run).values())
-
-    assert made(1, 4) == {"seen"}
-    assert made(12, 4) == {"not seen"}
 
 
 @pytest.mark.parametrize("name", ["figure-1", "figure-4", "figure-6", "figure-18"])
@@ -77,10 +39,6 @@ def test_the_scale_is_a_factor_on_the_same_draws(quick_run):
     )
 
 
-class Killed(KeyboardInterrupt):
-    pass
-
-
 @pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_result(tmp_path):
     entry = FIGURES["figure-6"]
@@ -91,9 +49,9 @@ def test_a_killed_run_goes_on_to_the_same_result(tmp_path):
 
     def kill(fraction, note):
         if fraction > 0.6:
-            raise Killed
+            raise KeyboardInterrupt
 
-    with pytest.raises(Killed):
+    with pytest.raises(KeyboardInterrupt):
         entry.run(params, RunContext(scratch=tmp_path / "killed", report=kill))
     assert len(list((tmp_path / "killed").rglob("*.nc"))) == 2  # both seeds at the first scale
     assert len(list((tmp_path / "killed").rglob("checkpoint.pt"))) == 1
@@ -126,9 +84,11 @@ def test_imagenet_from_its_folders_in_pieces_and_bfloat16(tmp_path, monkeypatch)
     [
         ("figure-16", {"dataset": "cifar100"}, "dataset 'cifar100' needs the folder of its official files"),
         ("figure-12", {"device": "cuda"}, "device='cuda' was requested, but PyTorch found no GPU"),
+        ("figure-18", {"pieces": "3"}, "pieces must divide batch=25; got 3"),
+        ("figure-4", {"warmup_epochs": "99"}, "warmup_epochs must be below epochs=12; got 99"),
     ],
 )
-def test_what_is_not_there_is_one_sentence(tmp_path, monkeypatch, name, settings, sentence):
+def test_what_cannot_run_is_one_sentence(tmp_path, monkeypatch, name, settings, sentence):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(InputError, match=sentence):
         FIGURES[name].run(FIGURES[name].configure("quick", settings), RunContext(scratch=tmp_path))
@@ -142,15 +102,3 @@ def test_official_data_are_used(data_folder, tmp_path, dataset, patch):
     run = entry.run(entry.configure("quick", settings), RunContext(scratch=tmp_path, data=data_folder))
     assert run.attrs["dataset"] == dataset
     assert np.isfinite(run.stable_rank.values).all()
-
-
-@pytest.mark.parametrize(
-    ("name", "settings", "sentence"),
-    [
-        ("figure-18", {"pieces": "3"}, "pieces must divide batch=25; got 3"),
-        ("figure-4", {"warmup_epochs": "99"}, "warmup_epochs must be below epochs=12; got 99"),
-    ],
-)
-def test_settings_that_do_not_fit_together_are_refused(name, settings, sentence):
-    with pytest.raises(InputError, match=sentence):
-        FIGURES[name].configure("quick", settings)

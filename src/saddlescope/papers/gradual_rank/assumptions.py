@@ -1,6 +1,6 @@
 """Assumptions 4.3, 4.4 and 4.5 in every stage of ten instances of the toy task.
 
-The paper checks one instance. Here Algorithm 1 runs on several, and each assumption is checked in every stage.
+The paper checks one instance.
 
     θ^k         the saddle (u, s u) of stage k, with the signs s
     margin      how much later than the first coordinate the second would arrive, over T_k
@@ -21,11 +21,10 @@ import xarray as xr
 
 from saddlescope._shared.progress import Report, silent
 from saddlescope.papers.gradual_rank import CITATION
+from saddlescope.papers.gradual_rank.shared.head_task import HeadSizes
+from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.plot import Axis, Figure, Mark, Panel, lines
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 if TYPE_CHECKING:
     from saddlescope.models import DiagonalNetwork
@@ -35,15 +34,12 @@ NOISES = (1e-3, 1e-5, 1e-7)  # delta of Assumption 4.5: the next is tried where 
 NEAR = 0.01  # epsilon of Assumption 4.5, in units of the transition's size, the largest entry of |beta^k - beta^(k-1)|
 
 
-class Params(EntryParams):
+class Params(HeadSizes, samples=200, tokens=8, dim=16):
     """A small head: the paper's size takes an hour with the same code."""
 
     seeds: tuple[int, ...] = param(
         tuple(range(10)), "seeds of the instances: data, teacher and initial weights", ge=0, order="distinct"
     )
-    samples: int = param(200, "sequences in the data set", ge=1)
-    tokens: int = param(8, "tokens in a sequence", ge=1)
-    dim: int = param(16, "dimension of a token", ge=1)
     draws: int = param(3, "noisy starts of each transition", ge=1)
     tolerance: float = param(1e-4, "relative tolerance of the flow's times", ge=1e-11, le=1e-2, scale="log")
 
@@ -52,50 +48,38 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     """Run Algorithm 1 and the checks of its stages on each seed; finished seeds are cached."""
     import jax
 
-    parts = []
     with jax.enable_x64(True):
-        for seed, step in context.steps(params.seeds):
-            parts.append(step.cached(f"seed{seed}", partial(_instance, params, seed, step)))
-            step.report(1.0, f"seed {seed} done")
-    return xr.concat(parts, dim="seed", join="outer", combine_attrs="drop").assign_coords(seed=list(params.seeds))
+        return over("seed", params.seeds, partial(_instance, params), context)
 
 
 def _instance(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     """Run Algorithm 1 on one instance and check every stage; over `stage`, NaN where nothing is defined."""
-    from saddlescope.models import attention_teacher_task
     from saddlescope.theory import incremental_learning
 
     algorithm, flows = context.split(0.2, 0.8)
-    task = attention_teacher_task(seed, samples=params.samples, tokens=params.tokens, dim=params.dim)
+    task = params.task_of(seed)
     learned = incremental_learning(task.network, 2 * params.dim, report=algorithm.note(f"seed {seed}"))
     rng = np.random.default_rng([seed, 45])
     scale = abs(learned.stages[0].gradient).max()
     transitions, stages = list(pairwise(learned.stages)), learned.stages[1:]
 
     # Less noise is tried for the transitions at which a noisy start fails.
-    delta, ends = np.full(len(transitions), np.nan), np.full((len(transitions), params.draws), np.inf)
+    ends = np.full((len(transitions), params.draws), np.inf)
     for noise in NOISES:
         failed = np.flatnonzero((ends > NEAR).any(axis=1))
         if not failed.size:
             break
-        delta[failed] = noise
         report = flows.note(f"seed {seed}, all transitions with noise") if noise == NOISES[0] else silent
         chosen = [transitions[int(k)] for k in failed]
         ends[failed] = noisy_ends(task.network, chosen, noise, params.draws, params.tolerance, rng, report)
 
-    rows = {
-        "time": [stage.time for stage in stages],
-        "margin": [_margin(stage) for stage in stages],
-        "left": [float(len(stage.left)) for stage in stages],
-        "left_gradient": [
-            min((abs(stage.gradient[i]) / scale for i in stage.left), default=np.nan) for stage in stages
-        ],
-        "curvature": [stage.curvature for stage in stages],
-        "delta": delta,
-    }
+    leaving = [[abs(stage.gradient[i]) / scale for i in stage.left] for stage in stages]
     return xr.Dataset(
         {
-            **{name: ("stage", np.asarray(values)) for name, values in rows.items()},
+            "margin": ("stage", [_margin(stage) for stage in stages]),
+            "left": ("stage", [float(len(stage.left)) for stage in stages]),
+            "left_gradient": ("stage", [min(each, default=np.nan) for each in leaving]),
+            "curvature": ("stage", [stage.curvature for stage in stages]),
             "end_distance": (("stage", "draw"), ends),
             "converged": learned.status.value == "converged",
         },
@@ -148,9 +132,6 @@ def noisy_ends(
     return distances.reshape(len(transitions), draws)
 
 
-_FAILED = "Algorithm 1 did not converge on all seeds; leave out the others."
-
-
 def _converged(run: xr.Dataset) -> bool:
     """Algorithm 1 converges on all seeds"""
     return bool(run.converged.all())
@@ -159,18 +140,16 @@ def _converged(run: xr.Dataset) -> bool:
 claims = Claims(
     requires=[_converged],
     limits="Ten heads smaller than the paper's, at the stages of Algorithm 1, not of the flow; numbers count as "
-    "different from 0 beyond 1e-9, since Algorithm 1 takes rounding errors of the gradient to be 1e-11. A "
-    "lead of 1e-4 is unique, but needs scales that no computer reaches. Few coordinates leave, each pushed "
-    "out by its gradient. Strictness is that of the Hessian, which says nothing of the radius δ_k. Three "
-    "starts a stage with noise down to 1e-7 sample a statement about a ball. The paper says of its own "
-    "instance alone that no coordinate leaves.",
+    "different from 0 beyond 1e-9, since Algorithm 1 takes rounding errors of the gradient to be 1e-11. A lead of 1e-4 "
+    "is unique, but needs scales that no computer reaches. Strictness is that of the Hessian, which says nothing of "
+    "the radius δ_k. Three starts a stage with noise down to 1e-7 sample a statement about a ball.",
 )
 
 
-def _smallest(values: xr.DataArray, remark: str = "") -> Estimate:
+def _smallest(values: xr.DataArray) -> Estimate:
     """Return the smallest value over seeds and stages."""
     found = values.values[values.notnull().values]
-    return Estimate.smallest(found, remark or f"over {found.size} values", over="stages of all seeds")
+    return Estimate.smallest(found, f"over {found.size} values", over="stages of all seeds")
 
 
 @claims.stand_in(
@@ -230,8 +209,8 @@ def _curvature(run: xr.Dataset) -> Estimate:
 )
 def _noise_robust(run: xr.Dataset) -> Estimate:
     """Share of stages whose plateau all noisy starts reach within 1 % of the transition's largest change."""
-    there = run.time.notnull().values
-    held = (run.end_distance <= NEAR).all("draw").transpose(*run.time.dims).values[there]
+    there = run.left.notnull()
+    held = (run.end_distance <= NEAR).all("draw").transpose(*there.dims).values[there.values]
     return replace(
         Estimate.number(held, f"{held.sum()} of {held.size} stages", over="stages of all seeds"), value=held.mean()
     )
@@ -240,13 +219,12 @@ def _noise_robust(run: xr.Dataset) -> Estimate:
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw each assumption's number in every stage of every seed."""
 
-    def panel(values: xr.DataArray, y: str, title: str, bound: float | None = None, points: bool = False) -> Panel:
-        style = "points" if points else "solid"
+    def panel(values: xr.DataArray, y: str, title: str, *bounds: Mark) -> Panel:
+        style = "points" if bounds else "solid"
         marks = lines(values, x="stage", hue="seed", label="seed {}", grouped=True, style=style, width=1.2)
-        bounds = () if bound is None else (Mark(at=bound, axis="y"),)
         return Panel(title=title, x=Axis("stage k"), y=Axis(y, scale="log"), marks=(*marks, *bounds))
 
-    ends = run.end_distance.max("draw")
+    ends, bound = run.end_distance.max("draw"), Mark(at=NEAR, axis="y")
     return [
         Figure(
             name="stages",
@@ -257,7 +235,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
             panels=(
                 panel(run.margin, "margin over time", "4.3: lead of the first coordinate"),
                 panel(run.curvature, "c_k", "4.4: curvature of the loss on the support"),
-                panel(ends, "distance to θ^k, over size", "4.5: ends of noisy starts", NEAR, points=True),
+                panel(ends, "distance to θ^k, over size", "4.5: ends of noisy starts", bound),
             ),
             columns=3,
         )

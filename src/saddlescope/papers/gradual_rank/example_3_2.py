@@ -1,12 +1,9 @@
 """Example 3.2: transformers with diagonal attention weights learn in stages.
 
 One or two layers of one or two heads, with residuals and fixed GeLU feedforward layers, learn a teacher of the same
-form. Only their attention weights are trained. Algorithm 1 predicts the stages, the gradient flow is simulated, and the
-two share no dynamics code.
+form. Only their attention weights are trained. Algorithm 1 and the simulation share no dynamics code.
 
-    α        initial scale: u(0) = α u0, v(0) = α v0
     t        rescaled time: time of the gradient flow divided by log(1/α)
-    T_k      begin of stage k in the limit of vanishing α, from Algorithm 1
     t_k      measured time at which the coordinate that enters passes half its predicted value on the plateau
     window   of stage k: between the points half-way to the predicted times of the stages before and after it; a stage
              whose t_k is outside is missed
@@ -23,14 +20,12 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.gradual_rank import CITATION
-from saddlescope.papers.gradual_rank.shared.diagonal_entries import PRODUCTS
+from saddlescope.papers.gradual_rank.shared.diagonal_entries import PRODUCTS, flow_and_limit, staircase
+from saddlescope.papers.gradual_rank.shared.head_task import HeadSizes
+from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.papers.gradual_rank.shared.stage_times import passings, predicted_stages, resolved_stages
-from saddlescope.plot import Axis, Figure, Line, Panel, corners, lines
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.metric import Metric
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.plot import Axis, Figure, Line, Panel, lines
+from saddlescope.reproduction import Claims, Entry, Estimate, Metric, RunContext, param
 
 if TYPE_CHECKING:
     from saddlescope.flow import Trajectory
@@ -38,7 +33,7 @@ if TYPE_CHECKING:
     from saddlescope.theory import IncrementalLearning
 
 
-class Params(EntryParams):
+class Params(HeadSizes, samples=100, tokens=5, dim=4):
     """Sizes at which every coordinate of every network can be distinguished; the paper has no experiment on this."""
 
     layers: tuple[int, ...] = param((1, 2), "numbers of layers L", ge=1, order="distinct")
@@ -52,9 +47,6 @@ class Params(EntryParams):
         ge=0,
         order="distinct",
     )
-    samples: int = param(100, "number of sequences in the data set", ge=1)
-    tokens: int = param(5, "number of tokens in a sequence", ge=1)
-    dim: int = param(4, "dimension of a token", ge=1)
     hidden: int = param(8, "width of the feedforward layers", ge=1)
     horizon: float = param(12.0, "end of the stages that are compared with the flow", unit="T_1", gt=1)
     stages: int = param(64, "largest number of predicted stages", ge=1)
@@ -74,13 +66,12 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
             simulate = partial(_stages_and_flows, params, *shape, step)
             networks.append(step.cached("network-{}-{}-{}".format(*shape), simulate))
             step.report(1.0, f"{name} done")
-    missing = {"held": False, "resolved": False, "predicted_coordinate": -1, "predicted_sign": 0}
-    fill = {name: missing.get(str(name), np.nan) for name in networks[0].data_vars}
+    fill = {name: False if values.dtype == bool else np.nan for name, values in networks[0].data_vars.items()}
     together = xr.concat(networks, dim="network", join="outer", combine_attrs="drop", fill_value=fill)
     return together.assign_coords(
         network=names,
         **{name: ("network", [shape[k] for shape in shapes]) for k, name in enumerate(("seed", "layers", "heads"))},
-    ).assign_attrs(level=params.level, tolerance=params.tolerance, dim=params.dim, horizon=params.horizon)
+    ).assign_attrs(level=params.level, dim=params.dim)
 
 
 def _stages_and_flows(params: Params, seed: int, layers: int, heads: int, context: RunContext) -> xr.Dataset:
@@ -90,38 +81,26 @@ def _stages_and_flows(params: Params, seed: int, layers: int, heads: int, contex
     from saddlescope.theory import incremental_learning
 
     theory, flows = context.split(0.6, 0.4)
-    task = transformer_teacher_task(
-        seed,
-        layers=layers,
-        heads=heads,
-        samples=params.samples,
-        tokens=params.tokens,
-        dim=params.dim,
-        hidden=params.hidden,
-    )
-    learned = incremental_learning(
-        task.network,
-        task.network.h.size,
-        weights=(task.u0, task.v0),
-        max_stages=params.stages,
-        report=theory.note("Algorithm 1"),
-    )
+    sizes = params.only("samples", "tokens", "dim", "hidden")
+    task = transformer_teacher_task(seed, layers=layers, heads=heads, **sizes)
+    size, weights, report = task.network.h.size, (task.u0, task.v0), theory.note("Algorithm 1")
+    learned = incremental_learning(task.network, size, weights=weights, max_stages=params.stages, report=report)
     first = learned.stages[1].time
     stages = predicted_stages(learned, until=params.horizon * first)
     time = np.linspace(0, 1.05 * params.horizon, params.points)  # in units of T_1
     times = time * first
-    curve = np.append(learned.stages[0].loss, stages.predicted_loss)[
-        np.searchsorted(stages.predicted_time, times, side="right")
-    ]
+    losses = np.append(learned.stages[0].loss, stages.predicted_loss)
+    curve = losses[np.searchsorted(stages.predicted_time, times, side="right")]
 
-    def simulate(log10_scale: float) -> xr.Dataset:
+    def simulate(log10_scale: float, step: RunContext) -> xr.Dataset:
+        step.report(0.0, f"gradient flow from α = 1e{log10_scale:g}")
         log_alpha = log10_scale * np.log(10)
         start = DiagonalInit(task.u0, task.v0, log_scale=log_alpha)
         trajectory = gradient_flow(task.network, start, until=float(times[-1]), tolerance=params.tolerance)
         now = np.append(learned.times_at(log_alpha), learned.end)
         middle = (now[1:-1] + np.minimum(now[2:], times[-1])) / 2
         seen = (middle > 0) & (middle < times[-1])
-        plateau = np.full((len(middle), task.network.h.size), np.nan)
+        plateau = np.full((len(middle), size), np.nan)
         plateau[seen] = trajectory(middle[seen])
         return xr.Dataset(
             {
@@ -133,12 +112,8 @@ def _stages_and_flows(params: Params, seed: int, layers: int, heads: int, contex
             }
         )
 
-    simulated = []
-    for log10_scale, step in flows.steps(params.log10_scales):
-        step.report(0.0, f"gradient flow from α = 1e{log10_scale:g}")
-        simulated.append(simulate(log10_scale))
-    together = xr.concat(simulated, dim="scale").assign_coords(scale=list(params.log10_scales))
-    return xr.merge([stages, together]).assign(
+    together = over("scale", params.log10_scales, simulate, flows, name=f"flow-{seed}-{layers}-{heads}-")
+    return xr.merge([stages[["predicted_time", "predicted_beta"]], together]).assign(
         time=("time", time, {"units": "T_1"}),
         held=("stage", stages.predicted_time.values < params.horizon * first),
         # Nothing is predicted after the end of Algorithm 1.
@@ -201,10 +176,8 @@ def _one_head(run: xr.Dataset) -> xr.Dataset:
 
 claims = Claims(
     limits="Small networks, since the paper has no experiment on this. Plateaus too short at the smallest scale are "
-    "left out, by the theory that predicts them, and the flow is compared up to twelve times the first stage "
-    "time. That the rank of a product rises by at most one a stage, and that of one head alone, follows from "
-    "`support` where a layer has one head; `tied-heads` shows what happens with two. Convergence is the trend "
-    "of two scales."
+    "left out, by the theory that predicts them, and the flow is compared up to twelve times the first stage time. "
+    "`tied-heads` shows what happens with two heads in a layer. Convergence is the trend of two scales."
 )
 
 
@@ -274,6 +247,13 @@ def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the loss of every network of the first seed, and the entries of its deepest one with the fewest heads."""
     run = run.isel(network=(run.seed == run.seed[0]).values)
     one = run.isel(network=np.lexsort((run.heads, -run.layers))[0], scale=-1)
+
+    def loss_panel(name: str) -> Panel:
+        net = run.sel(network=name)
+        flows = lines(net.loss, x="time", hue="scale", label="α = 1e{:g}", grouped=True)
+        limit = Line(x=run.time.values, y=net.predicted_loss_curve.values, group="Algorithm 1", style="dashed")
+        return Panel(title=name, x=_TIME, y=Axis("loss", scale="log"), marks=(*flows, limit))
+
     return [
         Figure(
             name="loss",
@@ -281,18 +261,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
             caption="Loss against rescaled time in units of T_1, for each initial scale; dashed: the staircase that "
             "Algorithm 1 predicts for the limit, up to its last stage. With two heads per layer the prediction uses "
             "the initial weights.",
-            panels=tuple(
-                Panel(
-                    title=name,
-                    x=_TIME,
-                    y=Axis("loss", scale="log"),
-                    marks=(
-                        *lines(net.loss, x="time", hue="scale", label="α = 1e{:g}", grouped=True),
-                        Line(x=run.time.values, y=net.predicted_loss_curve.values, group="Algorithm 1", style="dashed"),
-                    ),
-                )
-                for name, net in ((name, run.sel(network=name)) for name in run.network.values.tolist())
-            ),
+            panels=tuple(map(loss_panel, run.network.values.tolist())),
         ),
         Figure(
             name="entries",
@@ -305,28 +274,15 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 def _entry_panels(one: xr.Dataset) -> tuple[Panel, ...]:
-    places = np.arange(2 * int(one.layers) * int(one.heads) * one.attrs["dim"])
-    time, span = one.time.values, float(abs(one.beta).max())
-    levels = np.vstack([np.zeros(one.sizes["coordinate"]), one.predicted_beta.transpose("stage", "coordinate").values])
-    limit = levels[np.searchsorted(one.predicted_time.values / float(one.predicted_time[0]), time, side="right")]
-    curves = {"gradient flow": one.beta.transpose("time", "coordinate").values, "Algorithm 1": limit}
-
-    def line(group: str, i: int) -> Line:
-        kept = corners(time, curves[group][:, i], 2e-3 * span)
-        style, width = ("dashed", 0.8) if group == "Algorithm 1" else ("solid", 1.1)
-        return Line(x=time[kept], y=curves[group][kept, i], group=group, color=i, style=style, width=width)
-
-    places = places.reshape(int(one.layers), int(one.heads), 2, -1)
-    return tuple(
-        Panel(
-            title=f"layer {layer}, diagonal of {name}",
-            x=_TIME,
-            y=Axis("entry"),
-            marks=tuple(line(group, i) for group in curves for i in places[layer, :, n].ravel().tolist()),
-        )
-        for layer in range(int(one.layers))
-        for n, name in enumerate(PRODUCTS.values())
-    )
+    layers, heads, dim = int(one.layers), int(one.heads), one.attrs["dim"]
+    places = np.arange(2 * layers * heads * dim).reshape(layers, heads, 2, dim)
+    time, beta = one.time.values, one.beta.transpose("time", "coordinate").values
+    limit = staircase(one.assign(predicted_time=one.predicted_time / one.predicted_time[0]), time)
+    panels = []
+    for layer, (n, name) in product(range(layers), enumerate(PRODUCTS.values())):
+        marks = flow_and_limit(time, beta, limit, places[layer, :, n].ravel().tolist())
+        panels.append(Panel(title=f"layer {layer}, diagonal of {name}", x=_TIME, y=Axis("entry"), marks=marks))
+    return tuple(panels)
 
 
 entry = Entry(

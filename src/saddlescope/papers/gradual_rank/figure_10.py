@@ -2,17 +2,15 @@
 
 One head learns a teacher head from initial weights of scale α. At random times all nonnegligible weights get Gaussian
 noise, and training continues: by gradient flow for a time of 1000 epochs at learning rate 1, and by SGD, as in the
-paper, for as long. The two trainings by SGD, with and without noise, see the minibatches in the same order.
+paper, for as long.
 
-    β       u * v = (w_K * w_Q, w_V * w_O), on which alone the network's output depends
-    c_k     the constant of Assumption 4.4 at stage k: half the smallest eigenvalue of the Hessian of L(u, s u) on the
-            support of θ^k; its largest possible value
-
-Gradient flow conserves u² − v² (Lemma 4.2). Noise changes it, so the weights cannot return at any minimum: only β can.
-Of the noise in a pair (u, v), the component that changes u v decays and the component that changes u² − v² stays, about
-1/√2 of the whole. Noise also shifts the time at which the next coordinate becomes large, so that β, once back, leaves
-the undisturbed β again for a while.
+Gradient flow conserves u² − v² (Lemma 4.2). Noise changes it, so the weights cannot return at any minimum: only β = u v
+can. Of the noise in a pair (u, v), the component that changes u v decays and the component that changes u² − v² stays,
+about 1/√2 of the whole. Noise also shifts the time at which the next coordinate becomes large, so that β, once back,
+leaves the undisturbed β again for a while.
 """
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -21,26 +19,22 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared import noisy_training
+from saddlescope.papers.gradual_rank.shared.noisy_training import beta_of
 from saddlescope.plot import Axis, Figure, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
+
+if TYPE_CHECKING:
+    from saddlescope.theory import IncrementalLearning
 
 REST = 1e7  # time t after which the learned coordinates alone have settled: the slowest of c_k is some 1e-5
 
 
-class Params(noisy_training.SGDParams):
+class Params(noisy_training.NoiseParams, noise=0.05):
     """The toy task of appendix A at the smallest of the paper's scales. The paper does not name its random times."""
 
-    log10_scale: float = param(-32.0, "log10 of the initial scale", lt=0)
-    noise_seed: int = param(0, "seed of the random times and of the noise", ge=0)
     moments: int = param(5, "random times at which noise is added", ge=1)
     until: float = param(200.0, "latest random time, in rescaled time; the earliest is the first stage", gt=0)
-    noise: float = param(0.05, "standard deviation of the noise", gt=0, scale="log")
-    threshold: float = param(1e-5, "largest magnitude of a negligible weight, which gets no noise", gt=0, scale="log")
     epochs: float = param(1000.0, "duration of the training after noise", unit="epochs at learning rate 1", ge=1)
-    tolerance: float = param(1e-5, "relative tolerance of the stage times", ge=1e-11, le=1e-2, scale="log")
     points: int = param(151, "times after each noise at which weights are stored, evenly in their logarithm", ge=3)
 
 
@@ -48,7 +42,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     """Run Algorithm 1, the training without noise, and from each moment the training after noise."""
     import jax
 
-    from saddlescope.flow import DiagonalInit, gradient_flow
+    from saddlescope.flow import gradient_flow
 
     def train(theory: xr.Dataset, report: Report) -> xr.Dataset:
         first = float(theory.predicted_time[0])
@@ -56,7 +50,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
             raise InputError(f"until must be later than the first stage, at {first:.4g}; got {params.until!r}.")
         moments = np.sort(np.random.default_rng(params.noise_seed).uniform(first, params.until, params.moments))
         since = np.append(0.0, np.geomspace(0.1, params.epochs, params.points - 1))
-        start = DiagonalInit(task.u0, task.v0, log_scale=params.log10_scale * np.log(10))
+        start = params.start(task)
         end = float(moments[-1] - 1.001 * params.epochs / start.log_scale)  # a little later than the last record
         trajectory = gradient_flow(task.network, start, until=end, tolerance=params.tolerance, report=report)
         report(1.0, "done")
@@ -64,44 +58,38 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
     def disturb(undisturbed: xr.Dataset, moment: int) -> xr.Dataset:
         """Train after the noise; follow the learned coordinates alone, with and without noise, to their end."""
+        here = undisturbed.sel(moment=moment)
         before = noisy_training.state_at(undisturbed, moment)
-        after = noisy_training.add_noise(
-            before, noise=params.noise, threshold=params.threshold, seed=(params.noise_seed, moment)
-        )
-        since = undisturbed.since.sel(moment=moment).values
-        learned = (np.abs(undisturbed.weights.sel(moment=moment).isel(step=0)) > params.threshold).any("factor").values
+        after = params.disturbed(before, moment)
+        learned = (np.abs(here.weights.isel(step=0)) > params.threshold).any("factor").values
         rest, noisy_rest = (
             noisy_training.weights_after(task.network, start.only(learned), np.array([REST]), params.tolerance)[0]
             for start in (before, after)
         )
-        noisy = noisy_training.weights_after(task.network, after, since, params.tolerance)
-        orders = noisy_training.sgd_orders(params, params.log10_scale)
-        sgd = noisy_training.sgd_after(
-            task.network, (after, before), since[::5], rate=params.rate, batch=params.batch, orders=orders
-        )
-        return sgd.assign(
-            noisy=(("step", "factor", "coordinate"), noisy),
+        return noisy_training.train_after(params, task.network, before, after, here.since.values).assign(
             learned=("coordinate", learned),
             rest=(("factor", "coordinate"), rest),
             noisy_rest=(("factor", "coordinate"), noisy_rest),
         )
 
+    def curvature(learned: "IncrementalLearning") -> dict[str, object]:
+        return {"curvature": [stage.curvature for stage in learned.stages[1:]]}
+
     with jax.enable_x64(True):
         task = params.task()
-        return noisy_training.run_with_noise(
-            context,
-            task,
-            params.until,
-            lambda learned: {"curvature": [stage.curvature for stage in learned.stages[1:]]},
-            train,
-            disturb,
-        )
+        return noisy_training.run_with_noise(context, task, params.until, curvature, train, disturb)
 
 
-def remaining(run: xr.Dataset, of: str) -> xr.DataArray:
-    """Return the remaining displacement of "beta" or "weights", relative to that just after the noise."""
-    away = noisy_training.displacement(run, of)
-    return away / away.isel(step=0)
+def displacement(noisy: xr.DataArray, without: xr.DataArray) -> xr.DataArray:
+    """Return the Euclidean distance of two trainings over all entries, of their products or of their weights."""
+    apart = (noisy - without) ** 2
+    return apart.sum([dim for dim in ("coordinate", "factor") if dim in apart.dims]) ** 0.5
+
+
+def remaining(noisy: xr.DataArray, without: xr.DataArray, step: str = "step") -> xr.DataArray:
+    """Return the remaining displacement, relative to that just after the noise."""
+    away = displacement(noisy, without)
+    return away / away.isel({step: 0})
 
 
 def conserved(run: xr.Dataset) -> xr.DataArray:
@@ -110,7 +98,7 @@ def conserved(run: xr.Dataset) -> xr.DataArray:
     The larger of |u| and |v| never crosses 0 on the way to them, so its sign is that just after the noise.
     """
     u, v = (run.noisy.isel(step=0).sel(factor=factor) for factor in ("u", "v"))
-    beta, difference = noisy_training.beta_of(run.weights), u**2 - v**2
+    beta, difference = beta_of(run.weights), u**2 - v**2
     larger = ((abs(difference) + (difference**2 + 4 * beta**2) ** 0.5) / 2) ** 0.5
     larger = np.sign(u.where(difference >= 0, v)) * larger
     smaller = (beta / larger).where(larger != 0, 0.0)
@@ -118,25 +106,11 @@ def conserved(run: xr.Dataset) -> xr.DataArray:
     return weights.assign_coords(factor=["u", "v"])
 
 
-def _rest_difference(run: xr.Dataset) -> xr.DataArray:
-    """Return the distance of beta at rest with and without noise, relative to that just after the noise."""
-    away = ((noisy_training.beta_of(run.noisy_rest) - noisy_training.beta_of(run.rest)) ** 2).sum("coordinate") ** 0.5
-    return away / noisy_training.displacement(run, "beta").isel(step=0)
-
-
-def remaining_sgd(run: xr.Dataset, of: str) -> xr.DataArray:
-    """Return the remaining displacement under SGD, relative to that just after the noise, for each order."""
-    away = noisy_training.displacement_sgd(run, of)
-    return away / away.isel(sgd_step=0)
-
-
 claims = Claims(
     limits="One clean instance, with a learning rate, batches and random times of ours, and the same minibatches "
-    "with and without noise. 'Converge to the original' and 'brings each weight back' have no number: 5 % of "
-    "the displacement is ours. The caption speaks of weights, and appendix A calls the plotted products "
-    "weights; the factors u and v themselves cannot return, since the flow conserves u² − v² (the figure "
-    "shows 97 % left of theirs). A return is the closest approach: noise shifts the next stage in time, so "
-    "the products leave the original for a while again."
+    "with and without noise. 'Converge to the original' and 'brings each weight back' have no number: 5 % of the "
+    "displacement is ours. The caption speaks of weights, and appendix A calls the plotted products weights. A return "
+    "is the closest approach: noise shifts the next stage in time, so the products leave the original again."
 )
 
 
@@ -163,7 +137,9 @@ def _smallest_curvature(run: xr.Dataset) -> Estimate:
 )
 def _end_difference(run: xr.Dataset) -> Estimate:
     """Largest distance of the final products, relative to that just after the noise."""
-    return _largest(_rest_difference(run))
+    ends, first = (run.noisy_rest, run.rest), (run.noisy.isel(step=0), run.weights.isel(step=0))
+    apart, displaced = (displacement(*map(beta_of, pair)) for pair in (ends, first))
+    return _largest(apart / displaced)
 
 
 @claims.reading(
@@ -174,8 +150,10 @@ def _end_difference(run: xr.Dataset) -> Estimate:
 )
 def _closest_return(run: xr.Dataset) -> Estimate:
     """Closest approach of the products, relative to their displacement, largest over times and trainings."""
-    sgd = remaining_sgd(run, "beta").min("sgd_step", skipna=False)
-    return _largest(remaining(run, "beta").min("step", skipna=False), *(sgd.sel(order=order) for order in run.order))
+    flow = remaining(beta_of(run.noisy), beta_of(run.weights)).min("step", skipna=False)
+    noisy, without = (beta_of(run.sgd.sel(noise=noise)) for noise in ("with", "without"))
+    sgd = remaining(noisy, without, "sgd_step").min("sgd_step", skipna=False)
+    return _largest(flow, *(sgd.sel(order=order) for order in run.order))
 
 
 @claims.extension(
@@ -186,15 +164,13 @@ def _closest_return(run: xr.Dataset) -> Estimate:
 )
 def _conservation_distance(run: xr.Dataset) -> Estimate:
     """Closest approach of the weights to these values, relative to their displacement, largest over times."""
-    away = ((run.noisy - conserved(run)) ** 2).sum(("coordinate", "factor")) ** 0.5
-    return _largest((away / noisy_training.displacement(run, "weights").isel(step=0)).min("step", skipna=False))
+    away, first = (displacement(run.noisy, weights) for weights in (conserved(run), run.weights))
+    return _largest((away / first.isel(step=0)).min("step", skipna=False))
 
 
 def _largest(*trainings: xr.DataArray) -> Estimate:
     """Return the largest value over trainings and moments."""
-    values = xr.concat([values.reset_coords(drop=True) for values in trainings], "training").max(
-        "training", skipna=False
-    )
+    values = xr.concat([one.reset_coords(drop=True) for one in trainings], "training").max("training", skipna=False)
     if values.isnull().any():
         return Estimate.unresolved("At one of the times no weight was above the threshold; take later times.")
     return Estimate.largest(values, over="random times")
@@ -207,25 +183,14 @@ def figures(run: xr.Dataset) -> list[Figure]:
         here = run.sel(moment=moment)
         later = here.isel(step=slice(1, None), coordinate=here.learned.values)
         curves = {
-            "β": (noisy_training.beta_of(later.noisy), noisy_training.beta_of(later.weights)),
+            "β": (beta_of(later.noisy), beta_of(later.weights)),
             "weight u": (later.noisy.sel(factor="u"), later.weights.sel(factor="u")),
         }
+        x = Axis("time t since the noise", "epochs at learning rate 1", scale="log")
         for name, (noisy, without) in curves.items():
-            marks = [
-                line
-                for k in range(later.sizes["coordinate"])
-                for line in noisy_training.paired_lines(
-                    later.since.values, noisy.values[:, k], without.values[:, k], color=k, width=1.1
-                )
-            ]
-            panels.append(
-                Panel(
-                    title=f"{name}, noise at {float(here.moment_time):.1f}",
-                    x=Axis("time t since the noise", "epochs at learning rate 1", scale="log"),
-                    y=Axis("entry"),
-                    marks=tuple(marks),
-                )
-            )
+            marks = noisy_training.paired_lines(later.since.values, noisy.values.T, without.values.T)
+            title = f"{name}, noise at {float(here.moment_time):.1f}"
+            panels.append(Panel(title=title, x=x, y=Axis("entry"), marks=marks))
     return [
         Figure(
             name="entries",

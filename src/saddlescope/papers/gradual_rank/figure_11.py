@@ -8,7 +8,7 @@ The transitions are the first ones whose plateaus α resolves, by the theory alo
 """
 
 import math
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -18,33 +18,23 @@ from saddlescope._shared.progress import Report
 from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared import noisy_training
 from saddlescope.papers.gradual_rank.shared.diagonal_entries import coordinate_name
+from saddlescope.papers.gradual_rank.shared.noisy_training import beta_of
 from saddlescope.papers.gradual_rank.shared.stage_times import resolved_stages
 from saddlescope.plot import Axis, Figure, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
+
+if TYPE_CHECKING:
+    from saddlescope.theory import IncrementalLearning
 
 
-class Params(noisy_training.SGDParams):
+class Params(noisy_training.NoiseParams):
     """The toy task of appendix A at the smallest of the paper's scales."""
 
-    log10_scale: float = param(-32.0, "log10 of the initial scale", lt=0)
-    noise_seed: int = param(0, "seed of the noise", ge=0)
     transitions: int = param(5, "number of transitions: the first whose plateaus are resolved", ge=1)
     level: float = param(
-        0.01,
-        "largest weight in the middle of a resolved plateau of the coordinate that ends it",
-        ge=1e-100,
-        lt=1,
-        scale="log",
+        0.01, "largest weight, in the middle of a resolved plateau, that ends it", ge=1e-100, lt=1, scale="log"
     )
     until: float = param(250.0, "latest middle of a plateau, in rescaled time", gt=0)
-    noise: float = param(0.01, "standard deviation of the noise", gt=0, scale="log")
-    threshold: float = param(
-        1e-5, "largest magnitude of a negligible weight, which gets no noise", ge=1e-100, lt=1, scale="log"
-    )
-    tolerance: float = param(1e-5, "relative tolerance of the stage times", ge=1e-11, le=1e-2, scale="log")
     points: int = param(301, "times from the noise to the middle of the new plateau at which weights are stored", ge=20)
 
 
@@ -52,7 +42,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     """Run Algorithm 1, the training without noise, and from each beginning of a transition the training after noise."""
     import jax
 
-    from saddlescope.flow import DiagonalInit, gradient_flow
+    from saddlescope.flow import gradient_flow
 
     def train(theory: xr.Dataset, report: Report) -> xr.Dataset:
         """Train without noise, and record from the times at which entering coordinates pass the threshold."""
@@ -63,7 +53,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
                 f"log10_scale must be so small that alpha resolves a plateau before until={params.until!r}; "
                 f"got {params.log10_scale!r}. Take -128."
             )
-        start = DiagonalInit(task.u0, task.v0, log_scale=params.log10_scale * np.log(10))
+        start = params.start(task)
         trajectory = gradient_flow(
             task.network,
             start,
@@ -93,78 +83,47 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         return undisturbed.assign(begins=("moment", wanted.stage.values[found]))
 
     def disturb(undisturbed: xr.Dataset, moment: int) -> xr.Dataset:
-        before, seed = noisy_training.state_at(undisturbed, moment), (params.noise_seed, moment)
-        after = noisy_training.add_noise(before, noise=params.noise, threshold=params.threshold, seed=seed)
-        since = undisturbed.since.sel(moment=moment).values
-        weights = noisy_training.weights_after(task.network, after, since, params.tolerance)
-        orders = noisy_training.sgd_orders(params, params.log10_scale)
-        sgd = noisy_training.sgd_after(
-            task.network, (after, before), since[::5], rate=params.rate, batch=params.batch, orders=orders
-        )
-        return sgd.assign(noisy=(("step", "factor", "coordinate"), weights))
+        before, since = noisy_training.state_at(undisturbed, moment), undisturbed.since.sel(moment=moment).values
+        return noisy_training.train_after(params, task.network, before, params.disturbed(before, moment), since)
+
+    def resolved(learned: "IncrementalLearning") -> dict[str, object]:
+        return {"resolved": resolved_stages(learned, params.log10_scale * np.log(10), efolds=-np.log(params.level))}
 
     with jax.enable_x64(True):
         task = params.task()
-        return noisy_training.run_with_noise(
-            context,
-            task,
-            params.until,
-            lambda learned: {
-                "resolved": resolved_stages(learned, params.log10_scale * np.log(10), efolds=-np.log(params.level)),
-            },
-            train,
-            disturb,
-        )
+        return noisy_training.run_with_noise(context, task, params.until, resolved, train, disturb)
 
 
-@dataclass(frozen=True)
-class Transition:
-    """One transition of a stored run."""
+def transitions(run: xr.Dataset) -> list[xr.Dataset]:
+    """Return the transitions of a stored run.
 
-    stage: int  # k, of the plateau after it
-    entering: int  # i_k
-    since: np.ndarray  # times t since the noise, shape (steps,)
-    goal: np.ndarray  # β^k, shape (coordinates,)
-    size: float  # the largest entry of |β^k - β^(k-1)|
-    beta: np.ndarray  # products without noise, shape (steps, coordinates)
-    noisy: np.ndarray  # products after noise, of the same shape
-    sgd: np.ndarray  # products by SGD with and without noise, shape (orders, 2, times, coordinates)
-
-    def endpoint(self, noisy: bool = True) -> float:
-        """Return the least distance to θ^k, largest entry of beta, in units of the size, largest over trainings."""
-        paths = [self.noisy if noisy else self.beta, *self.sgd[:, 0 if noisy else 1]]
-        return max(float(abs(path - self.goal).max(axis=1).min() / self.size) for path in paths)
-
-
-def transitions(run: xr.Dataset) -> tuple[Transition, ...]:
-    """Return the transitions of a stored run."""
+    Each has the products of the trainings: `beta` without noise, `noisy_beta`, and `sgd_beta` with and without; `goal`,
+    β of the plateau after it; its `size`, and the coordinate `entering`.
+    """
     found = []
     for moment in run.moment.values:
         here = run.sel(moment=moment)
         k = int(here.begins)
-        goal = run.predicted_beta.sel(stage=k).values
-        before = run.predicted_beta.sel(stage=k - 1).values if k > 1 else np.zeros_like(goal)
-        found.append(
-            Transition(
-                stage=k,
-                entering=int(run.predicted_coordinate.sel(stage=k)),
-                since=here.since.values,
-                goal=goal,
-                size=float(abs(goal - before).max()),
-                beta=noisy_training.beta_of(here.weights).values,
-                noisy=noisy_training.beta_of(here.noisy).values,
-                sgd=noisy_training.beta_of(here.sgd).values,
-            )
-        )
-    return tuple(found)
+        goal = here.predicted_beta.sel(stage=k, drop=True)
+        before = here.predicted_beta.sel(stage=k - 1, drop=True) if k > 1 else 0 * goal
+        here = here.assign(beta=beta_of(here.weights), noisy_beta=beta_of(here.noisy), sgd_beta=beta_of(here.sgd))
+        entering = here.predicted_coordinate.sel(stage=k, drop=True)
+        found.append(here.assign(goal=goal, size=abs(goal - before).max(), entering=entering))
+    return found
+
+
+def _endpoint(one: xr.Dataset, noise: str = "with") -> float:
+    """Return the least distance to θ^k, largest entry of beta, in units of the size, largest over trainings."""
+    flow, sgd = one.noisy_beta if noise == "with" else one.beta, one.sgd_beta.sel(noise=noise, drop=True)
+    least = [abs(path - one.goal).max("coordinate").min().item() for path in (flow, *sgd)]
+    return max(least) / float(one["size"])
 
 
 claims = Claims(
     limits="One instance, one size of noise, three orders of minibatches; the learning rate and batches are ours, "
-    "and so is the bar of 5 %. 'Track the original dynamics' is read as the caption's 'robust': the same "
-    "endpoint. At equal times the trainings are a whole transition apart, since noise of 0.01 makes a weight "
-    "of 1e-5 a thousand times larger and the transition log(1000)/|g| sooner; and where the plateau before is "
-    "not resolved, several coordinates enter together and noise changes their order."
+    "and so is the bar of 5 %. 'Track the original dynamics' is read as the caption's 'robust': the same endpoint. At "
+    "equal times the trainings are a whole transition apart, since noise of 0.01 makes a weight of 1e-5 a thousand "
+    "times larger and the transition log(1000)/|g| sooner."
 )
 
 
@@ -177,9 +136,9 @@ claims = Claims(
 def _endpoint_distance(run: xr.Dataset) -> Estimate:
     """Closest approach of the products to the next plateau, relative to the transition's largest change, over all."""
     found = transitions(run)
-    without = max(one.endpoint(noisy=False) for one in found)
+    without = max(_endpoint(one, "without") for one in found)
     remark = f"{len(found)} transitions; without noise {without:.2g}"
-    return Estimate.largest([one.endpoint() for one in found], remark, over="transitions")
+    return Estimate.largest([_endpoint(one) for one in found], remark, over="transitions")
 
 
 MOST = 7  # largest number of coordinates in a panel: those that move most, by a hundredth of the size or more
@@ -188,19 +147,16 @@ MOST = 7  # largest number of coordinates in a panel: those that move most, by a
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the transitions over time."""
 
-    def panel(one: Transition) -> Panel:
-        moved = abs(one.noisy - one.noisy[0]).max(axis=0)
-        moving = np.argsort(-moved, kind="stable")[: min(MOST, int((moved > 0.01 * one.size).sum()))]
-        marks = (
-            line
-            for k, i in enumerate(moving)
-            for line in noisy_training.paired_lines(
-                one.since, one.noisy[:, i], one.beta[:, i], color=k, width=2.2 if i == one.entering else 1.1
-            )
-        )
-        title = f"{coordinate_name(run, one.entering)} enters: stage {one.stage}"
+    def panel(one: xr.Dataset) -> Panel:
+        moved = abs(one.noisy_beta - one.noisy_beta[0]).max("step").values
+        moving = np.argsort(-moved, kind="stable")[: min(MOST, int((moved > 0.01 * float(one["size"])).sum()))]
+        noisy, without = (of.isel(coordinate=moving).values.T for of in (one.noisy_beta, one.beta))
+        entering = int(one.entering)
+        widths = [2.2 if i == entering else 1.1 for i in moving]
+        marks = noisy_training.paired_lines(one.since.values, noisy, without, widths)
+        title = f"{coordinate_name(run, entering)} enters: stage {int(one.begins)}"
         x = Axis("time t since the noise", "epochs at learning rate 1")
-        return Panel(title=title, x=x, y=Axis("entry of β"), marks=tuple(marks))
+        return Panel(title=title, x=x, y=Axis("entry of β"), marks=marks)
 
     return [
         Figure(

@@ -1,7 +1,7 @@
 """Gradient descent: the paper's own procedure beside the gradient flow of its theory.
 
-The paper's theorem is about gradient flow; its toy experiments use SGD, and it gives neither learning rate nor batch
-size. Here full-batch gradient descent and SGD train a small attention head from the flow's initial weights.
+The paper's theorem is about gradient flow; its toy experiments use SGD. Here full-batch gradient descent and SGD train
+a small attention head from the flow's initial weights.
 
     η       learning rate
     t       time / log(1/α), where a step of descent lasts η
@@ -17,7 +17,6 @@ size. Here full-batch gradient descent and SGD train a small attention head from
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -25,16 +24,11 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope.papers.gradual_rank import CITATION
+from saddlescope.papers.gradual_rank.shared.head_task import HeadParams
+from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.papers.gradual_rank.shared.stage_times import halfway_times, predicted_stages
 from saddlescope.plot import Axis, Figure, Line, Panel, lines
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
-
-if TYPE_CHECKING:
-    from saddlescope.flow import DiagonalInit
-    from saddlescope.models import AttentionTeacherTask
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 FEATURES = ((3.0, -2.0, 0.0), (0.0, 0.0, 2.0), (-1.0, 1.0, 1.0))
 TEACHER = (-1.0, -2.0, -2.0)
@@ -43,7 +37,7 @@ END = 60.0  # rescaled time at which the three coordinates have settled
 SHOWN = 40.0  # rescaled time up to which they are drawn
 
 
-class Params(EntryParams):
+class Params(HeadParams, seed=2, samples=200, tokens=10, dim=10):
     """A head smaller than the paper's, so that many runs with many steps are cheap."""
 
     # Products of weights must not underflow: scales are at least 1e-100.
@@ -61,10 +55,6 @@ class Params(EntryParams):
     instances: tuple[int, ...] = param(
         (11, 12, 13, 14, 15), "seeds of further tasks, for the delay of the first stage", ge=0, order="distinct"
     )
-    seed: int = param(2, "seed of the data, the teacher and the initial weights", ge=0)
-    samples: int = param(200, "sequences in the data set", ge=1)
-    tokens: int = param(10, "tokens in a sequence", ge=1)
-    dim: int = param(10, "dimension of a token", ge=1)
     stages: int = param(4, "number of first stages judged", ge=1)
     tolerance: float = param(1e-6, "relative tolerance of the flow's stage times", ge=1e-10, le=1e-3, scale="log")
 
@@ -78,124 +68,83 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     import jax
 
     algorithm, full, sgd, others, three = context.split(0.1, 0.25, 0.35, 0.1, 0.2)
+
+    def delay(seed: int, _: RunContext) -> xr.Dataset:
+        """Return the delay of the first stage over η / 2, in another task."""
+        other, rate = _Head(params, seed, stages=1), params.learning_rates[-1]
+        return xr.Dataset({"instance_ratio": 2 * (other.descent(rate)[0] - other.flow()[0]) / rate})
+
     with jax.enable_x64(True):
-        task = _task(params, params.seed)
-        report = algorithm.note("Algorithm 1")
-        theory = algorithm.cached("theory", lambda: _predict(params, task, params.stages, report))
-
-        def full_batch() -> xr.Dataset:
-            descents = []
-            for rate, step in full.steps(params.learning_rates):
-                descents.append(_descent_times(params, rate, task, theory))
-                step.report(1.0, f"full batch, learning rate {rate:g}")
-            return xr.Dataset(
-                {
-                    "flow_time": ("stage", _flow_times(params, task, theory)),
-                    "descent_time": (("rate", "stage"), descents),
-                },
-                coords={"rate": ("rate", list(params.learning_rates), {"long_name": "learning rate"})},
-            )
-
-        def minibatches() -> xr.Dataset:
-            times = []
-            for k, step in sgd.steps(range(params.runs)):
-                times.append(_descent_times(params, params.rate, task, theory, params.batch, k))
-                step.report(1.0, f"batches of {params.batch}, run {k + 1}")
-            return xr.Dataset({"sgd_time": (("run", "stage"), np.array(times))}, coords={"run": np.arange(params.runs)})
-
-        def other_tasks() -> xr.Dataset:
-            """Return the delay of the first stage over η / 2, in other tasks."""
-            rate, found = params.learning_rates[-1], []
-            for seed, step in others.steps(params.instances):
-                other = _task(params, seed)
-                first = _predict(params, other, 1, silent)
-                delay = _descent_times(params, rate, other, first)[0] - _flow_times(params, other, first)[0]
-                found.append(2 * delay / rate)
-                step.report(1.0, f"task {seed}")
-            return xr.Dataset({"instance_ratio": ("instance", np.array(found))}, {"instance": list(params.instances)})
-
-        parts = [full.cached("full", full_batch), sgd.cached("minibatches", minibatches)]
-        parts.append(others.cached("others", other_tasks))
-        parts.append(three.cached("returning", partial(_returning, params, three)))
-    return xr.merge([theory, *parts], combine_attrs="drop").assign_attrs(theory.attrs)
+        head = _Head(params, params.seed, params.stages, algorithm.note("Algorithm 1"))
+        parts = [
+            head.theory[["predicted_time"]].assign(flow_time=("stage", head.flow())),
+            over("rate", params.learning_rates, lambda rate, _: head.times("descent_time", rate), full),
+            over("run", range(params.runs), lambda k, _: head.times("sgd_time", params.rate, params.batch, k), sgd),
+            over("instance", params.instances, delay, others),
+            over("returning_scale", params.returning_scales, partial(_returning, params), three),
+        ]
+    return xr.merge(parts, combine_attrs="drop")
 
 
-def _task(params: Params, seed: int) -> "AttentionTeacherTask":
-    from saddlescope.models import attention_teacher_task
+class _Head:
+    """A head with the stages of Algorithm 1, whose times are measured in flows and descents."""
 
-    return attention_teacher_task(seed, samples=params.samples, tokens=params.tokens, dim=params.dim)
+    def __init__(self, params: Params, seed: int, stages: int, report: Report = silent):
+        from saddlescope.flow import DiagonalInit
+        from saddlescope.theory import incremental_learning
 
+        self.params, task = params, params.task_of(seed)
+        self.network = task.network
+        self.start = DiagonalInit(task.u0, task.v0, log_scale=params.log10_scale * np.log(10))
+        learned = incremental_learning(self.network, 2 * params.dim, max_stages=stages, report=report)
+        self.until = 1.5 * learned.stages[-1].time
+        self.theory = predicted_stages(learned, until=self.until)
 
-def _predict(params: Params, task: "AttentionTeacherTask", stages: int, report: Report) -> xr.Dataset:
-    from saddlescope.theory import incremental_learning
+    def flow(self) -> np.ndarray:
+        """Return the half-way times of the flow."""
+        from saddlescope.flow import gradient_flow
 
-    learned = incremental_learning(task.network, 2 * params.dim, max_stages=stages, report=report)
-    until = 1.5 * learned.stages[-1].time
-    return predicted_stages(learned, until=until).assign_attrs(until=until)
+        record, tolerance = np.linspace(0, self.until, 1001), self.params.tolerance
+        flow = gradient_flow(self.network, self.start, until=self.until, tolerance=tolerance, record=record)
+        return halfway_times(flow, self.theory)
 
+    def descent(self, rate: float, batch: int | None = None, seed: int = 0) -> np.ndarray:
+        """Return the half-way times of one run of descent."""
+        from saddlescope.flow import gradient_descent
 
-def _start(params: Params, task: "AttentionTeacherTask") -> "DiagonalInit":
-    from saddlescope.flow import DiagonalInit
+        duration = self.until * -self.start.log_scale
+        steps = int(duration / rate)
+        # Equally many records in all runs, so that the loop is compiled once; the path between is straight.
+        records = min(4000, int(duration / max(*self.params.learning_rates, self.params.rate)))
+        record, how = np.linspace(0, steps, records + 1).astype(int), {"batch": batch, "seed": seed}
+        path = gradient_descent(self.network, self.start, steps=steps, learning_rate=rate, record=record, **how)
+        return halfway_times(path, self.theory)
 
-    return DiagonalInit(task.u0, task.v0, log_scale=params.log10_scale * np.log(10))
-
-
-def _flow_times(params: Params, task: "AttentionTeacherTask", theory: xr.Dataset) -> np.ndarray:
-    """Return the half-way times of the flow."""
-    from saddlescope.flow import gradient_flow
-
-    until, record = theory.attrs["until"], np.linspace(0, theory.attrs["until"], 1001)
-    flow = gradient_flow(task.network, _start(params, task), until=until, tolerance=params.tolerance, record=record)
-    return halfway_times(flow, theory)
-
-
-def _descent_times(
-    params: Params,
-    rate: float,
-    task: "AttentionTeacherTask",
-    theory: xr.Dataset,
-    batch: int | None = None,
-    seed: int = 0,
-) -> np.ndarray:
-    """Return the half-way times of one run of descent."""
-    from saddlescope.flow import gradient_descent
-
-    start = _start(params, task)
-    duration = theory.attrs["until"] * -start.log_scale
-    steps = int(duration / rate)
-    # Equally many records in all runs, so that the loop is compiled once; the path between is straight.
-    records = min(4000, int(duration / max(*params.learning_rates, params.rate)))
-    record = np.linspace(0, steps, records + 1).astype(int)
-    trajectory = gradient_descent(
-        task.network, start, steps=steps, learning_rate=rate, batch=batch, seed=seed, record=record
-    )
-    return halfway_times(trajectory, theory)
+    def times(self, name: str, rate: float, batch: int | None = None, seed: int = 0) -> xr.Dataset:
+        """Return the half-way times of one run of descent, over `stage`."""
+        return xr.Dataset({name: ("stage", self.descent(rate, batch, seed))}, {"stage": self.theory.stage})
 
 
-def _returning(params: Params, context: RunContext) -> xr.Dataset:
-    """Follow the three coordinates by full-batch descent and by the flow, at each scale."""
+def _returning(params: Params, scale: float, _: RunContext) -> xr.Dataset:
+    """Follow the three coordinates by full-batch descent and by the flow."""
     from saddlescope.flow import DiagonalInit, gradient_descent, gradient_flow
     from saddlescope.models import diagonal_linear_network
 
     features = np.array(FEATURES)
     network = diagonal_linear_network(features, features @ np.array(TEACHER))
-    u, v = np.random.default_rng(0).standard_normal((2, 3))
+    start = DiagonalInit(*np.random.default_rng(0).standard_normal((2, 3)), log_scale=scale * np.log(10))
     moments = np.append(np.linspace(0, SHOWN, 801), END)
-    descents, flows = [], []
-    for scale, step in context.steps(params.returning_scales):
-        start = DiagonalInit(u, v, log_scale=scale * np.log(10))
-        steps = int(END * -start.log_scale / params.returning_rate) + 1
-        rate = END * -start.log_scale / steps  # so that the last step is at the end
-        marks = np.unique(np.rint(moments / END * steps).astype(int))
-        descent = gradient_descent(network, start, steps=steps, learning_rate=rate, record=marks)
-        descents.append(descent(np.minimum(moments, descent.times[-1])))
-        flow = gradient_flow(network, start, until=END, tolerance=params.tolerance, record=moments)
-        flows.append(flow(moments))
-        step.report(1.0, f"three coordinates, alpha = 1e{scale:g}")
-    dims = ("returning_scale", "moment", "place")
+    steps = int(END * -start.log_scale / params.returning_rate) + 1
+    rate = END * -start.log_scale / steps  # so that the last step is at the end
+    marks = np.unique(np.rint(moments / END * steps).astype(int))
+    descent = gradient_descent(network, start, steps=steps, learning_rate=rate, record=marks)
+    flow = gradient_flow(network, start, until=END, tolerance=params.tolerance, record=moments)
     return xr.Dataset(
-        {"returning_descent": (dims, np.stack(descents)), "returning_flow": (dims, np.stack(flows))},
-        coords={"returning_scale": list(params.returning_scales), "moment": moments},
+        {
+            "returning_descent": (("moment", "place"), descent(np.minimum(moments, descent.times[-1]))),
+            "returning_flow": (("moment", "place"), flow(moments)),
+        },
+        {"moment": moments},
     )
 
 
@@ -205,11 +154,9 @@ def _relative_delays(run: xr.Dataset) -> xr.DataArray:
 
 
 claims = Claims(
-    limits="A small head, since the paper gives no learning rate or batch size for its own. SGD keeps the order "
-    "where stages are far enough apart; stages of nearly equal time are swapped by any noise. The delay is "
-    "the first order in η on the first plateau; 15 % allows for the transition, out of log(1/α) = 18. The "
-    "network of three coefficients was made for the float64 claim; the flow, which keeps u² − v², and descent "
-    "from 1e-2 reach the teacher."
+    limits="A small head, since the paper gives no learning rate or batch size for its own. Stages of nearly equal "
+    "time are swapped by any noise of SGD. The delay is the first order in η on the first plateau; 15 % allows for the "
+    "transition, out of log(1/α) = 18. The network of three coefficients was made for the float64 claim."
 )
 
 
@@ -261,16 +208,20 @@ def _distance_from_saddle(run: xr.Dataset) -> Estimate:
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the delays of descent and SGD, and the saddle at which float64 descent stops."""
     rates, delays = run.rate.values, _relative_delays(run)
-    law = rates / (2 * float(run.predicted_time[0]))
-    marks = (
-        *lines(delays, x="rate", hue="stage", label="stage {}"),
-        Line(x=rates, y=law, label="η / (2 T_1)", style="dashed", width=1.2),
-    )
-    shift = ((run.sgd_time - run.flow_time) / run.predicted_time).transpose("stage", "run").values
-    scatter = tuple(
-        Line(x=run.run.values, y=row, group=f"stage {k + 1}", color=k, style="points") for k, row in enumerate(shift)
-    )
-    late = Axis("(t_k − t_k of the flow) / T_k")
+    law = Line(x=rates, y=rates / (2 * float(run.predicted_time[0])), label="η / (2 T_1)", style="dashed", width=1.2)
+    marks = (*lines(delays, x="rate", hue="stage", label="stage {}"), law)
+    shift = (run.sgd_time - run.flow_time) / run.predicted_time
+    scatter = lines(shift, x="run", hue="stage", label="stage {}", grouped=True, style="points")
+    late, eta = Axis("(t_k − t_k of the flow) / T_k"), Axis("learning rate η", scale="log")
+    early = run.isel(moment=run.moment.values <= SHOWN).assign_coords(place=range(run.sizes["place"]))
+
+    def coordinates(at: xr.Dataset) -> Panel:
+        how = {"x": "moment", "hue": "place", "grouped": True}
+        flow = lines(at.returning_flow, label="gradient flow", **how)
+        descent = lines(at.returning_descent, label="float64 descent", style="dashed", **how)
+        title = f"α = 1e{float(at.returning_scale):g}"
+        return Panel(title=title, x=Axis("time / log(1/α)"), y=Axis("entry of β"), marks=flow + descent)
+
     return [
         Figure(
             name="delays",
@@ -278,47 +229,20 @@ def figures(run: xr.Dataset) -> list[Figure]:
             caption="Left: delay of full-batch descent behind the flow, relative to T_k; dashed: the first order on "
             "the first plateau. Right: the same of SGD, one point per run and stage.",
             panels=(
-                Panel(
-                    title="full batch",
-                    x=Axis("learning rate η", scale="log"),
-                    y=replace(late, scale="log"),
-                    marks=marks,
-                ),
+                Panel(title="full batch", x=eta, y=replace(late, scale="log"), marks=marks),
                 Panel(title="SGD", x=Axis("run"), y=late, marks=scatter),
             ),
         ),
-        _drawn_return(run),
+        Figure(
+            name="returning",
+            title="A coordinate that leaves and returns with the other sign",
+            caption="Three coordinates of a diagonal linear network, by gradient flow (solid) and by float64 descent "
+            "(dashed), at the largest and the smallest scale. By Algorithm 1 one of them enters with sign +, leaves "
+            "when the next one enters, and returns with sign −. In float64 its return is lost once u² − v² = α² is "
+            "below rounding errors of 1e-16.",
+            panels=tuple(coordinates(early.isel(returning_scale=k)) for k in (0, -1)),
+        ),
     ]
-
-
-def _drawn_return(run: xr.Dataset) -> Figure:
-    """Draw the coordinates at the largest and the smallest scale."""
-    early = run.isel(moment=run.moment.values <= SHOWN).assign_coords(place=range(run.sizes["place"]))
-
-    def panel(at: xr.Dataset) -> Panel:
-        marks = (
-            *lines(at.returning_flow, x="moment", hue="place", label=lambda _: "gradient flow", grouped=True),
-            *lines(
-                at.returning_descent,
-                x="moment",
-                hue="place",
-                label=lambda _: "float64 descent",
-                grouped=True,
-                style="dashed",
-            ),
-        )
-        title = f"α = 1e{float(at.returning_scale):g}"
-        return Panel(title=title, x=Axis("time / log(1/α)"), y=Axis("entry of β"), marks=marks)
-
-    return Figure(
-        name="returning",
-        title="A coordinate that leaves and returns with the other sign",
-        caption="Three coordinates of a diagonal linear network, by gradient flow (solid) and by float64 descent "
-        "(dashed), at the largest and the smallest scale. By Algorithm 1 one of them enters with sign +, leaves when "
-        "the next one enters, and returns with sign −. In float64 its return is lost once u² − v² = α² is below "
-        "rounding errors of 1e-16.",
-        panels=tuple(panel(early.isel(returning_scale=k)) for k in (0, -1)),
-    )
 
 
 entry = Entry(

@@ -21,11 +21,10 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.gradual_rank import CITATION
+from saddlescope.papers.gradual_rank.shared.head_task import HeadSizes
+from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.plot import Axis, Figure, Panel, lines
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 if TYPE_CHECKING:
     from jax import Array
@@ -40,7 +39,7 @@ POINTS = 33  # times on a plateau and in a transition
 SPAN = (4.0, 16.0, 64.0, 256.0)  # times of the flow with exponential tails, in units of T_1
 
 
-class Params(EntryParams):
+class Params(HeadSizes, samples=60, tokens=4):
     """Small heads, whose first plateaus are long; the paper runs nothing for these lemmas."""
 
     seeds: tuple[int, ...] = param(
@@ -49,8 +48,6 @@ class Params(EntryParams):
     log10_scales: tuple[float, ...] = param(
         (-32.0, -64.0, -128.0), "log10 of the initial scales α", ge=-140, le=-16, order="decreasing", least=2
     )
-    samples: int = param(60, "sequences in the data set", ge=1)
-    tokens: int = param(4, "tokens in a sequence", ge=1)
     dim: int = param(5, "dimension of a token", ge=2)
     stages: int = param(6, "number of first stages", ge=2)
     tolerance: float = param(1e-6, "relative tolerance of the flow's times", ge=1e-10, le=1e-3, scale="log")
@@ -61,51 +58,38 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     import jax
 
     heads, rest = context.split(0.8, 0.2)
-    parts: list[xr.Dataset] = []
-    tails: list[xr.Dataset] = []
     with jax.enable_x64(True):
-        for seed, step in heads.steps(params.seeds):
-            parts.append(step.cached(f"head{seed}", partial(_head, params, seed, step)))
-        for seed, step in rest.steps(params.seeds):
-            tails.append(step.cached(f"tail{seed}", partial(_tails, seed)))
-            step.report(1.0, f"seed {seed}, exponential tails done")
-        made = _made_loss(params.log10_scales[-1])
-    together = xr.concat(parts, "seed", join="outer", combine_attrs="drop")
-    together = xr.merge([together, xr.concat(tails, "seed"), made], combine_attrs="drop")
-    return together.assign_coords(seed=list(params.seeds), scale=list(params.log10_scales))
+        instances = over("seed", params.seeds, partial(_head, params), heads, name="head")
+        tails = over("seed", params.seeds, lambda seed, _: _tails(seed), rest, name="tail")
+        return xr.merge([instances, tails, _made_loss(params.log10_scales[-1])], combine_attrs="drop")
 
 
-def _ordered(u0: np.ndarray, v0: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return weights with the same products and u > |v|, as in appendix C.3."""
+def _ordered(u0: np.ndarray, v0: np.ndarray) -> np.ndarray:
+    """Return weights (u, v) with the same products and u > |v|, as in appendix C.3."""
     swap = abs(u0) < abs(v0)
     u, v = np.where(swap, v0, u0), np.where(swap, u0, v0)
-    return abs(u), np.sign(u) * v
+    return np.stack([abs(u), np.sign(u) * v])
 
 
 class _Path:
     """A flow with log_α w, free of cancellation."""
 
     def __init__(
-        self,
-        loss: "Callable[[Array], Array]",
-        u0: np.ndarray,
-        v0: np.ndarray,
-        log10_scale: float,
-        until: float,
-        tolerance: float,
+        self, loss: "Callable[[Array], Array]", start: np.ndarray, log10_scale: float, until: float, tolerance: float
     ):
         from saddlescope.flow import DiagonalInit, gradient_flow
 
+        u0, v0 = start
         self.log_alpha = log10_scale * np.log(10)
         self.kappa = np.exp(2 * self.log_alpha) * (u0 - v0) * (u0 + v0)
-        start = DiagonalInit(u0, v0, log_scale=self.log_alpha)
-        self.flow = gradient_flow(loss, start, until=until, tolerance=tolerance)
+        weights = DiagonalInit(u0, v0, log_scale=self.log_alpha)
+        self.flow = gradient_flow(loss, weights, until=until, tolerance=tolerance)
 
-    def weights(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return u, v and log_α w, shape (times, p) each."""
+    def weights(self, times: np.ndarray) -> np.ndarray:
+        """Return u, v and log_α w, shape (3, times, p)."""
         u, v = self.flow.parameters(times)
         w = np.where(v < 0, self.kappa / np.where(v < 0, u - v, 1.0), u + v)
-        return u, v, np.log(w) / self.log_alpha
+        return np.stack([u, v, np.log(w) / self.log_alpha])
 
     def first(self, after: float, condition: Callable[..., np.ndarray]) -> float:
         """Return the first time after another at which a condition on u and v holds, by bisection; NaN if none."""
@@ -123,48 +107,43 @@ class _Path:
 
 def _head(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     """Return the quantities of the lemmas for the plateaus of one head, over scale and stage."""
-    from saddlescope.models import attention_teacher_task
+    from pandas import DataFrame
+
     from saddlescope.theory import incremental_learning
 
-    task = attention_teacher_task(seed, samples=params.samples, tokens=params.tokens, dim=params.dim)
+    task = params.task_of(seed)
     learned = incremental_learning(task.network, 2 * params.dim, max_stages=params.stages)
-    u0, v0 = _ordered(task.u0, task.v0)
+    start = _ordered(task.u0, task.v0)
     plateaus = range(len(learned.stages) - 2)  # the flow ends where the last stage begins
     close = {tie.stage for tie in learned.near_ties(params.log10_scales[0] * np.log(10), efolds=EFOLDS)}
-    judged = [k not in close and (k == 0 or k - 1 not in close) and k + 1 not in close for k in plateaus]
-    rows, d2 = [], []
-    for scale, step in context.steps(params.log10_scales):
-        path = _Path(task.network, u0, v0, scale, learned.stages[-1].time, params.tolerance)
-        each = [_plateau(path, task.network, learned.stages, k) if judged[k] else None for k in plateaus]
-        names = next((list(one) for one in each if one), [])
-        rows.append({name: [one[name] if one else np.nan for one in each] for name in names})
+    judged = [k for k in plateaus if close.isdisjoint((k - 1, k, k + 1))]
+
+    def follow(scale: float, _: RunContext) -> xr.Dataset:
+        path = _Path(task.network, start, scale, learned.stages[-1].time, params.tolerance)
+        found = {k: _plateau(path, task.network, learned.stages, k) for k in judged}
         edges = np.exp(path.log_alpha * np.array([[-CLEAR], [2 + CLEAR]]))  # w
-        d2.append(((edges + path.kappa / edges) / 2).min())
-        step.report(1.0, f"seed {seed}, α = 1e{scale:g} done")
-    exceptions = [_exceptions(*learned.stages[k : k + 2]) for k in plateaus]
-    return xr.Dataset(
-        {name: (("scale", "plateau"), np.array([row[name] for row in rows])) for name in rows[0]}
-        | {"exceptions": ("plateau", np.array(exceptions, float))}
-        | {"d2": ("scale", d2)},
-        coords={"plateau": list(plateaus)},
-    )
+        rows = DataFrame.from_dict(found, orient="index").rename_axis("plateau").to_xarray()
+        return rows.reindex(plateau=plateaus).assign(d2=((edges + path.kappa / edges) / 2).min())
+
+    flows = over("scale", params.log10_scales, follow, context, name=f"head{seed}-")
+    return flows.assign(exceptions=("plateau", [_exceptions(*learned.stages[k : k + 2]) for k in plateaus]))
 
 
 def _plateau(path: _Path, network: "DiagonalNetwork", stages: "Sequence[GreedyStage]", k: int) -> dict[str, float]:
-    """Return the quantities of Lemmas C.5 to C.10 on plateau k and in the transition at its end."""
+    """Return the quantities of Lemmas C.5 to C.10 on plateau k and in the transition at its end, if there is one."""
     import jax
     import jax.numpy as jnp
 
     here, after = stages[k], stages[k + 1]
     (winner,), (sign,) = after.entered, after.signs
-    goals = [(np.sqrt(abs(stage.beta)), np.sign(stage.beta) * np.sqrt(abs(stage.beta))) for stage in (here, after)]
 
-    def near(goal: tuple, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-        return np.hypot(np.linalg.norm(u - goal[0], axis=1), np.linalg.norm(v - goal[1], axis=1))
+    def distance(beta: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        root = np.sqrt(abs(beta))
+        return np.hypot(np.linalg.norm(u - root, axis=1), np.linalg.norm(v - np.sign(beta) * root, axis=1))
 
-    unit, span = -path.log_alpha, after.time - here.time
-    begin = path.first(here.time, lambda u, v: near(goals[0], u, v) < RHO) if k else 0.0
-    u1, v1, _ = (row[0] for row in path.weights(np.array([begin])))
+    span = after.time - here.time
+    begin = path.first(here.time, lambda u, v: distance(here.beta, u, v) < RHO) if k else 0.0
+    u1, v1, _ = path.weights(np.array([begin]))[:, 0]
     outside = here.beta == 0
 
     def moved(u: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -172,25 +151,21 @@ def _plateau(path: _Path, network: "DiagonalNetwork", stages: "Sequence[GreedySt
         return du + dv > 4 * RHO
 
     end = path.first(begin + 0.3 * span, moved)
-    if not np.isfinite(end):
+    settled = path.first(end, lambda u, v: distance(after.beta, u, v) < RHO) if np.isfinite(end) else np.nan
+    if not np.isfinite(settled):
         return {}
     times = np.linspace(begin, end, POINTS)
     u, v, x = path.weights(times)
+    u3, v3, _ = path.weights(np.linspace(end, settled, 8 * POINTS))
     gradients = -np.asarray(jax.vmap(jax.grad(network))(jnp.asarray(u * v)))
     signs = np.sign(gradients[1:-1][:, outside]) != np.sign(here.gradient[outside])
     nonzero = abs(here.gradient[outside]) > 1e-9 * abs(stages[0].gradient).max()
-    others = outside.copy()
-    others[winner] = False
+    others = outside & (np.arange(outside.size) != winner)
     line = np.linspace(0, 1, POINTS)[:, None]
-    slopes = abs(here.slope + line * (after.slope - here.slope))[:, others]
-    c = 1 - slopes.max()
+    c = 1 - abs(here.slope + line * (after.slope - here.slope))[:, others].max()
     largest = max(abs(u[:, others] - u1[others]).max(), abs(v[:, others] - v1[others]).max())
-    settled = path.first(end, lambda u, v: near(goals[1], u, v) < RHO)
-    if not np.isfinite(settled):
-        return {}
-    u3, v3, _ = path.weights(np.linspace(end, settled, 8 * POINTS))
     return {
-        "distance": near(goals[0], u, v).max() / (24 * RHO),
+        "distance": distance(here.beta, u, v).max() / (24 * RHO),
         "log_error": abs(x - (1 - here.slope) + (times[:, None] - here.time) * here.gradient).max(),
         "wrong_signs": float(signs[:, nonzero].any(0).sum()),
         "time_error": abs(end - after.time),
@@ -198,7 +173,7 @@ def _plateau(path: _Path, network: "DiagonalNetwork", stages: "Sequence[GreedySt
         "winner": u[-1, winner] / RHO,
         "wrong_winner": float(np.sign(v[-1, winner]) != sign),
         "largest_weight": max(abs(weights).max() for weights in (u, v, u3, v3)),
-        "transition": (settled - end) * unit,
+        "transition": (settled - end) * -path.log_alpha,
         "zeros_of_v": float((np.diff(np.sign(v3), axis=0) != 0).any(0).sum()),
         "d1": _excess_exponent(u, v, x, path.log_alpha),
         "d3": float(((x > 1 + CLEAR) & (v > 0)).sum() + ((x < 1 - CLEAR) & (v < 0)).sum()),
@@ -229,11 +204,10 @@ def made_loss(beta: "Array") -> "Array":
 
 def _made_loss(log10_scale: float) -> xr.Dataset:
     """Return the flow of the made loss: its two entries, and log_α w of the second on the last plateau."""
-    u0, v0 = np.array([1.0, 0.8]), np.array([0.3, -0.2])
     first = 1 / 90
     slope = -7 * first  # ξ_2 when the first coordinate enters; then it grows at rate g_2(1, 0) = 1
     enters = first + (1 - slope)
-    path = _Path(made_loss, u0, v0, log10_scale, 1.2 * enters, 1e-8)
+    path = _Path(made_loss, np.array([[1.0, 0.8], [0.3, -0.2]]), log10_scale, 1.2 * enters, 1e-8)
     after = path.first(enters * 0.9, lambda u, v: (u * v)[:, 0] > 2.9)
     later = path.first(after, lambda u, v: abs(u * v)[:, 1] < 1e-4)
     _, _, x = path.weights(np.array([later]))
@@ -266,10 +240,10 @@ def _tails(seed: int) -> xr.Dataset:
     times = np.array(SPAN) / float(abs(jax.grad(loss)(jnp.zeros(4))).max())
     start = DiagonalInit(*_ordered(*rng.standard_normal((2, 4))), log_scale=-32 * np.log(10))
     beta = gradient_flow(loss, start, until=float(times[-1]), tolerance=1e-5)(times)
-    return xr.Dataset(
-        {"tail_norm": ("moment", abs(beta).sum(1))},
-        coords={"moment": list(SPAN)},
-    )
+    return xr.Dataset({"tail_norm": ("moment", abs(beta).sum(1))}, {"moment": list(SPAN)})
+
+
+_OVER = "plateaus of all seeds"
 
 
 def _judged(run: xr.Dataset, name: str) -> np.ndarray:
@@ -278,34 +252,26 @@ def _judged(run: xr.Dataset, name: str) -> np.ndarray:
     return values[:, ~np.isnan(values).any(0)]
 
 
-_NONE = "No plateau is long enough, or the flow did not pass it; take smaller scales or other seeds."
+def _ratio(run: xr.Dataset, name: str) -> Estimate:
+    """Return the largest ratio of a quantity, from one α to the next smaller, over plateaus."""
+    values = _judged(run, name)
+    return Estimate.largest((values[1:] / values[:-1]).max(0), over=_OVER)
 
 
-def _over_plateaus(extreme: Callable[..., Estimate], values: np.ndarray, remark: str = "") -> Estimate:
-    return extreme(values, remark, over="plateaus of all seeds") if values.size else Estimate.unresolved(_NONE)
-
-
-def _largest_ratio(values: np.ndarray) -> Estimate:
-    """Return the largest ratio, from one α to the next smaller, over plateaus."""
-    return _over_plateaus(Estimate.largest, (values[1:] / values[:-1]).max(0) if values.size else values)
-
-
-def _count(values: np.ndarray) -> Estimate:
-    """Return a number of cases, summed over plateaus."""
-    found = _over_plateaus(Estimate.largest, values, f"on {int((values > 0).sum())} of {values.size} plateaus")
+def _count(run: xr.Dataset, name: str) -> Estimate:
+    """Return a number of cases at the smallest α, summed over plateaus."""
+    values = _judged(run, name)[-1]
+    found = Estimate.largest(values, f"on {int((values > 0).sum())} of {values.size} plateaus", over=_OVER)
     return replace(found, value=float(values.sum())) if values.size else found
 
 
 claims = Claims(
     limits="The lemmas hold for small enough ρ and α and name few constants: where one only has to exist, the trend "
-    "over three α is judged, at one ρ. Plateaus that 16 e-folds do not separate from their neighbours are "
-    "left out, by Algorithm 1. C.5's 24ρ is loose, since the weights that move by 4ρ are nearly the whole "
-    "distance; C.9 repeats C.8, since u is 2ρ if the winner alone moves; D.1 to D.3 are algebra by the "
-    "conservation law, so only α can be too large. C.10 fails as printed by a weight v that passes 0, which "
-    "the proof of the theorem does not need (the page has an example in closed form). Existence was first asked of "
-    "the whole flow, and of the flow to the middle of the last plateau, and missed its 1 % there (2.9 and 6.1 %, by "
-    "stages of one head of eight that α does not separate); it is judged on separated plateaus, as all else here. "
-    "The loss against D.4 was made for it; no head has such an entry."
+    "over three α is judged, at one ρ. Plateaus that 16 e-folds do not separate from their neighbours are left out, by "
+    "Algorithm 1. C.5's 24ρ is loose; C.9 repeats C.8, since u is 2ρ if the winner alone moves; D.1 to D.3 are algebra "
+    "by the conservation law, so only α can be too large. Existence was first asked of the whole flow, and of the flow "
+    "to the middle of the last plateau, and missed its 1 % there (2.9 and 6.1 %, by stages of one head of eight that α "
+    "does not separate). The loss against D.4 was made for it; no head has such an entry."
 )
 
 
@@ -318,7 +284,7 @@ claims = Claims(
 def _change_of_largest_weight(run: xr.Dataset) -> Estimate:
     """Largest relative change of the largest weight, on a plateau and the transition after it, at the smallest α."""
     largest = _judged(run, "largest_weight")
-    return _over_plateaus(Estimate.largest, abs(largest[-1] / largest[-2] - 1) if largest.size else largest[-1])
+    return Estimate.largest(abs(largest[-1] / largest[-2] - 1), over=_OVER)
 
 
 @claims.printed(
@@ -329,7 +295,7 @@ def _change_of_largest_weight(run: xr.Dataset) -> Estimate:
 )
 def _distance_from_saddle(run: xr.Dataset) -> Estimate:
     """Largest distance of the weights from the saddle over 24ρ."""
-    return _over_plateaus(Estimate.largest, _judged(run, "distance")[-1])
+    return Estimate.largest(_judged(run, "distance")[-1], over=_OVER)
 
 
 @claims.reading(
@@ -340,7 +306,7 @@ def _distance_from_saddle(run: xr.Dataset) -> Estimate:
 )
 def _linear_law(run: xr.Dataset) -> Estimate:
     """Largest ratio, from one α to the next smaller, of the largest error of that law on a plateau."""
-    return _largest_ratio(_judged(run, "log_error"))
+    return _ratio(run, "log_error")
 
 
 @claims.reading(
@@ -351,7 +317,7 @@ def _linear_law(run: xr.Dataset) -> Estimate:
 )
 def _changed_signs(run: xr.Dataset) -> Estimate:
     """Number of entries with another sign at some time."""
-    return _count(_judged(run, "wrong_signs")[-1])
+    return _count(run, "wrong_signs")
 
 
 @claims.reading(
@@ -362,7 +328,7 @@ def _changed_signs(run: xr.Dataset) -> Estimate:
 )
 def _time_errors(run: xr.Dataset) -> Estimate:
     """Largest ratio, from one α to the next smaller, of the distance of this end from the stage time."""
-    return _largest_ratio(_judged(run, "time_error"))
+    return _ratio(run, "time_error")
 
 
 @claims.printed(
@@ -373,7 +339,7 @@ def _time_errors(run: xr.Dataset) -> Estimate:
 )
 def _others(run: xr.Dataset) -> Estimate:
     """Smallest log_α of such a movement minus c/4, where c is the distance of b from 0 and 2 by Algorithm 1."""
-    return _over_plateaus(Estimate.smallest, _judged(run, "others")[-1])
+    return Estimate.smallest(_judged(run, "others")[-1], over=_OVER)
 
 
 @claims.printed(
@@ -385,7 +351,7 @@ def _others(run: xr.Dataset) -> Estimate:
 def _winner(run: xr.Dataset) -> Estimate:
     """Largest distance of u / ρ from 2; infinite if the sign is another one."""
     size, wrong = (_judged(run, name)[-1] for name in ("winner", "wrong_winner"))
-    return _over_plateaus(Estimate.largest, np.where(wrong > 0, np.inf, abs(size - 2)))
+    return Estimate.largest(np.where(wrong > 0, np.inf, abs(size - 2)), over=_OVER)
 
 
 @claims.reading(
@@ -397,10 +363,8 @@ def _winner(run: xr.Dataset) -> Estimate:
 def _transition_power(run: xr.Dataset) -> Estimate:
     """Largest distance from −1 of the fitted power of log(1/α) in the rescaled time of a transition."""
     values = _judged(run, "transition")  # unrescaled: a power of log(1/α) smaller by one
-    if not values.size:
-        return Estimate.unresolved(_NONE)
     powers = np.polyfit(np.log(-run.scale.values), np.log(values), 1)[0]
-    return _over_plateaus(Estimate.largest, abs(powers))
+    return Estimate.largest(abs(powers), over=_OVER)
 
 
 @claims.printed(
@@ -412,7 +376,7 @@ def _transition_power(run: xr.Dataset) -> Estimate:
 )
 def _zeros_of_v(run: xr.Dataset) -> Estimate:
     """Number of weights v that pass 0 in a transition at the smallest α."""
-    return _count(_judged(run, "zeros_of_v")[-1])
+    return _count(run, "zeros_of_v")
 
 
 @claims.printed(
@@ -420,7 +384,7 @@ def _zeros_of_v(run: xr.Dataset) -> Estimate:
 )
 def _lemma_d1(run: xr.Dataset) -> Estimate:
     """Smallest log_α max(|u|, |v|) minus c/2, over entries and times with c above 0.1."""
-    return _over_plateaus(Estimate.smallest, _judged(run, "d1")[-1])
+    return Estimate.smallest(_judged(run, "d1")[-1], over=_OVER)
 
 
 @claims.printed("d-2", "If log_α w is below −c or above 2 + c, the weight u is above 1", "Lemma D.2", low=1.0)
@@ -437,7 +401,7 @@ def _lemma_d2(run: xr.Dataset) -> Estimate:
 )
 def _lemma_d3(run: xr.Dataset) -> Estimate:
     """Number of entries and times with another sign of v, for c = 0.1."""
-    return _count(_judged(run, "d3")[-1])
+    return _count(run, "d3")
 
 
 @claims.printed(

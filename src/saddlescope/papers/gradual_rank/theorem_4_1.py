@@ -1,23 +1,19 @@
 """Theorem 4.1: how fast the flow approaches its stages as the initial scale vanishes.
 
 Attention heads like that of Figure 2, from several seeds, are followed from initial scales down to 1e-4096, far below
-the range of floating-point numbers, and each stage time is compared with Algorithm 1. The theorem promises convergence
-and no rate; the rate is
+the range of floating-point numbers. The theorem promises convergence and no rate; the rate is
 
     t_k(α) = T_k + C_k / log(1/α)
 
 up to terms that are exponentially small in the length of the plateaus: the initial weights and the transitions before
-stage k cost O(1) of unrescaled time at any α. So two runs give the limit by extrapolation, and the theory gives C_k
-from the initial weights without any run.
+stage k cost O(1) of unrescaled time at any α. The theory gives C_k from the initial weights without any run.
 
-    α       initial scale: u(0) = α u0, v(0) = α v0
     t       rescaled time: time of the gradient flow divided by log(1/α)
-    T_k     predicted time at which coordinate i_k enters and the weights leave the saddle θ^(k-1)
     t_k     measured time at which β_(i_k) is half-way to its value on the predicted plateau
     C_k     (t_k(α) - T_k) log(1/α)
 
 A stage is well separated if it and all stages before it are: a transition that begins before the last one has ended
-changes every later C_k. Stages that follow each other so closely at a given α come in another order there.
+changes every later C_k.
 """
 
 from collections.abc import Callable
@@ -30,12 +26,10 @@ import xarray as xr
 
 from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared import stage_times
+from saddlescope.papers.gradual_rank.shared.head_task import HeadSizes
+from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.plot import Axis, Figure, Heat, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.metric import Metric
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 SEPARATED_AT = -64.0  # log10 of the largest scale at which well-separated stages are separated
 COARSER = 10.0  # tolerance of the second run, whose differences are the uncertainties, in units of the first run's
@@ -44,21 +38,14 @@ FLOOR = 1e-5  # errors below it may be those of the flow
 CONSTANT = 0.005  # largest relative variation of a constant C_k
 
 
-class Params(EntryParams):
+class Params(HeadSizes, samples=100, tokens=5, dim=8):
     """The toy task of appendix A on several instances, smaller but for the paper size."""
 
     seeds: tuple[int, ...] = param(
         tuple(range(11, 19)), "seeds of the data, the teacher and the initial weights", ge=0, order="distinct"
     )
-    samples: int = param(100, "sequences in the data set", ge=1)
-    tokens: int = param(5, "tokens in a sequence", ge=1)
-    dim: int = param(8, "dimension of a token", ge=1)
     log10_scales: tuple[float, ...] = param(
-        (-2.0, -8.0, -32.0, -64.0, -1024.0, -4096.0),
-        "log10 of the initial scales",
-        lt=0,
-        order="decreasing",
-        least=2,
+        (-2.0, -8.0, -32.0, -64.0, -1024.0, -4096.0), "log10 of the initial scales", lt=0, order="decreasing", least=2
     )
     stages: int = param(12, "number of first stages judged; the simulation ends where the next is predicted", ge=1)
     tolerance: float = param(1e-7, "relative tolerance of the stage times", ge=1e-10, le=1e-3, scale="log")
@@ -68,54 +55,39 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     """Run Algorithm 1 and the flows on each instance; finished parts are cached."""
     import jax
 
-    parts = []
     with jax.enable_x64(True):
-        for seed, step in context.steps(params.seeds):
-            parts.append(step.cached(f"seed{seed}", partial(_instance, params, seed, step)))
-    return xr.concat(parts, "seed", join="outer", combine_attrs="drop").assign_coords(seed=list(params.seeds))
+        return over("seed", params.seeds, partial(_instance, params), context)
 
 
 def _instance(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     """Run Algorithm 1, then the flow from each scale at two tolerances."""
     from saddlescope.flow import DiagonalInit, gradient_flow
-    from saddlescope.models import attention_teacher_task
     from saddlescope.theory import incremental_learning
 
     algorithm, flow = context.split(0.1, 0.9)
-
-    def predict() -> xr.Dataset:
-        learned = incremental_learning(
-            task.network,
-            2 * params.dim,
-            weights=(task.u0, task.v0),
-            max_stages=params.stages,
-            report=algorithm.note("Algorithm 1"),
-        )
-        assert learned.corrections is not None  # weights were given
-        until = learned.end if np.isfinite(learned.end) else 1.25 * learned.stages[-1].time
-        # A trace of a transition decays by one e-fold after another: by these, to the variation allowed for C_k.
-        separated = stage_times.resolved_stages(learned, SEPARATED_AT * np.log(10), efolds=log(1 / CONSTANT))
-        # In the middle of a plateau half of its e-folds have passed.
-        efolds = 2 * log(1 / NEAR)
-        resolved = [
-            stage_times.resolved_stages(learned, scale * np.log(10), efolds=efolds) for scale in params.log10_scales
-        ]
-        return (
-            stage_times.predicted_stages(learned, until=until)
-            .assign(
-                predicted_constant=("stage", learned.corrections[1:]),
-                separated=("stage", np.logical_and.accumulate(separated).astype(float)),
-                resolved=(("scale", "stage"), np.stack(resolved).astype(float)),
-            )
-            .assign_attrs(until=until)
-        )
+    task = params.task_of(seed)
+    learned = incremental_learning(
+        task.network,
+        2 * params.dim,
+        weights=(task.u0, task.v0),
+        max_stages=params.stages,
+        report=algorithm.note("Algorithm 1"),
+    )
+    assert learned.corrections is not None  # weights were given
+    until = learned.end if np.isfinite(learned.end) else 1.25 * learned.stages[-1].time
+    theory = stage_times.predicted_stages(learned, until=until)
+    # A trace of a transition decays by one e-fold after another: by these, to the variation allowed for C_k.
+    separated = stage_times.resolved_stages(learned, SEPARATED_AT * log(10), efolds=log(1 / CONSTANT))
+    efolds = 2 * log(1 / NEAR)  # in the middle of a plateau half of its e-folds have passed
+    middle = theory.plateau_time.values
+    # |u| and |v|, since the paper fixes their signs without loss of generality; beta has the sign of their product.
+    saddles = np.sqrt(np.abs(theory.predicted_beta.values))
 
     def simulate(log10_scale: float, step: RunContext) -> xr.Dataset:
-        middle, until = theory.plateau_time.values, theory.attrs["until"]
         trajectory, coarse = (
             gradient_flow(
                 task.network,
-                DiagonalInit(task.u0, task.v0, log_scale=log10_scale * np.log(10)),
+                DiagonalInit(task.u0, task.v0, log_scale=log10_scale * log(10)),
                 until=until,
                 tolerance=tolerance,
                 record=np.union1d(np.linspace(0, until, 1001), middle),
@@ -123,23 +95,25 @@ def _instance(params: Params, seed: int, context: RunContext) -> xr.Dataset:
             )
             for tolerance, part in step.steps((params.tolerance, COARSER * params.tolerance), weights=(0.6, 0.4))
         )
-        # |u| and |v|, since the paper fixes their signs without loss of generality; beta has the sign of their product.
         weights = np.abs(trajectory.parameters(middle))
-        saddles = np.sqrt(np.abs(theory.predicted_beta.values))
+        resolved = stage_times.resolved_stages(learned, log10_scale * log(10), efolds=efolds)
         return xr.Dataset(
             {
+                "resolved": ("stage", resolved.astype(float)),
                 "found_time": ("stage", stage_times.halfway_times(trajectory, theory)),
                 "coarse_time": ("stage", stage_times.halfway_times(coarse, theory)),
                 "beta_distance": ("stage", np.abs(trajectory(middle) - theory.predicted_beta.values).max(1)),
                 "theta_distance": ("stage", np.abs(weights - saddles).max((0, 2))),
-            }
+            },
+            {"stage": theory.stage},
         )
 
-    task = attention_teacher_task(seed, samples=params.samples, tokens=params.tokens, dim=params.dim)
-    theory = predict()
-    flows = [simulate(scale, step) for scale, step in flow.steps(params.log10_scales)]
-    together = xr.concat(flows, "scale", combine_attrs="drop").assign_coords(scale=list(params.log10_scales))
-    return xr.merge([theory, together], combine_attrs="drop")
+    return xr.merge(
+        [theory[["predicted_time"]], over("scale", params.log10_scales, simulate, flow, f"flow{seed}-")]
+    ).assign(
+        predicted_constant=("stage", learned.corrections[1:]),
+        separated=("stage", np.logical_and.accumulate(separated).astype(float)),
+    )
 
 
 def _relative_errors(run: xr.Dataset, times: xr.DataArray) -> np.ndarray:
@@ -160,11 +134,10 @@ def instances(run: xr.Dataset) -> list[xr.Dataset]:
 
 claims = Claims(
     limits="Eight heads of dimension 8 with twelve stages each, down to α = 1e-4096. The theorem is a limit without "
-    "a rate: the printed claim judges the trend over six scales, by the median over a head's plateaus, down "
-    "to the error of the flow; `plateaus` judges the worst of the plateaus that the theory calls long enough. "
-    "Existence and uniqueness follow from bounded weights (`lemmas`), T = ∞ is judged on `diagonal-linear`. "
-    "That stage times are late by C_k / log(1/α) is this project's theory; stages that overlap at 1e-32 have "
-    "errors of another kind."
+    "a rate: the printed claim judges the trend over six scales, by the median over a head's plateaus, down to the "
+    "error of the flow; `plateaus` judges the worst of the plateaus that the theory calls long enough. That stage "
+    "times are late by C_k / log(1/α) is this project's theory; stages that overlap at 1e-32 have errors of another "
+    "kind."
 )
 
 
@@ -283,17 +256,6 @@ def _of_stage_times(
     return replace(found, uncertainty=max(found.uncertainty, *changes))
 
 
-metrics = (
-    stage_times.STAGES,
-    stage_times.RESOLVED,
-    Metric(
-        name="distance",
-        quantity="median distance to θ^k over plateaus at the smallest α",
-        statistic=lambda run: float(run.theta_distance.isel(scale=-1).median()),
-        scale="log",
-    ),
-)
-
 SHOWN = 13  # stages whose C_k are drawn
 
 
@@ -304,14 +266,12 @@ def figures(run: xr.Dataset) -> list[Figure]:
     x = Axis("log(1/α)", scale="log")
     errors = _relative_errors(first, first.found_time)  # NaN where a stage did not happen
     median = np.median(errors, axis=1)
-    law = median[-1] * unit[-1] / unit
     marks = (
         Line(x=unit, y=errors.max(1), label="largest", color=3),
         Line(x=unit, y=median, label="median", color=0),
-        Line(x=unit, y=law, label="1 / log(1/α)", style="dashed", width=1.2),
+        Line(x=unit, y=median[-1] * unit[-1] / unit, label="1 / log(1/α)", style="dashed", width=1.2),
     )
-    constants = _delay_constants(first, first.found_time).values
-    curves = []
+    constants, curves = _delay_constants(first, first.found_time).values, []
     for k in range(min(SHOWN, first.sizes["stage"])):
         style = "solid" if first.separated.values[k] else "dotted"
         theory = first.predicted_constant.values[k : k + 1]
@@ -319,6 +279,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
         curves.append(Line(x=unit[-1:], y=theory, group="C_k from theory", color=k, style="points"))
     distance = np.maximum(first.theta_distance.transpose("scale", "stage").values, 1e-12)
     heat = Heat(x=first.stage.values, y=np.log10(unit), z=distance, scale="log")
+    theta = "largest |θ − θ^k| in the middle of plateau k"
     return [
         Figure(
             name="convergence",
@@ -330,12 +291,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
             panels=(
                 Panel(title="error of the stage times", x=x, y=Axis("|t_k / T_k − 1|", scale="log"), marks=marks),
                 Panel(title="C_k", x=x, y=Axis("(t_k − T_k) log(1/α)"), marks=tuple(curves)),
-                Panel(
-                    title="largest |θ − θ^k| in the middle of plateau k",
-                    x=Axis("stage k"),
-                    y=Axis("log10 log(1/α)"),
-                    marks=(heat,),
-                ),
+                Panel(title=theta, x=Axis("stage k"), y=Axis("log10 log(1/α)"), marks=(heat,)),
             ),
             columns=3,
         )
@@ -361,5 +317,5 @@ entry = Entry(
     run=run,
     claims=claims,
     figures=figures,
-    metrics=metrics,
+    metrics=(stage_times.STAGES, stage_times.RESOLVED),
 )

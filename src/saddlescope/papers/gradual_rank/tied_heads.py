@@ -1,9 +1,8 @@
 """Two heads in one layer: Assumption 4.3 never holds, and both heads learn together.
 
-At the origin all heads of a layer attend alike, to the mean token, so the output depends on the sum of their values
-alone, and their gradients are identical. The first two coordinates to become active, one per head, tie: the minimiser
-that Assumption 4.3 asks for is never unique. The stationary point they reach is not strict either (Assumption 4.4): any
-division of the sum between the heads gives the same loss.
+At the origin all heads of a layer attend to the mean token, so the output depends on the sum of their values alone,
+and their gradients are identical: the minimiser that Assumption 4.3 asks for is never unique. The stationary point they
+reach is not strict either (Assumption 4.4): any division of the sum between the heads gives the same loss.
 
 The initial weights determine the division. With x' = g for every coordinate (equation 6 in slope coordinates) and the
 same g, the two grow by the same factor until a key or query has grown, and these start from a gradient of exactly 0. So
@@ -26,12 +25,11 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.gradual_rank import CITATION
+from saddlescope.papers.gradual_rank.shared.head_task import HeadSizes
+from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.papers.gradual_rank.shared.stage_times import passings
 from saddlescope.plot import Axis, Figure, Mark, Panel, lines
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 if TYPE_CHECKING:
     from saddlescope.models import TransformerTeacherTask
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
 _HEADS = 2
 
 
-class Params(EntryParams):
+class Params(HeadSizes, samples=200, tokens=5, dim=6):
     """One layer of two heads with residuals and a feedforward layer, learning a teacher of the same form."""
 
     seeds: tuple[int, ...] = param(
@@ -48,9 +46,6 @@ class Params(EntryParams):
     log10_scales: tuple[float, ...] = param(
         (-8.0, -32.0, -128.0, -256.0), "log10 of the initial scales α, decreasing", le=-4, order="decreasing"
     )
-    samples: int = param(200, "number of sequences in the data set", ge=1)
-    tokens: int = param(5, "number of tokens in a sequence", ge=1)
-    dim: int = param(6, "dimension of a token", ge=1)
     hidden: int = param(12, "width of the feedforward layer", ge=1)
     until: float = param(3.0, "end of the simulation, relative to the first stage time", unit="T_1", ge=1.5)
     tolerance: float = param(1e-5, "relative tolerance of the flow's stage times", ge=1e-12, le=1e-2, scale="log")
@@ -64,27 +59,16 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
     from saddlescope.models import transformer_teacher_task
 
-    seeds = []
+    sizes = params.only("samples", "tokens", "dim", "hidden")
+
+    def follow(seed: int, step: RunContext) -> xr.Dataset:
+        task = transformer_teacher_task(seed, layers=1, heads=_HEADS, **sizes)
+        theory = _predict(task)
+        simulate = partial(_simulate, task, theory, params)
+        return xr.merge([theory, over("scale", params.log10_scales, simulate, step, name=f"flow{seed}-")])
+
     with jax.enable_x64(True):
-        for seed, part in context.steps(params.seeds):
-            task = transformer_teacher_task(
-                seed,
-                layers=1,
-                heads=_HEADS,
-                samples=params.samples,
-                tokens=params.tokens,
-                dim=params.dim,
-                hidden=params.hidden,
-            )
-            theory, flows = part.cached(f"theory-{seed}", partial(_predict, task)), []
-            for log10_scale, step in part.steps(params.log10_scales):
-                step.report(0.0, f"seed {seed}, α = 1e{log10_scale:g}")
-                flow = partial(_simulate, task, theory, params, log10_scale, step)
-                flows.append(step.cached(f"flow-{seed}-{log10_scale}", flow))
-            flow = xr.concat(flows, dim="scale").assign_coords(scale=list(params.log10_scales))
-            seeds.append(xr.merge([theory, flow]))
-    context.report(1.0, "done")
-    return xr.concat(seeds, dim="seed").assign_coords(seed=list(params.seeds), head=[1, 2])
+        return over("seed", params.seeds, follow, context).assign_coords(head=[1, 2])
 
 
 def _predict(task: "TransformerTeacherTask") -> xr.Dataset:
@@ -151,10 +135,9 @@ def _ratio(run: xr.Dataset, name: str) -> xr.DataArray:
 
 claims = Claims(
     limits="One layer of two heads on random data. The paper's sentence is a corollary of Theorem 4.1, whose "
-    "Assumption 4.3 no layer of two heads meets, so the theorem stands and its application does not. By hand: "
-    "with all keys 0, every head attends to the mean token, so the output depends on the sum of the heads' "
-    "values, and ∂L/∂β is the same for the same entry of both heads; equation 10 then gives them one time, on "
-    "any data. An entry counts as learned above 1e-6, when the sum of the pair is half-way to its plateau."
+    "Assumption 4.3 no layer of two heads meets, so the theorem stands and its application does not: equation 10 gives "
+    "equal gradients one time, on any data. An entry counts as learned above 1e-6, when the sum of the pair is "
+    "half-way to its plateau."
 )
 
 
@@ -193,14 +176,13 @@ def figures(run: xr.Dataset) -> list[Figure]:
         Mark(at=float(share), axis="y", group=f"head {int(share['head'])}, predicted", color=color)
         for color, share in enumerate(one.total * one.predicted_share)
     )
-    panels = []
-    for scale in run.scale.values:
+
+    def panel(scale: float) -> Panel:
         both = one.beta.sel(scale=scale).isel(coordinate=one.pair)
         curves = lines(both, x="time", hue="head", label="head {}", grouped=True)
-        marks = (*curves, *shares, Mark(at=1.0, group="T_1"))
-        panels.append(
-            Panel(title=f"α = 1e{scale:g}", x=Axis("t / (T_1 log(1/α))"), y=Axis("entry of W_V W_Oᵀ"), marks=marks)
-        )
+        marks, x = (*curves, *shares, Mark(at=1.0, group="T_1")), Axis("t / (T_1 log(1/α))")
+        return Panel(title=f"α = 1e{scale:g}", x=x, y=Axis("entry of W_V W_Oᵀ"), marks=marks)
+
     return [
         Figure(
             name="pair",
@@ -208,7 +190,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
             caption="The tied entry of both heads against rescaled time, one panel per initial scale. Horizontal "
             "lines: the share of each head on the first plateau, predicted from the initial weights. Vertical line: "
             f"T_1. Seed {int(one.seed)}.",
-            panels=tuple(panels),
+            panels=tuple(map(panel, run.scale.values)),
         )
     ]
 

@@ -10,12 +10,10 @@ import xarray as xr
 from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.figure_20 import FULL, REDUCED, SMOKE, Params, late_rise, learned, training_figure
 from saddlescope.papers.gradual_rank.shared.gpt2_training import TEXTS, train
-from saddlescope.papers.gradual_rank.shared.training_metrics import LONG, language_metrics, worst
+from saddlescope.papers.gradual_rank.shared.training_metrics import LONG, banded, language_metrics, worst_mean
 from saddlescope.plot import Axis, Band, Figure, Line, Panel
 from saddlescope.plot.rank_figures import stable_rank_figure
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext
 
 MATRICES = {
     "attn.c_attn": "attention, W_Q W_K W_V",
@@ -47,8 +45,7 @@ def _initial_rank(run: xr.Dataset) -> xr.DataArray:
 
 claims = Claims(
     limits="Bounds are those of Figure 20, set before any run of this entry. Attention and MLP are two cases; the "
-    "worse one decides, and the remark has both. Noise of Adam in thousands of entries widens an update too, the mean "
-    "hides single matrices, and three epochs are few: the rank still rises at the end.",
+    "worse one decides, and the remark has both. The mean hides single matrices; the rank still rises at the end.",
     requires=[learned],
 )
 
@@ -64,7 +61,7 @@ def _rise(run: xr.Dataset) -> Estimate:
     """Stable rank of the update at the end minus after a tenth of training, mean over matrices and seeds."""
     of = ("layer", "kind")
     rises = {name: late_rise(run.matrix_stable_rank.sel(kind=kinds).mean(of)) for name, kinds in KINDS.items()}
-    return worst({name: Estimate.mean(rise, over="seeds") for name, rise in rises.items()}, low=0.0)
+    return worst_mean(rises, low=0.0)
 
 
 @claims.extension(
@@ -78,31 +75,29 @@ def _low(run: xr.Dataset) -> Estimate:
     """Stable rank of the final update over that of the initial matrix, each a mean over matrices, mean over seeds."""
     of, last, initial = ("layer", "kind"), run.matrix_stable_rank.isel(step=-1), _initial_rank(run)
     ratios = {name: last.sel(kind=kinds).mean(of) / initial.sel(kind=kinds).mean(of) for name, kinds in KINDS.items()}
-    return worst({name: Estimate.mean(ratio, over="seeds") for name, ratio in ratios.items()}, high=0.5)
+    return worst_mean(ratios, high=0.5)
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw stable ranks of the matrices over training, those of the heads' products, and the losses."""
-    panels = []
+    panels, axes = [], {"x": Axis("optimiser steps", scale="log"), "y": Axis("stable rank")}
     for kind, title in MATRICES.items():
-        marks: list[Band | Line] = []
+        marks: tuple[Band | Line, ...] = ()
         for color, layer in enumerate(run.layer.values):
-            one, name = run.matrix_stable_rank.sel(kind=kind, layer=layer), f"layer {layer}"
-            mean, spread = one.mean("seed").values, one.std("seed").values
-            marks.append(Band(x=run.step.values, low=mean - spread, high=mean + spread, group=name, color=color))
-            marks.append(Line(x=run.step.values, y=mean, label=name, group=name, color=color))
-        axes = {"x": Axis("optimiser steps", scale="log"), "y": Axis("stable rank")}
-        panels.append(Panel(title=title, marks=tuple(marks), **axes))
+            ranks = run.matrix_stable_rank.sel(kind=kind, layer=layer)
+            mean, spread = ranks.mean("seed"), ranks.std("seed")
+            marks += banded(run.step.values, mean - spread, mean, mean + spread, f"layer {layer}", color)
+        panels.append(Panel(title=title, marks=marks, **axes))
     start = _initial_rank(run).mean(("seed", "layer"))
     initial = ", ".join(f"{float(start.sel(kind=kind)):.0f} ({name})" for kind, name in MATRICES.items())
-    ranks = Figure(
+    of_matrices = Figure(
         name="matrix-rank",
         title="Stable rank of the updates of whole matrices",
         caption="Stable rank of the update of each weight matrix; mean and standard deviation over "
         f"{run.sizes['seed']} seeds. Mean stable ranks of the initial matrices: {initial}.",
         panels=tuple(panels),
     )
-    return [ranks, stable_rank_figure(run), training_figure(run)]
+    return [of_matrices, stable_rank_figure(run), training_figure(run)]
 
 
 entry = Entry(

@@ -7,8 +7,6 @@ neighbours at a given α. The flow shows which of them it has.
     efolds   the number that Algorithm 1 gives a plateau at α: the lesser of its length, in e-folds of the slowest rate
              on it, and of the e-folds that the next coordinate to enter lacks when its stage begins
     found    a plateau in whose predicted middle exactly the predicted coordinates have |β_i| > level
-    held     plateaus counted without any theory: spans between two changes of the set of coordinates above the level
-             in whose second half none of these moves by more than 2 % of the largest; a leaving coordinate does
 
 Figure 2 counts a plateau as resolved from log(1/level) e-folds on, which is sufficient. This entry asks for the number
 that is necessary.
@@ -16,7 +14,6 @@ that is necessary.
 
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from math import log
 from typing import TYPE_CHECKING
 
@@ -25,21 +22,15 @@ import xarray as xr
 
 from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.plot import Axis, Band, Figure, Line, Mark, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 from saddlescope.reproduction.grid import join_cells
-from saddlescope.reproduction.metric import Metric
-from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
     from saddlescope.theory import IncrementalLearning
 
-_STILL = 0.02  # of the largest |beta_i|: change on a plateau that is held
-
-_SPACING = 0.003  # of the records, in log t
-
 _AT_ONCE = 96  # flows: their records take some 100 MB
+_SPACING = 0.003  # of the records, in log t, so that flows share them
+_FEW = 2.0  # e-folds: the size of a correction to a stage time, on both sides of a plateau
 
 
 class Params(EntryParams):
@@ -90,79 +81,44 @@ def _follow(params: Params, dim: int, context: RunContext) -> xr.Dataset:
         task = attention_teacher_task(seed, samples=params.samples, tokens=params.tokens, dim=dim)
         learned = incremental_learning(task.network, 2 * dim, max_stages=3 * dim)
         flows += [(task, learned, scale * log(10)) for scale in params.log10_scales]
-    measured: list[dict[str, np.ndarray]] = []
+    parts = []
     batches = [flows[first : first + _AT_ONCE] for first in range(0, len(flows), _AT_ONCE)]
     for some, step in simulation.steps(batches, [float(len(some)) for some in batches]):
-        times = _records([learned for _, learned, _ in some])
+        middles = [_middles(learned) for _, learned, _ in some]
         paths = gradient_flow_batched(
             [task.network for task, _, _ in some],
             [DiagonalInit(task.u0, task.v0, log_scale=log_scale) for task, _, log_scale in some],
-            until=float(times[-1]),
+            until=1.1 * max(learned.stages[-1].time for _, learned, _ in some),
             tolerance=params.tolerance,
-            record=times,
+            record=np.unique(np.concatenate(middles)),
             report=step.note(f"dimension {dim}"),
         )
-        for (_, learned, log_scale), beta in zip(some, paths.beta, strict=True):
-            measured.append(_measure(learned, log_scale, params.level, paths.times, beta))
-
-    def over_plateaus(name: str) -> np.ndarray:
-        values = np.full((len(flows), 3 * dim), np.nan)
-        for row, one in zip(values, measured, strict=True):
-            row[: len(one[name])] = one[name]
-        return values
-
-    return xr.Dataset(
-        {
-            **{name: (("flow", "plateau"), over_plateaus(name)) for name in ("efolds", "found")},
-            "held": ("flow", np.array([one["held"] for one in measured], float)),
-            "plateaus": ("flow", np.array([len(one["found"]) for one in measured])),
-        },
-        coords={"plateau": np.arange(1, 3 * dim + 1)},
-    )
+        for (_, learned, log_scale), middle, beta in zip(some, middles, paths.beta, strict=True):
+            above = np.abs(beta[np.searchsorted(paths.times, middle)]) > params.level
+            parts.append(_plateaus(learned, log_scale, above))
+    return xr.concat(parts, "flow", join="outer").reindex(plateau=np.arange(1, 3 * dim + 1))
 
 
-def _end(learned: "IncrementalLearning") -> float:
-    return 1.1 * learned.stages[-1].time
-
-
-def _records(learned: "list[IncrementalLearning]") -> np.ndarray:
-    """Return times to record at, on one grid for all runs, whatever flows are followed together."""
-    first = log(0.5 * min(one.stages[1].time for one in learned)) // _SPACING
-    last = log(max(_end(one) for one in learned)) // _SPACING + 1
-    return np.exp(_SPACING * np.arange(first, last + 1))
-
-
-def _measure(
-    learned: "IncrementalLearning", log_scale: float, level: float, times: np.ndarray, beta: np.ndarray
-) -> dict[str, np.ndarray]:
-    """Return efolds and found of all plateaus between two stages, and the number held."""
+def _middles(learned: "IncrementalLearning") -> np.ndarray:
+    """Return the predicted middle of every plateau between two stages, rounded up to a time that is recorded."""
     begins = np.array([stage.time for stage in learned.stages[1:]])
-    betas = np.stack([stage.beta for stage in learned.stages[1:-1]])
-    at = np.abs(beta[np.searchsorted(times, (begins[1:] + begins[:-1]) / 2)]) > level
+    return np.exp(_SPACING * np.ceil(np.log((begins[1:] + begins[:-1]) / 2) / _SPACING))
+
+
+def _plateaus(learned: "IncrementalLearning", log_scale: float, above: np.ndarray) -> xr.Dataset:
+    """Return efolds and found of all plateaus between two stages, and their number."""
     efolds = np.full(len(learned.stages), np.inf)
     for tie in learned.near_ties(log_scale, efolds=1e300):
         efolds[tie.stage] = min(efolds[tie.stage], tie.efolds)
-    own = (times >= 0.5 * begins[0]) & (times <= _end(learned))
-    return {
-        "efolds": efolds[1:-1],
-        "found": (at == (betas != 0)).all(axis=1),
-        "held": np.array(_held(times[own], beta[own], level)),
-    }
-
-
-def _held(times: np.ndarray, beta: np.ndarray, level: float) -> int:
-    """Count the spans of one set of learned coordinates that settle, the first and the last left out."""
-    learned = np.abs(beta) > level
-    edges = np.flatnonzero((learned[1:] != learned[:-1]).any(axis=1)) + 1
-    count = 0
-    for first, after in pairwise(edges):
-        middle = np.searchsorted(times, (times[first] + times[after - 1]) / 2)
-        moved = np.abs(beta[after - 1] - beta[middle])[learned[first]]
-        count += bool(learned[first].any() and moved.max() <= _STILL * np.abs(beta[after - 1]).max())
-    return count
-
-
-_FEW = 2.0  # e-folds: the size of a correction to a stage time, on both sides of a plateau
+    betas = np.stack([stage.beta for stage in learned.stages[1:-1]])
+    return xr.Dataset(
+        {
+            "efolds": ("plateau", efolds[1:-1]),
+            "found": ("plateau", (above == (betas != 0)).all(axis=1).astype(float)),
+            "plateaus": len(betas),
+        },
+        {"plateau": np.arange(1, len(betas) + 1)},
+    )
 
 
 def predicted(run: xr.Dataset, efolds: float) -> xr.DataArray:
@@ -175,28 +131,11 @@ def found(run: xr.Dataset) -> xr.DataArray:
     return run.found.sum("plateau")
 
 
-def _enough(run: xr.Dataset) -> float:
-    """Return log(1/level): the e-folds from which on Figure 2 counts a plateau as resolved."""
-    return log(1 / run.attrs["level"])
-
-
-def _ratio(over: xr.DataArray, under: xr.DataArray) -> Estimate:
-    """Return the ratio of two numbers of plateaus, summed over all but the tasks: its mean over these."""
-    top, bottom = (
-        number.sum([dim for dim in number.dims if dim not in ("dim", "seed")]).values.ravel().astype(np.float64)
-        for number in (over, under)
-    )
-    some = bottom > 0
-    remark = f"{int(top.sum())} against {int(bottom.sum())} plateaus"
-    return Estimate.mean(top[some] / bottom[some], remark, over="tasks (a dimension and a seed)")
-
-
 claims = Claims(
     limits="The theory says that the e-folds a plateau needs are of order one, no more; two e-folds, one of "
     "correction on either side, and the bars come from a pilot on seeds 101 to 106 at dimensions 4 and 8, so "
-    "other teachers may need another number, and errors of both kinds may cancel. Figure 2's log(1/level) "
-    "e-folds are sufficient and not necessary. The count without theory has thresholds of its own. Entries "
-    "below the level, which no scale makes visible, weaken the power."
+    "other teachers may need another number, and errors of both kinds may cancel. Entries below the level, which no "
+    "scale makes visible, weaken the power."
 )
 
 
@@ -211,21 +150,10 @@ claims = Claims(
 def _found_over_predicted(run: xr.Dataset) -> Estimate:
     """Ratio of plateaus found in the flow to those so separated, at initial scales up to 1e-4, mean over tasks."""
     late = run.sel(scale=run.scale <= -3.9)  # before, hardly a plateau exists
-    return _ratio(found(late), predicted(late, _FEW))
-
-
-@claims.extension(
-    "without-theory",
-    "A count of settled plateaus that uses no theory equals the count at predicted times within 10 %",
-    "Theorem 4.1",
-    low=0.9,
-    high=1.1,
-    sizes=("default", "paper"),
-)
-def _held_over_found(run: xr.Dataset) -> Estimate:
-    """Ratio of the count without theory to that at Algorithm 1's times, two smallest scales, mean over tasks."""
-    smallest = run.isel(scale=slice(-2, None))
-    return _ratio(smallest.held, found(smallest))
+    over, under = (number.sum("scale").values.ravel().astype(float) for number in (found(late), predicted(late, _FEW)))
+    some = under > 0
+    remark = f"{int(over.sum())} against {int(under.sum())} plateaus"
+    return Estimate.mean(over[some] / under[some], remark, over="tasks (a dimension and a seed)")
 
 
 @claims.extension(
@@ -246,86 +174,46 @@ def _unresolved_power(run: xr.Dataset) -> Estimate:
     lost = (late.plateaus - found(late)).sum("dim").transpose("seed", "scale").values.astype(float)
     if not lost.sum(0).all():
         return Estimate.unresolved("At one of these scales all plateaus are found; add seeds or dimensions.")
-    times = -late.scale.values * log(10)
 
     def slope(counts: np.ndarray) -> float:
-        return float(np.polyfit(np.log(times), np.log(np.maximum(counts, 0.5)), 1)[0])
+        return float(np.polyfit(np.log(-late.scale.values * log(10)), np.log(np.maximum(counts, 0.5)), 1)[0])
 
     slopes = np.array([slope(lost.sum(0) - one) for one in lost])
     error = float(t.ppf(0.975, len(lost) - 1)) * (len(lost) - 1) ** 0.5 * float(slopes.std())
     remark = f"{lost.sum(0).astype(int).tolist()} of {int(run.plateaus.sum())}"
-    of_all = Estimate.mean(slopes, remark, over="seeds")
-    return replace(of_all, value=slope(lost.sum(0)), uncertainty=error)
-
-
-def _last_found(run: xr.Dataset) -> float:
-    return float(found(run).isel(scale=-1).sum())
-
-
-metrics = (
-    Metric(
-        name="found_share",
-        quantity="share of all plateaus found at the smallest scale",
-        statistic=lambda run: _last_found(run) / float(run.plateaus.sum()),
-    ),
-    Metric(
-        name="found_over_predicted",
-        quantity="plateaus found over those with two e-folds, at the smallest scale",
-        statistic=lambda run: _last_found(run) / max(int(predicted(run, _FEW).isel(scale=-1).sum()), 1),
-    ),
-)
+    return replace(Estimate.mean(slopes, remark, over="seeds"), value=slope(lost.sum(0)), uncertainty=error)
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Draw numbers of plateaus against the scale, and the share not found."""
+    """Draw numbers of plateaus against the scale."""
     return [
         Figure(
             name="numbers",
             title="Number of plateaus by initial scale",
             caption=f"Plateaus between two stages against log(1/α), mean over {run.sizes['seed']} seeds: found by the "
-            "flow with the predicted coordinates learned (with Student's 95 % interval), held by a count without "
-            f"theory, and predicted from Algorithm 1 with {_FEW:g} e-folds or with log(1/level). Horizontal line: all "
-            "plateaus of the limit.",
-            panels=tuple(_numbers(run, int(dim)) for dim in run.dim.values),
-        ),
-        Figure(
-            name="not-found",
-            title="Share of plateaus not found by initial scale",
-            caption="The share of plateaus not found against log(1/α); dotted: proportional to its inverse.",
-            panels=(_share_not_found(run),),
-        ),
+            "flow with the predicted coordinates learned (with Student's 95 % interval), and predicted from Algorithm "
+            f"1 with {_FEW:g} e-folds or with log(1/level). Horizontal line: all plateaus of the limit.",
+            panels=tuple(_numbers(run.sel(dim=dim)) for dim in run.dim.values),
+        )
     ]
 
 
-def _numbers(run: xr.Dataset, dim: int) -> Panel:
+def _numbers(one: xr.Dataset) -> Panel:
     from scipy.stats import t
 
-    one = run.sel(dim=dim)
     x, n = -one.scale.values * log(10), one.sizes["seed"]
     mean, marks = found(one).mean("seed").values, []
     if n > 1:
         error = t.ppf(0.975, n - 1) * found(one).std("seed", ddof=1).values / n**0.5
         marks.append(Band(x=x, low=mean - error, high=mean + error, group="found", color=0))
-    marks.append(Line(x=x, y=mean, group="found", color=0, style="solid"))
-    marks.append(Line(x=x, y=one.held.mean("seed").values, group="held", color=1, style="points", width=3.5))
-    for color, (name, efolds) in enumerate(((f"{_FEW:g} e-folds", _FEW), ("log(1/level) e-folds", _enough(run))), 2):
-        count = predicted(one, efolds).mean("seed").values
-        marks.append(Line(x=x, y=np.asarray(count, float), group=name, color=color, style="dashed"))
+    marks.append(Line(x=x, y=mean, group="found", color=0))
+    needed = {f"{_FEW:g} e-folds": _FEW, "log(1/level) e-folds": log(1 / one.attrs["level"])}
+    for color, (name, efolds) in enumerate(needed.items(), 2):
+        count = predicted(one, efolds).mean("seed").values.astype(float)
+        marks.append(Line(x=x, y=count, group=name, color=color, style="dashed"))
     marks.append(Mark(at=float(one.plateaus.mean()), axis="y", group="all plateaus", color=7))
-    return Panel(
-        title=f"dimension {dim}", x=Axis("log(1/α)", scale="log"), y=Axis("number of plateaus"), marks=tuple(marks)
-    )
-
-
-def _share_not_found(run: xr.Dataset) -> Panel:
-    x, marks = -run.scale.values * log(10), []
-    for color, dim in enumerate(run.dim.values, 4):
-        one = run.sel(dim=dim)
-        share = 1 - (found(one).sum("seed") / one.plateaus.sum()).values
-        marks.append(Line(x=x, y=np.where(share > 0, share, np.nan), group=f"dimension {dim}", color=color))
-    marks.append(Line(x=x, y=x[0] / x, group="1 / log(1/α)", color=7, style="dotted"))
-    x_axis, y_axis = Axis("log(1/α)", scale="log"), Axis("share", scale="log")
-    return Panel(title="share not found", x=x_axis, y=y_axis, marks=tuple(marks))
+    axes = {"x": Axis("log(1/α)", scale="log"), "y": Axis("number of plateaus")}
+    return Panel(title=f"dimension {int(one.dim)}", marks=tuple(marks), **axes)
 
 
 entry = Entry(
@@ -339,5 +227,4 @@ entry = Entry(
     run=run,
     claims=claims,
     figures=figures,
-    metrics=metrics,
 )

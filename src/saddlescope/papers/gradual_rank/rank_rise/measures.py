@@ -26,7 +26,8 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float
 
-from saddlescope.reproduction.claim import Estimate, inside
+from saddlescope.reproduction import Estimate
+from saddlescope.reproduction.claim import inside
 
 BASELINES = ("warm-up", "transient", "minimum")
 RANKS = {"stable": "stable rank", "energy": "energy rank (90 %)"}

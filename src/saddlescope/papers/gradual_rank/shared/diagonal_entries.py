@@ -1,6 +1,6 @@
 """Diagonal entries of a head's two products over time: names, limits and panels."""
 
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 import xarray as xr
@@ -24,10 +24,23 @@ def coordinate_name(run: xr.Dataset, coordinate: int) -> str:
     return f"{list(PRODUCTS)[product]} {index}"
 
 
-def staircase(run: xr.Dataset) -> np.ndarray:
-    """Return beta on Algorithm 1's plateaus at the run's times, shape (times, coordinates); 0 at first."""
-    levels = np.vstack([np.zeros(run.sizes["coordinate"]), run.predicted_beta.values])
-    return levels[np.searchsorted(run.predicted_time.values, run.time.values, side="right")]
+def staircase(run: xr.Dataset, time: np.ndarray) -> np.ndarray:
+    """Return beta on Algorithm 1's plateaus at these times, shape (times, coordinates); 0 at first."""
+    stages = run.predicted_beta.transpose("stage", "coordinate").values
+    levels = np.vstack([np.zeros(stages.shape[1]), stages])
+    return levels[np.searchsorted(run.predicted_time.values, time, side="right")]
+
+
+def flow_and_limit(time: np.ndarray, flow: np.ndarray, limit: np.ndarray, places: Iterable[int]) -> tuple[Line, ...]:
+    """Draw these entries of the flow's beta and, dashed, of Algorithm 1's limit, both of shape (times, coordinates)."""
+    drawn, tolerance = [], 2e-3 * float(abs(flow).max())
+    for i in places:
+        kept = corners(time, flow[:, i], tolerance)
+        drawn.append(Line(x=time[kept], y=flow[kept, i], group="gradient flow", color=i, width=1.1))
+    for i in places:
+        kept = corners(time, limit[:, i], tolerance)
+        drawn.append(Line(x=time[kept], y=limit[kept, i], group="Algorithm 1", color=i, style="dashed", width=0.8))
+    return tuple(drawn)
 
 
 def entry_panel(run: xr.Dataset, product: str, scale: float, *, begin: float = 0.0) -> Panel:
@@ -39,20 +52,11 @@ def entry_panel(run: xr.Dataset, product: str, scale: float, *, begin: float = 0
         scale: log10 of alpha, one of the run's.
         begin: the first time shown; a positive one makes the axis logarithmic.
     """
-    late = run.time.values >= begin
-    time, span = run.time.values[late], float(abs(run.teacher).max())
-
-    def line(y: np.ndarray, i: int, group: str, **look: Any) -> Line:
-        kept = corners(time, y, 2e-3 * span)
-        return Line(x=time[kept], y=y[kept], group=group, color=i, **look)
-
-    beta, limit = run.beta.sel(scale=scale).values[late], staircase(run)[late]
-    these = coordinates(run, product)
-    flow = [line(beta[:, i], i, "gradient flow", width=1.1) for i in these]
-    theory = [line(limit[:, i], i, "Algorithm 1", style="dashed", width=0.8) for i in these]
+    time = run.time.values[run.time.values >= begin]
+    beta = run.beta.sel(scale=scale, time=time).values
     return Panel(
         title=f"diagonal of {PRODUCTS[product]}, α = 1e{scale:g}",
         x=Axis("time of the flow / log(1/α)", scale="log" if begin > 0 else "linear"),
         y=Axis("entry"),
-        marks=(*flow, *theory),
+        marks=flow_and_limit(time, beta, staircase(run, time), coordinates(run, product)),
     )

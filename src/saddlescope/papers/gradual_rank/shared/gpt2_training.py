@@ -9,10 +9,9 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
+from saddlescope.papers.gradual_rank.shared.changed_defaults import AdaptableParams
 from saddlescope.papers.gradual_rank.shared.shared_training import report_slow_precision, train_seeds
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.data_sets import DataSets
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import DataSets, RunContext, param
 
 if TYPE_CHECKING:
     from transformers import GPT2LMHeadModel
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from saddlescope.training.language_training import LanguageConfig
 
 
-class GPT2Params(EntryParams):
+class GPT2Params(AdaptableParams):
     """A small GPT-2 on a text that comes with Python: minutes on two cores."""
 
     text: Literal["python-topics", "python-library", "wikitext-2", "wikitext-103"] = param(
@@ -140,13 +139,7 @@ def fresh_model(params: GPT2Params, data: "TokenizedText", seed: int) -> "GPT2LM
     """Return an untrained GPT-2 of the entry's sizes."""
     from saddlescope.training.architectures.gpt2 import GPT2Sizes, fresh_gpt2
 
-    sizes = GPT2Sizes(
-        vocabulary=data.vocabulary,
-        block=params.block,
-        embedding=params.embedding,
-        depth=params.depth,
-        heads=params.heads,
-    )
+    sizes = GPT2Sizes(vocabulary=data.vocabulary, **params.only("block", "embedding", "depth", "heads"))
     return fresh_gpt2(sizes, seed=seed)
 
 
@@ -156,14 +149,11 @@ def training(params: GPT2Params, seed: int, *, steps: int, learning_rate: float 
 
     return LanguageConfig(
         steps=steps,
-        batch=params.batch,
         learning_rate=learning_rate or params.learning_rate,
         test_every=-(-steps // params.tests),
         tests_per_checkpoint=1,
         seed=seed,
-        threads=params.threads,
-        precision=params.precision,
-        compiled=params.compiled,
+        **params.only("batch", "threads", "precision", "compiled"),
     )
 
 

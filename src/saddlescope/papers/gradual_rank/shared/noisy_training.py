@@ -4,7 +4,6 @@
     since       time t of the gradient flow since then: epochs, at learning rate 1
     weights     (u, v), the two factors of β = u * v, without noise
     noisy       the same after noise on every weight that is not negligible at that moment
-
     sgd         weights by SGD from both starts, in `order`, one order of minibatches; `noise` is "with" or "without"
 
 Small weights get no noise, and their logarithms determine their later growth (u - v is 1e-64 at α = 1e-32):
@@ -12,7 +11,6 @@ the runs continue from `LogDiagonalInit`, which stores these to the last digit.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,10 +19,10 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope.papers.gradual_rank.shared.head_task import HeadParams
+from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.papers.gradual_rank.shared.stage_times import predicted_stages
 from saddlescope.plot import Line, corners
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.parameters import param
+from saddlescope.reproduction import RunContext, param
 
 if TYPE_CHECKING:
     from saddlescope.flow import DiagonalInit, LogDiagonalInit, Trajectory
@@ -34,9 +32,16 @@ if TYPE_CHECKING:
 _LOGARITHMS = ("log_sum", "log_difference", "sum_sign", "difference_sign")
 
 
-class SGDParams(HeadParams):
+class NoiseParams(HeadParams):
     """The toy task of appendix A, trained after noise by gradient flow, and by SGD for as long as in the paper."""
 
+    log10_scale: float = param(-32.0, "log10 of the initial scale", lt=0)
+    noise_seed: int = param(0, "seed of the noise, and of its times if they are random", ge=0)
+    noise: float = param(0.01, "standard deviation of the noise", gt=0, scale="log")
+    threshold: float = param(
+        1e-5, "largest magnitude of a negligible weight, which gets no noise", ge=1e-100, lt=1, scale="log"
+    )
+    tolerance: float = param(1e-5, "relative tolerance of the stage times", ge=1e-11, le=1e-2, scale="log")
     rate: float = param(0.5, "learning rate of SGD, which the paper does not give", gt=0, scale="log")
     batch: int = param(100, "samples in a minibatch of SGD, which the paper does not give", ge=1)
     orders: tuple[int, ...] = param((0, 1, 2), "seeds of the orders of the minibatches of SGD", ge=0, order="distinct")
@@ -44,6 +49,18 @@ class SGDParams(HeadParams):
     def check(self) -> None:
         if self.batch > self.samples:
             raise InputError(f"batch must be at most samples={self.samples!r}; got {self.batch!r}.")
+
+    def start(self, task: "AttentionTeacherTask") -> "DiagonalInit":
+        """Return the initial weights of the training without noise."""
+        from saddlescope.flow import DiagonalInit
+
+        return DiagonalInit(task.u0, task.v0, log_scale=self.log10_scale * np.log(10))
+
+    def disturbed(self, before: "LogDiagonalInit", moment: int) -> "LogDiagonalInit":
+        """Add Gaussian noise to each weight above the threshold in absolute value; each moment has its own."""
+        weights = np.stack(before.flow_coordinates().parameters(before.origin()))
+        noise = self.noise * np.random.default_rng((self.noise_seed, moment)).standard_normal(weights.shape)
+        return before.shifted(*np.where(np.abs(weights) > self.threshold, noise, 0.0))
 
 
 def run_with_noise(
@@ -78,11 +95,7 @@ def run_with_noise(
     theory = algorithm.cached("theory", predict)
     undisturbed = training.cached("undisturbed", lambda: train(theory, training.note("without noise")))
     moments = undisturbed.moment.values.tolist()
-    noisy = []
-    for moment, step in noise.steps(moments):
-        noisy.append(step.cached(f"noisy{moment}", partial(disturb, undisturbed, moment)))
-        step.report(1.0, f"noise {moment} of {len(moments)} done")
-    runs = xr.concat(noisy, dim="moment", combine_attrs="drop").assign_coords(moment=undisturbed.moment)
+    runs = over("moment", moments, lambda moment, _: disturb(undisturbed, moment), noise, name="noisy")
     return xr.merge([theory, undisturbed, runs], combine_attrs="drop").assign_attrs(theory.attrs | undisturbed.attrs)
 
 
@@ -125,13 +138,6 @@ def state_at(undisturbed: xr.Dataset, moment: int) -> "LogDiagonalInit":
     )
 
 
-def add_noise(start: "LogDiagonalInit", *, noise: float, threshold: float, seed: tuple[int, ...]) -> "LogDiagonalInit":
-    """Add Gaussian noise of that standard deviation to each weight above the threshold in absolute value."""
-    weights = np.stack(start.flow_coordinates().parameters(start.origin()))
-    normal = np.random.default_rng(seed).standard_normal(weights.shape)
-    return start.shifted(*np.where(np.abs(weights) > threshold, noise * normal, 0.0))
-
-
 def weights_after(loss: "DiagonalNetwork", start: "LogDiagonalInit", since: np.ndarray, tolerance: float) -> np.ndarray:
     """Follow gradient flow from there and return its weights, shape (steps, 2, coordinates)."""
     from saddlescope.flow import gradient_flow
@@ -139,6 +145,19 @@ def weights_after(loss: "DiagonalNetwork", start: "LogDiagonalInit", since: np.n
     times = since / -start.log_scale
     run = gradient_flow(loss, start, until=float(times[-1]), tolerance=tolerance, record=times)
     return np.stack(run.parameters(times), axis=1)
+
+
+def train_after(
+    params: NoiseParams, loss: "DiagonalNetwork", before: "LogDiagonalInit", after: "LogDiagonalInit", since: np.ndarray
+) -> xr.Dataset:
+    """Train from the weights after noise by gradient flow, and by SGD from those with and without it.
+
+    There are no trainings by SGD if the weights are too small for float64, in which SGD computes.
+    """
+    orders = params.orders if params.log10_scale >= -150 else ()
+    sgd = sgd_after(loss, (after, before), since[::5], rate=params.rate, batch=params.batch, orders=orders)
+    noisy = weights_after(loss, after, since, params.tolerance)
+    return sgd.assign(noisy=(("step", "factor", "coordinate"), noisy))
 
 
 def sgd_after(
@@ -170,17 +189,9 @@ def sgd_after(
             run = gradient_descent(loss, start, seed=seed, **how)
             runs[k, which] = np.stack(run.parameters(np.minimum(steps * rate / -start.log_scale, run.times[-1])), 1)
     return xr.Dataset(
-        {
-            "sgd": (("order", "noise", "sgd_step", "factor", "coordinate"), runs),
-            "sgd_since": ("sgd_step", steps * rate, {"units": "t"}),
-        },
+        {"sgd": (("order", "noise", "sgd_step", "factor", "coordinate"), runs)},
         coords={"order": list(orders), "noise": ["with", "without"]},
     )
-
-
-def sgd_orders(params: "SGDParams", log10_scale: float) -> tuple[int, ...]:
-    """Return the orders of minibatches; none if the weights are too small for float64, in which SGD computes."""
-    return params.orders if log10_scale >= -150 else ()
 
 
 def beta_of(weights: xr.DataArray) -> xr.DataArray:
@@ -188,30 +199,13 @@ def beta_of(weights: xr.DataArray) -> xr.DataArray:
     return weights.prod("factor")
 
 
-def displacement(run: xr.Dataset, of: str) -> xr.DataArray:
-    """Return the Euclidean distance of the two trainings over all entries of "beta" or "weights"."""
-    return _distance(run.noisy, run.weights, of)
-
-
-def displacement_sgd(run: xr.Dataset, of: str) -> xr.DataArray:
-    """Return the same for the two trainings by SGD, for each order of the minibatches."""
-    return _distance(run.sgd.sel(noise="with"), run.sgd.sel(noise="without"), of).assign_coords(sgd_since=run.sgd_since)
-
-
-def _distance(one: xr.DataArray, other: xr.DataArray, of: str) -> xr.DataArray:
-    if of == "beta":
-        return ((beta_of(one) - beta_of(other)) ** 2).sum("coordinate") ** 0.5
-    return ((one - other) ** 2).sum(("coordinate", "factor")) ** 0.5
-
-
-def paired_lines(x: np.ndarray, noisy: np.ndarray, without: np.ndarray, *, color: int, width: float) -> list[Line]:
-    """Draw one entry's curve after the noise, solid, and without it, dashed, reduced to their corners."""
-
-    def kept(y: np.ndarray) -> np.ndarray:
-        return corners(np.arange(len(x), dtype=float), y, 4e-3)  # even steps, whatever the axis is
-
-    a, b = kept(noisy), kept(without)
-    return [
-        Line(x=x[a], y=noisy[a], group="after the noise", color=color, width=width),
-        Line(x=x[b], y=without[b], group="without noise", style="dashed", color=color, width=width),
-    ]
+def paired_lines(
+    x: np.ndarray, noisy: np.ndarray, without: np.ndarray, widths: Sequence[float] = ()
+) -> tuple[Line, ...]:
+    """Draw curves after the noise, solid, and without it, dashed, of shape (entries, len(x)), by their corners."""
+    drawn, even = [], np.arange(len(x), dtype=float)  # steps, whatever the axis is
+    for k, pair in enumerate(zip(noisy, without, strict=True)):
+        for y, group, style in zip(pair, ("after the noise", "without noise"), ("solid", "dashed"), strict=True):
+            kept, width = corners(even, y, 4e-3), widths[k] if widths else 1.1
+            drawn.append(Line(x=x[kept], y=y[kept], group=group, style=style, color=k, width=width))
+    return tuple(drawn)

@@ -7,8 +7,7 @@ from typing import Any
 
 import xarray as xr
 
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.parameters import EntryParams, parameters
+from saddlescope.reproduction import EntryParams, RunContext, parameters
 
 
 def train_seeds(

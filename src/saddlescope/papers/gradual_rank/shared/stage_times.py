@@ -1,14 +1,12 @@
 """Stage times: Algorithm 1's predictions as stored variables, and the times at which a flow passes its stages."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
 
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.metric import Metric
+from saddlescope.reproduction import Metric
 
 if TYPE_CHECKING:
     from saddlescope.flow import Trajectory
@@ -30,23 +28,6 @@ FINAL_LOSS = Metric(
     statistic=lambda run: float(run.loss.isel(scale=-1, time=-1)),
     scale="log",
 )
-
-
-def run_over_scales(
-    log10_scales: Sequence[float], simulate: Callable[[float, RunContext], xr.Dataset], context: RunContext
-) -> xr.Dataset:
-    """Simulate from each initial scale and join the results along `scale`; finished scales are cached.
-
-    Args:
-        log10_scales: log10 of the initial scales.
-        simulate: function from one of them and the context of its step to its results.
-        context: of all simulations.
-    """
-    flows = []
-    for scale, step in context.steps(log10_scales):
-        flows.append(step.cached(f"flow{scale}", partial(simulate, scale, step)))
-        step.report(1.0, f"alpha = 1e{scale:g} done")
-    return xr.concat(flows, dim="scale", combine_attrs="drop").assign_coords(scale=list(log10_scales))
 
 
 def predicted_stages(learned: "IncrementalLearning", *, until: float) -> xr.Dataset:

@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import xarray as xr
 
+from saddlescope.plot import Band, Line
 from saddlescope.plot.rank_figures import PRODUCTS
-from saddlescope.reproduction.claim import Estimate, Size, inside
+from saddlescope.reproduction import Estimate, Metric
+from saddlescope.reproduction.claim import Size, inside
 from saddlescope.reproduction.formatting import measured
-from saddlescope.reproduction.metric import Metric
 
 LONG: tuple[Size, ...] = ("default", "reduced", "paper")
 """The quick networks are too small, and trained too briefly, for their ranks to mean anything."""
@@ -32,6 +34,14 @@ def worst(cases: Mapping[str, Estimate], *, low: float = -np.inf, high: float = 
     )
 
 
+def worst_mean(
+    cases: Mapping[str, xr.DataArray | np.ndarray], *, low: float = -np.inf, high: float = np.inf
+) -> Estimate:
+    """Return the mean over seeds, the trials, of the case that decides: heads of one network train together."""
+    means = {name: Estimate.mean(np.asarray(values), over="seeds") for name, values in cases.items()}
+    return worst(means, low=low, high=high)
+
+
 def of_both(
     statistic: Callable[[xr.Dataset, str], xr.DataArray | np.ndarray],
     run: xr.Dataset,
@@ -39,14 +49,24 @@ def of_both(
     low: float = -np.inf,
     high: float = np.inf,
 ) -> Estimate:
-    """Return the mean over seeds of a statistic of one product of the heads, for the product that decides the claim.
+    """Return the mean over seeds of a statistic of one product of the heads, for the product that decides the claim."""
+    return worst_mean({name: statistic(run, product) for product, name in PRODUCTS.items()}, low=low, high=high)
 
-    Seeds are the trials, since the heads of one network train together.
-    """
-    means = {
-        name: Estimate.mean(np.asarray(statistic(run, product)), over="seeds") for product, name in PRODUCTS.items()
-    }
-    return worst(means, low=low, high=high)
+
+def banded(
+    x: np.ndarray, low: xr.DataArray, middle: xr.DataArray, high: xr.DataArray, name: str, color: int
+) -> tuple[Band, Line]:
+    """Draw a curve over a band of its spread."""
+    band = Band(x=x, low=low.values, high=high.values, group=name, color=color)
+    return (band, Line(x=x, y=middle.values, label=name, group=name, color=color))
+
+
+def _last(
+    name: str, variable: str, quantity: str, dim: str, *, unit: str = "", scale: Literal["linear", "log"] = "linear"
+) -> Metric:
+    """Return the last value of a variable, mean over seeds, as a metric."""
+    statistic = lambda run: float(run[variable].isel({dim: -1}).mean())  # noqa: E731
+    return Metric(name=name, quantity=f"{quantity}, mean over seeds", statistic=statistic, unit=unit, scale=scale)
 
 
 _STABLE_RANK = Metric(
@@ -57,31 +77,12 @@ _STABLE_RANK = Metric(
 
 image_metrics = (
     _STABLE_RANK,
-    Metric(
-        name="train_loss",
-        quantity="training loss of the last epoch, mean over seeds",
-        statistic=lambda run: float(run.train_loss.isel(epoch=-1).mean()),
-        scale="log",
-    ),
-    Metric(
-        name="accuracy",
-        quantity="final test accuracy, mean over seeds",
-        statistic=lambda run: float(run.test_accuracy.isel(tested=-1).mean()),
-    ),
+    _last("train_loss", "train_loss", "training loss of the last epoch", "epoch", scale="log"),
+    _last("accuracy", "test_accuracy", "final test accuracy", "tested"),
 )
 
 language_metrics = (
     _STABLE_RANK,
-    Metric(
-        name="train_loss",
-        quantity="final training loss, mean over seeds",
-        statistic=lambda run: float(run.train_loss.isel(test_step=-1).mean()),
-        unit="nats",
-    ),
-    Metric(
-        name="test_loss",
-        quantity="final test loss, mean over seeds",
-        statistic=lambda run: float(run.test_loss.isel(test_step=-1).mean()),
-        unit="nats",
-    ),
+    _last("train_loss", "train_loss", "final training loss", "test_step", unit="nats"),
+    _last("test_loss", "test_loss", "final test loss", "test_step", unit="nats"),
 )

@@ -16,12 +16,12 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.gradual_rank.shared.changed_defaults import AdaptableParams
 from saddlescope.papers.gradual_rank.shared.shared_training import report_slow_precision, train_seeds
 from saddlescope.papers.image_data import read_images
 from saddlescope.plot import Axis, Figure, Panel, lines
-from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction import EntryParams, RunContext, param, parameters
 from saddlescope.reproduction.device import prepare_device
-from saddlescope.reproduction.parameters import EntryParams, param, parameters
 
 if TYPE_CHECKING:
     from saddlescope.ranks import AtSteps
@@ -29,13 +29,14 @@ if TYPE_CHECKING:
     from saddlescope.training.data.labelled_images import ImageData
 
 Images = Literal["digits", "digit-pairs", "mnist", "cifar10", "cifar10-pairs", "cifar100", "imagenet"]
-_DATASET = "image data set; digits and digit-pairs are embedded, the others are in the data folder"
 
 
-class Training(EntryParams):
+class Training(AdaptableParams):
     """A small ViT on the digits embedded in scikit-learn: real images, minutes on two cores."""
 
-    dataset: Images = param("digits", _DATASET)
+    dataset: Images = param(
+        "digits", "image data set; digits and digit-pairs are embedded, the others are in the data folder"
+    )
     images: int = param(0, "number of training images, equally many per class; 0 takes all", ge=0)
     seeds: tuple[int, ...] = param(
         (5, 6, 7, 8, 9, 10),
@@ -70,21 +71,12 @@ class Training(EntryParams):
             raise InputError(f"warmup_epochs must be below epochs={self.epochs}; got {self.warmup_epochs!r}.")
 
 
-class NarrowTraining(Training):
+class NarrowTraining(Training, embedding=64, heads=4, mlp=64):
     """A narrow ViT on the digits embedded in scikit-learn, for CIFAR-10."""
 
-    embedding: int = param(64, "dimension of a token", ge=1)
-    heads: int = param(4, "attention heads per block", ge=1)
-    mlp: int = param(64, "width of the feedforward layers", ge=1)
 
-
-class PairsTraining(NarrowTraining):
+class PairsTraining(NarrowTraining, dataset="digit-pairs", patch=4, epochs=10, warmup_epochs=1):
     """A narrow ViT on pairs of embedded digits, for CIFAR-100; 10 epochs have as many images as 40 of digits."""
-
-    dataset: Images = param("digit-pairs", _DATASET)
-    patch: int = param(4, "side of a square patch", unit="pixels", ge=1)
-    epochs: int = param(10, "passes through the training images", ge=1)
-    warmup_epochs: int = param(1, "epochs of linear warm-up, before a cosine decay", ge=0)
 
 
 QUICK: dict[str, Any] = dict(images=250, seeds=(0, 1), depth=2, embedding=32, heads=2, head_width=16, mlp=32) | dict(
@@ -193,36 +185,18 @@ def network_config(params: Training, data: "ImageData", initial_scale: float) ->
     from saddlescope.training import ViTConfig
 
     _, channels, size, _ = data.train_images.shape
-    return ViTConfig(
-        image_size=size,
-        channels=channels,
-        classes=data.classes,
-        patch=params.patch,
-        embedding=params.embedding,
-        depth=params.depth,
-        heads=params.heads,
-        head_width=params.head_width,
-        mlp_width=params.mlp,
-        initial_scale=initial_scale,
-    )
+    sizes = params.only("patch", "embedding", "depth", "heads", "head_width")
+    images = {"image_size": size, "channels": channels, "classes": data.classes}
+    return ViTConfig(**images, **sizes, mlp_width=params.mlp, initial_scale=initial_scale)
 
 
 def training_config(params: Training, seed: int) -> "TrainConfig":
     """Return the configuration of the training of one seed."""
     from saddlescope.training import SGD, Adam, TrainConfig
 
-    return TrainConfig(
-        optimizer={"adam": Adam, "sgd": SGD}[params.optimizer](learning_rate=params.learning_rate),
-        epochs=params.epochs,
-        warmup_epochs=params.warmup_epochs,
-        batch=params.batch,
-        pieces=params.pieces,
-        test_every=params.test_every,
-        seed=seed,
-        threads=params.threads,
-        precision=params.precision,
-        compiled=params.compiled,
-    )
+    optimizer = {"adam": Adam, "sgd": SGD}[params.optimizer](learning_rate=params.learning_rate)
+    schedule = params.only("epochs", "warmup_epochs", "batch", "pieces", "test_every")
+    return TrainConfig(optimizer=optimizer, seed=seed, **schedule, **params.only("threads", "precision", "compiled"))
 
 
 def even_records(steps: int, records: int) -> "AtSteps":
