@@ -16,9 +16,10 @@ import pytest
 import xarray as xr
 
 from saddlescope.cli import main
-from saddlescope.explore.guard import persistent_token
+from saddlescope.explore.access import persistent_token
 from saddlescope.explore.server import Explorer, make_app
-from saddlescope.explore.worker_pool import WorkerPool
+from saddlescope.explore.live_runs import LiveRuns
+from saddlescope.explore.worker import Folders
 from saddlescope.reproduction import Reproduction
 
 OWN = str(Path(__file__).with_name("own_entries.py"))
@@ -270,8 +271,8 @@ def test_what_runs_in_advance_ends_before_the_workers(monkeypatch):
     """A run that was stopped after the workers waited for one of them for ever, and Python wrote about it."""
     events = []
 
-    class Pool(WorkerPool):
-        async def close(self):
+    class Live(LiveRuns):
+        def close(self):
             events.append("workers")
 
     async def warm(self):
@@ -282,7 +283,7 @@ def test_what_runs_in_advance_ends_before_the_workers(monkeypatch):
             events.append("run")
 
     async def serve():
-        app = make_app(Pool({}, most=1, limit=1.0, cache=None), "token")
+        app = make_app(Live(most=1, limit=1.0), "token", Folders(Path(), Path()))
         async with app.router.lifespan_context(app):
             await asyncio.sleep(0.01)
 

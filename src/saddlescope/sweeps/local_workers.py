@@ -4,7 +4,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -16,14 +16,7 @@ from saddlescope._shared.json_text import parse_json
 from saddlescope._shared.progress import Report
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.process_pool import (
-    TaskDone,
-    TaskEnded,
-    TaskFailed,
-    TaskProgress,
-    TaskRefused,
-    run_parallel,
-)
+from saddlescope.reproduction.process_pool import run_tasks
 from saddlescope.reproduction.runner import stamp
 from saddlescope.sweeps.point import BUSY_PAUSE, Point, State, describe_error
 
@@ -42,7 +35,7 @@ def run_in_processes(points: Sequence[Point], processes: int, data: Path | None,
     A point whose process is killed is retried, three times in all, and then counts as failed.
 
     Raises:
-        StorageError: the folder cannot be written or the disk is full.
+        InputError: the folder cannot be written or the disk is full.
     """
     if processes == 1:
         for k, point in enumerate(points):
@@ -50,42 +43,19 @@ def run_in_processes(points: Sequence[Point], processes: int, data: Path | None,
             point.run(data, part)
             part(1.0, "done")
         return
-    fractions = {point.label: 0.0 for point in points}
-    tries, left = 0, list(points)
-    while left:
-        tries += 1
-        killed: list[Point] = []
-        tasks = {point.label: _RunPoint(point, data) for point in left}
-        with closing(run_parallel(tasks, processes=min(processes, len(left)), environment=_ONE_THREAD)) as events:
-            for event in events:
-                match event:
-                    case TaskProgress(name, fraction, note):
-                        fractions[name] = fraction
-                        report(sum(fractions.values()) / len(points), f"{name}: {note}")
-                    case TaskDone(name):
-                        fractions[name] = 1.0
-                        report(sum(fractions.values()) / len(points), f"{name}: done")
-                    case TaskRefused(_, sentence):  # only of storage: a point records its own errors
-                        raise StorageError(sentence)
-                    case TaskFailed(name, error):
-                        raise RuntimeError(f"The point {name} could not be stored: {error}")
-                    case TaskEnded(name, status):
-                        point = tasks[name].point
-                        if tries < _TRIES:
-                            killed.append(point)
-                        elif not point.file.exists():
-                            point.fail(_killed(status))
-        left = killed
+    tasks = {point.label: _RunPoint(point, data) for point in points}
+
+    def ended(label: str, status: int) -> None:
+        if not (point := tasks[label].point).file.exists():
+            how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+            point.fail(f"Its process {how}, {_TRIES} times. Pass a smaller --processes to use less memory.")
+
+    run_tasks(tasks, processes=processes, report=report, ended=ended, environment=_ONE_THREAD, tries=_TRIES)
 
 
 def _part(report: Report, k: int, count: int, label: str, fraction: float, note: str) -> None:
     """Report the progress of the k-th of `count` points."""
     report((k + fraction) / count, f"{label}: {note}")
-
-
-def _killed(status: int) -> str:
-    how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-    return f"Its process {how}, {_TRIES} times. Pass a smaller --processes to use less memory."
 
 
 @dataclass(frozen=True)
