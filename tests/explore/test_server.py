@@ -233,7 +233,7 @@ def test_a_saved_run_is_the_one_of_the_command(server, tmp_path, monkeypatch):
     file = Path(server.messages("save", **settings)[-1]["done"]["file"])
     assert file.is_relative_to(server.home / "results")
     command = done["command"].split()[1:]
-    words = [sys.executable, "-m", "saddlescope.cli", *command, "--out", str(tmp_path)]
+    words = [sys.executable, "-m", "saddlescope", *command, "--out", str(tmp_path)]
     subprocess.run(words, check=True, capture_output=True)
     other = tmp_path / file.relative_to(server.home / "results")
     saved, run = xr.load_dataset(file), xr.load_dataset(other)
@@ -242,7 +242,7 @@ def test_a_saved_run_is_the_one_of_the_command(server, tmp_path, monkeypatch):
     assert differing <= {"started", "finished", "cpu_seconds", "process"}
     assert saved.attrs["settings"] == json.dumps(settings)
     assert "verdicts" in saved.attrs
-    checked = [sys.executable, "-m", "saddlescope.cli", "check", str(file.parent), "--entry", OWN]
+    checked = [sys.executable, "-m", "saddlescope", "check", str(file.parent), "--entry", OWN]
     assert subprocess.run(checked, capture_output=True, check=False).returncode == 0
 
 
@@ -313,7 +313,7 @@ def test_a_taken_port_is_named_and_the_usual_one_replaced(server, make_server):
     assert other.port != server.port
     words = ["explore", "--port", str(server.port)]
     done = subprocess.run(
-        [sys.executable, "-m", "saddlescope.cli", *words], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "saddlescope", *words], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
     assert f"port must be free; got {server.port}" in done.stderr

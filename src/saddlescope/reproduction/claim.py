@@ -246,11 +246,11 @@ class Verdict(ReprMixin):
     high: float
     value: float
     uncertainty: float
-    outcome: Outcome
-    remark: str = ""
     n: int = 1
     evidence: Evidence = Evidence.IDENTITY
     over: str = ""
+    outcome: Outcome
+    remark: str = ""
 
     def __repr__(self) -> str:
         value = f"{self.value:.6g} ± {self.uncertainty:.2g}{f' {self.unit}' if self.unit else ''}"

@@ -12,7 +12,6 @@ from saddlescope._shared.errors import InputError, StorageError
 from saddlescope._shared.output_paths import require_writable_file
 from saddlescope._shared.progress import Report, silent
 from saddlescope.reproduction import entry as entries
-from saddlescope.reproduction.memory import require_room
 from saddlescope.sweeps.assemble import assemble
 from saddlescope.sweeps.grid import Grid
 from saddlescope.sweeps.local_workers import run_in_batches, run_in_processes, tidy
@@ -78,9 +77,6 @@ def sweep(
     data = None if data is None else Path(data)
     if data is not None and not data.is_dir():
         raise InputError(f"data must be an existing folder; got '{data}'. Embedded data sets need none.")
-    if scheduler is None:
-        for params in grid.params:
-            require_room(params)
     folder = Path(out) / _FOLDER
     store.write_bytes(_README.encode(), folder / store.SWEEPS)
     known: dict[str, str] = {}
