@@ -107,7 +107,6 @@ def folder(tmp_path, monkeypatch):
     for place in (
         "reproduction.runner.stamped_run",
         "sweeps.run.run_in_processes",
-        "sweeps.run.run_in_batches",
         "sweeps.dask_workers.run_on_cluster",
         "ranks.lora.extract._decompose",
         "gallery.build_spectra",

@@ -1,6 +1,7 @@
 """The server of the live page, asked without a browser: who may ask, what is refused, runs, stops, kills, saving."""
 
 import asyncio
+import contextlib
 import http.client
 import json
 import os
@@ -17,8 +18,8 @@ import xarray as xr
 
 from saddlescope.cli import main
 from saddlescope.explore.access import persistent_token
-from saddlescope.explore.server import Explorer, make_app
 from saddlescope.explore.live_runs import LiveRuns
+from saddlescope.explore.server import Explorer, make_app
 from saddlescope.explore.worker import Folders
 from saddlescope.reproduction import Reproduction
 
@@ -170,6 +171,57 @@ def test_every_origin_of_a_request_counts(server):
         origins = f"Origin: http://127.0.0.1:{server.port}\r\nOrigin: http://evil.example\r\n"
         stream.sendall(f"GET /{server.token}/alive HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n{origins}\r\n".encode())
         assert b" 403 " in stream.recv(1000).splitlines()[0]
+
+
+def test_a_redirect_keeps_the_token(server):
+    status, headers, _ = server.ask("entry/own/timed/")
+    assert (status, headers["location"]) == (307, f"{server.address.split('entry/')[0]}entry/own/timed")
+    assert server.ask("")[0] == 200
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request("GET", f"/{server.token}")
+    assert connection.getresponse().getheader("location") == f"/{server.token}/"
+    connection.close()
+
+
+def test_connections_without_a_request_cannot_stop_it_and_are_closed(server):
+    host = f"Host: 127.0.0.1:{server.port}\r\n".encode()
+    begun = b"GET /x HTTP/1.1\r\n" + host
+    refused = b"POST /x/run HTTP/1.1\r\n" + host + b"Content-Length: 1000\r\n\r\n"
+    answered = f"GET /{server.token}/alive HTTP/1.1\r\n".encode() + host + b"\r\n"
+    streams = []
+    for sent in [begun] * 300 + [refused, answered, b""] * 20:
+        streams.append(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+        streams[-1].sendall(sent)
+    assert server.ask("alive")[0] == 200
+    end = time.monotonic() + 8
+    while time.monotonic() < end:  # a byte now and then does not keep one open
+        for stream in streams:
+            with contextlib.suppress(OSError):
+                stream.sendall(b"x")
+        time.sleep(0.2)
+    assert server.ask("alive")[0] == 200
+    for stream in streams:
+        with stream, contextlib.suppress(ConnectionError):
+            while stream.recv(1000):  # until it is closed
+                pass
+
+
+def test_a_run_may_take_longer_than_a_connection_may_wait(server):
+    assert "done" in server.messages(seconds="7")[-1]
+
+
+def test_the_browser_is_not_given_the_token(make_server, tmp_path, monkeypatch):
+    browser = tmp_path / "browser"
+    browser.write_text(f"#!/bin/sh\necho \"$@\" > {tmp_path}/given.new; mv {tmp_path}/given.new {tmp_path}/given\n")
+    browser.chmod(0o755)
+    monkeypatch.setenv("BROWSER", f"{browser} %s")
+    server = make_server("--open")
+    until((tmp_path / "given").exists)
+    given = (tmp_path / "given").read_text().strip()
+    assert server.token not in given
+    page = Path(given.removeprefix("file://"))
+    assert f'url={server.address}"' in page.read_text()
+    assert page.stat().st_mode & 0o777 == 0o600
 
 
 def open_run(server, **settings):
@@ -325,6 +377,7 @@ def test_a_taken_port_is_named_and_the_usual_one_replaced(server, make_server):
         (("toys/scales",), "toys/scale"),
         (("--limit", "nan"), "'nan' must be at least 1"),
         (("--results", __file__), "test_server.py: Not a directory. Give another path."),
+        (("--results", f"{__file__}/below/it"), "test_server.py: Not a directory. Give another path."),
     ],
 )
 def test_bad_words_are_refused_before_anything_starts(words, sentence, capsys):

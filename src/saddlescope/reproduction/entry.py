@@ -61,8 +61,6 @@ class Entry(ReprMixin, Generic[P]):
         paper: parameters of the paper's own size that differ from the default.
         metrics: numbers of a run worth a map over its parameters, for sweeps.
         data: the data sets that its runs read; None if they read none.
-        run_many: optional function that runs many points at once, such as in one batch of flows; each result equals the
-            `run` of its point to the entry's tolerance.
     """
 
     name: str
@@ -79,7 +77,6 @@ class Entry(ReprMixin, Generic[P]):
     paper: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     metrics: Sequence[Metric] = ()
     data: DataSets | None = None
-    run_many: Callable[[Sequence[P], RunContext], list[xr.Dataset]] | None = None
 
     def __repr__(self) -> str:
         return f"Entry({self.name!r}: {brief(self.title)}; {self.source}; {len(self.claims)} claims)"

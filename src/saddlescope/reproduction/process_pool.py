@@ -277,7 +277,7 @@ def run_tasks(
                 raise RuntimeError(f"{name} failed, {value}; see its traceback above.")
             elif event != "begun":
                 fractions[name], note = value if event == "progress" else (1.0, "done")
-                report(sum(fractions.values()) / len(fractions), f"{name}: {note}")
+                report(sum(fractions.values()) / len(fractions), f"{name}, {note}")
                 if event == "done":
                     del left[name]
 

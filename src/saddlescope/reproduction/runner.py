@@ -310,23 +310,10 @@ def stamped_run(
         run = entry.run(params, context)
     if not isinstance(run, xr.Dataset):
         raise InputError(f"The run of {entry.name} must return an xarray.Dataset; got {run!r:.80}. Mend the entry.")
-    return stamp(run, entry, params, size, settings, resumed, stop() | {"data_sets": context.data_sets})
-
-
-def stamp(
-    run: xr.Dataset,
-    entry: entries.Entry,
-    params: Any,
-    size: str,
-    settings: Mapping[str, str],
-    resumed: bool,
-    measured: Mapping[str, Any],
-) -> xr.Dataset:
-    """Return the run with its provenance, which includes what the stopwatch `measured`."""
-    values = json_values(params)
     return store.Provenance(
-        entry=entry.name, size=size, settings=settings, params=values, resumed=resumed, **measured
-    ).stamp(run)
+        entry=entry.name, size=size, settings=settings, params=json_values(params), resumed=resumed,
+        data_sets=context.data_sets, **stop(),
+    ).stamp(run)  # fmt: skip
 
 
 @contextmanager
