@@ -164,7 +164,7 @@ def show(
     from saddlescope.reproduction import entry as entries
     from saddlescope.reproduction.claim import first_line
     from saddlescope.reproduction.data_sets import data_in_words
-    from saddlescope.reproduction.formatting import bounds, finite, summary
+    from saddlescope.reproduction.formatting import bounds, finite, positions, summary
     from saddlescope.reproduction.parameters import Parameter, schema
 
     load_own(entry_file)
@@ -209,7 +209,9 @@ def show(
     for file in files:
         try:
             stored = Reproduction.open(file)
-            found_there = f"not judged. {stored.unjudged}" if stored.unjudged else summary(stored.verdicts)
+            found_there = summary(stored.verdicts)
+            if stored.unjudged:
+                found_there = f"{positions(stored.verdicts)}; not judged. {stored.unjudged}"
             read = data_in_words(stored.provenance.data_sets)
             print_text(f"{file}: {found_there}" + (f"; data: {read}" if read else ""))
         except InputError as error:
@@ -305,25 +307,31 @@ def _runs_of(entry: str, out: Path) -> tuple[Path, ...]:
 def _print_outcome(made: "Reproduction", out: Path, entry_file: Path | None) -> None:
     """Print what came of a run in at most 25 lines: the outcome, where the pictures are, and the worst claims."""
     from saddlescope.reproduction.data_sets import data_in_words
-    from saddlescope.reproduction.formatting import summary
+    from saddlescope.reproduction.formatting import positions, summary
 
-    outcome = f"not judged. {made.unjudged}" if made.unjudged else f"{summary(made.verdicts)}."
+    outcome = f"{summary(made.verdicts)}."
+    if made.unjudged:
+        outcome = f"{positions(made.verdicts)}; not judged. {made.unjudged}"
     print_text(f"{made.entry.name} ({made.provenance.label}): {outcome}")
     option = f" --entry {shlex.quote(str(entry_file))}" if entry_file else ""
     print_text(f"See the pictures: saddlescope gallery {shlex.quote(str(out))}{option}")
     verdicts = sorted(made.verdicts, key=lambda v: (v.outcome.inside is not False, v.outcome.inside is True))
-    rows = (_cells(v, judged=not made.unjudged) for v in verdicts[:_SHOWN])
-    columns = ("claim", "value", "bound") if made.unjudged else ("verdict", "kind", "claim", "value", "bound")
+    rows = map(_cells, verdicts[:_SHOWN])
+    columns = (
+        ("position", "claim", "value", "bound") if made.unjudged else ("verdict", "kind", "claim", "value", "bound")
+    )
     print_table(columns, ([cells[column] for column in columns] for cells in rows), folded=False)
     left = len(verdicts) - _SHOWN
     more = f"{left} more claims, and all" if left > 0 else "All"
     print_text(f"{more} statements: saddlescope check {shlex.quote(str(made.file.parent))}{option}")
     if made.provenance.data_sets:
         print_text(f"Data: {data_in_words(made.provenance.data_sets)}.")
+    if made.scaling:
+        print_text(f"The paper's experiment, scaled down: {made.scaling}.")
     print_text(f"Stored in {made.file}.")
 
 
-def _cells(verdict: "Verdict", *, judged: bool = True) -> "dict[str, str | Text]":
+def _cells(verdict: "Verdict") -> "dict[str, str | Text]":
     """Return the cells of a verdict for the terminal, by their columns."""
     from rich.text import Text
 
@@ -331,7 +339,7 @@ def _cells(verdict: "Verdict", *, judged: bool = True) -> "dict[str, str | Text]
 
     cells: dict[str, str | Text] = dict(verdict_cells(verdict))
     cells["statement"] = Text.assemble(verdict.statement, *([("\n" + verdict.remark, "dim")] if verdict.remark else []))
-    cells["verdict"] = Text(str(cells["verdict"]), style=_COLORS.get(verdict.outcome, "dim")) if judged else ""
+    cells["verdict"] = Text(str(cells["verdict"]), style=_COLORS.get(verdict.outcome, "dim"))
     return cells
 
 
@@ -341,8 +349,8 @@ def _print_verdicts(stored: "Sequence[Reproduction]") -> None:
     from saddlescope.reproduction.formatting import VERDICT_COLUMNS, summary
 
     for made in stored:
-        columns = VERDICT_COLUMNS[:-1] if made.unjudged else VERDICT_COLUMNS
-        rows = (_cells(verdict, judged=not made.unjudged) for verdict in made.verdicts)
+        columns = (*VERDICT_COLUMNS[:-1], "position") if made.unjudged else VERDICT_COLUMNS
+        rows = map(_cells, made.verdicts)
         title = f"{made.entry.name} ({made.provenance.label}): {made.entry.title}"
         print_table(columns, ([cells[column] for column in columns] for cells in rows), title=title)
         if made.unjudged:

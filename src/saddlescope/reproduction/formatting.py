@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -136,12 +137,25 @@ def summary(verdicts: Iterable[Verdict]) -> str:
     return "; ".join(parts) or "no claims"
 
 
+def position(outcome: Outcome) -> str:
+    """Return where a value is, in words for runs that are not judged: "inside" or "outside" the bounds, or undecided."""
+    return str(outcome) if outcome.inside is None else "inside" if outcome.inside else "outside"
+
+
+def positions(verdicts: Iterable[Verdict]) -> str:
+    """Return the numbers of values inside and outside their bounds: "1 inside the bounds, 2 outside, 2 undecided"."""
+    places = [position(verdict.outcome) for verdict in verdicts]
+    words = [f"{places.count(place)} {place}" for place in ("inside", "outside", "undecided", "not tested")]
+    shown = ", ".join(word for word in words if not word.startswith("0 "))
+    return re.sub("(inside|outside)", r"\1 the bounds", shown, count=1)
+
+
 VERDICT_COLUMNS = ("claim", "statement", "quantity", "value", "bound", "kind", "verdict")
 """Columns of a table of verdicts."""
 
 
 def verdict_cells(verdict: Verdict) -> dict[str, str]:
-    """Return the cells of a verdict as text, by `VERDICT_COLUMNS`, and what it rests on as `evidence`."""
+    """Return the cells of a verdict as text, by `VERDICT_COLUMNS`, and its `position` and `evidence`."""
     return {
         "claim": verdict.claim,
         "statement": f"{verdict.statement} ({verdict.remark})" if verdict.remark else verdict.statement,
@@ -150,6 +164,7 @@ def verdict_cells(verdict: Verdict) -> dict[str, str]:
         "bound": bounds(verdict.low, verdict.high, verdict.unit),
         "kind": str(verdict.kind),
         "verdict": f"{SYMBOLS[verdict.outcome]} {verdict.outcome}",
+        "position": position(verdict.outcome),
         "evidence": evidence(verdict),
     }
 
