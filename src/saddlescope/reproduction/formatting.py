@@ -138,7 +138,7 @@ def summary(verdicts: Iterable[Verdict]) -> str:
 
 
 def position(outcome: Outcome) -> str:
-    """Return where a value is, in words for runs that are not judged: "inside" or "outside" the bounds, or undecided."""
+    """Return where a value is, for runs that are not judged: "inside" or "outside" the bounds, or undecided."""
     return str(outcome) if outcome.inside is None else "inside" if outcome.inside else "outside"
 
 
