@@ -5,6 +5,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -255,11 +256,16 @@ def test_on_a_terminal_there_is_a_bar(tmp_path):
     import pty
 
     leader, follower = pty.openpty()
-    done = subprocess.run([*TINY, "run", "tiny/staircase"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=follower)
-    os.close(follower)
-    shown = os.read(leader, 1 << 16).decode()
+    command = [*TINY, "run", "tiny/staircase"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=follower) as done:
+        os.close(follower)
+        content = b""
+        with suppress(OSError):  # raised at the end of the process
+            while part := os.read(leader, 1 << 16):
+                content += part
     os.close(leader)
     assert done.returncode == 0
+    shown = content.decode()
     assert "\x1b[" in shown
     assert "tiny/staircase (default)" in shown
 

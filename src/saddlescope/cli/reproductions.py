@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -316,10 +317,9 @@ def _print_outcome(made: "Reproduction", out: Path, entry_file: Path | None) -> 
     option = f" --entry {shlex.quote(str(entry_file))}" if entry_file else ""
     print_text(f"See the pictures: saddlescope gallery {shlex.quote(str(out))}{option}")
     verdicts = sorted(made.verdicts, key=lambda v: (v.outcome.inside is not False, v.outcome.inside is True))
-    rows = map(_cells, verdicts[:_SHOWN])
-    columns = (
-        ("position", "claim", "value", "bound") if made.unjudged else ("verdict", "kind", "claim", "value", "bound")
-    )
+    rows = (_cells(verdict) | {"claim": shorten(verdict.claim, 40, placeholder="…")} for verdict in verdicts[:_SHOWN])
+    columns = ["claim", "value", "bound"]
+    columns = ["position", *columns] if made.unjudged else ["verdict", "kind", *columns]
     print_table(columns, ([cells[column] for column in columns] for cells in rows), folded=False)
     left = len(verdicts) - _SHOWN
     more = f"{left} more claims, and all" if left > 0 else "All"

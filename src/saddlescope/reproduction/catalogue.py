@@ -103,13 +103,13 @@ def entry_heading(name: str) -> Heading:
     return _found(name).heading
 
 
-def entry_costs(name: str) -> dict[str, float]:
+def entry_costs(name: str) -> dict[str, int]:
     """Return the measured CPU seconds of an entry by size, on one machine; empty if it was never measured."""
     return _costs().get(name, {})
 
 
 @cache
-def _costs() -> dict[str, dict[str, float]]:
+def _costs() -> dict[str, dict[str, int]]:
     return json.loads(Path(__file__).with_name("costs.json").read_text("ascii"))
 
 
