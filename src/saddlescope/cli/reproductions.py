@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from saddlescope.reproduction import Reproduction, Verdict
 
 _SHOWN = 12  # claims after a run
+_NAME = 40  # characters of their names
 _COLORS = dict.fromkeys(("holds", "agrees", "seen"), "green") | {"fails": "red"}
 _COLORS |= dict.fromkeys(("differs", "not seen", "undecided"), "yellow")
 
@@ -317,7 +317,7 @@ def _print_outcome(made: "Reproduction", out: Path, entry_file: Path | None) -> 
     option = f" --entry {shlex.quote(str(entry_file))}" if entry_file else ""
     print_text(f"See the pictures: saddlescope gallery {shlex.quote(str(out))}{option}")
     verdicts = sorted(made.verdicts, key=lambda v: (v.outcome.inside is not False, v.outcome.inside is True))
-    rows = (_cells(verdict) | {"claim": shorten(verdict.claim, 40, placeholder="…")} for verdict in verdicts[:_SHOWN])
+    rows = (_cells(verdict) | {"claim": verdict.claim[:_NAME]} for verdict in verdicts[:_SHOWN])
     columns = ["claim", "value", "bound"]
     columns = ["position", *columns] if made.unjudged else ["verdict", "kind", *columns]
     print_table(columns, ([cells[column] for column in columns] for cells in rows), folded=False)
@@ -370,9 +370,9 @@ def _status(stored: "Sequence[Reproduction]") -> int:
     return exit_status(verdict.outcome for made in stored if not made.unjudged for verdict in made.verdicts)
 
 
-def _duration(seconds: float) -> str:
+def _duration(seconds: int) -> str:
     """Return CPU time in words: "9 s", "4 min" or "2 h"."""
     for unit, name in ((3600, "h"), (60, "min")):
         if seconds >= 1.5 * unit:
             return f"{seconds / unit:.0f} {name}"
-    return f"{seconds:.0f} s"
+    return f"{seconds} s"
