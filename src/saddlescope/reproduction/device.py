@@ -49,4 +49,4 @@ def _processor() -> str:
     except OSError:
         lines = []
     features = sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))})
-    return hashlib.sha256(repr([platform.machine(), platform.processor(), features]).encode()).hexdigest()[:12]
+    return hashlib.sha256(repr([platform.machine(), features]).encode()).hexdigest()[:12]

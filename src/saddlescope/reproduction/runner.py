@@ -310,10 +310,8 @@ def stamped_run(
         run = entry.run(params, context)
     if not isinstance(run, xr.Dataset):
         raise InputError(f"The run of {entry.name} must return an xarray.Dataset; got {run!r:.80}. Mend the entry.")
-    return store.Provenance(
-        entry=entry.name, size=size, settings=settings, params=json_values(params), resumed=resumed,
-        data_sets=context.data_sets, **stop(),
-    ).stamp(run)  # fmt: skip
+    made = {"entry": entry.name, "size": size, "settings": settings, "params": json_values(params), "resumed": resumed}
+    return store.Provenance(**made, data_sets=context.data_sets, **stop()).stamp(run)
 
 
 @contextmanager
