@@ -39,7 +39,7 @@ from saddlescope.reproduction.parameters import EntryParams, Parameter, paramete
 
 P = TypeVar("P", bound=EntryParams)
 
-_MACHINE = {"device", "compiled", "threads", "pieces"}  # parameters of where and how fast, not of what is computed
+_MACHINE = {"device", "compiled", "threads", "pieces", "processes"}  # where and how fast, not what is computed
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

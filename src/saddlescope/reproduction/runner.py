@@ -214,13 +214,13 @@ def reproduce(
         KeyboardInterrupt: with a sentence that says what is kept.
     """
     entry = entries.find_entry(entry) if isinstance(entry, str) else entry
-    settings = {name: Parameter.text(value) for name, value in (settings or {}).items()}
-    params = entry.configure(size, settings)
+    typed = {name: Parameter.text(value) for name, value in (settings or {}).items()}
+    params = entry.configure(size, typed)
     if params == entry.configure(size):
-        settings = {}
+        typed = {}
     values, data = json_values(params), None if data is None else Path(data)
     data_sets = entry.checksums(params, data, report=report)
-    folder = store.RunFolder(Path(out), entry.name, identity(values, data_sets), "" if settings else size)
+    folder = store.RunFolder(Path(out), entry.name, identity(values, data_sets), "" if typed else size)
     if folder.file.exists() and not again:
         stored = Reproduction.open(folder.file)
         if stored.provenance.params == values and stored.provenance.data_sets == data_sets:
@@ -237,7 +237,7 @@ def reproduce(
             say(f"Resuming the interrupted run in {scratch}.")
         context = RunContext(scratch, report, data, Path(out) / "parts", again, data_sets)
         with interrupts_named(folder):
-            run = stamped_run(entry, params, context, size, settings)
+            run = stamped_run(entry, params, context, size, typed)
         stored = _stored(run, entry, size, folder)
         folder.clear()
     return stored

@@ -43,16 +43,16 @@ def require_bounded(file: "h5py.File", size: int) -> None:
     names = list(file)
     if len(names) > _MEMBERS:
         raise ForeignContentError(f"have at most {_MEMBERS} variables; got {len(names)}")
-    links = [type(file.get(name, getlink=True)) for name in names]
-    arrays = [file[name] for name in names] if all(link is h5py.HardLink for link in links) else [None]
     left = _Left(size)
-    for array in arrays:
+    for name in file.attrs:
+        _take_attribute(file.attrs, name, left)
+    within = all(isinstance(file.get(name, getlink=True), h5py.HardLink) for name in names)
+    for array in (file[name] if within else None for name in names):
         if not isinstance(array, h5py.Dataset) or array.external or array.is_virtual:
             raise ForeignContentError("contain its arrays; got links or groups")
         _take_array(array, left)
-    for holder in (file, *arrays):
-        for name in holder.attrs:
-            _take_attribute(holder.attrs, name, left)
+        for name in array.attrs:
+            _take_attribute(array.attrs, name, left)
 
 
 class _Left:

@@ -10,7 +10,7 @@ from saddlescope.reproduction.process_pool import run_tasks
 from saddlescope.sweeps.point import Point
 
 _TRIES = 3  # of a point whose process is killed, until it counts as failed
-_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+_ONE_THREAD: dict[str, str] = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
 def run_in_processes(points: Sequence[Point], processes: int, data: Path | None, report: Report) -> None:
