@@ -154,14 +154,14 @@ class Card:
 
     @property
     def counted(self) -> bool:
-        """False if the best run is a smoke test, which is in no tally."""
-        return not self.best.reproduction.smoke_test
+        """False if no run is judged, so that the entry is in no tally."""
+        return not self.best.reproduction.unjudged
 
     @property
     def heading(self) -> str:
-        """Heading of its section: the citation of the paper, of entries with a quick run alone in a section apart."""
+        """Heading of its section: the citation of the paper; entries without a judged run are in a section apart."""
         citation = self.best.reproduction.entry.citation or "Your entries"
-        return citation if self.counted else f"Quick runs, in no tally: {citation}"
+        return citation if self.counted else f"Not judged: {citation}"
 
     @property
     def paper(self) -> str:

@@ -79,16 +79,11 @@ class Reproduction(ReprMixin):
         return cls(Path(file), entry, provenance, run)
 
     @property
-    def smoke_test(self) -> bool:
-        """True for a run of the quick size, which is in no tally."""
-        return self.provenance.size == "quick"
-
-    @property
     def unjudged(self) -> str:
         """Reason why the verdicts of this run count for nothing, in a sentence; empty if they count."""
         if self.entry.name in toy_names():
             return "The bounds of a toy only guide the eye."
-        if self.smoke_test:
+        if self.provenance.size == "quick":
             return "A quick run is a smoke test; the default size judges the claims."
         try:
             changed = self.entry.changed(self.provenance.size, self.provenance.settings)
