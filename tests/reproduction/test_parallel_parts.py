@@ -31,7 +31,7 @@ def test_parts_come_in_their_order_wherever_they_are_made(tmp_path, processes):
     assert [int(part.square) for part in made] == [9, 1, 4]
     assert all((int(part.process) == os.getpid()) == (processes == 1) for part in made)
     halves = [(fraction, note) for fraction, note in reported if "half of" in note]
-    assert sorted(note.rpartition(": ")[2] for _, note in halves) == ["half of 1", "half of 2", "half of 3"]
+    assert sorted(note.rpartition(", ")[2] for _, note in halves) == ["half of 1", "half of 2", "half of 3"]
     assert all(0 < fraction < 1 for fraction, _ in halves)
 
 
