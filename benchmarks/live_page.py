@@ -33,7 +33,7 @@ def main(board: Board) -> None:
     with tempfile.TemporaryDirectory() as home, sync_playwright() as playwright:
         own = dict.fromkeys(("HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"), home)
         server = subprocess.Popen(
-            [sys.executable, "-m", "saddlescope.cli", "explore", "--results", f"{home}/results"],
+            [sys.executable, "-m", "saddlescope", "explore", "--results", f"{home}/results"],
             stdout=subprocess.PIPE, text=True, env=os.environ | own,
         )  # fmt: skip
         browser = playwright.chromium.launch(executable_path=chromium, args=list(SWITCHES))

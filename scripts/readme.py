@@ -1,8 +1,8 @@
 """The README's picture and line of totals, and the pages of verdicts: made from stored runs, checked to be current.
 
 --from results    judges the stored runs of the default and the reduced size; writes docs/verdicts.json, the pictures of
-                  docs/training-runs.md, the README's line of totals and the tables of docs/papers/*.md; an entry
-                  without a default run is not tested
+                  docs/training-runs.md, the README's line of totals, the tables of docs/papers/*.md and the
+                  costs of entries; an entry without a default run is not tested
 --add results     the same, but an entry without a stored run keeps its estimates in docs/verdicts.json, judged by the
                   claims as they are now; its new claims are not tested
 --rejudge         judges the estimates in docs/verdicts.json by the claims as they are now
@@ -25,12 +25,14 @@ from tables import errata, front, statements
 from saddlescope._shared.errors import InputError
 from saddlescope.plot import draw_matplotlib
 from saddlescope.reproduction import Estimate, Evidence, entry_names, find_entry
+from saddlescope.reproduction.catalogue import entry_costs
 from saddlescope.reproduction.formatting import finite, record
 from saddlescope.reproduction.runner import Reproduction, json_values, stored_files
 
 ROOT = Path(__file__).resolve().parents[1]
 README, PAPERS = ROOT / "README.md", ROOT / "docs" / "papers"
 VERDICTS = ROOT / "docs" / "verdicts.json"
+COSTS = ROOT / "src" / "saddlescope" / "reproduction" / "costs.json"
 PICTURED = {
     "gradual-rank/figure-4": ("reduced", "vit-stable-rank.png"),
     "gradual-rank/figure-20": ("reduced", "gpt2-stable-rank.png"),
@@ -86,6 +88,16 @@ def estimate_of(verdict: dict) -> Estimate:
         evidence=Evidence(verdict["evidence"]),
         over=verdict["over"],
     )
+
+
+def keep_costs(results: Path) -> None:
+    """Keep the CPU time of each run without parameters set by hand, for `saddlescope list`."""
+    costs = {name: entry_costs(name) for name in entry_names()}
+    for run in map(Reproduction.open, stored_files(results)):
+        if run.entry.name in costs and not run.provenance.settings and not run.provenance.resumed:
+            costs[run.entry.name][run.provenance.size] = round(run.provenance.cpu_seconds)
+    lines = [f" {json.dumps(name)}: {json.dumps(of)}" for name, of in sorted(costs.items()) if of]
+    COSTS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def draw_pictures(runs: list[Reproduction]) -> None:
@@ -158,6 +170,8 @@ def main() -> int:
             earlier = [] if given.results else json.loads(VERDICTS.read_text())
             verdicts = every_record(runs, earlier)
             draw_pictures(runs)
+            if folder:
+                keep_costs(folder)
         except InputError as error:
             sys.exit(str(error))
         VERDICTS.write_text(json.dumps(verdicts, indent=1, ensure_ascii=False) + "\n")

@@ -1,7 +1,6 @@
 """Tables of verdicts in Markdown: of all entries, of one paper and its statements, and the page of every claim."""
 
 import itertools
-import math
 import re
 from collections.abc import Iterable
 from importlib import import_module
@@ -9,7 +8,7 @@ from pathlib import Path
 
 from saddlescope.reproduction import Entry, Kind, Outcome, find_entry
 from saddlescope.reproduction.catalogue import entry_module
-from saddlescope.reproduction.formatting import bounds, counts, measured
+from saddlescope.reproduction.formatting import counts, verdict_cells, verdict_of
 from saddlescope.reproduction.paper import Statement, paper_records
 
 PAPERS = Path(__file__).resolve().parents[1] / "docs" / "papers"
@@ -90,7 +89,8 @@ def statements(paper: str, verdicts: list[dict]) -> str:
             entry, _, name = claim.rpartition("/")
             v = found[f"{paper}/{entry}", name]
             kind = "" if v["kind"] == Kind.PRINTED else f" ({v['kind']})"
-            cells = (plain(v["statement"]), _judged(v["outcome"]) + kind, f"{_value(v)}; {_bounds(v)}", _linked(v))
+            said, _, value, bound, _ = _claim(v)
+            cells = (said, _judged(v["outcome"]) + kind, f"{value}; {bound}", _linked(v))
             rows.append((statement.place, *cells))
     return table(("in the paper", "statement", "verdict", "value; bound", "entry"), rows)
 
@@ -186,19 +186,13 @@ CLAIM = ("statement", "quantity", "value", "bound", "kind")
 
 def _claim(v: dict) -> tuple[str, ...]:
     """Return the cells of a claim, in the order of `CLAIM`."""
-    return plain(v["statement"]), plain(v["quantity"]), _value(v), _bounds(v), v["kind"]
-
-
-def _bounds(v: dict) -> str:
-    low = -math.inf if v["low"] is None else v["low"]
-    high = math.inf if v["high"] is None else v["high"]
-    return bounds(low, high, v["unit"])
+    cells = verdict_cells(verdict_of(v)) | {"statement": v["statement"]}
+    return tuple(plain(cells[column]) for column in CLAIM)
 
 
 def _value(v: dict) -> str:
     """Return the measured value with its uncertainty as a cell."""
-    value, uncertainty = (math.nan if v[k] is None else v[k] for k in ("value", "uncertainty"))
-    return plain(measured(value, uncertainty, v["unit"]))
+    return plain(verdict_cells(verdict_of(v))["value"])
 
 
 def _details(v: dict) -> str:

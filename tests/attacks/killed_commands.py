@@ -14,7 +14,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,7 @@ sys.path[:0] = [str(HERE.parent)]
 import tiny  # noqa: E402
 from saddlescope import cli, store  # noqa: E402
 from saddlescope.gallery import site  # noqa: E402
-from saddlescope.reproduction import RunContext, catalogue, reproduce  # noqa: E402
+from saddlescope.reproduction import catalogue, reproduce  # noqa: E402
 from saddlescope.reproduction import entry as entries  # noqa: E402
 
 _WHEN = ("started", "finished", "cpu_seconds", "resumed")
@@ -43,21 +43,8 @@ class Blank:
     def set_layout_engine(self, engine: object) -> None: ...
 
 
-def run_many(points: Sequence[tiny.Params], context: RunContext) -> list[xr.Dataset]:
-    """Run several points in one batch, whose parts depend on all of them."""
-    context.cached("seeds", lambda: xr.Dataset({"seed": ("point", [point.seed for point in points])}))
-    seeds = context.cached("seeds", xr.Dataset).seed.values
-    (context.scratch / "done.json").unlink(missing_ok=True)
-    runs = []
-    for seed, point in zip(seeds, points, strict=True):
-        runs.append(tiny.run(dataclasses.replace(point, seed=int(seed)), context))
-        (context.scratch / "done.json").unlink()
-    return runs
-
-
 ENTRIES = {
     "tiny/staircase": dataclasses.replace(tiny.ENTRY, params=tiny.Params),
-    "tiny/batches": dataclasses.replace(tiny.ENTRY, name="tiny/batches", run_many=run_many),
 }
 
 
@@ -115,7 +102,6 @@ COMMANDS: dict[str, tuple[Callable[[Path], None], str]] = {
     "run --again": (with_run, "run tiny/staircase --size quick --again --out out"),
     "sweep": (nothing, "sweep tiny/staircase --size quick --seeds 0:2 --processes 1 --out out"),
     "sweep --again": (with_run, "sweep tiny/staircase --size quick --seeds 0:2 --processes 1 --again --out out"),
-    "sweep in batches": (nothing, "sweep tiny/batches --size quick --seeds 0:3 --out out"),
     "gallery": (with_run, "gallery out --site site"),
     "gallery in place of another": (with_site, "gallery out --site site"),
     "extract-lora": (with_checkpoints, ADAPTER),

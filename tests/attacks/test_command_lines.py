@@ -19,7 +19,6 @@ import typer
 from saddlescope import cli
 from saddlescope.reproduction import catalogue
 from saddlescope.reproduction.entry import find_entry
-from saddlescope.reproduction.memory import _NO_SIZE
 
 HUGE = (10**14, 10**19, 10**40)
 SECONDS = 2.0
@@ -45,8 +44,7 @@ def parameter_lines() -> Iterator[list[str]]:
                 yield ["run", name, "--set", f"{parameter.name}={value}"]
             if parameter.type is int:
                 yield ["sweep", name, "--grid", f"{parameter.name}=0:{10**20}"]
-                if not _NO_SIZE.fullmatch(parameter.name):
-                    yield ["run", name, "--set", f"{parameter.name}={HUGE[0]}"]
+                yield ["run", name, "--set", f"{parameter.name}={HUGE[0]}"]
             if parameter.type is float:
                 yield ["sweep", name, "--grid", f"{parameter.name}=linear:0:1:{10**12}"]
 
@@ -109,9 +107,8 @@ def folder(tmp_path, monkeypatch):
     for place in (
         "reproduction.runner.stamped_run",
         "sweeps.run.run_in_processes",
-        "sweeps.run.run_in_batches",
         "sweeps.dask_workers.run_on_cluster",
-        "train.lora.extract._decompose",
+        "ranks.lora.extract._decompose",
         "gallery.build_spectra",
     ):
         monkeypatch.setattr(f"saddlescope.{place}", begin)

@@ -19,7 +19,6 @@ COMMANDS = (
     "run --again",
     "sweep",
     "sweep --again",
-    "sweep in batches",
     "gallery",
     "gallery in place of another",
     "extract-lora",

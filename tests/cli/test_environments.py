@@ -13,7 +13,7 @@ import typer.main
 from saddlescope import cli
 
 TINY = [sys.executable, str(Path(__file__).parents[1] / "tiny.py")]
-PROJECT = [sys.executable, "-m", "saddlescope.cli"]
+PROJECT = [sys.executable, "-m", "saddlescope"]
 
 
 def shell(line, folder, program=TINY, **environment):

@@ -30,7 +30,7 @@ class Server:
         home = {name: str(self.home / name.lower()) for name in ("HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")}
         words = ["explore", *self.options, *more, "--results", str(self.home / "results"), "--entry", str(OWN)]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "saddlescope.cli", *words],
+            [sys.executable, "-m", "saddlescope", *words],
             stdout=subprocess.PIPE, text=True, start_new_session=True, env={**os.environ, **home},
         )  # fmt: skip
         assert self.process.stdout is not None

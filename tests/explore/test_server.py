@@ -1,6 +1,7 @@
 """The server of the live page, asked without a browser: who may ask, what is refused, runs, stops, kills, saving."""
 
 import asyncio
+import contextlib
 import http.client
 import json
 import os
@@ -16,9 +17,10 @@ import pytest
 import xarray as xr
 
 from saddlescope.cli import main
-from saddlescope.explore.guard import persistent_token
+from saddlescope.explore.access import persistent_token
+from saddlescope.explore.live_runs import LiveRuns
 from saddlescope.explore.server import Explorer, make_app
-from saddlescope.explore.worker_pool import WorkerPool
+from saddlescope.explore.worker import Folders
 from saddlescope.reproduction import Reproduction
 
 OWN = str(Path(__file__).with_name("own_entries.py"))
@@ -171,6 +173,56 @@ def test_every_origin_of_a_request_counts(server):
         assert b" 403 " in stream.recv(1000).splitlines()[0]
 
 
+def test_a_redirect_keeps_the_token(server):
+    status, headers, _ = server.ask("alive/")
+    assert (status, headers["location"]) == (307, f"{server.address.split('entry/')[0]}alive")
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request("GET", f"/{server.token}")
+    assert connection.getresponse().getheader("location") == f"/{server.token}/"
+    connection.close()
+
+
+def test_connections_without_a_request_cannot_stop_it_and_are_closed(server):
+    host = f"Host: 127.0.0.1:{server.port}\r\n".encode()
+    begun = b"GET /x HTTP/1.1\r\n" + host
+    refused = b"POST /x/run HTTP/1.1\r\n" + host + b"Content-Length: 1000\r\n\r\n"
+    answered = f"GET /{server.token}/alive HTTP/1.1\r\n".encode() + host + b"\r\n"
+    streams = []
+    for sent in [begun] * 300 + [refused, answered, b""] * 20:
+        streams.append(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+        streams[-1].sendall(sent)
+    assert server.ask("alive")[0] == 200
+    end = time.monotonic() + 8
+    while time.monotonic() < end:  # a byte now and then does not keep one open
+        for stream in streams:
+            with contextlib.suppress(OSError):
+                stream.sendall(b"x")
+        time.sleep(0.2)
+    assert server.ask("alive")[0] == 200
+    for stream in streams:
+        with stream, contextlib.suppress(ConnectionError):
+            while stream.recv(1000):  # until it is closed
+                pass
+
+
+def test_a_run_may_take_longer_than_a_connection_may_wait(server):
+    assert "done" in server.messages(seconds="7")[-1]
+
+
+def test_the_browser_is_not_given_the_token(make_server, tmp_path, monkeypatch):
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/given.new; mv {tmp_path}/given.new {tmp_path}/given\n')
+    browser.chmod(0o755)
+    monkeypatch.setenv("BROWSER", f"{browser} %s")
+    server = make_server("--open")
+    until((tmp_path / "given").exists)
+    given = (tmp_path / "given").read_text().strip()
+    assert server.token not in given
+    page = Path(given.removeprefix("file://"))
+    assert f'url={server.address}"' in page.read_text()
+    assert page.stat().st_mode & 0o777 == 0o600
+
+
 def open_run(server, **settings):
     """Begin a run and return its connection after the first message."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
@@ -232,7 +284,7 @@ def test_a_saved_run_is_the_one_of_the_command(server, tmp_path, monkeypatch):
     file = Path(server.messages("save", **settings)[-1]["done"]["file"])
     assert file.is_relative_to(server.home / "results")
     command = done["command"].split()[1:]
-    words = [sys.executable, "-m", "saddlescope.cli", *command, "--out", str(tmp_path)]
+    words = [sys.executable, "-m", "saddlescope", *command, "--out", str(tmp_path)]
     subprocess.run(words, check=True, capture_output=True)
     other = tmp_path / file.relative_to(server.home / "results")
     saved, run = xr.load_dataset(file), xr.load_dataset(other)
@@ -241,7 +293,7 @@ def test_a_saved_run_is_the_one_of_the_command(server, tmp_path, monkeypatch):
     assert differing <= {"started", "finished", "cpu_seconds", "process"}
     assert saved.attrs["settings"] == json.dumps(settings)
     assert "verdicts" in saved.attrs
-    checked = [sys.executable, "-m", "saddlescope.cli", "check", str(file.parent), "--entry", OWN]
+    checked = [sys.executable, "-m", "saddlescope", "check", str(file.parent), "--entry", OWN]
     assert subprocess.run(checked, capture_output=True, check=False).returncode == 0
 
 
@@ -270,8 +322,8 @@ def test_what_runs_in_advance_ends_before_the_workers(monkeypatch):
     """A run that was stopped after the workers waited for one of them for ever, and Python wrote about it."""
     events = []
 
-    class Pool(WorkerPool):
-        async def close(self):
+    class Live(LiveRuns):
+        def close(self):
             events.append("workers")
 
     async def warm(self):
@@ -282,7 +334,7 @@ def test_what_runs_in_advance_ends_before_the_workers(monkeypatch):
             events.append("run")
 
     async def serve():
-        app = make_app(Pool({}, most=1, limit=1.0, cache=None), "token")
+        app = make_app(Live(most=1, limit=1.0), "token", Folders(Path(), Path()))
         async with app.router.lifespan_context(app):
             await asyncio.sleep(0.01)
 
@@ -311,9 +363,7 @@ def test_a_taken_port_is_named_and_the_usual_one_replaced(server, make_server):
     other = make_server()
     assert other.port != server.port
     words = ["explore", "--port", str(server.port)]
-    done = subprocess.run(
-        [sys.executable, "-m", "saddlescope.cli", *words], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-m", "saddlescope", *words], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert f"port must be free; got {server.port}" in done.stderr
 
@@ -324,6 +374,7 @@ def test_a_taken_port_is_named_and_the_usual_one_replaced(server, make_server):
         (("toys/scales",), "toys/scale"),
         (("--limit", "nan"), "'nan' must be at least 1"),
         (("--results", __file__), "test_server.py: Not a directory. Give another path."),
+        (("--results", f"{__file__}/below/it"), "test_server.py/below/it: Not a directory. Give another path."),
     ],
 )
 def test_bad_words_are_refused_before_anything_starts(words, sentence, capsys):

@@ -163,12 +163,12 @@ def test_verdicts_of_quick_runs_are_apart(tiny, undrawn, one_run, pages, tmp_pat
         badges = [attributes["class"] for _, attributes in page.elements if "verdict " in attributes.get("class", "")]
         assert badges
         assert all(("smoke" in badge) == smoke for badge in badges)
-        assert ("A quick run: a smoke test, in no tally" in page.text) == smoke
+        assert ("This run is not judged." in page.text) == smoke
     assert "parameters changed" in quick.text
     assert "parameters changed" not in default.text
     build(one_run, tmp_path / "site")
     index = Page(tmp_path / "site" / "index.html")
-    assert "Quick runs, in no tally: Nobody: A tiny paper, 2023" in index.text
+    assert "Not judged: Nobody: A tiny paper, 2023" in index.text
     assert [a["data-outcomes"] for _, a in index.elements if a.get("class") == "card"] == [""]
 
 

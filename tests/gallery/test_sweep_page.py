@@ -147,7 +147,7 @@ def test_the_tables_are_those_of_the_data_set(pages, stored):
                 assert count == int((data.outcome[..., k] == str(outcome)).sum())
         falls = data["value"].sel(claim="falls").values
         low, high = np.nanmin(falls), np.nanmax(falls)
-        assert view.claims[0]["measured"].count("to") == (low < high)
+        assert view.claims[0]["value"].count("to") == (low < high)
         for row, index in zip(view.points, made.grid.indices, strict=True):
             assert row["state"] == str(data.state.values[index])
             assert [outcome for outcome, _ in row["claims"]] == list(data.outcome.values[index])

@@ -49,7 +49,7 @@ def test_a_finished_run_has_its_page_and_its_data(tmp_path, capsys):
 def test_the_page_follows_the_records_until_it_is_interrupted(tmp_path):
     log = RecordLog(tmp_path / "ranks.jsonl")
     page = tmp_path / "site/index.html"
-    command = [sys.executable, "-m", "saddlescope.cli", "watch", str(log.path), "--site", str(page.parent)]
+    command = [sys.executable, "-m", "saddlescope", "watch", str(log.path), "--site", str(page.parent)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
         assert watching.stderr is not None
         notes = iter(watching.stderr.readline, "")

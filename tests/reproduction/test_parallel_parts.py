@@ -30,8 +30,9 @@ def test_parts_come_in_their_order_wherever_they_are_made(tmp_path, processes):
     made = run_parallel_parts(context, _PARTS, processes=processes)
     assert [int(part.square) for part in made] == [9, 1, 4]
     assert all((int(part.process) == os.getpid()) == (processes == 1) for part in made)
-    assert sorted(note for _, note in reported) == ["half of 1", "half of 2", "half of 3"]
-    assert all(0 < fraction < 1 for fraction, _ in reported)
+    halves = [(fraction, note) for fraction, note in reported if "half of" in note]
+    assert sorted(note.rpartition(", ")[2] for _, note in halves) == ["half of 1", "half of 2", "half of 3"]
+    assert all(0 < fraction < 1 for fraction, _ in halves)
 
 
 def test_a_process_makes_one_part_after_another(tmp_path):
@@ -47,7 +48,7 @@ def test_finished_parts_are_not_made_again(tmp_path):
     reported = []
     again = run_parallel_parts(RunContext(tmp_path, lambda *news: reported.append(news)), _PARTS, processes=2)
     assert int(again[0].process) == int(first.process)
-    assert [note for _, note in reported if note == "half of 3"] == []
+    assert [note for _, note in reported if "half of 3" in note] == []
     assert min(fraction for fraction, _ in reported) >= (1 + 0.5) / 3, "the finished part counts"
 
 
@@ -63,7 +64,7 @@ def test_what_a_part_refuses_is_said_here_and_the_finished_ones_stay(tmp_path):
 
 def test_a_part_that_fails_or_is_killed_is_no_result(tmp_path):
     context = RunContext(tmp_path)
-    with pytest.raises(RuntimeError, match="The part a failed, ZeroDivisionError"):
+    with pytest.raises(RuntimeError, match="a failed, ZeroDivisionError"):
         run_parallel_parts(context, {"a": parallel_tasks.failing, "b": parallel_tasks.endless}, processes=2)
     with pytest.raises(InputError, match=r"the process of a was killed by signal 9\. Rerun the same command to resume"):
         run_parallel_parts(context, {"a": parallel_tasks.killed, "b": parallel_tasks.endless}, processes=2)

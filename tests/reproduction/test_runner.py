@@ -1,5 +1,6 @@
 import errno
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -50,6 +51,23 @@ def test_settings_have_a_place_of_their_own(run):
     assert not np.allclose(default.run.loss, seeded.run.loss)
     assert run(settings={"seed": "0"}).file == default.file  # the default's own value is the default
     assert {reported["size"] for reported in seeded.records()} == {"default seed=1"}
+
+
+@pytest.mark.parametrize("seed", [7, np.int64(7), "7", np.array(7)])
+@pytest.mark.parametrize("scales", [(0.1, 1e-3), [0.1, 1e-3], np.array([0.1, 1e-3]), "0.1,1e-3"])
+def test_settings_are_values_of_any_kind(tiny, seed, scales):
+    params = tiny.configure(settings={"seed": seed, "scales": scales})
+    assert (params.seed, params.scales) == (7, (0.1, 1e-3))
+
+
+def test_settings_are_stored_as_text_and_an_entry_is_given_by_its_name(run, tmp_path, monkeypatch, tiny):
+    assert run(settings={"seed": 7}).file == run(settings={"seed": "7"}).file
+    assert run(settings={"seed": 7}).provenance.settings == {"seed": "7"}
+    monkeypatch.chdir(tmp_path)
+    assert reproduce("tiny/staircase", size="quick").file == Path("results/tiny/staircase/quick.nc")
+    for wrong in (None, True, 1.5, [1, 2], {"a": 1}, b"7", object()):
+        with pytest.raises(InputError, match="seed must be an integer"):
+            run(settings={"seed": wrong})
 
 
 def test_a_size_whose_parameters_changed_is_run_anew(run, heard, tiny):

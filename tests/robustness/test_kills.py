@@ -93,7 +93,7 @@ def test_a_run_of_an_entry_is_killed_again_and_again(tmp_path, kills):
 )
 def test_a_run_of_a_paper_is_killed_four_times(tmp_path, entry, seed):
     def command(here):
-        return [sys.executable, "-m", "saddlescope.cli", "run", entry, "--size", "quick", "--out", str(here)]
+        return [sys.executable, "-m", "saddlescope", "run", entry, "--size", "quick", "--out", str(here)]
 
     run(command(tmp_path / "undisturbed"), tmp_path)
     ends = kill_and_resume(command, tmp_path, lambda here: list(here.rglob("quick.nc")), kills=4, lines=5, seed=seed)

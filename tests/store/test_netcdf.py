@@ -1,4 +1,5 @@
 import errno
+import io
 import os
 import pickle
 import resource
@@ -9,6 +10,7 @@ import xarray as xr
 
 from saddlescope import store
 from saddlescope._shared.errors import InputError
+from saddlescope.store import netcdf
 
 
 @pytest.fixture
@@ -156,3 +158,53 @@ def test_find_passes_by_what_is_not_a_finished_run(run, tmp_path):
     (tmp_path / "a" / ".hidden.nc").write_text("")
     (tmp_path / "a" / "notes.txt").write_text("")
     assert list(store.find_runs(tmp_path)) == sorted(wanted)
+
+
+DATES = np.array(["2000-01-01"], "M8[ns]")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda run: run.assign_attrs(scaled=True),
+        lambda run: run.assign_attrs(one=[1.0]),
+        lambda run: run.assign_attrs(nothing=None),
+        lambda run: run.assign_attrs(large=2**80),
+        lambda run: run.stack(z=("scale", "t")),
+        lambda run: run.assign(date=("day", DATES)),
+        lambda run: run.assign_coords(day=("day", DATES)),
+        lambda run: run.assign(long=("day", DATES - DATES)),
+        lambda run: run.assign(mixed=("day", np.array(["a", None], object))),
+        lambda run: run.assign(imaginary=("day", [1j])),
+        lambda run: run.assign(loss=run.loss.assign_attrs(scale_factor=2.0)),
+        lambda run: run.assign(loss=run.loss.assign_attrs(add_offset=2.0)),
+        lambda run: run.assign(rank=run["rank"].assign_attrs(_FillValue=3)),
+        lambda run: run.assign(rank=run["rank"].assign_attrs(missing_value=3)),
+        lambda run: run.assign(rank=run["rank"].astype(np.int8).assign_attrs(_Unsigned="true")),
+        lambda run: run.assign(rank=run["rank"].assign_attrs(dtype="bool")),
+        lambda run: run.assign(loss=run.loss.assign_attrs(coordinates="gap")),
+    ],
+)
+def test_what_would_be_read_back_as_another_run_is_refused(run, tmp_path, change):
+    with pytest.raises(InputError, match="stored"):
+        store.write(change(run), tmp_path / "run.nc")
+    assert not any(tmp_path.iterdir())
+
+
+def test_all_types_come_back(tmp_path):
+    types = ("i1", "u1", "i2", "u8", "f2", ">f8", "?")
+    run = xr.Dataset({one: ("x", np.array([0, 1], one)) for one in types})
+    words = {"words": ("x", ["é", ""]), "blank": ("x", ["", ""]), "none": ("none", np.array([], object)), "word": "é"}
+    run = run.assign(words).assign(zero=("x", [-0.0, np.nan]), string3=("characters", ["abc", "d"]))
+    run = run.assign_attrs(integer=2**62, single=np.float32(0.1), words=["a", "b"], number=np.nan, text="")
+    run["loss"] = xr.Variable("x", [0.1, 0.2], encoding={"dtype": "int16", "scale_factor": 0.1})
+    found = store.read(store.write(run, tmp_path / "run.nc"))
+    xr.testing.assert_identical(found, run)
+    assert [found[one].dtype for one in types] == [np.dtype(one).newbyteorder("=") for one in types]
+
+
+def test_text_of_variable_length_of_earlier_versions_is_read(run, tmp_path):
+    content = io.BytesIO()
+    run.to_netcdf(content, engine="h5netcdf")
+    path = store.write_bytes(content.getvalue() + netcdf._seal(content.getvalue()), tmp_path / "run.nc")
+    xr.testing.assert_identical(store.read(path), run)

@@ -67,6 +67,16 @@ def test_a_file_cut_anywhere_has_its_whole_records_or_is_refused(tmp_path_factor
         assert read_log(path).sizes["step"] == 0
 
 
+def test_a_flipped_bit_anywhere_is_noticed(tmp_path):
+    path = tmp_path / "ranks.jsonl"
+    RecordLog(path).write(records([1, 2]))
+    content = path.read_bytes()
+    for place in range(len(content)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :])
+        with pytest.raises(InputError, match="damaged, or no file of records"):
+            read_log(path)
+
+
 def lines(change):
     first = {"format": "saddlescope records 1", "along": "step", "coordinates": [], "attributes": {}}
     first |= {"attributes_of": {}, "variables": {}}

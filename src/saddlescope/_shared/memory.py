@@ -1,56 +1,10 @@
-"""Memory: what this process may use, refusal of sizes that cannot fit, and errors of running out in one sentence."""
+"""Errors of running out of memory or of the range of numbers, in one sentence."""
 
 import re
-from functools import cache
-from pathlib import Path
 
 from saddlescope._shared.errors import InputError
 
-_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _EXHAUSTED = re.compile(r"RESOURCE_EXHAUSTED|out of memory|can't allocate memory|cannot allocate memory", re.IGNORECASE)
-
-
-@cache
-def memory_limit() -> int:
-    """Return the bytes of memory of this machine, or of the container that this process is in."""
-    import psutil
-
-    limits = [psutil.virtual_memory().total]
-    for file in map(Path, _LIMITS):
-        try:
-            limits.append(int(file.read_text()))
-        except (OSError, ValueError):  # absent, or "max"
-            continue
-    return min(limits)
-
-
-def require_memory(size: int, what: str) -> None:
-    """Raise InputError if so many bytes can never be had here.
-
-    Args:
-        size: a lower bound of the bytes that the work needs.
-        what: the arguments that decide it, such as "dim=99999999999".
-
-    Raises:
-        InputError: this machine has less.
-    """
-    if size > memory_limit():
-        raise InputError(
-            f"{what} needs at least {in_units(size)} of memory, and this machine has {in_units(memory_limit())}."
-            " Give smaller sizes."
-        )
-
-
-def in_units(size: int) -> str:
-    """Return a number of bytes in words.
-
-    >>> in_units(3 * 2**40)
-    '3 TiB'
-    """
-    for power, unit in ((50, "PiB"), (40, "TiB"), (30, "GiB")):
-        if size >= 2**power:
-            return f"{size // 2**power if size >= 2**60 else size / 2**power:.3g} {unit}"
-    return f"{size / 2**20:.3g} MiB"
 
 
 def exhausted(error: BaseException) -> InputError | None:

@@ -1,9 +1,8 @@
 """Command line: parses arguments, calls the package, prints results.
 
-Exit status: 0 if every tested claim is inside its bounds, 1 if a printed one fails, 3 if none fails but another one is
-outside its bounds or undecided, 2 if the input cannot be used (one sentence on stderr), 130 if interrupted, 70 for a
-defect of saddlescope itself.
-For `sweep`: 0 if all points are finished, 1 if some are not, whatever their verdicts.
+Exit status: 0 if the command did its work, 2 if the input cannot be used (one sentence on stderr), 130 if interrupted,
+70 for a defect of saddlescope itself. Of `check` and `run --check`: 1 if a printed claim fails, 3 if none fails but
+another one is outside its bounds or undecided. Of `sweep`: 1 if some points are not finished.
 """
 
 import errno
@@ -34,8 +33,8 @@ from saddlescope.cli.watch import watch
 
 _HELP = "In which stages does a neural network learn? Predictions, simulations and measurements, compared."
 _STATUS = (
-    "Exit status: 0 all tested claims inside their bounds, 1 a printed claim fails, 3 none fails but another one is"
-    " outside its bounds or undecided, 2 input that cannot be used, 130 interrupted, 70 a defect of saddlescope."
+    "Exit status: 0 done, 2 input that cannot be used, 130 interrupted, 70 a defect of saddlescope. Of check and"
+    " run --check: 1 a printed claim fails, 3 none fails but another one is outside its bounds or undecided."
 )
 _UNTOUCHED = "Interrupted; what is stored is unchanged."
 _SIMULATING = ("run", "sweep", "explore", "attention")
@@ -74,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     if arguments is None:
-        prepare_process()
+        prepare_process(compiles=words[0] in _SIMULATING)
         if words[0] not in _INSTANT and not {"-h", "--help"} & set(words) and VARIABLE not in os.environ:
             announce(f"saddlescope {words[0]}")
     status, sentence = _status_and_sentence(words)

@@ -40,6 +40,7 @@ def explore(
     """Open a page on this machine in which you move the parameters of an entry and see its pictures change."""
     with MissingExtraError.named("saddlescope explore"):
         from saddlescope.explore import serve
+        from saddlescope.explore.access import opening_page
     check_data(data)
     require_writable_folder(results)
     load_own(entry_file)
@@ -49,7 +50,7 @@ def explore(
         if browser:
             import webbrowser
 
-            webbrowser.open(address)
+            webbrowser.open(opening_page(address).as_uri())
 
     try:
         serve(

@@ -8,9 +8,18 @@ import warnings
 from pathlib import Path
 
 
-def prepare_process() -> None:
-    """Prepare this process, and those that it starts, for a command; a caller from Python keeps its own state."""
+def prepare_process(*, compiles: bool) -> None:
+    """Prepare this process, and those that it starts, for a command; a caller from Python keeps its own state.
+
+    Args:
+        compiles: keep what JAX compiles in the user's cache folder, unless the environment names another one.
+    """
     _open_standard_streams()
+    if compiles:
+        from saddlescope.reproduction.device import compiled_code
+
+        for name, value in compiled_code().items():
+            os.environ.setdefault(name, value)
     os.environ["MPLBACKEND"] = "agg"  # pictures go to files, and a name that Matplotlib lacks would end its import
     if not sys.warnoptions:  # libraries do not speak before our sentence, unless asked to by -W or PYTHONWARNINGS
         warnings.simplefilter("ignore")

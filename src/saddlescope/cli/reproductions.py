@@ -1,5 +1,6 @@
 """Commands for reproductions: list, run, check, show, gallery."""
 
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,8 +13,12 @@ from saddlescope.cli.options import AsJson
 from saddlescope.cli.terminal import on_interrupt, print_json, print_table, print_text, progress, say, unwritten
 
 if TYPE_CHECKING:
-    from saddlescope.reproduction import Reproduction
+    from rich.text import Text
 
+    from saddlescope.reproduction import Reproduction, Verdict
+
+_SHOWN = 12  # claims after a run
+_NAME = 40  # characters of their names
 _COLORS = dict.fromkeys(("holds", "agrees", "seen"), "green") | {"fails": "red"}
 _COLORS |= dict.fromkeys(("differs", "not seen", "undecided"), "yellow")
 
@@ -76,13 +81,23 @@ def list_entries(
     if as_json:
         from collections import Counter
 
+        listed = []
         from saddlescope.reproduction.entry import find_entry
 
-        print_json([one | {"claims": Counter(c.kind for c in find_entry(one["name"]).claims)} for one in found])
+        for one in found:
+            name = one["name"]
+            claims = {"claims": Counter(c.kind for c in find_entry(name).claims)}
+            listed.append(one | claims | {"cpu_seconds": catalogue.entry_costs(name)})
+        print_json(listed)
         return 0
     for citation in dict.fromkeys(entry["citation"] for entry in found):
-        rows = [(entry["name"], entry["title"], entry["source"]) for entry in found if entry["citation"] == citation]
-        print_table(("entry", "title", "source"), rows, title=citation or "Your entries")
+        rows = []
+        for one in (entry for entry in found if entry["citation"] == citation):
+            costs = catalogue.entry_costs(one["name"])
+            times = [_duration(costs[size]) if size in costs else "" for size in ("quick", "default")]
+            rows.append((one["name"], one["title"], one["source"], *times))
+        print_table(("entry", "title", "source", "quick", "default"), rows, title=citation or "Your entries")
+    print_text("Times are CPU times as measured on one machine; an entry without one was not measured.")
     return 0
 
 
@@ -94,12 +109,14 @@ def run(
     data: DataFolder = None,
     again: Annotated[bool, typer.Option("--again", help="Rerun although the result is stored.")] = False,
     entry_file: EntryFile = None,
+    checked: Annotated[
+        bool, typer.Option("--check", help="Exit with status 1 or 3 if a claim is outside its bounds or undecided.")
+    ] = False,
     as_json: AsJson = False,
 ) -> int:
     """Run an entry, judge its claims, and store data and verdicts. Rerun the command to resume an interrupted run."""
     from saddlescope.reproduction import entry as entries
     from saddlescope.reproduction import reproduce
-    from saddlescope.reproduction.formatting import exit_status
 
     load_own(entry_file)
     found = entries.find_entry(entry)
@@ -112,15 +129,13 @@ def run(
     if as_json:
         print_json(reproduction.records())
     else:
-        _print_verdicts([reproduction])
-        print_text(f"Stored in {reproduction.file}.")
-    return exit_status(verdict.outcome for verdict in reproduction.verdicts)
+        _print_outcome(reproduction, out, entry_file)
+    return _status([reproduction]) if checked else 0
 
 
 def check(folder: RunsFolder, entry_file: EntryFile = None, as_json: AsJson = False) -> int:
     """Judge all stored runs again, from their data alone."""
     from saddlescope.reproduction import Reproduction, stored_files
-    from saddlescope.reproduction.formatting import exit_status
 
     load_own(entry_file)
     stored, unusable = [], False
@@ -137,7 +152,7 @@ def check(folder: RunsFolder, entry_file: EntryFile = None, as_json: AsJson = Fa
         print_json([record for reproduction in stored for record in reproduction.records()])
     elif stored:
         _print_verdicts(stored)
-    return 2 if unusable else exit_status(verdict.outcome for r in stored for verdict in r.verdicts)
+    return 2 if unusable else _status(stored)
 
 
 def show(
@@ -150,7 +165,7 @@ def show(
     from saddlescope.reproduction import entry as entries
     from saddlescope.reproduction.claim import first_line
     from saddlescope.reproduction.data_sets import data_in_words
-    from saddlescope.reproduction.formatting import bounds, finite, summary
+    from saddlescope.reproduction.formatting import bounds, finite, positions, summary
     from saddlescope.reproduction.parameters import Parameter, schema
 
     load_own(entry_file)
@@ -195,9 +210,11 @@ def show(
     for file in files:
         try:
             stored = Reproduction.open(file)
-            smoke = " (a smoke test)" if stored.smoke_test else ""
+            found_there = summary(stored.verdicts)
+            if stored.unjudged:
+                found_there = f"{positions(stored.verdicts)}; not judged. {stored.unjudged}"
             read = data_in_words(stored.provenance.data_sets)
-            print_text(f"{file}{smoke}: {summary(stored.verdicts)}" + (f"; data: {read}" if read else ""))
+            print_text(f"{file}: {found_there}" + (f"; data: {read}" if read else ""))
         except InputError as error:
             say(str(error))
     if not files:
@@ -288,28 +305,74 @@ def _runs_of(entry: str, out: Path) -> tuple[Path, ...]:
     return store.find_runs(out / entry) if (out / entry).is_dir() else ()
 
 
-def _print_verdicts(stored: "Sequence[Reproduction]") -> None:
+def _print_outcome(made: "Reproduction", out: Path, entry_file: Path | None) -> None:
+    """Print what came of a run in at most 25 lines: the outcome, where the pictures are, and the worst claims."""
+    from saddlescope.reproduction.data_sets import data_in_words
+    from saddlescope.reproduction.formatting import positions, summary
+
+    outcome = f"{summary(made.verdicts)}."
+    if made.unjudged:
+        outcome = f"{positions(made.verdicts)}; not judged. {made.unjudged}"
+    print_text(f"{made.entry.name} ({made.provenance.label}): {outcome}")
+    option = f" --entry {shlex.quote(str(entry_file))}" if entry_file else ""
+    print_text(f"See the pictures: saddlescope gallery {shlex.quote(str(out))}{option}")
+    verdicts = sorted(made.verdicts, key=lambda v: (v.outcome.inside is not False, v.outcome.inside is True))
+    rows = (_cells(verdict) | {"claim": verdict.claim[:_NAME]} for verdict in verdicts[:_SHOWN])
+    columns = ["claim", "value", "bound"]
+    columns = ["position", *columns] if made.unjudged else ["verdict", "kind", *columns]
+    print_table(columns, ([cells[column] for column in columns] for cells in rows), folded=False)
+    left = len(verdicts) - _SHOWN
+    more = f"{left} more claims, and all" if left > 0 else "All"
+    print_text(f"{more} statements: saddlescope check {shlex.quote(str(made.file.parent))}{option}")
+    if made.provenance.data_sets:
+        print_text(f"Data: {data_in_words(made.provenance.data_sets)}.")
+    if made.scaling:
+        print_text(f"The paper's experiment, scaled down: {made.scaling}.")
+    print_text(f"Stored in {made.file}.")
+
+
+def _cells(verdict: "Verdict") -> "dict[str, str | Text]":
+    """Return the cells of a verdict for the terminal, by their columns."""
     from rich.text import Text
 
-    from saddlescope.reproduction.data_sets import data_in_words
-    from saddlescope.reproduction.formatting import SYMBOLS, VERDICT_COLUMNS, bounds, measured, summary
+    from saddlescope.reproduction.formatting import verdict_cells
 
-    for reproduction in stored:
-        rows = []
-        for v in reproduction.verdicts:
-            statement = Text.assemble(v.statement, *([("\n" + v.remark, "dim")] if v.remark else []))
-            verdict = Text(f"{SYMBOLS[v.outcome]} {v.outcome}", style=_COLORS.get(v.outcome, "dim"))
-            value, bound = measured(v.value, v.uncertainty, v.unit), bounds(v.low, v.high, v.unit)
-            rows.append((v.claim, statement, v.quantity, value, bound, v.kind, verdict))
-        title = f"{reproduction.entry.name} ({reproduction.provenance.label}): {reproduction.entry.title}"
-        print_table(VERDICT_COLUMNS, rows, title=title)
-        if reproduction.provenance.data_sets:
-            print_text(f"Data: {data_in_words(reproduction.provenance.data_sets)}.")
-        if reproduction.scaling:
-            print_text(f"The paper's experiment, scaled down: {reproduction.scaling}.")
-    counted = [reproduction for reproduction in stored if not reproduction.smoke_test]
-    if counted:
-        print_text(f"Verdicts by kind of claim: {summary(v for one in counted for v in one.verdicts)}.")
-    if (smoke := len(stored) - len(counted)) > 0:
-        runs = "A quick run is a smoke test and is" if smoke == 1 else f"{smoke} quick runs are smoke tests and are"
-        print_text(f"{runs} not counted in any tally; the default size judges the claims.")
+    cells: dict[str, str | Text] = dict(verdict_cells(verdict))
+    cells["statement"] = Text.assemble(verdict.statement, *([("\n" + verdict.remark, "dim")] if verdict.remark else []))
+    cells["verdict"] = Text(str(cells["verdict"]), style=_COLORS.get(verdict.outcome, "dim"))
+    return cells
+
+
+def _print_verdicts(stored: "Sequence[Reproduction]") -> None:
+    """Print all claims of stored runs with their statements."""
+    from saddlescope.reproduction.data_sets import data_in_words
+    from saddlescope.reproduction.formatting import VERDICT_COLUMNS, summary
+
+    for made in stored:
+        columns = (*VERDICT_COLUMNS[:-1], "position") if made.unjudged else VERDICT_COLUMNS
+        rows = map(_cells, made.verdicts)
+        title = f"{made.entry.name} ({made.provenance.label}): {made.entry.title}"
+        print_table(columns, ([cells[column] for column in columns] for cells in rows), title=title)
+        if made.unjudged:
+            print_text(f"Not judged. {made.unjudged}")
+        if made.provenance.data_sets:
+            print_text(f"Data: {data_in_words(made.provenance.data_sets)}.")
+        if made.scaling:
+            print_text(f"The paper's experiment, scaled down: {made.scaling}.")
+    if judged := [made for made in stored if not made.unjudged]:
+        print_text(f"Verdicts by kind of claim: {summary(v for one in judged for v in one.verdicts)}.")
+
+
+def _status(stored: "Sequence[Reproduction]") -> int:
+    """Return the exit status by the verdicts of the runs that are judged."""
+    from saddlescope.reproduction.formatting import exit_status
+
+    return exit_status(verdict.outcome for made in stored if not made.unjudged for verdict in made.verdicts)
+
+
+def _duration(seconds: int) -> str:
+    """Return CPU time in words: "9 s", "4 min" or "2 h"."""
+    for unit, name in ((3600, "h"), (60, "min")):
+        if seconds >= 1.5 * unit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds} s"

@@ -116,8 +116,10 @@ def print_json(value: object) -> None:
     print_text(visible_json(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False)))
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
-    """Print rows under the names of their columns; cells are shown verbatim, without markup."""
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "", *, folded: bool = True
+) -> None:
+    """Print rows under the names of their columns, verbatim, without markup; long cells are folded, or cut off."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -128,7 +130,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
 
     table = Table(box=SIMPLE_HEAD, title=cell_of(title) if title else None, title_justify="left", title_style="bold")
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold" if folded else "ellipsis", no_wrap=not folded)
     for row in rows:
         table.add_row(*map(cell_of, row))
     console = _console()

@@ -1,7 +1,7 @@
 """The live page: move the parameters of an entry in a browser and see prediction, simulation and verdicts change.
 
 A server on this machine alone (`server`) shows forms made from the records of parameters (`controls`). Worker processes
-that stay warm (`worker`, `worker_pool`) run the entries and answer with pictures and verdicts (`answer`). The server's
+that stay warm (`worker`, `live_runs`) run the entries and answer with pictures and verdicts (`answer`). The server's
 own process loads neither JAX nor PyTorch.
 """
 

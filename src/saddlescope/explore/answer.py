@@ -39,7 +39,7 @@ def answer(
     parts = pages().get_template("claims.html")
     return {
         "figures": [_drawn(figure) for figure in entry.figures(run)],
-        "claims": parts.render(rows=claim_rows(entry, verdicts), tallied=tallies(verdicts)),
+        "claims": parts.render(rows=claim_rows(verdicts), tallied=tallies(verdicts)),
         "signs": [{"claim": v.claim, "outcome": str(v.outcome), "sign": SYMBOLS[v.outcome]} for v in verdicts],
         "label": " ".join(f"{name}={value}" for name, value in settings.items()) or f"{size} values",
         "command": command(entry.name, size, settings, entry_file),

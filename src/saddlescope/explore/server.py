@@ -7,8 +7,8 @@
     GET  /thumbnail/...     a toy's small picture, made by a worker
     GET  /assets/...        style, scripts, Plotly
 
-All below the token (`guard`). A request names an entry, a size and values that the entry's records check; nothing in it
-is executed. A new run of a page stops its run before.
+All below the token (`access`). A request names an entry, a size and values that the entry's records check; nothing in
+it is executed. A new run of a page stops its run before.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import uvicorn
 from starlette.applications import Starlette
@@ -32,13 +32,17 @@ from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Route
 
 from saddlescope._shared.errors import InputError
+from saddlescope.explore.access import Access, persistent_token
 from saddlescope.explore.answer import pages
+from saddlescope.explore.connections import Connection
 from saddlescope.explore.controls import checked_settings, make_controls
-from saddlescope.explore.guard import Guard, persistent_token
+from saddlescope.explore.live_runs import LiveRuns, WorkerEndedError
 from saddlescope.explore.toys import SHAPES
-from saddlescope.explore.worker_pool import WorkerEndedError, WorkerPool
+from saddlescope.explore.worker import Folders
+from saddlescope.explore.worker import Request as Task
 from saddlescope.gallery.site import read_assets
 from saddlescope.reproduction import catalogue, find_entry
+from saddlescope.reproduction.device import compiled_code
 
 PORT = 8642
 """Port unless it is taken or another one is given: a fixed one, so that bookmarks survive a restart."""
@@ -113,8 +117,8 @@ class _Answers:
 class Explorer:
     """State of the server: its workers, the answers, and the run of each page."""
 
-    def __init__(self, pool: WorkerPool, entry: str) -> None:
-        self.pool, self.entry = pool, entry
+    def __init__(self, live: LiveRuns, folders: Folders, entry: str) -> None:
+        self.live, self.folders, self.entry = live, folders, entry
         self.answers = _Answers()
         self.current: dict[str, asyncio.Task[Any]] = {}
         self.asked_at = -_QUIET
@@ -202,7 +206,7 @@ class Explorer:
 
     async def warm(self) -> None:
         """Start a process, then make the pictures of the first page, unless the command names an entry."""
-        await self.pool.prepare()
+        self.live.prepare()
         for name in () if self.entry else catalogue.toy_names():
             await self._warm(Asked("", name, "default", {}))
             await self._thumbnail(name)
@@ -239,7 +243,7 @@ class Explorer:
     def _thumbnail(self, name: str) -> "asyncio.Task[dict[str, str]]":
         async def make() -> dict[str, str]:
             asked = Asked("", name, "default", {})
-            async with aclosing(self.pool.ask(_request(asked, "thumbnail"))) as messages:
+            async with aclosing(self._ask(asked, "thumbnail")) as messages:
                 async for message in messages:
                     if "done" in message:
                         return message["done"]
@@ -249,11 +253,14 @@ class Explorer:
             self.thumbnails[name] = asyncio.create_task(make())
         return self.thumbnails[name]
 
+    def _ask(self, asked: Asked, do: Literal["run", "save", "thumbnail"]) -> AsyncGenerator[dict[str, Any], None]:
+        return self.live.ask(Task(do, asked.entry, asked.size, asked.settings, self.folders))
+
     def _stop(self, client: str) -> None:
         if client in self.current:
             self.current.pop(client).cancel()
 
-    async def _messages(self, asked: Asked, do: str = "run") -> AsyncIterator[str]:
+    async def _messages(self, asked: Asked, do: Literal["run", "save"] = "run") -> AsyncIterator[str]:
         """Yield the messages of a run as lines; errors are messages too."""
         self._stop(asked.client)
         lines: asyncio.Queue[str | None] = asyncio.Queue()
@@ -268,19 +275,19 @@ class Explorer:
             if self.current.get(asked.client) is task:
                 del self.current[asked.client]
 
-    async def _follow(self, asked: Asked, do: str, put: Callable[[str | None], None]) -> None:
+    async def _follow(self, asked: Asked, do: Literal["run", "save"], put: Callable[[str | None], None]) -> None:
         """Put the messages of a run as lines, then None."""
         try:
-            async with aclosing(self.pool.ask(_request(asked, do))) as messages:
+            async with aclosing(self._ask(asked, do)) as messages:
                 async for message in messages:
-                    line = json.dumps({k: v for k, v in message.items() if k != "id"}, ensure_ascii=False) + "\n"
+                    line = json.dumps(message, ensure_ascii=False) + "\n"
                     if do == "run" and "done" in message:
                         self.answers.keep(asked.key, line)
                     put(line)
         except WorkerEndedError as error:
             put(_line(f"The process of the run ended early ({error}), perhaps for lack of memory. Choose less."))
         except TimeoutError:
-            limit = f"{self.pool.limit:g} s, the limit of this page"
+            limit = f"{self.live.limit:g} s, the limit of this page"
             put(_line(f"The run was stopped after {limit}. Choose less, give --limit, or use `saddlescope run`."))
         except asyncio.CancelledError:
             put(json.dumps({"stopped": True}) + "\n")
@@ -296,10 +303,6 @@ def _headed(names: Iterable[str]) -> list[tuple[str, catalogue.Heading]]:
 def _usual_size(entry: str) -> str:
     """Return the size at which a page opens: the quick one, and the default one of toys."""
     return "default" if entry in catalogue.toy_names() else "quick"
-
-
-def _request(asked: Asked, do: str) -> dict[str, Any]:
-    return {"do": do, "entry": asked.entry, "size": asked.size, "settings": asked.settings}
 
 
 def _line(sentence: str) -> str:
@@ -326,20 +329,20 @@ async def _refused(request: Request, error: Exception) -> Response:
     status, sentence = (error.status_code, error.detail) if isinstance(error, HTTPException) else (400, str(error))
     if request.method == "POST":
         return JSONResponse({"refused": sentence}, status)
-    root = "../" * request.url.path.count("/")
-    page = pages().get_template("refusal.html").render(sentence=sentence, root=root.removesuffix("../"))
-    return HTMLResponse(page, status)
+    root = "../" * (request.url.path.count("/") - 2)  # without the token
+    return HTMLResponse(pages().get_template("refusal.html").render(sentence=sentence, root=root), status)
 
 
-def make_app(pool: WorkerPool, token: str, entry: str = "") -> Starlette:
+def make_app(live: LiveRuns, token: str, folders: Folders, entry: str = "") -> Starlette:
     """Return the application.
 
     Args:
-        pool: the workers, which end with the application.
+        live: the workers, which end with the application.
         token: the beginning of every path.
+        folders: files of the server.
         entry: run first, so that it is ready; empty: the toys.
     """
-    explorer = Explorer(pool, entry)
+    explorer = Explorer(live, folders, entry)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
@@ -349,14 +352,14 @@ def make_app(pool: WorkerPool, token: str, entry: str = "") -> Starlette:
         finally:
             warming.cancel()
             await asyncio.gather(warming, return_exceptions=True)
-            await pool.close()
+            live.close()
 
     app = Starlette(
         routes=explorer.routes(),
         lifespan=lifespan,
         exception_handlers={InputError: _refused, HTTPException: _refused},
     )
-    app.add_middleware(Guard, token=token)
+    app.add_middleware(Access, token=token)
     return app
 
 
@@ -390,12 +393,12 @@ def serve(
         find_entry(entry)
     listening, token = _listen(port), persistent_token()
     with tempfile.TemporaryDirectory(prefix="saddlescope-explore-") as shared, listening:
-        folders = {"results": results, "data": data, "shared": Path(shared), "entry_file": entry_file}
-        absolute = {name: None if path is None else str(path.absolute()) for name, path in folders.items()}
-        pool = WorkerPool(absolute, most=processes, limit=limit, cache=_cache())
+        given = (results, Path(shared), data, entry_file)
+        folders = Folders(*(path and path.absolute() for path in given))  # type: ignore[arg-type]
+        live = LiveRuns(most=processes, limit=limit, environment=compiled_code())
         config = uvicorn.Config(
-            make_app(pool, token, entry), log_level="warning", access_log=False, ws="none", loop="asyncio", http="h11",
-            timeout_graceful_shutdown=1, server_header=False,
+            make_app(live, token, folders, entry), log_level="warning", access_log=False, ws="none", loop="asyncio",
+            http=Connection, timeout_graceful_shutdown=1, server_header=False,
         )  # fmt: skip
         address = f"http://127.0.0.1:{listening.getsockname()[1]}/{token}/"
         ready(f"{address}entry/{entry}" if entry else address)
@@ -416,15 +419,3 @@ def _listen(port: int | None) -> socket.socket:
             listening.close()
             reason = error.strerror or str(error)
     raise InputError(f"port must be free; got {port}: {reason}. Leave --port out for another one.")
-
-
-def _cache() -> Path | None:
-    """Return the folder of compiled code of this user, or None if there can be none."""
-    from platformdirs import user_cache_path
-
-    try:
-        folder = user_cache_path("saddlescope", appauthor=False, ensure_exists=True) / "compiled"
-        folder.mkdir(exist_ok=True)
-    except (OSError, RuntimeError):  # RuntimeError: no home is known
-        return None
-    return folder

@@ -1,172 +1,85 @@
-"""Worker process: runs entries one after the other and stays warm, so that nothing is imported or compiled twice.
-
-Requests are lines of JSON on standard input: {"id": 7, "do": "run", ...} with one of the tasks below, or {"stop": 7}.
-Messages are frames on standard output, a length of eight bytes and JSON of that length: {"id": 7, "progress": [0.5,
-"a note"]} any number of times, then one with "done", "refused", "failed" or "stopped".
-
-A run stops at its next report of progress. When standard input closes, the parent is gone and the process ends.
-"""
+"""Tasks of the live page, run by worker processes that stay warm, so that nothing is imported or compiled twice."""
 
 import json
-import os
-import queue
-import sys
 import tempfile
-import threading
 import time
-import traceback
 from collections import OrderedDict
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
+from saddlescope.reproduction import RunContext, find_entry, load_entries
 
-_OFTEN = 0.1  # seconds between two messages of progress
 _KEPT = 8  # runs that can be saved without another run
+_kept: OrderedDict[str, xr.Dataset] = OrderedDict()  # the latest runs of this process
 
 
-class _StopRun(BaseException):
-    """The current run is to stop; no entry can catch it by accident."""
+@dataclass(frozen=True)
+class Folders:
+    """Files of a server.
+
+    Attributes:
+        results: folder in which runs are saved.
+        shared: folder of the parts that runs share, and of their scratch folders.
+        data: folder of data sets.
+        entry_file: your Python file of entries.
+    """
+
+    results: Path
+    shared: Path
+    data: Path | None = None
+    entry_file: Path | None = None
 
 
-class _Worker:
-    """State of the process: the folders, the latest runs, and the number of the run to stop."""
+@dataclass(frozen=True)
+class Request:
+    """Task of a worker: run an entry and return its answer, the file in which the run is saved, or small pictures."""
 
-    def __init__(self, folders: dict[str, str | None], send: Callable[[dict[str, Any]], None]) -> None:
-        self.results = Path(folders["results"] or "results")
-        self.data = Path(folders["data"]) if folders["data"] else None
-        self.shared = Path(folders["shared"] or "")
-        self.send = send
-        self.stopped = -1
-        self.kept: OrderedDict[str, xr.Dataset] = OrderedDict()
-        self.own: dict[str, str] = {}  # files of your own entries, by name
-        if file := folders["entry_file"]:
-            from saddlescope.reproduction import load_entries
+    do: Literal["run", "save", "thumbnail"]
+    entry: str
+    size: str
+    settings: Mapping[str, str]
+    folders: Folders
 
-            self.own = dict.fromkeys(load_entries(file), file)
-
-    def handle(self, request: dict[str, Any]) -> None:
-        """Do one task and send its messages."""
-        number = request["id"]
-        task = {"run": self._run, "save": self._save, "thumbnail": self._thumbnail}[request["do"]]
-        report = self._reporter(number)
-        try:
-            report(0.0, "")
-            done = task(request, report)
-        except _StopRun:
-            self.send({"id": number, "stopped": True})
-        except InputError as error:
-            self.send({"id": number, "refused": str(error)})
-        except MemoryError:
-            self.send({"id": number, "refused": "The run needs more memory than this machine has; choose less."})
-        except Exception as error:
-            traceback.print_exc()
-            self.send({"id": number, "failed": f"{type(error).__name__}: {error}"})
-        else:
-            self.send({"id": number, "done": done})
-
-    def _reporter(self, number: int) -> Report:
-        last = 0.0
-
-        def report(fraction: float, note: str) -> None:
-            nonlocal last
-            if self.stopped == number:
-                raise _StopRun
-            now = time.monotonic()
-            if now - last >= _OFTEN:
-                last = now
-                self.send({"id": number, "progress": [fraction, note]})
-
-        return report
-
-    def _made(self, request: dict[str, Any], report: Report) -> xr.Dataset:
-        """Return the stamped run of a request: a kept one, or a new one."""
-        from saddlescope.reproduction import RunContext, find_entry
-        from saddlescope.reproduction.runner import stamped_run
-
-        key = json.dumps([request["entry"], request["size"], request["settings"]])
-        if key not in self.kept:
-            entry = find_entry(request["entry"])
-            params = entry.configure(request["size"], request["settings"])
-            with tempfile.TemporaryDirectory(dir=self.shared) as scratch:
-                read = entry.checksums(params, self.data, report=report)
-                context = RunContext(Path(scratch), report, self.data, self.shared / "parts", data_sets=read)
-                run = stamped_run(entry, params, context, request["size"], request["settings"])
-            self.kept[key] = run.load()
-        self.kept.move_to_end(key)
-        while len(self.kept) > _KEPT:
-            self.kept.popitem(last=False)
-        return self.kept[key]
-
-    def _run(self, request: dict[str, Any], report: Report) -> dict[str, Any]:
-        from saddlescope.explore.answer import answer
-        from saddlescope.reproduction import find_entry
-
-        began = time.monotonic()
-        run = self._made(request, report)
-        name = request["entry"]
-        made = answer(find_entry(name), run, request["size"], request["settings"], self.own.get(name))
-        return made | {"seconds": round(time.monotonic() - began, 3)}
-
-    def _save(self, request: dict[str, Any], report: Report) -> dict[str, Any]:
-        from saddlescope.reproduction import find_entry
+    def __call__(self, report: Report) -> dict[str, Any]:
+        """Return the answer, in JSON values."""
+        from saddlescope.explore.answer import answer, thumbnails
+        from saddlescope.reproduction.catalogue import own_file
         from saddlescope.reproduction.runner import store_run
 
-        entry = find_entry(request["entry"])
-        stored = store_run(entry, self._made(request, report), out=self.results)
-        return {"file": str(stored.file)}
-
-    def _thumbnail(self, request: dict[str, Any], report: Report) -> dict[str, str]:
-        from saddlescope.explore.answer import thumbnails
-        from saddlescope.reproduction import find_entry
-
-        return thumbnails(find_entry(request["entry"]).figures(self._made(request, report))[0])
-
-
-def _preload() -> None:
-    """Import what nearly every run needs, before anyone asks."""
-    import saddlescope.explore.answer  # noqa: F401
-
-    with suppress(ImportError):
-        import jax  # noqa: F401
-
-
-def _serve() -> None:
-    """Answer requests until standard input closes."""
-    pipe, lock = os.fdopen(os.dup(1), "wb"), threading.Lock()
-    os.dup2(2, 1)  # other output is no message
-    requests: queue.Queue[dict[str, Any]] = queue.Queue()
-
-    def send(message: dict[str, Any]) -> None:
-        content = json.dumps(message, ensure_ascii=False, allow_nan=False).encode()
+        began = time.monotonic()
+        if self.folders.entry_file is not None:
+            load_entries(self.folders.entry_file)
+        entry = find_entry(self.entry)
         try:
-            with lock:
-                pipe.write(len(content).to_bytes(8) + content)
-                pipe.flush()
-        except OSError:
-            os._exit(1)
+            run = self._run(report)
+        except MemoryError as error:
+            raise InputError("The run needs more memory than this machine has; choose less.") from error
+        if self.do == "save":
+            return {"file": str(store_run(entry, run, out=self.folders.results).file)}
+        if self.do == "thumbnail":
+            return dict(thumbnails(entry.figures(run)[0]))
+        made = answer(entry, run, self.size, self.settings, own_file(self.entry))
+        return made | {"seconds": round(time.monotonic() - began, 3)}
 
-    worker = _Worker(json.loads(sys.argv[1]), send)
+    def _run(self, report: Report) -> xr.Dataset:
+        """Return the stamped run: a kept one, or a new one."""
+        from saddlescope.reproduction.runner import stamped_run
 
-    def listen() -> None:
-        for line in iter(sys.stdin.buffer.readline, b""):
-            request = json.loads(line)
-            if "stop" in request:
-                worker.stopped = request["stop"]
-            else:
-                requests.put(request)
-        os._exit(0)
-
-    threading.Thread(target=listen, daemon=True).start()
-    _preload()
-    while True:
-        worker.handle(requests.get())
-
-
-if __name__ == "__main__":
-    _serve()
+        key = json.dumps([self.entry, self.size, dict(self.settings)])
+        if key not in _kept:
+            entry, folders = find_entry(self.entry), self.folders
+            params = entry.configure(self.size, self.settings)
+            with tempfile.TemporaryDirectory(dir=folders.shared) as scratch:
+                read = entry.checksums(params, folders.data, report=report)
+                context = RunContext(Path(scratch), report, folders.data, folders.shared / "parts", data_sets=read)
+                _kept[key] = stamped_run(entry, params, context, self.size, self.settings).load()
+        _kept.move_to_end(key)
+        while len(_kept) > _KEPT:
+            _kept.popitem(last=False)
+        return _kept[key]

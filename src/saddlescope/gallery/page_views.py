@@ -15,10 +15,10 @@ from markupsafe import Markup
 from saddlescope import __version__, store
 from saddlescope.gallery.claim_bullet import bullet
 from saddlescope.plot import Figure, draw_plotly
-from saddlescope.reproduction import SIZES, Entry, Kind, Outcome, Reproduction, Verdict
+from saddlescope.reproduction import SIZES, Kind, Outcome, Reproduction, Verdict
 from saddlescope.reproduction.catalogue import own_file
 from saddlescope.reproduction.data_sets import data_in_words
-from saddlescope.reproduction.formatting import bounds, evidence, measured, number, tallies
+from saddlescope.reproduction.formatting import number, tallies, verdict_cells
 from saddlescope.reproduction.runner import identity
 
 _PREFERENCE = ("paper", "reduced", "default", "", "quick")  # order of the runs on a card; "" has parameters set by hand
@@ -91,7 +91,7 @@ class RunView:
     @cached_property
     def claims(self) -> tuple[dict[str, Any], ...]:
         """Rows of the table of claims."""
-        return claim_rows(self.reproduction.entry, self.reproduction.verdicts)
+        return claim_rows(self.reproduction.verdicts)
 
     @cached_property
     def tallies(self) -> dict[Kind, dict[Outcome, int]]:
@@ -154,14 +154,14 @@ class Card:
 
     @property
     def counted(self) -> bool:
-        """False if the best run is a smoke test, which is in no tally."""
-        return not self.best.reproduction.smoke_test
+        """False if no run is judged, so that the entry is in no tally."""
+        return not self.best.reproduction.unjudged
 
     @property
     def heading(self) -> str:
-        """Heading of its section: the citation of the paper, of entries with a quick run alone in a section apart."""
+        """Heading of its section: the citation of the paper; entries without a judged run are in a section apart."""
         citation = self.best.reproduction.entry.citation or "Your entries"
-        return citation if self.counted else f"Quick runs, in no tally: {citation}"
+        return citation if self.counted else f"Not judged: {citation}"
 
     @property
     def paper(self) -> str:
@@ -193,18 +193,9 @@ def counted_outcomes(tallied: Mapping[Any, Mapping[Outcome, int]]) -> str:
     )
 
 
-def claim_rows(entry: Entry[Any], verdicts: Sequence[Verdict]) -> tuple[dict[str, Any], ...]:
-    """Return the rows of a table of an entry's claims, in their order."""
-    return tuple(
-        {
-            "verdict": v,
-            "measured": measured(v.value, v.uncertainty, v.unit),
-            "bounds": bounds(v.low, v.high, v.unit),
-            "bullet": bullet(v),
-            "evidence": evidence(v),
-        }
-        for v in verdicts
-    )
+def claim_rows(verdicts: Sequence[Verdict]) -> tuple[dict[str, Any], ...]:
+    """Return the rows of a table of claims, in their order."""
+    return tuple({"of": v, "cells": verdict_cells(v), "bullet": bullet(v)} for v in verdicts)
 
 
 def cards(runs: Sequence[RunView]) -> list[Card]:

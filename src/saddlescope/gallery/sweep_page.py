@@ -139,8 +139,8 @@ class SweepView:
                     "statement": str(data.claim_statement.values[k]),
                     "quantity": str(data.claim_quantity.values[k]),
                     "kind": str(data.claim_kind.values[k]),
-                    "bounds": bounds(low, high, unit),
-                    "measured": _range(data["value"].values[..., k].ravel().tolist(), unit),
+                    "bound": bounds(low, high, unit),
+                    "value": _range(data["value"].values[..., k].ravel().tolist(), unit),
                     "counts": counts(Outcome(text) for text in outcomes if text),
                 }
             )

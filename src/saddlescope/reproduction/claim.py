@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partialmethod
-from typing import Literal, SupportsFloat, TypeVar, overload
+from typing import Literal, SupportsFloat, TypeVar
 
 import numpy as np
 import xarray as xr
@@ -246,11 +246,11 @@ class Verdict(ReprMixin):
     high: float
     value: float
     uncertainty: float
-    outcome: Outcome
-    remark: str = ""
     n: int = 1
     evidence: Evidence = Evidence.IDENTITY
     over: str = ""
+    outcome: Outcome
+    remark: str = ""
 
     def __repr__(self) -> str:
         value = f"{self.value:.6g} ± {self.uncertainty:.2g}{f' {self.unit}' if self.unit else ''}"
@@ -339,7 +339,7 @@ class Claim(ReprMixin):
         return Outcome.UNDECIDED if holds is None else _WORDS[self.kind][not holds]
 
 
-class Claims(Sequence[Claim]):
+class Claims(list[Claim]):
     """The claims of an entry, in the order in which they are added by one decorator for each kind.
 
     Attributes:
@@ -356,8 +356,8 @@ class Claims(Sequence[Claim]):
 
     def __init__(self, claims: Iterable[Claim] = (), *, limits: str = "", requires: Sequence[Requirement] = ()) -> None:
         """Begin with `claims`; each claim that is added also requires `requires`."""
+        super().__init__(claims)
         self.limits = limits
-        self._claims = list(claims)
         self._requires = tuple(requires)
 
     def _add(
@@ -374,20 +374,20 @@ class Claims(Sequence[Claim]):
         requires: Sequence[Requirement] = (),
     ) -> Callable[[S], S]:
         def register(statistic: S) -> S:
-            bounds = {"low": low, "high": high}
-            required = (*self._requires, *requires)
-            claim = Claim(
-                name=name,
-                statement=statement,
-                kind=kind,
-                source=source,
-                statistic=statistic,
-                unit=unit,
-                sizes=sizes,
-                requires=required,
-                **bounds,
+            self.append(
+                Claim(
+                    name=name,
+                    statement=statement,
+                    kind=kind,
+                    source=source,
+                    statistic=statistic,
+                    low=low,
+                    high=high,
+                    unit=unit,
+                    sizes=sizes,
+                    requires=(*self._requires, *requires),
+                )
             )
-            self._claims.append(claim)
             return statistic
 
         return register
@@ -400,20 +400,6 @@ class Claims(Sequence[Claim]):
     """Return a decorator that adds the paper's statement on smaller data or networks; arguments as in `Claim`."""
     extension = partialmethod(_add, Kind.EXTENSION)
     """Return a decorator that adds a question beyond the paper; arguments as in `Claim`."""
-
-    def extend(self, claims: Iterable[Claim]) -> None:
-        """Add claims that other code has made, such as those that several entries share."""
-        self._claims.extend(claims)
-
-    @overload
-    def __getitem__(self, index: int) -> Claim: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Claim, ...]: ...
-    def __getitem__(self, index: int | slice) -> Claim | tuple[Claim, ...]:
-        return self._claims[index] if isinstance(index, int) else tuple(self._claims[index])
-
-    def __len__(self) -> int:
-        return len(self._claims)
 
 
 def judge(claims: Sequence[Claim], run: xr.Dataset, size: str = "default") -> tuple[Verdict, ...]:

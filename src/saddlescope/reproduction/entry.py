@@ -39,7 +39,7 @@ from saddlescope.reproduction.parameters import EntryParams, Parameter, paramete
 
 P = TypeVar("P", bound=EntryParams)
 
-_MACHINE = {"device", "compiled", "threads", "pieces"}  # parameters of where and how fast, not of what is computed
+_MACHINE = {"device", "compiled", "threads", "pieces", "processes"}  # where and how fast, not what is computed
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -61,8 +61,6 @@ class Entry(ReprMixin, Generic[P]):
         paper: parameters of the paper's own size that differ from the default.
         metrics: numbers of a run worth a map over its parameters, for sweeps.
         data: the data sets that its runs read; None if they read none.
-        run_many: optional function that runs many points at once, such as in one batch of flows; each result equals the
-            `run` of its point to the entry's tolerance.
     """
 
     name: str
@@ -79,7 +77,6 @@ class Entry(ReprMixin, Generic[P]):
     paper: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     metrics: Sequence[Metric] = ()
     data: DataSets | None = None
-    run_many: Callable[[Sequence[P], RunContext], list[xr.Dataset]] | None = None
 
     def __repr__(self) -> str:
         return f"Entry({self.name!r}: {brief(self.title)}; {self.source}; {len(self.claims)} claims)"
@@ -95,8 +92,8 @@ class Entry(ReprMixin, Generic[P]):
         """Records of the parameters, by name."""
         return parameters(self.params)
 
-    def configure(self, size: str = "default", settings: Mapping[str, str] | None = None) -> P:
-        """Return the parameters of one size, changed by `settings` (field name to text, as typed).
+    def configure(self, size: str = "default", settings: Mapping[str, object] | None = None) -> P:
+        """Return the parameters of one size, changed by `settings` (field name to value, or to text as typed).
 
         Raises:
             InputError: unknown size or field (with the nearest names), or a value that does not fit the field.
@@ -124,7 +121,17 @@ class Entry(ReprMixin, Generic[P]):
         """Sizes that the entry has, smallest first."""
         return tuple(size for size in SIZES if size != "reduced" or self.reduced)
 
-    def scaling(self, settings: Mapping[str, str] | None = None) -> str:
+    def changed(self, size: str, settings: Mapping[str, object]) -> dict[str, str]:
+        """Return those settings, as text, by which what is computed differs from a size."""
+        usual = self.configure(size)
+        chosen = {name: text for name, text in settings.items() if name not in _MACHINE and name in self.parameters}
+        return {
+            name: Parameter.text(text)
+            for name, text in chosen.items()
+            if self.value(name, text) != getattr(usual, name)
+        }
+
+    def scaling(self, settings: Mapping[str, object] | None = None) -> str:
         """Return the values that the reduced size, changed by `settings`, has for the paper's: "depth 4 for 6"."""
         ours, theirs = self.configure("reduced", settings), self.configure("paper")
         scaled = [name for name in self.parameters if name not in _MACHINE]
@@ -132,15 +139,15 @@ class Entry(ReprMixin, Generic[P]):
         text = Parameter.text
         return ", ".join(f"{name} {text(one)} for {text(other)}" for name, one, other in pairs if one != other)
 
-    def value(self, field: str, text: str) -> Any:
-        """Return a parameter's value from its text, as typed after `--set`.
+    def value(self, field: str, given: object) -> Any:
+        """Return a parameter's value from a value of any kind, or from its text as typed after `--set`.
 
         Raises:
             InputError: unknown field (with the nearest names), or a value that does not fit it.
         """
         if field not in self.parameters:
             raise unknown(f"parameter of {self.name}", field, self.parameters)
-        return self.parameters[field].parse(text)
+        return self.parameters[field].parse(Parameter.text(given))
 
     def judge(self, run: xr.Dataset, size: str = "default") -> tuple[Verdict, ...]:
         """Return the verdicts of all claims on a stored run of one size."""

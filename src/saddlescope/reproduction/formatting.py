@@ -1,7 +1,9 @@
 """Formatting of verdicts and numbers, the same for the terminal, the gallery and JSON."""
 
+import dataclasses
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from saddlescope._shared.reprs import Table
@@ -92,10 +94,17 @@ def evidence(verdict: Verdict) -> str:
 
 def record(verdict: Verdict) -> dict[str, Any]:
     """Return a verdict as JSON values; infinity and NaN are null."""
-    fields = ("claim", "statement", "quantity", "kind", "source", "unit", "low", "high")
-    fields += ("value", "uncertainty", "n", "evidence", "over", "outcome", "remark")
-    values = {field: getattr(verdict, field) for field in fields}
+    values = dataclasses.asdict(verdict)
     return {name: finite(value) if isinstance(value, float) else value for name, value in values.items()}
+
+
+def verdict_of(record: Mapping[str, Any]) -> Verdict:
+    """Return the verdict of a record that `record` made, whatever else it has."""
+    values = {field.name: record[field.name] for field in dataclasses.fields(Verdict)}
+    infinite = {"low": -math.inf, "high": math.inf, "value": math.nan, "uncertainty": math.inf}
+    values |= {name: float(value) for name, value in infinite.items() if values[name] is None}
+    kinds = {"kind": Kind, "evidence": Evidence, "outcome": Outcome}
+    return Verdict(**values | {name: kind(values[name]) for name, kind in kinds.items()})
 
 
 def finite(value: float) -> float | None:
@@ -128,24 +137,41 @@ def summary(verdicts: Iterable[Verdict]) -> str:
     return "; ".join(parts) or "no claims"
 
 
+def position(outcome: Outcome) -> str:
+    """Return where a value is, for runs that are not judged: "inside" or "outside" the bounds, or undecided."""
+    return str(outcome) if outcome.inside is None else "inside" if outcome.inside else "outside"
+
+
+def positions(verdicts: Iterable[Verdict]) -> str:
+    """Return the numbers of values inside and outside their bounds: "1 inside the bounds, 2 outside, 2 undecided"."""
+    places = [position(verdict.outcome) for verdict in verdicts]
+    words = [f"{places.count(place)} {place}" for place in ("inside", "outside", "undecided", "not tested")]
+    shown = ", ".join(word for word in words if not word.startswith("0 "))
+    return re.sub("(inside|outside)", r"\1 the bounds", shown, count=1)
+
+
 VERDICT_COLUMNS = ("claim", "statement", "quantity", "value", "bound", "kind", "verdict")
 """Columns of a table of verdicts."""
 
 
+def verdict_cells(verdict: Verdict) -> dict[str, str]:
+    """Return the cells of a verdict as text, by `VERDICT_COLUMNS`, and its `position` and `evidence`."""
+    return {
+        "claim": verdict.claim,
+        "statement": f"{verdict.statement} ({verdict.remark})" if verdict.remark else verdict.statement,
+        "quantity": verdict.quantity,
+        "value": measured(verdict.value, verdict.uncertainty, verdict.unit),
+        "bound": bounds(verdict.low, verdict.high, verdict.unit),
+        "kind": str(verdict.kind),
+        "verdict": f"{SYMBOLS[verdict.outcome]} {verdict.outcome}",
+        "position": position(verdict.outcome),
+        "evidence": evidence(verdict),
+    }
+
+
 def verdict_table(verdicts: Iterable[Verdict]) -> Table:
     """Return the columns and rows of a table of verdicts."""
-    rows = (
-        (
-            v.claim,
-            f"{v.statement} ({v.remark})" if v.remark else v.statement,
-            v.quantity,
-            measured(v.value, v.uncertainty, v.unit),
-            bounds(v.low, v.high, v.unit),
-            v.kind,
-            f"{SYMBOLS[v.outcome]} {v.outcome}",
-        )
-        for v in verdicts
-    )
+    rows = ([verdict_cells(verdict)[column] for column in VERDICT_COLUMNS] for verdict in verdicts)
     return VERDICT_COLUMNS, rows
 
 

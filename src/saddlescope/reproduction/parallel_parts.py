@@ -6,7 +6,6 @@ part from its own checkpoint; the number of processes changes no result.
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,14 +15,7 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.process_pool import (
-    TaskDone,
-    TaskEnded,
-    TaskFailed,
-    TaskProgress,
-    TaskRefused,
-    run_parallel,
-)
+from saddlescope.reproduction.process_pool import run_tasks
 
 
 def run_parallel_parts(
@@ -46,7 +38,10 @@ def run_parallel_parts(
     """
     missing = [name for name in parts if not context.has(name)]
     if min(processes, len(missing)) > 1:
-        _compute(context, parts, missing, processes)
+        made = partial(_CachedPart, context.scratch, context.data, context.data_sets)
+        tasks = {name: made(name, parts[name]) for name in missing}
+        _, rest = context.split(len(parts) - len(missing), len(missing))
+        run_tasks(tasks, processes=processes, report=rest.report, ended=_ended)
     return [own.cached(name, partial(part, own)) for (name, part), own in context.steps(parts.items())]
 
 
@@ -54,41 +49,21 @@ def run_parallel_parts(
 class _CachedPart:
     """Task of a process: one part, cached in the scratch folder of the run."""
 
-    name: str
-    part: Callable[[RunContext], xr.Dataset]
     scratch: Path
     data: Path | None
     data_sets: Mapping[str, str]
+    name: str
+    part: Callable[[RunContext], xr.Dataset]
 
     def __call__(self, report: Report) -> None:
         context = RunContext(self.scratch, report, self.data, data_sets=self.data_sets)
         context.cached(self.name, partial(self.part, context))
 
 
-def _compute(
-    context: RunContext,
-    parts: Mapping[str, Callable[[RunContext], xr.Dataset]],
-    missing: list[str],
-    processes: int,
-) -> None:
-    fractions = {name: float(name not in missing) for name in parts}
-    tasks = {name: _CachedPart(name, parts[name], context.scratch, context.data, context.data_sets) for name in missing}
-    with closing(run_parallel(tasks, processes=processes)) as events:
-        for event in events:
-            match event:
-                case TaskProgress(name, fraction, note):
-                    fractions[name] = fraction
-                    context.report(sum(fractions.values()) / len(fractions), note)
-                case TaskDone(name):
-                    fractions[name] = 1.0
-                case TaskRefused(_, sentence):
-                    raise InputError(sentence)
-                case TaskFailed(name, error):
-                    raise RuntimeError(f"The part {name} failed, {error}; see its traceback above.")
-                case TaskEnded(name, status) if status < 0:
-                    raise InputError(
-                        f"processes must be few enough for the memory; the process of {name} was killed by signal "
-                        f"{-status}. Rerun the same command to resume, with a smaller processes= to use less memory."
-                    )
-                case TaskEnded(name, status):
-                    raise RuntimeError(f"The process of {name} ended with status {status} in the middle of its work.")
+def _ended(name: str, status: int) -> None:
+    if status >= 0:
+        raise RuntimeError(f"The process of {name} ended with status {status} in the middle of its work.")
+    raise InputError(
+        f"processes must be few enough for the memory; the process of {name} was killed by signal {-status}. Rerun the "
+        "same command to resume, with a smaller processes= to use less memory."
+    )

@@ -23,6 +23,8 @@ from importlib import import_module
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, dataclass_transform
 
+import numpy as np
+
 from saddlescope._shared.arguments import shown
 from saddlescope._shared.errors import InputError, unknown
 from saddlescope._shared.reprs import ReprMixin
@@ -30,7 +32,7 @@ from saddlescope._shared.typed_numbers import number, whole_number
 
 _TYPES = {int: "integer", float: "number", bool: "boolean", str: "string"}
 _NOUNS = {int: "integer", float: "number", bool: "boolean", str: "word"}
-_LARGEST = 2**63  # whole numbers from here on fit no array, no step count and no seed
+_LARGEST = 2**31  # whole numbers from here on are no number of samples or steps that a run ends with, and no seed
 _ONE = {int: "an integer", float: "a finite number", bool: "true or false", str: "a word"}
 _PARSERS: Mapping[type, Callable[[str], Any]] = {
     int: whole_number,
@@ -53,7 +55,7 @@ class Parameter(ReprMixin):
         many: True if the field is a tuple of values.
         default: value at the default size.
         unit: unit of the values; empty for pure numbers.
-        ge, gt, le, lt: bounds: at least, above, at most, below. Numbers are finite.
+        ge, gt, le, lt: bounds: at least, above, at most, below. Numbers are finite, integers below 2^31 in size.
         choices: the allowed values; empty: all.
         multiple_of: integers must be multiples of it.
         least, most: smallest and largest number of values of a tuple; no largest one if None.
@@ -123,10 +125,9 @@ class Parameter(ReprMixin):
             raise unknown(f"choice for {self.name}", value, self.choices)
         else:
             wanted = self._bounds if self._bounds and self._is_of_type(value) else self._type
-        if any(
-            isinstance(one, int) and abs(one) >= _LARGEST for one in (value if isinstance(value, tuple) else (value,))
-        ):
-            wanted = "below 2^63 in size"
+        given = value if isinstance(value, tuple) else (value,)
+        if self.type is int and any(isinstance(one, int) and abs(one) >= _LARGEST for one in given):
+            wanted = "below 2^31 in size"
         raise InputError(f"{self.name} must be {wanted}; got {shown(value)}.")
 
     @property
@@ -137,7 +138,8 @@ class Parameter(ReprMixin):
     def _is_of_type(self, value: Any) -> bool:
         if self.type in (str, bool):
             return isinstance(value, self.type)
-        whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST
+        most = _LARGEST if self.type is int else sys.float_info.max
+        whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < most
         return whole or (self.type is float and isinstance(value, float) and math.isfinite(value))
 
     def _fits_all(self, values: Any) -> bool:
@@ -186,8 +188,9 @@ class Parameter(ReprMixin):
 
     @staticmethod
     def text(value: Any) -> str:
-        """Return a value as typed after `--set NAME=`."""
-        return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+        """Return a value as typed after `--set NAME=`: that of a tuple, a list, a range or an array is a list."""
+        value = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+        return ",".join(map(str, value)) if isinstance(value, tuple | list | range) else str(value)
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema of the field; `x-unit` and `x-scale` have its unit and scale."""

@@ -20,13 +20,14 @@ from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope.plot.figure import Figure
 from saddlescope.reproduction import entry as entries
+from saddlescope.reproduction.catalogue import toy_names
 from saddlescope.reproduction.claim import Verdict
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.data_sets import data_in_words
 from saddlescope.reproduction.finished_parts import interrupts_named
 from saddlescope.reproduction.formatting import record, summary, verdict_table
-from saddlescope.reproduction.memory import require_room
 from saddlescope.reproduction.own_code import own_errors_named
+from saddlescope.reproduction.parameters import Parameter
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 
@@ -78,9 +79,20 @@ class Reproduction(ReprMixin):
         return cls(Path(file), entry, provenance, run)
 
     @property
-    def smoke_test(self) -> bool:
-        """True for a run of the quick size, which is in no tally."""
-        return self.provenance.size == "quick"
+    def unjudged(self) -> str:
+        """Reason why the verdicts of this run count for nothing, in a sentence; empty if they count."""
+        if self.entry.name in toy_names():
+            return "The bounds of a toy only guide the eye."
+        if self.provenance.size == "quick":
+            return "A quick run is a smoke test; the default size judges the claims."
+        try:
+            changed = self.entry.changed(self.provenance.size, self.provenance.settings)
+        except InputError:  # a parameter of another version
+            changed = dict(self.provenance.settings)
+        if not changed:
+            return ""
+        words = ", ".join(f"{name}={text}" for name, text in changed.items())
+        return f"The bounds were set for the {self.provenance.size} parameters, and this run has {words}."
 
     @property
     def scaling(self) -> str:
@@ -103,10 +115,11 @@ class Reproduction(ReprMixin):
         return figures
 
     def records(self) -> list[dict[str, Any]]:
-        """Return the verdicts as JSON values, each with the entry, the size and the data sets, if any."""
+        """Return the verdicts as JSON values, each with the entry, the size, the data sets, and why it is unjudged."""
         where = {"entry": self.entry.name, "size": self.provenance.label}
         where |= {"scaling": self.scaling} if self.scaling else {}
         where |= {"data_sets": dict(self.provenance.data_sets)} if self.provenance.data_sets else {}
+        where |= {"unjudged": self.unjudged} if self.unjudged else {}
         return [where | record(verdict) for verdict in self.verdicts]
 
     def changed_claims(self) -> tuple[str, ...]:
@@ -162,12 +175,12 @@ def stored_files(folder: str | os.PathLike[str]) -> tuple[Path, ...]:
 
 
 def reproduce(
-    entry: entries.Entry,
+    entry: entries.Entry | str,
     *,
-    out: str | os.PathLike[str],
+    out: str | os.PathLike[str] = "results",
     size: str = "default",
-    settings: Mapping[str, str] | None = None,
-    data: Path | None = None,
+    settings: Mapping[str, object] | None = None,
+    data: str | os.PathLike[str] | None = None,
     again: bool = False,
     report: Report = silent,
     say: Callable[[str], None] = lambda sentence: None,
@@ -177,11 +190,11 @@ def reproduce(
     A run that is killed, at any moment, leaves no result; call this again to resume it.
 
     Args:
-        entry: the entry to run.
+        entry: the entry to run, or its name.
         out: the output folder; the result is `OUT/<paper>/<entry>/<size>.nc`, or named by a digest if parameters were
             set by hand.
         size: of the parameters: quick, default, reduced (if the entry has it) or paper.
-        settings: parameters set by hand, as for `Entry.configure`.
+        settings: parameters set by hand: their values, or text as typed after `--set`.
         data: folder with data sets in their official formats, if any. Data sets are part of what identifies a run, by
             name and checksum: a run on other data is another run, and none is replaced by another unasked.
         again: run although a result is stored; it is replaced at the end.
@@ -195,13 +208,14 @@ def reproduce(
         InputError: parameters, output folder or data cannot be used, or another process is working on the same run.
         KeyboardInterrupt: with a sentence that says what is kept.
     """
-    settings = dict(settings or {})
-    params = entry.configure(size, settings)
+    entry = entries.find_entry(entry) if isinstance(entry, str) else entry
+    typed = {name: Parameter.text(value) for name, value in (settings or {}).items()}
+    params = entry.configure(size, typed)
     if params == entry.configure(size):
-        settings = {}
-    values = json_values(params)
+        typed = {}
+    values, data = json_values(params), None if data is None else Path(data)
     data_sets = entry.checksums(params, data, report=report)
-    folder = store.RunFolder(Path(out), entry.name, identity(values, data_sets), "" if settings else size)
+    folder = store.RunFolder(Path(out), entry.name, identity(values, data_sets), "" if typed else size)
     if folder.file.exists() and not again:
         stored = Reproduction.open(folder.file)
         if stored.provenance.params == values and stored.provenance.data_sets == data_sets:
@@ -213,13 +227,12 @@ def reproduce(
             say(f"{folder.file} was made from {read}, not from {data_in_words(data_sets)}: rerunning.")
         else:
             say(f"{folder.file} holds other parameters (its version's {size}): rerunning.")
-    require_room(params)
     with folder.lock() as scratch:
         if any(scratch.iterdir()):
             say(f"Resuming the interrupted run in {scratch}.")
         context = RunContext(scratch, report, data, Path(out) / "parts", again, data_sets)
         with interrupts_named(folder):
-            run = stamped_run(entry, params, context, size, settings)
+            run = stamped_run(entry, params, context, size, typed)
         stored = _stored(run, entry, size, folder)
         folder.clear()
     return stored
@@ -292,23 +305,8 @@ def stamped_run(
         run = entry.run(params, context)
     if not isinstance(run, xr.Dataset):
         raise InputError(f"The run of {entry.name} must return an xarray.Dataset; got {run!r:.80}. Mend the entry.")
-    return stamp(run, entry, params, size, settings, resumed, stop() | {"data_sets": context.data_sets})
-
-
-def stamp(
-    run: xr.Dataset,
-    entry: entries.Entry,
-    params: Any,
-    size: str,
-    settings: Mapping[str, str],
-    resumed: bool,
-    measured: Mapping[str, Any],
-) -> xr.Dataset:
-    """Return the run with its provenance, which includes what the stopwatch `measured`."""
-    values = json_values(params)
-    return store.Provenance(
-        entry=entry.name, size=size, settings=settings, params=values, resumed=resumed, **measured
-    ).stamp(run)
+    made = {"entry": entry.name, "size": size, "settings": settings, "params": json_values(params), "resumed": resumed}
+    return store.Provenance(**made, data_sets=context.data_sets, **stop()).stamp(run)
 
 
 @contextmanager

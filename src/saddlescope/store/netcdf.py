@@ -8,18 +8,19 @@ import hashlib
 import os
 import sys
 import threading
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from saddlescope._shared.atomic_files import write_atomically
 from saddlescope._shared.errors import InputError, StorageError
 from saddlescope._shared.output_paths import new_folder, other_than_file, reason
-from saddlescope.store.untrusted_content import DENSEST, SMALL, ForeignContentError, numbers_size, require_bounded
+from saddlescope.store.untrusted_content import ForeignContentError, require_bounded
 
 COPIES = ".saddlescope-gallery"
 """Name of the file that marks a folder of copies of runs, as a gallery has; `find_runs` skips the folder."""
@@ -46,40 +47,71 @@ def write(dataset: xr.Dataset, path: str | os.PathLike[str]) -> Path:
         The path.
 
     Raises:
-        InputError: a variable or an attribute that a netCDF file cannot hold, or that `read` refuses.
+        InputError: a variable or an attribute that a netCDF file cannot hold, or that `read` would return as another
+            one, such as dates, or numbers with an attribute `scale_factor`.
         StorageError: the disk is full or the folder cannot be written; no partial file remains.
     """
-    encoding = {
-        name: {"zlib": True, "complevel": 4, "shuffle": True}
-        for name, variable in dataset.variables.items()
-        if variable.ndim and variable.size and variable.dtype.kind in "biuf"
-    }
-    content = _in_memory(dataset, encoding)  # a full disk is then an error of one write, outside HDF5
-    sizes = (numbers_size(dataset[name].size, dataset[name].dtype.itemsize) for name in encoding)
-    if sum(sizes) > SMALL + DENSEST * len(content):
-        content = _in_memory(dataset, {})  # what expands by so much is not read
+    content, _ = _stored(dataset)  # a full disk is then an error of one write, outside HDF5
     return write_bytes(content + _seal(content), path)
 
 
 def as_stored(dataset: xr.Dataset) -> xr.Dataset:
-    """Return a run as `read` would return it once it is written."""
-    return _load(_in_memory(dataset, {}))
+    """Return a run as `read` would return it once it is written.
+
+    Raises:
+        InputError: as by `write`.
+    """
+    _, stored = _stored(dataset)
+    return stored
 
 
-def _in_memory(dataset: xr.Dataset, encoding: dict[Hashable, Any]) -> bytes:
-    """Return the content of the netCDF file of a run.
+def _stored(dataset: xr.Dataset) -> tuple[bytes, xr.Dataset]:
+    """Return the content of the netCDF file of a run, and the run that is read back from it.
+
+    Raises:
+        InputError: it is not the same run.
+    """
+    content = _in_memory(dataset, {"zlib": True, "complevel": 4, "shuffle": True})
+    try:
+        stored = _load(content)
+    except ForeignContentError:  # zeros and padded text expand by more than is read
+        content = _in_memory(dataset, {})
+        try:
+            stored = _load(content)
+        except ForeignContentError as error:
+            raise InputError(f"The data set cannot be stored as netCDF: it must {error}.") from error
+    if changed := _changed(dataset, stored):
+        raise InputError(
+            f"The data set cannot be stored as netCDF: {changed} would be read back as another one. Store real numbers"
+            " and text, dates among them, and rename attributes that readers of netCDF interpret, such as scale_factor."
+        )
+    return content, stored
+
+
+def _in_memory(dataset: xr.Dataset, compression: dict[str, Any]) -> bytes:
+    """Return the content of the netCDF file of a run; text has a fixed length.
 
     Raises:
         InputError: a variable or an attribute that it cannot hold.
     """
-    for name, variable in dataset.variables.items():
+    plain = dataset.drop_encoding()  # that of another file may round numbers
+    empty = {name: v.astype(str) for name, v in plain.variables.items() if v.dtype == object and not v.size}
+    plain = plain.assign_coords({name: v for name, v in empty.items() if name in plain.coords})
+    plain = plain.assign({name: v for name, v in empty.items() if name not in plain.coords})
+    for name, variable in plain.variables.items():
         if variable.dtype.kind == "c":
             raise InputError(f"{name} must be real to be stored; got complex numbers. Store both parts by themselves.")
+        if variable.dtype.kind in "OU":
+            variable.encoding |= {"dtype": "S1", "char_dim_name": f"characters of {name}"}
+        if variable.ndim and variable.size and variable.dtype.kind in "biufOU":
+            variable.encoding |= compression
     content = BytesIO()
     try:
         with _unlocked():
-            dataset.to_netcdf(content, engine="h5netcdf", encoding=encoding)
-    except (TypeError, ValueError) as error:
+            plain.to_netcdf(content, engine="h5netcdf")
+    except MemoryError:
+        raise
+    except Exception as error:  # of xarray or h5netcdf, of many types
         raise InputError(
             f"The data set cannot be stored as netCDF: {str(error).rstrip('.')}. Store real numbers and text, under"
             " names without /."
@@ -88,7 +120,41 @@ def _in_memory(dataset: xr.Dataset, encoding: dict[Hashable, Any]) -> bytes:
 
 
 def _load(content: bytes) -> xr.Dataset:
+    """Return the run in the content of a file.
+
+    Raises:
+        ForeignContentError: it has what no run has; the SHA-256 does not exclude it, since anybody can compute it.
+    """
+    import h5py
+
+    with h5py.File(BytesIO(content), "r") as file:
+        require_bounded(file, len(content))
     return xr.load_dataset(BytesIO(content), engine="h5netcdf", decode_times=False)
+
+
+def _changed(run: xr.Dataset, stored: xr.Dataset) -> str:
+    """Return the first part of a run that is another one in the stored run; empty if there is none."""
+    if strange := set(run.variables) ^ set(stored.variables) or set(run.coords) ^ set(stored.coords):
+        return f"the variable {next(iter(strange))}"
+    for name, variable in run.variables.items():
+        if variable.dims != stored.variables[name].dims or not _same(variable.values, stored.variables[name].values):
+            return f"the variable {name}"
+    holders = {"": (run.attrs, stored.attrs)}
+    holders |= {f" of {name}": (run.variables[name].attrs, stored.variables[name].attrs) for name in run.variables}
+    for of, (given, read_back) in holders.items():
+        for name in {**given, **read_back}:
+            if name not in given or name not in read_back or not _same(given[name], read_back[name]):
+                return f"the attribute {name}{of}"
+    return ""
+
+
+def _same(given: Any, read_back: Any) -> bool:
+    """Return True if two arrays or attributes have the same type, shape and values; all text is of one type."""
+    one, other = np.asarray(given), np.asarray(read_back)
+    if one.dtype.kind in "OUT" and other.dtype.kind in "OUT":
+        return one.shape == other.shape and one.tolist() == other.tolist()
+    same_type = one.dtype.newbyteorder("=") == other.dtype.newbyteorder("=")
+    return same_type and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
 
 
 def write_bytes(content: bytes, path: str | os.PathLike[str]) -> Path:
@@ -139,27 +205,11 @@ def read(path: str | os.PathLike[str]) -> xr.Dataset:
             f"{path} is damaged, or no run of this version of saddlescope. Rerun its entry with --again, or move"
             " the file elsewhere."
         )
-    _refuse_traps(path, content)
     try:
         return _load(content)
-    except Exception as error:  # of h5netcdf or xarray: whatever they cannot read is no run
-        raise InputError(f"{path} is no stored run ({type(error).__name__}: {error}); rerun the entry.") from error
-
-
-def _refuse_traps(path: Path, content: bytes) -> None:
-    """Raise InputError if a file has what no run has; the SHA-256 does not exclude it, since anybody can compute it.
-
-    Raises:
-        InputError: it has, or it is no HDF5 file.
-    """
-    import h5py
-
-    try:
-        with h5py.File(BytesIO(content), "r") as file:
-            require_bounded(file, content)
     except ForeignContentError as error:
         raise InputError(f"{path} must {error}. Rerun the entry.") from error
-    except Exception as error:  # of h5py, of any type
+    except Exception as error:  # of h5py, h5netcdf or xarray: whatever they cannot read is no run
         raise InputError(f"{path} is no stored run ({type(error).__name__}: {error}); rerun the entry.") from error
 
 

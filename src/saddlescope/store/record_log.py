@@ -1,11 +1,12 @@
 """Append-only file of records, such as those of a training run: written while it runs, safe to kill, open to readers.
 
-One line of JSON per record. The first line has the variables that no record changes:
+One line of JSON per record, and a checksum. The first line has the variables that no record changes:
 
-    {"format": "saddlescope records 1", "along": "step", "coordinates": ["layer"], "variables": {...}}
-    {"step": 1, "variables": {"stable_rank": {"dims": ["layer"], "dtype": "float64", "data": "..."}}}
+    {"format": "saddlescope records 2", "along": "step", "coordinates": ["layer"], "variables": {...}} 0123abcd
+    {"step": 1, "variables": {"stable_rank": {"dims": ["layer"], "dtype": "float64", "data": "..."}}} 4567cdef
 
-Numbers are base64 of their little-endian bytes, so exact. A line that a killed writer left unfinished is no record.
+Numbers are base64 of their little-endian bytes, so exact. The checksum is the CRC-32 of the JSON; files of format 1
+have none. A line that a killed writer left unfinished is no record.
 """
 
 import base64
@@ -13,6 +14,7 @@ import binascii
 import json
 import math
 import os
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,8 @@ from saddlescope._shared.atomic_files import write_atomically
 from saddlescope._shared.errors import InputError, StorageError
 from saddlescope._shared.output_paths import new_folder, other_than_file, output_file, reason
 
-_FORMAT = "saddlescope records 1"
+_FORMAT = "saddlescope records 2"
+_WITHOUT_CHECKSUMS = "saddlescope records 1"
 _DTYPES = ("float64", "float32", "int64", "int32", "bool")
 
 
@@ -107,12 +110,15 @@ def read_log(path: str | os.PathLike[str]) -> xr.Dataset:
         raise InputError(
             f"Cannot read {path}: {reason(error)}. Give the file of a tracker: RankTracker(model, file=...)."
         ) from error
-    lines = content.split(b"\n")[:-1]  # what follows the last end of line is unfinished
+    *lines, unfinished = content.split(b"\n")
     try:
-        first = json.loads(lines[0])
-        if first["format"] != _FORMAT:
-            raise ValueError("format")
-        return _assembled(first, [json.loads(line) for line in lines[1:]])
+        if lines[0].endswith(b"}") and json.loads(lines[0])["format"] == _WITHOUT_CHECKSUMS:
+            first, *records = map(json.loads, lines)
+        else:
+            first, *records = map(_checked, lines)
+            if first["format"] != _FORMAT or _is_whole(unfinished[:-1]):  # whole but for its end, which is damaged
+                raise ValueError("format")
+        return _assembled(first, records)
     except (LookupError, TypeError, ValueError, RecursionError, OverflowError, AttributeError) as error:
         raise InputError(
             f"{path} is damaged, or no file of records (RankTracker(file=...) writes one). Give another file."
@@ -139,7 +145,19 @@ def _texts(attributes: Mapping[Any, Any]) -> dict[str, str]:
 
 
 def _line(content: dict[str, Any]) -> bytes:
-    return json.dumps(content, ensure_ascii=True, separators=(",", ":")).encode() + b"\n"
+    text = json.dumps(content, ensure_ascii=True, separators=(",", ":")).encode()
+    return text + b" %08x\n" % zlib.crc32(text)
+
+
+def _checked(line: bytes) -> dict[str, Any]:
+    """Return the content of a line, or raise ValueError if it does not have its checksum."""
+    if not _is_whole(line):
+        raise ValueError("checksum")
+    return json.loads(line[:-9])
+
+
+def _is_whole(line: bytes) -> bool:
+    return line[-9:] == b" %08x" % zlib.crc32(line[:-9])
 
 
 def _encoded(variables: Iterable[tuple[Any, xr.Variable]]) -> dict[str, Any]:

@@ -69,14 +69,14 @@ class RunFolder(ReprMixin):
             try:
                 undo.enter_context(new_folder(self.file.parent))  # a failed try leaves no empty folders
                 output_file(self.file)
-                busy = f"is at this run of {self.entry} already; wait for it, or give another --out."
+                busy = f"is at this run of {self.entry} already; wait for it, or give another folder."
                 undo.enter_context(file_lock(self._lock_file, busy))
                 probe(self.file.parent)
                 undo.callback(_remove_empty, self.scratch)
                 self.scratch.mkdir(exist_ok=True)
             except OSError as error:
                 raise StorageError(
-                    f"Cannot write in {self.out}: {reason(error)}. Give another folder with --out, or free some space."
+                    f"Cannot write in {self.out}: {reason(error)}. Give another folder, or free some space."
                 ) from error
             yield self.scratch
 

@@ -13,9 +13,10 @@ from saddlescope import store
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction.claim import Estimate
 from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.own_code import described
 from saddlescope.reproduction.runner import Reproduction
 from saddlescope.sweeps.grid import Grid
-from saddlescope.sweeps.point import Point, State, describe_error
+from saddlescope.sweeps.point import Point, State
 
 KIND = "sweep"
 """Value of the attribute `kind` in the data set of a sweep."""
@@ -74,7 +75,7 @@ def _judge(
         try:
             verdict = claim.judge(run, grid.size)
         except Exception as error:  # it may need more than one point has, such as two scales
-            why = f"It cannot be judged at this point: {describe_error(error)}."
+            why = f"It cannot be judged at this point: {described(error)}."
             verdict = claim.verdict(Estimate.unresolved(why), grid.size)
         numbers["value"][(*index, k)] = verdict.value
         numbers["uncertainty"][(*index, k)] = verdict.uncertainty
@@ -84,9 +85,7 @@ def _judge(
         try:
             numbers["metrics"][(*index, k)] = float(metric.statistic(run))
         except Exception as error:
-            words["metric_remark"][(*index, k)] = _storable(
-                f"It cannot be computed at this point: {describe_error(error)}."
-            )
+            words["metric_remark"][(*index, k)] = _storable(f"It cannot be computed at this point: {described(error)}.")
 
 
 def _described(entry: Entry) -> dict[str, tuple]:

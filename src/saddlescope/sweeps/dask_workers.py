@@ -19,7 +19,8 @@ from saddlescope._shared.errors import InputError, MissingExtraError, StorageErr
 from saddlescope._shared.file_locks import file_lock, remove_unheld
 from saddlescope._shared.output_paths import new_folder
 from saddlescope._shared.progress import Report
-from saddlescope.sweeps.point import Point, describe_error
+from saddlescope.reproduction.own_code import described
+from saddlescope.sweeps.point import Point
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -148,7 +149,7 @@ def _lack(answer: str | Exception) -> str:
     """Return what a worker lacks, in a sentence."""
     if isinstance(answer, ModuleNotFoundError):
         return f"The workers must have the packages of the client; one lacks {answer.name}."
-    return answer if isinstance(answer, str) else f"A worker cannot be used: {describe_error(answer)}."
+    return answer if isinstance(answer, str) else f"A worker cannot be used: {described(answer)}."
 
 
 def _take(point: Point, future: Any) -> str:
@@ -172,7 +173,7 @@ def _take(point: Point, future: Any) -> str:
     except ModuleNotFoundError as error:
         raise InputError(_lack(error)) from error
     except Exception as error:
-        return f"A worker could not run it: {describe_error(error)}"
+        return f"A worker could not run it: {described(error)}"
     match result:
         case bytes():
             point.store_run(result)

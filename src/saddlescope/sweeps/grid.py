@@ -14,6 +14,7 @@ from typing import Any
 from saddlescope._shared.errors import InputError, unknown
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.reproduction import entry as entries
+from saddlescope.reproduction.parameters import Parameter
 from saddlescope.sweeps.parse import MOST_POINTS, expand
 
 
@@ -81,7 +82,7 @@ class Grid(ReprMixin):
         *,
         seeds: str = "",
         size: str = "default",
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, object] | None = None,
     ) -> "Grid":
         """Return the grid of `NAME=VALUES` words, in the grid syntax of `saddlescope.sweeps.parse`.
 
@@ -100,7 +101,8 @@ class Grid(ReprMixin):
                 a value does not fit or is given twice, or a point is invalid for the entry.
         """
         entry = entries.find_entry(entry) if isinstance(entry, str) else entry
-        settings, words = dict(settings or {}), list(words)
+        settings = {name: Parameter.text(value) for name, value in (settings or {}).items()}
+        words = list(words)
         for word in (*words, seeds):
             if not isinstance(word, str):
                 raise InputError(f"words must be strings, such as 'seed=0:8'; got {word!r}.")

@@ -20,6 +20,7 @@ from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.reproduction import entry as entries
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.own_code import described
 from saddlescope.reproduction.runner import identity, json_values, stamped_run
 
 BUSY_PAUSE = 0.2  # seconds between two checks of a point that another process is running
@@ -138,12 +139,6 @@ class Point(ReprMixin):
         except InputError as error:
             self.fail(str(error), traceback.format_exc() if error.__cause__ is not None else "")
         except Exception as error:
-            self.fail(describe_error(error), traceback.format_exc())
+            self.fail(described(error), traceback.format_exc())
         else:
             self.store_run(run)
-
-
-def describe_error(error: BaseException) -> str:
-    """Return an error in one line: its type and the first line of its message."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

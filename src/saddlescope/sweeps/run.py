@@ -1,6 +1,7 @@
 """Execution of a sweep: run its missing points on the available workers, then write the data set."""
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,10 +13,9 @@ from saddlescope._shared.errors import InputError, StorageError
 from saddlescope._shared.output_paths import require_writable_file
 from saddlescope._shared.progress import Report, silent
 from saddlescope.reproduction import entry as entries
-from saddlescope.reproduction.memory import require_room
 from saddlescope.sweeps.assemble import assemble
 from saddlescope.sweeps.grid import Grid
-from saddlescope.sweeps.local_workers import run_in_batches, run_in_processes, tidy
+from saddlescope.sweeps.local_workers import run_in_processes
 from saddlescope.sweeps.point import Point, State
 from saddlescope.sweeps.result import Sweep
 from saddlescope.sweeps.scheduler_address import require_scheduler
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 _FOLDER = "sweeps"
+_LEFT = re.compile(r"\.?([0-9a-f]{12})\.(?:partial|lock|nc\.part|nc\.lock)")  # files of a run that is not finished
 _README = "Sweeps of saddlescope: one data set each, and the runs of their points, which sweeps share.\n"
 
 
@@ -52,8 +53,7 @@ def sweep(
         out: the output folder; files are written below `OUT/sweeps/<paper>/<entry>`: the runs in `points`, the data
             set beside it.
         data: folder with data sets in their official formats, if any.
-        processes: number of worker processes. By default points run in batches if the entry supports it, else there
-            are as many processes as processors. 1 runs the points in this process.
+        processes: number of worker processes, by default that of processors. 1 runs the points in this process.
         scheduler: address of a Dask scheduler, or a client of it: the points run on its workers.
         retry: retry failed points.
         again: rerun all points; their stored runs are removed first.
@@ -78,9 +78,6 @@ def sweep(
     data = None if data is None else Path(data)
     if data is not None and not data.is_dir():
         raise InputError(f"data must be an existing folder; got '{data}'. Embedded data sets need none.")
-    if scheduler is None:
-        for params in grid.params:
-            require_room(params)
     folder = Path(out) / _FOLDER
     store.write_bytes(_README.encode(), folder / store.SWEEPS)
     known: dict[str, str] = {}
@@ -94,7 +91,7 @@ def sweep(
     require_writable_file(file)
     notes: dict[str, str] = {}
     missing = _missing(points, retry=retry, again=again, say=say)
-    interrupted = tidy(points)
+    _tidy(points)
     try:
         if missing:
             report(0.0, f"{len(missing)} of {counted(len(points), 'point')} to run")
@@ -102,8 +99,6 @@ def sweep(
                 from saddlescope.sweeps.dask_workers import run_on_cluster
 
                 notes |= run_on_cluster(missing, scheduler, data, report, say)
-            elif processes is None and entry.run_many is not None:
-                run_in_batches(entry, missing, interrupted, data, report, say)
             else:
                 from joblib import cpu_count
 
@@ -131,6 +126,17 @@ def _missing(points: Sequence[Point], *, retry: bool, again: bool, say: Callable
     if failed := states.count(State.FAILED):
         say(f"{_of(failed, points)} skipped after an earlier failure. Pass --retry to retry.")
     return [point for point, state in zip(points, states, strict=True) if state is State.MISSING]
+
+
+def _tidy(points: Sequence[Point]) -> None:
+    """Remove what killed processes left at finished points."""
+    folder = points[0].file.parent
+    names = [match for path in folder.iterdir() if (match := _LEFT.fullmatch(path.name))] if folder.is_dir() else []
+    left = {match[1] for match in names}
+    for point in points:
+        if point.run_folder.digest in left:
+            point.run_folder.tidy()
+    store.remove_leftovers(folder)
 
 
 def _of(count: int, points: Sequence[Point]) -> str:

@@ -1,4 +1,4 @@
-"""Module form of the command `saddlescope`: `python -m saddlescope.cli`."""
+"""Module form of the command `saddlescope`: `python -m saddlescope`."""
 
 import sys
 
