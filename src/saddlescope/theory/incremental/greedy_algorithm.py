@@ -74,7 +74,7 @@ def incremental_learning(
 
     Args:
         loss: L(beta), a twice continuously differentiable JAX function of an array of shape (size,), such as a
-            `DiagonalNetwork`. Its methods `value_and_gradient(beta)` and `hessian(beta)` are used where it has them.
+            `DiagonalNetwork`; an `AbstractLoss` computes its derivatives itself.
         size: p, the length of beta; at least 1.
         weights: (u0, v0), each of shape (p,): the initial weights before they are scaled by alpha.
         transition: policy that finds a transition's end: `NewtonTransition`, its reference implementation

@@ -124,7 +124,7 @@ def low_rank_learning(
 
     Args:
         loss: L(B), a twice continuously differentiable JAX function of a tuple of products, such as a `FullAttention`.
-            Its method `value_and_gradient(products)` is used where it has one.
+            An `AbstractLoss` computes its gradient itself.
         shapes: (m, n) of each product.
         width: number of columns of the factors, which bounds the ranks; None: no bound.
         tolerance: singular values of G smaller than this part of the largest at the origin count as zero, and times

@@ -17,6 +17,7 @@ from saddlescope._shared.compiled_functions import compiled, eval_shape
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.loss_scale import scale_exponent
+from saddlescope.loss.abstract_loss import AbstractLoss, as_loss
 
 Matrices = tuple[Float[np.ndarray, "_ _"], ...]
 
@@ -26,15 +27,13 @@ class NonFiniteProductLossError(Exception):
 
 
 @compiled
-def _value_and_slope(loss: Any, products: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...]]:
-    if hasattr(loss, "value_and_gradient"):
-        return loss.value_and_gradient(products)
-    return jax.value_and_grad(loss)(products)
+def _value_and_slope(loss: AbstractLoss, products: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...]]:
+    return loss.value_and_gradient(products)
 
 
 @compiled
-def _hvp(loss: Any, products: tuple[Array, ...], change: tuple[Array, ...]) -> tuple[Array, ...]:
-    return jax.jvp(lambda at: _value_and_slope(loss, at)[1], (products,), (change,))[1]
+def _hvp(loss: AbstractLoss, products: tuple[Array, ...], change: tuple[Array, ...]) -> tuple[Array, ...]:
+    return jax.jvp(lambda at: loss.value_and_gradient(at)[1], (products,), (change,))[1]
 
 
 class ProductLossOracle:
@@ -44,8 +43,7 @@ class ProductLossOracle:
         exponent: chosen so that the largest entry of G at 0 is about 1; 0 where G is 0 there.
 
     Args:
-        loss: L(B), a JAX function of a tuple of matrices of the given shapes; its method `value_and_gradient(products)`
-            is used where it has one.
+        loss: L(B), a JAX function of a tuple of matrices of the given shapes, or an `AbstractLoss` of one.
         shapes: (m, n) of each product.
 
     Raises:
@@ -54,7 +52,7 @@ class ProductLossOracle:
     """
 
     def __init__(self, loss: Callable[[Any], Array], shapes: Sequence[tuple[int, int]]) -> None:
-        self.loss, self.shapes = loss, tuple((int(m), int(n)) for m, n in shapes)
+        self.loss, self.shapes = as_loss(loss), tuple((int(m), int(n)) for m, n in shapes)
         if not self.shapes or min(map(min, self.shapes)) < 1:
             raise InputError(f"shapes must hold (rows, columns) of each product, positive integers; got {shapes!r}.")
         if not callable(loss):
