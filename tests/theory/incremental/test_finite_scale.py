@@ -12,7 +12,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.flow import DiagonalInit, gradient_flow
 from saddlescope.models import attention_teacher_task, diagonal_linear_network
 from saddlescope.papers.gradual_rank.shared.stage_times import halfway_times, predicted_stages
-from saddlescope.theory import AlgorithmStatus, FirstOrderInit, OdeTransition, TimedTransition, incremental_learning
+from saddlescope.theory import AlgorithmStatus, FirstOrderInit, NewtonTransition, TimedTransition, incremental_learning
 
 LOG10 = math.log(10)
 
@@ -251,7 +251,9 @@ def test_weights_are_a_pair(weights):
 
 def test_a_transition_without_times_is_refused_with_weights():
     with pytest.raises(InputError, match="transition must be a TimedTransition"):
-        incremental_learning(lambda beta: jnp.sum(beta - 1) ** 2, 1, weights=([1.0], [0.0]), transition=OdeTransition())
+        incremental_learning(
+            lambda beta: jnp.sum(beta - 1) ** 2, 1, weights=([1.0], [0.0]), transition=NewtonTransition()
+        )
 
 
 def test_times_at_a_scale_want_weights():

@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from tests import problems, tolerances
+from tests.theory.incremental.ode_transition import OdeTransition
 
 from saddlescope._shared.errors import InputError
 from saddlescope.models import attention_teacher_task, diagonal_linear_network
-from saddlescope.theory import AlgorithmStatus, NewtonTransition, OdeTransition, TimedTransition, incremental_learning
+from saddlescope.theory import AlgorithmStatus, NewtonTransition, TimedTransition, incremental_learning
 from saddlescope.theory.incremental.loss_oracle import LossOracle
 from saddlescope.theory.incremental.stationary_point import curvature
 
@@ -208,8 +209,6 @@ def test_a_barrier_is_no_obstacle(transition):
         lambda: NewtonTransition(tolerance=0.9),
         lambda: NewtonTransition(reach=1.0),
         lambda: NewtonTransition(fraction=0.0),
-        lambda: OdeTransition(tolerance=0.0),
-        lambda: OdeTransition(speed_tolerance=2.0),
     ],
 )
 def test_policies_check_their_ranges(policy):

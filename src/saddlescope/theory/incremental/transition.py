@@ -3,8 +3,8 @@
     theta^{k+1} = lim_{eps -> 0} lim_{t -> infinity} psi(t, eps),  psi(0, eps) = theta^k + eps (e_i, sgn(g_i) e_i)
 
 The loss need not be convex, so the limit is not "the minimum" over the active coordinates: it is the end of one path.
-Two policies find it, and both follow that path from the saddle: `NewtonTransition`, the default, and its reference
-implementation, `OdeTransition`. `TimedTransition` computes the times of the path as well.
+Both policies follow that path from the saddle: `NewtonTransition`, the default, and `TimedTransition`, which computes
+the times of the path as well.
 """
 
 from collections.abc import Callable
