@@ -12,7 +12,6 @@ from saddlescope._shared.errors import InputError
 from saddlescope.flow import unit_flow
 from saddlescope.theory import incremental_learning, low_rank_learning, unit_learning
 from saddlescope.theory.units.explicit_path import Limits
-from saddlescope.theory.units.transition import _newton
 from saddlescope.theory.units.unit_network import UnitNetwork
 
 ORTHOGONAL = np.linalg.qr(np.random.default_rng(7).standard_normal((20, 4)))[0] * np.sqrt(20)
@@ -132,7 +131,7 @@ class _Quadratic(UnitNetwork):
 @pytest.mark.parametrize(("curvature", "minimum"), [(5e-7, True), (1e-9, True), (-1e-9, True), (-5e-7, False)])
 def test_a_slight_descent_direction_is_not_taken_for_a_flat_one(curvature, minimum):
     network = _Quadratic(np.diag([1.0, curvature]))
-    found = _newton(network, np.array([[1.01, 1.0]]), np.zeros(1, int), minimum=True)
+    found = network.stationary_near(np.array([[1.01, 1.0]]), np.zeros(1, int), minimum=True)
     assert (found is not None) == minimum
 
 

@@ -11,6 +11,7 @@ end to rounding.
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float
@@ -18,6 +19,7 @@ from scipy.integrate import RK45, Radau
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from saddlescope.theory.low_rank.loss_oracle import Matrices, NonFiniteProductLossError, ProductLossOracle
+from saddlescope.theory.newton import Linearised, NewtonPolicy, newton
 from saddlescope.theory.saddle_passage import SYMMETRIC, SaddlePassage
 from saddlescope.theory.transition_failure import TransitionFailure
 
@@ -28,11 +30,10 @@ _DENSE = 2000  # where it has at most so many weights, since its Jacobian is den
 _HORIZON = 1e9  # in units of 1 / rate: a transition that lasts this long ends at no strict minimum
 _SEED = 1e-3  # change of G by the new pair at the start, relative to its rate
 _SLOW = 2e-2  # speed, relative to the fastest, at which Newton's method is tried
-_NEAR = 0.1  # how far Newton's method may move, relative to the factors
 _LARGEST = 1e13  # factors beyond it diverge
 _VANISHED = 1e-2  # singular values that fall below this part of their largest on the path may be leaving
 _LOOK = 5  # steps between tests for the end of the path
-_FLAT = 1e-9  # eigenvalues of the Hessian below this share of the largest are flat directions
+_POLICY = NewtonPolicy(stalled=1e-9, flat=1e-9)  # with steps by conjugate gradients, to 1e-4
 _FEW = 200  # weights up to which the Hessian is computed column by column
 
 
@@ -207,26 +208,16 @@ def _newton_polish(factors: _Factors, theta: Float[np.ndarray, "t"]) -> Float[np
     Rotating the columns of L and R alike changes nothing, so the Hessian has null directions; conjugate gradients never
     enter them.
     """
-    start, smallest = theta, np.inf
-    for _ in range(30):
+
+    def linearised(theta: Float[np.ndarray, "t"]) -> Linearised[None]:
         force = factors.oracle.value_and_force(factors.products(theta))[1]
-        velocity = factors.velocity(theta)
-        size = float(np.linalg.norm(velocity))
-        scale = max(float(np.linalg.norm(G)) for G in force) + float(
-            np.linalg.norm(factors.linearised(theta, force, theta))
-        ) / max(float(np.linalg.norm(theta)), 1e-300)
-        if size <= 1e-14 * scale * np.linalg.norm(theta) or (size >= 0.5 * smallest and size <= 1e-11 * scale):
-            return theta
-        if size >= 0.5 * smallest and smallest < 1e-6 * scale:
-            return theta if size <= 1e-9 * scale * np.linalg.norm(theta) else None
-        smallest = min(smallest, size)
-        step = _conjugate_gradients(lambda d, at=theta, G=force: factors.linearised(at, G, d), velocity)
-        if step is None:
-            return None
-        theta = theta + step
-        if np.linalg.norm(theta - start) > _NEAR * np.linalg.norm(start):
-            return None
-    return None
+        velocity, norm = factors.velocity(theta), max(float(np.linalg.norm(theta)), 1e-300)
+        terms = max(map(np.linalg.norm, force)) * norm + np.linalg.norm(factors.linearised(theta, force, theta))
+        step = partial(_conjugate_gradients, partial(factors.linearised, theta, force), velocity)
+        return Linearised(float(np.linalg.norm(velocity) / terms), step, None)
+
+    found = newton(linearised, theta, _POLICY)
+    return None if found is None else found[0]
 
 
 def _conjugate_gradients(apply, b: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t"] | None:
@@ -274,7 +265,7 @@ def _saddle_near(
         return None
     if start.size:
         curvatures = factors.curvatures(end)
-        if curvatures[0] < -_FLAT * np.max(np.abs(curvatures)):
+        if curvatures[0] < -_POLICY.flat * np.max(np.abs(curvatures)):
             return None
     products = factors.products(end)
     loss, force = factors.oracle.value_and_force(products)

@@ -25,7 +25,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 from scipy.integrate import BDF, LSODA, solve_ivp
 from scipy.interpolate import make_interp_spline
 
@@ -33,6 +33,7 @@ from saddlescope._shared.symmetric_matrices import eigenvectors
 from saddlescope.theory.saddle_passage import SYMMETRIC, SaddlePassage
 from saddlescope.theory.transition_failure import TransitionFailure
 from saddlescope.theory.units.explicit_path import MOST, Limits
+from saddlescope.theory.units.stationary_point import StationaryWeights
 from saddlescope.theory.units.unit_network import WIDTH, NonFiniteUnitsError, UnitNetwork
 
 _SEED = 1e-3  # norm of the new unit at the start, in units of the scale at which it feels itself
@@ -46,11 +47,6 @@ _NO_FALL = 1e-14  # such a fall that is rounding
 _LEAVING = 3.0  # e-folds by which deviations may have grown in a valley; at a saddle they grow by more
 _LOOK = 5  # steps between tests for the end of the path
 _SLOW = 3e-3  # speed, relative to the fastest, at which Newton's method is tried
-_NEAR = 0.1  # how far Newton's method may move, relative to the norm of the weights
-_NEWTON_STEPS = 40
-_FLAT = 1e-7  # eigenvalues of H below this share of the largest are flat directions
-_NEGATIVE = 1e-6  # eigenvalues below minus this share of the largest are descent directions before the steps converge
-_EXACT = 1e-11  # relative gradient at a stationary point
 _NO_END = 1e300  # last time of a solver
 _HORIZON = 1e9  # in units of 1 / rate of the new unit
 _LARGEST = 1e8  # weights beyond it diverge
@@ -382,7 +378,7 @@ class Transition:
         if self._passage.here >= SYMMETRIC:
             return None
         kinds = self._kinds[self._live]
-        saddle = _newton(self._network, thetas, kinds, minimum=False)
+        saddle = self._network.stationary_near(thetas, kinds, minimum=False)
         if saddle is None or saddle.values[0] >= 0:
             return None
         self.saddle = saddle
@@ -453,20 +449,20 @@ class Transition:
         near = self._network.near_kinks(thetas[keep], kinds[keep])
         found = None if near is None else self._network.minimum_near(thetas[keep], kinds[keep], *near)
         if found is not None:
-            return self._ended(found.thetas, keep, directions, found.curvature, found.flat, 0.0)
+            return self._ended(found.thetas, keep, directions, found.curvature, int(np.sum(found.flat)), 0.0)
         if not keep.any():
             return self._ended(thetas[keep], keep, directions, np.inf, 0, 0.0)
         # At no kink, or next to one that no longer holds it.
-        end = _newton(self._network, thetas[keep], kinds[keep], minimum=True)
+        end = self._network.stationary_near(thetas[keep], kinds[keep], minimum=True)
         if end is None:
             return None
-        flat, fall = int(np.sum(~end.curved)), 0.0
+        flat, fall = int(np.sum(end.flat)), 0.0
         if flat:
             rest = self._at_rest(end.thetas, kinds[keep], time)
             if rest is None:
                 return None
             fall = rest[0]
-        return self._ended(end.thetas, keep, directions, float(np.min(end.values[end.curved])), flat, fall)
+        return self._ended(end.thetas, keep, directions, end.curvature, flat, fall)
 
     def _at_rest(
         self, thetas: Float[np.ndarray, "c p"], kinds: Int[np.ndarray, "c"], time: float
@@ -533,41 +529,3 @@ def principal_units(thetas: Float[np.ndarray, "b p"], kinds: Int[np.ndarray, "b"
             turned[of_kind] = 0.0
             turned[of_kind[: len(s)]] = s[:, None] * Vt
     return turned
-
-
-@dataclass(frozen=True, eq=False)
-class StationaryWeights:
-    """Stationary point: weights, eigenvalues of H, ascending, its eigenvectors, and which eigenvalues are not flat."""
-
-    thetas: Float[np.ndarray, "a p"]
-    values: Float[np.ndarray, "q"]
-    vectors: Float[np.ndarray, "q q"]
-    curved: Bool[np.ndarray, "q"]
-
-
-def _newton(
-    network: UnitNetwork, start: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"], *, minimum: bool
-) -> StationaryWeights | None:
-    """Return a nearby stationary point, which is to be a minimum or not; None if there is none."""
-    thetas, allowed = start, np.inf
-    reach = float(np.linalg.norm(start))
-    for _ in range(_NEWTON_STEPS):
-        _, slope = network.loss_gradient(thetas, kinds)
-        values, vectors = eigenvectors(network.loss_hessian(thetas, kinds))
-        largest = float(np.max(np.abs(values), initial=0.0))
-        if minimum and values[0] < -_NEGATIVE * largest and allowed < 1e-4:
-            return None  # close to a stationary point that is no minimum
-        curved = np.abs(values) > _FLAT * largest
-        along = vectors.T @ slope.ravel()
-        if np.linalg.norm(along) <= _EXACT * largest * np.linalg.norm(thetas) and allowed <= 1e-8:
-            if minimum and values[0] < -_FLAT * largest:
-                return None
-            return StationaryWeights(thetas, values, vectors, curved)
-        step = -(vectors[:, curved] @ (along[curved] / values[curved])).reshape(thetas.shape)
-        size = float(np.linalg.norm(step)) / reach
-        if size > _NEAR or (size > 0.9 * allowed and size > 1e-9):
-            return None
-        thetas, allowed = thetas + step, max(size, 1e-16)
-        if np.linalg.norm(thetas - start) > _NEAR * reach:
-            return None
-    return None

@@ -28,15 +28,16 @@ from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.loss_scale import scale_exponent
 from saddlescope._shared.sample_pair import sample_pair
 from saddlescope.theory.units.explicit_path import Limits, PathPoint, explicit_path
-from saddlescope.theory.units.kinked_minimum import (
-    KinkedMinimum,
+from saddlescope.theory.units.kinked_units import Kinks, PatternedUnit, output_with, switches_of
+from saddlescope.theory.units.stationary_point import (
     Pieces,
+    StationaryWeights,
     curvatures_on_kinks,
     minimum_on_kinks,
     stationary_pattern,
+    stationary_point,
     step_to_switches,
 )
-from saddlescope.theory.units.kinked_units import Kinks, PatternedUnit, output_with, switches_of
 from saddlescope.theory.units.unit_checks import checked_unit
 from saddlescope.theory.units.unit_system import UnitLayout, UnitSystem
 
@@ -434,13 +435,32 @@ class UnitNetwork:
     def minimum_near(
         self, thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"],
         pattern: Float[np.ndarray, "a N k"], near: Bool[np.ndarray, "a N k"],
-    ) -> KinkedMinimum | None:  # fmt: skip
+    ) -> StationaryWeights | None:  # fmt: skip
         """Return the minimum of L on kinks next to these weights; None if there is none."""
 
         def pieces(thetas: Float[np.ndarray, "a p"], pattern: Float[np.ndarray, "a N k"]) -> Pieces:
             return self._pieces(_loss_pieces, thetas, kinds, pattern)
 
         return minimum_on_kinks(pieces, thetas, pattern, near)
+
+    def stationary_near(
+        self, thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"], *, minimum: bool
+    ) -> StationaryWeights | None:
+        """Return the stationary point of L next to these weights, at no kink; None if there is none.
+
+        Args:
+            thetas: the weights.
+            kinds: of the units.
+            minimum: True if it has to be a minimum.
+        """
+        none = np.zeros((len(thetas), 0, 0))
+        normals, jumps = np.zeros((*none.shape, self.size)), np.zeros((*none.shape, thetas.size))
+
+        def pieces(thetas: Float[np.ndarray, "a p"], pattern: Float[np.ndarray, "a 0 0"]) -> Pieces:
+            slope, H = self.loss_gradient(thetas, kinds)[1].ravel(), self.loss_hessian(thetas, kinds)
+            return Pieces(slope, H, none, normals, jumps)
+
+        return stationary_point(pieces, thetas, none, none.astype(bool), minimum=minimum)
 
     def off_loose_kinks(
         self, thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"]
