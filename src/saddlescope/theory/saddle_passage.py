@@ -11,15 +11,37 @@ it to another end.
 """
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 
-SYMMETRIC = 1e-13
-"""Relative deviation at a saddle that is rounding."""
-_MARGIN = 10.0  # errors of the path by which it has to miss a saddle
-_LEFT = 3.0  # speed, in units of the slowest, at which a path has left a saddle
-_ROUNDING = 1e-13  # eigenvalues below this share of the largest are zero
+_ROUNDING = 1e-13  # relative deviations and eigenvalues that are zero
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathPolicy:
+    """Limits of a path from one stationary point to the next; times in units of 1 / rate of what is new.
+
+    Attributes:
+        tolerance: relative error of a step. The path only has to end in the right basin: Newton's method adds digits.
+        seed: size of what is new at the start, in units of the size at which it changes its own rate.
+        slow: speed, relative to the fastest so far, at which the end is looked for.
+        look: steps between looks for the end, or for a saddle.
+        steps: largest number of steps; most paths take hundreds.
+        horizon: a path that lasts this long ends at no minimum.
+        largest: a weight beyond which the path diverges.
+        leaving: share of its largest size to which what leaves has fallen when its end at 0 is tried.
+    """
+
+    tolerance: float = 1e-6
+    seed: float = 1e-3
+    slow: float
+    look: int = 5
+    steps: int
+    horizon: float = 1e9
+    largest: float
+    leaving: float
 
 
 class SaddlePassage:
@@ -40,9 +62,14 @@ class SaddlePassage:
         self.growth, self._slowest = 0.0, math.inf
         self._last = time, 0.0  # with the rate of growth
 
+    @property
+    def symmetric(self) -> bool:
+        """True if the deviation here is rounding, as by a symmetry."""
+        return self.here < _ROUNDING
+
     def missed(self, error: float) -> bool:
         """Return True if a path of this relative error has missed all saddles that it has left by far more than it."""
-        return self.deviation >= _MARGIN * error
+        return self.deviation >= 10 * error
 
     def note(self, time: float, norm: float, speed: float, curvatures: Float[np.ndarray, "q"]) -> None:
         """Note a point of the path.
@@ -55,7 +82,7 @@ class SaddlePassage:
         """
         lowest = float(curvatures[0])
         rate = -lowest if lowest < -_ROUNDING * float(np.max(np.abs(curvatures))) else 0.0
-        if speed > _LEFT * self._slowest:
+        if speed > 3 * self._slowest:  # it has left a saddle
             self.deviation = min(self.deviation, self.here)
             self.here, self.growth, self._slowest = math.inf, 0.0, speed
         elif speed <= self._slowest < math.inf:

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from saddlescope._shared.symmetric_matrices import eigenvectors
 from saddlescope.theory.newton import Linearised, NewtonPolicy, newton
 
-POLICY = NewtonPolicy()
+NEWTON = NewtonPolicy()
 _INSIDE = 1e-7  # by so much lambda may leave [0, 1]
 _DEPENDENT = 1e-9  # singular values of N below this share of the largest
 
@@ -82,7 +82,7 @@ def minimum_on_kinks(
         active: which switches are next to it.
     """
     at = pieces(start, pattern)
-    active = active & (np.linalg.norm(at.jumps, axis=-1) > POLICY.flat * np.max(np.abs(at.hessian)))
+    active = active & (np.linalg.norm(at.jumps, axis=-1) > NEWTON.flat * np.max(np.abs(at.hessian)))
     for _ in range(int(active.sum()) + 1):
         minimum = stationary_point(pieces, start, pattern, active, minimum=True)
         if minimum is None:
@@ -126,24 +126,24 @@ def stationary_point(
         values, along = eigenvectors(tangent.T @ at.hessian @ tangent)
         vectors = tangent @ along
         largest = float(np.max(np.abs(values), initial=0.0)) or float(np.max(np.abs(at.hessian))) or 1.0
-        flat_ones = np.abs(values) <= POLICY.flat * largest
+        flat_ones = np.abs(values) <= NEWTON.flat * largest
         slope = (at.slope + at.hessian @ back) @ vectors
         step = back - vectors[:, ~flat_ones] @ (slope[~flat_ones] / values[~flat_ones])
         shift = -_least_squares(B, at.slope + at.hessian @ step)
         norm = float(np.linalg.norm(flat))
         rest = at.slope + B @ -_least_squares(B, at.slope)
         left = max(float(np.linalg.norm(rest)) / (largest * norm), float(np.linalg.norm(back)) / norm)
-        upwards = np.sum(N * B, axis=0) >= -POLICY.flat * largest * np.sum(N**2, axis=0) ** 0.5
+        upwards = np.sum(N * B, axis=0) >= -NEWTON.flat * largest * np.sum(N**2, axis=0) ** 0.5
         # Next to a minimum with flat directions the gradient still bends them.
-        bent = POLICY.flat * largest * (1 if left <= POLICY.stalled else 10)
-        if minimum and left <= POLICY.near and values.size and values[0] < -bent:
+        bent = NEWTON.flat * largest * (1 if left <= NEWTON.stalled else 10)
+        if minimum and left <= NEWTON.near and values.size and values[0] < -bent:
             return Linearised(np.inf, lambda: None, None)  # close to a stationary point that is no minimum
         settled = pattern.copy()
         settled[active] += shift
         found = StationaryWeights(thetas, settled, values, vectors, flat_ones, bool(np.all(upwards)))
         return Linearised(left, lambda: step, found)
 
-    found = newton(linearised, start.ravel(), POLICY)
+    found = newton(linearised, start.ravel(), NEWTON)
     return None if found is None else found[1]
 
 

@@ -30,37 +30,24 @@ from scipy.integrate import BDF, LSODA, solve_ivp
 from scipy.interpolate import make_interp_spline
 
 from saddlescope._shared.symmetric_matrices import eigenvectors
-from saddlescope.theory.saddle_passage import SYMMETRIC, SaddlePassage
+from saddlescope.theory.saddle_passage import PathPolicy, SaddlePassage
 from saddlescope.theory.transition_failure import TransitionFailure
 from saddlescope.theory.units.explicit_path import MOST, Limits
-from saddlescope.theory.units.stationary_point import StationaryWeights
+from saddlescope.theory.units.stationary_point import NEWTON, StationaryWeights
 from saddlescope.theory.units.unit_network import WIDTH, NonFiniteUnitsError, UnitNetwork
 
-_SEED = 1e-3  # norm of the new unit at the start, in units of the scale at which it feels itself
-_TOLERANCE = 1e-6  # relative error of a step of the path: it has to end in the right basin
-_STEPS, _VALLEY_STEPS = 3_000, 8_000
+_POLICY = PathPolicy(slow=3e-3, steps=3_000, largest=1e8, leaving=0.03)
+_VALLEY_STEPS = 8_000  # of units of degree above 2, which follow valleys
 _SIDE = 1e-3  # distance from a saddle, relative to the weights, from which the path goes on
-_TOGETHER = 1e-3  # relative difference of eigenvalues at a saddle of directions in which the path leaves together
 _LONG = 1e3  # time, in units of 1 / rate of the new unit, after which a path may be in a valley
 _FALL = 3e-4  # what the loss falls in an e-fold of time, in units of what has been learned, near the bottom of a valley
-_NO_FALL = 1e-14  # such a fall that is rounding
 _LEAVING = 3.0  # e-folds by which deviations may have grown in a valley; at a saddle they grow by more
-_LOOK = 5  # steps between tests for the end of the path
-_SLOW = 3e-3  # speed, relative to the fastest, at which Newton's method is tried
-_NO_END = 1e300  # last time of a solver
-_HORIZON = 1e9  # in units of 1 / rate of the new unit
-_LARGEST = 1e8  # weights beyond it diverge
 _NOT_FINITE = TransitionFailure(
     "The loss is NaN or infinite on the path of the active units. Look for a division, root or logarithm of an output.",
     status="not_finite",
 )
-_KINK_LOOK = 100  # steps between tests for a kink
-_KINKS = 5  # such tests in turn that find the path at a kink: it slides along it
+_KINKS = 5  # tests in turn, each after 100 steps, that find the path at a kink: it slides along it
 _KINK_STEP = 1e-6  # size of a step across a kink, relative to the norm of the weights
-_JUMP = 1e-2  # of the velocity in that step, relative to the velocity; without a kink it is of the order of the step
-_SMOOTH = 30.0  # times which the jump is in a step ten times as long: 100 without a kink, and at most 10 with one
-_ROUNDING = 1e-14  # of the velocity, relative to the largest curvature times the norm of the weights
-_SMALL = 0.03  # units that fell to this share of their largest norm may be falling dormant
 _ASLEEP = 1e-3  # units that fell to this share of their largest norm, in a stationary direction, leave the path
 
 
@@ -151,7 +138,7 @@ class Transition:
             utility: U of this direction.
             rotate: as for the class.
         """
-        norm = _SEED * network.norm_of_effect(thetas, kinds[:-1], direction, int(kinds[-1]), utility)
+        norm = _POLICY.seed * network.norm_of_effect(thetas, kinds[:-1], direction, int(kinds[-1]), utility)
         start = np.concatenate([thetas, norm * direction[None]])
         distance = float(np.linalg.norm(start[-1]))
         rate = network.degree * utility * distance ** (network.degree - 2)
@@ -163,7 +150,7 @@ class Transition:
             at = self._network.explicit_path(self._start, self._kinds, self._limits())
             for step, (time, thetas) in enumerate(zip(at.times, at.points, strict=True)):
                 self._note(time, thetas)
-                if step % _LOOK == 0:
+                if step % _POLICY.look == 0:
                     self._look(float(time), thetas, float(np.linalg.norm(self._velocity(thetas.ravel()))))
             self._peak, self._fastest = at.peak, at.fastest
             found = self._end_near(at.thetas, at.peak, at.time) if at.slow else None
@@ -184,16 +171,16 @@ class Transition:
         saddle = self.saddle
         assert saddle is not None
         try:
-            leaving = saddle.vectors[:, saddle.values <= (1 - _TOGETHER) * saddle.values[0]]
+            leaving = saddle.vectors[:, saddle.values <= (1 - _SIDE) * saddle.values[0]]
             carried, log_size = self._carried(deviation)
             side = leaving @ (leaving.T @ carried[self._live].ravel())
             share, norm = float(np.linalg.norm(side)), float(np.linalg.norm(saddle.thetas))
-            if share <= _TOLERANCE:
+            if share <= _POLICY.tolerance:
                 return None
             log_begin = math.log(float(np.linalg.norm(self._start[-1])) / norm)
             log_arrival = log_begin + math.log(share) + log_size - self._passage.growth
             here = self._passage.here  # 0 where the path rests at the saddle exactly
-            if here > 0 and math.log(here) >= math.log(_TOLERANCE) + log_arrival:
+            if here > 0 and math.log(here) >= math.log(_POLICY.tolerance) + log_arrival:
                 return None
             self._passage = SaddlePassage(self._times[-1])
             step = _SIDE * norm / share * side
@@ -203,7 +190,7 @@ class Transition:
 
     def _checked(self, found: StationaryUnits | TransitionFailure) -> StationaryUnits | TransitionFailure:
         """Return the end of the path, or a failure if the path has passed a saddle more closely than its errors."""
-        if isinstance(found, TransitionFailure) or self._passage.missed(_TOLERANCE):
+        if isinstance(found, TransitionFailure) or self._passage.missed(_POLICY.tolerance):
             return found
         return TransitionFailure(
             f"The active units pass a saddle among them at a relative distance of {self._passage.deviation:.1g}, below "
@@ -227,8 +214,8 @@ class Transition:
             growth = y @ velocity / (y @ y)
             return np.append(velocity - growth * y, growth)
 
-        begin, absolute = np.append(start.ravel(), 0.0), 1e-3 * _TOLERANCE
-        found = solve_ivp(turning, times[[0, -1]], begin, method="LSODA", rtol=_TOLERANCE, atol=absolute)
+        begin, absolute = np.append(start.ravel(), 0.0), 1e-3 * _POLICY.tolerance
+        found = solve_ivp(turning, times[[0, -1]], begin, method="LSODA", rtol=_POLICY.tolerance, atol=absolute)
         return found.y[:-1, -1].reshape(start.shape), float(found.y[-1, -1])
 
     def _follow(
@@ -237,20 +224,20 @@ class Transition:
         solver = self._solver(time, thetas, first_step)
         peak, fastest, wait, kinks = self._peak, self._fastest, 0, 0
         superlinear = self._network.degree > 2
-        for step in range(_VALLEY_STEPS if superlinear else _STEPS):
+        for step in range(_VALLEY_STEPS if superlinear else _POLICY.steps):
             # A trial point may overshoot, and SciPy's first step reads, and discards, a difference that it never set.
             with np.errstate(over="ignore", invalid="ignore"):
                 solver.step()
             if solver.status == "failed":
                 break
-            if solver.t * self._rate > _HORIZON:
+            if solver.t * self._rate > _POLICY.horizon:
                 return TransitionFailure(
                     "The active units still move after 1e9 times the time that the new unit took to grow: the loss "
                     "seems to have its minimum at infinity. Add a small penalty on the output to the loss."
                 )
             thetas = self._weights(solver.y)
             self._note(solver.t, thetas)
-            if float(np.max(np.abs(thetas))) > _LARGEST:
+            if float(np.max(np.abs(thetas))) > _POLICY.largest:
                 return TransitionFailure(
                     "The active units diverge: the loss has its minimum at infinity, as losses with exponential tails "
                     "do on separable data. Add a small penalty on the output to the loss."
@@ -261,14 +248,14 @@ class Transition:
                 solver, thetas = self._solver(solver.t, changed), changed
             speed = float(np.linalg.norm(self._velocity(solver.y)))
             fastest = max(fastest, speed)
-            if step % _KINK_LOOK == _KINK_LOOK - 1:
-                kinks = kinks + 1 if speed > _SLOW * fastest and self._at_kink(thetas) else 0
+            if step % _KINK_POLICY.look == _KINK_LOOK - 1:
+                kinks = kinks + 1 if speed > _POLICY.slow * fastest and self._at_kink(thetas) else 0
                 if kinks == _KINKS:
                     break
-            if step % _LOOK:
+            if step % _POLICY.look:
                 continue
             found = None
-            if step >= wait and speed <= _SLOW * fastest and solver.t * self._rate >= 1.0:
+            if step >= wait and speed <= _POLICY.slow * fastest and solver.t * self._rate >= 1.0:
                 found = self._end_near(thetas, peak[self._live], solver.t)
                 if found is None and superlinear:
                     found = self._valley_at(thetas, solver.t)
@@ -299,12 +286,12 @@ class Transition:
     def _limits(self) -> Limits:
         return Limits(
             rate=self._rate,
-            tolerance=_TOLERANCE,
-            absolute=_TOLERANCE * self._distance,
-            slow=_SLOW,
+            tolerance=_POLICY.tolerance,
+            absolute=_POLICY.tolerance * self._distance,
+            slow=_POLICY.slow,
             asleep=_ASLEEP,
-            largest=_LARGEST,
-            horizon=_HORIZON,
+            largest=_POLICY.largest,
+            horizon=_POLICY.horizon,
             steps=MOST,
         )
 
@@ -319,10 +306,10 @@ class Transition:
             velocity,
             time,
             thetas.ravel(),
-            _NO_END,
+            1e300,  # it has no last time, but LSODA wants a number
             first_step=first_step,
-            rtol=_TOLERANCE,
-            atol=_TOLERANCE * absolute,
+            rtol=_POLICY.tolerance,
+            atol=_POLICY.tolerance * absolute,
             jac=jacobian,
         )
 
@@ -375,7 +362,7 @@ class Transition:
 
     def _saddle_at(self, thetas: Float[np.ndarray, "b p"]) -> TransitionFailure | None:
         """Return the failure of a path that is as close to a saddle as rounding allows, and note the saddle."""
-        if self._passage.here >= SYMMETRIC:
+        if not self._passage.symmetric:
             return None
         kinds = self._kinds[self._live]
         saddle = self._network.stationary_near(thetas, kinds, minimum=False)
@@ -417,9 +404,9 @@ class Transition:
             step = size * norm * velocity / speed
             return float(np.linalg.norm(self._velocity(thetas.ravel() + step) - velocity + H @ step))
 
-        rounding = _ROUNDING * float(np.max(np.abs(H))) * norm
-        short = jump(_KINK_STEP)
-        return short > max(_JUMP * speed, rounding) and jump(10 * _KINK_STEP) < _SMOOTH * short
+        rounding = NEWTON.exact * float(np.max(np.abs(H))) * norm
+        short = jump(_KINK_STEP)  # of the order of the step without a kink; a step ten times as long then jumps by 100
+        return short > max(1e-2 * speed, rounding) and jump(10 * _KINK_STEP) < 30 * short
 
     def _velocity(self, y: Float[np.ndarray, "q"]) -> Float[np.ndarray, "q"]:
         return -self._rounded.loss_gradient(self._weights(y), self._kinds[self._live])[1].ravel()
@@ -435,7 +422,7 @@ class Transition:
         _, residual = self._network.residual_of(thetas, kinds)
         directions = thetas / np.maximum(norms, 1e-300)[:, None]
         falling = self._network.utilities(directions, kinds, residual)[0] < 0
-        leaving = (norms <= _SMALL * peak) & falling
+        leaving = (norms <= _POLICY.leaving * peak) & falling
         for gone in [leaving, np.zeros_like(leaving)] if leaving.any() else [leaving]:
             found = self._polished(thetas, directions, ~gone, time)
             if found is not None:
@@ -475,7 +462,7 @@ class Transition:
         values, _ = eigenvectors(self._network.loss_hessian(thetas, kinds))
         if self._network.degree > 2 and values[0] * time < -_LEAVING:
             return None  # next to stiff directions, slow growth looks flat
-        return (fall if fall > _NO_FALL * learned else 0.0), values
+        return (fall if fall > NEWTON.exact * learned else 0.0), values
 
     def _ended(
         self, point: Float[np.ndarray, "c p"], keep: np.ndarray, directions: Float[np.ndarray, "a p"],

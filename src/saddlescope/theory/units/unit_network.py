@@ -21,12 +21,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from saddlescope._shared.arguments import is_real
+from saddlescope._shared.arguments import is_real, shown
 from saddlescope._shared.compiled_functions import bound, quickly_compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.loss_scale import scale_exponent
 from saddlescope._shared.sample_pair import sample_pair
+from saddlescope.loss.tree_layout import TreeLayout
 from saddlescope.theory.units.explicit_path import Limits, PathPoint, explicit_path
 from saddlescope.theory.units.kinked_units import Kinks, PatternedUnit, output_with, switches_of
 from saddlescope.theory.units.stationary_point import (
@@ -39,7 +40,7 @@ from saddlescope.theory.units.stationary_point import (
     step_to_switches,
 )
 from saddlescope.theory.units.unit_checks import checked_unit
-from saddlescope.theory.units.unit_system import UnitLayout, UnitSystem
+from saddlescope.theory.units.unit_system import UnitSystem
 
 _DIRECTION_STEPS = 6
 _FEW_WEIGHTS = 32
@@ -271,7 +272,7 @@ class UnitNetwork:
                 homogeneous of a degree of at least 2 at the origin; the loss is not smooth at output 0.
         """
         require_float64(caller)
-        layout = UnitLayout.of(parameters)
+        layout = _layout_of(parameters)
         unit_found = checked_unit(UnitSystem(unit, loss, *sample_pair(data), layout, kinds, jnp.ones(())), seed)
         system, value, residual = unit_found.system, unit_found.loss, unit_found.residual
         exponent = scale_exponent([residual])
@@ -326,9 +327,9 @@ class UnitNetwork:
         Raises:
             InputError: another structure or shape, weights that are not finite, or a unit whose weights are all 0.
         """
-        shapes, leaves = self.system.build.shapes, jax.tree.leaves(weights)
+        shapes, leaves = self.system.layout.shapes, jax.tree.leaves(weights)
         counts = {np.shape(leaf)[:1] for leaf in leaves}
-        fits = jax.tree.structure(weights) == self.system.build.structure and len(counts) == 1
+        fits = jax.tree.structure(weights) == self.system.layout.structure and len(counts) == 1
         real = all(is_real(np.asarray(leaf)) for leaf in leaves)
         fits = fits and all(np.shape(leaf)[1:] == shape for leaf, shape in zip(leaves, shapes, strict=True))
         if not (fits and real):
@@ -569,6 +570,16 @@ class UnitNetwork:
         u = np.array(found)
         u[np.abs(u) < _ROUNDING] = 0.0
         return u
+
+
+def _layout_of(parameters: PyTree) -> TreeLayout:
+    leaves = jax.tree.leaves(parameters)
+    if not leaves or any(not is_real(leaf) for leaf in leaves):
+        raise InputError(
+            f"parameters must be an array of real numbers, or a pytree of such arrays, of the shapes of one unit's "
+            f"weights; got {shown(parameters)}. Its values do not matter."
+        )
+    return TreeLayout.of(parameters)
 
 
 def _padded(thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"]) -> tuple[np.ndarray, np.ndarray]:
