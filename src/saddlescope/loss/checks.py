@@ -148,13 +148,19 @@ def require_smooth_at_zero(gradient: Callable[[np.ndarray], np.ndarray], size: i
     """
     rng = np.random.default_rng(0)
     direction = rng.choice([-1.0, 1.0], size) * rng.uniform(0.5, 1.0, size)
-    for distance in 10.0 ** -np.arange(7, 16, 2):
-        sides = [[gradient(sign * e * direction) for sign in (1, -1)] for e in (100 * distance, distance)]
-        far, near = (float(np.max(np.abs(right - left))) for right, left in sides)
+
+    def apart(distance: float) -> tuple[float, float]:
+        """Return the difference of the gradients on both sides, and their rounding."""
+        left, right = (gradient(sign * distance * direction) for sign in (-1, 1))
+        return float(np.max(np.abs(right - left))), 1e-12 * float(np.max(np.abs([left, right])))
+
+    def shrinks(distance: float) -> bool:
+        (far, _), (near, rounding) = apart(100 * distance), apart(distance)
         # Twice differentiable: near / far = 1e-2, the ratio of the distances; a jump: 1; |beta|^(3/2): 0.1.
-        if near <= 0.05 * far + 1e-12 * float(np.max(np.abs(sides))):
-            return
-    raise InputError(
-        "loss must be twice continuously differentiable at beta = 0; got gradients on both sides of 0 that differ by "
-        f"{near:.3g} at a distance of {distance:.0e}. Replace |beta|, relu and the like by smooth functions."
-    )
+        return near <= 0.05 * far + rounding
+
+    if not any(map(shrinks, (1e-7, 1e-9, 1e-11, 1e-13, 1e-15))):
+        raise InputError(
+            "loss must be twice continuously differentiable at beta = 0; got gradients on both sides of 0 that differ "
+            f"by {apart(1e-7)[0]:.3g} at a distance of 1e-07. Replace |beta|, relu and the like by smooth functions."
+        )

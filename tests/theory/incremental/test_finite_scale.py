@@ -140,7 +140,7 @@ def test_orbits_do_not_depend_on_where_they_begin_and_how_they_are_cut(monkeypat
     task = attention_teacher_task(1, samples=40, tokens=4, dim=3)
     weights = (task.u0, task.v0)
     coarse = incremental_learning(task.network, 6, weights=weights)
-    monkeypatch.setattr("saddlescope.theory.incremental.saddle_departure._SMALL", 1e-5)
+    monkeypatch.setattr("saddlescope.theory.incremental.saddle_departure.SMALL", 1e-5)
     fine = incremental_learning(
         task.network, 6, weights=weights, transition=TimedTransition(tolerance=1e-9, reach=1e-4, fraction=1e-5)
     )

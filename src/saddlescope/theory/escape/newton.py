@@ -27,8 +27,6 @@ from saddlescope.theory.escape.speed import Matrix, Network, on_sphere, speed_of
 
 TOLERANCES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)  # for kinks, copies and dead neurons, the most simplifying one first
 RESIDUAL = 1e-13  # Clarke residual below which a direction counts as converged, with |X| = |G| = 1
-LOSS = 1e-4  # share of the speed that refinement may lose: beyond it, it has found another direction
-STEPS = 12  # of Newton's method, which converges quadratically or not at all
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,7 +78,7 @@ def refined(weights: Network, X: Matrix, G: Matrix) -> RefinedDirection:
             continue
         full = on_sphere(expand(found, kept, given))
         reached = speed_of(full, X, G)
-        if reached < (1 - LOSS) * speed:
+        if reached < (1 - 1e-4) * speed:  # another direction
             continue
         hull = limits(found, unit_X, unit_G, KINK)
         residual = hull.distance(reached / scale * np.concatenate([weight.ravel() for weight in found]))
@@ -98,7 +96,7 @@ def _newton(weights: Network, X: Matrix, G: Matrix, tolerance: float) -> Network
     mu = slope @ theta / len(weights)
     nu = np.linalg.lstsq(jacobian.T, slope - mu * theta)[0]
     best, least = None, np.inf
-    for _ in range(STEPS):
+    for _ in range(12):  # it converges quadratically or not at all
         error, matrix = system.conditions(theta, mu, nu)
         size = np.linalg.norm(error)
         if not np.isfinite(size) or size > 1e3 * least:

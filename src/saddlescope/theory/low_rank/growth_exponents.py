@@ -23,7 +23,7 @@ from jaxtyping import Float
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-_OVERLAP = 1e-7  # smaller overlaps count as zero: rounding for commuting problems, rare by chance for others
+OVERLAP = 1e-7  # smaller overlaps count as zero: rounding for commuting problems, rare by chance for others
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ def growth(frame: Frame, force: Float[np.ndarray, "m n"]) -> Growth:
     overlap = np.block([[P, N], [N, P]])
     size = len(rate)
     rates, exponents = np.concatenate([rate, -rate]), np.concatenate([frame.xi, -frame.xi])
-    touching = csr_array(np.block([[np.zeros_like(overlap), np.abs(overlap) > _OVERLAP], [np.zeros_like(overlap)] * 2]))
+    touching = csr_array(np.block([[np.zeros_like(overlap), np.abs(overlap) > OVERLAP], [np.zeros_like(overlap)] * 2]))
     _, component = connected_components(touching, directed=False)
     of_rate, of_exponent = np.split(component, 2)
     start = np.zeros(2 * size)

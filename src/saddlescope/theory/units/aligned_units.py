@@ -13,6 +13,7 @@ repels it a unit has several ways on, so copies of all units with small deviatio
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -21,25 +22,37 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from saddlescope._shared.compiled_functions import bound, quickly_compiled
-from saddlescope.theory.units.dormant_units import Arrival, Settled
+from saddlescope.theory.units.dormant_units import SAME, Arrival, Settled
 from saddlescope.theory.units.explicit_solver import next_size, relative_error, trial_step
 from saddlescope.theory.units.implicit_solver import implicit_step, next_implicit_size
 from saddlescope.theory.units.unit_network import WIDTH, UnitNetwork
 from saddlescope.theory.units.unit_system import UnitSystem
 
-_SAME = 1e-3  # relative distance of outputs, and distance of exponents, that count as one
-_OTHERS = 3  # ascents of units with kinks from directions with small deviations, which must agree
-_DEVIATION = 1e-5  # size of such a deviation, larger than the width over which kinks are rounded
-_SAME_TIME = 1e-4  # difference of times that count as one, in units of the time from alpha to size one
-_ALIGNED = 1e-8  # gradient along the sphere at a maximum, relative to the largest gradient
-_LONGEST = 1e4  # time of the ascent, in units of one over the largest gradient
-_TOLERANCE = 1e-8  # of a step of the ascent
-_IMPLICIT_TOLERANCE = 1e-6  # of a step along kinks, after which Newton's method computes the end
+
+@dataclass(frozen=True, kw_only=True)
+class AscentPolicy:
+    """Limits of the ascent of U on the sphere; times in units of one over its largest gradient.
+
+    Attributes:
+        tolerance: of an explicit step, relative and absolute.
+        aligned: gradient along the sphere at a maximum, relative to the largest.
+        longest: time of the ascent.
+        steps: explicit, and implicit ones along kinks.
+        others: ascents of units with kinks from deviating directions, which must agree.
+        deviation: of their directions, larger than the width over which kinks are rounded.
+    """
+
+    tolerance: float = 1e-8
+    aligned: float = 1e-8
+    longest: float = 1e4
+    steps: int = 20_000
+    others: int = 3
+    deviation: float = 1e-5
+
+
+_POLICY = AscentPolicy()
 _FIRST = 0.1  # size of its first step
-_MAX_STEPS = 20_000
-_ROUNDS = (100, 1_000)  # explicit steps of units with kinks, and of those that need more; then implicit steps
 _TOGETHER = 16  # directions that are followed together where there are few
-_CLOSE = 1e-6  # distance of directions that are one, smaller than deviations
 
 
 class AlignedUnits:
@@ -64,7 +77,7 @@ class AlignedUnits:
         self._dormant: Bool[np.ndarray, "m"] = np.ones(len(kinds), bool)
         kinked = network.kinks is not None
         self._deviations = None if seed is None else np.random.default_rng(seed)
-        others = range(_OTHERS if kinked and seed is None else 0)
+        others = range(_POLICY.others if kinked and seed is None else 0)
         self._others = [AlignedUnits(network, weights, kinds, noise, other) for other in others]
         self._ambiguous = False
         system, rounded = network.system, network.rounded(WIDTH).system
@@ -93,8 +106,8 @@ class AlignedUnits:
         if not self._xi.any():
             self._directions = first._directions.copy()
             return
-        _, places = np.unique(np.round(self._directions / _CLOSE), axis=0, return_inverse=True)
-        shifts = _DEVIATION * self._deviations.standard_normal(self._directions.shape)
+        _, places = np.unique(np.round(self._directions / WIDTH), axis=0, return_inverse=True)
+        shifts = _POLICY.deviation * self._deviations.standard_normal(self._directions.shape)
         near = self._directions + shifts[places.ravel()]
         near /= np.linalg.norm(near, axis=1, keepdims=True)
         self._directions = np.where(self._dormant[:, None], near, self._directions)
@@ -105,8 +118,8 @@ class AlignedUnits:
             return not ours and not others
         one, two = ours[0], others[0]
         outputs = self._network.outputs(np.stack([one.direction, two.direction]), np.array([one.kind, two.kind]))
-        near = np.linalg.norm(outputs[0] - outputs[1]) < _SAME * np.linalg.norm(outputs[0])
-        return bool(near and abs(one.delay - two.delay) * 2 * one.utility <= _SAME_TIME)
+        near = np.linalg.norm(outputs[0] - outputs[1]) < SAME * np.linalg.norm(outputs[0])
+        return bool(near and abs(one.delay - two.delay) * 2 * one.utility <= 10 * _POLICY.deviation)
 
     def _arrivals(
         self, residual: Array, directions: Float[np.ndarray, "m p"], slid: Bool[np.ndarray, "m"]
@@ -148,12 +161,13 @@ class AlignedUnits:
         everyone = [self, *self._others]
         kinds, dormant = np.tile(self._kinds, len(everyone)), np.concatenate([one._dormant for one in everyone])
         if self._network.kinks is None:
-            ends, _ = explicit(starts, kinds, dormant, *rest, np.asarray(_MAX_STEPS))
+            ends, _ = explicit(starts, kinds, dormant, *rest, np.asarray(_POLICY.steps))
             return np.array(ends), np.zeros(len(starts), bool)
-        keys = np.column_stack([np.round(starts / _CLOSE), kinds, dormant])
+        keys = np.column_stack([np.round(starts / WIDTH), kinds, dormant])
         _, firsts, places = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         ends, left, slid = starts.copy(), firsts[dormant[firsts]], np.zeros(len(starts), bool)
-        rounds = [(explicit, (np.asarray(most),)) for most in _ROUNDS]
+        # Explicit steps of all, and more of those that need more; then implicit steps.
+        rounds = [(explicit, (np.asarray(most),)) for most in (_POLICY.steps // 200, _POLICY.steps // 20)]
         for follow, limits in [*rounds, (implicit, ())]:
             slid[left] = follow is implicit
             together = len(self._kinds) if len(left) > len(self._kinds) // 2 else _TOGETHER
@@ -181,8 +195,8 @@ class AlignedUnits:
     def _alike(self, n: int) -> Bool[np.ndarray, "m"]:
         """Return a mask of the dormant units with the output and the exponent of unit n; theta and -theta may agree."""
         outputs = self._outputs
-        near = np.linalg.norm(outputs - outputs[n], axis=1) < _SAME * np.linalg.norm(outputs[n])
-        return near & (np.abs(self._xi - self._xi[n]) < _SAME) & (self._kinds == self._kinds[n]) & self._dormant
+        near = np.linalg.norm(outputs - outputs[n], axis=1) < SAME * np.linalg.norm(outputs[n])
+        return near & (np.abs(self._xi - self._xi[n]) < SAME) & (self._kinds == self._kinds[n]) & self._dormant
 
     def approach(self, arrival: Arrival, residual: Array) -> None:
         """Return None: a deviation takes a time of the order of the stages to grow."""
@@ -273,14 +287,14 @@ _Step = Callable[[Callable[[Array], Array], _Ascent], tuple[_Ascent, Array, Arra
 
 def _explicit(turning: Callable[[Array], Array], at: _Ascent) -> tuple[_Ascent, Array, Array]:
     trial = trial_step(turning, at.u, at.velocity, at.h)
-    allowed = _TOLERANCE * (1 + jnp.maximum(jnp.abs(at.u), jnp.abs(trial.end)))
+    allowed = _POLICY.tolerance * (1 + jnp.maximum(jnp.abs(at.u), jnp.abs(trial.end)))
     error = relative_error(jnp.sum((trial.errors / allowed[None]) ** 2, axis=1), float(len(at.u)))
     return _Ascent(trial.end, trial.slope, at.time + at.h, at.h, at.steps), error, next_size(at.h, error)
 
 
 def _implicit(turning: Callable[[Array], Array], at: _Ascent) -> tuple[_Ascent, Array, Array]:
     trial = implicit_step(turning, at.u, at.velocity, at.h)
-    error = jnp.sqrt(jnp.mean((trial.errors / _IMPLICIT_TOLERANCE) ** 2)) + jnp.maximum(trial.growth, 0.0)
+    error = jnp.sqrt(jnp.mean((trial.errors / (100 * _POLICY.tolerance)) ** 2)) + jnp.maximum(trial.growth, 0.0)
     return _Ascent(trial.end, trial.slope, at.time + at.h, at.h, at.steps), error, next_implicit_size(at.h, error)
 
 
@@ -300,7 +314,7 @@ def _carried_along_kinks(
     system: UnitSystem, directions: Array, kinds: Array, dormant: Array, times: Array, residuals: Array
 ) -> tuple[Array, Array]:
     """Return the same for a unit with rounded kinks."""
-    return _carried_by(_implicit, system, directions, kinds, dormant, times, residuals, jnp.asarray(_MAX_STEPS))
+    return _carried_by(_implicit, system, directions, kinds, dormant, times, residuals, jnp.asarray(_POLICY.steps))
 
 
 def _carried_by(
@@ -362,7 +376,7 @@ def _ascended_along_kinks(
     system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, largest: Array
 ) -> tuple[Array, Array]:
     """Return the same for a unit with rounded kinks, along which its direction slides."""
-    return _ascended_by(_implicit, system, directions, kinds, dormant, residual, largest, jnp.asarray(_MAX_STEPS))
+    return _ascended_by(_implicit, system, directions, kinds, dormant, residual, largest, jnp.asarray(_POLICY.steps))
 
 
 def _ascended_by(
@@ -383,7 +397,7 @@ def _ascended_by(
             return chosen._replace(h=h, steps=at.steps + 1)
 
         def going(at: _Ascent) -> Array:
-            moving = (jnp.linalg.norm(at.velocity) > _ALIGNED) & (at.time < _LONGEST) & (at.steps < most)
+            moving = (jnp.linalg.norm(at.velocity) > _POLICY.aligned) & (at.time < _POLICY.longest) & (at.steps < most)
             return moves & moving
 
         first = _Ascent(start, turning(start), jnp.zeros(()), jnp.asarray(_FIRST), jnp.asarray(0))

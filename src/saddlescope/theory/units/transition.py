@@ -248,7 +248,7 @@ class Transition:
                 solver, thetas = self._solver(solver.t, changed), changed
             speed = float(np.linalg.norm(self._velocity(solver.y)))
             fastest = max(fastest, speed)
-            if step % _KINK_POLICY.look == _KINK_LOOK - 1:
+            if step % 100 == 99:
                 kinks = kinks + 1 if speed > _POLICY.slow * fastest and self._at_kink(thetas) else 0
                 if kinks == _KINKS:
                     break

@@ -31,6 +31,7 @@ from saddlescope.loss.tree_layout import TreeLayout
 from saddlescope.theory.units.explicit_path import Limits, PathPoint, explicit_path
 from saddlescope.theory.units.kinked_units import Kinks, PatternedUnit, output_with, switches_of
 from saddlescope.theory.units.stationary_point import (
+    NEWTON,
     Pieces,
     StationaryWeights,
     curvatures_on_kinks,
@@ -45,12 +46,10 @@ from saddlescope.theory.units.unit_system import UnitSystem
 _DIRECTION_STEPS = 6
 _FEW_WEIGHTS = 32
 _STILL = 1e-3  # distance from a stationary direction that is rounding, grown while the unit fell
-_ROUNDING = 1e-14  # gradient of the utility along the sphere, relative to the whole, that is zero
 WIDTH = 1e-6
 """Half the width over which kinks are rounded, relative to the typical argument of a kink."""
 
 _LOOSE = 1e-4  # distance of the pattern from 0 or 1 at which a kink does not hold a unit
-_OFF = 1e-5  # distance to go from such a kink, relative to the typical argument of a kink
 _NEXT = 3.0  # widths from a kink at which weights may be on it
 _LARGEST_JACOBIAN = 5_000_000  # entries of the Jacobian of all outputs that are held at once
 _MODERATE = 100  # exponent of the residual up to which nothing is scaled
@@ -482,7 +481,7 @@ class UnitNetwork:
         loose = active & ((pattern < _LOOSE) | (pattern > 1 - _LOOSE))
         if not loose.any():
             return thetas
-        target = np.where(pattern > 0.5, 1.0, -1.0) * (_OFF * self.kinks.sizes(thetas))[:, None]
+        target = np.where(pattern > 0.5, 1.0, -1.0) * (10 * WIDTH * self.kinks.sizes(thetas))[:, None]
         return thetas + step_to_switches(at, loose, target[loose]).reshape(thetas.shape)
 
     def direction_on_kinks(
@@ -565,10 +564,10 @@ class UnitNetwork:
             found = self.direction_on_kinks(direction, kind, residual)
             return found if found is not None and np.linalg.norm(found - direction) <= _STILL else None
         found, left, way = self._call(_stationary, direction, np.asarray(kind), residual, np.asarray(_STILL))
-        if not (way <= _STILL and left <= _ROUNDING):
+        if not (way <= _STILL and left <= NEWTON.exact):
             return None
         u = np.array(found)
-        u[np.abs(u) < _ROUNDING] = 0.0
+        u[np.abs(u) < NEWTON.exact] = 0.0
         return u
 
 
