@@ -145,24 +145,3 @@ def test_lemma_d3_fails_next_to_a_singular_start():
     late = (times > 0.5 * t1) & (times <= t1)
     assert late.sum() > 100
     assert np.any(W[late, 0, 0] < W[0, 0, 0] * np.exp(4 * A[0] * times[late] / kappa) / 10)
-
-
-def test_bad_input():
-    with pytest.raises(InputError, match="start must be positive semidefinite"):
-        _check([[1.0, 2.0], [2.0, 1.0]], log_P=3.0)
-    with pytest.raises(InputError, match="start must be symmetric"):
-        _check([[1.0, 0.5], [0.1, 1.0]], log_P=3.0)
-    with pytest.raises(InputError, match=r"start must have shape \(2, 2\)"):
-        _check(np.eye(3), log_P=3.0)
-    with pytest.raises(InputError, match="start must not be 0"):
-        _check(np.zeros((2, 2)), log_P=3.0)
-    with pytest.raises(InputError, match="kappa must be positive and finite"):
-        _check(log_P=3.0, kappa=0.0)
-    with pytest.raises(InputError, match="log_P must be finite"):
-        _check(log_P=math.inf)
-    with pytest.raises(InputError, match="beta must be finite and at least 1"):
-        largest_start(A, beta=0.5)
-    with pytest.raises(InputError, match="kappa must be finite and at least 1"):
-        lemma_d2_time(1.0, log_P=1.0, kappa=0.9)
-    with pytest.raises(InputError, match="strength must be positive"):
-        lemma_d2_time(0.0, log_P=1.0, kappa=1.1)
