@@ -11,7 +11,7 @@ import pytest
 from tests.problems import RETURNING_FEATURES, RETURNING_TEACHER, bumpy
 
 from saddlescope.theory import incremental_learning, low_rank_learning, unit_learning, width_ladder
-from saddlescope.theory.saddle_passage import SYMMETRIC, SaddlePassage
+from saddlescope.theory.saddle.path import SYMMETRIC, SaddlePassage
 
 UNDECIDED = {"tie", "degenerate", "unstable", "saddle"}
 NOISES = (1e-15, 1e-14, 1e-13)

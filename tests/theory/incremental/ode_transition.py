@@ -17,8 +17,9 @@ from scipy.integrate import BDF
 
 from saddlescope.theory.incremental.divergence import DivergenceTest
 from saddlescope.theory.incremental.loss_oracle import NonFiniteLossError
-from saddlescope.theory.incremental.stationary_point import Face, NoStationaryPoint, StationaryPoint, newton_polish
+from saddlescope.theory.incremental.stationary_point import Face, StationaryPoint, newton_polish
 from saddlescope.theory.incremental.transition import HORIZON, LARGEST_LOG, SaddleDeparture
+from saddlescope.theory.saddle.path import TransitionFailure
 
 _STEPS = 20_000  # paths take hundreds
 
@@ -40,7 +41,7 @@ class OdeTransition:
     tolerance: float = 1e-8
     speed_tolerance: float = 1e-8
 
-    def __call__(self, departure: SaddleDeparture) -> StationaryPoint | NoStationaryPoint:
+    def __call__(self, departure: SaddleDeparture) -> StationaryPoint | TransitionFailure:
         """Return the end of the path that leaves the saddle along the new coordinate."""
         face = departure.face()
         x = peak = _start(face, departure)

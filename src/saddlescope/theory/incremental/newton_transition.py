@@ -20,7 +20,6 @@ from saddlescope.theory.incremental.loss_oracle import NonFiniteLossError
 from saddlescope.theory.incremental.saddle_departure import SMALL
 from saddlescope.theory.incremental.stationary_point import (
     Face,
-    NoStationaryPoint,
     StationaryPoint,
     newton_displacement,
     newton_polish,
@@ -28,6 +27,7 @@ from saddlescope.theory.incremental.stationary_point import (
     vanishing,
 )
 from saddlescope.theory.incremental.transition import HORIZON, LARGEST_LOG, SaddleDeparture, check_between
+from saddlescope.theory.saddle.path import TransitionFailure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ class NewtonTransition:
         check_between(1e-6, 0.5, tolerance=self.tolerance)
         check_between(0.0, 1.0, reach=self.reach, fraction=self.fraction)
 
-    def __call__(self, departure: SaddleDeparture) -> StationaryPoint | NoStationaryPoint:
+    def __call__(self, departure: SaddleDeparture) -> StationaryPoint | TransitionFailure:
         """Return the end of the path that leaves the saddle along the new coordinate."""
         face = departure.face()
         model = _start(face, departure)

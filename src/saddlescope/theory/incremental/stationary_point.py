@@ -70,17 +70,6 @@ class StationaryPoint:
     scale: float
 
 
-@dataclass(frozen=True)
-class NoStationaryPoint:
-    """Result of a transition that found no strict local minimum.
-
-    Attributes:
-        reason: one sentence for the reader.
-    """
-
-    reason: str
-
-
 @dataclass(frozen=True, eq=False)
 class Face:
     """Face of an orthant of R^p that contains a transition.

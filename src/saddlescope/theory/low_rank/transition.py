@@ -19,9 +19,8 @@ from scipy.integrate import RK45, Radau
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from saddlescope.theory.low_rank.loss_oracle import Matrices, NonFiniteProductLossError, ProductLossOracle
-from saddlescope.theory.newton import Linearised, NewtonPolicy, newton
-from saddlescope.theory.saddle_passage import PathPolicy, SaddlePassage
-from saddlescope.theory.transition_failure import TransitionFailure
+from saddlescope.theory.saddle.newton import Linearised, NewtonPolicy, newton
+from saddlescope.theory.saddle.path import PathPolicy, SaddlePassage, TransitionFailure
 
 _POLICY = PathPolicy(slow=2e-2, steps=10_000, largest=1e13, leaving=1e-2)
 _NEWTON = NewtonPolicy(stalled=1e-9, flat=1e-9)  # with steps by conjugate gradients, to 1e-4

@@ -22,7 +22,7 @@ from jaxtyping import Array, PyTree
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
-from saddlescope.theory.transition_failure import TransitionFailure
+from saddlescope.theory.saddle.path import TransitionFailure
 from saddlescope.theory.units.aligned_units import AlignedUnits
 from saddlescope.theory.units.dormant_units import SAME, Arrival, DormantUnits, Settled
 from saddlescope.theory.units.initial_weights import initial_weights

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from saddlescope._shared.symmetric_matrices import eigenvectors
-from saddlescope.theory.newton import Linearised, NewtonPolicy, newton
+from saddlescope.theory.saddle.newton import Linearised, NewtonPolicy, newton
 
 NEWTON = NewtonPolicy()
 _INSIDE = 1e-7  # by so much lambda may leave [0, 1]

@@ -30,8 +30,7 @@ from scipy.integrate import BDF, LSODA, solve_ivp
 from scipy.interpolate import make_interp_spline
 
 from saddlescope._shared.symmetric_matrices import eigenvectors
-from saddlescope.theory.saddle_passage import PathPolicy, SaddlePassage
-from saddlescope.theory.transition_failure import TransitionFailure
+from saddlescope.theory.saddle.path import PathPolicy, SaddlePassage, TransitionFailure
 from saddlescope.theory.units.explicit_path import MOST, Limits
 from saddlescope.theory.units.stationary_point import NEWTON, StationaryWeights
 from saddlescope.theory.units.unit_network import WIDTH, NonFiniteUnitsError, UnitNetwork

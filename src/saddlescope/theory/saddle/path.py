@@ -1,4 +1,6 @@
-"""Watch of a path for saddles that it passes so closely that errors decide where it goes on.
+"""A path from one stationary point to the next: its limits, its failure, and its watch for saddles that it passes.
+
+A path may pass a saddle so closely that errors decide where it goes on.
 
     v        speed of the flow
     lambda   lowest eigenvalue of the Hessian, negative next to a saddle
@@ -12,6 +14,7 @@ it to another end.
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -42,6 +45,20 @@ class PathPolicy:
     horizon: float = 1e9
     largest: float
     leaving: float
+
+
+@dataclass(frozen=True)
+class TransitionFailure:
+    """Result of a transition that found no stationary point.
+
+    Attributes:
+        reason: one sentence for the reader.
+        status: of the prediction that it ends. `saddle`: the path comes so close to a saddle of what is active that
+            rounding decides how it leaves it; `not_finite`: the loss is NaN or infinite on the path.
+    """
+
+    reason: str
+    status: Literal["no_minimum", "saddle", "not_finite"] = "no_minimum"
 
 
 class SaddlePassage:
