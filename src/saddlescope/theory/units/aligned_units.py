@@ -81,9 +81,10 @@ class AlignedUnits:
         self._others = [AlignedUnits(network, weights, kinds, noise, other) for other in others]
         self._ambiguous = False
         system, rounded = network.system, network.rounded(WIDTH).system
-        self._ascend, self._carry = bound(_ascended, system, count=6), bound(_carried, system, count=6)
-        self._slide = bound(_ascended_along_kinks, rounded, count=5)
-        self._carry_along = bound(_carried_along_kinks, rounded, count=5)
+        self._ascend = bound(_ascended, _explicit, system, count=6)
+        self._carry = bound(_carried, _explicit, system, count=6)
+        self._slide = bound(_ascended, _implicit, rounded, count=6)
+        self._carry_along = bound(_carried, _implicit, rounded, count=6)
         self._entered_with: dict[int, np.ndarray] = {}
 
     def arrivals(self, residual: Array) -> list[Arrival]:
@@ -167,15 +168,15 @@ class AlignedUnits:
         _, firsts, places = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         ends, left, slid = starts.copy(), firsts[dormant[firsts]], np.zeros(len(starts), bool)
         # Explicit steps of all, and more of those that need more; then implicit steps.
-        rounds = [(explicit, (np.asarray(most),)) for most in (_POLICY.steps // 200, _POLICY.steps // 20)]
-        for follow, limits in [*rounds, (implicit, ())]:
+        rounds = (explicit, _POLICY.steps // 200), (explicit, _POLICY.steps // 20), (implicit, _POLICY.steps)
+        for follow, most in rounds:
             slid[left] = follow is implicit
             together = len(self._kinds) if len(left) > len(self._kinds) // 2 else _TOGETHER
             missing = []
             for k in range(0, len(left), together):
                 some = left[k : k + together]
                 filled, moves = np.resize(some, together), np.arange(together) < len(some)
-                found, arrived = follow(starts[filled], kinds[filled], moves, *rest, *limits)
+                found, arrived = follow(starts[filled], kinds[filled], moves, *rest, np.asarray(most))
                 ends[some] = np.asarray(found)[: len(some)]
                 missing.append(some[~np.asarray(arrived)[: len(some)]])
             left = np.concatenate([*missing, left[:0]])
@@ -298,29 +299,30 @@ def _implicit(turning: Callable[[Array], Array], at: _Ascent) -> tuple[_Ascent, 
     return _Ascent(trial.end, trial.slope, at.time + at.h, at.h, at.steps), error, next_implicit_size(at.h, error)
 
 
+def _stepped(
+    taken: _Step, turning: Callable[[Array], Array], first: _Ascent, going: Callable[[_Ascent], Array],
+    left: Callable[[_Ascent], Array],
+) -> _Ascent:  # fmt: skip
+    """Return the state where it goes on no longer; no step is longer than the time that is left."""
+
+    def step(at: _Ascent) -> _Ascent:
+        at = at._replace(h=jnp.minimum(at.h, left(at)))
+        after, error, h = taken(turning, at)
+        chosen = jax.tree.map(lambda new, old: jnp.where(error <= 1, new, old), after, at)
+        return chosen._replace(h=h, steps=at.steps + 1)
+
+    return jax.lax.while_loop(going, step, first)
+
+
 @quickly_compiled
 def _carried(
-    system: UnitSystem, directions: Array, kinds: Array, dormant: Array, times: Array, residuals: Array, most: Array
-) -> tuple[Array, Array]:
+    taken: _Step, system: UnitSystem, directions: Array, kinds: Array, dormant: Array, times: Array, residuals: Array,
+    most: Array,
+) -> tuple[Array, Array]:  # fmt: skip
     """Return the directions after the ascent of U during a transition, in which the residual changes.
 
     The last array is True for units that reached the end of the transition within `most` steps.
     """
-    return _carried_by(_explicit, system, directions, kinds, dormant, times, residuals, most)
-
-
-@quickly_compiled
-def _carried_along_kinks(
-    system: UnitSystem, directions: Array, kinds: Array, dormant: Array, times: Array, residuals: Array
-) -> tuple[Array, Array]:
-    """Return the same for a unit with rounded kinks."""
-    return _carried_by(_implicit, system, directions, kinds, dormant, times, residuals, jnp.asarray(_POLICY.steps))
-
-
-def _carried_by(
-    taken: _Step, system: UnitSystem, directions: Array, kinds: Array, dormant: Array, times: Array, residuals: Array,
-    most: Array,
-) -> tuple[Array, Array]:  # fmt: skip
     gradient, duration = jax.grad(system.utility), times[-1] - times[0]
 
     def one(start: Array, kind: Array, moves: Array) -> tuple[Array, Array]:
@@ -334,18 +336,12 @@ def _carried_by(
             slope = gradient(unit, kind, residual)
             return duration * jnp.append(slope - (unit @ slope) * unit, 1 / duration)
 
-        def step(at: _Ascent) -> _Ascent:
-            at = at._replace(h=jnp.minimum(at.h, 1 - at.u[-1]))
-            after, error, h = taken(turning, at)
-            chosen = jax.tree.map(lambda new, old: jnp.where(error <= 1, new, old), after, at)
-            return chosen._replace(h=h, steps=at.steps + 1)
-
         def going(at: _Ascent) -> Array:
             return moves & (at.u[-1] < 1 - 1e-9) & (at.steps < most)
 
         y = jnp.append(start, 0.0)
         first = _Ascent(y, turning(y), jnp.zeros(()), jnp.asarray(_FIRST / len(times)), jnp.asarray(0))
-        found = jax.lax.while_loop(going, step, first)
+        found = _stepped(taken, turning, first, going, lambda at: 1 - at.u[-1])
         end = found.u[:-1]
         return jnp.where(moves, end / jnp.linalg.norm(end), start), ~moves | (found.steps < most)
 
@@ -361,28 +357,14 @@ def _few_points(times: Float[np.ndarray, "s"], residuals: Float[np.ndarray, "s .
 
 @quickly_compiled
 def _ascended(
-    system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, largest: Array, most: Array
-) -> tuple[Array, Array]:
+    taken: _Step, system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, largest: Array,
+    most: Array,
+) -> tuple[Array, Array]:  # fmt: skip
     """Return the directions after an ascent of U on the sphere; active units stay.
 
     Each unit stops where its gradient is far below the largest, possibly at a saddle of U, or after `most` steps. The
     last array is True for units that stopped before.
     """
-    return _ascended_by(_explicit, system, directions, kinds, dormant, residual, largest, most)
-
-
-@quickly_compiled
-def _ascended_along_kinks(
-    system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, largest: Array
-) -> tuple[Array, Array]:
-    """Return the same for a unit with rounded kinks, along which its direction slides."""
-    return _ascended_by(_implicit, system, directions, kinds, dormant, residual, largest, jnp.asarray(_POLICY.steps))
-
-
-def _ascended_by(
-    taken: _Step, system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, largest: Array,
-    most: Array,
-) -> tuple[Array, Array]:  # fmt: skip
     gradient = jax.grad(system.utility)
 
     def one(start: Array, kind: Array, moves: Array) -> tuple[Array, Array]:
@@ -391,17 +373,12 @@ def _ascended_by(
             slope = gradient(unit, kind, residual)
             return (slope - (unit @ slope) * unit) / largest
 
-        def step(at: _Ascent) -> _Ascent:
-            after, error, h = taken(turning, at)
-            chosen = jax.tree.map(lambda new, old: jnp.where(error <= 1, new, old), after, at)
-            return chosen._replace(h=h, steps=at.steps + 1)
-
         def going(at: _Ascent) -> Array:
             moving = (jnp.linalg.norm(at.velocity) > _POLICY.aligned) & (at.time < _POLICY.longest) & (at.steps < most)
             return moves & moving
 
         first = _Ascent(start, turning(start), jnp.zeros(()), jnp.asarray(_FIRST), jnp.asarray(0))
-        end = jax.lax.while_loop(going, step, first)
+        end = _stepped(taken, turning, first, going, lambda at: jnp.asarray(jnp.inf))
         return jnp.where(moves, end.u / jnp.linalg.norm(end.u), start), ~moves | (end.steps < most)
 
     return jax.vmap(one)(directions, kinds, dormant)

@@ -16,10 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
-from saddlescope.theory.low_rank.growth_exponents import OVERLAP
+from saddlescope.theory.low_rank.growth_exponents import OVERLAP, components
 from saddlescope.theory.units.dormant_units import Arrival, Settled
 from saddlescope.theory.units.unit_network import UnitNetwork
 
@@ -141,12 +139,8 @@ def _growth(frame: _Frame, M: Float[np.ndarray, "p p"], noise: float, *, single:
     if single:
         start = np.array([np.max(frame.xi[row], initial=-np.inf) for row in touching])
         return _Growth(frame.Q @ E, rate, start)
-    size = len(rate)
-    empty = np.zeros((size, size), bool)
-    _, component = connected_components(csr_array(np.block([[empty, touching], [empty, empty]])), directed=False)
-    start = np.zeros(size)
-    for one in np.unique(component):
-        fast, large = (np.flatnonzero(part == one) for part in np.split(component, 2))
+    start = np.zeros(len(rate))
+    for fast, large in components(touching):
         start[fast[np.argsort(-rate[fast], kind="stable")]] = np.sort(frame.xi[large])[::-1]
     return _Growth(frame.Q @ E, rate, start)
 
