@@ -136,12 +136,17 @@ def require_finite(value: float, gradient: np.ndarray) -> None:
         )
 
 
-def require_smooth_at_zero(gradient: Callable[[np.ndarray], np.ndarray], size: int) -> None:
+def require_smooth_at_zero(gradient: Callable[[np.ndarray], np.ndarray], size: int, name: str = "beta") -> None:
     """Raise if the loss has a kink at 0, such as |beta|: every flow from small weights would be wrong.
 
     The difference of the gradients on both sides of 0 at distance e is of order e for a twice continuously
     differentiable loss. It is measured along a random direction at pairs of distances, smaller and smaller, since the
     scale on which the loss is smooth is not known: a kink shows at all of them.
+
+    Args:
+        gradient: of the loss, a function of a flat vector.
+        size: of the vector.
+        name: of the loss's argument, for an error.
 
     Raises:
         InputError: the difference does not shrink with the distance.
@@ -161,6 +166,7 @@ def require_smooth_at_zero(gradient: Callable[[np.ndarray], np.ndarray], size: i
 
     if not any(map(shrinks, (1e-7, 1e-9, 1e-11, 1e-13, 1e-15))):
         raise InputError(
-            "loss must be twice continuously differentiable at beta = 0; got gradients on both sides of 0 that differ "
-            f"by {apart(1e-7)[0]:.3g} at a distance of 1e-07. Replace |beta|, relu and the like by smooth functions."
+            f"loss must be twice continuously differentiable at {name} = 0; got gradients on both sides of 0 that "
+            f"differ by {apart(1e-7)[0]:.3g} at a distance of 1e-07. Replace |{name}|, relu and the like by smooth "
+            "functions."
         )
