@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -31,7 +31,8 @@ class NewtonPolicy:
     flat: float = 1e-7
 
 
-class Linearised(NamedTuple, Generic[_Kept]):
+@dataclass(frozen=True)
+class Linearised(Generic[_Kept]):
     """A problem next to a point.
 
     Attributes:
