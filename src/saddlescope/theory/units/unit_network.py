@@ -454,7 +454,7 @@ class UnitNetwork:
             minimum: True if it has to be a minimum.
         """
         none = np.zeros((len(thetas), 0, 0))
-        normals, jumps = np.zeros((*none.shape, self.size)), np.zeros((*none.shape, thetas.size))
+        normals, jumps = np.zeros((*none.shape, thetas.shape[1])), np.zeros((*none.shape, thetas.size))
 
         def pieces(thetas: Float[np.ndarray, "a p"], pattern: Float[np.ndarray, "a 0 0"]) -> Pieces:
             slope, H = self.loss_gradient(thetas, kinds)[1].ravel(), self.loss_hessian(thetas, kinds)
