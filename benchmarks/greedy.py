@@ -22,7 +22,6 @@ from saddlescope.models import DiagonalNetwork, attention_teacher_task, diagonal
 from saddlescope.theory import (
     IncrementalLearning,
     NewtonTransition,
-    OdeTransition,
     TimedTransition,
     Transition,
     incremental_learning,
@@ -48,29 +47,25 @@ def main(board: Board) -> None:
     fast, cost, _ = timed(1, NewtonTransition(), stages)
     costs = [cost, *(timed(1, NewtonTransition(), stages)[1] for _ in range(1 if board.quick else 4))]
     cost = float(np.median(costs))
-    _, with_times, _ = timed(1, TimedTransition(), stages)
-    specified, its_cost, _ = timed(1, OdeTransition(), stages)
+    orbits, with_times, _ = timed(1, TimedTransition(), stages)
     board.compare(
         f"p = 100, 1000 samples, the first {stages} stages",
         "CPU time",
         "s",
         {
             "incremental_learning, NewtonTransition": costs,
-            "incremental_learning, OdeTransition, its specification": its_cost,
             "incremental_learning, TimedTransition, with corrections of order 1": with_times,
         },
-        own=(
-            "incremental_learning, OdeTransition, its specification",
-            "incremental_learning, TimedTransition, with corrections of order 1",
-        ),
+        own=("incremental_learning, TimedTransition, with corrections of order 1",),
     )
     off = max(
-        float(np.max(np.abs(one.beta - other.beta))) for one, other in zip(fast.stages, specified.stages, strict=True)
+        float(np.max(np.abs(one.beta - other.beta))) for one, other in zip(fast.stages, orbits.stages, strict=True)
     )
     print(f"first {stages} stages of seed 1")
     print(f"  NewtonTransition  {cost:6.1f} s")
-    print(f"  OdeTransition      {its_cost:6.1f} s, {its_cost / cost:.1f} times as long; saddles differ by {off:.1e}")
-    print(f"  TimedTransition       {with_times:6.1f} s, {with_times / cost:.1f} times as long, corrections of order 1")
+    print(
+        f"  TimedTransition    {with_times:6.1f} s, {with_times / cost:.1f} times as long; saddles differ by {off:.1e}"
+    )
     print("whole staircases")
     for seed in seeds:
         learned, cost, teacher = timed(seed, NewtonTransition())

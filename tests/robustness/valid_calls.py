@@ -186,7 +186,7 @@ def _theory() -> dict[str, Call]:
     net = saddle | {"weights": weights}
     multipliers = np.full(data.gaps.shape, 0.5)
     growth = {"norm": 1e-3, "speed": 1.0, "depth": 3}
-    svm, matrix = t.l1_svm(data), t.frobenius_svm(data)
+    svm = t.l1_svm(data)
     separating, rates = svm.beta, svm.multipliers / svm.multipliers.sum()
     line = {"inputs": inputs[:, :2], "gradients": gradients[:, :1]}
     return {
@@ -246,9 +246,6 @@ def _theory() -> dict[str, Call]:
         "incremental_multipliers": Call(
             t.incremental_multipliers, {"features": data.features, "beta": separating, "rates": rates, "offsets": 0.0}
         ),
-        "log_rate_coefficients": Call(t.log_rate_coefficients, {"data": data, "kind": "logistic"}),
-        "matrix_law": Call(t.matrix_law, {"data": data, "multipliers": matrix.multipliers, "start": draw((6, 6))}),
-        "product_law": Call(t.product_law, {"data": data, "multipliers": multipliers, "kind": "logistic"}),
         "aligned_time": Call(t.aligned_time, {"speed": 1.0, "depth": 2, "initial": 0.1, "share": 0.5}),
         "deep_linear_stages": Call(t.deep_linear_stages, {"inputs": draw((5, 3)), "targets": draw((5, 2)), "width": 2}),
         "escape_time": Call(t.escape_time, {"reached": 0.5} | growth),
@@ -299,7 +296,6 @@ def _concepts() -> dict[str, Call]:
     W, times = (np.array(U) @ np.array(U).T), [0.0, 1.0, 5.0]
     constants = {"log_P": 10.0, "K": 20.0, "kappa": 1.11, "C": 2.0, "step": 0.0, "log_scale": 0.0}
     lemma = {"log_start": -10.0, "strength": 1.0, "log_phase": 2.0, "kappa": 1.1}
-    envelope = {"start": 1e-3, "rate": 2.0, "times": times, "kappa": 1.1}
     mapped = {"strengths": a, "start": W, "times": times}
     return {
         "update_terms": Call(c.update_terms, {"strengths": a, "W": W}),
@@ -309,9 +305,7 @@ def _concepts() -> dict[str, Call]:
         "balanced_times": Call(c.balanced_times, {"strengths": a, "start": [1e-6, 1e-5], "depth": 3, "share": 0.5}),
         "check_concept_assumptions": Call(c.check_assumptions, {"strengths": a, "start": W} | constants),
         "largest_start": Call(c.largest_start, {"strengths": a, "beta": 1.5, "K": 20.0, "kappa": 1.11}),
-        "diagonal_map": Call(c.diagonal_map, {"strengths": a, "start": [1e-3, 1e-3], "times": times}),
         "proportional_map": Call(c.proportional_map, {"strength": 1.0, "start": W, "times": times}),
-        "rank_one_map": Call(c.rank_one_map, {"strengths": a, "start": [0.1, 0.2], "times": times}),
         "initial_growth": Call(c.initial_growth, mapped),
         "map_ceiling": Call(c.map_ceiling, mapped),
         "early_alignment": Call(
@@ -325,11 +319,8 @@ def _concepts() -> dict[str, Call]:
         ),
         "monotone_norm": Call(c.monotone_norm, {"strengths": a}),
         "turning_rate": Call(c.turning_rate, {"learned": 1.0, "stronger": 2.0}),
-        "lemma_d1_ceiling": Call(c.lemma_d1_ceiling, envelope),
-        "lemma_d2_floor": Call(c.lemma_d2_floor, envelope),
         "lemma_d2_time": Call(c.lemma_d2_time, {"strongest": 1.0, "log_P": 10.0, "kappa": 1.1}),
         "lemma_d3_time": Call(c.lemma_d3_time, lemma),
-        "lemma_d8_time": Call(c.lemma_d8_time, lemma | {"log_phase": -1.0}),
     }
 
 

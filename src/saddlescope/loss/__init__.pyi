@@ -1,1 +1,2 @@
+from .abstract_loss import AbstractLoss as AbstractLoss
 from .minibatches import FiniteSumLoss as FiniteSumLoss

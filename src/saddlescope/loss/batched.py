@@ -15,7 +15,8 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from saddlescope._shared.compiled_functions import compiled_for_constants
 from saddlescope._shared.errors import InputError
-from saddlescope.loss.compiled import Loss, loss_and_gradient
+from saddlescope.loss.abstract_loss import AbstractLoss, as_loss
+from saddlescope.loss.compiled import Loss
 
 _VALUES = 32  # points of each flow at once
 
@@ -48,7 +49,8 @@ class LossBatch:
     def with_fewest_products(self) -> "LossBatch":
         """Return losses with the same gradients, up to rounding, that take the fewest products; perhaps these."""
         structure, leaves = self._kind
-        if not hasattr(jax.tree.unflatten(structure, leaves), "with_fewest_products"):
+        kind = type(jax.tree.unflatten(structure, leaves))
+        if kind.with_fewest_products is AbstractLoss.with_fewest_products:
             return self
         batch = copy(self)
         batch._kind, arrays = _split(_with_fewest_products(self._kind, self._each, self._arrays))
@@ -73,7 +75,7 @@ _Kind = tuple[Any, tuple[Any, ...]]  # the structure of a loss, and its leaves w
 
 
 def _split(loss: Loss) -> tuple[_Kind, list[Any]]:
-    leaves, structure = jax.tree.flatten(loss)
+    leaves, structure = jax.tree.flatten(as_loss(loss))
     arrays = [isinstance(leaf, jax.Array | np.ndarray) for leaf in leaves]
     kind = structure, tuple(None if array else leaf for leaf, array in zip(leaves, arrays, strict=True))
     return kind, [leaf for leaf, array in zip(leaves, arrays, strict=True) if array]
@@ -122,7 +124,7 @@ def _with_fewest_products(kind: _Kind, each: bool, arrays: list[Array]) -> PyTre
 
 @compiled_for_constants(2)
 def _gradients(kind: _Kind, each: bool, arrays: list[Array], points: Array) -> Array:
-    return map_losses(lambda loss, point: loss_and_gradient(loss, point)[1], kind, each, arrays, points)
+    return map_losses(lambda loss, point: loss.value_and_gradient(point)[1], kind, each, arrays, points)
 
 
 @compiled_for_constants(2)

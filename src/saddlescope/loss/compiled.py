@@ -1,8 +1,7 @@
 """A user's loss, compiled: value, gradient and Hessian columns at a flat float64 point.
 
-A loss is any function of the parameters that JAX can differentiate twice. One that has the methods
-`value_and_gradient(point)` or `hessian_columns(point, columns)`, such as a network with diagonal weights, computes
-these itself. The arrays of an Equinox module are arguments of the compiled functions, never constants.
+A loss is any function of the parameters that JAX can differentiate twice, or an `AbstractLoss` that computes its
+derivatives itself. The arrays of a loss are arguments of the compiled functions, never constants.
 """
 
 from collections.abc import Callable
@@ -15,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from saddlescope._shared.compiled_functions import bound, compiled, quickly_compiled
+from saddlescope.loss.abstract_loss import AbstractLoss, as_loss
 from saddlescope.numerics.tree_layout import TreeLayout
 
 Loss = Callable[[PyTree], Array]
@@ -42,7 +42,7 @@ class CompiledLoss:
     """A compiled loss that counts its evaluations. Points are flat NumPy vectors, laid out by `layout`.
 
     Attributes:
-        loss: the loss.
+        loss: the loss; a bare function is wrapped.
         layout: of its argument.
         exponent: the values and derivatives that it returns are divided by 2^exponent, except those of `at`.
     """
@@ -56,7 +56,8 @@ class CompiledLoss:
     values: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self._gradient = bound(_value_and_gradient, self.loss, self.layout, count=1)
+        self._loss = as_loss(self.loss)
+        self._gradient = bound(_value_and_gradient, self._loss, self.layout, count=1)
 
     @property
     def evaluations(self) -> Evaluations:
@@ -76,11 +77,9 @@ class CompiledLoss:
         """Return some columns of the Hessian, shape (n, m)."""
         self.hessians += 1
         self.columns += len(columns)
-        vector = len(self.layout.shapes) == 1 and len(self.layout.shapes[0]) == 1
-        function = _own_hessian_columns if vector and hasattr(self.loss, "hessian_columns") else _hessian_columns
 
         def evaluate(some: np.ndarray) -> np.ndarray:
-            return np.asarray(function(self.loss, self.layout, jnp.asarray(point), jnp.asarray(some)))
+            return np.asarray(_hessian_columns(self._loss, self.layout, jnp.asarray(point), jnp.asarray(some)))
 
         if len(columns) <= _ONE_BY_ONE:
             return self._scaled(np.hstack([evaluate(column) for column in columns[:, None]]))
@@ -95,7 +94,7 @@ class CompiledLoss:
             return np.zeros(0)
         rows = -len(points) % _BATCH + len(points)  # one compiled shape for any number of points
         padded = np.resize(points, (rows, points.shape[1])).reshape(-1, _BATCH, points.shape[1])
-        values = [np.asarray(_values(self.loss, self.layout, jnp.asarray(batch))) for batch in padded]
+        values = [np.asarray(_values(self._loss, self.layout, jnp.asarray(batch))) for batch in padded]
         return np.concatenate(values)[: len(points)]
 
 
@@ -104,10 +103,8 @@ _ONE_BY_ONE = 4  # columns at most that are computed one after the other, by one
 
 
 def loss_and_gradient(loss: Loss, argument: PyTree) -> tuple[Array, PyTree]:
-    """Return the loss and its gradient, by its own method where it has one; for compiled code."""
-    if hasattr(loss, "value_and_gradient"):
-        return loss.value_and_gradient(argument)  # pyright: ignore[reportFunctionMemberAccess]
-    return jax.value_and_grad(loss)(argument)
+    """Return the loss and its gradient, of an `AbstractLoss` by its own method; for compiled code."""
+    return as_loss(loss).value_and_gradient(argument)
 
 
 def _flat(tree: PyTree) -> Array:
@@ -115,28 +112,16 @@ def _flat(tree: PyTree) -> Array:
 
 
 @compiled
-def _value_and_gradient(loss: Loss, layout: TreeLayout, point: Array) -> tuple[Array, Array]:
-    value, gradient = loss_and_gradient(loss, layout.build(point))
+def _value_and_gradient(loss: AbstractLoss, layout: TreeLayout, point: Array) -> tuple[Array, Array]:
+    value, gradient = loss.value_and_gradient(layout.build(point))
     return value, _flat(gradient)
 
 
 @compiled
-def _values(loss: Loss, layout: TreeLayout, points: Array) -> Array:
+def _values(loss: AbstractLoss, layout: TreeLayout, points: Array) -> Array:
     return jax.lax.map(lambda point: loss(layout.build(point)), points)
 
 
 @quickly_compiled
-def _own_hessian_columns(loss: Any, layout: TreeLayout, point: Array, columns: Array) -> Array:
+def _hessian_columns(loss: AbstractLoss, layout: TreeLayout, point: Array, columns: Array) -> Array:
     return loss.hessian_columns(layout.build(point), columns)
-
-
-@quickly_compiled
-def _hessian_columns(loss: Loss, layout: TreeLayout, point: Array, columns: Array) -> Array:
-    def gradient(at: Array) -> Array:
-        return _flat(jax.grad(loss)(layout.build(at)))
-
-    def column(index: Array) -> Array:
-        direction = jnp.zeros_like(point).at[index].set(1)
-        return jax.jvp(gradient, (point,), (direction,))[1]
-
-    return jax.lax.map(column, columns, batch_size=8).T

@@ -25,6 +25,7 @@ from jaxtyping import Array, Float, Int
 
 from saddlescope._shared.arguments import require, require_samples_as_rows, validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope.loss.abstract_loss import AbstractLoss
 
 Weights = tuple[Float[Any, "..."], ...]
 """W_1, ..., W_L, of JAX or NumPy."""
@@ -124,7 +125,7 @@ def cross_entropy(outputs: Float[Array, "n out"], targets: Float[Array, "n out"]
     return -jnp.sum(targets.T * jax.nn.log_softmax(outputs.T, axis=0)) / len(targets)
 
 
-class LayeredLoss(eqx.Module):
+class LayeredLoss(AbstractLoss):
     """Loss of a deep network on a data set; a mean over samples, which can be restricted to minibatches.
 
     Attributes:

@@ -1,11 +1,5 @@
 from .attention.aligned_flow import AlignedFlow as AlignedFlow
-from .attention.aligned_flow import aligned_matrix_flow as aligned_matrix_flow
 from .attention.aligned_flow import aligned_product_flow as aligned_product_flow
-from .attention.asymptotics import MatrixLaw as MatrixLaw
-from .attention.asymptotics import ProductLaw as ProductLaw
-from .attention.asymptotics import log_rate_coefficients as log_rate_coefficients
-from .attention.asymptotics import matrix_law as matrix_law
-from .attention.asymptotics import product_law as product_law
 from .attention.kkt_residuals import KKTResiduals as KKTResiduals
 from .attention.kkt_residuals import averaged_multipliers as averaged_multipliers
 from .attention.kkt_residuals import incremental_multipliers as incremental_multipliers
@@ -49,7 +43,6 @@ from .incremental.finite_scale import Correction as Correction
 from .incremental.finite_scale import FirstOrderInit as FirstOrderInit
 from .incremental.greedy_algorithm import incremental_learning as incremental_learning
 from .incremental.newton_transition import NewtonTransition as NewtonTransition
-from .incremental.ode_transition import OdeTransition as OdeTransition
 from .incremental.prediction import AlgorithmStatus as AlgorithmStatus
 from .incremental.prediction import GreedyStage as GreedyStage
 from .incremental.prediction import IncrementalLearning as IncrementalLearning

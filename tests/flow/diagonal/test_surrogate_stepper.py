@@ -1,16 +1,16 @@
 """Windows: a linear gradient needs hardly any; every window's end is compared with the true gradient."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from saddlescope.flow import DiagonalInit, ParameterInit, gradient_flow
+from saddlescope.loss import AbstractLoss
 from saddlescope.models import DiagonalNetwork, attention_teacher_task, diagonal_linear_network
 
 
-class Counted(eqx.Module):
+class Counted(AbstractLoss):
     """A quadratic with columns of its Hessian that fails on requests for unneeded ones."""
 
     a: jax.Array

@@ -8,7 +8,7 @@ from scipy.integrate import solve_ivp
 from saddlescope._shared.errors import InputError
 from saddlescope.models.tokens.data import TokenData
 from saddlescope.models.tokens.losses import SelectionLoss
-from saddlescope.theory.attention.aligned_flow import aligned_matrix_flow, aligned_product_flow
+from saddlescope.theory.attention.aligned_flow import aligned_product_flow
 
 
 def paired(n=3, pairs=2, d=8, seed=0, *, along=True, score=None):
@@ -31,19 +31,19 @@ def paired(n=3, pairs=2, d=8, seed=0, *, along=True, score=None):
     return TokenData(np.stack(tokens, axis=1), z, y, v)
 
 
-def brute_force(data, kind, until, W=None, KQ=None):
-    """W at a time, from the flow of all entries."""
+def brute_force(data, kind, until, KQ):
+    """W = K Q^T at a time, from the flow of all entries."""
     loss, d = SelectionLoss(data.optimal_scores, data.gaps, kind), data.dim
 
     def slope(_, state):
-        weights = state.reshape(d, d) if KQ is None else tuple(state.reshape(2, d, d))
+        weights = tuple(state.reshape(2, d, d))
         log_rates, signs = loss.log_rates(data.margins(weights))
         A = np.einsum("im,imd,ie->de", signs * np.exp(log_rates), data.differences, data.z)
-        return A.ravel() if KQ is None else np.concatenate([(A @ weights[1]).ravel(), (A.T @ weights[0]).ravel()])
+        return np.concatenate([(A @ weights[1]).ravel(), (A.T @ weights[0]).ravel()])
 
-    start = np.ravel(W if KQ is None else KQ)
+    start = np.ravel(KQ)
     end = solve_ivp(slope, (0, until), start, method="DOP853", rtol=1e-12, atol=1e-13).y[:, -1]
-    return end.reshape(d, d) if KQ is None else end.reshape(2, d, d)[0] @ end.reshape(2, d, d)[1].T
+    return end.reshape(2, d, d)[0] @ end.reshape(2, d, d)[1].T
 
 
 @pytest.mark.parametrize("kind", ["exponential", "logistic"])
@@ -56,33 +56,9 @@ def test_products_against_the_flow_of_all_entries(kind, along):
     p, q = flow.directions
     times = np.array([0.01, 3.0, 1e3])
     for time, b in zip(times, flow.weights(np.log(times)), strict=True):
-        W = brute_force(data, kind, time, KQ=np.stack([(p.T * xi_k) @ columns, (q.T * xi_q) @ columns]))
+        W = brute_force(data, kind, time, np.stack([(p.T * xi_k) @ columns, (q.T * xi_q) @ columns]))
         assert np.abs(W - flow.matrix(b)).max() < 1e-11
         assert flow.margins(b) == pytest.approx(data.margins(W), abs=1e-10)
-
-
-@pytest.mark.parametrize("kind", ["exponential", "logistic"])
-def test_one_matrix_against_the_flow_of_all_entries(kind):
-    data = paired()
-    flow = aligned_matrix_flow(data, np.array([0.0, -0.5, 0.3]), kind=kind)
-    times = np.array([0.01, 3.0, 1e3])
-    for time, b in zip(times, flow.weights(np.log(times)), strict=True):
-        assert np.abs(brute_force(data, kind, time, W=flow.matrix(flow.start)) - flow.matrix(b)).max() < 1e-11
-
-
-def test_one_matrix_in_closed_form():
-    """For tiny scores the loss is linear in the output: t = n / (m h^2 Delta) int e^u (1 + m e^-u)^2 du."""
-    data = paired(n=1, pairs=1, d=4, score=1e-9)
-    h, m = float(aligned_matrix_flow(data).steepness[0]), 2
-    u = np.array([1e-3, 2.0, 30.0, 500.0])
-    primitive = np.expm1(u) + 2 * m * u - m**2 * np.expm1(-u)
-    for start in (0.0, -6.0):
-        flow = aligned_matrix_flow(data, start / h)
-        before = 0.0 if start == 0 else m**2 * np.expm1(-start) - 2 * m * start - np.expm1(start)
-        log_times = -np.log(m * h**2 * data.gaps[0, 0]) + np.log(primitive + before)
-        found = [flow.log_times(np.array([each]))[0] for each in u / h]
-        assert found == pytest.approx(log_times, abs=1e-8)
-        assert flow.weights(log_times)[:, 0] * h == pytest.approx(u, abs=1e-6)
 
 
 @pytest.mark.parametrize("log10_scale", [-0.3, -8.0, -150.0])
@@ -119,7 +95,7 @@ def test_times_and_weights_are_inverse_to_each_other_far_out():
 
 def test_the_limit_solves_both_problems():
     data = paired()
-    flow = aligned_matrix_flow(data)
+    flow = aligned_product_flow(data, 0.3, 0.1)
     W, h, m = flow.matrix(flow.limit), flow.steepness, data.tokens - 1
     assert data.margins(W) == pytest.approx(np.ones((3, m)), abs=1e-12)
     for power in (1, 2):
@@ -144,17 +120,17 @@ def test_data_that_do_not_split_are_refused():
         (TokenData(uneven, z, y, v), "data must have"),
     ):
         with pytest.raises(InputError, match=message):
-            aligned_matrix_flow(other)
+            aligned_product_flow(other, 0.3, 0.1)
 
 
 def test_starts_and_times_that_cannot_be_used_are_refused():
     data = paired()
-    flow = aligned_matrix_flow(data)
+    flow = aligned_product_flow(data, 0.3, 0.1)
     for call, message in (
         (lambda: aligned_product_flow(data, 0.1, -0.1), "keys must differ from -queries"),
         (lambda: aligned_product_flow(data, np.ones(2), 0.0), "keys must be finite, one number or one for each of 3"),
         (lambda: aligned_product_flow(data, np.nan, 0.0), "keys must be finite"),
-        (lambda: aligned_matrix_flow(data, kind="hinge"), "There is no loss 'hinge'"),
+        (lambda: aligned_product_flow(data, 0.3, 0.1, kind="hinge"), "There is no loss 'hinge'"),
         (lambda: flow.weights([np.inf]), "log_times must be a sequence of numbers"),
         (lambda: flow.log_times(np.array([1.0, -1.0, 1.0])), "at least those of the start"),
     ):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from references import symmetric_network_flow
-from saddlescope._shared.errors import InputError
 from saddlescope.theory.concepts import initial_growth, map_ceiling
 
 TIMES = np.linspace(0.0, 6.0, 61)
@@ -54,12 +53,3 @@ def test_no_value_is_lost_at_long_times():
     assert not np.any(np.isnan(growth.error))
     ceiling = map_ceiling([1.0, 1.0, 0.0], W0, [1e4])[0]
     np.testing.assert_allclose(ceiling, np.outer(*2 * [[1, 0, np.sqrt(1e-9)]]), rtol=1e-14)
-
-
-def test_bad_input():
-    with pytest.raises(InputError, match="start must be positive semidefinite"):
-        map_ceiling([1.0, 1.0], [[1.0, 2.0], [2.0, 1.0]], TIMES)
-    with pytest.raises(InputError, match=r"start must have shape \(2, 2\)"):
-        initial_growth([1.0, 1.0], np.eye(3), TIMES)
-    with pytest.raises(InputError, match="times must be a list of finite numbers of at least 0"):
-        initial_growth([1.0, 1.0], np.eye(2), [-1.0])

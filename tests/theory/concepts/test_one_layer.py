@@ -62,20 +62,6 @@ def test_the_printed_sum_leaves_out_directions_without_strength():
     )
 
 
-def test_bad_input():
-    A, W0, z = _problem()
-    with pytest.raises(InputError, match="second_moment must be symmetric"):
-        one_layer_map(A + np.triu(np.ones((4, 4)), 1), W0, TIMES)
-    with pytest.raises(InputError, match=r"start must be finite, of the shape \(4, 4\)"):
-        one_layer_map(A, W0[:3], TIMES)
-    with pytest.raises(InputError, match="times must be a list of finite numbers of at least 0"):
-        one_layer_map(A, W0, [-1.0])
-    with pytest.raises(InputError, match="point must be 4 finite numbers"):
-        one_layer_output(A, W0, z[:3], TIMES)
-    with pytest.raises(InputError, match="printed must be between 1 and 4"):
-        one_layer_output(A, W0, z, TIMES, printed=5)
-
-
 def _rises(a, W0):
     """Return True if the loss at the sum of all concepts rises anywhere."""
     times = np.linspace(0.0, 6.0 / min(a), 400)

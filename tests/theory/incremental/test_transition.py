@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from tests import problems, tolerances
+from tests.theory.incremental.ode_transition import OdeTransition
 
-from saddlescope._shared.errors import InputError
 from saddlescope.models import attention_teacher_task, diagonal_linear_network
-from saddlescope.theory import AlgorithmStatus, NewtonTransition, OdeTransition, TimedTransition, incremental_learning
+from saddlescope.theory import AlgorithmStatus, NewtonTransition, TimedTransition, incremental_learning
 from saddlescope.theory.incremental.loss_oracle import LossOracle
 from saddlescope.theory.incremental.stationary_point import curvature
 
@@ -200,18 +200,3 @@ def test_a_barrier_is_no_obstacle(transition):
     """Trial points beyond the pole of the logarithm are not the loss's fault."""
     learned = incremental_learning(lambda beta: -beta[0] - 1e-3 * jnp.log(1 - beta[0]), 1, transition=transition)
     assert learned.stages[1].beta[0] == pytest.approx(1 - 1e-3, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    "policy",
-    [
-        lambda: NewtonTransition(tolerance=0.9),
-        lambda: NewtonTransition(reach=1.0),
-        lambda: NewtonTransition(fraction=0.0),
-        lambda: OdeTransition(tolerance=0.0),
-        lambda: OdeTransition(speed_tolerance=2.0),
-    ],
-)
-def test_policies_check_their_ranges(policy):
-    with pytest.raises(InputError, match="must be a number between"):
-        policy()

@@ -71,9 +71,8 @@ def gradient_flow(
 
     Args:
         loss: the loss, a function of beta for `DiagonalInit`, of the params for `ParameterInit`; twice continuously
-            differentiable by JAX. Its methods `value_and_gradient(argument)` and `hessian_columns(argument, columns)`
-            are used where it has them. Pass data as fields of an Equinox module, not in a closure: every new closure is
-            compiled again.
+            differentiable by JAX, or a `saddlescope.loss.AbstractLoss`, which computes its derivatives itself. Pass
+            data as fields of an Equinox module, not in a closure: every new closure is compiled again.
         start: `DiagonalInit`, `ParameterInit`, or another trajectory's `end`.
         until: the last time, at least 0, in the start's unit: t / log(1/alpha) for `DiagonalInit`, t for
             `ParameterInit`.

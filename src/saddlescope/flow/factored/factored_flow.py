@@ -265,8 +265,8 @@ def factored_flow(
     applied to scaled factors, and plateaus crossed in one step. Cost does not grow with log(1/alpha).
 
     Args:
-        loss: the loss, a JAX function of the tuple of products, continuously differentiable. Its method
-            `value_and_gradient(products)` is used where it has one. Pass data as fields of an Equinox module.
+        loss: the loss, a JAX function of the tuple of products, continuously differentiable, or an
+            `saddlescope.loss.AbstractLoss`, which computes its gradient itself. Pass data as fields of a module.
         start: the factors and their scale.
         until: the last time, in units of log(1/alpha); 0 is allowed.
         tolerance: the relative error of stage times to aim for. The error of each step's integral of G stays below

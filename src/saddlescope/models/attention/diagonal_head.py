@@ -64,7 +64,7 @@ class AttentionNetwork(DiagonalNetwork):
     @eqx.filter_jit
     def __call__(self, beta: Float[Array, "p"]) -> Float[Array, ""]:
         """Return L(beta)."""
-        return self._all.value(beta)
+        return self._all(beta)
 
     @eqx.filter_jit
     def value_and_gradient(self, beta: Float[Array, "p"]) -> tuple[Float[Array, ""], Float[Array, "p"]]:

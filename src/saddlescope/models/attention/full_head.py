@@ -24,6 +24,7 @@ from jaxtyping import Array, Float
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
+from saddlescope.loss.abstract_loss import AbstractLoss
 from saddlescope.models.attention.teacher import check_teacher_task
 from saddlescope.models.sample_blocks import sample_blocks
 
@@ -36,7 +37,7 @@ def full_attention_head(x: Float[Array, "n d"], A: Matrix, B: Matrix) -> Float[A
     return jax.nn.softmax(x @ A @ x.T, axis=-1) @ x @ B
 
 
-class FullAttention(eqx.Module):
+class FullAttention(AbstractLoss):
     """Mean squared error of one attention head, as a function of the products (A, B) = (W_K W_Q^T, W_V W_O^T).
 
     The mean is over samples, tokens and dimensions, without a factor 1/2. Derivatives are written out, over blocks of

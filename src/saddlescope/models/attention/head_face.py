@@ -15,10 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from saddlescope.loss.abstract_loss import AbstractLoss
 from saddlescope.models.sample_blocks import sample_blocks
 
 
-class HeadFace(eqx.Module):
+class HeadFace(AbstractLoss):
     """Loss L(a, b) of a diagonal head, in which only some entries of a and b differ from 0.
 
     All sums run over blocks of samples that stay in the processor's cache.
@@ -42,7 +43,7 @@ class HeadFace(eqx.Module):
         """Number of entries of a and b."""
         return self.keys.shape[-1] + self.values.shape[-1]
 
-    def value(self, weights: Float[Array, "p"]) -> Float[Array, ""]:
+    def __call__(self, weights: Float[Array, "p"]) -> Float[Array, ""]:
         """Return L at [a, b]."""
         a, b = self._parts(weights)
 

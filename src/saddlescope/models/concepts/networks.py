@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import require, validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope.loss.abstract_loss import AbstractLoss
 from saddlescope.models.deep import LayeredLoss, Weights, half_squared_error, require_chain
 from saddlescope.models.diagonal.network import squared_error
 
@@ -66,7 +67,7 @@ def _array(name: str) -> Callable[[Any], Array]:
     return convert
 
 
-class PopulationLoss(eqx.Module):
+class PopulationLoss(AbstractLoss):
     """Loss of linear networks on infinitely many samples, as a function of the map W, of U, or of W_1, ..., W_L.
 
     Attributes:
@@ -105,7 +106,7 @@ class PopulationLoss(eqx.Module):
         return self(layered_map(weights))
 
 
-class SymmetricSampleLoss(eqx.Module):
+class SymmetricSampleLoss(AbstractLoss):
     """Loss of the symmetric two-layer network, a mean over samples, with minibatches.
 
     Attributes:

@@ -32,6 +32,7 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.device_arrays import on_device
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import in_line
+from saddlescope.loss.abstract_loss import AbstractLoss
 
 
 class PerceptronWeights(NamedTuple):
@@ -122,7 +123,7 @@ def perceptron_output(
     return h
 
 
-class MomentLoss(eqx.Module):
+class MomentLoss(AbstractLoss):
     """Loss of a linear perceptron on samples of which only the moments are stored.
 
     Attributes:
@@ -180,7 +181,7 @@ class MomentLoss(eqx.Module):
         return found - jnp.pad(self.directions.T, ((0, 1), (0, 0))), self.moment, unit
 
 
-class LinearPerceptronLoss(eqx.Module):
+class LinearPerceptronLoss(AbstractLoss):
     """Loss of linear perceptrons, a mean over samples; a minibatch is a `MomentLoss`.
 
     Attributes:
@@ -246,7 +247,7 @@ class LinearPerceptronLoss(eqx.Module):
         return float(2 / sharpness * (dim / 2 if self.full_batch.mean_over_dimensions else 1))
 
 
-class ReluPerceptronLoss(eqx.Module):
+class ReluPerceptronLoss(AbstractLoss):
     """Loss of perceptrons with ReLU between their layers, a mean over samples, with minibatches.
 
     Attributes:

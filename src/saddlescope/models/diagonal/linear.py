@@ -6,12 +6,12 @@ Berthier (2022), "Incremental learning in diagonal linear networks"; Pesme and F
 
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope.loss.abstract_loss import AbstractLoss
 from saddlescope.models.diagonal.network import DiagonalNetwork, squared_error
 
 
@@ -20,7 +20,7 @@ def linear_output(x: Float[Array, "p"], beta: Float[Array, "p"]) -> Float[Array,
     return jnp.dot(x, beta)
 
 
-class QuadraticLoss(eqx.Module):
+class QuadraticLoss(AbstractLoss):
     """Loss beta . (H beta / 2 + g), a quadratic loss up to a constant.
 
     Attributes:

@@ -21,6 +21,7 @@ from jaxtyping import Array, Float, Int, PyTree, Shaped
 from saddlescope._shared.arguments import require
 from saddlescope._shared.compiled_functions import compiled
 from saddlescope._shared.errors import InputError
+from saddlescope.loss.abstract_loss import AbstractLoss
 
 
 def squared_error(target: Array, prediction: Array) -> Array:
@@ -33,7 +34,7 @@ def squared_error(target: Array, prediction: Array) -> Array:
     return jnp.mean((prediction - target) ** 2)
 
 
-class DiagonalNetwork(eqx.Module):
+class DiagonalNetwork(AbstractLoss):
     """Loss L(beta) of a network with diagonal weights on a data set.
 
     Attributes:

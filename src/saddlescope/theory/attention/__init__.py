@@ -1,1 +1,1 @@
-"""Predictions for softmax attention: support vector machines, aligned flows, asymptotics, KKT residuals."""
+"""Predictions for softmax attention: support vector machines, aligned flows, KKT residuals."""

@@ -5,12 +5,11 @@
     a_i     m h_i r_i with r_i = (1/n) (-l'(f_i)) Delta_i sigma_i,opt^2 e^(-u_i): the slope of the loss along b_i
 
 The paired tokens of Assumption 4 (iii) have one margin, so that their sum pushes along p_i alone, and samples do not
-interact. W alone: db/dt = a(b). (K, Q): b = xi_k xi_q with xi_k' = a xi_q, xi_q' = a xi_k, which conserve
-|xi_k^2 - xi_q^2| = 2 w:
+interact: b = xi_k xi_q with xi_k' = a xi_q, xi_q' = a xi_k, which conserve |xi_k^2 - xi_q^2| = 2 w:
 
-    t = int db / a(b),                        t = int db / (2 a(b) sqrt(b^2 + w^2)) = int dphi / (2 a(w sinh phi)).
+    t = int db / (2 a(b) sqrt(b^2 + w^2)) = int dphi / (2 a(w sinh phi)).
 
-The integrands grow like e^u. Both are summed in logarithms, from the end where they are largest, with Gauss-Legendre
+The integrand grows like e^u. It is summed in logarithms, from the end where it is largest, with Gauss-Legendre
 points in u, and in phi where |u| < 1, since w may be far smaller than the change of u. No differential equation is
 integrated: this is a reference for flows.
 """
@@ -43,14 +42,14 @@ class AlignedFlow(ReprMixin):
         data: the tokens.
         steepness: h_i, positive, (n,).
         start: b_i(0), (n,).
-        imbalance: w_i = |xi_k^2 - xi_q^2| / 2, (n,), conserved; None for W alone.
+        imbalance: w_i = |xi_k^2 - xi_q^2| / 2, (n,), conserved.
         kind: the loss.
     """
 
     data: TokenData
     steepness: Float[np.ndarray, "n"]
     start: Float[np.ndarray, "n"]
-    imbalance: Float[np.ndarray, "n"] | None
+    imbalance: Float[np.ndarray, "n"]
     kind: str
 
     def log_times(self, weights: ArrayLike) -> Float[np.ndarray, "n"]:
@@ -102,14 +101,14 @@ class AlignedFlow(ReprMixin):
         return 1 / self.steepness
 
     def _log_pace(self, i: int, u: np.ndarray) -> np.ndarray:
-        """Return ln(1 / (h_i a_i)) at margins u, and for (K, Q) ln(1 / (2 a_i)), integrated over phi."""
+        """Return ln(1 / (2 a_i)), integrated over phi, at margins u."""
         data, m = self.data, self.data.tokens - 1
         h, gap = float(self.steepness[i]), float(data.gaps[i].mean())
         log_optimal = -np.logaddexp(0.0, np.log(m) - u)
         f = data.optimal_scores[i] - gap * m * np.exp(log_optimal - u)
         log_slope = -f if self.kind == "exponential" else -np.logaddexp(0.0, f)
         log_a = np.log(m * h * gap / data.samples) + log_slope - u + 2 * log_optimal
-        return -log_a - (np.log(h) if self.imbalance is None else np.log(2))
+        return -log_a - np.log(2)
 
     def _log_time(self, i: int, u: float) -> float:
         """Return ln t at which sample i has the margin u."""
@@ -117,9 +116,6 @@ class AlignedFlow(ReprMixin):
         begin = h * float(self.start[i])
         if u <= begin:
             return -np.inf
-        if self.imbalance is None:
-            points, widths = _panels(begin, u)
-            return float(np.logaddexp.reduce(np.log(widths) + self._log_pace(i, points)))
         w = h * float(self.imbalance[i])
         below, middle, above = ((begin, min(u, -1.0)), (max(begin, -1.0), min(u, 1.0)), (max(begin, 1.0), u))
         parts = []
@@ -151,9 +147,8 @@ class AlignedFlow(ReprMixin):
         here = self._log_time(i, u)
         if here == -np.inf:
             return begin
-        log_slope = float(self._log_pace(i, np.array([u]))[0]) - here
-        if self.imbalance is not None:
-            log_slope -= float(np.log(np.hypot(u, self.steepness[i] * self.imbalance[i])))
+        log_pace = float(self._log_pace(i, np.array([u]))[0])
+        log_slope = log_pace - here - float(np.log(np.hypot(u, self.steepness[i] * self.imbalance[i])))
         return u - (here - log_time) / float(np.exp(log_slope))  # one step of Newton's method, in u itself
 
 
@@ -185,21 +180,6 @@ def aligned_product_flow(
         raise InputError(f"keys must differ from -queries, or b never grows; got {keys!r} and {queries!r}.")
     imbalance = np.abs((xi_k - xi_q) * (xi_k + xi_q)) / 2
     return AlignedFlow(data, _steepness(data), xi_k * xi_q, imbalance, _checked_loss(kind))
-
-
-@validate_arguments
-def aligned_matrix_flow(data: TokenData, start: ArrayLike | float = 0.0, *, kind: str = "exponential") -> AlignedFlow:
-    """Return the flow of W = sum_i b_i p_i q_i^T, W alone.
-
-    Args:
-        data: the tokens. Assumption 4 (ii) is not needed: z_i may have any direction.
-        start: b_i(0), (n,), or one number for all.
-        kind: the loss.
-
-    Raises:
-        InputError: data that do not split into scalars, a wrong shape, or an unknown loss.
-    """
-    return AlignedFlow(data, _steepness(data), _per_sample("start", start, data), None, _checked_loss(kind))
 
 
 def _checked_loss(kind: str) -> str:

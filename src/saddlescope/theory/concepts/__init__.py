@@ -15,17 +15,11 @@ from saddlescope.theory.concepts.assumptions import (
     largest_start,
 )
 from saddlescope.theory.concepts.bounds import InitialGrowth, initial_growth, map_ceiling
-from saddlescope.theory.concepts.closed_forms import diagonal_map, proportional_map, rank_one_map
+from saddlescope.theory.concepts.closed_forms import proportional_map
 from saddlescope.theory.concepts.deep_linear import DeepStages, balanced_times, deep_stages, turning_rate
 from saddlescope.theory.concepts.early_alignment import EarlyAlignment, early_alignment
 from saddlescope.theory.concepts.flow_limit import PredictedLimit, predicted_limit
-from saddlescope.theory.concepts.lemmas import (
-    lemma_d1_ceiling,
-    lemma_d2_floor,
-    lemma_d2_time,
-    lemma_d3_time,
-    lemma_d8_time,
-)
+from saddlescope.theory.concepts.lemmas import lemma_d2_time, lemma_d3_time
 from saddlescope.theory.concepts.one_layer import OneLayerOutput, monotone_norm, one_layer_map, one_layer_output
 from saddlescope.theory.concepts.stages import ConceptStages, concept_stages
 from saddlescope.theory.concepts.update_terms import UpdateTerms, update_terms
@@ -45,22 +39,17 @@ __all__ = [
     "check_assumptions",
     "concept_stages",
     "deep_stages",
-    "diagonal_map",
     "early_alignment",
     "initial_growth",
     "largest_start",
-    "lemma_d1_ceiling",
-    "lemma_d2_floor",
     "lemma_d2_time",
     "lemma_d3_time",
-    "lemma_d8_time",
     "map_ceiling",
     "monotone_norm",
     "one_layer_map",
     "one_layer_output",
     "predicted_limit",
     "proportional_map",
-    "rank_one_map",
     "turning_rate",
     "update_terms",
 ]

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.theory.concepts.arguments import validate_map, validate_strengths, validate_times
-from saddlescope.theory.concepts.closed_forms import diagonal_map
+from saddlescope.theory.concepts.closed_forms import logistic
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -57,7 +57,7 @@ def map_ceiling(strengths: ArrayLike, start: ArrayLike, times: ArrayLike) -> Flo
     """
     a = validate_strengths(strengths)
     W, t = validate_map(start, a, name="start"), validate_times(times)
-    roots = np.sqrt(diagonal_map(a, np.diag(W), t))
+    roots = np.sqrt(logistic(np.diag(W), 4 * t[:, None] * a))
     return roots[:, :, None] * roots[:, None, :]
 
 

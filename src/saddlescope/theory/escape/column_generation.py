@@ -14,6 +14,7 @@ of them.
 
 import dataclasses
 import itertools
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -28,14 +29,33 @@ from saddlescope.theory.escape.directions import EscapeDirections, measure_direc
 from saddlescope.theory.escape.network_reduction import expand
 from saddlescope.theory.escape.speed import Matrix, Network, on_sphere, speed_of, validate_saddle
 
-GAIN = 1e-6  # relative: smaller gains end an iteration; the refinement by Newton's method does the rest
-INSERTED = 8  # neurons, in one round
-ROUNDS = 12  # of inserting, at most, in one program
-CORNERS = 400  # directions orthogonal to d_in - 1 samples that are tried as new neurons, at most
-EXCHANGES = 200  # pairs of samples, at most, that are tried at a time
-LEAPS = 20  # random sets of samples that are tried after them
-SLACK = 0.5  # an exchange that loses more than this share of the speed is not followed up
-PRUNED = 1e-9  # share of sum |a_i| below which a neuron is removed
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnPolicy:
+    """Limits of the search for better directions.
+
+    Attributes:
+        gain: smaller relative gains end an iteration; Newton's method does the rest.
+        inserted: neurons in one round.
+        rounds: of inserting, at most, in one program.
+        corners: directions orthogonal to d_in - 1 samples that are tried as new neurons, at most.
+        exchanges: pairs of samples, at most, that are tried at a time.
+        leaps: random sets of samples that are tried after them.
+        slack: an exchange that loses more than this share of the speed is not followed up.
+        pruned: share of sum |a_i| below which a neuron is removed.
+    """
+
+    gain: float = 1e-6
+    inserted: int = 8
+    rounds: int = 12
+    corners: int = 400
+    exchanges: int = 200
+    leaps: int = 20
+    slack: float = 0.5
+    pruned: float = 1e-9
+
+
+_POLICY = ColumnPolicy()
 
 
 @validate_arguments
@@ -65,7 +85,7 @@ def column_generation(
         better = search.improved(given)
         if better is not None and len(better[0]) <= width:
             full = on_sphere(expand(better, (0, 1, len(given) - 1), given))  # to the depth and shapes of the given one
-            if speed_of(full, X, G) > found.speeds[start] * (1 + GAIN):
+            if speed_of(full, X, G) > found.speeds[start] * (1 + _POLICY.gain):
                 given = full
         networks.append(given)
         report(0.9 * (start + 1) / len(found.widths), f"column generation, {start + 1} of {len(found.widths)} starts")
@@ -101,19 +121,19 @@ class _Search:
         """Return the first faster solution found when one sample enters or leaves S, or two do, or random ones."""
         c = self._output(best.g)
         free = np.flatnonzero(-c @ self.G > 0)
-        pairs = list(itertools.islice(itertools.combinations(free, 2), 10 * EXCHANGES))
-        if len(pairs) > EXCHANGES:
-            pairs = [tuple(self.rng.choice(free, 2, replace=False)) for _ in range(EXCHANGES)]
+        pairs = list(itertools.islice(itertools.combinations(free, 2), 10 * _POLICY.exchanges))
+        if len(pairs) > _POLICY.exchanges:
+            pairs = [tuple(self.rng.choice(free, 2, replace=False)) for _ in range(_POLICY.exchanges)]
         if len(self.G) > 1:  # every c differs, so that no program recurs: the cheap exchanges only
             pairs = []
-        leaps = [free[self.rng.random(len(free)) < 0.5] for _ in range(LEAPS if len(self.G) == 1 else 0)]
+        leaps = [free[self.rng.random(len(free)) < 0.5] for _ in range(_POLICY.leaps if len(self.G) == 1 else 0)]
         for samples in [*((sample,) for sample in free), *pairs, *leaps]:
             active = self._active(c, best.g)
             active[list(samples)] ^= True
             first = self._solve(c, active)
-            if first.speed > (1 - SLACK) * best.speed:
+            if first.speed > (1 - _POLICY.slack) * best.speed:
                 other = self._ascend(self._output(first.g), first.g)
-                if other.speed > best.speed * (1 + GAIN):
+                if other.speed > best.speed * (1 + _POLICY.gain):
                     return other
         return None
 
@@ -123,7 +143,7 @@ class _Search:
         while True:
             c = self._output(found.g)
             following = self._solve(c, self._active(c, found.g))
-            if following.speed <= found.speed * (1 + GAIN):
+            if following.speed <= found.speed * (1 + _POLICY.gain):
                 return found
             found = following
 
@@ -139,7 +159,7 @@ class _Search:
         against = np.flatnonzero(w < 0)
         a, atoms = np.zeros(0), self.atoms
         new = atoms[:0]
-        for _ in range(ROUNDS):
+        for _ in range(_POLICY.rounds):
             atoms = _distinct(np.vstack([atoms, new]))
             values = np.maximum(atoms @ self.X, 0.0)
             worth = values[:, active] @ w[active]
@@ -153,10 +173,10 @@ class _Search:
             a = solution.x[: len(atoms)] - solution.x[len(atoms) : 2 * len(atoms)]
             mu = np.where(active, w, 0.0)
             mu[against] = solution.ineqlin.marginals[:opposed]
-            new = self._best_atoms(mu, atoms, -float(solution.fun) * (1 + GAIN))
+            new = self._best_atoms(mu, atoms, -float(solution.fun) * (1 + _POLICY.gain))
             if not len(new):
                 break
-        used = np.abs(a) > PRUNED
+        used = np.abs(a) > _POLICY.pruned
         self.atoms = _distinct(np.vstack([self.corners, atoms[used]]))
         g = a @ np.maximum(atoms @ self.X, 0.0)
         return _Solution(a[used], atoms[used], g, float(np.linalg.norm(self.G @ np.maximum(g, 0.0))))
@@ -170,15 +190,15 @@ class _Search:
         inner = slopes[norms[:, 0] > 0] / norms[norms[:, 0] > 0]
         candidates = np.vstack([self.corners, inner, -inner])
         worth = np.abs(np.maximum(candidates @ self.X, 0.0) @ mu)
-        best = [k for k in np.argsort(-worth)[:INSERTED] if worth[k] > least]
+        best = [k for k in np.argsort(-worth)[: _POLICY.inserted] if worth[k] > least]
         return candidates[best]
 
     def _corners(self) -> Matrix:
         """Return unit vectors orthogonal to d_in - 1 of the samples: there the kinks of a new neuron cross."""
         dim, samples = self.X.shape
-        subsets = list(itertools.islice(itertools.combinations(range(samples), dim - 1), 10 * CORNERS))
-        if len(subsets) > CORNERS:
-            subsets = [tuple(self.rng.choice(samples, dim - 1, replace=False)) for _ in range(CORNERS)]
+        subsets = list(itertools.islice(itertools.combinations(range(samples), dim - 1), 10 * _POLICY.corners))
+        if len(subsets) > _POLICY.corners:
+            subsets = [tuple(self.rng.choice(samples, dim - 1, replace=False)) for _ in range(_POLICY.corners)]
         normals = [np.linalg.svd(self.X[:, subset].T)[2][-1] for subset in map(list, subsets)]
         return _distinct(np.array([sign * normal for normal in normals for sign in (1, -1)]))
 

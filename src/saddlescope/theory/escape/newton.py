@@ -27,8 +27,6 @@ from saddlescope.theory.escape.speed import Matrix, Network, on_sphere, speed_of
 
 TOLERANCES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)  # for kinks, copies and dead neurons, the most simplifying one first
 RESIDUAL = 1e-13  # Clarke residual below which a direction counts as converged, with |X| = |G| = 1
-LOSS = 1e-4  # share of the speed that refinement may lose: beyond it, it has found another direction
-STEPS = 12  # of Newton's method, which converges quadratically or not at all
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,7 +78,7 @@ def refined(weights: Network, X: Matrix, G: Matrix) -> RefinedDirection:
             continue
         full = on_sphere(expand(found, kept, given))
         reached = speed_of(full, X, G)
-        if reached < (1 - LOSS) * speed:
+        if reached < (1 - 1e-4) * speed:  # another direction
             continue
         hull = limits(found, unit_X, unit_G, KINK)
         residual = hull.distance(reached / scale * np.concatenate([weight.ravel() for weight in found]))
@@ -94,11 +92,11 @@ def _newton(weights: Network, X: Matrix, G: Matrix, tolerance: float) -> Network
     pattern = pattern_of(weights, X, tolerance)
     system = _System(X, G, pattern, [weight.shape for weight in weights])
     theta = system.flat(weights) * np.sqrt(len(weights)) / np.linalg.norm(system.flat(weights))
-    slope, jacobian = system.slope(theta, np.zeros(system.kinks)), system.kink_slopes(theta)
+    (slope, _), jacobian = system.slope(theta, np.zeros(system.kinks)), system.kink_slopes(theta)
     mu = slope @ theta / len(weights)
     nu = np.linalg.lstsq(jacobian.T, slope - mu * theta)[0]
     best, least = None, np.inf
-    for _ in range(STEPS):
+    for _ in range(12):  # it converges quadratically or not at all
         error, matrix = system.conditions(theta, mu, nu)
         size = np.linalg.norm(error)
         if not np.isfinite(size) or size > 1e3 * least:
@@ -114,102 +112,61 @@ def _newton(weights: Network, X: Matrix, G: Matrix, tolerance: float) -> Network
 
 
 class _System:
-    """Conditions and their derivatives, with the activation pattern held fixed; kinks count as inactive."""
+    """Conditions and their derivatives, with the activation pattern held fixed; kinks count as inactive.
+
+    With the pattern fixed, S and z are linear in each single weight, and so are their gradients: their derivatives by a
+    weight are differences at two values of it, exactly. Arrays of weights may have leading axes.
+    """
 
     def __init__(self, X: Matrix, G: Matrix, pattern: Pattern, shapes: list[tuple[int, ...]]) -> None:
         self.X, self.G, self.shapes = X, G, shapes
         self.on = [active.astype(float) for active in pattern.active]
         self.where = pattern.kinks
         self.kinks = int(sum(kinks.sum() for kinks in pattern.kinks))
-        self.size = sum(int(np.prod(shape)) for shape in shapes)
-        # Every weight is moved by 1, one at a time: with the pattern fixed, all is polynomial in the weights.
-        self.moves = self._split(np.eye(self.size))
 
     def flat(self, weights: Network) -> Float[np.ndarray, "p"]:
         """Return all weights as one vector."""
         return np.concatenate([weight.ravel() for weight in weights])
 
-    def unflat(self, theta: Float[np.ndarray, "p"]) -> Network:
+    def unflat(self, theta: Float[np.ndarray, "... p"]) -> tuple[np.ndarray, ...]:
         """Return the network of a vector."""
-        return tuple(self._split(theta))
-
-    def _split(self, theta: np.ndarray) -> list[np.ndarray]:
         ends = np.cumsum([np.prod(shape, dtype=int) for shape in self.shapes])[:-1]
-        return [
-            part.reshape(*theta.shape[:-1], *shape)
-            for part, shape in zip(np.split(theta, ends, axis=-1), self.shapes, strict=True)
-        ]
+        parts = zip(np.split(theta, ends, axis=-1), self.shapes, strict=True)
+        return tuple(part.reshape(*theta.shape[:-1], *shape) for part, shape in parts)
 
-    def _forward(self, weights: list[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        z, hidden = [], [self.X]
+    def slope(
+        self, theta: Float[np.ndarray, "... p"], nu: Float[np.ndarray, "k"]
+    ) -> tuple[Float[np.ndarray, "... p"], Float[np.ndarray, "... k"]]:
+        """Return the gradient of S - sum nu_k z_k, and the z_k."""
+        weights, z, hidden = self.unflat(theta), [], [self.X]
         for weight, on in zip(weights[:-1], self.on, strict=True):
             z.append(weight @ hidden[-1])
             hidden.append(on * z[-1])
-        return z, hidden
-
-    def _moved(self, weights: list[np.ndarray], hidden: list[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return the derivatives of preactivations and activations by every weight: (P, n_l, N)."""
-        dz, dhidden = [], [np.zeros((self.size, *self.X.shape))]
-        for layer, on in enumerate(self.on):
-            dz.append(self.moves[layer] @ hidden[layer] + weights[layer] @ dhidden[-1])
-            dhidden.append(on * dz[-1])
-        return dz, dhidden
-
-    def _sources(self, nu: np.ndarray) -> list[np.ndarray]:
-        """Return the terms that the multipliers add in the backward pass: -nu_k at the kink k."""
-        sources, used = [], 0
-        for kinks in self.where:
-            source = np.zeros(kinks.shape)
-            source[kinks] = -nu[used : used + int(kinks.sum())]
-            used += int(kinks.sum())
-            sources.append(source)
-        return sources
-
-    def _back(self, weights: list[np.ndarray], sources: list[np.ndarray]) -> list[np.ndarray]:
-        """Return the derivatives of S - sum nu_k z_k by the preactivations, of every layer."""
-        found = [-self.G]
+        back, left = [-self.G], nu
         for layer in reversed(range(len(self.on))):
-            found.append(self.on[layer] * (weights[layer + 1].T @ found[-1]) + sources[layer])
-        return found[::-1]
+            kinks = self.where[layer]
+            source, left = np.zeros(kinks.shape), np.split(left, [len(left) - int(kinks.sum())])
+            source[kinks], left = -left[1], left[0]
+            back.append(self.on[layer] * (np.swapaxes(weights[layer + 1], -1, -2) @ back[-1]) + source)
+        slopes = [d @ np.swapaxes(h, -1, -2) for d, h in zip(back[::-1], hidden, strict=True)]
+        flat = np.concatenate([slope.reshape(*theta.shape[:-1], -1) for slope in slopes], axis=-1)
+        return flat, np.concatenate([values[..., kinks] for values, kinks in zip(z, self.where, strict=True)], axis=-1)
 
-    def slope(self, theta: np.ndarray, nu: np.ndarray) -> np.ndarray:
-        """Return the gradient of S - sum nu_k z_k."""
-        weights = self._split(theta)
-        _, hidden = self._forward(weights)
-        back = self._back(weights, self._sources(nu))
-        return np.concatenate([(d @ h.T).ravel() for d, h in zip(back, hidden, strict=True)])
-
-    def kink_slopes(self, theta: np.ndarray) -> np.ndarray:
-        """Return the gradients of the preactivations on a kink, (kinks, P)."""
-        weights = self._split(theta)
-        _, hidden = self._forward(weights)
-        dz, _ = self._moved(weights, hidden)
-        return np.concatenate([moved[:, kinks].T for moved, kinks in zip(dz, self.where, strict=True)])
+    def kink_slopes(self, theta: Float[np.ndarray, "p"]) -> Float[np.ndarray, "k p"]:
+        """Return the gradients of the preactivations on a kink."""
+        kinks = self.slope(_each_moved(theta), np.zeros(self.kinks))[1]
+        return (kinks[1:] - kinks[0]).T
 
     def conditions(self, theta: np.ndarray, mu: float, nu: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the conditions, which must vanish, and their derivative by (theta, mu, nu)."""
-        weights = self._split(theta)
-        z, hidden = self._forward(weights)
-        dz, dhidden = self._moved(weights, hidden)
-        back = self._back(weights, self._sources(nu))
-        dback = [np.zeros((self.size, *self.G.shape))]
-        for layer in reversed(range(len(self.on))):
-            turned = np.swapaxes(self.moves[layer + 1], 1, 2) @ back[layer + 1] + weights[layer + 1].T @ dback[-1]
-            dback.append(self.on[layer] * turned)
-        dback = dback[::-1]
-        curvature = np.concatenate(
-            [
-                (db @ h.T + b @ np.swapaxes(dh, 1, 2)).reshape(self.size, -1)
-                for b, db, h, dh in zip(back, dback, hidden, dhidden, strict=True)
-            ],
-            axis=1,
-        )
-        kinks = np.concatenate([values[where] for values, where in zip(z, self.where, strict=True)])
-        slopes = np.concatenate([moved[:, where].T for moved, where in zip(dz, self.where, strict=True)])
-        gradient = np.concatenate([(d @ h.T).ravel() for d, h in zip(back, hidden, strict=True)])
-        error = np.concatenate([gradient - mu * theta, [(theta @ theta - len(weights)) / 2], kinks])
-        corner = np.zeros((1 + self.kinks, 1 + self.kinks))
-        edge = np.vstack([theta, slopes])
-        left = np.vstack([curvature - mu * np.eye(self.size), edge])
-        right = np.vstack([-edge.T, corner])
+        (gradient, *gradients), (kinks, *moved_kinks) = self.slope(_each_moved(theta), nu)
+        error = np.concatenate([gradient - mu * theta, [(theta @ theta - len(self.shapes)) / 2], kinks])
+        edge = np.vstack([theta, (moved_kinks - kinks).T])
+        left = np.vstack([gradients - gradient - mu * np.eye(len(theta)), edge])
+        right = np.vstack([-edge.T, np.zeros((1 + self.kinks, 1 + self.kinks))])
         return error, np.hstack([left, right])
+
+
+def _each_moved(theta: Float[np.ndarray, "p"]) -> Float[np.ndarray, "moved p"]:
+    """Return the weights, and the weights with each of them moved by 1."""
+    return theta + np.eye(len(theta) + 1, len(theta), -1)

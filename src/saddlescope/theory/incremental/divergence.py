@@ -11,17 +11,13 @@ from jaxtyping import Bool, Float
 from saddlescope.theory.incremental.loss_oracle import NonFiniteLossError
 from saddlescope.theory.incremental.stationary_point import Face, newton_displacement
 
-_FROM = 1e-3  # of the entering coordinate's rate: below it the test starts
-_DECADES = 3  # of the rates over which Newton steps are compared
-_FELL = 0.5  # a step of relative size 1/x falls by 7/14 from r = e^-7 to e^-14; a quartic's by 1/10
-
 
 class DivergenceTest:
     """Test for divergence, called along a path."""
 
     def __init__(self, face: Face, entering_rate: float) -> None:
         self._face = face
-        self._next = _FROM * entering_rate
+        self._next = 1e-3 * entering_rate  # where the test starts
         self._steps: list[float] = []
 
     def diverging(self, x: Float[np.ndarray, "m"], r: Float[np.ndarray, "m"], zero: Bool[np.ndarray, "m"]) -> bool:
@@ -42,5 +38,6 @@ class DivergenceTest:
         except NonFiniteLossError:
             return False
         self._steps.append(float(np.max(np.abs(displacement))))
-        last = self._steps[-1 - _DECADES :]
-        return len(last) > _DECADES and bool(np.isfinite(last).all()) and last[-1] > _FELL * last[0]
+        last = self._steps[-4:]  # over three decades of the rates
+        # A step of relative size 1/x falls by 7/14 from r = e^-7 to e^-14; a quartic's by 1/10.
+        return len(last) == 4 and bool(np.isfinite(last).all()) and last[-1] > 0.5 * last[0]

@@ -74,12 +74,11 @@ def incremental_learning(
 
     Args:
         loss: L(beta), a twice continuously differentiable JAX function of an array of shape (size,), such as a
-            `DiagonalNetwork`. Its methods `value_and_gradient(beta)` and `hessian(beta)` are used where it has them.
+            `DiagonalNetwork`; an `AbstractLoss` computes its derivatives itself.
         size: p, the length of beta; at least 1.
         weights: (u0, v0), each of shape (p,): the initial weights before they are scaled by alpha.
-        transition: policy that finds a transition's end: `NewtonTransition`, its reference implementation
-            `OdeTransition`, or `TimedTransition`, which finds its times as well; None: `TimedTransition` with weights,
-            and `NewtonTransition` without.
+        transition: policy that finds a transition's end: `NewtonTransition`, or `TimedTransition`, which finds its
+            times as well; None: `TimedTransition` with weights, and `NewtonTransition` without.
         tolerance: rounding error attributed to g, relative to the size of the terms that cancel in it, the larger of
             max |g(0)| and max (|H| |beta|): smaller entries count as zero, and times that agree within this error are a
             tie. The default is about a thousand roundings of a float64 sum over a data set.

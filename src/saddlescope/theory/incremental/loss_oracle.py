@@ -19,8 +19,8 @@ from saddlescope._shared.arguments import calling
 from saddlescope._shared.compiled_functions import bound, compiled, eval_shape, quickly_compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
-
-_PROBE_SIZES = (1e-5, 1e-7)  # far above rounding in g, far below the features of a loss in sensible units
+from saddlescope.loss.abstract_loss import AbstractLoss, as_loss
+from saddlescope.loss.checks import require_smooth_at_zero
 
 
 class NonFiniteLossError(Exception):
@@ -36,24 +36,17 @@ class NonFiniteLossError(Exception):
 
 
 @compiled
-def _value_and_gradient(loss: Any, beta: Float[Array, "p"]) -> tuple[Array, Array]:
-    if hasattr(loss, "value_and_gradient"):
-        return loss.value_and_gradient(beta)
-    return jax.value_and_grad(loss)(beta)
+def _value_and_gradient(loss: AbstractLoss, beta: Float[Array, "p"]) -> tuple[Array, Array]:
+    return loss.value_and_gradient(beta)
 
 
 @quickly_compiled
-def _hessian_columns(loss: Any, beta: Float[Array, "p"], columns: Int[Array, "m"]) -> Float[Array, "p m"]:
-    if hasattr(loss, "hessian_columns"):
-        return loss.hessian_columns(beta, columns)
-    if hasattr(loss, "hessian"):
-        return loss.hessian(beta)[:, columns]
-    times = jax.linearize(jax.grad(loss), beta)[1]
-    return jax.lax.map(lambda column: times(jnp.zeros_like(beta).at[column].set(1.0)), columns, batch_size=8).T
+def _hessian_columns(loss: AbstractLoss, beta: Float[Array, "p"], columns: Int[Array, "m"]) -> Float[Array, "p m"]:
+    return loss.hessian_columns(beta, columns)
 
 
 @quickly_compiled
-def _hessian(loss: Any, beta: Float[Array, "p"]) -> Float[Array, "p p"]:
+def _hessian(loss: AbstractLoss, beta: Float[Array, "p"]) -> Float[Array, "p p"]:
     return loss.hessian(beta)
 
 
@@ -120,14 +113,8 @@ class _Restricted:
 class LossOracle:
     """Oracle of L, g and H of a loss, as NumPy float64 arrays.
 
-    A loss that is an Equinox module (every `DiagonalNetwork`) compiles once for all data of the same shape. Its
-    methods `value_and_gradient(beta)`, `hessian_columns(beta, columns)` of shape (p, m), or else `hessian(beta)` are
-    used where it has them, and differentiation otherwise. No p x p matrix is formed unless `hessian` is its only one.
-
-    A method `restricted(columns)`, if any, makes transitions cheaper. It returns L as a function of these entries of
-    beta, the others 0, and their places in the function's argument; the argument may have more entries, which are 0,
-    so that few lengths are compiled. The function has an attribute `size`, the length of its argument, and the methods
-    `value_and_gradient` and `hessian`.
+    An `AbstractLoss` (every `DiagonalNetwork`) compiles once for all data of the same shape and computes its
+    derivatives itself; where it can be `restricted`, transitions are cheaper. No p x p matrix is formed.
 
     Args:
         loss: L(beta), a JAX function of an array of shape (size,).
@@ -144,16 +131,17 @@ class LossOracle:
         if not callable(loss):
             raise InputError(f"loss must be a JAX function of beta, such as a DiagonalNetwork; got {loss!r}.")
         require_float64("incremental_learning")
-        self.loss = loss
+        self.loss = as_loss(loss)
         self.size = int(size)
         self._last = _Known(np.full(self.size, np.nan), np.zeros(0, np.int64), np.zeros((self.size, 0)))
         self._latest = _KnownGradient(np.full(self.size, np.nan), np.zeros(0, np.int64), np.zeros(0))
         self._block = _KnownBlock(np.full(self.size, np.nan), np.zeros(0, np.int64), np.zeros((0, 0)))
         self._face: _Restricted | None = None
-        self._of_loss = bound(_value_and_gradient, loss, count=1)
+        self._of_loss = bound(_value_and_gradient, self.loss, count=1)
+        self._whole = False  # True once the loss is known to have no cheaper form on a face
         self._check_signature()
         self._check_differentiable()
-        self._check_smooth_at_zero()
+        self._check_at_zero()
 
     def value_and_gradient(self, beta: Float[np.ndarray, "p"]) -> tuple[float, Float[np.ndarray, "p"]]:
         """Return L(beta) and g(beta) = -dL/dbeta.
@@ -226,13 +214,16 @@ class LossOracle:
     def _restricted(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> _Restricted | None:
         """Return the loss on a face of these entries or more; None if beta is not on it, or there is no such method."""
         on_face = np.count_nonzero(beta) == np.count_nonzero(beta[among])
-        if not (among.size and on_face and hasattr(self.loss, "restricted")):
+        if self._whole or not (among.size and on_face):
             return None
         face = self._face
         if face is None or not (np.array_equal(among, face.among) or np.isin(among, face.among).all()):
             entries = np.unique(among)
-            loss, places = self.loss.restricted(entries)  # pyright: ignore[reportFunctionMemberAccess]
-            face = self._face = _Restricted.of(loss, entries, places)
+            restricted = self.loss.restricted(entries)
+            if restricted is None:
+                self._whole = True
+                return None
+            face = self._face = _Restricted.of(restricted[0], entries, restricted[1])
         return face
 
     def _evaluate_block(
@@ -294,14 +285,13 @@ class LossOracle:
         column = jax.ShapeDtypeStruct((1,), jnp.dtype("int64"))
         with calling(
             "loss must be a function that JAX can differentiate twice",
-            "Write it with jax.numpy, or give it the methods value_and_gradient(beta) and "
-            "hessian_columns(beta, columns).",
+            "Write it with jax.numpy, or subclass saddlescope.loss.AbstractLoss and write value_and_gradient and "
+            "hessian_columns.",
         ):
             eval_shape(_value_and_gradient, self.loss, beta)
             eval_shape(_hessian_columns, self.loss, beta, column)
 
-    def _check_smooth_at_zero(self) -> None:
-        """Raise for a kink at 0 (ReLU of x . beta, |beta|): there g jumps; for a smooth loss it moves in proportion."""
+    def _check_at_zero(self) -> None:
         zero = np.zeros(self.size)
         value, slope = self._value_and_slope(zero)
         if not (np.isfinite(value) and np.all(np.isfinite(slope))):
@@ -310,17 +300,4 @@ class LossOracle:
                 f"loss must be finite with a finite gradient at beta = 0, where learning starts; got {what!r}. "
                 "Look for a division, root or logarithm of beta, and for NaN in the data."
             )
-        rng = np.random.default_rng(0)
-        direction = rng.choice([-1.0, 1.0], self.size) * rng.uniform(0.5, 1.0, self.size)
-        far, near = (
-            np.max(np.abs(self._value_and_slope(h * direction)[1] - self._value_and_slope(-h * direction)[1]))
-            for h in _PROBE_SIZES
-        )
-        noise = 1e-12 * float(np.max(np.abs(slope))) + 1e-13 * abs(value)  # of rounding
-        # C^2: near / far = 1e-2, the ratio of the sizes; a jump: 1; |beta|^(3/2): 0.1.
-        if not near <= 0.05 * far + noise:
-            raise InputError(
-                "loss must be twice continuously differentiable at beta = 0; got a gradient that changes by "
-                f"{float(near):.3g} within {_PROBE_SIZES[1]:.0e} of it. Replace ReLU or |beta| by something smooth, "
-                "such as GeLU."
-            )
+        require_smooth_at_zero(lambda beta: self._value_and_slope(beta)[1], self.size)

@@ -17,9 +17,9 @@ from scipy.integrate import LSODA
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope.theory.incremental.divergence import DivergenceTest
 from saddlescope.theory.incremental.loss_oracle import NonFiniteLossError
+from saddlescope.theory.incremental.saddle_departure import SMALL
 from saddlescope.theory.incremental.stationary_point import (
     Face,
-    NoStationaryPoint,
     StationaryPoint,
     newton_displacement,
     newton_polish,
@@ -27,12 +27,27 @@ from saddlescope.theory.incremental.stationary_point import (
     vanishing,
 )
 from saddlescope.theory.incremental.transition import HORIZON, LARGEST_LOG, SaddleDeparture, check_between
+from saddlescope.theory.saddle.path import TransitionFailure
 
-_START = 1e-3  # the path starts where the new coordinate has changed the rates by this fraction of its own
-_LARGEST_GROWTH = 7.0  # in log x over one segment: a model is trusted over three orders of magnitude only
-_SMALLEST_LIMIT = 1e-13  # of the new coordinate's rate: segments below it hold rounding, not progress
-_SEGMENTS = 500  # paths take about ten, at ridges of the loss fifty
-_MODEL_STEPS = 1000  # of the integrator in one segment; it takes ten to fifty
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentPolicy:
+    """Limits of the segments of a path.
+
+    Attributes:
+        growth: of log x in one: a model is trusted over three orders of magnitude only.
+        segments: largest number; paths take about ten, at ridges of the loss fifty.
+        steps: of the integrator in one segment; it takes ten to fifty.
+        smallest: change of rates, over that of the new coordinate, below which one holds rounding only.
+    """
+
+    growth: float = 7.0
+    segments: int = 500
+    steps: int = 1000
+    smallest: float = 1e-13
+
+
+_POLICY = SegmentPolicy()
 
 
 @validate_arguments
@@ -65,16 +80,16 @@ class NewtonTransition:
         check_between(1e-6, 0.5, tolerance=self.tolerance)
         check_between(0.0, 1.0, reach=self.reach, fraction=self.fraction)
 
-    def __call__(self, departure: SaddleDeparture) -> StationaryPoint | NoStationaryPoint:
+    def __call__(self, departure: SaddleDeparture) -> StationaryPoint | TransitionFailure:
         """Return the end of the path that leaves the saddle along the new coordinate."""
         face = departure.face()
         model = _start(face, departure)
         peak, limit, rejected = model.x, 0.3 * departure.entering_rate, 0
         outside: NonFiniteLossError | None = None
         divergence = DivergenceTest(face, departure.entering_rate)
-        for _ in range(_SEGMENTS):
+        for _ in range(_POLICY.segments):
             x, middle, weight = self._follow(model, limit, peak, departure.entering_rate)
-            if np.log(np.max(x)) > LARGEST_LOG or limit < _SMALLEST_LIMIT * departure.entering_rate:
+            if np.log(np.max(x)) > LARGEST_LOG or limit < _POLICY.smallest * departure.entering_rate:
                 break
             try:
                 between, outside = face.rate(middle), None
@@ -138,7 +153,7 @@ class NewtonTransition:
         path = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a failed step ends the segment
-            for _ in range(_MODEL_STEPS):
+            for _ in range(_POLICY.steps):
                 since, before = t, y
                 solver.step()
                 y, t = solver.y, solver.t
@@ -191,7 +206,7 @@ class _Model:
     def excess(self, y: Float[np.ndarray, "m"], limit: float) -> float:
         """Return a positive number where log x is beyond a segment, by the change of the rates or by growth."""
         growth = float(np.max(y - np.log(self.x)))
-        return max(self.change(_exp(y)) / limit, growth / _LARGEST_GROWTH) - 1
+        return max(self.change(_exp(y)) / limit, growth / _POLICY.growth) - 1
 
     @no_type_check
     def slope(self, t: float, y: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
@@ -206,12 +221,12 @@ class _Model:
 
 
 def _start(face: Face, departure: SaddleDeparture) -> _Model:
-    """Return the saddle with the new coordinate so small that it changes the rates by at most a fraction `_START`."""
+    """Return the saddle with the new coordinate so small that it changes the rates by at most a fraction `SMALL`."""
     x = face.sizes(departure.saddle.beta)
     saddle = _Model(x, face.rates(departure.saddle.gradient), face.hessian(x))
     new = departure.new(face)
     size = (
-        _START * departure.entering_rate / max(float(np.max(np.abs(saddle.B[:, new]))), 1e-3 * departure.entering_rate)
+        SMALL * departure.entering_rate / max(float(np.max(np.abs(saddle.B[:, new]))), 1e-3 * departure.entering_rate)
     )
     for _ in range(100):
         x = np.where(new, size, x)
@@ -220,7 +235,7 @@ def _start(face: Face, departure: SaddleDeparture) -> _Model:
         except NonFiniteLossError:
             size *= 1e-2
             continue
-        if np.max(np.abs(r - saddle.r)) <= 2 * _START * departure.entering_rate:
+        if np.max(np.abs(r - saddle.r)) <= 2 * SMALL * departure.entering_rate:
             return _Model(x, r, saddle.B)
         size *= 1e-2
     raise departure.jump()

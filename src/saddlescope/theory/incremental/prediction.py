@@ -14,6 +14,7 @@ from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.measure.stages import Stage, Staircase
 from saddlescope.theory.incremental.finite_scale import Correction, FirstOrderInit
 from saddlescope.theory.incremental.stationary_point import StationaryPoint
+from saddlescope.theory.saddle.path import shown_status
 
 TIME_UNIT = "t / log(1/alpha)"
 
@@ -155,7 +156,7 @@ class IncrementalLearning(TableMixin, PlotMixin):
         last = self.stages[-1]
         return (
             f"IncrementalLearning({len(self.stages)} stages to T = {last.time:.6g}, loss {self.stages[0].loss:.3g} to "
-            f"{last.loss:.3g}, {self.status.value})"
+            f"{last.loss:.3g}, {shown_status(self.status, self.message)})"
         )
 
     def _table(self) -> Table:

@@ -17,7 +17,7 @@ from saddlescope.theory.incremental.loss_oracle import NonFiniteLossError
 from saddlescope.theory.incremental.stationary_point import Face
 from saddlescope.theory.incremental.transition import SaddleDeparture
 
-_SMALL = 1e-3  # the orbit starts where the new coordinates change the rates by this fraction of their own
+SMALL = 1e-3  # the orbit starts where the new coordinates change the rates by this fraction of their own
 _SAME = 1e-9  # relative difference of two coordinates' second derivatives that are equal but for rounding
 _ATTEMPTS = 100
 
@@ -86,8 +86,8 @@ def start_orbit(departure: SaddleDeparture, face: Face) -> OrbitStart:
         moved[~new, k] = np.linalg.solve(response, -X[:, 0] * H[~new][:, np.flatnonzero(new)[k]])
     change = -columns @ moved  # of g, for each unit of a new coordinate
     delays = _delays(departure, face)[new]
-    effect = np.maximum(np.max(np.abs(face.directions.T @ change[face.among]), axis=0), _SMALL * r)
-    time = float(np.min(delays + np.log(_SMALL * r / effect) / (2 * r)))
+    effect = np.maximum(np.max(np.abs(face.directions.T @ change[face.among]), axis=0), SMALL * r)
+    time = float(np.min(delays + np.log(SMALL * r / effect) / (2 * r)))
     for _ in range(_ATTEMPTS):
         small = np.exp(2 * r * (time - delays))
         x = at_saddle + moved @ small
@@ -100,7 +100,7 @@ def start_orbit(departure: SaddleDeparture, face: Face) -> OrbitStart:
         if gradient is not None:
             first = change @ small
             actual = gradient - saddle.gradient
-            if np.max(np.abs(face.rates(actual))) <= 3 * _SMALL * departure.entering_rate:
+            if np.max(np.abs(face.rates(actual))) <= 3 * SMALL * departure.entering_rate:
                 before = np.where(new, 0.0, np.log(np.where(new, 1.0, at_saddle)))
                 before[new] = -2 * r * delays
                 # The second-order remainder of g is proportional to x^2, and so decays twice as fast into the past.

@@ -21,11 +21,27 @@ from scipy.linalg import get_lapack_funcs
 
 from saddlescope.theory.incremental.loss_oracle import LossOracle, NonFiniteLossError
 
-_NEWTON_STEPS = 60  # quadratic convergence needs 6; a step that does not shrink ends the search long before
-_RESTARTS = 2  # recomputations of the Hessian where secants do not make steps shrink
-_SECANT = 1e-6  # relative steps below it do not update the Hessian: their differences of rates are mostly rounding
-_ROUNDING = 1e-12  # relative steps that no longer shrink are rounding if they are at most this
-_ROUNDING_AT_MOST = 1e-8  # the same with an exact Hessian, where only rounding can stop them
+
+@dataclass(frozen=True, kw_only=True)
+class SecantNewtonPolicy:
+    """Limits of Newton's method with secants. Steps are relative to each coordinate.
+
+    Attributes:
+        steps: largest number; a step that does not shrink ends the search long before.
+        restarts: recomputations of the Hessian where secants do not make steps shrink.
+        secant: steps below it do not update the Hessian: their differences of rates are mostly rounding.
+        rounding: steps that no longer shrink are rounding if they are at most this,
+        rounding_at_most: or this with an exact Hessian, where only rounding can stop them.
+    """
+
+    steps: int = 60
+    restarts: int = 2
+    secant: float = 1e-6
+    rounding: float = 1e-12
+    rounding_at_most: float = 1e-8
+
+
+_POLICY = SecantNewtonPolicy()
 
 (_solve_positive,) = get_lapack_funcs(("posv",), dtype=np.float64)  # without the checks of cho_factor, called often
 
@@ -52,17 +68,6 @@ class StationaryPoint:
     curvature: float
     convergence_rate: float
     scale: float
-
-
-@dataclass(frozen=True)
-class NoStationaryPoint:
-    """Result of a transition that found no strict local minimum.
-
-    Attributes:
-        reason: one sentence for the reader.
-    """
-
-    reason: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,23 +232,23 @@ def _newton(
         return x
     r, allowed, exact, restarts = face.rate(x), reach, False, 0
     last = reach
-    for _ in range(_NEWTON_STEPS):
+    for _ in range(_POLICY.steps):
         displacement = newton_displacement(x, r, H)
         step = float(np.max(np.abs(displacement)))
         if step > allowed:
-            if step <= (_ROUNDING_AT_MOST if exact else _ROUNDING):
+            if step <= (_POLICY.rounding_at_most if exact else _POLICY.rounding):
                 return x
-            if exact or restarts == _RESTARTS:
+            if exact or restarts == _POLICY.restarts:
                 return None
             H, exact, restarts, allowed = face.hessian(x), True, restarts + 1, reach
             continue
         dx = x * displacement
         x = x + dx
-        if step <= np.finfo(x.dtype).eps or (step <= _SECANT and step * step <= np.finfo(x.dtype).eps * last):
+        if step <= np.finfo(x.dtype).eps or (step <= _POLICY.secant and step * step <= np.finfo(x.dtype).eps * last):
             return x  # the next step, if it shrinks by the same factor, is rounding
         last = step
         before, r = r, face.rate(x)
-        if step > _SECANT:
+        if step > _POLICY.secant:
             H, exact = _convex_secant(H, dx, before - r), False
         allowed = 0.5 * step
     return None

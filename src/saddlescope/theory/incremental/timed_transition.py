@@ -27,7 +27,6 @@ from saddlescope.theory.incremental.divergence import DivergenceTest
 from saddlescope.theory.incremental.loss_oracle import NonFiniteLossError
 from saddlescope.theory.incremental.saddle_departure import OrbitStart, start_orbit, tied_face
 from saddlescope.theory.incremental.stationary_point import (
-    NoStationaryPoint,
     StationaryPoint,
     newton_displacement,
     newton_polish,
@@ -35,6 +34,7 @@ from saddlescope.theory.incremental.stationary_point import (
     vanishing,
 )
 from saddlescope.theory.incremental.transition import HORIZON, LARGEST_LOG, SaddleDeparture, check_between
+from saddlescope.theory.saddle.path import TransitionFailure
 
 _STEPS = 5000  # orbits take about fifty
 _RENEWED = 25  # steps after which the Hessian is recomputed
@@ -82,7 +82,7 @@ class TimedTransition:
         check_between(1e-12, 1e-2, tolerance=self.tolerance)
         check_between(1e-6, 0.1, reach=self.reach, fraction=self.fraction)
 
-    def __call__(self, departure: SaddleDeparture) -> TimedStationaryPoint | NoStationaryPoint:
+    def __call__(self, departure: SaddleDeparture) -> TimedStationaryPoint | TransitionFailure:
         """Return the end of the orbit that leaves the saddle along the new coordinates."""
         face = tied_face(departure)
         if face.ties:
@@ -92,7 +92,7 @@ class TimedTransition:
                 face = departure.face()
         return self._follow(departure, start_orbit(departure, face))
 
-    def _follow(self, departure: SaddleDeparture, begin: OrbitStart) -> TimedStationaryPoint | NoStationaryPoint:
+    def _follow(self, departure: SaddleDeparture, begin: OrbitStart) -> TimedStationaryPoint | TransitionFailure:
         face, flow = begin.face, _Flow(begin, departure.noise)
         solver = BDF(
             flow.slope,

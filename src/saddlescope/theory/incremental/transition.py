@@ -3,8 +3,8 @@
     theta^{k+1} = lim_{eps -> 0} lim_{t -> infinity} psi(t, eps),  psi(0, eps) = theta^k + eps (e_i, sgn(g_i) e_i)
 
 The loss need not be convex, so the limit is not "the minimum" over the active coordinates: it is the end of one path.
-Two policies find it, and both follow that path from the saddle: `NewtonTransition`, the default, and its reference
-implementation, `OdeTransition`. `TimedTransition` computes the times of the path as well.
+Both policies follow that path from the saddle: `NewtonTransition`, the default, and `TimedTransition`, which computes
+the times of the path as well.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,8 @@ from jaxtyping import Bool
 
 from saddlescope._shared.errors import InputError
 from saddlescope.theory.incremental.loss_oracle import LossOracle, NonFiniteLossError
-from saddlescope.theory.incremental.stationary_point import Face, NoStationaryPoint, StationaryPoint
+from saddlescope.theory.incremental.stationary_point import Face, StationaryPoint
+from saddlescope.theory.saddle.path import TransitionFailure
 
 LARGEST_LOG = 300.0  # log|beta| beyond it is divergence; e^300 and its square are still finite
 HORIZON = 1e12  # in units of 1 / |g_i|: a transition that lasts this long ends at no strict minimum
@@ -63,7 +64,7 @@ class SaddleDeparture:
 
     def no_stationary_point(
         self, largest: float, outside: NonFiniteLossError | None, *, diverging: bool = False
-    ) -> NoStationaryPoint:
+    ) -> TransitionFailure:
         """Return the reason why the path was stopped without a stationary point.
 
         Args:
@@ -81,7 +82,7 @@ class SaddleDeparture:
             if diverging or np.log(largest) > LARGEST_LOG
             else "there the loss is flat, as with more weights than samples, or it has no minimum"
         )
-        return NoStationaryPoint(
+        return TransitionFailure(
             f"The transition that starts with {self.named} finds no strict local minimum (Assumption 4.4 fails): it "
             f"was followed to max |beta| = {largest:.3g}, and {why}. Add a small penalty on beta to the loss."
         )
@@ -102,7 +103,7 @@ class SaddleDeparture:
         )
 
 
-Transition: TypeAlias = Callable[[SaddleDeparture], StationaryPoint | NoStationaryPoint]
+Transition: TypeAlias = Callable[[SaddleDeparture], StationaryPoint | TransitionFailure]
 """Function to theta^{k+1} of equation 13, or to the reason why it does not exist.
 
 It raises NonFiniteLossError where the loss is not finite.

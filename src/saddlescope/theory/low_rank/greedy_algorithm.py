@@ -32,6 +32,7 @@ from saddlescope.theory.incremental.prediction import TIME_UNIT, AlgorithmStatus
 from saddlescope.theory.low_rank.growth_exponents import Frame, Growth, growth
 from saddlescope.theory.low_rank.loss_oracle import Matrices, ProductLossOracle
 from saddlescope.theory.low_rank.transition import Saddle, follow_to_saddle
+from saddlescope.theory.saddle.path import shown_status
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -86,7 +87,7 @@ class LowRankLearning(TableMixin, PlotMixin):
         last = self.stages[-1]
         return (
             f"LowRankLearning({len(self.stages)} stages to T = {last.time:.6g}, ranks {last.ranks}, loss "
-            f"{self.stages[0].loss:.3g} to {last.loss:.3g}, {self.status.value})"
+            f"{self.stages[0].loss:.3g} to {last.loss:.3g}, {shown_status(self.status, self.message)})"
         )
 
     def _table(self) -> Table:
@@ -124,7 +125,7 @@ def low_rank_learning(
 
     Args:
         loss: L(B), a twice continuously differentiable JAX function of a tuple of products, such as a `FullAttention`.
-            Its method `value_and_gradient(products)` is used where it has one.
+            An `AbstractLoss` computes its gradient itself.
         shapes: (m, n) of each product.
         width: number of columns of the factors, which bounds the ranks; None: no bound.
         tolerance: singular values of G smaller than this part of the largest at the origin count as zero, and times

@@ -16,14 +16,15 @@ a sign, that of det Y det Z, where Y and Z are the overlaps of the u and of the 
 this means that a product of two numbers grows or shrinks with the sign of its force.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-_OVERLAP = 1e-7  # smaller overlaps count as zero: rounding for commuting problems, rare by chance for others
+OVERLAP = 1e-7  # smaller overlaps count as zero: rounding for commuting problems, rare by chance for others
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +70,15 @@ class Growth:
         return Frame(self.U[:, order], (self.V * sign)[:, order], np.abs(xi)[order])
 
 
+def components(touching: Bool[np.ndarray, "d d"]) -> Iterator[tuple[Int[np.ndarray, "_"], Int[np.ndarray, "_"]]]:
+    """Yield the rows and columns of each connected component of rates (rows) that overlap with exponents (columns)."""
+    none = np.zeros_like(touching)
+    _, component = connected_components(csr_array(np.block([[none, touching], [none, none]])), directed=False)
+    of_row, of_column = np.split(component, 2)
+    for one in np.unique(of_row):
+        yield np.flatnonzero(of_row == one), np.flatnonzero(of_column == one)
+
+
 def growth(frame: Frame, force: Float[np.ndarray, "m n"]) -> Growth:
     """Pair exponents and rates on a plateau with constant G, restricted to the frame's spaces."""
     within = frame.U.T @ force @ frame.V
@@ -77,12 +87,8 @@ def growth(frame: Frame, force: Float[np.ndarray, "m n"]) -> Growth:
     overlap = np.block([[P, N], [N, P]])
     size = len(rate)
     rates, exponents = np.concatenate([rate, -rate]), np.concatenate([frame.xi, -frame.xi])
-    touching = csr_array(np.block([[np.zeros_like(overlap), np.abs(overlap) > _OVERLAP], [np.zeros_like(overlap)] * 2]))
-    _, component = connected_components(touching, directed=False)
-    of_rate, of_exponent = np.split(component, 2)
     start = np.zeros(2 * size)
-    for one in np.unique(of_rate):
-        fast, large = np.flatnonzero(of_rate == one), np.flatnonzero(of_exponent == one)
+    for fast, large in components(np.abs(overlap) > OVERLAP):
         fast = fast[np.argsort(-rates[fast], kind="stable")]
         start[fast] = np.sort(exponents[large])[::-1]
         forward, among = fast[fast < size], large[large < size]

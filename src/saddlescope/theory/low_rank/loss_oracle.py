@@ -17,6 +17,9 @@ from saddlescope._shared.compiled_functions import compiled, eval_shape
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.loss_scale import scale_exponent
+from saddlescope.loss.abstract_loss import AbstractLoss, as_loss
+from saddlescope.loss.checks import require_smooth_at_zero
+from saddlescope.numerics.tree_layout import TreeLayout
 
 Matrices = tuple[Float[np.ndarray, "_ _"], ...]
 
@@ -26,15 +29,13 @@ class NonFiniteProductLossError(Exception):
 
 
 @compiled
-def _value_and_slope(loss: Any, products: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...]]:
-    if hasattr(loss, "value_and_gradient"):
-        return loss.value_and_gradient(products)
-    return jax.value_and_grad(loss)(products)
+def _value_and_slope(loss: AbstractLoss, products: tuple[Array, ...]) -> tuple[Array, tuple[Array, ...]]:
+    return loss.value_and_gradient(products)
 
 
 @compiled
-def _hvp(loss: Any, products: tuple[Array, ...], change: tuple[Array, ...]) -> tuple[Array, ...]:
-    return jax.jvp(lambda at: _value_and_slope(loss, at)[1], (products,), (change,))[1]
+def _hvp(loss: AbstractLoss, products: tuple[Array, ...], change: tuple[Array, ...]) -> tuple[Array, ...]:
+    return jax.jvp(lambda at: loss.value_and_gradient(at)[1], (products,), (change,))[1]
 
 
 class ProductLossOracle:
@@ -44,17 +45,16 @@ class ProductLossOracle:
         exponent: chosen so that the largest entry of G at 0 is about 1; 0 where G is 0 there.
 
     Args:
-        loss: L(B), a JAX function of a tuple of matrices of the given shapes; its method `value_and_gradient(products)`
-            is used where it has one.
+        loss: L(B), a JAX function of a tuple of matrices of the given shapes, or an `AbstractLoss` of one.
         shapes: (m, n) of each product.
 
     Raises:
         InputError: invalid shapes, JAX not in float64 mode, a loss that cannot be called on such a tuple, does not
-            return one float64 number, or is not finite at 0.
+            return one float64 number, is not finite at 0, or has a gradient that jumps there.
     """
 
     def __init__(self, loss: Callable[[Any], Array], shapes: Sequence[tuple[int, int]]) -> None:
-        self.loss, self.shapes = loss, tuple((int(m), int(n)) for m, n in shapes)
+        self.loss, self.shapes = as_loss(loss), tuple((int(m), int(n)) for m, n in shapes)
         if not self.shapes or min(map(min, self.shapes)) < 1:
             raise InputError(f"shapes must hold (rows, columns) of each product, positive integers; got {shapes!r}.")
         if not callable(loss):
@@ -76,6 +76,9 @@ class ProductLossOracle:
                 "loss must be finite with a finite gradient where all products are 0, where learning starts; got NaN "
                 "or infinity. Look for a division, root or logarithm of a product, and for NaN in the data."
             ) from error
+        layout = TreeLayout.of(force)
+        with np.errstate(invalid="ignore"):  # a gradient that is NaN next to 0 jumps there
+            require_smooth_at_zero(lambda at: layout.flatten(self._slopes(layout.build(at))[1]), layout.size, "B")
         self.exponent = scale_exponent(force)
 
     def value_and_force(self, products: Matrices) -> tuple[float, Matrices]:
@@ -84,11 +87,14 @@ class ProductLossOracle:
         Raises:
             NonFiniteProductLossError: one of them is NaN or infinite.
         """
-        value, slopes = _value_and_slope(self.loss, tuple(map(jnp.asarray, products)))
+        value, slopes = self._slopes(products)
         force = tuple(-np.ldexp(np.asarray(slope), -self.exponent) for slope in slopes)
         if not (np.isfinite(value) and all(np.isfinite(g).all() for g in force)):
             raise NonFiniteProductLossError
         return float(np.ldexp(float(value), -self.exponent)), force
+
+    def _slopes(self, products: Matrices) -> tuple[Array, tuple[Array, ...]]:
+        return _value_and_slope(self.loss, tuple(map(jnp.asarray, products)))
 
     def hvp(self, products: Matrices, change: Matrices) -> Matrices:
         """Return dG(B)[change], the derivative of G in a direction.

@@ -11,6 +11,7 @@ end to rounding.
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float
@@ -18,21 +19,13 @@ from scipy.integrate import RK45, Radau
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from saddlescope.theory.low_rank.loss_oracle import Matrices, NonFiniteProductLossError, ProductLossOracle
-from saddlescope.theory.saddle_passage import SYMMETRIC, SaddlePassage
-from saddlescope.theory.transition_failure import TransitionFailure
+from saddlescope.theory.saddle.newton import Linearised, NewtonPolicy, newton
+from saddlescope.theory.saddle.path import PathPolicy, SaddlePassage, TransitionFailure
 
-_TOLERANCE = 1e-6  # relative error of a step of the path: it has to end in the right basin
-_STEPS = 10_000  # paths take hundreds
+_POLICY = PathPolicy(slow=2e-2, steps=10_000, largest=1e13, leaving=1e-2)
+_NEWTON = NewtonPolicy(stalled=1e-9, flat=1e-9)  # with steps by conjugate gradients, to 1e-4
 _STIFF = 500  # steps after which the implicit solver takes over,
 _DENSE = 2000  # where it has at most so many weights, since its Jacobian is dense
-_HORIZON = 1e9  # in units of 1 / rate: a transition that lasts this long ends at no strict minimum
-_SEED = 1e-3  # change of G by the new pair at the start, relative to its rate
-_SLOW = 2e-2  # speed, relative to the fastest, at which Newton's method is tried
-_NEAR = 0.1  # how far Newton's method may move, relative to the factors
-_LARGEST = 1e13  # factors beyond it diverge
-_VANISHED = 1e-2  # singular values that fall below this part of their largest on the path may be leaving
-_LOOK = 5  # steps between tests for the end of the path
-_FLAT = 1e-9  # eigenvalues of the Hessian below this share of the largest are flat directions
 _FEW = 200  # weights up to which the Hessian is computed column by column
 
 
@@ -141,39 +134,39 @@ def follow_to_saddle(
         _flat(pairs),
         np.inf,
         first_step=0.1 / rate,
-        rtol=_TOLERANCE,
-        atol=_TOLERANCE * np.sqrt(seed),
+        rtol=_POLICY.tolerance,
+        atol=_POLICY.tolerance * np.sqrt(seed),
     )
     fastest, wait, since, passage = 0.0, 0, 0, SaddlePassage(0.0)
     peak = [s for _, s, _ in _spectra(factors, solver.y)]
     try:
-        for step in range(_STEPS):
+        for step in range(_POLICY.steps):
             if step == _STIFF and solver.y.size <= _DENSE:
                 since = wait = step
-                solver = Radau(solver.fun, solver.t, solver.y, np.inf, rtol=_TOLERANCE, atol=solver.atol)
+                solver = Radau(solver.fun, solver.t, solver.y, np.inf, rtol=_POLICY.tolerance, atol=solver.atol)
             solver.step()
-            if solver.status == "failed" or solver.t * rate > _HORIZON:
+            if solver.status == "failed" or solver.t * rate > _POLICY.horizon:
                 break
-            if float(np.max(np.abs(solver.y))) > _LARGEST:
+            if float(np.max(np.abs(solver.y))) > _POLICY.largest:
                 return TransitionFailure(
                     f"The transition that product {number} starts diverges (Assumption 4.4 fails; losses with "
                     "exponential tails have no minimum). Add a small penalty on the products to the loss."
                 )
             fastest = max(fastest, float(np.linalg.norm(solver.f)))
-            if step % _LOOK or step < wait:
+            if step % _POLICY.look or step < wait:
                 continue
             spectra = _spectra(factors, solver.y)
             peak = [np.maximum(p, s) for p, (_, s, _) in zip(peak, spectra, strict=True)]
             kept, start, removed = _without_vanishing(factors, spectra, peak)
             speed = float(np.linalg.norm(kept.velocity(start)))
-            if not start.size or speed <= _SLOW * fastest:
+            if not start.size or speed <= _POLICY.slow * fastest:
                 saddle = _saddle_near(kept, start, removed)
-                if saddle is not None and passage.missed(_TOLERANCE):
+                if saddle is not None and passage.missed(_POLICY.tolerance):
                     return saddle
                 wait = step + (step - since) // 4  # a few tests for every doubling of the path
-            if speed <= _SLOW * fastest or math.isfinite(passage.here):
+            if speed <= _POLICY.slow * fastest or math.isfinite(passage.here):
                 passage.note(solver.t, float(np.linalg.norm(start)), speed, kept.curvatures(start))
-            if passage.here < SYMMETRIC or not passage.missed(_TOLERANCE):
+            if passage.symmetric or not passage.missed(_POLICY.tolerance):
                 return TransitionFailure(
                     f"The transition that product {number} starts comes so close to a saddle of its rank that rounding "
                     "decides how it goes on, as by a symmetry of the loss. Break it, or simulate with "
@@ -198,7 +191,7 @@ def _seed(oracle: ProductLossOracle, products: Matrices, force: Matrices, enteri
     change = tuple(np.outer(u, v) if p == number else np.zeros_like(B) for p, B in enumerate(products))
     answer = max(float(np.linalg.norm(dG, 2)) for dG in oracle.hvp(products, change))
     scale = max(1.0, *(float(np.linalg.norm(B, 2)) for B in products))
-    return min(_SEED * rate / answer if answer > 0 else 1.0, 1e-3 * scale)
+    return min(_POLICY.seed * rate / answer if answer > 0 else 1.0, _POLICY.seed * scale)
 
 
 def _newton_polish(factors: _Factors, theta: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t"] | None:
@@ -207,26 +200,16 @@ def _newton_polish(factors: _Factors, theta: Float[np.ndarray, "t"]) -> Float[np
     Rotating the columns of L and R alike changes nothing, so the Hessian has null directions; conjugate gradients never
     enter them.
     """
-    start, smallest = theta, np.inf
-    for _ in range(30):
+
+    def linearised(theta: Float[np.ndarray, "t"]) -> Linearised[None]:
         force = factors.oracle.value_and_force(factors.products(theta))[1]
-        velocity = factors.velocity(theta)
-        size = float(np.linalg.norm(velocity))
-        scale = max(float(np.linalg.norm(G)) for G in force) + float(
-            np.linalg.norm(factors.linearised(theta, force, theta))
-        ) / max(float(np.linalg.norm(theta)), 1e-300)
-        if size <= 1e-14 * scale * np.linalg.norm(theta) or (size >= 0.5 * smallest and size <= 1e-11 * scale):
-            return theta
-        if size >= 0.5 * smallest and smallest < 1e-6 * scale:
-            return theta if size <= 1e-9 * scale * np.linalg.norm(theta) else None
-        smallest = min(smallest, size)
-        step = _conjugate_gradients(lambda d, at=theta, G=force: factors.linearised(at, G, d), velocity)
-        if step is None:
-            return None
-        theta = theta + step
-        if np.linalg.norm(theta - start) > _NEAR * np.linalg.norm(start):
-            return None
-    return None
+        velocity, norm = factors.velocity(theta), max(float(np.linalg.norm(theta)), 1e-300)
+        terms = max(map(np.linalg.norm, force)) * norm + np.linalg.norm(factors.linearised(theta, force, theta))
+        step = partial(_conjugate_gradients, partial(factors.linearised, theta, force), velocity)
+        return Linearised(float(np.linalg.norm(velocity) / terms), step, None)
+
+    found = newton(linearised, theta, _NEWTON)
+    return None if found is None else found[0]
 
 
 def _conjugate_gradients(apply, b: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t"] | None:
@@ -258,7 +241,7 @@ def _without_vanishing(
     force = factors.oracle.value_and_force(tuple((U * s) @ Vt for U, s, Vt in spectra))[1]
     pairs, removed = [], []
     for (U, s, Vt), highest, G in zip(spectra, peak, force, strict=True):
-        falling = (s <= _VANISHED * highest) & (np.sum(U * (G @ Vt.T), axis=0) < 0)
+        falling = (s <= _POLICY.leaving * highest) & (np.sum(U * (G @ Vt.T), axis=0) < 0)
         keep = len(s) - int(np.sum(np.logical_and.accumulate(falling[::-1])))
         pairs.append(((U * np.sqrt(s))[:, :keep], (Vt.T * np.sqrt(s))[:, :keep]))
         removed.append((U[:, keep:], Vt[keep:].T))
@@ -274,7 +257,7 @@ def _saddle_near(
         return None
     if start.size:
         curvatures = factors.curvatures(end)
-        if curvatures[0] < -_FLAT * np.max(np.abs(curvatures)):
+        if curvatures[0] < -_NEWTON.flat * np.max(np.abs(curvatures)):
             return None
     products = factors.products(end)
     loss, force = factors.oracle.value_and_force(products)

@@ -13,6 +13,7 @@ repels it a unit has several ways on, so copies of all units with small deviatio
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -21,25 +22,37 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from saddlescope._shared.compiled_functions import bound, quickly_compiled
-from saddlescope.theory.units.dormant_units import Arrival, Settled
+from saddlescope.theory.units.dormant_units import SAME, Arrival, Settled
 from saddlescope.theory.units.explicit_solver import next_size, relative_error, trial_step
 from saddlescope.theory.units.implicit_solver import implicit_step, next_implicit_size
 from saddlescope.theory.units.unit_network import WIDTH, UnitNetwork
 from saddlescope.theory.units.unit_system import UnitSystem
 
-_SAME = 1e-3  # relative distance of outputs, and distance of exponents, that count as one
-_OTHERS = 3  # ascents of units with kinks from directions with small deviations, which must agree
-_DEVIATION = 1e-5  # size of such a deviation, larger than the width over which kinks are rounded
-_SAME_TIME = 1e-4  # difference of times that count as one, in units of the time from alpha to size one
-_ALIGNED = 1e-8  # gradient along the sphere at a maximum, relative to the largest gradient
-_LONGEST = 1e4  # time of the ascent, in units of one over the largest gradient
-_TOLERANCE = 1e-8  # of a step of the ascent
-_IMPLICIT_TOLERANCE = 1e-6  # of a step along kinks, after which Newton's method computes the end
+
+@dataclass(frozen=True, kw_only=True)
+class AscentPolicy:
+    """Limits of the ascent of U on the sphere; times in units of one over its largest gradient.
+
+    Attributes:
+        tolerance: of an explicit step, relative and absolute.
+        aligned: gradient along the sphere at a maximum, relative to the largest.
+        longest: time of the ascent.
+        steps: explicit, and implicit ones along kinks.
+        others: ascents of units with kinks from deviating directions, which must agree.
+        deviation: of their directions, larger than the width over which kinks are rounded.
+    """
+
+    tolerance: float = 1e-8
+    aligned: float = 1e-8
+    longest: float = 1e4
+    steps: int = 20_000
+    others: int = 3
+    deviation: float = 1e-5
+
+
+_POLICY = AscentPolicy()
 _FIRST = 0.1  # size of its first step
-_MAX_STEPS = 20_000
-_ROUNDS = (100, 1_000)  # explicit steps of units with kinks, and of those that need more; then implicit steps
 _TOGETHER = 16  # directions that are followed together where there are few
-_CLOSE = 1e-6  # distance of directions that are one, smaller than deviations
 
 
 class AlignedUnits:
@@ -64,13 +77,14 @@ class AlignedUnits:
         self._dormant: Bool[np.ndarray, "m"] = np.ones(len(kinds), bool)
         kinked = network.kinks is not None
         self._deviations = None if seed is None else np.random.default_rng(seed)
-        others = range(_OTHERS if kinked and seed is None else 0)
+        others = range(_POLICY.others if kinked and seed is None else 0)
         self._others = [AlignedUnits(network, weights, kinds, noise, other) for other in others]
         self._ambiguous = False
         system, rounded = network.system, network.rounded(WIDTH).system
-        self._ascend, self._carry = bound(_ascended, system, count=6), bound(_carried, system, count=6)
-        self._slide = bound(_ascended_along_kinks, rounded, count=5)
-        self._carry_along = bound(_carried_along_kinks, rounded, count=5)
+        self._ascend = bound(_ascended, _explicit, system, count=6)
+        self._carry = bound(_carried, _explicit, system, count=6)
+        self._slide = bound(_ascended, _implicit, rounded, count=6)
+        self._carry_along = bound(_carried, _implicit, rounded, count=6)
         self._entered_with: dict[int, np.ndarray] = {}
 
     def arrivals(self, residual: Array) -> list[Arrival]:
@@ -93,8 +107,8 @@ class AlignedUnits:
         if not self._xi.any():
             self._directions = first._directions.copy()
             return
-        _, places = np.unique(np.round(self._directions / _CLOSE), axis=0, return_inverse=True)
-        shifts = _DEVIATION * self._deviations.standard_normal(self._directions.shape)
+        _, places = np.unique(np.round(self._directions / WIDTH), axis=0, return_inverse=True)
+        shifts = _POLICY.deviation * self._deviations.standard_normal(self._directions.shape)
         near = self._directions + shifts[places.ravel()]
         near /= np.linalg.norm(near, axis=1, keepdims=True)
         self._directions = np.where(self._dormant[:, None], near, self._directions)
@@ -105,8 +119,8 @@ class AlignedUnits:
             return not ours and not others
         one, two = ours[0], others[0]
         outputs = self._network.outputs(np.stack([one.direction, two.direction]), np.array([one.kind, two.kind]))
-        near = np.linalg.norm(outputs[0] - outputs[1]) < _SAME * np.linalg.norm(outputs[0])
-        return bool(near and abs(one.delay - two.delay) * 2 * one.utility <= _SAME_TIME)
+        near = np.linalg.norm(outputs[0] - outputs[1]) < SAME * np.linalg.norm(outputs[0])
+        return bool(near and abs(one.delay - two.delay) * 2 * one.utility <= 10 * _POLICY.deviation)
 
     def _arrivals(
         self, residual: Array, directions: Float[np.ndarray, "m p"], slid: Bool[np.ndarray, "m"]
@@ -148,20 +162,21 @@ class AlignedUnits:
         everyone = [self, *self._others]
         kinds, dormant = np.tile(self._kinds, len(everyone)), np.concatenate([one._dormant for one in everyone])
         if self._network.kinks is None:
-            ends, _ = explicit(starts, kinds, dormant, *rest, np.asarray(_MAX_STEPS))
+            ends, _ = explicit(starts, kinds, dormant, *rest, np.asarray(_POLICY.steps))
             return np.array(ends), np.zeros(len(starts), bool)
-        keys = np.column_stack([np.round(starts / _CLOSE), kinds, dormant])
+        keys = np.column_stack([np.round(starts / WIDTH), kinds, dormant])
         _, firsts, places = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         ends, left, slid = starts.copy(), firsts[dormant[firsts]], np.zeros(len(starts), bool)
-        rounds = [(explicit, (np.asarray(most),)) for most in _ROUNDS]
-        for follow, limits in [*rounds, (implicit, ())]:
+        # Explicit steps of all, and more of those that need more; then implicit steps.
+        rounds = (explicit, _POLICY.steps // 200), (explicit, _POLICY.steps // 20), (implicit, _POLICY.steps)
+        for follow, most in rounds:
             slid[left] = follow is implicit
             together = len(self._kinds) if len(left) > len(self._kinds) // 2 else _TOGETHER
             missing = []
             for k in range(0, len(left), together):
                 some = left[k : k + together]
                 filled, moves = np.resize(some, together), np.arange(together) < len(some)
-                found, arrived = follow(starts[filled], kinds[filled], moves, *rest, *limits)
+                found, arrived = follow(starts[filled], kinds[filled], moves, *rest, np.asarray(most))
                 ends[some] = np.asarray(found)[: len(some)]
                 missing.append(some[~np.asarray(arrived)[: len(some)]])
             left = np.concatenate([*missing, left[:0]])
@@ -181,8 +196,8 @@ class AlignedUnits:
     def _alike(self, n: int) -> Bool[np.ndarray, "m"]:
         """Return a mask of the dormant units with the output and the exponent of unit n; theta and -theta may agree."""
         outputs = self._outputs
-        near = np.linalg.norm(outputs - outputs[n], axis=1) < _SAME * np.linalg.norm(outputs[n])
-        return near & (np.abs(self._xi - self._xi[n]) < _SAME) & (self._kinds == self._kinds[n]) & self._dormant
+        near = np.linalg.norm(outputs - outputs[n], axis=1) < SAME * np.linalg.norm(outputs[n])
+        return near & (np.abs(self._xi - self._xi[n]) < SAME) & (self._kinds == self._kinds[n]) & self._dormant
 
     def approach(self, arrival: Arrival, residual: Array) -> None:
         """Return None: a deviation takes a time of the order of the stages to grow."""
@@ -273,40 +288,41 @@ _Step = Callable[[Callable[[Array], Array], _Ascent], tuple[_Ascent, Array, Arra
 
 def _explicit(turning: Callable[[Array], Array], at: _Ascent) -> tuple[_Ascent, Array, Array]:
     trial = trial_step(turning, at.u, at.velocity, at.h)
-    allowed = _TOLERANCE * (1 + jnp.maximum(jnp.abs(at.u), jnp.abs(trial.end)))
+    allowed = _POLICY.tolerance * (1 + jnp.maximum(jnp.abs(at.u), jnp.abs(trial.end)))
     error = relative_error(jnp.sum((trial.errors / allowed[None]) ** 2, axis=1), float(len(at.u)))
     return _Ascent(trial.end, trial.slope, at.time + at.h, at.h, at.steps), error, next_size(at.h, error)
 
 
 def _implicit(turning: Callable[[Array], Array], at: _Ascent) -> tuple[_Ascent, Array, Array]:
     trial = implicit_step(turning, at.u, at.velocity, at.h)
-    error = jnp.sqrt(jnp.mean((trial.errors / _IMPLICIT_TOLERANCE) ** 2)) + jnp.maximum(trial.growth, 0.0)
+    error = jnp.sqrt(jnp.mean((trial.errors / (100 * _POLICY.tolerance)) ** 2)) + jnp.maximum(trial.growth, 0.0)
     return _Ascent(trial.end, trial.slope, at.time + at.h, at.h, at.steps), error, next_implicit_size(at.h, error)
+
+
+def _stepped(
+    taken: _Step, turning: Callable[[Array], Array], first: _Ascent, going: Callable[[_Ascent], Array],
+    left: Callable[[_Ascent], Array],
+) -> _Ascent:  # fmt: skip
+    """Return the state where it goes on no longer; no step is longer than the time that is left."""
+
+    def step(at: _Ascent) -> _Ascent:
+        at = at._replace(h=jnp.minimum(at.h, left(at)))
+        after, error, h = taken(turning, at)
+        chosen = jax.tree.map(lambda new, old: jnp.where(error <= 1, new, old), after, at)
+        return chosen._replace(h=h, steps=at.steps + 1)
+
+    return jax.lax.while_loop(going, step, first)
 
 
 @quickly_compiled
 def _carried(
-    system: UnitSystem, directions: Array, kinds: Array, dormant: Array, times: Array, residuals: Array, most: Array
-) -> tuple[Array, Array]:
+    taken: _Step, system: UnitSystem, directions: Array, kinds: Array, dormant: Array, times: Array, residuals: Array,
+    most: Array,
+) -> tuple[Array, Array]:  # fmt: skip
     """Return the directions after the ascent of U during a transition, in which the residual changes.
 
     The last array is True for units that reached the end of the transition within `most` steps.
     """
-    return _carried_by(_explicit, system, directions, kinds, dormant, times, residuals, most)
-
-
-@quickly_compiled
-def _carried_along_kinks(
-    system: UnitSystem, directions: Array, kinds: Array, dormant: Array, times: Array, residuals: Array
-) -> tuple[Array, Array]:
-    """Return the same for a unit with rounded kinks."""
-    return _carried_by(_implicit, system, directions, kinds, dormant, times, residuals, jnp.asarray(_MAX_STEPS))
-
-
-def _carried_by(
-    taken: _Step, system: UnitSystem, directions: Array, kinds: Array, dormant: Array, times: Array, residuals: Array,
-    most: Array,
-) -> tuple[Array, Array]:  # fmt: skip
     gradient, duration = jax.grad(system.utility), times[-1] - times[0]
 
     def one(start: Array, kind: Array, moves: Array) -> tuple[Array, Array]:
@@ -320,18 +336,12 @@ def _carried_by(
             slope = gradient(unit, kind, residual)
             return duration * jnp.append(slope - (unit @ slope) * unit, 1 / duration)
 
-        def step(at: _Ascent) -> _Ascent:
-            at = at._replace(h=jnp.minimum(at.h, 1 - at.u[-1]))
-            after, error, h = taken(turning, at)
-            chosen = jax.tree.map(lambda new, old: jnp.where(error <= 1, new, old), after, at)
-            return chosen._replace(h=h, steps=at.steps + 1)
-
         def going(at: _Ascent) -> Array:
             return moves & (at.u[-1] < 1 - 1e-9) & (at.steps < most)
 
         y = jnp.append(start, 0.0)
         first = _Ascent(y, turning(y), jnp.zeros(()), jnp.asarray(_FIRST / len(times)), jnp.asarray(0))
-        found = jax.lax.while_loop(going, step, first)
+        found = _stepped(taken, turning, first, going, lambda at: 1 - at.u[-1])
         end = found.u[:-1]
         return jnp.where(moves, end / jnp.linalg.norm(end), start), ~moves | (found.steps < most)
 
@@ -347,28 +357,14 @@ def _few_points(times: Float[np.ndarray, "s"], residuals: Float[np.ndarray, "s .
 
 @quickly_compiled
 def _ascended(
-    system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, largest: Array, most: Array
-) -> tuple[Array, Array]:
+    taken: _Step, system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, largest: Array,
+    most: Array,
+) -> tuple[Array, Array]:  # fmt: skip
     """Return the directions after an ascent of U on the sphere; active units stay.
 
     Each unit stops where its gradient is far below the largest, possibly at a saddle of U, or after `most` steps. The
     last array is True for units that stopped before.
     """
-    return _ascended_by(_explicit, system, directions, kinds, dormant, residual, largest, most)
-
-
-@quickly_compiled
-def _ascended_along_kinks(
-    system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, largest: Array
-) -> tuple[Array, Array]:
-    """Return the same for a unit with rounded kinks, along which its direction slides."""
-    return _ascended_by(_implicit, system, directions, kinds, dormant, residual, largest, jnp.asarray(_MAX_STEPS))
-
-
-def _ascended_by(
-    taken: _Step, system: UnitSystem, directions: Array, kinds: Array, dormant: Array, residual: Array, largest: Array,
-    most: Array,
-) -> tuple[Array, Array]:  # fmt: skip
     gradient = jax.grad(system.utility)
 
     def one(start: Array, kind: Array, moves: Array) -> tuple[Array, Array]:
@@ -377,17 +373,12 @@ def _ascended_by(
             slope = gradient(unit, kind, residual)
             return (slope - (unit @ slope) * unit) / largest
 
-        def step(at: _Ascent) -> _Ascent:
-            after, error, h = taken(turning, at)
-            chosen = jax.tree.map(lambda new, old: jnp.where(error <= 1, new, old), after, at)
-            return chosen._replace(h=h, steps=at.steps + 1)
-
         def going(at: _Ascent) -> Array:
-            moving = (jnp.linalg.norm(at.velocity) > _ALIGNED) & (at.time < _LONGEST) & (at.steps < most)
+            moving = (jnp.linalg.norm(at.velocity) > _POLICY.aligned) & (at.time < _POLICY.longest) & (at.steps < most)
             return moves & moving
 
         first = _Ascent(start, turning(start), jnp.zeros(()), jnp.asarray(_FIRST), jnp.asarray(0))
-        end = jax.lax.while_loop(going, step, first)
+        end = _stepped(taken, turning, first, going, lambda at: jnp.asarray(jnp.inf))
         return jnp.where(moves, end.u / jnp.linalg.norm(end.u), start), ~moves | (end.steps < most)
 
     return jax.vmap(one)(directions, kinds, dormant)

@@ -9,6 +9,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+SAME = 1e-3
+"""Relative distance of outputs, and distance of exponents, of units that count as one."""
+
 
 @dataclass(frozen=True, eq=False)
 class Arrival:

@@ -14,14 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from saddlescope.theory.units.stationary_point import NEWTON
 from saddlescope.theory.units.unit_network import UnitNetwork
 
 _STARTS = 64  # random directions of each kind from which U is maximised
 _ASCENT = 400  # steps
+_ALIKE = 1e-6  # distance of the directions of two outputs that are one; relative norm of a unit that is silent
 _EXACT = 1e-9  # gradient, relative to curvature and weights, that is rounding
-_NEGATIVE = 1e-6  # eigenvalues below minus this share of the largest are descent directions
-_SAME = 1e-6  # distance of the directions of two outputs that count as one
-_SILENT = 1e-6  # norm, relative to the largest, of a unit that counts as silent
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +49,7 @@ class Embedding:
     @property
     def saddle(self) -> bool:
         """True if the loss falls along some direction."""
-        return self.stationary and (self.descends or self.split_curvature < -_NEGATIVE)
+        return self.stationary and (self.descends or self.split_curvature < -10 * NEWTON.flat)
 
 
 def embed(
@@ -151,12 +150,12 @@ def distinct_units(network: UnitNetwork, thetas: Float[np.ndarray, "a p"], kinds
     """Return the number of distinct units: those with outputs in proportion count as one, silent ones as none."""
     outputs = network.outputs(thetas, kinds) if len(thetas) else np.zeros((0, 1))
     sizes = np.linalg.norm(outputs, axis=1)
-    shown = sizes > _SILENT * np.max(sizes, initial=0.0)
+    shown = sizes > _ALIKE * np.max(sizes, initial=0.0)
     left = outputs[shown] / sizes[shown, None]
     count = 0
     while len(left):
         first = left[0] if left[0][np.argmax(np.abs(left[0]))] > 0 else -left[0]
         cosine = left @ first
-        left = left[np.linalg.norm(left - np.sign(cosine)[:, None] * first, axis=1) > _SAME]
+        left = left[np.linalg.norm(left - np.sign(cosine)[:, None] * first, axis=1) > _ALIKE]
         count += 1
     return count

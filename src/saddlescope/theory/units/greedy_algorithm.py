@@ -22,17 +22,15 @@ from jaxtyping import Array, PyTree
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
-from saddlescope.theory.transition_failure import TransitionFailure
+from saddlescope.theory.saddle.path import TransitionFailure
 from saddlescope.theory.units.aligned_units import AlignedUnits
-from saddlescope.theory.units.dormant_units import Arrival, DormantUnits, Settled
+from saddlescope.theory.units.dormant_units import SAME, Arrival, DormantUnits, Settled
 from saddlescope.theory.units.initial_weights import initial_weights
 from saddlescope.theory.units.quadratic_units import QuadraticUnits
 from saddlescope.theory.units.results import UnitLearning, UnitStage, UnitStatus
 from saddlescope.theory.units.superlinear_units import SuperlinearUnits
 from saddlescope.theory.units.transition import StationaryUnits, Transition
 from saddlescope.theory.units.unit_network import UnitNetwork
-
-_SAME = 1e-3  # relative distance of leading parts that are the same
 
 
 @validate_arguments
@@ -235,7 +233,7 @@ class _Run:
         first, second = (
             np.asarray(system.leading(jnp.asarray(each.direction), jnp.asarray(each.kind))) for each in (one, other)
         )
-        return bool(np.linalg.norm(first - second) <= _SAME * np.linalg.norm(first))
+        return bool(np.linalg.norm(first - second) <= SAME * np.linalg.norm(first))
 
     def _transition(self, arrival: Arrival, residual: Array) -> tuple[StationaryUnits | TransitionFailure, bool]:
         """Return the end of a transition, and whether it went past a saddle of the active units."""

@@ -212,7 +212,7 @@ class Kinks(NamedTuple):
     def of(cls, system: UnitSystem, seed: int) -> "Kinks | None":
         """Return the kinks of a homogeneous unit; None if it has none, or some that are not understood."""
         rng = np.random.default_rng(seed)
-        thetas = rng.standard_normal((_PROBES, system.build.size))
+        thetas = rng.standard_normal((_PROBES, system.layout.size))
         thetas /= np.linalg.norm(thetas, axis=1, keepdims=True)
         for chooses in (True, False):
             unit = PatternedUnit(system.unit, chooses)
@@ -244,13 +244,13 @@ class Kinks(NamedTuple):
 
 def switches_of(system: UnitSystem, unit: PatternedUnit, theta: Array, kind: Array) -> tuple[Array, Array]:
     """Return the switches of one unit on all samples, shape (N, k), and the differences of the branches."""
-    tree, rest = system.build(theta), () if system.kinds == 1 else (kind,)
+    tree, rest = system.layout.build(theta), () if system.kinds == 1 else (kind,)
     return jax.vmap(lambda x: unit.switches(tree, x, *rest))(system.inputs)
 
 
 def output_with(system: UnitSystem, unit: PatternedUnit, theta: Array, kind: Array, pattern: Array) -> Array:
     """Return the outputs of one unit on all samples for a pattern of shape (N, k)."""
-    tree, rest = system.build(theta), () if system.kinds == 1 else (kind,)
+    tree, rest = system.layout.build(theta), () if system.kinds == 1 else (kind,)
     return jax.vmap(lambda x, of_sample: unit.with_pattern(of_sample, tree, x, *rest))(system.inputs, pattern)
 
 
@@ -260,7 +260,7 @@ def _places(
     """Return the switches of all places on some samples, and the differences of the branches."""
     few = jax.tree.map(lambda leaf: leaf[:_SAMPLES], system.inputs)
     rest = () if system.kinds == 1 else (jnp.zeros((), int),)
-    found = jax.vmap(lambda theta: jax.vmap(lambda x: unit.places(system.build(theta), x, *rest))(few))
+    found = jax.vmap(lambda theta: jax.vmap(lambda x: unit.places(system.layout.build(theta), x, *rest))(few))
     s, steps = map(np.asarray, found(jnp.asarray(thetas)))
     return s, steps
 

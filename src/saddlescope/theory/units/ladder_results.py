@@ -11,6 +11,7 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.measure.stages import Staircase
+from saddlescope.theory.saddle.path import shown_status
 
 
 class LadderStatus(StrEnum):
@@ -139,7 +140,7 @@ class WidthLadder(TableMixin, PlotMixin):
         losses = f", loss {self.rungs[0].loss:.3g} to {self.rungs[-1].loss:.3g}" if self.rungs else ""
         return (
             f"WidthLadder(degree {self.degree:g}, {len(self.rungs)} widths{losses}, {saddles} saddles of wider "
-            f"networks, {self.status.value})"
+            f"networks, {shown_status(self.status, self.message)})"
         )
 
     def _table(self) -> Table:

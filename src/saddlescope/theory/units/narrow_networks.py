@@ -106,7 +106,7 @@ class _Bases(eqx.Module):
 @quickly_compiled
 def _bases(system: UnitSystem) -> _Bases:
     """Return bases: eigenvectors of H for a random residual where they couple less than the weights do."""
-    size = system.build.size
+    size = system.layout.size
     shape = jax.eval_shape(system.output, jnp.zeros(size), jnp.asarray(0)).shape
     residuals = jax.random.normal(jax.random.key(0), (_RESIDUALS, *shape))
     forms = jax.vmap(lambda residual: _forms(system, residual))(residuals)
@@ -126,7 +126,7 @@ def _coupled(forms: Array) -> Array:
 def _forms(system: UnitSystem, residual: Array) -> Array:
     """Return H of each kind of unit, shape (kinds, p, p)."""
     share = lambda theta, kind: jnp.sum(system.output(theta, kind) * residual)  # noqa: E731
-    return jax.vmap(lambda kind: jax.hessian(share)(jnp.zeros(system.build.size), kind))(jnp.arange(system.kinds))
+    return jax.vmap(lambda kind: jax.hessian(share)(jnp.zeros(system.layout.size), kind))(jnp.arange(system.kinds))
 
 
 def _within(vectors: Array, forms: Array) -> Array:

@@ -16,13 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
+from saddlescope.theory.low_rank.growth_exponents import OVERLAP, components
 from saddlescope.theory.units.dormant_units import Arrival, Settled
 from saddlescope.theory.units.unit_network import UnitNetwork
 
-_OVERLAP = 1e-7  # smaller overlaps count as zero
 _EQUAL = 1e-9  # relative difference of eigenvalues that count as one
 
 
@@ -127,7 +125,7 @@ def _orthonormal(
         for _ in range(2):
             column = column - found @ (found.T @ column)
         size = np.linalg.norm(column)
-        if size > _OVERLAP:
+        if size > OVERLAP:
             found, kept = np.column_stack([found, column / size]), [*kept, number]
     return found[:, basis.shape[1] :], kept
 
@@ -137,16 +135,12 @@ def _growth(frame: _Frame, M: Float[np.ndarray, "p p"], noise: float, *, single:
     rate, E = np.linalg.eigh(frame.Q.T @ M @ frame.Q)
     rate, E = np.where(np.abs(rate) <= noise, 0.0, rate)[::-1], E[:, ::-1]
     E = _adapted(rate, E)
-    touching = np.abs(E.T) > _OVERLAP  # (rate, exponent)
+    touching = np.abs(E.T) > OVERLAP  # (rate, exponent)
     if single:
         start = np.array([np.max(frame.xi[row], initial=-np.inf) for row in touching])
         return _Growth(frame.Q @ E, rate, start)
-    size = len(rate)
-    empty = np.zeros((size, size), bool)
-    _, component = connected_components(csr_array(np.block([[empty, touching], [empty, empty]])), directed=False)
-    start = np.zeros(size)
-    for one in np.unique(component):
-        fast, large = (np.flatnonzero(part == one) for part in np.split(component, 2))
+    start = np.zeros(len(rate))
+    for fast, large in components(touching):
         start[fast[np.argsort(-rate[fast], kind="stable")]] = np.sort(frame.xi[large])[::-1]
     return _Growth(frame.Q @ E, rate, start)
 
@@ -160,7 +154,7 @@ def _adapted(rate: Float[np.ndarray, "d"], E: Float[np.ndarray, "d d"]) -> Float
             continue
         space = E[:, first:last]
         if last == first + 1:  # the sign is all there is to choose
-            leading = space[np.argmax(np.abs(space) > _OVERLAP)]
+            leading = space[np.argmax(np.abs(space) > OVERLAP)]
             adapted[:, first] *= np.sign(leading)
         else:
             adapted[:, first:last] = _orthonormal(np.zeros((size, 0)), space @ space.T, last - first)[0]

@@ -12,6 +12,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.measure.stages import Stage, Staircase
+from saddlescope.theory.saddle.path import shown_status
 
 
 class UnitStatus(StrEnum):
@@ -121,7 +122,8 @@ class UnitLearning(TableMixin, PlotMixin):
         last = self.stages[-1]
         return (
             f"UnitLearning(degree {self.degree:g}, {len(self.stages)} stages to T = {last.time:.6g}, {last.active} "
-            f"active units, loss {self.stages[0].loss:.3g} to {last.loss:.3g}, {self.status.value})"
+            f"active units, loss {self.stages[0].loss:.3g} to {last.loss:.3g}, "
+            f"{shown_status(self.status, self.message)})"
         )
 
     def _table(self) -> Table:

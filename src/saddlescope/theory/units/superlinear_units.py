@@ -11,6 +11,7 @@ all other units stop: one integration gives the time, the direction and the stat
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import diffrax
@@ -24,15 +25,31 @@ from saddlescope.theory.units.dormant_units import Arrival, Settled
 from saddlescope.theory.units.unit_network import UnitNetwork
 from saddlescope.theory.units.unit_system import UnitSystem
 
-_TOLERANCE = 1e-10  # of a step, relative and absolute
-_REMAINING = 1e-13  # of T, the time left to the blow-up at the end
-_ALIGNED = 1e-8  # relative gradient along the sphere of the unit that blows up, at the end
-_NEXT_TO_IT = 1e-5  # distance from its last direction at which the approach of a unit is looked at
-_LEAST_APPROACH = 1e-7  # such a distance that is more than error
+
+@dataclass(frozen=True, kw_only=True)
+class BlowUpPolicy:
+    """Limits of the flow of dormant units until one blows up.
+
+    Attributes:
+        tolerance: of a step, relative and absolute.
+        remaining: time left to the blow-up at the end, in units of T.
+        aligned: relative gradient along the sphere of the unit that blows up, at the end.
+        near: distance from its last direction at which the approach of a unit is looked at.
+        longest: s, in units of one over the largest gradient of U: what takes longer is not found.
+        steps: largest number of steps.
+    """
+
+    tolerance: float = 1e-10
+    remaining: float = 1e-13
+    aligned: float = 1e-8
+    near: float = 1e-5
+    longest: float = 3e4
+    steps: int = 100_000
+
+
+_POLICY = BlowUpPolicy()
 _GROWN = 700.0  # log norm, times kappa - 2, at which drifting directions count as aligned: alpha is above 1e-304
-_LONGEST = 3e4  # s, in units of one over the largest gradient of U: nothing that takes longer is found
 _RETURNED = 60.0  # log norm, times kappa - 2, of units that were active
-_MAX_STEPS = 100_000
 
 
 class SuperlinearUnits:
@@ -99,7 +116,7 @@ class SuperlinearUnits:
         )
         deviation = np.asarray(u) / np.linalg.norm(u) - still
         size = np.linalg.norm(deviation)
-        return deviation / size if arrived and size > _LEAST_APPROACH else None
+        return deviation / size if arrived and size > 1e-2 * _POLICY.near else None
 
     def unpredictable(self, residual: Array, settled: Settled) -> str:
         """Return the empty string: nothing here is left out."""
@@ -170,13 +187,13 @@ class _Flow(NamedTuple):
             diffrax.ODETerm(slope),
             diffrax.Tsit5(),
             t0=0.0,
-            t1=_LONGEST,
+            t1=_POLICY.longest,
             dt0=None,
             y0=(self.log_norms, self.directions, jnp.zeros(())),
-            stepsize_controller=diffrax.PIDController(rtol=_TOLERANCE, atol=_TOLERANCE),
+            stepsize_controller=diffrax.PIDController(rtol=_POLICY.tolerance, atol=_POLICY.tolerance),
             event=diffrax.Event(lambda s, state, args, **_: ended(state, scale)),
             adjoint=diffrax.ForwardMode(),
-            max_steps=_MAX_STEPS,
+            max_steps=_POLICY.steps,
             throw=False,
         )
         assert solution.ys is not None
@@ -196,8 +213,8 @@ def _blow_up(system: UnitSystem, degree: float, *state: Array) -> tuple[_State, 
         value, gradient = jax.value_and_grad(system.utility)(unit, flow.kinds[first], flow.residual)
         turning = jnp.linalg.norm(gradient - (unit @ gradient) * unit)
         remaining = jnp.exp(-power * size[first]) / (degree * power * jnp.maximum(value, flow.noise))
-        aligned = (turning <= _ALIGNED * scale) | (power * size[first] >= _GROWN)
-        return (value > flow.noise) & (remaining <= _REMAINING * T) & aligned
+        aligned = (turning <= _POLICY.aligned * scale) | (power * size[first] >= _GROWN)
+        return (value > flow.noise) & (remaining <= _POLICY.remaining * T) & aligned
 
     return flow.solve(system, degree, blown_up)
 
@@ -212,7 +229,7 @@ def _approached(system: UnitSystem, degree: float, *state_and_end: Array) -> tup
 
     def next_to_it(state: _State, scale: Array) -> Array:
         u = state[1][slot]
-        return jnp.linalg.norm(u / jnp.linalg.norm(u) - end) <= _NEXT_TO_IT
+        return jnp.linalg.norm(u / jnp.linalg.norm(u) - end) <= _POLICY.near
 
     (_, u, _), arrived = _Flow(*state).solve(system, degree, next_to_it)
     return u[slot], arrived

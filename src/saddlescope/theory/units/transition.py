@@ -25,46 +25,28 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 from scipy.integrate import BDF, LSODA, solve_ivp
 from scipy.interpolate import make_interp_spline
 
 from saddlescope._shared.symmetric_matrices import eigenvectors
-from saddlescope.theory.saddle_passage import SYMMETRIC, SaddlePassage
-from saddlescope.theory.transition_failure import TransitionFailure
+from saddlescope.theory.saddle.path import PathPolicy, SaddlePassage, TransitionFailure
 from saddlescope.theory.units.explicit_path import MOST, Limits
+from saddlescope.theory.units.stationary_point import NEWTON, StationaryWeights
 from saddlescope.theory.units.unit_network import WIDTH, NonFiniteUnitsError, UnitNetwork
 
-_SEED = 1e-3  # norm of the new unit at the start, in units of the scale at which it feels itself
-_TOLERANCE = 1e-6  # relative error of a step of the path: it has to end in the right basin
-_STEPS, _VALLEY_STEPS = 3_000, 8_000
+_POLICY = PathPolicy(slow=3e-3, steps=3_000, largest=1e8, leaving=0.03)
+_VALLEY_STEPS = 8_000  # of units of degree above 2, which follow valleys
 _SIDE = 1e-3  # distance from a saddle, relative to the weights, from which the path goes on
-_TOGETHER = 1e-3  # relative difference of eigenvalues at a saddle of directions in which the path leaves together
 _LONG = 1e3  # time, in units of 1 / rate of the new unit, after which a path may be in a valley
 _FALL = 3e-4  # what the loss falls in an e-fold of time, in units of what has been learned, near the bottom of a valley
-_NO_FALL = 1e-14  # such a fall that is rounding
 _LEAVING = 3.0  # e-folds by which deviations may have grown in a valley; at a saddle they grow by more
-_LOOK = 5  # steps between tests for the end of the path
-_SLOW = 3e-3  # speed, relative to the fastest, at which Newton's method is tried
-_NEAR = 0.1  # how far Newton's method may move, relative to the norm of the weights
-_NEWTON_STEPS = 40
-_FLAT = 1e-7  # eigenvalues of H below this share of the largest are flat directions
-_NEGATIVE = 1e-6  # eigenvalues below minus this share of the largest are descent directions before the steps converge
-_EXACT = 1e-11  # relative gradient at a stationary point
-_NO_END = 1e300  # last time of a solver
-_HORIZON = 1e9  # in units of 1 / rate of the new unit
-_LARGEST = 1e8  # weights beyond it diverge
 _NOT_FINITE = TransitionFailure(
     "The loss is NaN or infinite on the path of the active units. Look for a division, root or logarithm of an output.",
     status="not_finite",
 )
-_KINK_LOOK = 100  # steps between tests for a kink
-_KINKS = 5  # such tests in turn that find the path at a kink: it slides along it
+_KINKS = 5  # tests in turn, each after 100 steps, that find the path at a kink: it slides along it
 _KINK_STEP = 1e-6  # size of a step across a kink, relative to the norm of the weights
-_JUMP = 1e-2  # of the velocity in that step, relative to the velocity; without a kink it is of the order of the step
-_SMOOTH = 30.0  # times which the jump is in a step ten times as long: 100 without a kink, and at most 10 with one
-_ROUNDING = 1e-14  # of the velocity, relative to the largest curvature times the norm of the weights
-_SMALL = 0.03  # units that fell to this share of their largest norm may be falling dormant
 _ASLEEP = 1e-3  # units that fell to this share of their largest norm, in a stationary direction, leave the path
 
 
@@ -155,7 +137,7 @@ class Transition:
             utility: U of this direction.
             rotate: as for the class.
         """
-        norm = _SEED * network.norm_of_effect(thetas, kinds[:-1], direction, int(kinds[-1]), utility)
+        norm = _POLICY.seed * network.norm_of_effect(thetas, kinds[:-1], direction, int(kinds[-1]), utility)
         start = np.concatenate([thetas, norm * direction[None]])
         distance = float(np.linalg.norm(start[-1]))
         rate = network.degree * utility * distance ** (network.degree - 2)
@@ -167,7 +149,7 @@ class Transition:
             at = self._network.explicit_path(self._start, self._kinds, self._limits())
             for step, (time, thetas) in enumerate(zip(at.times, at.points, strict=True)):
                 self._note(time, thetas)
-                if step % _LOOK == 0:
+                if step % _POLICY.look == 0:
                     self._look(float(time), thetas, float(np.linalg.norm(self._velocity(thetas.ravel()))))
             self._peak, self._fastest = at.peak, at.fastest
             found = self._end_near(at.thetas, at.peak, at.time) if at.slow else None
@@ -188,16 +170,16 @@ class Transition:
         saddle = self.saddle
         assert saddle is not None
         try:
-            leaving = saddle.vectors[:, saddle.values <= (1 - _TOGETHER) * saddle.values[0]]
+            leaving = saddle.vectors[:, saddle.values <= (1 - _SIDE) * saddle.values[0]]
             carried, log_size = self._carried(deviation)
             side = leaving @ (leaving.T @ carried[self._live].ravel())
             share, norm = float(np.linalg.norm(side)), float(np.linalg.norm(saddle.thetas))
-            if share <= _TOLERANCE:
+            if share <= _POLICY.tolerance:
                 return None
             log_begin = math.log(float(np.linalg.norm(self._start[-1])) / norm)
             log_arrival = log_begin + math.log(share) + log_size - self._passage.growth
             here = self._passage.here  # 0 where the path rests at the saddle exactly
-            if here > 0 and math.log(here) >= math.log(_TOLERANCE) + log_arrival:
+            if here > 0 and math.log(here) >= math.log(_POLICY.tolerance) + log_arrival:
                 return None
             self._passage = SaddlePassage(self._times[-1])
             step = _SIDE * norm / share * side
@@ -207,7 +189,7 @@ class Transition:
 
     def _checked(self, found: StationaryUnits | TransitionFailure) -> StationaryUnits | TransitionFailure:
         """Return the end of the path, or a failure if the path has passed a saddle more closely than its errors."""
-        if isinstance(found, TransitionFailure) or self._passage.missed(_TOLERANCE):
+        if isinstance(found, TransitionFailure) or self._passage.missed(_POLICY.tolerance):
             return found
         return TransitionFailure(
             f"The active units pass a saddle among them at a relative distance of {self._passage.deviation:.1g}, below "
@@ -231,8 +213,8 @@ class Transition:
             growth = y @ velocity / (y @ y)
             return np.append(velocity - growth * y, growth)
 
-        begin, absolute = np.append(start.ravel(), 0.0), 1e-3 * _TOLERANCE
-        found = solve_ivp(turning, times[[0, -1]], begin, method="LSODA", rtol=_TOLERANCE, atol=absolute)
+        begin, absolute = np.append(start.ravel(), 0.0), 1e-3 * _POLICY.tolerance
+        found = solve_ivp(turning, times[[0, -1]], begin, method="LSODA", rtol=_POLICY.tolerance, atol=absolute)
         return found.y[:-1, -1].reshape(start.shape), float(found.y[-1, -1])
 
     def _follow(
@@ -241,20 +223,20 @@ class Transition:
         solver = self._solver(time, thetas, first_step)
         peak, fastest, wait, kinks = self._peak, self._fastest, 0, 0
         superlinear = self._network.degree > 2
-        for step in range(_VALLEY_STEPS if superlinear else _STEPS):
+        for step in range(_VALLEY_STEPS if superlinear else _POLICY.steps):
             # A trial point may overshoot, and SciPy's first step reads, and discards, a difference that it never set.
             with np.errstate(over="ignore", invalid="ignore"):
                 solver.step()
             if solver.status == "failed":
                 break
-            if solver.t * self._rate > _HORIZON:
+            if solver.t * self._rate > _POLICY.horizon:
                 return TransitionFailure(
                     "The active units still move after 1e9 times the time that the new unit took to grow: the loss "
                     "seems to have its minimum at infinity. Add a small penalty on the output to the loss."
                 )
             thetas = self._weights(solver.y)
             self._note(solver.t, thetas)
-            if float(np.max(np.abs(thetas))) > _LARGEST:
+            if float(np.max(np.abs(thetas))) > _POLICY.largest:
                 return TransitionFailure(
                     "The active units diverge: the loss has its minimum at infinity, as losses with exponential tails "
                     "do on separable data. Add a small penalty on the output to the loss."
@@ -265,14 +247,14 @@ class Transition:
                 solver, thetas = self._solver(solver.t, changed), changed
             speed = float(np.linalg.norm(self._velocity(solver.y)))
             fastest = max(fastest, speed)
-            if step % _KINK_LOOK == _KINK_LOOK - 1:
-                kinks = kinks + 1 if speed > _SLOW * fastest and self._at_kink(thetas) else 0
+            if step % 100 == 99:
+                kinks = kinks + 1 if speed > _POLICY.slow * fastest and self._at_kink(thetas) else 0
                 if kinks == _KINKS:
                     break
-            if step % _LOOK:
+            if step % _POLICY.look:
                 continue
             found = None
-            if step >= wait and speed <= _SLOW * fastest and solver.t * self._rate >= 1.0:
+            if step >= wait and speed <= _POLICY.slow * fastest and solver.t * self._rate >= 1.0:
                 found = self._end_near(thetas, peak[self._live], solver.t)
                 if found is None and superlinear:
                     found = self._valley_at(thetas, solver.t)
@@ -303,12 +285,12 @@ class Transition:
     def _limits(self) -> Limits:
         return Limits(
             rate=self._rate,
-            tolerance=_TOLERANCE,
-            absolute=_TOLERANCE * self._distance,
-            slow=_SLOW,
+            tolerance=_POLICY.tolerance,
+            absolute=_POLICY.tolerance * self._distance,
+            slow=_POLICY.slow,
             asleep=_ASLEEP,
-            largest=_LARGEST,
-            horizon=_HORIZON,
+            largest=_POLICY.largest,
+            horizon=_POLICY.horizon,
             steps=MOST,
         )
 
@@ -323,10 +305,10 @@ class Transition:
             velocity,
             time,
             thetas.ravel(),
-            _NO_END,
+            1e300,  # it has no last time, but LSODA wants a number
             first_step=first_step,
-            rtol=_TOLERANCE,
-            atol=_TOLERANCE * absolute,
+            rtol=_POLICY.tolerance,
+            atol=_POLICY.tolerance * absolute,
             jac=jacobian,
         )
 
@@ -379,10 +361,10 @@ class Transition:
 
     def _saddle_at(self, thetas: Float[np.ndarray, "b p"]) -> TransitionFailure | None:
         """Return the failure of a path that is as close to a saddle as rounding allows, and note the saddle."""
-        if self._passage.here >= SYMMETRIC:
+        if not self._passage.symmetric:
             return None
         kinds = self._kinds[self._live]
-        saddle = _newton(self._network, thetas, kinds, minimum=False)
+        saddle = self._network.stationary_near(thetas, kinds, minimum=False)
         if saddle is None or saddle.values[0] >= 0:
             return None
         self.saddle = saddle
@@ -421,9 +403,9 @@ class Transition:
             step = size * norm * velocity / speed
             return float(np.linalg.norm(self._velocity(thetas.ravel() + step) - velocity + H @ step))
 
-        rounding = _ROUNDING * float(np.max(np.abs(H))) * norm
-        short = jump(_KINK_STEP)
-        return short > max(_JUMP * speed, rounding) and jump(10 * _KINK_STEP) < _SMOOTH * short
+        rounding = NEWTON.exact * float(np.max(np.abs(H))) * norm
+        short = jump(_KINK_STEP)  # of the order of the step without a kink; a step ten times as long then jumps by 100
+        return short > max(1e-2 * speed, rounding) and jump(10 * _KINK_STEP) < 30 * short
 
     def _velocity(self, y: Float[np.ndarray, "q"]) -> Float[np.ndarray, "q"]:
         return -self._rounded.loss_gradient(self._weights(y), self._kinds[self._live])[1].ravel()
@@ -439,7 +421,7 @@ class Transition:
         _, residual = self._network.residual_of(thetas, kinds)
         directions = thetas / np.maximum(norms, 1e-300)[:, None]
         falling = self._network.utilities(directions, kinds, residual)[0] < 0
-        leaving = (norms <= _SMALL * peak) & falling
+        leaving = (norms <= _POLICY.leaving * peak) & falling
         for gone in [leaving, np.zeros_like(leaving)] if leaving.any() else [leaving]:
             found = self._polished(thetas, directions, ~gone, time)
             if found is not None:
@@ -453,20 +435,20 @@ class Transition:
         near = self._network.near_kinks(thetas[keep], kinds[keep])
         found = None if near is None else self._network.minimum_near(thetas[keep], kinds[keep], *near)
         if found is not None:
-            return self._ended(found.thetas, keep, directions, found.curvature, found.flat, 0.0)
+            return self._ended(found.thetas, keep, directions, found.curvature, int(np.sum(found.flat)), 0.0)
         if not keep.any():
             return self._ended(thetas[keep], keep, directions, np.inf, 0, 0.0)
         # At no kink, or next to one that no longer holds it.
-        end = _newton(self._network, thetas[keep], kinds[keep], minimum=True)
+        end = self._network.stationary_near(thetas[keep], kinds[keep], minimum=True)
         if end is None:
             return None
-        flat, fall = int(np.sum(~end.curved)), 0.0
+        flat, fall = int(np.sum(end.flat)), 0.0
         if flat:
             rest = self._at_rest(end.thetas, kinds[keep], time)
             if rest is None:
                 return None
             fall = rest[0]
-        return self._ended(end.thetas, keep, directions, float(np.min(end.values[end.curved])), flat, fall)
+        return self._ended(end.thetas, keep, directions, end.curvature, flat, fall)
 
     def _at_rest(
         self, thetas: Float[np.ndarray, "c p"], kinds: Int[np.ndarray, "c"], time: float
@@ -479,7 +461,7 @@ class Transition:
         values, _ = eigenvectors(self._network.loss_hessian(thetas, kinds))
         if self._network.degree > 2 and values[0] * time < -_LEAVING:
             return None  # next to stiff directions, slow growth looks flat
-        return (fall if fall > _NO_FALL * learned else 0.0), values
+        return (fall if fall > NEWTON.exact * learned else 0.0), values
 
     def _ended(
         self, point: Float[np.ndarray, "c p"], keep: np.ndarray, directions: Float[np.ndarray, "a p"],
@@ -533,41 +515,3 @@ def principal_units(thetas: Float[np.ndarray, "b p"], kinds: Int[np.ndarray, "b"
             turned[of_kind] = 0.0
             turned[of_kind[: len(s)]] = s[:, None] * Vt
     return turned
-
-
-@dataclass(frozen=True, eq=False)
-class StationaryWeights:
-    """Stationary point: weights, eigenvalues of H, ascending, its eigenvectors, and which eigenvalues are not flat."""
-
-    thetas: Float[np.ndarray, "a p"]
-    values: Float[np.ndarray, "q"]
-    vectors: Float[np.ndarray, "q q"]
-    curved: Bool[np.ndarray, "q"]
-
-
-def _newton(
-    network: UnitNetwork, start: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"], *, minimum: bool
-) -> StationaryWeights | None:
-    """Return a nearby stationary point, which is to be a minimum or not; None if there is none."""
-    thetas, allowed = start, np.inf
-    reach = float(np.linalg.norm(start))
-    for _ in range(_NEWTON_STEPS):
-        _, slope = network.loss_gradient(thetas, kinds)
-        values, vectors = eigenvectors(network.loss_hessian(thetas, kinds))
-        largest = float(np.max(np.abs(values), initial=0.0))
-        if minimum and values[0] < -_NEGATIVE * largest and allowed < 1e-4:
-            return None  # close to a stationary point that is no minimum
-        curved = np.abs(values) > _FLAT * largest
-        along = vectors.T @ slope.ravel()
-        if np.linalg.norm(along) <= _EXACT * largest * np.linalg.norm(thetas) and allowed <= 1e-8:
-            if minimum and values[0] < -_FLAT * largest:
-                return None
-            return StationaryWeights(thetas, values, vectors, curved)
-        step = -(vectors[:, curved] @ (along[curved] / values[curved])).reshape(thetas.shape)
-        size = float(np.linalg.norm(step)) / reach
-        if size > _NEAR or (size > 0.9 * allowed and size > 1e-9):
-            return None
-        thetas, allowed = thetas + step, max(size, 1e-16)
-        if np.linalg.norm(thetas - start) > _NEAR * reach:
-            return None
-    return None

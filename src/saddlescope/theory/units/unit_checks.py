@@ -53,7 +53,7 @@ def checked_unit(system: UnitSystem, seed: int) -> CheckedUnit:
         InputError: unit, data and loss do not fit each other; the unit is not homogeneous of a degree of at least 2 at
             the origin; the loss is not smooth at output 0.
     """
-    thetas, kinds = _probe_weights(system.build.size, system.kinds, seed)
+    thetas, kinds = _probe_weights(system.layout.size, system.kinds, seed)
     found = _probed(system, jnp.asarray(thetas), jnp.asarray(kinds))
     probes = _Probes(*map(np.asarray, found[:-2]))
     degree, homogeneous = _degree(probes)
@@ -116,7 +116,7 @@ def _probed(system: UnitSystem, thetas: Array, kinds: Array) -> tuple[Array, ...
             jnp.where(largest > 0, size(both - apart) / largest, 0.0),
         )
 
-    outputs = system.output(jnp.zeros(system.build.size), jnp.zeros((), int))
+    outputs = system.output(jnp.zeros(system.layout.size), jnp.zeros((), int))
     value, slope = jax.value_and_grad(system.loss_of_outputs)(jnp.zeros_like(outputs))
     probes = jax.lax.map(measured, (thetas, jnp.roll(thetas, -1, axis=0), kinds))
     return jnp.max(jnp.abs(outputs)), *probes, value, -slope
@@ -137,7 +137,10 @@ def _leading(system: UnitSystem, thetas: Array, kinds: Array, small: Array) -> t
 
 
 def _check_call(system: UnitSystem) -> None:
-    theta, kind = jax.ShapeDtypeStruct((system.build.size,), jnp.dtype(float)), jax.ShapeDtypeStruct((), jnp.dtype(int))
+    theta, kind = (
+        jax.ShapeDtypeStruct((system.layout.size,), jnp.dtype(float)),
+        jax.ShapeDtypeStruct((), jnp.dtype(int)),
+    )
     called = "unit(theta, x)" if system.kinds == 1 else "unit(theta, x, kind)"
     with calling(f"{called} must accept one sample under jax.jit", "Check the shapes of parameters and data."):
         outputs = jax.eval_shape(system.output, theta, kind)

@@ -21,34 +21,35 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from saddlescope._shared.arguments import is_real
+from saddlescope._shared.arguments import is_real, shown
 from saddlescope._shared.compiled_functions import bound, quickly_compiled
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.loss_scale import scale_exponent
 from saddlescope._shared.sample_pair import sample_pair
+from saddlescope.numerics.tree_layout import TreeLayout
 from saddlescope.theory.units.explicit_path import Limits, PathPoint, explicit_path
-from saddlescope.theory.units.kinked_minimum import (
-    KinkedMinimum,
+from saddlescope.theory.units.kinked_units import Kinks, PatternedUnit, output_with, switches_of
+from saddlescope.theory.units.stationary_point import (
+    NEWTON,
     Pieces,
+    StationaryWeights,
     curvatures_on_kinks,
     minimum_on_kinks,
     stationary_pattern,
+    stationary_point,
     step_to_switches,
 )
-from saddlescope.theory.units.kinked_units import Kinks, PatternedUnit, output_with, switches_of
 from saddlescope.theory.units.unit_checks import checked_unit
-from saddlescope.theory.units.unit_system import UnitLayout, UnitSystem
+from saddlescope.theory.units.unit_system import UnitSystem
 
 _DIRECTION_STEPS = 6
 _FEW_WEIGHTS = 32
 _STILL = 1e-3  # distance from a stationary direction that is rounding, grown while the unit fell
-_ROUNDING = 1e-14  # gradient of the utility along the sphere, relative to the whole, that is zero
 WIDTH = 1e-6
 """Half the width over which kinks are rounded, relative to the typical argument of a kink."""
 
 _LOOSE = 1e-4  # distance of the pattern from 0 or 1 at which a kink does not hold a unit
-_OFF = 1e-5  # distance to go from such a kink, relative to the typical argument of a kink
 _NEXT = 3.0  # widths from a kink at which weights may be on it
 _LARGEST_JACOBIAN = 5_000_000  # entries of the Jacobian of all outputs that are held at once
 _MODERATE = 100  # exponent of the residual up to which nothing is scaled
@@ -270,7 +271,7 @@ class UnitNetwork:
                 homogeneous of a degree of at least 2 at the origin; the loss is not smooth at output 0.
         """
         require_float64(caller)
-        layout = UnitLayout.of(parameters)
+        layout = _layout_of(parameters)
         unit_found = checked_unit(UnitSystem(unit, loss, *sample_pair(data), layout, kinds, jnp.ones(())), seed)
         system, value, residual = unit_found.system, unit_found.loss, unit_found.residual
         exponent = scale_exponent([residual])
@@ -325,9 +326,9 @@ class UnitNetwork:
         Raises:
             InputError: another structure or shape, weights that are not finite, or a unit whose weights are all 0.
         """
-        shapes, leaves = self.system.build.shapes, jax.tree.leaves(weights)
+        shapes, leaves = self.system.layout.shapes, jax.tree.leaves(weights)
         counts = {np.shape(leaf)[:1] for leaf in leaves}
-        fits = jax.tree.structure(weights) == self.system.build.structure and len(counts) == 1
+        fits = jax.tree.structure(weights) == self.system.layout.structure and len(counts) == 1
         real = all(is_real(np.asarray(leaf)) for leaf in leaves)
         fits = fits and all(np.shape(leaf)[1:] == shape for leaf, shape in zip(leaves, shapes, strict=True))
         if not (fits and real):
@@ -434,13 +435,32 @@ class UnitNetwork:
     def minimum_near(
         self, thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"],
         pattern: Float[np.ndarray, "a N k"], near: Bool[np.ndarray, "a N k"],
-    ) -> KinkedMinimum | None:  # fmt: skip
+    ) -> StationaryWeights | None:  # fmt: skip
         """Return the minimum of L on kinks next to these weights; None if there is none."""
 
         def pieces(thetas: Float[np.ndarray, "a p"], pattern: Float[np.ndarray, "a N k"]) -> Pieces:
             return self._pieces(_loss_pieces, thetas, kinds, pattern)
 
         return minimum_on_kinks(pieces, thetas, pattern, near)
+
+    def stationary_near(
+        self, thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"], *, minimum: bool
+    ) -> StationaryWeights | None:
+        """Return the stationary point of L next to these weights, at no kink; None if there is none.
+
+        Args:
+            thetas: the weights.
+            kinds: of the units.
+            minimum: True if it has to be a minimum.
+        """
+        none = np.zeros((len(thetas), 0, 0))
+        normals, jumps = np.zeros((*none.shape, thetas.shape[1])), np.zeros((*none.shape, thetas.size))
+
+        def pieces(thetas: Float[np.ndarray, "a p"], pattern: Float[np.ndarray, "a 0 0"]) -> Pieces:
+            slope, H = self.loss_gradient(thetas, kinds)[1].ravel(), self.loss_hessian(thetas, kinds)
+            return Pieces(slope, H, none, normals, jumps)
+
+        return stationary_point(pieces, thetas, none, none.astype(bool), minimum=minimum)
 
     def off_loose_kinks(
         self, thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"]
@@ -461,7 +481,7 @@ class UnitNetwork:
         loose = active & ((pattern < _LOOSE) | (pattern > 1 - _LOOSE))
         if not loose.any():
             return thetas
-        target = np.where(pattern > 0.5, 1.0, -1.0) * (_OFF * self.kinks.sizes(thetas))[:, None]
+        target = np.where(pattern > 0.5, 1.0, -1.0) * (10 * WIDTH * self.kinks.sizes(thetas))[:, None]
         return thetas + step_to_switches(at, loose, target[loose]).reshape(thetas.shape)
 
     def direction_on_kinks(
@@ -544,11 +564,21 @@ class UnitNetwork:
             found = self.direction_on_kinks(direction, kind, residual)
             return found if found is not None and np.linalg.norm(found - direction) <= _STILL else None
         found, left, way = self._call(_stationary, direction, np.asarray(kind), residual, np.asarray(_STILL))
-        if not (way <= _STILL and left <= _ROUNDING):
+        if not (way <= _STILL and left <= NEWTON.exact):
             return None
         u = np.array(found)
-        u[np.abs(u) < _ROUNDING] = 0.0
+        u[np.abs(u) < NEWTON.exact] = 0.0
         return u
+
+
+def _layout_of(parameters: PyTree) -> TreeLayout:
+    leaves = jax.tree.leaves(parameters)
+    if not leaves or any(not is_real(leaf) for leaf in leaves):
+        raise InputError(
+            f"parameters must be an array of real numbers, or a pytree of such arrays, of the shapes of one unit's "
+            f"weights; got {shown(parameters)}. Its values do not matter."
+        )
+    return TreeLayout.of(parameters)
 
 
 def _padded(thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"]) -> tuple[np.ndarray, np.ndarray]:

@@ -10,56 +10,14 @@ U       sum_n <phi(x_n; theta), r_n>, the utility: -dL to leading order, if one 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, PyTree
 
-from saddlescope._shared.arguments import is_real, shown
-from saddlescope._shared.errors import InputError
-
-
-@dataclass(frozen=True)
-class UnitLayout:
-    """Function from flat weights to the pytree of a unit; equal layouts share compiled functions."""
-
-    structure: Any
-    shapes: tuple[tuple[int, ...], ...]
-
-    @classmethod
-    def of(cls, parameters: PyTree) -> "UnitLayout":
-        """Return the layout of one unit's weights.
-
-        Raises:
-            InputError: they are no real arrays.
-        """
-        leaves, structure = jax.tree.flatten(parameters)
-        if not leaves or any(not is_real(leaf) for leaf in leaves):
-            raise InputError(
-                f"parameters must be an array of real numbers, or a pytree of such arrays, of the shapes of one unit's "
-                f"weights; got {shown(parameters)}. Its values do not matter."
-            )
-        shapes = tuple(tuple(leaf.shape) for leaf in leaves)
-        return cls(structure, shapes)
-
-    @property
-    def size(self) -> int:
-        """Number p of weights."""
-        return int(sum(np.prod(shape, dtype=int) for shape in self.shapes))
-
-    def __call__(self, flat: Array) -> PyTree:
-        """Return the pytree of flat weights."""
-        leaves, start = [], 0
-        for shape in self.shapes:
-            stop = start + int(np.prod(shape, dtype=int))
-            leaves.append(flat[..., start:stop].reshape(flat.shape[:-1] + shape))
-            start = stop
-        return jax.tree.unflatten(self.structure, leaves)
+from saddlescope.numerics.tree_layout import TreeLayout
 
 
 class UnitSystem(eqx.Module):
@@ -69,14 +27,14 @@ class UnitSystem(eqx.Module):
     loss: Callable[[Array, Array], Array]
     inputs: PyTree
     targets: PyTree
-    build: UnitLayout = eqx.field(static=True)
+    layout: TreeLayout = eqx.field(static=True)
     kinds: int = eqx.field(static=True)
     unit_of_loss: Array
     taylor: int | None = eqx.field(static=True, default=None)
 
     def sample(self, theta: Array, kind: Array, x: PyTree) -> Array:
         """Return f_unit(x; theta)."""
-        tree = self.build(theta)
+        tree = self.layout.build(theta)
         return self.unit(tree, x) if self.kinds == 1 else self.unit(tree, x, kind)
 
     def output(self, theta: Array, kind: Array) -> Array:

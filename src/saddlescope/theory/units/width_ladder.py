@@ -23,7 +23,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
-from saddlescope.theory.transition_failure import TransitionFailure
+from saddlescope.theory.saddle.path import TransitionFailure
 from saddlescope.theory.units.embedding import Embedding, distinct_units, embed, largest_slope
 from saddlescope.theory.units.initial_weights import initial_weights
 from saddlescope.theory.units.ladder_results import LadderStatus, Rung, WidthLadder

@@ -16,12 +16,29 @@ from scipy.optimize import minimize
 
 from saddlescope.theory.attention.svm.constraints import MatrixConstraints
 
-_OUTER = 40  # updates of the multipliers
-_PENALTY = (10.0, 3.0, 1e4)  # c: first, growth and largest over the first, times f / N
-_INNER = 300  # steps of L-BFGS for each
-_SETTLED = 1e-8  # largest violation, over the mean h, that ends the updates
-_NEWTON = 12
-_HELD = 1e-9  # multipliers of this share of the largest are positive
+
+@dataclass(frozen=True, kw_only=True)
+class MultiplierPolicy:
+    """Limits of the method of multipliers.
+
+    Attributes:
+        outer: updates of the multipliers.
+        penalty: first, growth and largest over the first, times f / N.
+        inner: steps of L-BFGS for each.
+        settled: largest violation, over the mean h, that ends the updates.
+        newton: steps of Newton's method at the end.
+        held: multipliers of this share of the largest are positive.
+    """
+
+    outer: int = 40
+    penalty: tuple[float, float, float] = (10.0, 3.0, 1e4)
+    inner: int = 300
+    settled: float = 1e-8
+    newton: int = 12
+    held: float = 1e-9
+
+
+_POLICY = MultiplierPolicy()
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,30 +75,30 @@ class BilinearProblem:
         left = within.dual_matrix(multipliers) @ right
         scale = (2 * self.size) ** 0.25 / np.linalg.norm(left) ** 0.5 / np.linalg.norm(right) ** 0.5
         point = _balanced(scale * left, scale * right, multipliers)
-        first = penalty = _PENALTY[0] * self.size / len(within.least)
-        for _ in range(_OUTER):
+        first = penalty = _POLICY.penalty[0] * self.size / len(within.least)
+        for _ in range(_POLICY.outer):
             x = minimize(
                 self._augmented,
                 _flat(point.left, point.right),
                 args=(point, penalty),
                 jac=True,
                 method="L-BFGS-B",
-                options={"maxiter": _INNER, "maxcor": 20, "ftol": 1e-15, "gtol": 1e-9 * self.size**0.5},
+                options={"maxiter": _POLICY.inner, "maxcor": 20, "ftol": 1e-15, "gtol": 1e-9 * self.size**0.5},
             ).x
             left, right = _split(x, point)
             missing = within.least - self._margins(left, right)
             updated = np.maximum(0.0, point.multipliers + penalty * missing)
-            settled = float(np.abs(updated - point.multipliers).max()) < _SETTLED * penalty
+            settled = float(np.abs(updated - point.multipliers).max()) < _POLICY.settled * penalty
             point = _balanced(left, right, updated)
             if settled:
                 break
-            penalty = min(_PENALTY[1] * penalty, _PENALTY[2] * first)
+            penalty = min(_POLICY.penalty[1] * penalty, _POLICY.penalty[2] * first)
         return point
 
     def refine(self, point: LocalPoint) -> LocalPoint:
         """Take Newton steps as long as they lower the residual of the optimality conditions."""
         least = self._residual(point)
-        for _ in range(_NEWTON):
+        for _ in range(_POLICY.newton):
             trial = self._newton(point)
             residual = self._residual(trial)
             if not residual < least:
@@ -128,14 +145,14 @@ class BilinearProblem:
 
     def _residual(self, point: LocalPoint) -> float:
         """Return the largest violation of stationarity, active margins and constraints."""
-        held = point.multipliers > _HELD * point.multipliers.max()
+        held = point.multipliers > _POLICY.held * point.multipliers.max()
         off = (self._margins(point.left, point.right) - self.within.least) / self.within.least
         return max(self.stationarity(point), float(np.abs(off[held]).max()), float(-off.min()))
 
     def _newton(self, point: LocalPoint) -> LocalPoint:
         K, Q, within = point.left, point.right, self.within
         (p, e), q = K.shape, Q.shape[0]
-        held = point.multipliers > _HELD * point.multipliers.max()
+        held = point.multipliers > _POLICY.held * point.multipliers.max()
         Z = within.dual_matrix(point.multipliers)
         if self.norm == "nuclear":
             one, two, mixed = np.eye(p * e), np.eye(q * e), -np.kron(Z, np.eye(e))

@@ -21,9 +21,7 @@ from saddlescope.theory.attention.svm.rank_bounded import check_search, rank_bou
 from saddlescope.theory.attention.svm.solution import MatrixSvm, matrix_solution
 
 _GAP = 1e-14
-_GOOD = 1e-12  # gap that needs no refinement
 _STALLED = 3  # proximal steps without halving the gap
-_HELD = 1e-12  # multipliers above it, over the largest, are of active constraints
 _MOST = 60  # proximal steps; one to three are enough unless constraints are dependent
 
 
@@ -79,7 +77,7 @@ def frobenius_multipliers(
             best, multipliers = gap, trial
         if best < _GAP or since > _STALLED:
             break
-    if _GOOD < best < 1:
+    if 100 * _GAP < best < 1:
         refined = _refined(within, multipliers)
         best, multipliers = min((best, multipliers), (_gap(within, refined), refined), key=lambda pair: pair[0])
     if best >= 1:
@@ -96,7 +94,7 @@ def _gap(within: MatrixConstraints, multipliers: Float[np.ndarray, "N"]) -> floa
 
 def _refined(within: MatrixConstraints, multipliers: Float[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
     """Return active multipliers computed from the constraints, whose condition number a Gram matrix squares."""
-    held = multipliers > _HELD * multipliers.max()
+    held = multipliers > 100 * _GAP * multipliers.max()
     rows = np.einsum("kp,kq->kpq", within.left[held], within.right[held]).reshape(int(held.sum()), -1)
     R = np.linalg.qr(rows.T)[1]
     refined = np.zeros_like(multipliers)

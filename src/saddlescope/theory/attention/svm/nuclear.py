@@ -27,13 +27,31 @@ from saddlescope.theory.attention.svm.nonnegative_least_squares import nonnegati
 from saddlescope.theory.attention.svm.rank_bounded import check_search, rank_bounded_svm
 from saddlescope.theory.attention.svm.solution import MatrixSvm, matrix_solution
 
-_GAP = 5e-12
-_MOVED = 1e-11  # |M_k+1 - M_k|_F / sigma, of the same order where the gap is linear in errors, not quadratic
-_GROWTH = 4.0  # of sigma, from one proximal step to the next
-_LARGEST = 1e3  # sigma, in units of the first; its rounding is below the target gap
-_STEPS = 100  # proximal ones
-_NEWTON_STEPS = 60  # for each
-_STALLED = 8  # proximal steps without halving the gap
+
+@dataclass(frozen=True, kw_only=True)
+class ProximalPolicy:
+    """Limits of the proximal steps, of size sigma.
+
+    Attributes:
+        gap: relative gap that ends them.
+        moved: |M_k+1 - M_k|_F / sigma, of the same order where the gap is linear in errors, not quadratic.
+        growth: of sigma, from one step to the next.
+        largest: sigma, in units of the first; its rounding is below the target gap.
+        steps: largest number.
+        newton_steps: of Newton's method for each.
+        stalled: steps without halving the gap.
+    """
+
+    gap: float = 5e-12
+    moved: float = 1e-11
+    growth: float = 4.0
+    largest: float = 1e3
+    steps: int = 100
+    newton_steps: int = 60
+    stalled: int = 8
+
+
+_POLICY = ProximalPolicy()
 _SLOW, _ROUGH = 0.3, 1e-9  # a step that leaves a larger part of a larger gap needs a larger sigma, despite its rounding
 _RIDGE, _RIDGES = 1e-8, 4  # over the mean diagonal and the residual; number of growing ridges tried
 
@@ -82,8 +100,8 @@ def _proximal_solution(
     sigma = largest = float(np.linalg.norm(M, 2))
     multipliers = multipliers / sigma
     best, found, since = np.inf, None, 0
-    for number in range(_STEPS):
-        report(0.5 * number / _STEPS, f"proximal step {number + 1}")
+    for number in range(_POLICY.steps):
+        report(0.5 * number / _POLICY.steps, f"proximal step {number + 1}")
         step = _ProximalStep(within, M, sigma)
         multipliers, point = step.solve(multipliers, accuracy=min(1e-2, 1e-2 * best))
         moved = float(np.linalg.norm(point.primal - M)) / sigma  # distance of Z from the subdifferential
@@ -91,12 +109,12 @@ def _proximal_solution(
         gap = _gap(within, point, multipliers)
         slow = gap > _SLOW * best
         since = 0 if gap < 0.5 * best else since + 1
-        if gap < max(best, _GAP) or found is None:  # below _GAP, the last is the best
+        if gap < max(best, _POLICY.gap) or found is None:  # below _POLICY.gap, the last is the best
             best, found = min(gap, best), (point, multipliers)
-        if (gap < _GAP and moved < _MOVED) or since >= _STALLED:
+        if (gap < _POLICY.gap and moved < _POLICY.moved) or since >= _POLICY.stalled:
             break
-        if sigma < _LARGEST * largest or (slow and best > _ROUGH):
-            sigma *= _GROWTH
+        if sigma < _POLICY.largest * largest or (slow and best > _ROUGH):
+            sigma *= _POLICY.growth
     assert found is not None
     point, multipliers = found
     kept = point.lowered > 0
@@ -136,7 +154,7 @@ class _ProximalStep:
     def solve(self, multipliers: np.ndarray, *, accuracy: float) -> tuple[np.ndarray, _Point]:
         """Take Newton steps until |min(lambda, gradient)| is below the accuracy, or rounding stops them."""
         point, last = self.at(multipliers), np.inf
-        for _ in range(_NEWTON_STEPS):
+        for _ in range(_POLICY.newton_steps):
             gradient = self.within.margins(point.primal) - self.within.least
             residual = float(np.linalg.norm(np.minimum(multipliers, gradient)))
             rounding = 4 * np.finfo(float).eps * float(point.s[0]) * len(multipliers) ** 0.5

@@ -1,4 +1,4 @@
-"""Minima that lie on kinks, by Newton's method on the surfaces where the switches of units are 0.
+"""Stationary points of units, on kinks too, by Newton's method on the surfaces where switches of units are 0.
 
     theta     weights of all units, q numbers
     lambda    pattern of the switches; between 0 and 1 for those that are 0
@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-_STEPS = 40
-_REACH = 0.1  # how far Newton's method may move, relative to the norm of the weights
-_FLAT = 1e-7  # eigenvalues below this share of the largest are flat directions
-_EXACT = 1e-11  # relative gradient at a stationary point
+from saddlescope._shared.symmetric_matrices import eigenvectors
+from saddlescope.theory.saddle.newton import Linearised, NewtonPolicy, newton
+
+NEWTON = NewtonPolicy()
 _INSIDE = 1e-7  # by so much lambda may leave [0, 1]
 _DEPENDENT = 1e-9  # singular values of N below this share of the largest
 
@@ -42,20 +42,29 @@ class Pieces(NamedTuple):
     jumps: Float[np.ndarray, "b N k q"]
 
 
-class KinkedMinimum(NamedTuple):
-    """A minimum on kinks.
+class StationaryWeights(NamedTuple):
+    """A stationary point, possibly on kinks.
 
     Attributes:
         thetas: shape (b, p).
         pattern: shape (b, N, k).
-        curvature: smallest eigenvalue along the surfaces that is not flat; infinite if there is none.
-        flat: number of flat directions.
+        values: eigenvalues of the Hessian along the surfaces, ascending.
+        vectors: its eigenvectors, as columns of weights.
+        flat: True for eigenvalues that are 0 but for rounding.
+        upwards: True if the gradient jumps upwards across each kink.
     """
 
     thetas: Float[np.ndarray, "b p"]
     pattern: Float[np.ndarray, "b N k"]
-    curvature: float
-    flat: int
+    values: Float[np.ndarray, "e"]
+    vectors: Float[np.ndarray, "q e"]
+    flat: Bool[np.ndarray, "e"]
+    upwards: bool
+
+    @property
+    def curvature(self) -> float:
+        """Smallest eigenvalue that is not flat; infinite if there is none."""
+        return float(np.min(self.values[~self.flat], initial=np.inf))
 
 
 def minimum_on_kinks(
@@ -63,7 +72,7 @@ def minimum_on_kinks(
     start: Float[np.ndarray, "b p"],
     pattern: Float[np.ndarray, "b N k"],
     active: Bool[np.ndarray, "b N k"],
-) -> KinkedMinimum | None:
+) -> StationaryWeights | None:
     """Return the minimum near a point on some of the kinks next to it; None if there is none.
 
     Args:
@@ -73,59 +82,74 @@ def minimum_on_kinks(
         active: which switches are next to it.
     """
     at = pieces(start, pattern)
-    active = active & (np.linalg.norm(at.jumps, axis=-1) > _FLAT * np.max(np.abs(at.hessian)))
+    active = active & (np.linalg.norm(at.jumps, axis=-1) > NEWTON.flat * np.max(np.abs(at.hessian)))
     for _ in range(int(active.sum()) + 1):
-        found = _newton(pieces, start, pattern, active)
-        if found is None:
+        minimum = stationary_point(pieces, start, pattern, active, minimum=True)
+        if minimum is None:
             return None
-        minimum, convex = found
         outside = active & ((minimum.pattern < -_INSIDE) | (minimum.pattern > 1 + _INSIDE))
         if not outside.any():
-            return minimum if convex else None
+            return minimum if minimum.upwards else None
         pattern = np.where(outside, (minimum.pattern > 0.5).astype(float), pattern)  # it leaves this kink
         active &= ~outside
     return None
 
 
-def _newton(
+def stationary_point(
     pieces: Callable[[Float[np.ndarray, "b p"], Float[np.ndarray, "b N k"]], Pieces],
     start: Float[np.ndarray, "b p"],
     pattern: Float[np.ndarray, "b N k"],
     active: Bool[np.ndarray, "b N k"],
-) -> tuple[KinkedMinimum, bool] | None:
-    """Return the stationary point on the active kinks, and whether the gradient jumps upwards across each."""
-    thetas, pattern, allowed = start, pattern.copy(), np.inf
-    reach = float(np.linalg.norm(start))
-    for _ in range(_STEPS):
+    *,
+    minimum: bool,
+) -> StationaryWeights | None:
+    """Return the stationary point next to a start on the active kinks; None if there is none.
+
+    Args:
+        pieces: the objective at weights and a pattern.
+        start: the weights.
+        pattern: of all switches; a first guess for the active ones.
+        active: switches that stay at 0.
+        minimum: True if the Hessian along the surfaces may have no negative eigenvalue.
+    """
+    pattern, shift = pattern.copy(), np.zeros(int(active.sum()))
+
+    def linearised(flat: Float[np.ndarray, "q"]) -> Linearised[StationaryWeights | None]:
+        nonlocal pattern, shift
+        thetas = flat.reshape(start.shape)
+        pattern[active] += shift
+        if active.size:
+            pattern = np.where(active, pattern, pieces(thetas, pattern).switches > 0)
         at = pieces(thetas, pattern)
         N, B, tangent = _surfaces(at, active)
-        back = -np.linalg.lstsq(N.T, at.switches[active], rcond=_DEPENDENT)[0]
-        values, vectors = np.linalg.eigh(tangent.T @ at.hessian @ tangent)
-        largest = float(np.max(np.abs(at.hessian)))
-        curved = np.abs(values) > _FLAT * largest
-        slope = at.slope + at.hessian @ back
-        along = vectors.T @ (tangent.T @ slope)
-        step = back - tangent @ (vectors[:, curved] @ (along[curved] / values[curved]))
-        shift = -np.linalg.lstsq(B, at.slope + at.hessian @ step, rcond=_DEPENDENT)[0]
-        left = np.linalg.norm(at.slope + B @ shift)
-        moved = float(np.linalg.norm(step)) / reach
-        if left <= _EXACT * largest * reach and moved <= 1e-8 and allowed <= 1e-6:
-            thetas = thetas + step.reshape(thetas.shape)
-            pattern[active] += shift
-            if np.any(values < -_FLAT * largest):
-                return None
-            flattest = float(np.min(values[curved], initial=np.inf))
-            upwards = np.sum(N * B, axis=0) >= -_FLAT * largest * np.sum(N**2, axis=0) ** 0.5
-            return KinkedMinimum(thetas, pattern, flattest, int(np.sum(~curved))), bool(np.all(upwards))
-        if moved > _REACH or (moved > 0.9 * allowed and moved > 1e-9):
-            return None
-        thetas, allowed = thetas + step.reshape(thetas.shape), max(moved, 1e-16)
-        pattern[active] += shift
-        others = (pieces(thetas, pattern).switches > 0).astype(float)
-        pattern = np.where(active, pattern, others)
-        if np.linalg.norm(thetas - start) > _REACH * reach:
-            return None
-    return None
+        back = -_least_squares(N.T, at.switches[active])
+        values, along = eigenvectors(tangent.T @ at.hessian @ tangent)
+        vectors = tangent @ along
+        largest = float(np.max(np.abs(values), initial=0.0)) or float(np.max(np.abs(at.hessian))) or 1.0
+        flat_ones = np.abs(values) <= NEWTON.flat * largest
+        slope = (at.slope + at.hessian @ back) @ vectors
+        step = back - vectors[:, ~flat_ones] @ (slope[~flat_ones] / values[~flat_ones])
+        shift = -_least_squares(B, at.slope + at.hessian @ step)
+        norm = float(np.linalg.norm(flat))
+        rest = at.slope + B @ -_least_squares(B, at.slope)
+        left = max(float(np.linalg.norm(rest)) / (largest * norm), float(np.linalg.norm(back)) / norm)
+        upwards = np.sum(N * B, axis=0) >= -NEWTON.flat * largest * np.sum(N**2, axis=0) ** 0.5
+        # Next to a minimum with flat directions the gradient still bends them.
+        bent = NEWTON.flat * largest * (1 if left <= NEWTON.stalled else 10)
+        if minimum and left <= NEWTON.near and values.size and values[0] < -bent:
+            return Linearised(np.inf, lambda: None, None)  # close to a stationary point that is no minimum
+        settled = pattern.copy()
+        settled[active] += shift
+        found = StationaryWeights(thetas, settled, values, vectors, flat_ones, bool(np.all(upwards)))
+        return Linearised(left, lambda: step, found)
+
+    found = newton(linearised, start.ravel(), NEWTON)
+    return None if found is None else found[1]
+
+
+def _least_squares(matrix: Float[np.ndarray, "n m"], right: Float[np.ndarray, "n"]) -> Float[np.ndarray, "m"]:
+    """Return the shortest solution of least squares; none of the columns that depend on others counts."""
+    return np.linalg.lstsq(matrix, right, rcond=_DEPENDENT)[0]
 
 
 def curvatures_on_kinks(
@@ -145,7 +169,7 @@ def stationary_pattern(
 ) -> Float[np.ndarray, "b N k"]:
     """Return the pattern of the active switches with the least gradient."""
     found = pattern.copy()
-    found[active] -= np.linalg.lstsq(at.jumps[active].T, at.slope, rcond=_DEPENDENT)[0]
+    found[active] -= _least_squares(at.jumps[active].T, at.slope)
     return found
 
 
@@ -153,7 +177,7 @@ def step_to_switches(
     at: Pieces, chosen: Bool[np.ndarray, "b N k"], values: Float[np.ndarray, "m"]
 ) -> Float[np.ndarray, "q"]:
     """Return the shortest step that changes the chosen switches by these values, to first order."""
-    return np.linalg.lstsq(_surfaces(at, chosen)[0].T, values, rcond=_DEPENDENT)[0]
+    return _least_squares(_surfaces(at, chosen)[0].T, values)
 
 
 def _surfaces(at: Pieces, active: Bool[np.ndarray, "b N k"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,0 +1,114 @@
+"""A path from one stationary point to the next: its limits, its failure, and its watch for saddles that it passes.
+
+A path may pass a saddle so closely that errors decide where it goes on.
+
+    v        speed of the flow
+    lambda   lowest eigenvalue of the Hessian, negative next to a saddle
+    G        integral of -lambda over the time in which the flow slows down there
+
+A path slows down while it approaches a saddle, and small deviations grow by exp(G) meanwhile. Where it is slowest, it
+deviates by about v / |lambda| from the saddle in the direction in which it leaves; so it arrived with a deviation of
+v / |lambda| exp(-G). Where that is less than the error of the path, another rounding or another step size would take
+it to another end.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+_ROUNDING = 1e-13  # relative deviations and eigenvalues that are zero
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathPolicy:
+    """Limits of a path from one stationary point to the next; times in units of 1 / rate of what is new.
+
+    Attributes:
+        tolerance: relative error of a step. The path only has to end in the right basin: Newton's method adds digits.
+        seed: size of what is new at the start, in units of the size at which it changes its own rate.
+        slow: speed, relative to the fastest so far, at which the end is looked for.
+        look: steps between looks for the end, or for a saddle.
+        steps: largest number of steps; most paths take hundreds.
+        horizon: a path that lasts this long ends at no minimum.
+        largest: a weight beyond which the path diverges.
+        leaving: share of its largest size to which what leaves has fallen when its end at 0 is tried.
+    """
+
+    tolerance: float = 1e-6
+    seed: float = 1e-3
+    slow: float
+    look: int = 5
+    steps: int
+    horizon: float = 1e9
+    largest: float
+    leaving: float
+
+
+@dataclass(frozen=True)
+class TransitionFailure:
+    """Result of a transition that found no stationary point.
+
+    Attributes:
+        reason: one sentence for the reader.
+        status: of the prediction that it ends. `saddle`: the path comes so close to a saddle of what is active that
+            rounding decides how it leaves it; `not_finite`: the loss is NaN or infinite on the path.
+    """
+
+    reason: str
+    status: Literal["no_minimum", "saddle", "not_finite"] = "no_minimum"
+
+
+def shown_status(status: str, message: str) -> str:
+    """Return how a prediction ended, as it is printed: with the reason, unless nothing more was to be found."""
+    return status if status in ("converged", "max_stages", "until") else f"{status}: {message}"
+
+
+class SaddlePassage:
+    """State of the watch, for one path.
+
+    Args:
+        time: of its start.
+
+    Attributes:
+        here: deviation with which the path arrived where it is, relative to the norm of its point; infinite at no
+            saddle.
+        growth: G there.
+        deviation: smallest such deviation at the saddles that it has left.
+    """
+
+    def __init__(self, time: float) -> None:
+        self.here = self.deviation = math.inf
+        self.growth, self._slowest = 0.0, math.inf
+        self._last = time, 0.0  # with the rate of growth
+
+    @property
+    def symmetric(self) -> bool:
+        """True if the deviation here is rounding, as by a symmetry."""
+        return self.here < _ROUNDING
+
+    def missed(self, error: float) -> bool:
+        """Return True if a path of this relative error has missed all saddles that it has left by far more than it."""
+        return self.deviation >= 10 * error
+
+    def note(self, time: float, norm: float, speed: float, curvatures: Float[np.ndarray, "q"]) -> None:
+        """Note a point of the path.
+
+        Args:
+            time: of the flow.
+            norm: of the point.
+            speed: v.
+            curvatures: eigenvalues of the Hessian there, ascending.
+        """
+        lowest = float(curvatures[0])
+        rate = -lowest if lowest < -_ROUNDING * float(np.max(np.abs(curvatures))) else 0.0
+        if speed > 3 * self._slowest:  # it has left a saddle
+            self.deviation = min(self.deviation, self.here)
+            self.here, self.growth, self._slowest = math.inf, 0.0, speed
+        elif speed <= self._slowest < math.inf:
+            self.growth += (time - self._last[0]) * (rate + self._last[1]) / 2 if rate else -self.growth
+            self.here = speed / (rate * norm) * math.exp(-self.growth) if rate else math.inf
+        self._slowest = min(self._slowest, speed)  # the first point is off a saddle by design
+        self._last = time, rate
