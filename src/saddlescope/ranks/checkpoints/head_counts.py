@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.attention.attention_blocks import AttentionBlock
-from saddlescope.ranks.checkpoints.tensor_files import first_few
+from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 
 Heads: TypeAlias = int | Mapping[str, int]
 

@@ -11,8 +11,8 @@ from saddlescope.ranks.attention.known_layouts import LAYOUTS
 from saddlescope.ranks.attention.layouts import AttentionLayout
 from saddlescope.ranks.checkpoints.empty_model import attention_in, empty_model
 from saddlescope.ranks.checkpoints.files import Checkpoint
+from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 from saddlescope.ranks.checkpoints.head_counts import HeadCounts, Heads
-from saddlescope.ranks.checkpoints.tensor_files import first_few
 from saddlescope.ranks.checkpoints.transformers_model import LoadedCheckpoint, as_loaded, hollow, meta_model
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.checkpoints.files import Checkpoint, StoredTensor, natural_order
-from saddlescope.ranks.checkpoints.tensor_files import first_few, first_line
+from saddlescope.ranks.checkpoints.formats.tensor_file import first_few, first_line
 
 
 def model_class(config: Mapping[str, Any]) -> Any:

@@ -21,8 +21,8 @@ from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure import energy_rank, update_noise_floor
 from saddlescope.ranks.checkpoints.files import Checkpoint, raise_error, require_finite
+from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 from saddlescope.ranks.checkpoints.opened_model import open_model
-from saddlescope.ranks.checkpoints.tensor_files import first_few
 from saddlescope.ranks.checkpoints.tensor_matching import (
     MatchedCheckpoint,
     below_noise_message,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, MissingExtraError
-from saddlescope.ranks.checkpoints.tensor_files import first_few
+from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 from saddlescope.ranks.lora.pretrained import load_model
 
 _SEQUENCES, _LENGTH = 4, 64
