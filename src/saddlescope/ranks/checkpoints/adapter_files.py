@@ -26,6 +26,7 @@ _WEIGHTS = (
     "adapters.safetensors",
     "pytorch_lora_weights.safetensors",
 )
+_LORA_OF_DIFFUSERS = _WEIGHTS[-1]
 _PREFIX = "base_model.model."
 _OF_LORA = {"LORA", "LOHA", "LOKR"}  # methods of PEFT whose tensors have names of their own
 
@@ -55,7 +56,7 @@ class AdapterFile:
         folder = path if path.is_dir() else path.parent
         file = path
         if path.is_dir():
-            if not (path / CONFIG).is_file() and not (path / _WEIGHTS[-1]).is_file():
+            if not (path / CONFIG).is_file() and not (path / _LORA_OF_DIFFUSERS).is_file():
                 return None
             found = [path / name for name in _WEIGHTS if (path / name).is_file()]
             if not found:
@@ -157,8 +158,8 @@ class AdapterFile:
     @property
     def scale_is_stated(self) -> bool:
         """True if the file or its configuration has alpha, or every update is one without."""
-        unstated = (one for one in self.updates.values() if "alpha" not in one.parts and "difference" not in one.parts)
-        return all(self.settings(one.module)[0].values for one in unstated)
+        unstated = (m for m, one in self.updates.items() if one.has_alpha and "alpha" not in one.parts)
+        return all(self.settings(module)[0].values for module in unstated)
 
     def require_own_update(self) -> None:
         """Raise InputError for an adapter that needs its base model.

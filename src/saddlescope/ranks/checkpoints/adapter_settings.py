@@ -78,8 +78,8 @@ class AdapterSettings:
         start = self.values.get("init_lora_weights")
         if isinstance(start, str) and start.lower() not in _KEEPS_BASE:
             raise InputError(
-                f"{self.path} must be an adapter of the stored base; got init_lora_weights={start!r:.40}, which changes "
-                "the base before training. Convert it by path_initial_model_for_weight_conversion= of save_pretrained."
+                f"{self.path} must be an adapter of the stored base; got init_lora_weights={start!r:.40}, which "
+                "changes the base before training. Convert it by path_initial_model_for_weight_conversion= of save_pretrained."
             )
 
     def _number(self, value: object, name: str) -> float:

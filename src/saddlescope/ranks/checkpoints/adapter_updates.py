@@ -88,6 +88,11 @@ class ModuleUpdate:
         return None
 
     @property
+    def has_alpha(self) -> bool:
+        """True if the formula has a scale: not that of a difference, nor of Kronecker's product of two matrices."""
+        return not ("difference" in self.parts or {"lokr_w1", "lokr_w2"} <= self.parts.keys())
+
+    @property
     def embedding(self) -> bool:
         """True if B A is the transpose of the update of an embedding."""
         return "embedding_down" in self.parts

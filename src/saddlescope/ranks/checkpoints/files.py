@@ -1,8 +1,8 @@
 """Checkpoint files: the tensors of a model by name, read a few at a time, and compared.
 
 Formats: those of `formats`, in one file, or a folder in the layout of Hugging Face: shards with an index, and
-config.json beside them; or a pipeline of Diffusers, a folder per part. Files are mapped into memory, and a mapping ends with the tensors read from it: only those are
-ever resident, however large the file.
+config.json beside them; or a pipeline of Diffusers, with a folder per part. Files are mapped into memory, and a mapping
+ends with the tensors read from it: only those are ever resident, however large the file.
 """
 
 import hashlib
@@ -236,7 +236,7 @@ def _remarks(path: Path, files: Sequence[Path], states: Sequence[str]) -> tuple[
     shard = _SHARD.fullmatch(path.name) if path.is_file() else None
     if shard is not None and int(shard["count"]) > 1:
         found.append(
-            f"{path} is shard {int(shard['number'])} of {int(shard['count'])}: the tensors of the others were not read. "
+            f"{path} is shard {int(shard['number'])} of {int(shard['count'])}: the others were not read. "
             f"Pass the folder {path.parent} for all of them."
         )
     return tuple(found)
@@ -330,10 +330,7 @@ def read_json(file: Path) -> dict[str, Any]:
 
 
 def _model_name(stored: str) -> str:
-    name = (
-        stored.replace("_orig_mod.", "").replace("_fsdp_wrapped_module.", "").replace("_checkpoint_wrapped_module.", "")
-    )
-    return re.sub(r"^(module\.)+", "", name)
+    return re.sub(r"_orig_mod\.|_fsdp_wrapped_module\.|_checkpoint_wrapped_module\.|^(module\.)+", "", stored)
 
 
 def natural_order(name: str) -> list[tuple[int, str]]:

@@ -197,10 +197,10 @@ def _opened(path: Path, weights: str | None, on_error: Callable[[str], None]) ->
 
 
 def _require_one_kind(checkpoints: Sequence[Checkpoint], weights: str | None) -> None:
-    """Raise InputError for a series in which some files have weights and others their average, by no choice of the user.
+    """Raise InputError for a series of weights and moving averages that the user has not chosen.
 
     Raises:
-        InputError: it has; a difference of weights and averages is no update.
+        InputError: it has both; a difference of weights and averages is no update.
     """
     read = {one.path: one.states[0] for one in checkpoints if one.states}
     average = [path for path, state in read.items() if "ema" in state.lower()]

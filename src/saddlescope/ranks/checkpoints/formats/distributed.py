@@ -126,7 +126,7 @@ class _Distributed(TensorFile):
             found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         except Exception as error:  # damaged in any way
             raise InputError(
-                f"{self._folder} must have a chunk of {name} in {file}; got one that cannot be read ({first_line(error)})."
+                f"{self._folder} must have a chunk of {name} in {file}; got none ({first_line(error)}). Fetch it again."
             ) from error
         if not isinstance(found, Tensor):
             raise InputError(f"{self._folder} must have tensors as chunks; got {type(found).__name__} for {name}.")

@@ -39,8 +39,8 @@ class _Shards(TensorFile):
             shape = self.describe(name)[0]
             if name.endswith("wq.weight") and shape[0] != self._width:
                 raise InputError(
-                    f"{folder} must have all shards of the model; got {len(shards)}, with {name} of shape {shape} for a "
-                    f"width of {self._width}. Fetch the others."
+                    f"{folder} must have all shards of the model; got {len(shards)}, with {name} of shape {shape} for "
+                    f"a width of {self._width}. Fetch the others."
                 )
 
     def _axis(self, name: str) -> int | None:

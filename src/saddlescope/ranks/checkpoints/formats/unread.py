@@ -31,16 +31,19 @@ def _of_folder(folder: Path) -> str:
     ranks = sorted(tag.name for tag in tags if _RANK.search(tag.name))
     if len(ranks) > 1:
         return (
-            f"{folder} has one part of the model per process: {', '.join(ranks[:3])}. Join them with Megatron-LM: python "
-            f"tools/checkpoint/convert.py --model-type GPT --loader core --saver core --load-dir {folder} --save-dir "
+            f"{folder} has one part of the model per process: {', '.join(ranks[:3])}. Join them with Megatron-LM: "
+            f"python tools/checkpoint/convert.py --model-type GPT --loader core --saver core --load-dir {folder} --save-dir "
             "joined --target-tensor-parallel-size 1 --target-pipeline-parallel-size 1"
         )
     if any(folder.glob("*.index")) and any(folder.glob("*.data-*-of-*")):
-        return f"{folder} is a checkpoint of TensorFlow. Convert it: np.savez('new.npz', **arrays) with its arrays by name."
+        return (
+            f"{folder} is a checkpoint of TensorFlow. Convert it: np.savez('new.npz', **{{name: tf.train.load_variable("
+            f"{str(folder)!r}, name) for name, _ in tf.train.list_variables({str(folder)!r})}})"
+        )
     if (folder / "_METADATA").is_file() or (folder / "_CHECKPOINT_METADATA").is_file():
         return (
-            f"{folder} is a checkpoint of Orbax (JAX). Restore it, and pass the pytree to checkpoint_spectra in Python, "
-            "or store its arrays by np.savez."
+            f"{folder} is a checkpoint of Orbax (JAX). Restore it, and store its arrays by name: "
+            "np.savez('new.npz', **arrays)"
         )
     return ""
 
