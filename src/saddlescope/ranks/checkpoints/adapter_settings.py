@@ -79,7 +79,8 @@ class AdapterSettings:
         if isinstance(start, str) and start.lower() not in _KEEPS_BASE:
             raise InputError(
                 f"{self.path} must be an adapter of the stored base; got init_lora_weights={start!r:.40}, which "
-                "changes the base before training. Convert it by path_initial_model_for_weight_conversion= of save_pretrained."
+                "changes the base before training. Convert it by path_initial_model_for_weight_conversion= of "
+                "save_pretrained."
             )
 
     def _number(self, value: object, name: str) -> float:

@@ -32,8 +32,8 @@ def _of_folder(folder: Path) -> str:
     if len(ranks) > 1:
         return (
             f"{folder} has one part of the model per process: {', '.join(ranks[:3])}. Join them with Megatron-LM: "
-            f"python tools/checkpoint/convert.py --model-type GPT --loader core --saver core --load-dir {folder} --save-dir "
-            "joined --target-tensor-parallel-size 1 --target-pipeline-parallel-size 1"
+            f"python tools/checkpoint/convert.py --model-type GPT --loader core --saver core --load-dir {folder} "
+            "--save-dir joined --target-tensor-parallel-size 1 --target-pipeline-parallel-size 1"
         )
     if any(folder.glob("*.index")) and any(folder.glob("*.data-*-of-*")):
         return (
