@@ -9,8 +9,8 @@
 Two neurons are one if their features are in proportion, and its `out` is the sum of both: the fixed points of narrow
 networks are embedded in wide ones in this way. Those with the same direction of `in` are, where the feature grows with
 a power of it, as of ReLU; elsewhere those with the same `in`. The sign of `in` does not matter where the activation is
-odd or even. Gated neurons are compared layer by layer. Two heads with the same W_K W_Q^T are one head. No size changes
-when a factor moves between layers that allow it.
+odd or even. Gated neurons are compared layer by layer. Two heads with the same W_K W_Q^T, and the same
+W_K b_Q of the biases of queries, are one head. No size changes when a factor moves between layers that allow it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -92,8 +92,8 @@ def active_units(
 ) -> ActiveUnits:
     """Count the distinct active units of a model.
 
-    Sizes are those of weights. A unit that no input reaches, such as a ReLU with a large negative bias, has a size, too,
-    and may be the largest: with `inputs`, only units that fire on them count.
+    Sizes are those of weights. A unit that no input reaches, such as a ReLU with a large negative bias, has a size,
+    too, and may be the largest: with `inputs`, only units that fire on them count.
 
     Args:
         model: a model, or groups from `units_of`, which looks for units once.
