@@ -51,9 +51,10 @@ def meta_model(checkpoint: Checkpoint) -> Any:
         with torch.device("meta"), _offline(), _at_most(4 * (len(checkpoint.tensors) + len(checkpoint.lost)) + 1000):
             return kind(kind.config_class.from_dict(_without_downloads(checkpoint.config)))
     except Exception as error:  # a configuration can be wrong in any way
+        fetches = "offline mode" in str(error)
+        reason = "it asks for parts from the network" if fetches else first_line(error)
         raise InputError(
-            f"{checkpoint.path} must have a config.json of {kind.__name__}; got one that does not build it: "
-            f"{first_line(error)}."
+            f"{checkpoint.path} must have a config.json of {kind.__name__}; got one that does not build it: {reason}."
         ) from error
 
 
