@@ -28,6 +28,9 @@ _CALLED_ATTENTION = {
 }
 
 
+_LONGEST = 300  # characters of the request for layouts
+
+
 class AttentionBlock(NamedTuple):
     """Attention module of a model, with its name, the layout of its weights and its number of heads."""
 
@@ -340,14 +343,17 @@ def require_attention(found: FoundAttention, model: nn.Module, layouts: Sequence
     if found.blocks:
         return
     kind = type(unwrap_model(model)).__name__
-    if found.coverage:
-        row = next(iter(found.coverage))
-        reason = row.reason.split(" (")[0].rstrip(".")[:90]
+    if not found.coverage:
         raise InputError(
-            f"model must have attention whose products can be read; got {kind}, with {row.name or row.kind}: {reason}. "
-            f"{_cure(model)}"
+            f"model must have attention blocks with known names; got {kind}, which has none. {_cure(model)}"
         )
-    raise InputError(f"model must have attention blocks with known names; got {kind}, which has none. {_cure(model)}")
+    row = next(iter(found.coverage))
+    cure = _cure(model) if row.outcome == "skipped" else "Describe its weights by layouts=, or pass matrices='*'."
+    label = f"{row.name} ({row.kind})" if row.name else row.kind
+    start = f"model must have attention whose products can be read; got {kind}, with {label}: "
+    room = max(60, _LONGEST - len(start) - len(cure) - 3)
+    reason = row.reason.rstrip(".")
+    raise InputError(f"{start}{reason if len(reason) <= room else f'{reason[: room - 1]}…'}. {cure}")
 
 
 def _cure(model: nn.Module) -> str:
