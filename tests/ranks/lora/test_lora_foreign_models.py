@@ -1,4 +1,4 @@
-"""Adapters of models that Transformers does not know, of vocabularies that grew, and of names that end in each other."""
+"""Adapters of models that Transformers does not know, of vocabularies that grew, of names that end in each other."""
 
 import copy
 import json
