@@ -272,12 +272,13 @@ def _weight_files(path: Path) -> list[Path]:
 
 def _in_folder(folder: Path, on_error: Callable[[str], None]) -> tuple[list[Path], dict[str, str]]:
     """Return the files of weights in a folder, or a folder in it, and from its index the file of each tensor."""
-    own = sorted(file.name for file in folder.glob("*.index*.json"))
-    for index in (folder / name for name in (*(f"{name}.index.json" for name in _SINGLE), *own)):
+    for index in (folder / f"{name}.index.json" for name in _SINGLE):
         if index.is_file():
             return _indexed(folder, index, on_error)
     if single := next((folder / name for name in _SINGLE if (folder / name).is_file()), None):
         return [single], {}
+    if variants := sorted(folder.glob("*.index*.json")):  # such as those of half precision
+        return _indexed(folder, variants[0], on_error)
     for place in (folder, folder / "pytorch_model_fsdp_0", folder / "model"):
         if place.is_dir() and (is_distributed(place) or is_parallel(place)):
             return [place], {}

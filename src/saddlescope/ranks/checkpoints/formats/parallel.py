@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.json_text import parse_json
 from saddlescope.ranks.checkpoints.formats.tensor_file import TensorFile
 from saddlescope.ranks.checkpoints.formats.torch_file import open_torch
 
@@ -37,7 +38,7 @@ class _Shards(TensorFile):
         self._width = first.describe(norm)[0][0] if norm else 0
         for name in self._names:
             shape = self.describe(name)[0]
-            if name.endswith("wq.weight") and shape[0] != self._width:
+            if name.endswith("wq.weight") and shape[0] != _queries(folder, self._width):
                 raise InputError(
                     f"{folder} must have all shards of the model; got {len(shards)}, with {name} of shape {shape} for "
                     f"a width of {self._width}. Fetch the others."
@@ -68,6 +69,15 @@ class _Shards(TensorFile):
         if axis is None:
             return self._shards[0].read(name)
         return torch.cat([one.read(name) for one in self._shards], dim=axis)
+
+
+def _queries(folder: Path, width: int) -> int:
+    """Return the number of columns of all heads' queries, from params.json or the width of the model."""
+    try:
+        stated = parse_json((folder / "params.json").read_text("utf-8"))
+        return int(stated["n_heads"]) * int(stated["head_dim"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return width
 
 
 def is_parallel(folder: Path) -> bool:
