@@ -276,6 +276,24 @@ def test_arrays_of_numpy(tmp_path):
         Checkpoint.open(tmp_path / "objects.npz").read(["a"])
 
 
+@pytest.mark.parametrize(("kind", "rank"), [("LoHaConfig", 2), ("LoKrConfig", 2), ("LoKrConfig", 8)])
+def test_products_of_peft_alone_are_what_it_merges(kind, rank, tmp_path):
+    peft = pytest.importorskip("peft")
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(12, 18))
+    before = net[0].weight.detach().double()
+    wrapped = peft.get_peft_model(net, getattr(peft, kind)(r=rank, alpha=3, target_modules=["0"]))
+    with torch.no_grad():
+        for one in wrapped.parameters():
+            if one.requires_grad:
+                one.add_(0.3 * torch.randn(one.shape))
+    wrapped.save_pretrained(tmp_path)
+    expected = wrapped.merge_and_unload()[0].weight.double() - before
+    adapter = AdapterFile.open(tmp_path)
+    assert adapter is not None
+    torch.testing.assert_close(adapter.update("0"), expected, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.skipif(importlib.util.find_spec("lycoris") is None, reason="LyCORIS is not installed")
 @pytest.mark.parametrize("method", ["lora", "loha", "lokr", "full"])
 def test_what_lycoris_writes_is_what_it_merges(method, tmp_path):

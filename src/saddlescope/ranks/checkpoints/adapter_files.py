@@ -131,6 +131,9 @@ class AdapterFile:
         return found
 
     def _scale(self, module: str, rank: int | None, alpha: str | None) -> float:
+        if rank is None and alpha is None and self.method == "LOKR":  # PEFT scales two matrices, too
+            settings, own = self.settings(module)
+            rank = settings.rank(own)
         if rank is None:  # of LoKr without factors, and of differences
             return 1.0
         if alpha is not None:

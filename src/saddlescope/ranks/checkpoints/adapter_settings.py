@@ -57,6 +57,17 @@ class AdapterSettings:
             )
         return self._number(given, "lora_alpha") / (math.sqrt(rank) if self.flag("use_rslora") else rank)
 
+    def rank(self, module: str) -> int:
+        """Return the stated rank of a module.
+
+        Raises:
+            InputError: it is no positive whole number.
+        """
+        stated = self._of_module("rank_pattern", module, self.values.get("r"))
+        if not isinstance(stated, int) or isinstance(stated, bool) or stated < 1:
+            raise InputError(f"{self.path} must have a positive whole number as rank of {module}; got {stated!r:.80}.")
+        return stated
+
     def flag(self, name: str) -> bool:
         """Return a setting that is true or false; false if it is absent.
 
