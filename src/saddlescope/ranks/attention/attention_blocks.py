@@ -332,14 +332,8 @@ def checked_coverage(
     return AttentionCoverage(rows.values())
 
 
-def names_of(layouts: Sequence[AttentionLayout]) -> str:
-    """Return the names that the first layouts look for, for messages."""
-    few = "; ".join(str(layout) for layout in layouts[:8])
-    return f"{few}; and {len(layouts) - 8} more sets of names" if len(layouts) > 8 else few
-
-
-def require_attention(found: FoundAttention, model: nn.Module, layouts: Sequence[AttentionLayout]) -> None:
-    """Raise InputError for a model without a block to track, naming what was looked for, or why it was refused."""
+def require_attention(found: FoundAttention, model: nn.Module) -> None:
+    """Raise InputError for a model without a block to track: why the first was refused, and what to pass instead."""
     if found.blocks:
         return
     kind = type(unwrap_model(model)).__name__
@@ -385,5 +379,5 @@ def attention_blocks(
     """
     found = find_attention(model, layouts, check=check)
     if required:
-        require_attention(found, model, layouts)
+        require_attention(found, model)
     return found.blocks

@@ -53,7 +53,7 @@ class OpenedModel:
         if self.known:
             found = find_attention(self.model, layouts)
             if required:
-                require_attention(found, self.model, layouts)
+                require_attention(found, self.model)
             counts.check_known(found.blocks, source)
         else:
             found = attention_in(self.model, source, required=required, layouts=layouts)

@@ -135,7 +135,7 @@ class RankTracker:
                 row = self._coverage.missed[0]
                 raise InputError(f"all attention must be trackable with strict=True; got {row.name}: {row.reason}.")
             if attention and matrices is None:
-                require_attention(found, model, layouts)
+                require_attention(found, model)
             self._matrices = {} if matrices is None else select_matrices(model, matrices)
             self._weights = UnitWeights(self._blocks, self._matrices, self._owners)
         warn_of_missed(self._coverage, stacklevel=2)
