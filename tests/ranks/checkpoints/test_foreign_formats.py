@@ -124,6 +124,10 @@ def test_scales_in_headers_and_settings(tmp_path):
     adapter = AdapterFile.open(tmp_path / "d.safetensors")
     assert adapter is not None
     assert {name: one.scale for name, one in adapter.updates.items()} == pytest.approx(modules)
+    save_file(tensors, tmp_path / "plain.safetensors", metadata={"unet.lora_alpha": "16", "unet.r": "2", "alpha": "2"})
+    plain = AdapterFile.open(tmp_path / "plain.safetensors")
+    assert plain is not None
+    assert plain.updates["unet.a"].scale == 8
     (tmp_path / "mlx").mkdir()
     save_file({f"q.{n}": t.contiguous() for n, t in UPDATES["mlx"][0].items()}, tmp_path / "mlx/adapters.safetensors")
     (tmp_path / "mlx/adapter_config.json").write_text(json.dumps({"lora_parameters": {"rank": 2, "scale": 20.0}}))

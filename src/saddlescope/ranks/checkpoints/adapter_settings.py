@@ -3,6 +3,7 @@
     PEFT        adapter_config.json beside the weights
     mlx         adapter_config.json with lora_parameters, whose scale is that of B A
     Diffusers   `lora_adapter_metadata` in the header: the settings of PEFT, for each part of a pipeline under its name
+    others      `lora_alpha`, `network_alpha` or `alpha`, and `r` or `rank`, in the header as they are
     kohya       `ss_network_alpha` and `ss_network_dim` in the header, beside an alpha per module
 
 Every value is checked: a file of a stranger states what it likes.
@@ -48,7 +49,7 @@ class AdapterSettings:
             if "scale" not in parameters and "alpha" in parameters:
                 return self._number(parameters["alpha"], "alpha") / rank
             return self._number(parameters.get("scale"), "scale")
-        stated = self._of_module("rank_pattern", module, self.values.get("r"))
+        stated = self._of_module("rank_pattern", module, self.values.get("r", rank))
         given = self._of_module("alpha_pattern", module, self.values.get("lora_alpha", self.values.get("alpha")))
         if isinstance(stated, bool) or stated != rank or given is None:
             raise InputError(
@@ -140,7 +141,7 @@ def header_settings(path: Path, header: Mapping[str, str]) -> dict[str, Any]:
     """
     text = header.get("lora_adapter_metadata")
     if text is None:
-        return {}
+        return _plain_settings(header)
     try:
         found = parse_json(text)
     except ValueError as error:
@@ -148,6 +149,23 @@ def header_settings(path: Path, header: Mapping[str, str]) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InputError(f"{path} must have a JSON object as lora_adapter_metadata; got {type(found).__name__}.")
     return found
+
+
+def _plain_settings(header: Mapping[str, str]) -> dict[str, Any]:
+    """Return alpha and rank that stand in a header as they are, such as `transformer.lora_alpha`."""
+    found: dict[str, Any] = {}
+    for key, value in header.items():
+        part, dot, own = key.rpartition(".")
+        name = {
+            "lora_alpha": "lora_alpha",
+            "network_alpha": "lora_alpha",
+            "alpha": "lora_alpha",
+            "r": "r",
+            "rank": "r",
+        }.get(own)
+        if name is not None and re.fullmatch(r"\d+(\.\d+)?", value):
+            found[f"{part}{dot}{name}"] = int(value) if value.isdecimal() else float(value)
+    return found if any(key.endswith("lora_alpha") for key in found) else {}
 
 
 def of_part(settings: Mapping[str, Any], module: str) -> tuple[dict[str, Any], str]:

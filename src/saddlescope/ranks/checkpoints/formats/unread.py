@@ -28,6 +28,11 @@ def _of_folder(folder: Path) -> str:
             f"{folder} is a checkpoint of DeepSpeed ZeRO, whose parts are not matrices. Convert it: "
             f"python {root / 'zero_to_fp32.py'} {root} {root / 'whole'} --safe_serialization"
         )
+    if any(folder.glob("model_world_size_*_rank_*.pt")):
+        return (
+            f"{folder} has one part of the model per process of FSDP. Join them with verl: python -m verl.model_merger "
+            f"merge --backend fsdp --local_dir {folder} --target_dir joined"
+        )
     ranks = sorted(tag.name for tag in tags if _RANK.search(tag.name))
     if len(ranks) > 1:
         return (
