@@ -124,9 +124,8 @@ def _print(extraction: "Extraction", error: "LogitsError | None") -> None:
             f"divergence {rounded(error.divergence, 3)} nats (base {rounded(error.base_divergence, 3)}); same "
             f"likeliest token at {error.agreement:.1%} (base {error.base_agreement:.1%})."
         )
-    print_text(
-        f"Stored in {extraction.folder}; load it with peft.PeftModel.from_pretrained(model, '{extraction.folder}')."
-    )
+    how = f"; load it with peft.PeftModel.from_pretrained(model, '{extraction.folder}')" if error is not None else ""
+    print_text(f"Stored in {extraction.folder}{how}.")
 
 
 def _by_rank(extraction: "Extraction") -> dict[int, tuple[float, float, int]]:

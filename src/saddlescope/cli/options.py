@@ -35,6 +35,12 @@ Heads = Annotated[
 ]
 
 
+Weights = Annotated[
+    str | None,
+    typer.Option("--weights", metavar="KEY", help='State dict to read from files that hold several, such as "ema".'),
+]
+
+
 def whole_number(text: object) -> int:
     """Return the value of an option that takes a whole number; defaults pass through it, too."""
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from saddlescope._shared.output_paths import NETCDF, require_writable_file
-from saddlescope.cli.options import AsJson, Base, Heads, Matrices, parse_heads, whole_number
+from saddlescope.cli.options import AsJson, Base, Heads, Matrices, Weights, parse_heads, whole_number
 from saddlescope.cli.terminal import on_interrupt, print_json, print_table, print_text, progress, say, unwritten
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def spectra(
             parser=whole_number, metavar="K", help="Angles of the K leading directions from one checkpoint to the next."
         ),
     ] = 0,
+    weights: Weights = None,
     as_json: AsJson = False,
 ) -> int:
     """Measure spectra of weight updates between checkpoints, head by head, with memory for one layer at a time.
@@ -82,6 +83,7 @@ def spectra(
             matrices=matrices,
             top=top,
             subspace=subspace,
+            weights=weights,
             report=report,
             on_error=fault,
         )

@@ -10,6 +10,7 @@ except ModuleNotFoundError as error:
     raise MissingExtraError("saddlescope.ranks", "PyTorch", "torch") from error
 
 from saddlescope.ranks.attention.coverage import AttentionCoverage
+from saddlescope.ranks.attention.head_modules import HeadModules
 from saddlescope.ranks.attention.layouts import (
     AttentionLayout,
     Fused,
@@ -39,6 +40,7 @@ __all__ = [
     "Every",
     "Fused",
     "Geometric",
+    "HeadModules",
     "HeadTensors",
     "InMemory",
     "Interleaved",

@@ -85,9 +85,8 @@ class Strange(nn.Module):
 
 def test_unknown_names_are_refused_and_can_be_named_by_hand():
     model = nn.Sequential(Strange())
-    with pytest.raises(
-        InputError, match=r"got Sequential, which has none.*key, query, value, output.*layouts=\(Separate"
-    ):
+    offered = r"got Sequential, which has none\. Pass layouts=\(Separate\('keys', 'queries', 'values', 'out', heads=N\)"
+    with pytest.raises(InputError, match=offered):
         attention_blocks(model)
     by_hand = Separate("keys", "queries", "values", "out", heads="setting.count")
     (block,) = attention_blocks(model, (by_hand,))

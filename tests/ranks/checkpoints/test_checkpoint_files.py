@@ -196,7 +196,7 @@ def test_folders_that_lack_something_say_what(tmp_path, tensors):
     (tmp_path / "adapter/adapter_config.json").write_text("{}")
     assert "or merge it first" in reported(tmp_path / "adapter")
     (tmp_path / "weights.gguf").write_bytes(b"GGUF")
-    assert "must end in .safetensors, .bin" in reported(tmp_path / "weights.gguf")
+    assert "is GGUF" in reported(tmp_path / "weights.gguf")
     torch.save([1, 2], tmp_path / "list.pt")
     assert "must hold tensors by name" in reported(tmp_path / "list.pt")
     legacy(tmp_path / "legacy.pt", tensors)
@@ -304,7 +304,7 @@ def test_files_of_training_scripts(tmp_path, tensors):
     torch.save({"net": tensors, "loss": torch.tensor(1.0), "mean": {"x": torch.ones(3)}}, tmp_path / "own.pt")
     assert same(Checkpoint.open(tmp_path / "own.pt"), tensors)
     torch.save({"net": tensors, "ema": tensors}, tmp_path / "two.pt")
-    with pytest.raises(InputError, match=r"must hold one state dict; got ema, net\. Save model"):
+    with pytest.raises(InputError, match=r"must hold one state dict; got ema, net\. Choose one by --weights"):
         Checkpoint.open(tmp_path / "two.pt")
     torch.save(content | {"hook": Trap()}, tmp_path / "trap.pt")
     with pytest.raises(InputError, match="nothing in it was executed"):

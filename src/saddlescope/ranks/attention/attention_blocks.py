@@ -7,12 +7,12 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks.attention.coverage import AttentionCoverage, CoverageRow, alike
+from saddlescope.ranks.attention.coverage import AttentionCoverage, CoverageRow
 from saddlescope.ranks.attention.head_factors import HeadFactors
 from saddlescope.ranks.attention.known_layouts import LAYOUTS
 from saddlescope.ranks.attention.layouts import AttentionLayout
 from saddlescope.ranks.attention.passed_values import given_arguments, passed_arguments
-from saddlescope.ranks.attention.probe import probes
+from saddlescope.ranks.attention.probe import probes, quiet
 from saddlescope.ranks.attention.recorded_calls import probe_call, record_calls
 from saddlescope.ranks.attention.verdicts import Verdict, input_sizes, judge, mixed_values, unchecked
 from saddlescope.ranks.module_names import canonical_name, unwrap_model
@@ -26,6 +26,9 @@ _CALLED_ATTENTION = {
     "cross_attn",
     "crossattention",
 }
+
+
+_LONGEST = 300  # characters of the request for layouts
 
 
 class AttentionBlock(NamedTuple):
@@ -259,8 +262,9 @@ class _Finder:
         sizes = input_sizes(module, fitting)
         if sizes is None:
             return unchecked(module, fitting, "")
-        return judge(probes(module, inputs=sizes[0], key_inputs=sizes[1], width=sizes[2]), module, fitting,
-                     known=self._layouts is LAYOUTS)  # fmt: skip
+        with quiet():  # the comparison, too
+            seen = probes(module, inputs=sizes[0], key_inputs=sizes[1], width=sizes[2])
+            return judge(seen, module, fitting, known=self._layouts is LAYOUTS)
 
 
 _OF_A_LAYER = ("training", "layer_idx", "layer_id", "layer_number", "idx", "layer_index")
@@ -313,7 +317,8 @@ def checked_coverage(
         if key not in known:
             factors = block.factors()
             seen = probe_call(block.module, call, inputs=factors.query.shape[1], key_inputs=factors.key.shape[1])
-            known[key] = judge(seen, block.module, (block.layout,))
+            with quiet():
+                known[key] = judge(seen, block.module, (block.layout,))
         found = known[key]
         if found.outcome == "refused" or found.layout not in (None, block.layout):
             reason = found.reason if found.outcome == "refused" else f"its weights are those of {found.layout!r}"
@@ -327,30 +332,35 @@ def checked_coverage(
     return AttentionCoverage(rows.values())
 
 
-def names_of(layouts: Sequence[AttentionLayout]) -> str:
-    """Return the names that the first layouts look for, for messages."""
-    few = "; ".join(str(layout) for layout in layouts[:8])
-    return f"{few}; and {len(layouts) - 8} more sets of names" if len(layouts) > 8 else few
-
-
-def require_attention(found: FoundAttention, model: nn.Module, layouts: Sequence[AttentionLayout]) -> None:
-    """Raise InputError for a model without a block to track, naming what was looked for, or why it was refused."""
+def require_attention(found: FoundAttention, model: nn.Module) -> None:
+    """Raise InputError for a model without a block to track: why the first was refused, and what to pass instead."""
     if found.blocks:
         return
-    if found.coverage:
-        listed = "; ".join(f"{rows[0].name or rows[0].kind} ({rows[0].kind}): {rows[0].reason}".rstrip(".") for rows in
-                           list(alike(found.coverage))[:3])  # fmt: skip
+    kind = type(unwrap_model(model)).__name__
+    if not found.coverage:
         raise InputError(
-            f"model must have attention whose products can be read; got {type(unwrap_model(model)).__name__}, with "
-            f"{listed}. Describe the weights by layouts=, or choose single matrices by matrices='*'."
+            f"model must have attention blocks with known names; got {kind}, which has none. {_cure(model)}"
         )
-    known = names_of(layouts)
-    raise InputError(
-        f"model must have attention blocks with weights under known names; got {type(unwrap_model(model)).__name__}, "
-        f"which has none. Looked for: {known}. Name yours by layouts=(Separate('key', 'query', 'value', 'output', "
-        "heads='num_heads'),) or (Fused('qkv', 'output'),), with attribute paths from the attention module, or "
-        "choose single matrices by matrices='*'."
-    )
+    row = next(iter(found.coverage))
+    cure = _cure(model) if row.outcome == "skipped" else "Describe its weights by layouts=, or pass matrices='*'."
+    label = f"{row.name} ({row.kind})" if row.name else row.kind
+    start = f"model must have attention whose products can be read; got {kind}, with {label}: "
+    room = max(60, _LONGEST - len(start) - len(cure) - 3)
+    reason = row.reason.rstrip(".")
+    raise InputError(f"{start}{reason if len(reason) <= room else f'{reason[: room - 1]}…'}. {cure}")
+
+
+def _cure(model: nn.Module) -> str:
+    """Return what the user can pass instead: the names of layers that may be those of attention, or single matrices."""
+    for name, module in model.named_modules():
+        found = [own for own, one in module.named_children() if isinstance(one, nn.Linear)]
+        parts = {word: own for word in ("key", "query", "value", "k", "q", "v") for own in found
+                 if own.lower().startswith(word)}  # fmt: skip
+        out = next((own for own in found if own not in parts.values()), None)
+        roles = [parts.get(word) or parts.get(word[0]) for word in ("key", "query", "value")]
+        if all(roles) and out is not None and name:
+            return f"Pass layouts=(Separate({', '.join(map(repr, (*roles, out)))}, heads=N),) or matrices='*'."
+    return "Name its layers by layouts=(Separate(key, query, value, output, heads=N),), or pass matrices='*'."
 
 
 def attention_blocks(
@@ -369,5 +379,5 @@ def attention_blocks(
     """
     found = find_attention(model, layouts, check=check)
     if required:
-        require_attention(found, model, layouts)
+        require_attention(found, model)
     return found.blocks

@@ -29,11 +29,17 @@ class Meeting:
         pairs: operands of the products whose sum is the scores, each (..., tokens, width).
         value: operand of the product with the softmax, (..., tokens, value_width); None if there was none.
         read: results of that product, and of what multiplied them afterwards: the first is without a gate.
+        scores: argument of the softmax.
+        weights: its result; None out of sight.
+        used: weights as they meet the values.
     """
 
     pairs: tuple[tuple[Float[Tensor, "..."], Float[Tensor, "..."]], ...]
     value: Float[Tensor, "..."] | None = None
     read: list[Tensor] = field(default_factory=list)
+    scores: Tensor | None = None
+    weights: Tensor | None = None
+    used: Tensor | None = None
 
 
 class _Product(NamedTuple):
@@ -130,6 +136,7 @@ class AttentionTrace(TorchFunctionMode):
         if meeting.value is None:
             meeting.value = product.right if first else product.left.transpose(-1, -2)
             meeting.read.append(product.result if first else product.result.transpose(-1, -2))
+            meeting.used = product.operands[0 if first else 1]
         self._read[out] = meeting
 
     def _softmax(self, scores: Tensor, out: Tensor) -> None:
@@ -137,7 +144,7 @@ class AttentionTrace(TorchFunctionMode):
         self.mixed = self.mixed or self._mixtures.get(scores, "")
         pairs = self._scores.get(scores)
         if pairs is not None:
-            self.meetings.append(Meeting(pairs))
+            self.meetings.append(Meeting(pairs, scores=scores, weights=out))
             self._weights[out] = self.meetings[-1]
 
     def _follow(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Tensor) -> None:

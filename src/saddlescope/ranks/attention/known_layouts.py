@@ -1,5 +1,8 @@
 """Layouts of the attention modules of published libraries, by the names of their layers."""
 
+from itertools import product
+
+from saddlescope.ranks.attention.head_modules import HeadModules
 from saddlescope.ranks.attention.layouts import (
     AttentionLayout,
     Fused,
@@ -91,4 +94,16 @@ LAYOUTS: tuple[AttentionLayout, ...] = (
     Interleaved("self.query_key_value", "output.dense"),
     Interleaved("linear_qkv", "linear_proj"),  # Megatron
     Interleaved("self.in_proj", "output.dense"),  # DeBERTa's first version
+    *(  # heads that are modules of their own, in lectures
+        HeadModules(*names, output)
+        for names, output in product(
+            (
+                ("key", "query", "value"),
+                ("W_key", "W_query", "W_value"),
+                ("k", "q", "v"),
+                ("k_proj", "q_proj", "v_proj"),
+            ),
+            ("proj", "out_proj", "o_proj", "output", "out", "W_o"),
+        )
+    ),
 )

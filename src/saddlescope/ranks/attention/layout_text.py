@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from saddlescope._shared.errors import InputError
+from saddlescope.ranks.attention.head_modules import HeadModules
 from saddlescope.ranks.attention.layouts import (
     AttentionLayout,
     Fused,
@@ -17,7 +18,9 @@ from saddlescope.ranks.attention.layouts import (
     Separate,
 )
 
-_KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Separate, KeyValue, Fused, Interleaved, Latent, HeadTensors)}
+_KINDS: dict[str, Any] = {
+    kind.__name__: kind for kind in (Separate, KeyValue, Fused, Interleaved, Latent, HeadTensors, HeadModules)
+}
 
 
 def layout_from_text(text: str) -> AttentionLayout:

@@ -25,6 +25,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError
@@ -62,6 +63,11 @@ class AttentionLayout(ABC):
         """Return the modules whose parameters the factors are made of; the module itself if not overridden."""
         return (module,)
 
+    def query_biases(self, module: nn.Module) -> Float[Tensor, "heads width"] | None:
+        """Return the biases of each head's queries, which change where it attends; None if it has none."""
+        del module
+        return None
+
     def alternatives(self, heads: int | None = None, key_heads: int | None = None) -> Iterator["AttentionLayout"]:
         """Yield this layout and others that the same names allow, the likeliest first.
 
@@ -84,10 +90,23 @@ class _LinearLayers(AttentionLayout):
     def factors(self, module: nn.Module) -> HeadFactors | None:
         """See `AttentionLayout`."""
         layers = self._layers(module)
-        if layers is None:
+        return None if layers is None else self._factors(module, [matrix_of(layer) for layer in layers])
+
+    def query_biases(self, module: nn.Module) -> Float[Tensor, "heads width"] | None:
+        """See `AttentionLayout`."""
+        layers = self._layers(module)
+        biases = [getattr(layer, "bias", None) for layer in layers or []]
+        if layers is None or not any(isinstance(bias, Tensor) for bias in biases[:-1]):
             return None
+        rows = [  # of an input that is always 1
+            matrix_of(layer).new_zeros(1, matrix_of(layer).shape[1]) if bias is None else full_tensor(bias)[None]
+            for layer, bias in zip(layers[:-1], biases[:-1], strict=True)
+        ]
+        matrices = [torch.cat([matrix_of(layer), row]) for layer, row in zip(layers[:-1], rows, strict=True)]
+        return self._factors(module, [*matrices, matrix_of(layers[-1])]).query[:, -1]
+
+    def _factors(self, module: nn.Module, matrices: list[Tensor]) -> HeadFactors:
         heads = count(module, self._paths[0], self._value("heads"), HEADS)
-        matrices = [matrix_of(layer) for layer in layers]
         if heads is None and self._value("heads") is None:
             width = declared(module, self._paths[0], HEAD_WIDTHS)
             heads = matrices[-1].shape[0] // width if width and matrices[-1].shape[0] % width == 0 else None
@@ -475,6 +494,11 @@ class TorchMultihead(AttentionLayout):
         return cut_into_heads(
             key.T, query.T, value.T, output, heads=module.num_heads, key_heads=None, strided=False, names=str(self)
         )
+
+    def query_biases(self, module: nn.Module) -> Float[Tensor, "heads width"] | None:
+        """See `AttentionLayout`."""
+        bias = getattr(module, "in_proj_bias", None)
+        return None if bias is None else full_tensor(bias).chunk(3)[0].unflatten(0, (module.num_heads, -1))  # type: ignore[arg-type]
 
     def __str__(self) -> str:
         return "torch.nn.MultiheadAttention"

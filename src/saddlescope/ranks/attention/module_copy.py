@@ -17,7 +17,7 @@ def random_copy(module: nn.Module) -> nn.Module:
             continue
         size = parameter.shape[-1] ** -0.5 if parameter.ndim > 1 else 1.0
         memo[id(parameter)] = nn.Parameter(
-            torch.randn(parameter.shape, generator=draw, device="cpu") * size, requires_grad=False
+            torch.randn(parameter.shape, generator=draw, device="cpu", dtype=torch.float32) * size, requires_grad=False
         )
     for buffer in module.buffers():
         if buffer.is_floating_point() and buffer.device.type != "meta":
@@ -43,6 +43,13 @@ def copy_without_values(module: nn.Module) -> nn.Module:
     for one in module.buffers():
         memo[id(one)] = torch.empty(one.shape, dtype=one.dtype, device="cpu")
     twin = _without_hooks(copy.deepcopy(module, memo))
+    twin.eval()
+    return twin
+
+
+def copy_with_weights(module: nn.Module) -> nn.Module:
+    """Copy a module without its hooks, in evaluation mode; the copy has the module's own parameters."""
+    twin = _without_hooks(copy.deepcopy(module, {id(one): one for one in module.parameters()}))
     twin.eval()
     return twin
 

@@ -8,14 +8,17 @@ rotary embeddings that the module takes as arguments. See `probe_arguments` for 
 import contextlib
 import functools
 import itertools
+import random
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.modules import module as _module
 from torch.utils import _pytree as pytree
 
 from saddlescope.ranks.attention.attention_trace import AttentionTrace
@@ -104,8 +107,7 @@ def probes(module: nn.Module, *, inputs: int, key_inputs: int, width: int) -> It
     for call in calls:
         trace = AttentionTrace()
         try:
-            with quiet(), trace:
-                returned = call.run()
+            returned = _run(call, trace)
         except Exception as error:
             failure = failure or f"its forward pass could not be called alone ({brief(error)})"
             continue
@@ -137,11 +139,15 @@ def probes(module: nn.Module, *, inputs: int, key_inputs: int, width: int) -> It
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Compute on the processor in float32, without gradients or warnings, and leave random state and default type.
+    """Compute on the processor in float32, without gradients, warnings or hooks, and leave no trace.
 
-    Compiled functions run as they are written, so that a trace sees into them (and `flex_attention`, which compiles).
+    Random states, default type and device, and autocast stay as they were, and global hooks are not called. Compiled
+    functions run as they are written, so that a trace sees into them (and `flex_attention`, which compiles).
     """
     before = torch.get_default_dtype()
+    states = random.getstate(), np.random.get_state()  # noqa: NPY002  (that of code that uses it)
+    hooks = [(held, dict(held)) for name, held in vars(_module).items() if name.startswith("_global_")
+             and name.endswith("_hooks")]  # fmt: skip
     loaded = "torch._dynamo" in sys.modules  # loading it takes seconds, and nothing is compiled without it
     eager = torch.compiler.set_stance("force_eager") if loaded else contextlib.nullcontext()
     with (
@@ -149,13 +155,33 @@ def quiet() -> Iterator[None]:
         torch.random.fork_rng(devices=[]),
         torch.no_grad(),
         torch.device("cpu"),
+        torch.autocast("cpu", enabled=False),
         eager,
     ):
         torch.set_default_dtype(torch.float32)
+        for held, _ in hooks:
+            held.clear()
         try:
             yield
         finally:
             torch.set_default_dtype(before)
+            for held, content in hooks:
+                held.update(content)
+            random.setstate(states[0])
+            np.random.set_state(states[1])  # noqa: NPY002
+
+
+def _run(call: ProbeCall, trace: AttentionTrace, **more: Tensor) -> Any:
+    """Call the module; what it does to its inputs in place, such as adding a residual, is undone."""
+    inputs = (call.queries,) if call.keys is call.queries else (call.queries, call.keys)
+    originals = [part.clone() for part in inputs]
+    try:
+        with quiet(), trace:
+            returned = call.run(**more)
+        return pytree.tree_map_only(Tensor, Tensor.clone, returned)
+    finally:
+        for part, original in zip(inputs, originals, strict=True):
+            part.copy_(original)
 
 
 def failed(reason: str) -> Probe:
@@ -177,8 +203,7 @@ def _of_single_tokens(module: nn.Module, call: ProbeCall, before: tuple[Heads, .
     try:
         for part in inputs:  # the call has views of them
             part[1, 0] += 1
-        with quiet(), trace:
-            returned = call.run()
+        returned = _run(call, trace)
         after = _traced(module, call, trace, returned).heads
     finally:
         for part, original in zip(inputs, originals, strict=True):
@@ -196,8 +221,7 @@ def _mixing(module: nn.Module, call: ProbeCall, seen: tuple[Heads, ...], key_hea
         try:
             if added is not None:
                 call.keys.add_(added)
-            with quiet(), trace:
-                returned = call.run(**more)
+            returned = _run(call, trace, **more)
         except Exception:
             return None
         finally:

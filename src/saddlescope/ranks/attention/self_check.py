@@ -24,6 +24,9 @@ from saddlescope.ranks.attention.head_factors import HeadFactors
 TOLERANCE = 2e-3  # of float32 sums, relative to the largest entry; factors of other heads differ by more than .1
 
 
+_GATE = "a gate comes between W_V and W_O"
+
+
 class Comparison(NamedTuple):
     """Result of a check.
 
@@ -43,6 +46,9 @@ class Heads(NamedTuple):
     key: Float[Tensor, "batch key_heads tokens width"]
     value: Float[Tensor, "batch key_heads tokens value_width"] | None
     read: tuple[Float[Tensor, "batch heads tokens value_width"], ...]
+    scores: Float[Tensor, "batch heads tokens key_tokens"] | None = None
+    weights: Float[Tensor, "batch heads tokens key_tokens"] | None = None
+    used: Float[Tensor, "batch heads tokens key_tokens"] | None = None
 
 
 def heads_of(meeting: Meeting, batch: int, tokens: int) -> tuple[Heads, ...]:
@@ -70,7 +76,8 @@ def heads_of(meeting: Meeting, batch: int, tokens: int) -> tuple[Heads, ...]:
             shaped = _with_heads(part, batch, tokens) if like is None else _like(part, like)
             if shaped is not None:
                 read.append(shaped)
-        found.append(Heads(query4, key4, value, tuple(read)))
+        softmax = [_scores_of(part, query4) for part in (meeting.scores, meeting.weights, meeting.used)]
+        found.append(Heads(query4, key4, value, tuple(read), *softmax))
     return tuple(found)
 
 
@@ -104,6 +111,51 @@ def _with_heads(part: Tensor, batch: int, tokens: int) -> Tensor | None:
     if part.ndim != 4 or part.shape[0] != batch or part.shape[2] < tokens:
         return None
     return part if part.shape[2] == tokens else part[:, :, -tokens:]
+
+
+def _scores_of(part: Tensor | None, query: Tensor) -> Tensor | None:
+    """Return scores, or weights, with batch and heads on axes of their own; None for other shapes."""
+    if part is None or part.shape[-2] != query.shape[2]:
+        return None
+    return (
+        part.reshape(*query.shape[:2], *part.shape[-2:])
+        if part.numel() == query[..., 0].numel() * part.shape[-1]
+        else None
+    )
+
+
+def factors_of_heads(heads: Heads) -> tuple[str, str]:
+    """Return why the products are not what heads use, and what else multiplies them; "" for nothing.
+
+    A head may multiply its scores by a factor of its own before the softmax, or its weights after it. The differences
+    of two samples' scores show it, whatever is added to the scores of both. A factor that is not above 0 makes a head
+    that attends elsewhere, or nowhere, than W_K W_Q^T says.
+    """
+    keys = heads.key.shape[1]
+    product = heads.query @ heads.key.repeat_interleave(heads.query.shape[1] // keys, dim=1).mT
+    pairs = []
+    if heads.scores is not None and heads.scores.shape == product.shape:
+        pairs.append((heads.scores[1:] - heads.scores[:1], product[1:] - product[:1], "scores"))
+    if heads.used is not None and heads.weights is not None and heads.used.shape == heads.weights.shape:
+        pairs.append((heads.used, heads.weights, "attention weights"))
+    remark = ""
+    for seen, expected, what in pairs:
+        found = []
+        for one, other in zip(seen.unbind(1), expected.unbind(1), strict=True):
+            held = one.isfinite() & other.isfinite() & (other != 0)
+            if not bool(held.any()):
+                return "", remark
+            ratio = float((one[held] * other[held]).sum() / (other[held] ** 2).sum())
+            if float((one[held] - ratio * other[held]).abs().max()) > TOLERANCE * float(other[held].abs().max()):
+                break  # not in proportion: a cap on scores, or a mask of samples
+            found.append(ratio)
+        else:
+            largest = max(map(abs, found))
+            if min(found) <= TOLERANCE * largest:
+                return f"a head multiplies its {what} by 0 or by a negative number", ""
+            if max(found) - min(found) > TOLERANCE * largest:
+                remark = f"heads multiply their {what} by numbers of their own"
+    return "", remark
 
 
 def _like(part: Tensor, first: Tensor) -> Tensor | None:
@@ -151,6 +203,9 @@ def compare(
     scale = float((seen * expected).sum() / (expected * expected).sum().clamp_min(1e-300))
     if not _close(seen, scale * expected) or not scale > 0:
         return Comparison(f"its scores are not those of W_K W_Q^T as read by {width} columns a head")
+    refusal, remark = factors_of_heads(heads)
+    if refusal:
+        return Comparison(refusal)
     if heads.value is None or not heads.read:
         return Comparison("its softmax is not multiplied by values")
     if heads.value.shape[1] not in (count, factors.key_heads):
@@ -174,7 +229,7 @@ def compare(
             if seen.shape == expected.shape and (
                 _close(seen, expected) or (seen.shape == x.shape and _close(seen - x, expected))
             ):
-                return Comparison("", "a gate comes between W_V and W_O" if gated else "")
+                return Comparison("", "; ".join(filter(None, (remark, _GATE if gated else ""))))
     return Comparison("its output is not what the heads have read times W_O as read")
 
 

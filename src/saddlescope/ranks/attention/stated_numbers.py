@@ -54,4 +54,4 @@ def count(module: nn.Module, path: str, given: Count, names: Sequence[str]) -> i
     value = given
     if not isinstance(given, int):
         value = declared(module, path, names) if given is None else resolve(module, given)
-    return value if isinstance(value, int) and value > 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.attention.coverage import Outcome
@@ -110,7 +110,7 @@ def _agreeing(seen: Probe, fitting: Sequence[AttentionLayout]) -> Verdict:
     assert seen.keys is not None
     first = ""
     tried: set[AttentionLayout] = set()
-    for meeting in seen.heads:
+    for meeting in (*seen.heads, *joined(seen.heads)):
         counts = (meeting.query.shape[1], meeting.key.shape[1])
         for layout in fitting:
             for candidate in layout.alternatives(*counts):
@@ -131,6 +131,26 @@ def _agreeing(seen: Probe, fitting: Sequence[AttentionLayout]) -> Verdict:
                         return Verdict("verified", candidate, factors.heads, factors.key_heads, found.remark)
                     first = first or found.error
     return _refused(_SEVERAL_VALUES if _reads_several_values(seen.heads) else first)
+
+
+def joined(heads: Sequence[Heads]) -> tuple[Heads, ...]:
+    """Return the softmaxes of single heads as one with all heads: each head may be a module of its own."""
+    single = all(one.query.shape[1] == one.key.shape[1] == 1 and one.value is not None and one.read for one in heads)
+    if len(heads) < 2 or not single or len({one.query.shape for one in heads}) > 1:
+        return ()
+
+    def together(parts: Sequence[Tensor | None]) -> Tensor | None:
+        held = [part for part in parts if part is not None]
+        return torch.cat(held, dim=1) if len(held) == len(heads) and len({one.shape for one in held}) == 1 else None
+
+    query, key, value, scores, weights, used = (
+        together([getattr(one, name) for one in heads])
+        for name in ("query", "key", "value", "scores", "weights", "used")
+    )
+    read = together([one.read[0] for one in heads])
+    if query is None or key is None or value is None or read is None:
+        return ()
+    return (Heads(query, key, value, (read,), scores, weights, used),)
 
 
 def _reads_several_values(heads: Sequence[Heads]) -> bool:

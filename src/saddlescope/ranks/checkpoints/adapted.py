@@ -13,13 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError, MissingExtraError
-from saddlescope.ranks.checkpoints.adapter_files import AdapterFile, merged_rows
+from saddlescope.ranks.checkpoints.adapter_files import AdapterFile
+from saddlescope.ranks.checkpoints.adapter_updates import with_lengths
 from saddlescope.ranks.checkpoints.files import Checkpoint, StoredTensor
-from saddlescope.ranks.checkpoints.tensor_files import first_few, first_line
+from saddlescope.ranks.checkpoints.formats.tensor_file import first_few, first_line
 from saddlescope.ranks.checkpoints.tensor_matching import align_names
 from saddlescope.ranks.checkpoints.transformers_model import stored_name
 
 _PREFIX = "base_model.model."
+_KOHYA = re.compile(r"^(lora|lycoris)(_unet|_te\d?|_transformer|_prior_te|_prior_unet)?_")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -74,7 +76,8 @@ def adapted(base: Checkpoint, adapter: AdapterFile, model: nn.Module, on_error: 
     """
     adapter.require_mergeable()
     if adapter.method == "LORA":
-        merges = _joined(_replaced(base, adapter, model), _low_rank(base, adapter, model))
+        adapter.report(on_error)
+        merges = _joined(_replaced(base, adapter, model), _updated(base, adapter, model))
     else:
         merges = _of_peft(base, adapter, model)
     absent = [name for name in merges if name not in base.tensors]
@@ -93,35 +96,58 @@ def _in_base(base: Checkpoint, model: nn.Module, names: Iterable[str]) -> dict[s
     names = list(names)
     renamed = {name: name if name in base.tensors else stored_name(model, name) for name in names}
     aligned = {theirs: ours for ours, theirs in align_names(base.tensors, list(renamed.values())).items()}
-    return {name: aligned.get(one, one) for name, one in renamed.items()}
+    flat: dict[str, list[str]] = {}  # kohya's names have underscores for dots
+    for name in base.tensors:
+        path, _, own = name.rpartition(".")
+        flat.setdefault(f"{path.replace('.', '_')}.{own}", []).append(name)
+
+    def found(name: str) -> str:
+        if name in aligned:
+            return aligned[name]
+        candidates = flat.get(_KOHYA.sub("", name), [])
+        return candidates[0] if len(candidates) == 1 else name
+
+    return {name: found(one) for name, one in renamed.items()}
 
 
-def _low_rank(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[str, Callable[[Tensor], Tensor]]:
-    names = _in_base(base, model, [f"{module}.weight" for module in adapter.low_rank])
+def _updated(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[str, Callable[[Tensor], Tensor]]:
+    additions = adapter.additions()
+    names = _in_base(base, model, [*(f"{module}.weight" for module in adapter.updates), *additions])
 
     def merge(module: str) -> Callable[[Tensor], Tensor]:
-        own = adapter.low_rank[module]
+        own = adapter.updates[module]
 
         def merged(weight: Tensor) -> Tensor:
             flip = not own.embedding and _is_conv1d(model, names[f"{module}.weight"])
             rows = weight.T if flip else weight
             delta = adapter.update(module)
+            if delta.shape != rows.shape and delta.flatten(1).shape == rows.flatten(1).shape:
+                delta = delta.reshape(rows.shape)  # a kernel, whose factors are matrices
             if delta.shape != rows.shape:
                 raise InputError(
                     f"{adapter.path} must have the shapes of {base.path}; got an update of shape {tuple(delta.shape)} "
                     f"for {module}, {tuple(rows.shape)}."
                 )
-            if own.magnitude is None:
-                rows = rows + delta
-            elif own.embedding:  # lengths of the columns
-                rows = merged_rows(rows.T, delta.T, adapter.stored.read([own.magnitude])[own.magnitude]).T
-            else:
-                rows = merged_rows(rows, delta, adapter.stored.read([own.magnitude])[own.magnitude])
+            rows = rows + delta
+            if own.magnitude is not None:
+                lengths = adapter.stored.read([own.magnitude])[own.magnitude]
+                by_shape = "lengths" in own.parts
+                rows = (
+                    with_lengths(rows.T, lengths).T if own.embedding else with_lengths(rows, lengths, by_shape=by_shape)
+                )
             return rows.T.contiguous() if flip else rows
 
         return merged
 
-    return {names[f"{module}.weight"]: merge(module) for module in adapter.low_rank}
+    def add(bias: str) -> Callable[[Tensor], Tensor]:
+        def added(weight: Tensor) -> Tensor:
+            stored, scale = additions[bias]
+            return weight + scale * adapter.stored.read([stored])[stored].double()
+
+        return added
+
+    found = {names[f"{module}.weight"]: merge(module) for module in adapter.updates}
+    return found | {names[bias]: add(bias) for bias in additions}
 
 
 def _replaced(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[str, Callable[[Tensor], Tensor]]:

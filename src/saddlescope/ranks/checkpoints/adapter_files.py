@@ -1,55 +1,34 @@
-"""Adapter files: low-rank factors, as PEFT, Diffusers and kohya's scripts store them, and other adapters of PEFT.
+"""Adapter files of PEFT, Diffusers, kohya's scripts, LyCORIS, torchtune and mlx.
 
-    PEFT            a folder with adapter_config.json; MODULE.lora_A.weight, MODULE.lora_B.weight
-    Diffusers       MODULE.lora_A.weight, or MODULE.lora.down.weight
-    kohya           MODULE.lora_down.weight, MODULE.lora_up.weight, MODULE.alpha
-
-An update is scale * B A. The scale is alpha / rank, or alpha / sqrt(rank) in rsLoRA; alpha is in the configuration of
-PEFT, or beside the factors. Without either, alpha is the rank.
+Every tensor of a file is a part of an update that `adapter_updates` knows, or a parameter that replaces one of the
+base, or is reported by name.
 """
 
-import math
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from saddlescope._shared.errors import InputError
+from saddlescope.ranks.checkpoints.adapter_settings import AdapterSettings, header_settings, of_part
+from saddlescope.ranks.checkpoints.adapter_updates import ModuleUpdate, is_decisive, part_of, rank_of
 from saddlescope.ranks.checkpoints.files import Checkpoint, read_json, require_finite, unambiguous
-from saddlescope.ranks.checkpoints.tensor_files import first_few
+from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 
 CONFIG = "adapter_config.json"
-_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin", "pytorch_lora_weights.safetensors")
-_DOWN = ("lora_A", "lora_embedding_A", "lora_down", "lora.down")
-_UP = ("lora_B", "lora_embedding_B", "lora_up", "lora.up")
-_PARTS = (*_DOWN, *_UP, "lora_magnitude_vector", "dora_scale", "alpha")
-_NAME = re.compile(rf"(?P<module>.+?)\.(?P<part>{'|'.join(map(re.escape, _PARTS))})(\.default)?(\.weight)?")
+_WEIGHTS = (
+    "adapter_model.safetensors",
+    "adapter_model.bin",
+    "adapters.safetensors",
+    "pytorch_lora_weights.safetensors",
+)
+_LORA_OF_DIFFUSERS = _WEIGHTS[-1]
 _PREFIX = "base_model.model."
-_CHANGES_BASE = ("pissa", "olora", "corda", "loftq")  # initialisations that subtract the first factors from the base
-
-
-@dataclass(frozen=True)
-class LowRank:
-    """Stored factors of the update of one module.
-
-    Attributes:
-        down, up: names of A, (rank, inputs), and B, (outputs, rank).
-        scale: factor of B A.
-        magnitude: name of DoRA's lengths of the rows of the weight, or None.
-        embedding: True if B A is the transpose of the update of an embedding.
-    """
-
-    down: str
-    up: str
-    scale: float
-    magnitude: str | None
-    embedding: bool
+_OF_LORA = {"LORA", "LOHA", "LOKR"}  # methods of PEFT whose tensors have names of their own
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +37,7 @@ class AdapterFile:
 
     Attributes:
         path: the file or folder, as given.
-        config: content of adapter_config.json; empty without one.
+        config: content of adapter_config.json, or settings in the header of the file; empty without either.
         stored: its tensors.
     """
 
@@ -77,7 +56,7 @@ class AdapterFile:
         folder = path if path.is_dir() else path.parent
         file = path
         if path.is_dir():
-            if not (path / CONFIG).is_file() and not (path / _WEIGHTS[-1]).is_file():
+            if not (path / CONFIG).is_file() and not (path / _LORA_OF_DIFFUSERS).is_file():
                 return None
             found = [path / name for name in _WEIGHTS if (path / name).is_file()]
             if not found:
@@ -86,71 +65,118 @@ class AdapterFile:
         elif not path.is_file():
             return None
         stored = Checkpoint.open(file)
-        if path.is_file() and not any(_NAME.fullmatch(name) for name in stored.tensors):
+        if path.is_file() and not any((part := part_of(name)) and is_decisive(part[1]) for name in stored.tensors):
             return None
         beside = folder / CONFIG
         config = read_json(beside) if beside.is_file() and file.name in _WEIGHTS else {}
-        return cls(path, config, stored)
+        if config.get("fine_tune_type") == "full":  # of mlx: whole weights
+            return None
+        return cls(path, config or header_settings(path, stored.header), stored)
 
     @property
     def method(self) -> str:
         """PEFT's name of the method."""
         return str(self.config.get("peft_type", "LORA"))
 
+    def settings(self, module: str) -> tuple[AdapterSettings, str]:
+        """Return the settings of the part of a pipeline that a module belongs to, and the module's name in it."""
+        values, own = of_part(self.config, module)
+        return AdapterSettings(self.path, values), own
+
     @cached_property
-    def low_rank(self) -> dict[str, LowRank]:
-        """Factors by the name of the module.
+    def _parts(self) -> dict[str, dict[str, str]]:
+        """Stored names by module and role."""
+        found: dict[str, dict[str, str]] = {}
+        pairs = []
+        for name in self.stored.tensors:
+            part = part_of(name)
+            if part is not None:
+                module = part[0].removeprefix(_PREFIX)
+                found.setdefault(module, {})[part[1] if part[1] != "unread" else f"unread {name}"] = name
+                pairs.append((f"{module}.{name[len(part[0]) + 1 :] if part[1] == 'unread' else part[1]}", name))
+        unambiguous(self.path, pairs)
+        # Lengths, alphas and biases alone are parameters that have such a name.
+        decisive = {m for m, own in found.items() if any(map(is_decisive, own)) or "bias_difference" in own}
+        return {module: own for module, own in found.items() if module in decisive}
+
+    @cached_property
+    def unread(self) -> tuple[str, ...]:
+        """Names of stored tensors that no formula uses; their modules have no update."""
+        return tuple(
+            name
+            for own in self._parts.values()
+            if self.method in _OF_LORA and not _is_read(own)
+            for role, name in own.items()
+            if role != "alpha"
+        )
+
+    @cached_property
+    def updates(self) -> dict[str, ModuleUpdate]:
+        """Updates of weights by the name of the module.
 
         Raises:
-            InputError: factors without their partner, or settings of LoRA with which the update is not scale * B A.
+            InputError: factors without their partner, or settings with which the update is unknown.
         """
-        parts: dict[str, dict[str, str]] = {}
-        matches = [found for name in self.stored.tensors if (found := _NAME.fullmatch(name)) is not None]
-        unambiguous(self.path, ((f"{m['module'].removeprefix(_PREFIX)}.{m['part']}", m.string) for m in matches))
-        for found in matches:
-            parts.setdefault(found["module"], {})[found["part"]] = found.string
-        factors = {}
-        for module, own in parts.items():
-            down, up = (next((own[part] for part in side if part in own), None) for side in (_DOWN, _UP))
-            if down is None or up is None:
-                raise InputError(f"{self.path} must hold both factors of {module}; got {first_few(own.values())}.")
-            magnitude = own.get("lora_magnitude_vector", own.get("dora_scale"))
-            embedding = "lora_embedding_A" in own
-            name = module.removeprefix(_PREFIX)
-            factors[name] = LowRank(down, up, self._scale(name, down, own.get("alpha")), magnitude, embedding)
-        return factors
+        found = {}
+        for module, own in self._parts.items():
+            if not _is_read(own) or own.keys() <= {"bias_difference", "alpha"}:
+                continue
+            try:
+                rank = rank_of({role: self.stored.tensors[name].shape for role, name in own.items()})
+            except InputError as error:
+                raise InputError(
+                    f"{self.path} must hold {error} of {module}; got {first_few(own.values())}."
+                ) from error
+            found[module] = ModuleUpdate(module, own, self._scale(module, rank, own.get("alpha")))
+        return found
 
-    def _scale(self, module: str, down: str, alpha: str | None) -> float:
-        rank = self.stored.tensors[down].shape[0]
-        if alpha is not None:
-            return float(self.stored.read([alpha])[alpha]) / rank
-        if not self.config:
+    def _scale(self, module: str, rank: int | None, alpha: str | None) -> float:
+        if rank is None and alpha is None and self.method == "LOKR":  # PEFT scales two matrices, too
+            settings, own = self.settings(module)
+            rank = settings.rank(own)
+        if rank is None:  # of LoKr without factors, and of differences
             return 1.0
-        stated = _of_module(self.config.get("rank_pattern"), module, self.config.get("r"))
-        given = _of_module(self.config.get("alpha_pattern"), module, self.config.get("lora_alpha"))
-        if stated != rank or not isinstance(given, int | float):
+        if alpha is not None:
+            value = self.stored.read([alpha])[alpha]
+            if value.numel() != 1 or value.is_complex() or not bool(value.isfinite().all()) or not float(value):
+                kind = f"{str(value.dtype).removeprefix('torch.')} of shape {tuple(value.shape)}"
+                raise InputError(
+                    f"{self.path} must have one number other than 0 as alpha of {module}; got "
+                    f"{value.item() if value.numel() == 1 else kind}."
+                )
+            return float(value) / rank
+        settings, own = self.settings(module)
+        scale = settings.scale(own, rank)
+        if scale is not None:
+            return scale
+        header = self.stored.header
+        alpha_there, rank_there = header.get("ss_network_alpha"), header.get("ss_network_dim")
+        if alpha_there is not None and alpha_there not in ("None", rank_there) and self._parts[module].get("down"):
             raise InputError(
-                f"{self.path} must have rank and lora_alpha of {module} in {CONFIG}; got rank {stated!r} for factors "
-                f"of rank {rank}, and lora_alpha {given!r}."
+                f"{self.path} must have an alpha of {module}; got none, and ss_network_alpha {alpha_there:.20} for "
+                f"ss_network_dim {rank_there} in its header. Store it as {module}.alpha."
             )
-        return given / (math.sqrt(rank) if self.config.get("use_rslora") else rank)
+        return 1.0
 
     @property
     def scale_is_stated(self) -> bool:
-        """True if the file or its configuration has alpha."""
-        return bool(self.config) or any(name.endswith(".alpha") for name in self.stored.tensors)
+        """True if the file or its configuration has alpha, or every update is one without."""
+        unstated = (m for m, one in self.updates.items() if one.has_alpha and "alpha" not in one.parts)
+        return all(self.settings(module)[0].values for module in unstated)
 
     def require_own_update(self) -> None:
         """Raise InputError for an adapter that needs its base model.
 
         Raises:
-            InputError: the adapter is not LoRA, or DoRA, whose update depends on the weights of the base.
+            InputError: the method changes the base, or the update depends on its weights, as of DoRA.
         """
-        if self.method != "LORA":
+        if self.method not in _OF_LORA:
             raise InputError(
                 f"{self.path} must be LoRA to be measured without its base; got {self.method}. Pass the base first."
             )
-        if self.config.get("use_dora") or any(one.magnitude for one in self.low_rank.values()):
+        self.require_mergeable()
+        scaled = any(self.settings(module)[0].flag("use_dora") for module in self.updates)
+        if scaled or any(one.magnitude for one in self.updates.values()):
             raise InputError(
                 f"{self.path} must be LoRA to be measured without its base; got DoRA, which scales the rows of the "
                 "weights of the base. Pass the base first."
@@ -158,62 +184,68 @@ class AdapterFile:
 
     def require_mergeable(self) -> None:
         """Raise InputError for an adapter whose base is not the model on disk."""
-        start = self.config.get("init_lora_weights")
-        if isinstance(start, str) and start.lower().startswith(_CHANGES_BASE):
-            raise InputError(
-                f"{self.path} must be an adapter of the stored base; got init_lora_weights={start!r}, which changes "
-                "the base before training. Convert it by path_initial_model_for_weight_conversion= of save_pretrained."
-            )
+        for module in self.updates or ("",):
+            self.settings(module)[0].require_stored_base()
 
-    def factors(self, module: str) -> tuple[Float[Tensor, "outputs rank"], Float[Tensor, "rank inputs"]]:
-        """Read B and A of a module as matrices, in their stored types; those of a convolution are flattened.
+    def factors(self, module: str) -> tuple[Float[Tensor, "outputs rank"], Float[Tensor, "rank inputs"]] | None:
+        """Read B and A of a module as matrices, in their stored types, those of a convolution flattened.
+
+        None for a module with another formula.
 
         Raises:
             InputError: shapes that do not fit, or numbers that are not finite.
         """
-        one = self.low_rank[module]
-        read = self.stored.read([one.up, one.down])
-        for name, tensor in read.items():
-            require_finite(self.path, name, tensor)
-        B, A = (read[name].flatten(1) for name in (one.up, one.down))
-        if B.ndim != 2 or A.ndim != 2 or B.shape[1] != A.shape[0]:
-            raise InputError(
-                f"{self.path} must have factors B A of {module}; got shapes {tuple(read[one.up].shape)} and "
-                f"{tuple(read[one.down].shape)}."
-            )
-        return B, A
+        one = self.updates[module]
+        if one.factors is None:
+            return None
+        A, B = (self._read(module, role) for role in one.factors)
+        if "down_turned" in one.parts and A.ndim == B.ndim == 2:
+            A, B = A.mT, B.mT
+        if A.ndim < 2 or B.ndim < 2 or B.flatten(1).shape[1] != A.shape[0]:
+            shapes = " and ".join(str(self.stored.tensors[one.parts[role]].shape) for role in one.factors[::-1])
+            raise InputError(f"{self.path} must have factors B A of {module}; got shapes {shapes}.")
+        return B.flatten(1), A.flatten(1)
 
-    def update(self, module: str) -> Float[Tensor, "outputs inputs"]:
-        """Return scale * B A in float64, as (outputs, inputs); for an embedding as its weight."""
-        one = self.low_rank[module]
-        B, A = self.factors(module)
-        delta = one.scale * (B.double() @ A.double())
-        return delta.T if one.embedding else delta
+    def update(self, module: str) -> Float[Tensor, "outputs ..."]:
+        """Return the update of a weight in float64, in the shape of the weight."""
+        if self.updates[module].factors is not None:
+            self.factors(module)
+        return self.updates[module].delta(lambda role: self._read(module, role).double())
+
+    def _read(self, module: str, role: str) -> Tensor:
+        name = self.updates[module].parts[role]
+        tensor = self.stored.read([name])[name]
+        require_finite(self.path, name, tensor)
+        return tensor
+
+    def additions(self) -> dict[str, tuple[str, float]]:
+        """Return stored names and factors of what is added to biases, by the names of the biases."""
+        found = {
+            f"{m}.bias": (own["bias_difference"], 1.0) for m, own in self._parts.items() if "bias_difference" in own
+        }
+        factored = {m: own for m, own in self.updates.items() if "bias_up" in own.parts}
+        return found | {f"{m}.bias": (own.parts["bias_up"], own.scale) for m, own in factored.items()}
 
     def other_tensors(self) -> dict[str, str]:
         """Return stored names by the names of parameters that the adapter replaces: PEFT's `modules_to_save`."""
-        others = [name for name in self.stored.tensors if _NAME.fullmatch(name) is None]
+        used = {name for own in self._parts.values() for name in own.values()}
+        others = [name for name in self.stored.tensors if name not in used]
         return unambiguous(self.path, ((_parameter(name), name) for name in others))
+
+    def report(self, on_error: Callable[[str], None]) -> None:
+        """Report by name the tensors that no formula uses."""
+        if self.unread:
+            on_error(
+                f"{self.path} has tensors of adapters that saddlescope does not compute, and whose modules are left "
+                f"out: {', '.join(self.unread)}. Merge the adapter with the program that trained it."
+            )
+
+
+def _is_read(parts: Mapping[str, str]) -> bool:
+    """Return True if all parts of a module belong to an update whose formula is known."""
+    return not any(role.startswith("unread") for role in parts)
 
 
 def _parameter(stored: str) -> str:
     """Return the name in the base of a parameter that an adapter replaces."""
     return stored.removeprefix(_PREFIX).replace(".modules_to_save.default.", ".").replace(".base_layer.", ".")
-
-
-def _of_module(patterns: object, module: str, default: object) -> object:
-    """Return the value of the first pattern that PEFT finds in the name of a module."""
-    if isinstance(patterns, dict):
-        for pattern, value in patterns.items():
-            try:
-                if re.match(rf"(.*\.)?({pattern})$", module):
-                    return value
-            except re.error:
-                continue
-    return default
-
-
-def merged_rows(weight: Tensor, update: Tensor, magnitude: Tensor) -> Tensor:
-    """Return DoRA's weight, (outputs, inputs): rows of weight + update, scaled to the lengths in `magnitude`."""
-    rows = weight + update
-    return rows * (magnitude.double().flatten() / torch.linalg.norm(rows, dim=1))[:, None]

@@ -9,18 +9,20 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
-from saddlescope.measure import product_spectrum
+from saddlescope.measure import product_spectrum, spectrum
 from saddlescope.ranks.checkpoints.adapter_files import AdapterFile
 from saddlescope.ranks.checkpoints.files import natural_order
 from saddlescope.ranks.tracker.matrix_selection import MatrixSelection, matches
 from saddlescope.ranks.tracker.records import Spectra, Updates, pad_spectra, spectra_dataset
 
 
-def low_rank_spectra(adapter: AdapterFile, module: str) -> Spectra:
-    """Return the spectra of scale * B A of one module, with the label (1,), from its factors alone."""
-    B, A = adapter.factors(module)
-    found = product_spectrum(B.unsqueeze(0), A.T.unsqueeze(0))
-    scale = abs(adapter.low_rank[module].scale)
+def own_spectra(adapter: AdapterFile, module: str) -> Spectra:
+    """Return the spectra of the update of one module, with the label (1,): of s B A from its factors alone."""
+    factors, one = adapter.factors(module), adapter.updates[module]
+    if factors is not None:
+        found, scale = product_spectrum(factors[0].unsqueeze(0), factors[1].T.unsqueeze(0)), abs(one.scale)
+    else:
+        found, scale = spectrum(adapter.update(module).flatten(1).unsqueeze(0)), 1.0
     return Spectra.of(scale * np.asarray(found.values), scale * np.asarray(found.noise_floor))
 
 
@@ -47,7 +49,8 @@ def adapter_spectra(
     """
     for _, adapter in adapters:
         adapter.require_own_update()
-    modules = sorted({name for _, adapter in adapters for name in adapter.low_rank}, key=natural_order)
+        adapter.report(on_error)
+    modules = sorted({name for _, adapter in adapters for name in _matrices(adapter)}, key=natural_order)
     names = _selected(modules, matrices)
     found: list[list[Spectra | None]] = []
     for number, name in enumerate(names):
@@ -81,6 +84,15 @@ def adapter_spectra(
     remarks = [
         f"{path} has no alpha, and no adapter_config.json beside it: B A is measured unscaled." for path in unscaled
     ]
+    for _, adapter in adapters:
+        vectors = [one.parts["difference"] for name, one in adapter.updates.items() if name not in _matrices(adapter)]
+        vectors += [stored for stored, _ in adapter.additions().values()]
+        if vectors:
+            remarks.append(f"{adapter.path} also changes vectors, which have no spectrum: {', '.join(vectors)}.")
+        if whole := adapter.other_tensors():
+            remarks.append(
+                f"{adapter.path} also has whole parameters, whose updates need the base: {', '.join(whole.values())}."
+            )
     report(1.0, "done")
     return dataset.assign_attrs(remarks="\n".join(remarks))
 
@@ -96,6 +108,13 @@ def open_adapters(paths: Sequence[str | Path]) -> list[AdapterFile] | None:
     return found
 
 
+def _matrices(adapter: AdapterFile) -> list[str]:
+    """Return the names of modules whose updates are matrices; those of norms are vectors."""
+    full = {name: one.parts["difference"] for name, one in adapter.updates.items() if "difference" in one.parts}
+    vectors = {name for name, stored in full.items() if len(adapter.stored.tensors[stored].shape) < 2}
+    return [name for name in adapter.updates if name not in vectors]
+
+
 def _selected(modules: Sequence[str], matrices: MatrixSelection | None) -> list[str]:
     if matrices is None:
         return list(modules)
@@ -109,11 +128,11 @@ def _selected(modules: Sequence[str], matrices: MatrixSelection | None) -> list[
 
 
 def _one(adapter: AdapterFile, name: str, on_error: Callable[[str], None]) -> Spectra | None:
-    if name not in adapter.low_rank:
+    if name not in adapter.updates:
         on_error(f"{adapter.path} must have an adapter of {name}, as the others; got none.")
         return None
     try:
-        return low_rank_spectra(adapter, name)
+        return own_spectra(adapter, name)
     except InputError as error:
         on_error(str(error))
         return None

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks.attention.attention_blocks import FoundAttention, find_attention, names_of
+from saddlescope.ranks.attention.attention_blocks import FoundAttention, find_attention
 from saddlescope.ranks.attention.coverage import CoverageRow
 from saddlescope.ranks.attention.known_layouts import LAYOUTS
 from saddlescope.ranks.attention.layouts import AttentionLayout
@@ -102,8 +102,8 @@ def attention_in(
         if row.outcome == "refused":
             raise InputError(refusal(row, source))
     raise InputError(
-        f"{source} must hold attention weights under known names; got none. Looked for: {names_of(layouts)}. Name them "
-        "by --layout, or layouts=, or select single matrices by --matrices, or matrices=."
+        f"{source} must hold attention weights under known names; got none. Name them by --layout, or layouts=, or "
+        "select single matrices: --no-attention --matrices '*', or attention=False, matrices='*'."
     )
 
 

@@ -1,13 +1,13 @@
 """Checkpoint files: the tensors of a model by name, read a few at a time, and compared.
 
-Formats: those of `tensor_files`, in one file, or a folder in the layout of Hugging Face: shards with an index, and
-config.json beside them. Files are mapped into memory, and a mapping ends with the tensors read from it: only those are
-ever resident, however large the file.
+Formats: those of `formats`, in one file, or a folder in the layout of Hugging Face: shards with an index, and
+config.json beside them; or a pipeline of Diffusers, with a folder per part. Files are mapped into memory, and a mapping
+ends with the tensors read from it: only those are ever resident, however large the file.
 """
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,10 +20,22 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.json_text import parse_json
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure.arrays import UNIT_ROUNDOFF
-from saddlescope.ranks.checkpoints.tensor_files import SAFE, TORCH, first_few, first_line, open_tensors
+from saddlescope.ranks.checkpoints.formats import SUFFIXES, is_distributed, is_parallel, open_tensors, require_known
+from saddlescope.ranks.checkpoints.formats.parallel import is_parallel_shard
+from saddlescope.ranks.checkpoints.formats.tensor_file import first_few, first_line
 from saddlescope.ranks.finite_tensors import all_finite
 
-_SINGLE = ("model.safetensors", "pytorch_model.bin")  # in the order of preference
+_SINGLE = (  # in the order of preference
+    "model.safetensors",
+    "pytorch_model.bin",
+    "diffusion_pytorch_model.safetensors",
+    "diffusion_pytorch_model.bin",
+    "open_clip_model.safetensors",
+)
+_PIPELINE = "model_index.json"
+_DENOISERS = ("transformer", "unet", "prior")  # the part of a pipeline that is read
+_SHARD = re.compile(r"(?P<name>.+)-(?P<number>\d+)-of-(?P<count>\d+)\.\w+")
+_TRAINER = ("training_args.bin", "optimizer.bin", "scheduler.bin", "optimizer.pt", "scheduler.pt", "scaler.pt")
 _CHUNK = 2**26  # bytes hashed at once
 _PIECES, _PIECE = 16, 2**12  # of a sample: their number, and bytes of each
 
@@ -61,21 +73,30 @@ class Checkpoint(ReprMixin):
         tensors: tensors by name, in the order of names, layer 2 before layer 10.
         lost: names of tensors in shards that are missing or damaged.
         frozen: names of tensors that are those of the base by construction, as below an adapter.
+        weights: key of the state dict that was read from a file with several; None without a choice.
+        states: keys of the state dicts in the file, that of the read one first; none if it is a state dict itself.
+        remarks: sentences on what was read.
     """
 
     path: Path
     tensors: Mapping[str, StoredTensor]
     lost: frozenset[str] = frozenset()
     frozen: frozenset[str] = frozenset()
+    weights: str | None = None
+    states: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     _samples: dict[str, str] = field(default_factory=dict, repr=False)
     _digests: dict[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def open(cls, path: str | Path, *, on_error: Callable[[str], None] = raise_error) -> "Checkpoint":
+    def open(
+        cls, path: str | Path, *, weights: str | None = None, on_error: Callable[[str], None] = raise_error
+    ) -> "Checkpoint":
         """Read the names and shapes, but no tensor.
 
         Args:
             path: a file or a folder.
+            weights: key of the state dict to read from files that hold several, such as "ema"; None reads the weights.
             on_error: called with a sentence on shards that are missing or cannot be read, whose tensors are `lost`. The
                 default raises at the first.
 
@@ -92,9 +113,10 @@ class Checkpoint(ReprMixin):
         files, indexed = (_weight_files(path), {}) if path.is_file() else _in_folder(path, on_error)
         tensors: dict[str, StoredTensor] = {}
         readable: set[str] = set()
+        states: tuple[str, ...] = ()
         for file in files:
             try:
-                found = _described(file)
+                found, states = _described(file, weights)
             except InputError as error:
                 if len(files) == 1:
                     raise
@@ -116,7 +138,8 @@ class Checkpoint(ReprMixin):
         if not tensors:
             raise InputError(f"{path} must hold tensors by name; got none. Save model.state_dict().")
         ordered = {name: tensors[name] for name in sorted(tensors, key=natural_order)}
-        return cls(path, ordered, frozenset(map(_model_name, absent)))
+        lost = frozenset(map(_model_name, absent))
+        return cls(path, ordered, lost, weights=weights, states=states, remarks=_remarks(path, files, states))
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -126,14 +149,25 @@ class Checkpoint(ReprMixin):
             InputError: the file is not a JSON object.
         """
         folder = self.path if self.path.is_dir() else self.path.parent
-        for name in ("config.json", "params.json"):
-            if (folder / name).is_file():
-                return read_json(folder / name)
+        holders = {stored.file for stored in self.tensors.values()}
+        inside = {holder if holder.is_dir() else holder.parent for holder in holders}
+        for place in (folder, *inside):
+            for name in ("config.json", "params.json"):
+                if (place / name).is_file():
+                    return read_json(place / name)
+        if len(holders) != 1:
+            return {}
+        with open_tensors(holders.pop(), self.weights) as held:
+            return held.settings()
+
+    @cached_property
+    def header(self) -> dict[str, str]:
+        """Texts in the header of the only file, such as the settings of an adapter."""
         holders = {stored.file for stored in self.tensors.values()}
         if len(holders) != 1:
             return {}
-        with open_tensors(holders.pop()) as held:
-            return held.settings()
+        with open_tensors(holders.pop(), self.weights) as held:
+            return held.header()
 
     def read(self, names: Iterable[str]) -> dict[str, Tensor]:
         """Read some of the tensors.
@@ -148,7 +182,7 @@ class Checkpoint(ReprMixin):
                 raise InputError(f"{self.path} must hold {name}; got a checkpoint without it.")
             by_file.setdefault(self.tensors[name].file, []).append(name)
         for file, requested in by_file.items():
-            with open_tensors(file) as held:
+            with open_tensors(file, self.weights) as held:
                 for name in requested:
                     found[name] = held.read(self.tensors[name].name)
                     self._note(name, found[name])
@@ -177,15 +211,35 @@ class Checkpoint(ReprMixin):
         return self.sample(name) == other.sample(theirs) and self.digest(name) == other.digest(theirs)
 
 
-def _described(file: Path) -> dict[str, StoredTensor]:
-    """Return the tensors of one file by their names in the model.
+def _described(file: Path, weights: str | None) -> tuple[dict[str, StoredTensor], tuple[str, ...]]:
+    """Return the tensors of one file by their names in the model, and the keys of its state dicts.
 
     Raises:
         InputError: the file cannot be read, or two of its names are one in the model.
     """
-    with open_tensors(file) as held:
+    with open_tensors(file, weights) as held:
         names = unambiguous(file, ((_model_name(name), name) for name in held.names()))
-        return {own: StoredTensor(file, name, *held.describe(name)) for own, name in names.items()}
+        return {own: StoredTensor(file, name, *held.describe(name)) for own, name in names.items()}, held.states()
+
+
+def _remarks(path: Path, files: Sequence[Path], states: Sequence[str]) -> tuple[str, ...]:
+    """Return sentences on what was read of a file or folder with more than that."""
+    found = []
+    if len(states) > 1:
+        found.append(
+            f"{path} holds {', '.join(states)}: {states[0]} was read. Choose another by --weights, or weights=."
+        )
+    if path.is_dir() and (path / _PIPELINE).is_file() and files[0].parent.parent == path:
+        found.append(
+            f"{path} is a pipeline: its {files[0].parent.name} was read. For another part, pass the folder of that."
+        )
+    shard = _SHARD.fullmatch(path.name) if path.is_file() else None
+    if shard is not None and int(shard["count"]) > 1:
+        found.append(
+            f"{path} is shard {int(shard['number'])} of {int(shard['count'])}: the others were not read. "
+            f"Pass the folder {path.parent} for all of them."
+        )
+    return tuple(found)
 
 
 def unambiguous(path: Path, names: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -206,41 +260,63 @@ def unambiguous(path: Path, names: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _weight_files(path: Path) -> list[Path]:
-    if path.suffix not in SAFE + TORCH:
-        raise InputError(f"{path} must end in {', '.join(SAFE + TORCH)}; got {path.suffix or 'no suffix'!r}.")
+    require_known(path)
+    if not path.name.endswith(SUFFIXES):
+        raise InputError(f"{path} must end in {', '.join(SUFFIXES)}; got {path.suffix or 'no suffix'!r}.")
+    if is_parallel_shard(path):
+        if sum(map(is_parallel_shard, path.parent.iterdir())) > 1:
+            raise InputError(f"{path} has a part of every matrix. Pass the folder {path.parent}, to join all shards.")
+        return [path.parent]
     return [path]
 
 
 def _in_folder(folder: Path, on_error: Callable[[str], None]) -> tuple[list[Path], dict[str, str]]:
-    """Return the files of weights in a folder, and from its index the file of each tensor."""
-    for name in _SINGLE:
-        index = folder / f"{name}.index.json"
+    """Return the files of weights in a folder, or a folder in it, and from its index the file of each tensor."""
+    for index in (folder / f"{name}.index.json" for name in _SINGLE):
         if index.is_file():
-            indexed = read_json(index).get("weight_map")
-            if not isinstance(indexed, dict) or not all(isinstance(file, str) for file in indexed.values()):
-                raise InputError(f"{index} must have a weight_map from tensors to files; got none. Fetch it again.")
-            shards = sorted(set(indexed.values()))
-            if foreign := [shard for shard in shards if Path(shard).name != shard]:
-                raise InputError(f"{index} must name files of its own folder; got {foreign[0]!r}.")
-            if missing := [shard for shard in shards if not (folder / shard).is_file()]:
-                on_error(f"{folder} must hold all {len(shards)} shards of its index; got none of {first_few(missing)}.")
-            present = [shard for shard in shards if shard not in missing]
-            return [file for shard in present for file in _weight_files(folder / shard)], indexed
-    for name in _SINGLE:
-        if (folder / name).is_file():
-            return [folder / name], {}
+            return _indexed(folder, index, on_error)
+    if single := next((folder / name for name in _SINGLE if (folder / name).is_file()), None):
+        return [single], {}
+    if variants := sorted(folder.glob("*.index*.json")):  # such as those of half precision
+        return _indexed(folder, variants[0], on_error)
+    for place in (folder, folder / "pytorch_model_fsdp_0", folder / "model"):
+        if place.is_dir() and (is_distributed(place) or is_parallel(place)):
+            return [place], {}
+    if (folder / _PIPELINE).is_file():
+        part = next((folder / name for name in _DENOISERS if (folder / name).is_dir()), None)
+        if part is None:
+            raise InputError(f"{folder} is a pipeline without {', '.join(_DENOISERS)}. Pass the folder of one part.")
+        return _in_folder(part, on_error)
     if (folder / "adapter_config.json").is_file():
         raise InputError(
             f"{folder} must hold full weights; got an adapter. Pass it after its base to `saddlescope spectra`, or "
             "merge it first: PeftModel.merge_and_unload(), then save_pretrained."
         )
-    found = sorted(file for file in folder.iterdir() if file.suffix in SAFE + TORCH)
+    require_known(folder)
+    found = sorted(file for file in folder.iterdir() if file.name.endswith(SUFFIXES) and file.name not in _TRAINER)
     if len(found) != 1:
         names = first_few([file.name for file in found]) if found else "none"
-        raise InputError(
-            f"{folder} must hold {' or '.join(_SINGLE)}, or one file of weights; got {names}. Name the file."
-        )
-    return found, {}
+        deeper = sorted(f"{folder / one.name}" for one in folder.iterdir() if one.is_dir() and _holds_weights(one))
+        cure = f"Pass one of its folders: {first_few(deeper)}." if deeper and not found else "Name the file."
+        raise InputError(f"{folder} must hold {' or '.join(_SINGLE[:2])}, or one file of weights; got {names}. {cure}")
+    return _weight_files(found[0]), {}
+
+
+def _holds_weights(folder: Path) -> bool:
+    return is_distributed(folder) or any(file.name.endswith(SUFFIXES) for file in folder.iterdir())
+
+
+def _indexed(folder: Path, index: Path, on_error: Callable[[str], None]) -> tuple[list[Path], dict[str, str]]:
+    indexed = read_json(index).get("weight_map")
+    if not isinstance(indexed, dict) or not all(isinstance(file, str) for file in indexed.values()):
+        raise InputError(f"{index} must have a weight_map from tensors to files; got none. Fetch it again.")
+    shards = sorted(set(indexed.values()))
+    if foreign := [shard for shard in shards if Path(shard).name != shard]:
+        raise InputError(f"{index} must name files of its own folder; got {foreign[0]!r}.")
+    if missing := [shard for shard in shards if not (folder / shard).is_file()]:
+        on_error(f"{folder} must hold all {len(shards)} shards of its index; got none of {first_few(missing)}.")
+    present = [shard for shard in shards if shard not in missing]
+    return [file for shard in present for file in _weight_files(folder / shard)], indexed
 
 
 def read_json(file: Path) -> dict[str, Any]:
@@ -255,7 +331,7 @@ def read_json(file: Path) -> dict[str, Any]:
 
 
 def _model_name(stored: str) -> str:
-    return stored.replace("_orig_mod.", "").removeprefix("module.")
+    return re.sub(r"_orig_mod\.|_fsdp_wrapped_module\.|_checkpoint_wrapped_module\.|^(module\.)+", "", stored)
 
 
 def natural_order(name: str) -> list[tuple[int, str]]:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.attention.attention_blocks import AttentionBlock
-from saddlescope.ranks.checkpoints.tensor_files import first_few
+from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 
 Heads: TypeAlias = int | Mapping[str, int]
 
@@ -57,6 +57,7 @@ class HeadCounts:
         parts = path.split(".")
         own = self._own(parts)
         plain = {name: value for name, value in own.items() if isinstance(value, int | str)}
+        plain = {name: value for name, value in plain.items() if name not in _NAMES or _whole(value)}
         if own is not self._config:  # the numbers of another tower must not be found
             outer = {name: value for name, value in self._config.items() if isinstance(value, int | str)}
             plain = {name: value for name, value in outer.items() if "head" not in name} | plain

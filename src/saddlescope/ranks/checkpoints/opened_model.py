@@ -11,8 +11,8 @@ from saddlescope.ranks.attention.known_layouts import LAYOUTS
 from saddlescope.ranks.attention.layouts import AttentionLayout
 from saddlescope.ranks.checkpoints.empty_model import attention_in, empty_model
 from saddlescope.ranks.checkpoints.files import Checkpoint
+from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 from saddlescope.ranks.checkpoints.head_counts import HeadCounts, Heads
-from saddlescope.ranks.checkpoints.tensor_files import first_few
 from saddlescope.ranks.checkpoints.transformers_model import LoadedCheckpoint, as_loaded, hollow, meta_model
 
 
@@ -53,7 +53,7 @@ class OpenedModel:
         if self.known:
             found = find_attention(self.model, layouts)
             if required:
-                require_attention(found, self.model, layouts)
+                require_attention(found, self.model)
             counts.check_known(found.blocks, source)
         else:
             found = attention_in(self.model, source, required=required, layouts=layouts)

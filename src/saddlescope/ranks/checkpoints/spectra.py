@@ -32,9 +32,9 @@ from saddlescope.ranks.checkpoints.adapter_files import AdapterFile
 from saddlescope.ranks.checkpoints.adapter_spectra import adapter_spectra, open_adapters
 from saddlescope.ranks.checkpoints.empty_model import loaded_weights, refusal
 from saddlescope.ranks.checkpoints.files import Checkpoint, raise_error, require_finite
+from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 from saddlescope.ranks.checkpoints.head_counts import Heads
 from saddlescope.ranks.checkpoints.opened_model import open_model
-from saddlescope.ranks.checkpoints.tensor_files import first_few
 from saddlescope.ranks.checkpoints.tensor_matching import (
     MatchedCheckpoint,
     below_noise_message,
@@ -59,6 +59,7 @@ def checkpoint_spectra(
     matrices: MatrixSelection | None = None,
     top: int | None = None,
     subspace: int = 0,
+    weights: str | None = None,
     report: Report = silent,
     on_error: Callable[[str], None] = raise_error,
 ) -> xr.Dataset:
@@ -78,6 +79,8 @@ def checkpoint_spectra(
         top: number of singular values to record per spectrum; None records all. Norms and ranks use all of them.
         subspace: dimension of the leading singular subspaces whose principal angles from one checkpoint to the next
             are recorded; 0 for none.
+        weights: key of the state dict to read from files that hold several, such as "ema" for the moving average of the
+            weights; None reads the weights, and `remarks` names the others.
         report: called with the finished fraction and a note.
         on_error: called with a sentence on each part that cannot be measured; its spectra are NaN. The default raises
             at the first.
@@ -107,10 +110,17 @@ def checkpoint_spectra(
     if not tuned:
         raise InputError("tuned must name one checkpoint or more, unless base is a LoRA adapter; got none.")
     check_options(attention=attention, matrices=matrices, top=top, subspace=subspace)
-    start = Checkpoint.open(base, on_error=on_error)
+    start = Checkpoint.open(base, weights=weights, on_error=on_error)
     steps = _steps(paths)
     numbered = list(zip(steps or range(1, len(paths) + 1), paths, strict=True))
-    later = _each(lambda one: (one[0], _opened(one[1], on_error)), numbered, on_error)
+    later = _each(lambda one: (one[0], _opened(one[1], weights, on_error)), numbered, on_error)
+    plain = [start, *(one for _, one in later if isinstance(one, Checkpoint))]
+    _require_one_kind(plain, weights)
+    notes = dict.fromkeys(remark for one in plain for remark in one.remarks)
+    if weights is not None:
+        other = [one for one in plain if one.states[:1] != (weights,)]
+        notes |= {f"{one.path} has no {weights}: {one.states[0] if one.states else 'its only weights'} was read.": None
+                  for one in other}  # fmt: skip
     opened = open_model(start, heads, on_error)
     start, model = opened.base, opened.model
     found_attention = FoundAttention((), AttentionCoverage())
@@ -152,7 +162,7 @@ def checkpoint_spectra(
         report(number / (len(parts) + 1), part.label)
         found.append(_measured(part, model, start, series, tracked, on_error))
     report(len(parts) / (len(parts) + 1), "comparing all tensors")
-    remarks = [*opened.remarks, *passed_over, *(remark for match in series for remark in match.remarks)]
+    remarks = [*notes, *opened.remarks, *passed_over, *(remark for match in series for remark in match.remarks)]
     remarks += find_identical(start, series, on_error)
     dataset = spectra_dataset(
         [step for step, _ in fitting],
@@ -181,9 +191,26 @@ def _each(use: Callable[[Item], Result], items: Sequence[Item], on_error: Callab
     return results
 
 
-def _opened(path: Path, on_error: Callable[[str], None]) -> Checkpoint | AdapterFile:
+def _opened(path: Path, weights: str | None, on_error: Callable[[str], None]) -> Checkpoint | AdapterFile:
     """Open a checkpoint or an adapter."""
-    return AdapterFile.open(path) or Checkpoint.open(path, on_error=on_error)
+    return AdapterFile.open(path) or Checkpoint.open(path, weights=weights, on_error=on_error)
+
+
+def _require_one_kind(checkpoints: Sequence[Checkpoint], weights: str | None) -> None:
+    """Raise InputError for a series of weights and moving averages that the user has not chosen.
+
+    Raises:
+        InputError: it has both; a difference of weights and averages is no update.
+    """
+    read = {one.path: one.states[0] for one in checkpoints if one.states}
+    average = [path for path, state in read.items() if "ema" in state.lower()]
+    others = [path for path, state in read.items() if "ema" not in state.lower()]
+    if weights is None and average and others:
+        raise InputError(
+            f"checkpoints must all be weights, or all averages; got {read[others[0]]} in {others[0]} and "
+            f"{read[average[0]]} in {average[0]}. Pass --weights {read[average[0]]}, or weights=, to read it where a "
+            "file has it."
+        )
 
 
 def _labelled(dataset: xr.Dataset, paths: Sequence[str], base: str, steps: Sequence[int] | None) -> xr.Dataset:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.checkpoints.files import Checkpoint
-from saddlescope.ranks.checkpoints.tensor_files import first_few
+from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 
 _BUFFERS = ("attn.bias", "attn.masked_bias", "attention.bias", "attention.masked_bias", "inv_freq")
 
@@ -19,11 +19,13 @@ class MatchedCheckpoint:
         checkpoint: the checkpoint.
         names: from the name in the base to the name in the checkpoint, for tensors of equal shape.
         remarks: sentences on tensors of only one of the two that no measurement needs.
+        unfit: names in the base of tensors that have another shape there, such as those of a resized vocabulary.
     """
 
     checkpoint: Checkpoint
     names: Mapping[str, str]
     remarks: tuple[str, ...]
+    unfit: tuple[str, ...] = ()
 
 
 def match_tensors(
@@ -66,7 +68,7 @@ def match_tensors(
         own = [name for name in sorted(lost) if not (here is base and name in needed)]
         if own and not absent:
             remarks.append(f"{here.path} alone holds {first_few(own)}; {there.path} does not.")
-    return MatchedCheckpoint(other, fitting, tuple(remarks))
+    return MatchedCheckpoint(other, fitting, tuple(remarks), tuple(unfit))
 
 
 def find_identical(base: Checkpoint, series: Sequence[MatchedCheckpoint], on_error: Callable[[str], None]) -> list[str]:

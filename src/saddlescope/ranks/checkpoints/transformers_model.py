@@ -6,18 +6,23 @@ Transformers loads it. The modules of an empty model know their numbers of heads
 any name and by stage. No code of a checkpoint is run: the class must be one that Transformers itself has.
 """
 
+import contextlib
 import copy
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.checkpoints.files import Checkpoint, StoredTensor, natural_order
-from saddlescope.ranks.checkpoints.tensor_files import first_few, first_line
+from saddlescope.ranks.checkpoints.formats.tensor_file import first_few, first_line
+
+_MOST_COUNTED = 100_000  # layers, labels or experts in a configuration
 
 
 def model_class(config: Mapping[str, Any]) -> Any:
@@ -43,13 +48,59 @@ def meta_model(checkpoint: Checkpoint) -> Any:
     if kind is None:
         return None
     try:
-        with torch.device("meta"):
-            return kind(kind.config_class.from_dict(dict(checkpoint.config)))
+        with torch.device("meta"), _offline(), _at_most(4 * (len(checkpoint.tensors) + len(checkpoint.lost)) + 1000):
+            return kind(kind.config_class.from_dict(_without_downloads(checkpoint.config)))
     except Exception as error:  # a configuration can be wrong in any way
+        fetches = "offline mode" in str(error)
+        reason = "it asks for parts from the network" if fetches else first_line(error)
         raise InputError(
-            f"{checkpoint.path} must have a config.json of {kind.__name__}; got one that does not build it: "
-            f"{first_line(error)}."
+            f"{checkpoint.path} must have a config.json of {kind.__name__}; got one that does not build it: {reason}."
         ) from error
+
+
+@contextlib.contextmanager
+def _offline() -> Iterator[None]:
+    """Let no file on disk cause a request."""
+    from huggingface_hub import constants
+
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
+@contextlib.contextmanager
+def _at_most(parameters: int) -> Iterator[None]:
+    """Raise when a model is built of more parameters than its checkpoint may have tensors."""
+    made = 0
+
+    def count(*_: object) -> None:
+        nonlocal made
+        made += 1
+        if made > parameters:
+            raise InputError(f"more than {parameters} parameters, far more than the checkpoint has tensors")
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _without_downloads(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration that asks for no pretrained parts, and whose lists have bounded lengths.
+
+    Raises:
+        InputError: it states more layers or labels than any model has.
+    """
+    found: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, int) and value > _MOST_COUNTED and re.search(r"(layer|label|block|expert)s?$|depth", key):
+            raise InputError(f"{key} {value}")
+        found[key] = _without_downloads(value) if isinstance(value, dict) else value
+    return found | ({"use_pretrained_backbone": False} if "use_pretrained_backbone" in config else {})
 
 
 def hollow(model: nn.Module) -> None:

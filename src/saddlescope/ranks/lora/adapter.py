@@ -2,8 +2,9 @@
 
 import json
 import os
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +46,7 @@ def write_adapter(
     folder: Path,
     factors: Mapping[str, LoraFactors],
     *,
+    modules: Sequence[str],
     base: str,
     transposed: bool,
     whole: Mapping[str, Tensor] | None = None,
@@ -56,6 +58,7 @@ def write_adapter(
     Args:
         folder: folder of the adapter.
         factors: factors by the name of the module in the model.
+        modules: names of all modules of the model.
         base: name or path of the base model.
         transposed: True if the modules store their weights as (inputs, outputs), as in GPT-2.
         whole: weights that replace those of the base, by the names of the parameters; PEFT's `modules_to_save`.
@@ -71,8 +74,10 @@ def write_adapter(
     refuse_foreign(folder)
     ranks = {name: one.A.shape[0] for name, one in factors.items()}
     usual = Counter(ranks.values()).most_common(1)[0][0]
-    # Long names first: PEFT uses the first pattern that a name ends in.
-    pattern = {name: ranks[name] for name in sorted(ranks, key=len, reverse=True) if ranks[name] != usual}
+    # PEFT finds a name at the end of others, too: where one ends in another, names are anchored.
+    ambiguous = any(other != name and other.endswith(f".{name}") for name in ranks for other in modules)
+    keys = {name: f"^{re.escape(name)}" if ambiguous else name for name in ranks}
+    pattern = {keys[name]: ranks[name] for name in ranks if ranks[name] != usual}
     whole = whole or {}
     config = {
         "peft_type": "LORA",
@@ -83,7 +88,7 @@ def write_adapter(
         "lora_alpha": usual,  # scaling alpha / r = 1
         "rank_pattern": pattern,
         "alpha_pattern": pattern,
-        "target_modules": sorted(ranks),
+        "target_modules": "|".join(re.escape(name) for name in sorted(ranks)) if ambiguous else sorted(ranks),
         "modules_to_save": sorted({name.rpartition(".")[0] for name in whole}) or None,
         "fan_in_fan_out": transposed,
         "lora_dropout": 0.0,

@@ -4,6 +4,9 @@ Memory holds one matrix of two checkpoints at a time, and the adapter. Embedding
 module can be stored whole; all other changes (biases, norms) are reported.
 """
 
+import contextlib
+import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -21,8 +24,8 @@ from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure import energy_rank, update_noise_floor
 from saddlescope.ranks.checkpoints.files import Checkpoint, raise_error, require_finite
+from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 from saddlescope.ranks.checkpoints.opened_model import open_model
-from saddlescope.ranks.checkpoints.tensor_files import first_few
 from saddlescope.ranks.checkpoints.tensor_matching import (
     MatchedCheckpoint,
     below_noise_message,
@@ -34,10 +37,7 @@ from saddlescope.ranks.lora.task_types import task_type, whole_modules
 from saddlescope.ranks.lora.truncated_svd import TruncatedSVD
 from saddlescope.ranks.tracker.matrix_selection import MatrixSelection, matches, select_matrices
 
-_EMBEDDINGS = ("wte", "shared", "embed_tokens", "embed_in", "word_embeddings", "tok_embeddings")
-_HEADS = ("lm_head", "embed_out")
-_NOT_LINEAR = (*_EMBEDDINGS, *_HEADS, "wpe", "relative_attention_bias")
-_LINEAR = nn.Linear
+_NOT_LINEAR = ("wte", "wpe", "shared", "lm_head", "relative_attention_bias", "tok", "pos")  # of models without code
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -219,6 +219,7 @@ def extract_lora(
     write_adapter(
         out,
         factors,
+        modules=[name for name, _ in model.named_modules()],
         base=str(base),
         transposed=all(flipped),
         whole=stored,
@@ -227,7 +228,13 @@ def extract_lora(
     )
     report(1.0, "done")
     numbers = sum(tensor.numel() for tensor in stored.values())
-    return Extraction(out, tuple(layers), left_out, tuple(stored), numbers, opened.remarks)
+    remarks = [*start.remarks, *end.remarks, *opened.remarks, *match.remarks]
+    if not opened.known and (outer := [layer.name for layer in layers if not re.search(r"\.\d+\.", layer.name)]):
+        remarks.append(
+            f"{base} names no model of Transformers, so every matrix counts as a linear layer unless its name is that "
+            f"of an embedding: also {first_few(outer, 6)}. Leave others out by --exclude."
+        )
+    return Extraction(out, tuple(layers), left_out, tuple(stored), numbers, tuple(dict.fromkeys(remarks)))
 
 
 def _check_numbers(energy: float | None, rank: int | None, max_rank: int | None, dtype: str | None) -> None:
@@ -255,17 +262,17 @@ def _chosen(
     known: bool,
 ) -> list[str]:
     """Return the names of the weights that get adapters, in the order of the model."""
+    vocabulary = _vocabulary_layers(model) if known else frozenset()
 
     def usual(name: str, parameter: nn.Parameter) -> bool:
         if not name.endswith(".weight"):
             return False
-        if _is_head_or_embedding(name):
-            return embeddings and (_called_embedding(name.removesuffix(".weight")) or _called_head(name))
-        return (
-            not known
-            or isinstance(model.get_submodule(name.removesuffix(".weight")), _LINEAR)
-            or _is_conv1d(model, name)
-        )
+        if not known:
+            return not _is_called_embedding(name)
+        module = model.get_submodule(name.removesuffix(".weight"))
+        if module in vocabulary:
+            return embeddings
+        return isinstance(module, nn.Linear) or _is_conv1d(model, name)
 
     found = tuple(select_matrices(model, usual if matrices is None else matrices, experts=False))
     if odd := [name for name in found if not name.endswith(".weight")]:
@@ -288,18 +295,20 @@ def _is_conv1d(model: nn.Module, name: str) -> bool:
     return type(model.get_submodule(name.removesuffix(".weight"))).__name__ == "Conv1D"
 
 
-def _is_head_or_embedding(name: str) -> bool:
-    own = name.removesuffix(".weight").rpartition(".")[2]
-    return "embed" in own or own in _NOT_LINEAR
+def _vocabulary_layers(model: nn.Module) -> frozenset[nn.Module]:
+    """Return the layers of a model of Transformers that read or write tokens, by their use in it."""
+    getters = (getattr(model, name, None) for name in ("get_input_embeddings", "get_output_embeddings"))
+    found = set()
+    for getter in getters:
+        with contextlib.suppress(NotImplementedError, AttributeError):  # of models without tokens
+            found.add(getter() if callable(getter) else None)
+    return frozenset(one for one in found if isinstance(one, nn.Embedding | nn.Linear))
 
 
-def _called_embedding(module: str) -> bool:
-    own = module.rpartition(".")[2]
-    return own in _EMBEDDINGS
-
-
-def _called_head(name: str) -> bool:
-    return name.removesuffix(".weight").rpartition(".")[2] in _HEADS
+def _is_called_embedding(name: str) -> bool:
+    """Return True for a matrix whose name, without the model's code, is that of an embedding or of a head."""
+    own = name.removesuffix(".weight").rpartition(".")[2].lower()
+    return "emb" in own or own in _NOT_LINEAR
 
 
 def _modules_of(model: nn.Module, name: str) -> list[str]:
@@ -392,5 +401,7 @@ def _require_held(tuned: object, name: str, rank: int, factors: tuple[torch.Tens
 
 
 def _changed(start: Checkpoint, match: MatchedCheckpoint, chosen: set[str]) -> tuple[str, ...]:
+    """Return the names of changed tensors that no adapter holds, the largest first; other shapes are changes, too."""
     rest = (name for name in trainable_tensors(start, match.names) if name not in chosen)
-    return tuple(name for name in rest if not start.holds_same(name, match.checkpoint, match.names[name]))
+    found = [name for name in rest if not start.holds_same(name, match.checkpoint, match.names[name])]
+    return tuple(sorted([*match.unfit, *found], key=lambda name: -math.prod(start.tensors[name].shape)))

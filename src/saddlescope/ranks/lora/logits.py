@@ -11,7 +11,7 @@ from torch import Tensor
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, MissingExtraError
-from saddlescope.ranks.checkpoints.tensor_files import first_few
+from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 from saddlescope.ranks.lora.pretrained import load_model
 
 _SEQUENCES, _LENGTH = 4, 64
@@ -42,7 +42,7 @@ class LogitsError:
 def logits_error(base: Path, tuned: Path, adapter: Path, *, text: Path | None = None, seed: int = 0) -> LogitsError:
     """Compare logits of the base model, with and without the adapter, with those of the tuned model.
 
-    The models are loaded one after the other, the adapter by PEFT.
+    The adapter is loaded by PEFT. Of vocabularies of different sizes, the tokens that both have are compared.
 
     Args:
         base: folder of the model at the start, in the format of Transformers.
@@ -59,15 +59,18 @@ def logits_error(base: Path, tuned: Path, adapter: Path, *, text: Path | None = 
     model = load_model(tuned)
     if getattr(model, "main_input_name", "") != "input_ids":
         raise InputError(f"{tuned} must read tokens, for the error of the logits; got {type(model).__name__}.")
-    tokens = _random_tokens(model, seed) if text is None else _tokens(model, text, tuned, base)
-    expected = _logits(model, tokens)
-    del model
-    model = load_model(base)
+    tuned_model, model = model, load_model(base)
+    shared = min(tuned_model.config.vocab_size, model.config.vocab_size)  # a vocabulary may have grown
+    tokens = _random_tokens(model, shared, seed) if text is None else _tokens(model, text, shared, tuned, base)
+    expected = _logits(tuned_model, tokens)
+    del tuned_model
     without = _logits(model, tokens)
     found = _logits(_adapted(model, adapter), tokens)
-    for name, logits in (("base", without), ("adapter", found)):
-        if logits.shape != expected.shape:
-            raise InputError(f"{name} must have logits of shape {tuple(expected.shape)}; got {tuple(logits.shape)}.")
+    classes = min(expected.shape[1], without.shape[1]) if len(expected) == len(without) else 0
+    if classes < shared or found.shape != without.shape:
+        shapes = ", ".join(str(tuple(logits.shape)) for logits in (expected, without, found))
+        raise InputError(f"{base} and {tuned} must have logits of {shared} tokens; got shapes {shapes}.")
+    expected, without, found = (logits[:, :classes] for logits in (expected, without, found))
     difference = float((without - expected).norm())
     return LogitsError(
         tokens=tokens.numel(),
@@ -104,12 +107,12 @@ def _same(loaded: Tensor, stored: Tensor) -> bool:
     return loaded.shape == stored.shape and torch.equal(loaded.to(stored.dtype), stored)
 
 
-def _random_tokens(model: Any, seed: int) -> Int64[Tensor, "sequences length"]:
+def _random_tokens(model: Any, vocabulary: int, seed: int) -> Int64[Tensor, "sequences length"]:
     generator = torch.Generator().manual_seed(seed)
-    return torch.randint(model.config.vocab_size, (_SEQUENCES, _length(model)), generator=generator)
+    return torch.randint(vocabulary, (_SEQUENCES, _length(model)), generator=generator)
 
 
-def _tokens(model: Any, text: Path, *folders: Path) -> Int64[Tensor, "sequences length"]:
+def _tokens(model: Any, text: Path, vocabulary: int, *folders: Path) -> Int64[Tensor, "sequences length"]:
     from transformers import AutoTokenizer
 
     try:
@@ -121,7 +124,7 @@ def _tokens(model: Any, text: Path, *folders: Path) -> Int64[Tensor, "sequences 
         raise InputError(f"{folders[0]} must have a tokenizer, to read '{text}'; got none. Omit --data.")
     tokens = AutoTokenizer.from_pretrained(holder, local_files_only=True, trust_remote_code=False)(content).input_ids
     length = min(_length(model), len(tokens))
-    if not length or max(tokens) >= model.config.vocab_size:
+    if not length or max(tokens) >= vocabulary:
         raise InputError(f"text must be tokens of the model; got {len(tokens)} tokens from '{text}'.")
     count = min(_SEQUENCES, len(tokens) // length)
     return torch.tensor(tokens[: count * length]).reshape(count, length)

@@ -9,7 +9,7 @@ import torch
 
 from saddlescope._shared.errors import InputError, MissingExtraError
 from saddlescope.ranks.checkpoints.files import Checkpoint
-from saddlescope.ranks.checkpoints.tensor_files import first_few
+from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 from saddlescope.ranks.checkpoints.transformers_model import model_class
 
 

@@ -135,7 +135,7 @@ class RankTracker:
                 row = self._coverage.missed[0]
                 raise InputError(f"all attention must be trackable with strict=True; got {row.name}: {row.reason}.")
             if attention and matrices is None:
-                require_attention(found, model, layouts)
+                require_attention(found, model)
             self._matrices = {} if matrices is None else select_matrices(model, matrices)
             self._weights = UnitWeights(self._blocks, self._matrices, self._owners)
         warn_of_missed(self._coverage, stacklevel=2)
@@ -300,13 +300,13 @@ class RankTracker:
         self.close()
 
     @torch.no_grad()
-    def measure(self) -> None:
-        """Record the present spectra, unless the present step is recorded already.
+    def measure(self) -> bool:
+        """Record the present spectra, and return True; return False if the present step is recorded already.
 
         Weights that are not finite have no spectra: their record is NaN, and a warning names each layer once.
         """
         if self._steps and self._steps[-1] == self._made:
-            return
+            return False
         last = self._previous
         chosen = bool(self._vectors) and (self._vectors_at is None or self._vectors_at(self._made))
         weights = self._weights
@@ -331,6 +331,7 @@ class RankTracker:
             self._warn(reason, [name for name in dict.fromkeys(names) if name not in self._warned])
         if self._file is not None:
             self._file.update(self._steps, lambda first: self._records_since(first).to_xarray())
+        return True
 
     def _warn(self, reason: str, names: list[str]) -> None:
         """Warn of layers and matrices whose record is NaN, each once."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from saddlescope._shared.atomic_files import atomic_writer
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.checkpoints.files import Checkpoint
-from saddlescope.ranks.checkpoints.tensor_files import first_few
+from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 from saddlescope.ranks.checkpoints.tensor_matching import align_names
 from saddlescope.ranks.checkpoints.transformers_model import as_loaded
 from saddlescope.ranks.module_names import canonical_name, unwrap_model

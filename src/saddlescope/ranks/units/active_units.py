@@ -9,27 +9,31 @@
 Two neurons are one if their features are in proportion, and its `out` is the sum of both: the fixed points of narrow
 networks are embedded in wide ones in this way. Those with the same direction of `in` are, where the feature grows with
 a power of it, as of ReLU; elsewhere those with the same `in`. The sign of `in` does not matter where the activation is
-odd or even. Gated neurons are compared layer by layer. Two heads with the same W_K W_Q^T are one head. No size changes
-when a factor moves between layers that allow it.
+odd or even. Gated neurons are compared layer by layer. Two heads with the same W_K W_Q^T, and the same
+W_K b_Q of the biases of queries, are one head. No size changes when a factor moves between layers that allow it.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from torch import nn
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import Table
 from saddlescope._shared.results import TableMixin
+from saddlescope.ranks.checkpoints.formats.tensor_file import first_line
 from saddlescope.ranks.finite_tensors import all_finite
 from saddlescope.ranks.units.equal_units import leaders_of
+from saddlescope.ranks.units.unit_features import Convolution
 from saddlescope.ranks.units.unit_groups import UnitGroup, units_of
 
 _FLOOR = 1e-3  # share of the largest size below which the smallest units together are not merged, and count as 0
-_TINY = 1e-300
+_FIRES = 1e-6  # share of the largest feature of a group below which a unit's largest counts as 0
 
 
 class WeightsNotFiniteError(InputError):
@@ -42,20 +46,30 @@ class ActiveUnits(TableMixin):
 
     Attributes:
         names: names of the groups.
-        sizes: for each group, sizes of its distinct units, descending.
+        log_sizes: for each group, logarithms of the sizes of its distinct units, descending; -inf of all others.
         counts: number of units in each group, duplicates and silent ones included.
-        level: size from which a unit is active.
+        log_level: logarithm of the size from which a unit is active.
     """
 
     names: tuple[str, ...]
-    sizes: tuple[Float[np.ndarray, "_"], ...]
+    log_sizes: tuple[Float[np.ndarray, "_"], ...]
     counts: tuple[int, ...]
-    level: float
+    log_level: float
+
+    @property
+    def sizes(self) -> tuple[Float[np.ndarray, "_"], ...]:
+        """Sizes of the distinct units of each group, descending; 0 or infinity where float64 has no such number."""
+        return tuple(exponentials(one) for one in self.log_sizes)
+
+    @property
+    def level(self) -> float:
+        """Size from which a unit is active."""
+        return float(exponentials(np.array([self.log_level]))[0])
 
     @property
     def active(self) -> tuple[int, ...]:
         """Number of distinct active units of each group."""
-        return tuple(int(np.sum(sizes >= self.level)) for sizes in self.sizes)
+        return tuple(int(np.sum(sizes >= self.log_level)) for sizes in self.log_sizes)
 
     def __repr__(self) -> str:
         return f"ActiveUnits({sum(self.active)} of {sum(self.counts)} units, level {self.level:.3g})"
@@ -70,12 +84,21 @@ class ActiveUnits(TableMixin):
 
 @validate_arguments
 def active_units(
-    model: nn.Module | tuple[UnitGroup, ...], *, level: float | None = None, tolerance: float = 0.01
+    model: nn.Module | tuple[UnitGroup, ...],
+    *,
+    inputs: Any = None,
+    level: float | None = None,
+    tolerance: float = 0.01,
 ) -> ActiveUnits:
     """Count the distinct active units of a model.
 
+    Sizes are those of weights. A unit that no input reaches, such as a ReLU with a large negative bias, has a size,
+    too, and may be the largest: with `inputs`, only units that fire on them count.
+
     Args:
         model: a model, or groups from `units_of`, which looks for units once.
+        inputs: arguments of the model's forward pass: a tensor, a tuple or a dictionary. Units whose features are 0 on
+            all of them do not count. None counts all; heads always count.
         level: size from which a unit is active; None: a tenth of the largest.
         tolerance: distance up to which two units are the same: |u - v| of the directions, or |u - v| / |u| where norms
             matter, as of tanh neurons and heads, in every layer into the units.
@@ -95,19 +118,45 @@ def active_units(
     if not 0 < tolerance < 1:
         raise InputError(f"tolerance must be between 0 and 1; got {tolerance!r}.")
     groups = model if isinstance(model, tuple) else units_of(model)
-    sizes = tuple(distinct_sizes(group, tolerance) for group in groups)
-    largest = max((float(one[0]) for one in sizes if len(one)), default=0.0)
+    if inputs is not None and isinstance(model, tuple):
+        raise InputError("inputs need the model, to call it; got groups of units. Pass the model.")
+    firing = {} if inputs is None else firing_units(model, groups, inputs)  # type: ignore[arg-type]
+    sizes = tuple(log_sizes(group, tolerance, firing.get(group.name)) for group in groups)
+    largest = max((float(one[0]) for one in sizes if len(one)), default=-np.inf)
+    relative = largest + np.log(0.1) if largest > -np.inf else 0.0
     return ActiveUnits(
         names=tuple(group.name for group in groups),
-        sizes=sizes,
+        log_sizes=sizes,
         counts=tuple(group.count for group in groups),
-        level=level if level is not None else 0.1 * largest or 1.0,
+        log_level=float(np.log(level)) if level is not None else relative,
     )
 
 
-@torch.no_grad()
+def exponentials(logarithms: Float[np.ndarray, "_"]) -> Float[np.ndarray, "_"]:
+    """Return sizes by their logarithms."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.exp(logarithms)
+
+
 def distinct_sizes(group: UnitGroup, tolerance: float) -> Float[np.ndarray, "_"]:
     """Return the sizes of the distinct units of a group, descending; 0 for those left out and for duplicates.
+
+    Raises:
+        WeightsNotFiniteError: weights that are not finite.
+    """
+    return exponentials(log_sizes(group, tolerance))
+
+
+@torch.no_grad()
+def log_sizes(
+    group: UnitGroup, tolerance: float, firing: Bool[np.ndarray, "_"] | None = None
+) -> Float[np.ndarray, "_"]:
+    """Return the logarithms of `distinct_sizes`, of weights of any size.
+
+    Args:
+        group: the units.
+        tolerance: as in `active_units`.
+        firing: units that count; None for all.
 
     Raises:
         WeightsNotFiniteError: weights that are not finite.
@@ -115,15 +164,18 @@ def distinct_sizes(group: UnitGroup, tolerance: float) -> Float[np.ndarray, "_"]
     into, out = group.weights_by_layer()
     if not all(all_finite(each) for each in (*into, out)):
         raise WeightsNotFiniteError(f"weights must be finite; got NaN or infinity in {group.name}.")
-    scaled, keys, powers = out.cpu().numpy().copy(), [], 1.0  # a copy: these may be the weights themselves
+    scaled, unit, powers = _to_one(out.cpu().numpy()), _log_largest(out), 1.0
+    scaled = scaled if firing is None else scaled * firing[:, None]
+    keys = []
     for layer, weights in enumerate(into):
-        key = weights.cpu().numpy()
+        key = _to_one(weights.cpu().numpy())
         if group.kind != "heads":
             norms, degree = np.linalg.norm(key, axis=1), group.degrees[layer]
             power = 1.0 if np.isnan(degree) else degree
             scaled, powers = scaled * np.power(norms, power)[:, None], powers + power
+            unit += power * _log_largest(weights)
             if not np.isnan(degree):
-                key = key / np.maximum(norms, _TINY)[:, None]
+                key = key / np.maximum(norms, np.finfo(float).tiny)[:, None]
         keys.append(key)
     sizes = np.linalg.norm(scaled, axis=1)
     order = np.argsort(-sizes, kind="stable")
@@ -133,4 +185,53 @@ def distinct_sizes(group: UnitGroup, tolerance: float) -> Float[np.ndarray, "_"]
     np.add.at(merged, leaders, signs[:, None] * scaled[order])
     found = np.zeros(group.count)
     found[: len(merged)] = np.linalg.norm(merged, axis=1)
-    return np.sort(found)[::-1] ** (1.0 if group.kind == "heads" else 2 / powers)
+    with np.errstate(divide="ignore"):
+        return (np.log(np.sort(found)[::-1]) + unit) * (1.0 if group.kind == "heads" else 2 / powers)
+
+
+def _log_largest(weights: Tensor) -> float:
+    """Return the logarithm of the largest entry; 0 if all are 0."""
+    return float(np.log(float(weights.abs().max()) or 1.0)) if weights.numel() else 0.0
+
+
+def _to_one(weights: Float[np.ndarray, "m _"]) -> Float[np.ndarray, "m _"]:
+    """Return weights over their largest entry, whose squares are numbers of any float64."""
+    return weights / (np.abs(weights).max(initial=0.0) or 1.0)
+
+
+@torch.no_grad()
+def firing_units(model: nn.Module, groups: Sequence[UnitGroup], inputs: Any) -> dict[str, Bool[np.ndarray, "_"]]:
+    """Return by name of the group which of its units have a feature other than 0 on some input."""
+    found: dict[str, Tensor] = {}
+    hooks = []
+
+    def watch(group: UnitGroup, out: nn.Module) -> None:
+        def hook(_: nn.Module, given: tuple[Tensor, ...]) -> None:
+            features = given[0].detach().abs()
+            if isinstance(out, Convolution):
+                most = features.transpose(0, 1).flatten(1).amax(1)
+            else:
+                most = features.reshape(-1, group.count, features.shape[-1] // group.count).amax(dim=(0, 2))
+            found[group.name] = torch.maximum(found.get(group.name, most), most)
+
+        hooks.append(out.register_forward_pre_hook(hook))
+
+    for group in groups:
+        if group.out is not None:
+            watch(group, group.out)
+    modes = {module: module.training for module in model.modules()}
+    try:
+        model.eval()
+        if isinstance(inputs, Mapping):
+            model(**inputs)
+        else:
+            model(*(inputs if isinstance(inputs, tuple) else (inputs,)))
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        raise InputError(f"inputs must be arguments of the model; got {first_line(error)}.") from error
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for module, mode in modes.items():
+            module.training = mode
+    fires = {name: (one > _FIRES * one.max()).cpu().numpy() for name, one in found.items()}
+    return {group.name: fires.get(group.name, np.zeros(group.count, bool)) for group in groups if group.out is not None}

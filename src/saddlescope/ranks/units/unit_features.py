@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from saddlescope.ranks.attention.linear_weights import matrix_of
+from saddlescope.ranks.attention.module_copy import copy_with_weights
+from saddlescope.ranks.attention.probe import quiet
 
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d
 
@@ -45,7 +47,8 @@ class _ReachedError(Exception):
 def feature_law(into: Sequence[nn.Module], out: nn.Module, path: nn.Module, count: int) -> FeatureLaw | None:
     """Return the law of the features; None if they are not those of units, or the block cannot be called.
 
-    They are if, when z of every second unit is drawn anew, the features of these units change and all others stay.
+    They are if, when z of some units is drawn anew, only the features of these change, for sets of units that tell any
+    two apart; and if all units have the same feature where all have the same z.
 
     Args:
         into: layers into the units.
@@ -55,17 +58,13 @@ def feature_law(into: Sequence[nn.Module], out: nn.Module, path: nn.Module, coun
     """
     if out in into or len(set(into)) < len(into):
         return None
-    modes = {module: module.training for module in path.modules()}
-    try:
-        path.eval()
-        for inputs in _probes(into[0]):
-            call = _Call(into, out, path, inputs, count)
+    with quiet():
+        twin, *layers = copy_with_weights(nn.ModuleList([path, out, *into]))  # type: ignore[misc]
+        for inputs in _probes(layers[1]):
+            call = _Call(layers[1:], layers[0], twin, inputs, count)
             before = call.features()
             if before is not None:
                 return _law(call, before, len(into))
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
     return None
 
 
@@ -73,15 +72,24 @@ def _law(call: "_Call", before: Tensor, layers: int) -> FeatureLaw | None:
     near = _EXACT * float(before.abs().max())
     if not 0 < near < math.inf:
         return None
+    equal = call.features(equal=True)
+    if equal is None or float((equal - equal[:, :1]).abs().max()) > near:
+        return None
     degrees, parities = [], []
+    numbers = torch.arange(before.shape[1])
     for layer in range(layers):
-        redrawn = call.features(layer, redraw_even=True)
         scaled, negative = call.features(layer, factor=_FACTOR), call.features(layer, factor=-1.0)
-        if redrawn is None or scaled is None or negative is None:
+        if scaled is None or negative is None:
             return None
-        change = (redrawn - before).abs()
-        if not float(change[:, ::2].max()) > near or bool((change[:, 1::2] > near).any()):
-            return None
+        for bit in range(max(1, (len(numbers) - 1).bit_length())):
+            for side in (0, 1):
+                drawn = (numbers >> bit) % 2 == side
+                redrawn = call.features(layer, redraw=drawn)
+                if redrawn is None:
+                    return None
+                change = (redrawn - before).abs().amax(dim=(0, 2)).cpu()
+                if bool((change[~drawn] > near).any()) or (drawn.any() and not bool((change[drawn] > near).any())):
+                    return None
         degrees.append(_degree(before, scaled, near))
         parities.append(next((sign for sign in (1, -1) if float((negative - sign * before).abs().max()) <= near), 0))
     return FeatureLaw(tuple(degrees), tuple(parities))
@@ -104,8 +112,17 @@ class _Call:
     ) -> None:
         self._into, self._out, self._path, self._inputs, self._count = into, out, path, inputs, count
 
-    def features(self, layer: int = -1, *, factor: float = 1.0, redraw_even: bool = False) -> Tensor | None:
-        """Return the features, (samples, units, others), with z of one layer times a factor, or half of it redrawn."""
+    def features(
+        self, layer: int = -1, *, factor: float = 1.0, redraw: Tensor | None = None, equal: bool = False
+    ) -> Tensor | None:
+        """Return the features, (samples, units, others).
+
+        Args:
+            layer: the layer whose z is changed.
+            factor: of its z.
+            redraw: True for the units whose z is drawn anew.
+            equal: give all units, of all layers, the z of the first.
+        """
         read: list[Tensor] = []
 
         def stop(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
@@ -115,7 +132,7 @@ class _Call:
         hooks = [self._out.register_forward_pre_hook(stop)]
         for n, each in enumerate(self._into):
             changed = n == layer
-            hook = self._replacement(n, factor if changed else 1.0, redraw_even=redraw_even and changed)
+            hook = self._replacement(n, factor if changed else 1.0, redraw if changed else None, equal=equal)
             hooks.append(each.register_forward_hook(hook))
         try:
             self._path(*self._inputs)
@@ -128,14 +145,16 @@ class _Call:
                 hook.remove()
         return None
 
-    def _replacement(self, number: int, factor: float, *, redraw_even: bool) -> Callable[..., Tensor]:
+    def _replacement(self, number: int, factor: float, redraw: Tensor | None, *, equal: bool) -> Callable[..., Tensor]:
         def replaced(layer: nn.Module, inputs: Any, found: Tensor) -> Tensor:
             make = torch.Generator(device="cpu").manual_seed(1 + number)
             z = torch.randn(found.shape, generator=make)
-            if redraw_even:
-                even = torch.arange(self._count) % 2 == 0
-                even = even.reshape(-1, *[1] * (z.ndim - 2)) if isinstance(layer, Convolution) else even
-                z = torch.where(even, torch.randn(found.shape, generator=make), z)
+            axis = 1 if isinstance(layer, Convolution) else z.ndim - 1
+            if redraw is not None:
+                drawn = redraw.reshape(-1, *[1] * (z.ndim - 1 - axis))
+                z = torch.where(drawn, torch.randn(found.shape, generator=make), z)
+            if equal:
+                z = z.narrow(axis, 0, 1).expand(z.shape).contiguous()
             return (factor * z.to(found.device, found.dtype)).to(found.dtype)
 
         return replaced

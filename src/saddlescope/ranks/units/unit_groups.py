@@ -78,7 +78,7 @@ class UnitGroup(ReprMixin):
     def weights(self) -> tuple[Tensor, Tensor]:
         """Return the weights into the units, (count, p) with biases last, and out of them, (count, q), in float64.
 
-        Of a head they are the entries of W_K W_Q^T and of W_V W_O^T.
+        Of a head they are the entries of W_K W_Q^T, with W_K b_Q where queries have biases, and of W_V W_O^T.
         """
         into, out = self.weights_by_layer()
         return torch.cat(into, dim=1), out
@@ -90,6 +90,9 @@ class UnitGroup(ReprMixin):
             factors = self.block.factors()
             (key, query), (value, output) = factors.product(0), factors.product(1)
             first, second = key.double() @ query.double().mT, value.double() @ output.double().mT
+            biases = self.block.layout.query_biases(self.block.module)
+            if biases is not None:  # those of keys add the same to all scores of a query, which softmax ignores
+                first = torch.cat([first, key.double() @ biases.double()[:, :, None]], dim=2)
             return (first.flatten(1),), second.flatten(1)
         assert self.out is not None
         return tuple(torch.cat([*_rows(layer)], dim=1) for layer in self.into), _columns(self.out, self.count)

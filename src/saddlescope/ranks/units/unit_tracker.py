@@ -91,15 +91,16 @@ class UnitTracker:
         if self._schedule(self._made):
             self.measure()
 
-    def measure(self) -> None:
-        """Record the present sizes, unless the present step is recorded already.
+    def measure(self) -> bool:
+        """Record the present sizes, and return True; return False if the present step is recorded already.
 
         Weights that are not finite have no sizes: their record is NaN, and a warning names each group once.
         """
         if self._steps and self._steps[-1] == self._made:
-            return
+            return False
         self._sizes.append(np.concatenate([self._sizes_of(group) for group in self._groups]))
         self._steps.append(self._made)
+        return True
 
     def _sizes_of(self, group: UnitGroup) -> Float[np.ndarray, "_"]:
         try:

@@ -1,0 +1,199 @@
+"""Updates of single modules in adapter files, each by its own formula.
+
+    LoRA, LoCon     s B A; with a core C (Tucker), s sum_ij C[i, j] B[:, i] A[j, :] for each entry of the kernel
+    LoHa            s (B1 A1) * (B2 A2), entry by entry; each product may have a core
+    LoKr            s W1 (x) W2, Kronecker's product; each may be a product of factors, W2 one with a core
+    full            the difference itself, of a weight, a bias or a norm
+    DoRA            a LoRA, LoHa or LoKr, then rows or columns of the sum scaled to stored lengths
+
+Names of parts are those of PEFT, Diffusers, kohya's scripts, LyCORIS, torchtune and mlx.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from saddlescope._shared.errors import InputError
+
+_ROLES = {
+    r"lora_A(\.default)?\.weight|lora_down\.weight|(lora|lora_linear_layer)\.down\.weight|lora_a\.weight": "down",
+    r"lora_B(\.default)?\.weight|lora_up\.weight|(lora|lora_linear_layer)\.up\.weight|lora_b\.weight": "up",
+    r"lora_embedding_A(\.default)?": "embedding_down",
+    r"lora_embedding_B(\.default)?": "embedding_up",
+    r"lora_a": "down_turned",  # of mlx, which multiplies from the right
+    r"lora_b": "up_turned",
+    r"lora_mid\.weight": "core",
+    r"lora_magnitude_vector(\.default)?(\.weight)?|magnitude|m": "magnitude",
+    r"dora_scale": "lengths",
+    r"hada_(w1_a|w1_b|w2_a|w2_b|t1|t2)(\.default)?": "hada",
+    r"lokr_(w1|w1_a|w1_b|w2|w2_a|w2_b|t2)(\.default)?": "lokr",
+    r"alpha": "alpha",
+    r"diff|w_norm": "difference",
+    r"diff_b|b_norm": "bias_difference",
+    r"lora_B(\.default)?\.bias|lora_up\.bias": "bias_up",
+    r"lora_t1|lokr_t1|oft_(blocks|diag|r)(\..+)?|on_input|lora_[AB]\..+|set_weight|reshape_weight|"
+    r"trainable_tokens_(delta|original).*": "unread",
+}
+_PART = re.compile(r"(?P<module>.+?)\.(?:" + "|".join(f"({pattern})" for pattern in _ROLES) + r")")
+_ATTENTION_PROCESSOR = re.compile(r"(?P<module>.+)\.processor\.(?P<layer>to_\w+)_lora\.(?P<side>down|up)\.weight")
+_DECISIVE = ("down", "up", "embedding_", "hada_", "lokr_", "difference", "unread")
+
+
+def part_of(name: str) -> tuple[str, str] | None:
+    """Return the module and the role of a stored tensor in its update; None if the name is that of no part."""
+    if (early := _ATTENTION_PROCESSOR.fullmatch(name)) is not None:  # Diffusers before 0.22
+        layer = "to_out.0" if early["layer"] == "to_out" else early["layer"]
+        return f"{early['module']}.{layer}", early["side"]
+    found = _PART.fullmatch(name)
+    if found is None:
+        return None
+    pattern = next(one for one in _ROLES if re.fullmatch(one, name[len(found["module"]) + 1 :]))
+    role = _ROLES[pattern]
+    if role in ("hada", "lokr"):
+        role = name[len(found["module"]) + 1 :].removesuffix(".default")
+    return found["module"], role
+
+
+def is_decisive(role: str) -> bool:
+    """Return True for a role that no parameter of a full model has."""
+    return role.startswith(_DECISIVE)
+
+
+@dataclass(frozen=True)
+class ModuleUpdate:
+    """Stored update of one module.
+
+    Attributes:
+        module: name of the module in its model.
+        parts: names of the stored tensors by their roles.
+        scale: s.
+    """
+
+    module: str
+    parts: Mapping[str, str]
+    scale: float
+
+    @property
+    def factors(self) -> tuple[str, str] | None:
+        """Roles of A and B, if the update is s B A; None for other formulas."""
+        for kind in ("{}", "embedding_{}", "{}_turned"):
+            roles = kind.format("down"), kind.format("up")
+            if all(role in self.parts for role in roles) and "core" not in self.parts:
+                return roles
+        return None
+
+    @property
+    def has_alpha(self) -> bool:
+        """True if the formula has a scale: not that of a difference, nor of Kronecker's product of two matrices."""
+        return not ("difference" in self.parts or {"lokr_w1", "lokr_w2"} <= self.parts.keys())
+
+    @property
+    def embedding(self) -> bool:
+        """True if B A is the transpose of the update of an embedding."""
+        return "embedding_down" in self.parts
+
+    @property
+    def magnitude(self) -> str | None:
+        """Name of DoRA's lengths, or None."""
+        return self.parts.get("magnitude", self.parts.get("lengths"))
+
+    def delta(self, read: Callable[[str], Tensor]) -> Float[Tensor, "outputs ..."]:
+        """Return the update in float64, in the shape of the weight.
+
+        Args:
+            read: function from a role to its tensor, in float64.
+
+        Raises:
+            InputError: shapes that do not fit.
+        """
+        try:
+            found = self._delta(read)
+        except (RuntimeError, IndexError) as error:
+            shapes = ", ".join(f"{role} {tuple(read(role).shape)}" for role in self.parts if role != "alpha")
+            raise InputError(f"{self.module} must have factors whose shapes fit; got {shapes}.") from error
+        return found.mT if self.embedding else found
+
+    def _delta(self, read: Callable[[str], Tensor]) -> Tensor:
+        if "difference" in self.parts:
+            return read("difference")
+        if (roles := self.factors) is not None:
+            down, up = (read(role) for role in roles)
+            if roles[0].endswith("turned"):
+                down, up = down.mT, up.mT
+            return self.scale * (up.flatten(1) @ down.flatten(1)).reshape(up.shape[0], *down.shape[1:])
+        if "core" in self.parts:
+            return self.scale * _with_core(read("core"), read("up").flatten(1), read("down").flatten(1).T)
+        if "hada_w1_a" in self.parts:
+            return self.scale * self._product(read, "hada_w1", "hada_t1") * self._product(read, "hada_w2", "hada_t2")
+        first, second = self._product(read, "lokr_w1", ""), self._product(read, "lokr_w2", "lokr_t2")
+        return self.scale * torch.kron(first[(...,) + (None,) * (second.ndim - first.ndim)], second.contiguous())
+
+    def _product(self, read: Callable[[str], Tensor], name: str, core: str) -> Tensor:
+        if name in self.parts:
+            return read(name)
+        a, b = read(f"{name}_a"), read(f"{name}_b")
+        if core in self.parts:
+            return _with_core(read(core), a.T, b.T)
+        return (a @ b.flatten(1)).reshape(a.shape[0], *b.shape[1:])
+
+
+def _with_core(core: Tensor, left: Float[Tensor, "outputs rank"], right: Float[Tensor, "inputs rank"]) -> Tensor:
+    return torch.einsum("ij...,pi,qj->pq...", core, left, right)
+
+
+def rank_of(parts: Mapping[str, tuple[int, ...]]) -> int | None:
+    """Return the rank by which alpha is divided, from the shapes of parts by role; None for updates without alpha.
+
+    Raises:
+        InputError: factors without their partner, or without entries.
+    """
+    for down, up in (("down", "up"), ("embedding_down", "embedding_up"), ("down_turned", "up_turned")):
+        if down in parts or up in parts:
+            if down not in parts or up not in parts:
+                raise InputError("both factors")
+            shape = parts[down]
+            rank = shape[-1 if down == "down_turned" else 0] if len(shape) > 1 else 0
+            if rank < 1:
+                raise InputError("factors of rank 1 or more")
+            return rank
+    if any(role.startswith("hada") for role in parts):
+        if not {f"hada_{side}" for side in ("w1_a", "w1_b", "w2_a", "w2_b")} <= parts.keys():
+            raise InputError("all four factors")
+        return _size(parts["hada_w1_b"], 0)
+    if any(role.startswith("lokr") for role in parts):
+        for side in ("lokr_w1", "lokr_w2"):
+            if side not in parts and not {f"{side}_a", f"{side}_b"} <= parts.keys():
+                raise InputError("both factors")
+        factored = next((f"{side}_b" for side in ("lokr_w1", "lokr_w2") if f"{side}_b" in parts), None)
+        return None if factored is None else _size(parts[factored], 0)
+    return None
+
+
+def _size(shape: tuple[int, ...], axis: int) -> int:
+    if len(shape) < 2 or not math.prod(shape):
+        raise InputError("factors of rank 1 or more")
+    return shape[axis]
+
+
+def with_lengths(
+    weight: Float[Tensor, "outputs ..."], magnitude: Tensor, *, by_shape: bool = False
+) -> Float[Tensor, "outputs ..."]:
+    """Return a weight with its rows scaled to given lengths; its columns, where the shape of these says so.
+
+    Args:
+        weight: base plus update.
+        magnitude: lengths; PEFT stores one per row.
+        by_shape: LyCORIS stores one per row, (outputs, 1, ...), or one per column, (1, inputs, ...).
+    """
+    lengths = magnitude.double()
+    columns = by_shape and lengths.ndim > 1 and lengths.shape[0] == 1 and lengths.numel() == weight.shape[1]
+    if lengths.numel() != weight.shape[1 if columns else 0]:
+        raise InputError(f"lengths of DoRA must be one per row; got {lengths.numel()} for {tuple(weight.shape)}.")
+    rows = weight.transpose(0, 1) if columns else weight
+    found = rows * (lengths.flatten() / torch.linalg.norm(rows.flatten(1), dim=1)).reshape(-1, *[1] * (rows.ndim - 1))
+    return found.transpose(0, 1) if columns else found

@@ -1,0 +1,160 @@
+"""Folders of `torch.distributed.checkpoint`: FSDP in Accelerate and the Trainer, torchtitan.
+
+    .metadata       a pickle: shapes of all tensors, and the file, offset and length of each of their chunks
+    *.distcp        chunks, each by `torch.save`
+
+PyTorch reads .metadata by running what it says. Here no class is loaded: its objects become records of their values.
+"""
+
+import io
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from saddlescope._shared.errors import InputError
+from saddlescope.ranks.checkpoints.formats.tensor_file import TensorFile, clear_names, first_line, require_dense
+from saddlescope.ranks.pickle_scan import require_plain
+
+_INDEX = ".metadata"
+_OF_TRAINING = ("optim", "opt", "scheduler", "lr_scheduler", "scaler", "dataloader", "train_state", "rng")
+
+
+class _Record:
+    """Object of any class: the values that its pickle has."""
+
+    kind = ""
+
+    def __new__(cls, *_: object, **__: object) -> "_Record":
+        return super().__new__(cls)
+
+    def __init__(self, *args: object, **_: object) -> None:
+        self.args = args
+
+    def __setstate__(self, state: object) -> None:
+        if isinstance(state, dict):
+            vars(self).update({str(key): value for key, value in state.items()})
+        else:
+            self.state = state
+
+    def value(self, name: str, default: Any = None) -> Any:
+        return vars(self).get(name, default)
+
+
+class _Reader(pickle.Unpickler):
+    """Unpickler without classes."""
+
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        if (module_name, global_name) == ("torch", "Size"):
+            return tuple
+        if (module_name, global_name) == ("collections", "OrderedDict"):
+            return dict
+        return type("Record", (_Record,), {"kind": f"{module_name}.{global_name}"})
+
+
+class _Distributed(TensorFile):
+    """Folder whose .metadata has been read."""
+
+    def __init__(self, folder: Path, metadata: _Record) -> None:
+        self._folder = folder
+        paths = metadata.value("planner_data")
+        paths = paths if isinstance(paths, dict) else {}
+        sizes: dict[str, dict[str, tuple[str, tuple[int, ...]]]] = {}
+        for stored, one in dict(metadata.value("state_dict_metadata") or {}).items():
+            if isinstance(one, _Record) and one.kind.endswith("TensorStorageMetadata"):
+                path = paths.get(stored) or (stored,)
+                path = path if isinstance(path, tuple) else (stored,)
+                state = str(path[0]) if len(path) > 1 else ""
+                own = ".".join(map(str, path[1:] if state else path))
+                sizes.setdefault(state, {})[own] = (str(stored), tuple(one.value("size")))
+        kept = {state: one for state, one in sizes.items() if not (state and state.startswith(_OF_TRAINING))}
+        usual = next((state for state in ("model", "state_dict", "app", "module", "") if state in kept), None)
+        if usual is None and len(kept) != 1:
+            raise InputError(f"{folder} must hold one state dict, such as model; got {', '.join(sizes) or 'none'}.")
+        self._state = usual if usual is not None else next(iter(kept))
+        self._others = tuple(state for state in kept if state != self._state)
+        self._tensors = {
+            name: one
+            for name, one in kept[self._state].items()
+            if not (not self._state and name.startswith(_OF_TRAINING))
+        }
+        chunks: dict[str, list[tuple[tuple[int, ...], _Record]]] = {}
+        for index, info in dict(metadata.value("storage_data") or {}).items():
+            if isinstance(index, _Record) and isinstance(info, _Record):
+                chunks.setdefault(str(index.value("fqn")), []).append((tuple(index.value("offset") or ()), info))
+        self._chunks = chunks
+
+    def names(self) -> list[str]:
+        return clear_names(self._folder, list(self._tensors))
+
+    def describe(self, name: str) -> tuple[tuple[int, ...], bool]:
+        return self._tensors[name][1], True
+
+    def read(self, name: str) -> Tensor:
+        stored, shape = self._tensors[name]
+        whole: Tensor | None = None
+        filled = 0
+        for offset, info in self._chunks.get(stored, []):
+            part = self._chunk(name, info)
+            if part.shape == shape:
+                return part
+            place = tuple(slice(start, start + size) for start, size in zip(offset, part.shape, strict=True))
+            whole = part.new_empty(shape) if whole is None else whole
+            if whole[place].shape != part.shape:
+                raise InputError(f"{self._folder} must have chunks inside of {name}, {shape}; got one at {offset}.")
+            whole[place] = part
+            filled += part.numel()
+        if whole is None or filled != whole.numel():
+            raise InputError(f"{self._folder} must have all chunks of {name}; got {filled} entries. Fetch it again.")
+        return whole
+
+    def _chunk(self, name: str, info: _Record) -> Tensor:
+        file, offset, length = (info.value(key) for key in ("relative_path", "offset", "length"))
+        if not isinstance(file, str) or Path(file).name != file or info.value("transform_descriptors"):
+            raise InputError(
+                f"{self._folder} must have plain chunks in its own folder; got {file!r:.80}. Convert it: python -m "
+                f"torch.distributed.checkpoint.format_utils dcp_to_torch {self._folder} new.pt"
+            )
+        try:
+            with (self._folder / file).open("rb") as held:
+                held.seek(offset)
+                content = held.read(length)
+            found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        except Exception as error:  # damaged in any way
+            raise InputError(
+                f"{self._folder} must have a chunk of {name} in {file}; got none ({first_line(error)}). Fetch it again."
+            ) from error
+        if not isinstance(found, Tensor):
+            raise InputError(f"{self._folder} must have tensors as chunks; got {type(found).__name__} for {name}.")
+        require_dense(self._folder, name, found)
+        return found.detach()
+
+    def states(self) -> tuple[str, ...]:
+        return (self._state, *self._others) if self._state else ()
+
+
+def is_distributed(folder: Path) -> bool:
+    """Return True for a folder of `torch.distributed.checkpoint`."""
+    return (folder / _INDEX).is_file()
+
+
+@contextmanager
+def open_distributed(folder: Path) -> Iterator[TensorFile]:
+    """Open a folder: its .metadata is read, and no chunk."""
+    try:
+        content = (folder / _INDEX).read_bytes()
+        require_plain(content)
+        metadata = _Reader(io.BytesIO(content)).load()
+        opened = _Distributed(folder, metadata if isinstance(metadata, _Record) else _Record())
+    except InputError:
+        raise
+    except Exception as error:  # a damaged pickle can raise nearly anything
+        raise InputError(
+            f"{folder / _INDEX} must be that of torch.distributed.checkpoint; got one that cannot be read "
+            f"({first_line(error)}), and nothing in it was executed. Fetch it again."
+        ) from error
+    yield opened

@@ -1,0 +1,201 @@
+"""Files of `torch.save`, read with `weights_only=True`: nothing in a file is ever executed.
+
+A file of a training script holds more than weights: the optimiser's state, settings, the best loss (which may be a
+tensor itself), objects of its own classes. The objects become empty placeholders, whatever their class. One state dict
+is read, or the one that the user chooses of several, such as weights and their moving average.
+"""
+
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.serialization import get_unsafe_globals_in_checkpoint, safe_globals
+
+from saddlescope._shared.errors import InputError
+from saddlescope.ranks.checkpoints.formats.tensor_file import (
+    TensorFile,
+    clear_names,
+    first_few,
+    first_line,
+    require_dense,
+)
+from saddlescope.ranks.pickle_scan import require_plain
+
+_STATES = ("state_dict", "model_state_dict", "model", "module")  # keys of the weights in files of training scripts
+_SETTINGS = ("config", "hyper_parameters", "model_args")  # keys of the configuration; later ones take precedence
+_PLAIN = (int, float, str, list, tuple, dict)
+_BEFORE_1_6 = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # with which PyTorch began its files
+_OF_TRAINING = ("optim", "opt", "scheduler", "scaler", "loss", "rng", "grad", "config", "hyper", "args")
+
+
+class _TorchFile(TensorFile):
+    """Memory-mapped file of `torch.save`."""
+
+    def __init__(self, file: Path, content: Any, weights: str | None) -> None:
+        self._file, self._content = file, content
+        self._tensors, self._found = _chosen_state(file, content, weights)
+
+    def names(self) -> list[str]:
+        return clear_names(self._file, list(self._tensors))
+
+    def describe(self, name: str) -> tuple[tuple[int, ...], bool]:
+        tensor = self._tensors[name]
+        return tuple(tensor.shape), tensor.is_floating_point()
+
+    def read(self, name: str) -> Tensor:
+        return self._tensors[name].detach()
+
+    def settings(self) -> dict[str, Any]:
+        """Return the plain values of the configuration that a training script stored beside the weights."""
+        found: dict[str, Any] = {}
+        for key in _SETTINGS:
+            values = self._content.get(key) if isinstance(self._content, dict) else None
+            if isinstance(values, dict):
+                found |= {k: v for k, v in values.items() if isinstance(k, str) and isinstance(v, _PLAIN)}
+        return found
+
+    def states(self) -> tuple[str, ...]:
+        return self._found
+
+
+@contextmanager
+def open_torch(file: Path, weights: str | None) -> Iterator[TensorFile]:
+    """Open a file; any error of the reader becomes one sentence.
+
+    Args:
+        file: a file of `torch.save`.
+        weights: key of the state dict to read, of several.
+    """
+    try:
+        _require_bounded(file)
+        with safe_globals([(_placeholder(name), name) for name in _foreign_classes(file)]):
+            content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+        if isinstance(content, _Placeholder):
+            raise ValueError(f"GLOBAL {content.of}")
+    except Exception as error:  # a damaged pickle or archive can raise nearly anything
+        reason, cure = _reason(file, error)
+        raise InputError(
+            f"{file} must be a complete file of tensors by torch.save; got one that cannot be read ({reason}), and "
+            f"nothing in it was executed. {cure}"
+        ) from error
+    yield _TorchFile(file, content, weights)
+
+
+class _Placeholder:
+    """Object in place of one of a class that is not loaded: it takes every argument, and holds nothing."""
+
+    of = ""
+
+    def __new__(cls, *_: object, **__: object) -> "_Placeholder":
+        return super().__new__(cls)
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def __setstate__(self, _: object) -> None:
+        pass
+
+
+def _placeholder(name: str) -> type[_Placeholder]:
+    return type("Placeholder", (_Placeholder,), {"of": name})
+
+
+def _foreign_classes(file: Path) -> list[str]:
+    """Return the names of classes in a file that PyTorch does not load, but of builtins, which no data needs."""
+    with file.open("rb") as stored:
+        if stored.read(2) != b"PK":
+            return []
+    return [
+        name for name in get_unsafe_globals_in_checkpoint(file) if not name.startswith(("builtins.", "__builtin__."))
+    ]
+
+
+def _reason(file: Path, error: Exception) -> tuple[str, str]:
+    """Return why `torch.load` refused a file, and the cure; its own message begins with advice to run the file."""
+    text = str(error)
+    if "_use_new_zipfile_serialization" in text:
+        with file.open("rb") as stored:
+            start = stored.read(len(_BEFORE_1_6))
+        if start == _BEFORE_1_6:
+            line = f"torch.save(torch.load({str(file)!r}, weights_only=True), 'new.pt')"
+            return "the format of PyTorch before 1.6", f"Convert it: {line}."
+        return ("another format" if start else "an empty file"), "Fetch it again."
+    if found := re.search(r"GLOBAL ([\w.]+)", text):
+        return f"it has an object of {found[1]}", "Save model.state_dict() alone."
+    return first_line(error), "Fetch it again, or save model.state_dict() alone."
+
+
+def _require_bounded(file: Path) -> None:
+    """Raise unless a file of `torch.save` can be read in time and memory proportional to its size.
+
+    Raises:
+        ValueError: parts of it are compressed, or larger than it.
+        pickle.UnpicklingError: its pickle expands.
+    """
+    with file.open("rb") as stored:
+        if stored.read(2) != b"PK":  # of another format, which `torch.load` then refuses
+            return
+        with zipfile.ZipFile(stored) as archive:
+            members = archive.infolist()
+            if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+                raise ValueError("parts of it are compressed")
+            if sum(member.file_size for member in members) > file.stat().st_size:
+                raise ValueError("its parts are larger than the file")
+            for member in members:
+                if member.filename.endswith("data.pkl"):
+                    require_plain(archive.read(member))
+
+
+def _chosen_state(file: Path, content: Any, weights: str | None) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+    """Return the tensors by name in the result of `torch.load`, and the keys of all state dicts, the read one first.
+
+    Read is the one that the user has chosen; else the one under a usual key; else the top, if it holds a matrix; else
+    the one value that is a state dict. A stray tensor at the top, such as the best loss, does not matter.
+    """
+    nested = {key: tensors for key, value in _items(content) if (tensors := _tensors_of(value))}
+    top = _tensors_of(content, deep=False)
+    matrices = {key: one for key, one in nested.items() if any(tensor.ndim > 1 for tensor in one.values())}
+    states = {key: one for key, one in matrices.items() if not key.lower().startswith(_OF_TRAINING)}
+    usual = next((key for key in _STATES if key in nested), None)
+    if weights is not None and weights in states:
+        usual = weights
+    elif weights is not None and len(states) > 1:
+        raise InputError(f"{file} must hold {weights}; got {first_few(states)}. Pass one of them as --weights.")
+    key = ""
+    if usual is not None:
+        found, key = nested[usual], usual
+    elif top and (not matrices or any(tensor.ndim > 1 for tensor in top.values())):
+        found = top
+    elif len(states or matrices or nested) == 1:
+        ((key, found),) = (states or matrices or nested).items()
+    elif matrices or nested:
+        raise InputError(
+            f"{file} must hold one state dict; got {first_few(sorted(states or matrices or nested))}. Choose one by "
+            "--weights, or weights=."
+        )
+    else:
+        raise InputError(
+            f"{file} must hold tensors by name, at the top or under {', '.join(_STATES)}; got "
+            f"{type(content).__name__}. Save model.state_dict()."
+        )
+    for name, tensor in found.items():
+        require_dense(file, name, tensor)
+    return found, (key, *(one for one in states if one != key)) if key else ()
+
+
+def _items(content: Any) -> list[tuple[str, Any]]:
+    return [(k, v) for k, v in content.items() if isinstance(k, str)] if isinstance(content, Mapping) else []
+
+
+def _tensors_of(place: Any, *, deep: bool = True) -> dict[str, Tensor]:
+    """Return the tensors by name directly in a dictionary; or if there are none, those in its dictionaries."""
+    found = {key: value for key, value in _items(place) if isinstance(value, Tensor)}
+    if found or not deep:
+        return found
+    inner = [(key, _tensors_of(value)) for key, value in _items(place)]
+    return {f"{key}.{name}": one for key, tensors in inner for name, one in tensors.items()}

@@ -1,0 +1,323 @@
+"""Files of other programs: each adapter by its own formula, each checkpoint read, joined, or refused with the cure.
+
+Tensors have the names and shapes that the programs write; updates are computed here by hand, in float64.
+"""
+
+import argparse
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from saddlescope._shared.errors import InputError
+from saddlescope.ranks.checkpoints import checkpoint_spectra
+from saddlescope.ranks.checkpoints.adapter_files import AdapterFile
+from saddlescope.ranks.checkpoints.files import Checkpoint
+
+
+def draw(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed + sum(shape)))
+
+
+def kron(first, second):
+    return torch.kron(first.double(), second.double())
+
+
+DOWN, UP, CORE = draw(2, 6), draw(5, 2), draw(2, 2, 3, 3)
+TUCKER = torch.einsum("ijkl,pi,qj->pqkl", CORE.double(), UP.double(), DOWN.T.double())
+LORA = UP.double() @ DOWN.double()
+W1, W2, W2A, W2B = draw(2, 3), draw(4, 5), draw(4, 2), draw(2, 5)
+H1A, H1B, H2A, H2B = draw(5, 2), draw(2, 6), draw(5, 2, seed=1), draw(2, 6, seed=1)
+ALPHA = torch.tensor(3.0)
+UPDATES = {
+    "kohya": ({"lora_down.weight": DOWN, "lora_up.weight": UP, "alpha": ALPHA}, 1.5 * LORA),
+    "kohya, kernel": (
+        {"lora_down.weight": draw(2, 6, 3, 3), "lora_up.weight": UP[:, :, None, None], "alpha": ALPHA},
+        1.5 * torch.einsum("pi,iqkl->pqkl", UP.double(), draw(2, 6, 3, 3).double()),
+    ),
+    "Diffusers, early": ({"lora.down.weight": DOWN, "lora.up.weight": UP}, LORA),
+    "Diffusers, processor": ({"processor.to_q_lora.down.weight": DOWN, "processor.to_q_lora.up.weight": UP}, LORA),
+    "torchtune": ({"lora_a.weight": DOWN, "lora_b.weight": UP}, LORA),
+    "mlx": ({"lora_a": DOWN.T, "lora_b": UP.T}, LORA),
+    "PEFT, embedding": ({"lora_embedding_A.default": DOWN, "lora_embedding_B.default": UP}, LORA.T),
+    "LyCORIS, Tucker": (
+        {"lora_down.weight": DOWN[:, :, None, None], "lora_up.weight": UP[:, :, None, None],
+         "lora_mid.weight": CORE, "alpha": ALPHA},
+        1.5 * TUCKER,
+    ),
+    "LyCORIS, LoHa": (
+        {"hada_w1_a": H1A, "hada_w1_b": H1B, "hada_w2_a": H2A, "hada_w2_b": H2B, "alpha": ALPHA},
+        1.5 * (H1A.double() @ H1B.double()) * (H2A.double() @ H2B.double()),
+    ),
+    "LyCORIS, LoHa, Tucker": (
+        {"hada_w1_a": UP.T, "hada_w1_b": DOWN, "hada_t1": CORE, "hada_w2_a": UP.T, "hada_w2_b": DOWN, "hada_t2": CORE},
+        TUCKER**2,
+    ),
+    "LyCORIS, LoKr": ({"lokr_w1": W1, "lokr_w2": W2, "alpha": ALPHA}, kron(W1, W2)),
+    "LyCORIS, LoKr, factors": (
+        {"lokr_w1": W1, "lokr_w2_a": W2A, "lokr_w2_b": W2B, "alpha": ALPHA},
+        1.5 * kron(W1, W2A.double() @ W2B.double()),
+    ),
+    "LyCORIS, full": ({"diff": draw(5, 6), "diff_b": draw(5)}, draw(5, 6).double()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", UPDATES)
+def test_an_update_is_that_of_its_formula(kind, tmp_path):
+    parts, expected = UPDATES[kind]
+    save_file(
+        {f"mid.layer.{name}": one.contiguous().clone() for name, one in parts.items()}, tmp_path / "a.safetensors"
+    )
+    adapter = AdapterFile.open(tmp_path / "a.safetensors")
+    assert adapter is not None
+    ((name, _),) = adapter.updates.items()
+    assert name == "mid.layer" + (".to_q" if "processor" in kind else "")
+    torch.testing.assert_close(adapter.update(name), expected, rtol=1e-6, atol=1e-9)
+    found = checkpoint_spectra(tmp_path / "a.safetensors")
+    values = torch.linalg.svdvals(expected.flatten(1))[: found.sizes["index"]]
+    np.testing.assert_allclose(found.matrix_update_spectrum[0, 0], values, rtol=1e-5, atol=1e-7)
+    assert ("has no alpha" in found.attrs["remarks"]) == (kind in ("Diffusers, early", "Diffusers, processor",
+        "torchtune", "mlx", "PEFT, embedding", "LyCORIS, LoHa, Tucker"))  # fmt: skip
+    assert ("diff_b" in found.attrs["remarks"]) == (kind == "LyCORIS, full")
+
+
+def test_lengths_of_lycoris_are_of_rows_or_of_columns(tmp_path):
+    W = draw(5, 6, seed=3)
+    save_file({"layer.weight": W}, tmp_path / "base.safetensors")
+    parts = {f"layer.{name}": one for name, one in UPDATES["kohya"][0].items()}
+    for axis, shape in ((1, (5, 1)), (0, (1, 6))):
+        lengths = draw(*shape).abs()
+        save_file(parts | {"layer.dora_scale": lengths}, tmp_path / "dora.safetensors")
+        rows = W.double() + 1.5 * LORA
+        expected = rows * lengths.double() / rows.norm(dim=axis, keepdim=True) - W.double()
+        found = checkpoint_spectra(
+            tmp_path / "base.safetensors", tmp_path / "dora.safetensors", attention=False, matrices="*"
+        )
+        np.testing.assert_allclose(found.matrix_update_spectrum[0, 0], torch.linalg.svdvals(expected), rtol=1e-6)
+
+
+def test_what_no_formula_uses_is_named(tmp_path):
+    oft = {"b.oft_blocks": draw(2, 3, 3), "b.alpha": ALPHA.clone()}
+    save_file({f"a.{n}": t for n, t in UPDATES["kohya"][0].items()} | oft, tmp_path / "mixed.safetensors")
+    with pytest.raises(InputError, match=r"whose modules are left out: b\.oft_blocks"):
+        checkpoint_spectra(tmp_path / "mixed.safetensors")
+    faults: list[str] = []
+    found = checkpoint_spectra(tmp_path / "mixed.safetensors", on_error=faults.append)
+    assert found.matrix.values.tolist() == ["a.weight"]
+    assert len(faults) == 1
+    whole = {"base_model.model.norm.weight": draw(5)}
+    save_file({f"a.{n}": t for n, t in UPDATES["kohya"][0].items()} | whole, tmp_path / "whole.safetensors")
+    assert "whole parameters, whose updates need the base: base" in checkpoint_spectra(
+        tmp_path / "whole.safetensors"
+    ).attrs["remarks"]  # fmt: skip
+
+
+def test_scales_in_headers_and_settings(tmp_path):
+    meta = {"unet.r": 2, "unet.lora_alpha": 16, "unet.alpha_pattern": {"b": 4}, "text_encoder.r": 2,
+            "text_encoder.lora_alpha": 2, "text_encoder.use_rslora": True}  # fmt: skip
+    modules = {"unet.a": 8, "unet.b": 2, "text_encoder.a": 2**0.5}
+    tensors = {f"{m}.lora_{side}.weight": one.clone() for m in modules for side, one in (("A", DOWN), ("B", UP))}
+    save_file(tensors, tmp_path / "d.safetensors", metadata={"lora_adapter_metadata": json.dumps(meta)})
+    adapter = AdapterFile.open(tmp_path / "d.safetensors")
+    assert adapter is not None
+    assert {name: one.scale for name, one in adapter.updates.items()} == pytest.approx(modules)
+    save_file(tensors, tmp_path / "plain.safetensors", metadata={"unet.lora_alpha": "16", "unet.r": "2", "alpha": "2"})
+    plain = AdapterFile.open(tmp_path / "plain.safetensors")
+    assert plain is not None
+    assert plain.updates["unet.a"].scale == 8
+    (tmp_path / "mlx").mkdir()
+    save_file({f"q.{n}": t.contiguous() for n, t in UPDATES["mlx"][0].items()}, tmp_path / "mlx/adapters.safetensors")
+    (tmp_path / "mlx/adapter_config.json").write_text(json.dumps({"lora_parameters": {"rank": 2, "scale": 20.0}}))
+    found = checkpoint_spectra(tmp_path / "mlx")
+    np.testing.assert_allclose(found.matrix_update_spectrum[0, 0], 20 * torch.linalg.svdvals(LORA)[:2], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reported"),
+    [
+        ({"use_rslora": "false"}, "must have use_rslora true or false; got 'false'"),
+        ({"rank_pattern": {"(a+)+b": 2}}, "patterns that are matched quickly"),
+        ({"rank_pattern": {".*.*.*.*.*.*.*.*q": 2}}, "patterns that are matched quickly"),
+        ({"alpha_pattern": {"(a|a)" * 40: 2}}, "patterns that are matched quickly"),
+        ({"alpha_pattern": {"(": 2}}, "must have regular expressions"),
+        ({"alpha_pattern": [1]}, "from names to numbers"),
+        ({"lora_alpha": float("nan")}, "must have|must be JSON"),
+        ({"lora_alpha": True}, "must have a finite number"),
+        ({"r": True}, "got rank True"),
+        ({"init_lora_weights": "lora_ga"}, "which changes the base"),
+        ({"init_lora_weights": "a new one"}, "which changes the base"),
+    ],
+)  # fmt: skip
+def test_settings_are_not_trusted(settings, reported, tmp_path):
+    name = "base_model.model." + "a" * 34
+    save_file({f"{name}.lora_A.weight": DOWN, f"{name}.lora_B.weight": UP}, tmp_path / "adapter_model.safetensors")
+    config = {"peft_type": "LORA", "r": 2, "lora_alpha": 4} | settings
+    (tmp_path / "adapter_config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match=reported):
+        checkpoint_spectra(tmp_path)
+
+
+@pytest.mark.parametrize("alpha", [torch.ones(2), torch.tensor(1j), torch.tensor(float("nan")), torch.tensor(0.0)])
+def test_alpha_is_one_number(alpha, tmp_path):
+    save_file({f"q.{n}": t for n, t in (UPDATES["kohya"][0] | {"alpha": alpha}).items()}, tmp_path / "a.safetensors")
+    with pytest.raises(InputError, match="must have one number other than 0 as alpha of q"):
+        checkpoint_spectra(tmp_path / "a.safetensors")
+
+
+def same(path, tensors, **options):
+    checkpoint = Checkpoint.open(path, **options)
+    assert set(checkpoint.tensors) == set(tensors)
+    for name, one in checkpoint.read(tensors).items():
+        torch.testing.assert_close(one, tensors[name], rtol=0, atol=0)
+    return checkpoint
+
+
+WEIGHTS = {"x.0.weight": draw(4, 6), "x.1.weight": draw(6, 4), "x.1.bias": draw(6)}
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_folders_of_trainers(tmp_path):
+    import torch.distributed.checkpoint as dcp
+
+    dcp.save({"model": WEIGHTS, "optimizer": {"m": draw(4, 6)}}, checkpoint_id=tmp_path / "step-10", no_dist=True)
+    same(tmp_path / "step-10", WEIGHTS)
+    fsdp = tmp_path / "checkpoint-5" / "pytorch_model_fsdp_0"
+    dcp.save({"model": WEIGHTS}, checkpoint_id=fsdp, no_dist=True)
+    torch.save({"lr": 1}, fsdp.parent / "training_args.bin")
+    same(fsdp.parent, WEIGHTS)
+    with pytest.raises(InputError, match="Pass its folder"):
+        Checkpoint.open(next(fsdp.glob("*.distcp")))
+    pipe = tmp_path / "pipe/transformer"
+    pipe.mkdir(parents=True)
+    (pipe.parent / "model_index.json").write_text("{}")
+    for number, (name, one) in enumerate(WEIGHTS.items(), 1):
+        save_file({name: one}, pipe / f"diffusion_pytorch_model-0000{number}-of-00003.safetensors")
+    files = {name: f"diffusion_pytorch_model-0000{n}-of-00003.safetensors" for n, name in enumerate(WEIGHTS, 1)}
+    (pipe / "diffusion_pytorch_model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    (pipe / "config.json").write_text('{"num_attention_heads": 3}')
+    found = same(pipe.parent, WEIGHTS)
+    assert "its transformer was read" in found.remarks[0]
+    assert found.config["num_attention_heads"] == 3
+    alone = Checkpoint.open(pipe / files["x.0.weight"])
+    assert "is shard 1 of 3" in alone.remarks[0]
+    zero = tmp_path / "zero/global_step1"
+    zero.mkdir(parents=True)
+    torch.save({"module": {}}, zero / "zero_pp_rank_0_mp_rank_00_model_states.pt")
+    for path in (zero.parent, zero, zero / "zero_pp_rank_0_mp_rank_00_model_states.pt"):
+        with pytest.raises(InputError, match=rf"zero_to_fp32\.py {zero.parent} .*--safe_serialization"):
+            Checkpoint.open(path)
+
+
+def test_nothing_in_the_index_of_a_distributed_checkpoint_is_executed(tmp_path, monkeypatch):
+    import os
+    import pickle
+
+    class Trap:
+        def __reduce__(self):
+            return (os.mkdir, ("sprung",))
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".metadata").write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(InputError):
+        Checkpoint.open(tmp_path)
+    assert not (tmp_path / "sprung").exists()
+
+
+@pytest.mark.parametrize("embedding_axis", [0, 1])
+def test_tensor_parallel_shards_are_joined(embedding_axis, tmp_path):
+    names = {"layers.0.attention.wq": 0, "layers.0.attention.wo": 1, "layers.0.feed_forward.w1": 0,
+             "layers.0.feed_forward.w2": 1, "tok_embeddings": embedding_axis, "output": 0}  # fmt: skip
+    shapes = {"tok_embeddings": (16, 8), "output": (16, 8), "layers.0.feed_forward.w1": (24, 8)}
+    whole = {f"{n}.weight": draw(*shapes.get(n, (8, 24) if n.endswith("w2") else (8, 8))) for n in names}
+    norm = {"norm.weight": draw(8)}
+    for rank in range(2):
+        part = {f"{n}.weight": whole[f"{n}.weight"].chunk(2, axis)[rank].clone() for n, axis in names.items()}
+        torch.save(part | norm, tmp_path / f"consolidated.0{rank}.pth")
+    same(tmp_path, whole | norm)
+    with pytest.raises(InputError, match=r"has a part of every matrix\. Pass the folder"):
+        Checkpoint.open(tmp_path / "consolidated.00.pth")
+    (tmp_path / "consolidated.01.pth").unlink()
+    for path in (tmp_path, tmp_path / "consolidated.00.pth"):
+        with pytest.raises(InputError, match="must have all shards of the model; got 1"):
+            Checkpoint.open(path)
+    for rank in range(2):
+        (tmp_path / f"m/mp_rank_0{rank}").mkdir(parents=True)
+        torch.save({"model": whole}, tmp_path / f"m/mp_rank_0{rank}/model_optim_rng.pt")
+    for path in (tmp_path / "m", tmp_path / "m/mp_rank_00/model_optim_rng.pt"):
+        with pytest.raises(InputError, match="--target-tensor-parallel-size 1"):
+            Checkpoint.open(path)
+
+
+def test_a_choice_among_weights_is_stated(tmp_path):
+    W = draw(16, 16)
+    args = argparse.Namespace(lr=1)
+    torch.save({"model": {"a.weight": W}}, tmp_path / "0.pt")
+    both = {"model": {"a.weight": W + 1}, "ema": {"a.weight": W + 0.1}, "opt": {"a": W}, "args": args}
+    torch.save(both, tmp_path / "1.pth.tar")
+    torch.save({"ema": {"a.weight": W + 0.1}}, tmp_path / "2.pt")
+    files = [tmp_path / name for name in ("0.pt", "1.pth.tar", "2.pt")]
+    options = {"attention": False, "matrices": "*"}
+    found = checkpoint_spectra(*files[:2], **options)
+    assert found.matrix_update_norm.item() == pytest.approx(16)
+    assert "holds model, ema: model was read. Choose another by --weights" in found.attrs["remarks"]
+    with pytest.raises(InputError, match=r"must all be weights, or all averages; got model in .*Pass --weights ema"):
+        checkpoint_spectra(*files, **options)
+    chosen = checkpoint_spectra(files[0], files[1], weights="ema", **options)
+    assert chosen.matrix_update_norm.item() == pytest.approx(1.6, rel=1e-5)
+    assert "0.pt has no ema: model was read" in chosen.attrs["remarks"]
+    with pytest.raises(InputError, match=r"1\.pth\.tar must hold average; got model, ema"):
+        checkpoint_spectra(*files[:2], weights="average", **options)
+
+
+def test_arrays_of_numpy(tmp_path):
+    np.savez(tmp_path / "weights.npz", **{name: one.numpy() for name, one in WEIGHTS.items()})
+    same(tmp_path / "weights.npz", WEIGHTS)
+    np.savez(tmp_path / "objects.npz", a=np.array([object()]))
+    with pytest.raises(InputError, match="archive of arrays"):
+        Checkpoint.open(tmp_path / "objects.npz").read(["a"])
+
+
+@pytest.mark.parametrize(("kind", "rank"), [("LoHaConfig", 2), ("LoKrConfig", 2), ("LoKrConfig", 8)])
+def test_products_of_peft_alone_are_what_it_merges(kind, rank, tmp_path):
+    peft = pytest.importorskip("peft")
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(12, 18))
+    before = net[0].weight.detach().double()
+    wrapped = peft.get_peft_model(net, getattr(peft, kind)(r=rank, alpha=3, target_modules=["0"]))
+    with torch.no_grad():
+        for one in wrapped.parameters():
+            if one.requires_grad:
+                one.add_(0.3 * torch.randn(one.shape))
+    wrapped.save_pretrained(tmp_path)
+    expected = wrapped.merge_and_unload()[0].weight.double() - before
+    adapter = AdapterFile.open(tmp_path)
+    assert adapter is not None
+    torch.testing.assert_close(adapter.update("0"), expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("lycoris") is None, reason="LyCORIS is not installed")
+@pytest.mark.parametrize("method", ["lora", "loha", "lokr", "full"])
+def test_what_lycoris_writes_is_what_its_forward_pass_adds(method, tmp_path):
+    """Its merge applies alpha / rank twice to LoHa (4.1); the forward pass, which is trained, once."""
+    from lycoris import create_lycoris
+
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(12, 18), torch.nn.Linear(18, 12))
+    before = {name: one.detach().clone() for name, one in net.state_dict().items()}
+    wrapped = create_lycoris(net, 1.0, linear_dim=3, linear_alpha=2.0, algo=method, bypass_mode=False)
+    wrapped.apply_to()
+    with torch.no_grad():
+        for one in wrapped.parameters():
+            one.add_(0.1 * torch.randn(one.shape))
+    save_file({n: t.contiguous().clone() for n, t in wrapped.state_dict().items()}, tmp_path / "a.safetensors")
+    assert load_file(tmp_path / "a.safetensors")
+    adapter = AdapterFile.open(tmp_path / "a.safetensors")
+    assert adapter is not None
+    for number in (0, 1):
+        (name,) = (name for name in adapter.updates if name.endswith(f"_{number}"))
+        inputs = torch.eye(net[number].in_features)
+        expected = (net[number](inputs) - net[number](0 * inputs)).T - before[f"{number}.weight"]
+        torch.testing.assert_close(adapter.update(name).float(), expected, rtol=1e-4, atol=1e-6)
