@@ -12,8 +12,18 @@ from typing import Any
 import lazy_loader
 
 from saddlescope._shared.compiled_code import keep_compiled_code as _keep_compiled_code
+from saddlescope.figures.drawing import Renderer as _Renderer
+from saddlescope.figures.drawing import draw_with as _draw_with
+
+
+def _renderer() -> _Renderer:
+    from saddlescope.plot import renderer
+
+    return renderer
+
 
 _keep_compiled_code()
+_draw_with(_renderer)
 
 _public_name, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 

@@ -24,7 +24,7 @@ from saddlescope.plot import (
     draw_thumbnail,
 )
 from saddlescope.plot.curve_points import MOST_POINTS
-from saddlescope.plot.figure import MOST_FILM_BYTES
+from saddlescope.figures.records import MOST_FILM_BYTES
 from saddlescope.plot.film_images import framed, grid, png, ranges, sprite, strip
 from saddlescope.plot.series import legend
 

@@ -30,7 +30,7 @@ def _rng(seed: int = 0) -> np.random.Generator:
 
 def _measure() -> dict[str, Call]:
     from saddlescope import measure as m
-    from saddlescope.measure.spectrum import Spectrum
+    from saddlescope.measure.singular_values import Spectrum
 
     draw = _rng().standard_normal
     values, times, losses = np.array([3.0, 2.0, 0.5]), np.linspace(0.0, 1.0, 50), np.linspace(1.0, 0.1, 50)

@@ -4,13 +4,14 @@ from saddlescope.measure.bottleneck import bottleneck_rank, bulk_count, nonlinea
 from saddlescope.measure.comparison import Comparison, compare
 from saddlescope.measure.descents import Descents, find_descents
 from saddlescope.measure.entry_histories import EntryHistories, EntryHistory, EntryKind, entry_histories, entry_kind
-from saddlescope.measure.plateaus import Drop, LossStages, Plateau, Rise, find_plateaus
+from saddlescope.measure.loss_stages import Drop, LossStages, Plateau, Rise
+from saddlescope.measure.plateaus import find_plateaus
 from saddlescope.measure.power_law import PowerLawTail, power_law_tail
 from saddlescope.measure.rank import effective_rank, energy_rank, numerical_rank, stable_rank
 from saddlescope.measure.rank_staircase import rank_staircases, rank_stairs
 from saddlescope.measure.richardson_extrapolation import richardson
+from saddlescope.measure.singular_values import Spectrum
 from saddlescope.measure.spectrum import (
-    Spectrum,
     product_spectrum,
     product_update_spectrum,
     spectrum,

@@ -27,7 +27,7 @@ from saddlescope.measure.arrays import as_numpy
 from saddlescope.measure.loss_drops import FEWEST
 from saddlescope.measure.loss_levels import CONTRAST, find_levels
 from saddlescope.measure.records import Series, extreme_exponent, recorded_rows, recorded_times
-from saddlescope.measure.spectrum import Spectrum
+from saddlescope.measure.singular_values import Spectrum
 from saddlescope.measure.stages import Stage, Staircase
 
 _ABRUPT = 2.0  # least ratio of either plateau to the middle half of the step, in time; half a cosine has 1

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from saddlescope.figures.records import Figure, Line, Panel
 from saddlescope.plot.direct_labels import LabelledCurve, label_curves
-from saddlescope.plot.figure import Figure, Line, Panel
 from saddlescope.plot.render_matplotlib import draw_panel
 from saddlescope.plot.series import color_series, name_of
 from saddlescope.plot.theme import LIGHT, Theme

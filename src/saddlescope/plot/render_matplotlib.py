@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from saddlescope.figures.records import AnyMark, Axis, Band, Figure, Film, Heat, Kinds, Line, Mark, Panel, Picture
 from saddlescope.plot.axis_values import has_integers
 from saddlescope.plot.curve_points import lifted, positive, thin
-from saddlescope.plot.figure import AnyMark, Axis, Band, Figure, Film, Heat, Kinds, Line, Mark, Panel, Picture
 from saddlescope.plot.film_images import Strip, can_stand, framed, grid, ranges, strip
 from saddlescope.plot.series import Series, color_series, legend, style_of
 from saddlescope.plot.theme import LIGHT, Theme
