@@ -15,17 +15,12 @@ import scipy  # its submodules, a second together, are loaded where first used
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope.measure.arrays import as_numpy, real_array
-from saddlescope.measure.loss_drops import FEWEST, Bins, Fall, View, binned, find_falls, overlap, view_of
+from saddlescope.measure.loss_drops import FEWEST, POLICY, Bins, Fall, View, binned, find_falls, overlap, view_of
 from saddlescope.measure.loss_levels import find_levels, part_of
 from saddlescope.measure.loss_stages import Drop, LossStages, Plateau, Rise
 from saddlescope.measure.plateau_ranks import checked_spectra, plateau_ranks
 from saddlescope.measure.records import Series, extreme_exponent
 
-_HALVES = 10  # random halves of the records in which drops are looked for again
-_CERTAIN = 1 / 3  # of the halves: drops found in fewer are noise
-_INITIAL = 0.05  # of the range of the loss: least fall before the first plateau
-_SPIKE = 0.1  # of the record: a rise that lasts longer is more than a spike
-_EARLY = 0.05  # of the record: what happens before needs logarithmic steps to be seen
 Finder = Callable[[Series, Series], list[Fall]]
 
 
@@ -114,7 +109,7 @@ def _stages(t: Series, loss: Series, spectra: list[np.ndarray] | None, remarks: 
     find = find_falls if spectra is None else _falls_between_levels
     falls = find(x, y)
     middles = _middles_in_halves(x, y, falls, find)
-    least = 0.0 if levels else _CERTAIN * _HALVES
+    least = 0.0 if levels else POLICY.certain * POLICY.halves
     certain = [(fall, found) for fall, found in zip(falls, middles, strict=True) if len(found) >= least]
 
     def loss_near(step: float) -> float:
@@ -141,7 +136,7 @@ def _stages(t: Series, loss: Series, spectra: list[np.ndarray] | None, remarks: 
                 size=before - after,
                 before=before,
                 after=after,
-                certainty=len(found) / _HALVES,
+                certainty=len(found) / POLICY.halves,
                 earliest=earliest,
                 latest=latest,
                 finished=fall.finished,
@@ -190,7 +185,7 @@ def _stages(t: Series, loss: Series, spectra: list[np.ndarray] | None, remarks: 
         smooth_steps=np.ldexp(bins.steps, time_exponent),
         smooth_losses=np.ldexp(bins.losses, loss_exponent),
         log_loss=bins.log,
-        log_steps=bool(t[0] >= 0 and first - t[0] < _EARLY * (t[-1] - t[0])),
+        log_steps=bool(t[0] >= 0 and first - t[0] < POLICY.early * (t[-1] - t[0])),
     )
 
 
@@ -203,7 +198,7 @@ def _middles_in_halves(t: Series, loss: Series, falls: list[Fall], find: Finder)
     """Return the middles of each drop in the random halves of the records in which it is found again."""
     draw = np.random.default_rng(0)
     middles: list[list[float]] = [[] for _ in falls]
-    for _ in range(_HALVES if falls else 0):
+    for _ in range(POLICY.halves if falls else 0):
         half = draw.random(len(t)) < 0.5
         again = find(t[half], loss[half]) if np.sum(half) >= FEWEST else []
         for fall, found in zip(falls, middles, strict=True):
@@ -217,7 +212,7 @@ def _first_plateau(bins: Bins, view: View, until: float, exponent: int) -> float
     fit = view_of(bins, log=False).fit if bins.log else view.fit
     last = max(int(np.searchsorted(t, until, side="right")) - 1, 0)
     fall = float(fit[0] - fit[last])
-    if last < 2 or not fall > _INITIAL * float(fit[0] - fit[-1]):
+    if last < 2 or not fall > POLICY.initial * float(fit[0] - fit[-1]):
         return float(t[0])
     below = fit[0] - fall * (t[: last + 1] - t[0]) / (t[last] - t[0]) - fit[: last + 1]
     elbow = int(np.argmax(below))
@@ -239,7 +234,7 @@ def _rises(bins: Bins, view: View, time_exponent: int, loss_exponent: int) -> li
             kind = "initial rise"
         elif inside[-1] == len(t) - 1 and bins.losses[-1] > bins.losses[0]:
             kind = "divergence"
-        elif t[end] - t[before] <= _SPIKE * (t[-1] - t[0]):
+        elif t[end] - t[before] <= POLICY.brief * (t[-1] - t[0]):
             kind = "spike"
         else:
             kind = "lost progress"

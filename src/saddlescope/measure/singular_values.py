@@ -11,7 +11,7 @@ from saddlescope._shared.reprs import Table, in_line
 from saddlescope._shared.results import TableMixin
 from saddlescope.figures.drawing import PlotMixin
 from saddlescope.figures.records import MOST_LINES, AnyMark, Axis, Line, Mark, Panel
-from saddlescope.measure.arrays import as_numpy, require_finite
+from saddlescope.measure.arrays import as_numpy, real_array, require_finite
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,6 +30,9 @@ class Spectrum(TableMixin, PlotMixin):
     noise_floor: Any
 
     def __post_init__(self) -> None:
+        for name in ("values", "noise_floor"):
+            if isinstance(given := getattr(self, name), list | tuple | float | int):
+                object.__setattr__(self, name, real_array(name, given))
         shape = tuple(getattr(self.noise_floor, "shape", ()))
         batch = tuple(self.values.shape[:-1])
         if shape != batch:
