@@ -303,17 +303,12 @@ t, s = np.arange(6.0), np.ones((6, 2))
     ("call", "says"),
     [
         (lambda: find_plateaus(t, steps=t[::-1]), "steps must not decrease"),
-        (lambda: find_plateaus(t[:4]), "at least 5 finite records; got 4 of 4"),
         (lambda: find_plateaus(t, steps=t[:5]), r"steps must have the shape of losses, \(6,\)"),
         (lambda: find_plateaus(t * np.nan), "at least 5 finite records; got 0 of 6"),
         (lambda: find_plateaus(t, steps=0 * t), "5 or more different steps; got 1"),
-        (lambda: find_plateaus(s), r"one series of shape \(n,\); got \(6, 2\)"),
-        (lambda: find_plateaus("loss"), "losses must be real numbers"),
         (lambda: find_plateaus(t, singular_values=[]), "singular_values must have one array per layer; got none"),
         (lambda: find_plateaus(t, singular_values=[s, s[:5]]), r"singular_values\[1\] must have shape \(6, r\)"),
-        (lambda: find_plateaus(t, singular_values=[s[:, 0]]), r"singular_values\[0\] must have shape \(6, r\)"),
         (lambda: find_plateaus(t, singular_values=[-s]), r"singular_values\[0\] must be at least 0; got -1.0"),
-        (lambda: find_plateaus(t, singular_values=[s * np.inf]), r"singular_values\[0\] must be finite"),
     ],
 )
 def test_invalid_input_raises(call, says):

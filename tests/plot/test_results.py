@@ -245,10 +245,52 @@ def test_a_staircase_beside_its_runs():
     assert [colors[name] for name in texts] == [line.get_color() for line in ax.lines]
 
 
+def test_the_picture_ends_where_what_can_be_learned_is_learned():
+    """Coordinates that only fit noise come long after; stages decades apart have a logarithmic axis."""
+
+    def noisy(beta):
+        return 0.5 * jnp.sum(jnp.array([2.0, 1.0, 1e-3]) * (beta - jnp.array([1.0, 1.0, 0.5])) ** 2)
+
+    prediction = ss.incremental_learning(noisy, 3)
+    *first, noise = prediction.staircase.times
+    start = DiagonalInit(np.ones(3), np.zeros(3), log_scale=-150.0)
+    run = ss.gradient_flow(noisy, start, until=2 * noise, tolerance=1e-6)
+    ax = ss.plot_staircase(prediction, run)
+    assert first[-1] < ax.get_xlim()[1] < 2 * first[-1] < noise
+    assert ax.get_xscale() == "linear"
+    assert run.plot().get_xscale() == "log"
+    far = ss.Staircase(
+        tuple(ss.Stage(*one, rank) for rank, one in enumerate([(0, 0.01, 3), (0.01, 4, 2), (4, 9, 0)])), "t"
+    )
+    ax = far.plot()
+    assert ax.get_xscale() == "log"
+    assert [text.get_text() for text in ax.texts] == ["rank 1", "rank 2"]
+
+
+def test_a_run_is_compared_as_it_is_drawn():
+    run = simulated()
+    half = ss.find_stages(run.times, run.losses, run.beta, level=run.level, time_unit=run.time_unit)
+    assert ss.compare(predicted(), run).time_errors == ss.compare(predicted().staircase, half).time_errors
+    counted = ss.compare(predicted(), run, level=0.1)
+    assert counted.time_errors == ss.compare(predicted().staircase, found()).time_errors
+    with pytest.raises(InputError, match="level must be given for a run that has none"):
+        ss.compare(predicted(), factored())
+    with pytest.raises(InputError, match="level must be None where found is a staircase"):
+        ss.compare(predicted(), found(), level=0.1)
+
+
+def test_what_prints_a_prediction_prints_why_it_ended():
+    tied = ss.incremental_learning(lambda beta: 0.5 * jnp.sum((beta - 1.0) ** 2), 2)
+    assert tied.status.value == "tie"
+    assert str(tied).splitlines()[-1] == tied.message
+    assert tied.message.partition(" ")[0] in tied._repr_html_()
+
+
 def test_a_found_staircase_takes_the_place_of_a_run():
     ax = ss.plot_staircase(predicted(), found(), labels=["measured"])
     assert [text.get_text() for text in ax.texts if text.get_text()] == ["predicted, α → 0", "measured"]
-    assert max(np.max(line.get_xdata()) for line in ax.lines) == found().stages[-1].end
+    shown = max(np.max(line.get_xdata()) for line in ax.lines)
+    assert predicted().staircase.times[-1] < shown < found().stages[-1].end
 
 
 def test_alone_a_prediction_ends_after_it_has_learned_and_names_its_coordinates():

@@ -1,6 +1,6 @@
 """Numbers from arrays: spectra, ranks and staircases, for NumPy, JAX and PyTorch through the array API."""
 
-from saddlescope.measure.bottleneck import bottleneck_rank, bulk_count, nonlinearity, second_ratio, tail_energy
+from saddlescope.measure.bottleneck import bottleneck_rank, bulk_count, nonlinearity, second_ratio
 from saddlescope.measure.comparison import Comparison, compare
 from saddlescope.measure.descents import Descents, find_descents
 from saddlescope.measure.entry_histories import EntryHistories, EntryHistory, EntryKind, entry_histories, entry_kind
@@ -63,7 +63,6 @@ __all__ = [
     "spectrum",
     "stable_rank",
     "subspace_overlap",
-    "tail_energy",
     "update_noise_floor",
     "update_spectrum",
 ]

@@ -229,8 +229,9 @@ def _falls_in_view(bins: Bins, view: View, noise: Series, linear: View) -> list[
         plateaus = longest_dwells(height, POLICY.contrast)
         if height[plateaus[-1]] - ending >= np.log(POLICY.contrast):
             plateaus.append(len(t) - 1)
+        low = 0
         for a, b in itertools.pairwise(plateaus):
-            low = a + int(np.argmin(height[a : b + 1]))
+            since, low = low, a + int(np.argmin(height[a : b + 1]))
             finished = b < len(t) - 1 or (height[b] >= ending and height[b] - height[low] >= np.log(POLICY.contrast))
             bottom = float(height[low]) if finished else ending
             before = height[a : low + 1] >= (height[a] + bottom) / 2
@@ -260,7 +261,7 @@ def _falls_in_view(bins: Bins, view: View, noise: Series, linear: View) -> list[
             half = float(crossing(t, loss, np.array([max(below - 1, first)]), np.array([level]))[0])
             # The loss falls faster than before, too, by the factor at which a drop begins: a steady fall to 0 is no
             # drop, though its logarithm falls faster and faster.
-            slowest = float(np.min(speed[max(min(a, first - 2), 0) : first])) if first else 0.0
+            slowest = float(np.min(speed[since:first])) if first else 0.0
             if loss[first] - level >= math.sqrt(POLICY.contrast) * slowest * (half - t[first]):
                 found.append((part, Fall(float(t[first]), half, float(t[last]), bool(finished))))
     return found

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import re
 
-from saddlescope._shared.memory import require_memory
+from saddlescope._shared.memory_limit import require_memory
 from saddlescope.reproduction.parameters import EntryParams, parameters
 
 _NUMBER = 8  # bytes of a result for each sample, start, point, ...

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 from saddlescope.models.sample_blocks import sample_blocks
 
 
-class HeadFace(eqx.Module):
+class RestrictedHead(eqx.Module):
     """Loss L(a, b) of a diagonal head, in which only some entries of a and b differ from 0.
 
     All sums run over blocks of samples that stay in the processor's cache.
