@@ -18,10 +18,10 @@ def norms_panel(run: xr.Dataset) -> Panel:
     """Return the excess of both norms over their least value at the present margin, for each flow."""
     marks = []
     for color, flow in enumerate(run.flow.values.tolist()):
-        for norm, style in (("nuclear", "solid"), ("Frobenius", "dashed")):
+        for norm in ("nuclear", "Frobenius"):
             y = run.excess.sel(flow=flow, norm=norm).values
             shown = np.isfinite(y) & (y > 0) & (run.log_time.values > 0)
-            label = f"{flow}: {norm}"
+            label, style = f"{flow}: {norm}", "solid" if norm == "nuclear" else "dashed"
             marks.append(Line(x=run.log_time.values[shown], y=y[shown], label=label, color=color, style=style))
     y = Axis("norm above its least value, relative", scale="log")
     return Panel(x=Axis("ln t", scale="log"), y=y, marks=tuple(marks))
