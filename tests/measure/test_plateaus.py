@@ -79,6 +79,19 @@ def share_of_staircases_found(seeds):
     return np.mean([one.is_found(find_plateaus(one.losses, steps=one.steps).drops) for one in curves])
 
 
+@pytest.mark.parametrize("geometric", [False, True])
+@pytest.mark.parametrize("noise", [0.0, 1e-4])
+def test_losses_alone_show_synthetic_staircases_without_noise_as_well_as_with_a_little(noise, geometric):
+    """A steady fall to 0 ends these records: its logarithm falls ever faster, which is no drop."""
+    runs = [synthetic_run(seed, noise=noise, geometric=geometric) for seed in SEEDS]
+    times = [np.array(drops(run.losses, run.times)) for run in runs]
+    right = [
+        len(at) == len(run.drops) and np.all((run.early <= at) & (at <= run.late))
+        for run, at in zip(runs, times, strict=True)
+    ]
+    assert np.mean(right) >= 0.9
+
+
 def test_power_laws_in_noise_have_no_drops():
     assert false_alarms(range(1_000, 1_040)) <= 4
 

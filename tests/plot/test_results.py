@@ -366,6 +366,15 @@ def test_labels_are_in_the_axes_and_cover_neither_curves_nor_each_other():
         assert np.argmin(distances) == k or led
 
 
+def test_labels_without_a_place_are_in_a_legend_beside_the_axes():
+    crowd = [Line(x=np.arange(2.0), y=np.full(2, k), color=0, label="" if k else "lowest") for k in range(80)]
+    ax = draw_on_axes(Panel(x=Axis("x"), y=Axis("y"), marks=(*crowd, Mark(at=0.5, label="middle"))))
+    legend = ax.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["lowest"]
+    assert not _boxes(ax)
+
+
 def test_scales_of_the_axes_do_not_matter_to_labels():
     x = np.geomspace(1e-3, 1e3, 50)
     lines = (Line(x=x, y=x, label="one"), Line(x=x, y=1 / x, label="other"))

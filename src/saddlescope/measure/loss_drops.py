@@ -9,7 +9,8 @@
 On a plateau the dwell time is long, in a drop it is short; as times are compared with times nearby, the axis of the
 steps does not matter. A drop is a minimum of the dwell time, at a d of about its own size, between two maxima at least
 three times as long: so a curve that only slows down, as a power law or an exponential decay does, has none. Losses over
-more than one decade are searched twice, in the loss and in its logarithm.
+more than one decade are searched twice, in the loss and in its logarithm. A drop of the logarithm is one of the loss,
+too, which falls faster than before: a steady fall to 0 has none, though its logarithm falls faster and faster.
 """
 
 import itertools
@@ -65,8 +66,8 @@ class DropPolicy:
 
 
 POLICY = DropPolicy()
-_NORMAL_MEDIAN = 0.6745  # of |z|, z a normal variable
-_TILT = 1e-12  # per sample: find_peaks would return every one of several equal maxima
+NORMAL_MEDIAN = 0.6745  # of |z|, z a normal variable
+TILT = 1e-12  # per sample: find_peaks would return every one of several equal maxima
 
 
 @dataclass(frozen=True)
@@ -140,8 +141,8 @@ def view_of(bins: Bins, *, log: bool) -> View:
     fit = _nearest_decreasing(z)
     size = min(len(z), max(15, len(z) // 8)) | 1
     rises = np.maximum(np.diff(z, prepend=z[:1]), 0.0)
-    away = scipy.ndimage.median_filter(np.abs(z - fit), size, mode="nearest") / _NORMAL_MEDIAN
-    jitter = scipy.ndimage.percentile_filter(rises, 75, size, mode="nearest") / (np.sqrt(2) * _NORMAL_MEDIAN)
+    away = scipy.ndimage.median_filter(np.abs(z - fit), size, mode="nearest") / NORMAL_MEDIAN
+    jitter = scipy.ndimage.percentile_filter(rises, 75, size, mode="nearest") / (np.sqrt(2) * NORMAL_MEDIAN)
     return View(z, fit, np.maximum(away, jitter), jitter, float(fit[0] - fit[-1]))
 
 
@@ -224,7 +225,7 @@ def _falls_in_view(bins: Bins, view: View, noise: Series, linear: View) -> list[
     for part in POLICY.fall * POLICY.finer ** np.arange(-max(finer, 0), POLICY.falls):
         d = part * view.range
         enter, leave = enter_and_leave(t, fit, d)
-        height = np.log(np.maximum(leave - enter, np.finfo(float).tiny)) - _TILT * np.arange(len(t))
+        height = np.log(np.maximum(leave - enter, np.finfo(float).tiny)) - TILT * np.arange(len(t))
         ending = float(np.log(max(2 * (t[-1] - enter[-1]), np.finfo(float).tiny)))  # only half a fall fits before it
         plateaus = longest_dwells(height, POLICY.contrast)
         if height[plateaus[-1]] - ending >= np.log(POLICY.contrast):
@@ -259,8 +260,6 @@ def _falls_in_view(bins: Bins, view: View, noise: Series, linear: View) -> list[
             level = (loss[first] + loss[last]) / 2
             below = first + int(np.argmax(loss[first : last + 1] <= level))
             half = float(crossing(t, loss, np.array([max(below - 1, first)]), np.array([level]))[0])
-            # The loss falls faster than before, too, by the factor at which a drop begins: a steady fall to 0 is no
-            # drop, though its logarithm falls faster and faster.
             slowest = float(np.min(speed[since:first])) if first else 0.0
             if loss[first] - level >= math.sqrt(POLICY.contrast) * slowest * (half - t[first]):
                 found.append((part, Fall(float(t[first]), half, float(t[last]), bool(finished))))
