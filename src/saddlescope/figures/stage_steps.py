@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from saddlescope.figures.records import Axis, Line, Panel
-from saddlescope.figures.time_axes import TimeAxis, end_of_picture, learned_at
+from saddlescope.figures.time_axes import TimeAxis, learned_at
 
 
 @runtime_checkable
@@ -40,10 +40,10 @@ class Stage(Protocol):
         ...
 
 
-def end_of_stages(stages: Sequence[Stage]) -> float:
-    """Return the last time of a picture of stages, a little after 99 % of the fall of their loss."""
-    starts, losses = np.array([one.start for one in stages]), np.array([one.loss for one in stages])
-    return end_of_picture(learned_at(starts, losses, losses.min()), float(starts[0]), stages[-1].end)
+def learned_by(stages: Sequence[Stage]) -> float:
+    """Return the time at which 99 % of the fall of the stages' loss has been learned."""
+    starts, losses = (np.array(each, float) for each in zip(*((one.start, one.loss) for one in stages), strict=True))
+    return learned_at(starts, losses, float(losses.min()), float(stages[-1].end))
 
 
 def step_line(
@@ -66,12 +66,12 @@ def activations(stages: Sequence[Stage]) -> Iterator[tuple[float, str]]:
     """Yield the start of each stage but the first, with the components that become active."""
     for before, stage in pairwise(stages):
         entered = sorted({*(stage.support or ())} - {*(before.support or ())})
-        yield stage.start, "+" + ", ".join(map(str, entered)) if entered else f"rank {stage.rank}"
+        yield float(stage.start), "+" + ", ".join(map(str, entered)) if entered else f"rank {stage.rank}"
 
 
 def stages_panel(stages: Sequence[Stage], unit: str) -> Panel:
     """Return the panel of the stages until 99 % of the fall of their loss has been learned."""
-    last = end_of_stages(stages)
-    over = TimeAxis.of(unit, [one.start for one in stages[1:]], stages[0].start, last)
+    first, *starts = (float(one.start) for one in stages)
+    over = TimeAxis.of(unit, starts, first, learned_by(stages), float(stages[-1].end))
     marks = (step_line(stages, over, "", 0, width=2.2), *over.marks(activations(stages)))
     return Panel(x=over.axis, y=Axis("loss"), marks=marks)

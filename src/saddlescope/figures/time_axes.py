@@ -13,7 +13,7 @@ import numpy as np
 from saddlescope.figures.records import Axis, Line, Mark, Panel
 
 _LEARNED = 0.99  # of the fall of the loss: what comes later is far away and invisible
-_BEYOND = 1.12  # end of a picture over the last time that it must show
+_BEYOND = 0.12  # of the axis: room after the last time that it must show
 _SPREAD = 20.0  # ratio of the last time to the first from which the first is invisible on a linear axis
 _BEFORE = 4.0  # first time on a logarithmic axis, as a factor below the first event
 _NEAR = 0.03  # of the axis: labels nearer to each other would overlap
@@ -37,11 +37,16 @@ class TimeAxis:
     log: bool
 
     @classmethod
-    def of(cls, unit: str, events: Iterable[float], first: float, last: float) -> "TimeAxis":
-        """Return the axis from `first` to `last` on which the events, such as the starts of stages, are distinct."""
-        shown = min((time for time in events if first < time <= last), default=last)
-        log = first >= 0 and last > _SPREAD * shown > 0
-        return cls(unit, max(first, shown / _BEFORE) if log else first, last, log)
+    def of(cls, unit: str, events: Iterable[float], first: float, learned: float, end: float) -> "TimeAxis":
+        """Return an axis on which events, such as the starts of stages, are distinct.
+
+        It ends a little after `learned`, the last time that must be shown, at most at `end`.
+        """
+        shown = min((time for time in events if first < time <= learned), default=learned)
+        log = first >= 0 and learned > _SPREAD * shown > 0
+        begin = max(first, shown / _BEFORE) if log else first
+        beyond = learned * (learned / begin) ** _BEYOND if log else learned + _BEYOND * (learned - begin)
+        return cls(unit, begin, min(beyond, end), log)
 
     @property
     def axis(self) -> Axis:
@@ -70,11 +75,17 @@ class TimeAxis:
         return (at - first) / (last - first) if last > first else 0.0
 
 
-def learned_at(times: np.ndarray, losses: np.ndarray, final: float, *, share: float = _LEARNED) -> float:
-    """Return the first time at which a share of the fall from the first loss to `final` is done; infinity if never."""
-    level = losses[0] - share * (losses[0] - final)
+def learned_at(times: np.ndarray, losses: np.ndarray, final: float, end: float, *, share: float = _LEARNED) -> float:
+    """Return the first time at which a share of the fall from the first loss to `final` is done; else `end`.
+
+    If `end` is infinite, return a time after the first: then nothing is learned, and any time shows it.
+    """
+    with np.errstate(invalid="ignore"):  # infinite losses have no level
+        level = losses[0] - share * (losses[0] - final)
     below = np.flatnonzero(losses <= level)
-    return float(times[below[0]]) if len(below) else math.inf
+    if len(below) and times[below[0]] > times[0]:
+        return float(times[below[0]])
+    return end if times[0] < end < math.inf else float(times[0]) + 1.0
 
 
 def final_loss(losses: np.ndarray) -> float:
@@ -83,23 +94,14 @@ def final_loss(losses: np.ndarray) -> float:
     return float(np.median(finite[-max(1, len(finite) // 10) :])) if len(finite) else math.nan
 
 
-def end_of_picture(learned: float, first: float, end: float) -> float:
-    """Return the last time shown: a little after `learned`, at most `end`; a positive time after the first in any case.
-
-    Without learning, `learned` is infinite or not after `first`: then everything is shown.
-    """
-    if first < learned < math.inf:
-        return min(first + _BEYOND * (learned - first), end)
-    return end if first < end < math.inf else first + 1.0
-
-
 def loss_panel(
     unit: str, times: np.ndarray, losses: np.ndarray, events: Iterable[tuple[float, str]] = (), title: str = ""
 ) -> Panel:
     """Return the panel of the loss of a run over its entire time, with labelled events in the order of time."""
-    half = learned_at(times, losses, final_loss(losses), share=0.5)
-    shown = [(time, label) for time, label in events][:_MOST_MARKS]
-    over = TimeAxis.of(unit, [half, *(time for time, _ in shown)], float(times[0]), float(times[-1]))
+    first, end = float(times[0]), float(times[-1])
+    half = learned_at(times, losses, final_loss(losses), end, share=0.5)
+    shown = list(events)[:_MOST_MARKS]
+    over = TimeAxis.of(unit, [half, *(time for time, _ in shown)], first, end, end)
     line = Line(x=over.clipped(times), y=losses, color=0, width=2.0)
     return Panel(x=over.axis, y=Axis("loss"), marks=(line, *over.marks(shown)), title=title if shown else "")
 

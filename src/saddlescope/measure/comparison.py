@@ -123,7 +123,7 @@ class Comparison(TableMixin, PlotMixin):
         marks += [Mark(at=one.time, label=f"missed {one.component}", color=1) for one in self.missed]
         marks += [Mark(at=one.time, label=f"not predicted {one.component}", color=3) for one in self.extra]
         times = [one.predicted.time for one in self.matches] + [one.time for one in (*self.missed, *self.extra)]
-        log = min(times, default=0.0) > 0 and TimeAxis.of(self.time_unit, times, 0.0, max(times)).log
+        log = min(times, default=0.0) > 0 and TimeAxis.of(self.time_unit, times, 0.0, max(times), max(times)).log
         x = Axis(f"predicted time, {time_label(self.time_unit)}", scale="log" if log else "linear")
         return Panel(x=x, y=Axis("found later than predicted", "%"), marks=tuple(marks))
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from saddlescope._shared.errors import InputError
 from saddlescope.figures.records import AnyMark, Axis, Line, Panel
-from saddlescope.figures.stage_steps import activations, end_of_stages, step_line
-from saddlescope.figures.time_axes import TimeAxis, end_of_picture, final_loss, learned_at, scale_label
+from saddlescope.figures.stage_steps import activations, learned_by, step_line
+from saddlescope.figures.time_axes import TimeAxis, final_loss, learned_at, scale_label
 from saddlescope.measure.stages import Run, Staircase, run_or_staircase, staircase_of
 from saddlescope.plot.axes import draw_on_axes
 
@@ -54,36 +54,31 @@ def staircase_panel(
         raise InputError(f"labels must be {len(runs)}, one per run; got {len(labels)}.")
     given = [run_or_staircase("runs", run, stairs.time_unit) for run in runs]
     names = [_name(run) for run in given] if labels is None else list(labels)
-    first = stairs.stages[0].start
-    last = _last(stairs, given) if until is None else until
-    if not (math.isfinite(last) and last > first):
+    first = float(stairs.stages[0].start)
+    if until is not None and not first < until < math.inf:
         raise InputError(f"until must be finite and after the first stage begins; got {until!r}.")
-    over = TimeAxis.of(stairs.time_unit, stairs.times, first, last)
+    ends = [float(run.stages[-1].end) if isinstance(run, Staircase) else float(run.times[-1]) for run in given]
+    end = max(ends, default=math.inf) if until is None else until
+    learned = min(end, max(map(_learned, [stairs, *given]))) if until is None else until
+    over = TimeAxis.of(stairs.time_unit, stairs.times, first, learned, end)
     label = "predicted, α → 0" if "alpha" in stairs.time_unit else "predicted"
     marks: list[AnyMark] = [step_line(stairs.stages, over, label, 3, width=5.0, opacity=0.4)]
     for color, run, name in zip(_COLORS * len(given), given, names, strict=False):
         if isinstance(run, Staircase):
             marks.append(step_line(run.stages, over, name, color))
         else:
-            shown = run.times <= last
+            shown = run.times <= over.last
             marks.append(Line(x=over.clipped(run.times[shown]), y=run.losses[shown], label=name, color=color))
     if not runs:
         marks += over.marks(activations(stairs.stages))
     return Panel(x=over.axis, y=Axis("loss"), marks=tuple(marks))
 
 
-def _last(stairs: Staircase, runs: Sequence[Run | Staircase]) -> float:
-    """Return the time by which all have learned; at most the end of the longest run."""
-    ends, learned = [], [end_of_stages(stairs.stages)]
-    for run in runs:
-        if isinstance(run, Staircase):
-            learned.append(end_of_stages(run.stages))
-            ends.append(run.stages[-1].end)
-        else:
-            at, end = learned_at(run.times, run.losses, final_loss(run.losses)), float(run.times[-1])
-            learned.append(end_of_picture(at, float(run.times[0]), end))
-            ends.append(end)
-    return min(max(learned), max(ends, default=math.inf))
+def _learned(run: Run | Staircase) -> float:
+    """Return the time by which a run or staircase has learned 99 % of what it learns."""
+    if isinstance(run, Staircase):
+        return learned_by(run.stages)
+    return learned_at(run.times, run.losses, final_loss(run.losses), float(run.times[-1]))
 
 
 def _name(run: Run | Staircase) -> str:
