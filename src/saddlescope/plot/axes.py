@@ -48,6 +48,8 @@ def draw_on_axes(panel: Panel, ax: "Axes | None" = None, *, theme: Theme = LIGHT
             x, y = (np.asarray(values, float) for values in (mark.x, mark.y))
             if mark.style == "steps":
                 x, y = np.repeat(x, 2)[1:], np.repeat(y, 2)[:-1]
+            elif mark.style == "points":
+                x, y = (np.column_stack([values, np.full(len(values), np.nan)]).ravel() for values in (x, y))
             curves.append(LabelledCurve(name, theme.color(color), x, y))
         elif isinstance(mark, Mark):
             at, upright = np.full(2, mark.at), mark.axis == "x"

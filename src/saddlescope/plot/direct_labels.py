@@ -89,6 +89,8 @@ def _pixels(ax: "Axes", curve: LabelledCurve) -> np.ndarray:
         if np.isfinite(length):
             parts = min(2000, int(length / _CELL) + 1)
             dense.append(start + np.arange(1, parts + 1)[:, None] / parts * (stop - start))
+        else:  # after a gap: a point that nothing connects with the one before
+            dense.append(stop[None])
     found = np.concatenate(dense)
     with np.errstate(invalid="ignore"):
         return found[((found >= 0) & (found <= [ax.bbox.width, ax.bbox.height])).all(1)]
