@@ -7,16 +7,16 @@ The package predicts that staircase (`theory`), simulates it (`flow`), measures 
 Importing this package loads nothing heavy: each public name of `__init__.pyi` is resolved when it is first used.
 """
 
+from types import ModuleType
 from typing import Any
 
 import lazy_loader
 
 from saddlescope._shared.compiled_code import keep_compiled_code as _keep_compiled_code
-from saddlescope.figures.drawing import Renderer as _Renderer
-from saddlescope.figures.drawing import draw_with as _draw_with
+from saddlescope.figures.renderer import draw_with as _draw_with
 
 
-def _renderer() -> _Renderer:
+def _renderer() -> ModuleType:
     from saddlescope.plot import renderer
 
     return renderer

@@ -14,7 +14,7 @@ import numpy as np
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope.figures.drawing import renderer
+from saddlescope.figures.renderer import renderer
 
 MOST_FILM_BYTES = 12_000_000
 """Largest number of bytes of a film's images: a page with more would load slowly."""
