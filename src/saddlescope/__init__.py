@@ -7,13 +7,23 @@ The package predicts that staircase (`theory`), simulates it (`flow`), measures 
 Importing this package loads nothing heavy: each public name of `__init__.pyi` is resolved when it is first used.
 """
 
+from types import ModuleType
 from typing import Any
 
 import lazy_loader
 
 from saddlescope._shared.compiled_code import keep_compiled_code as _keep_compiled_code
+from saddlescope.figures.renderer import draw_with as _draw_with
+
+
+def _renderer() -> ModuleType:
+    from saddlescope.plot import renderer
+
+    return renderer
+
 
 _keep_compiled_code()
+_draw_with(_renderer)
 
 _public_name, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 

@@ -26,7 +26,6 @@ from saddlescope.flow import (
     unit_flow,
 )
 from saddlescope.models import DiagonalNetwork
-from saddlescope.models.diagonal.from_weights import network_of_weights
 from saddlescope.theory import gradient_at_zero, incremental_learning, low_rank_learning, unit_learning
 
 RNG = np.random.default_rng(0)
@@ -105,9 +104,6 @@ CALLS: dict[str, Callable[[int], object]] = {
         unit(k), DATA, squared(k), np.ones((2, 3)), degree=2.0, log_scale=-10.0, until=0.1, tolerance=1e-3
     ),
     "escape_flow": _homogeneous,
-    "network_of_weights": lambda k: network_of_weights(
-        (lambda factor: lambda x, u, v: factor * (x * u) @ v)(1.0 + k / 1e6), 2, INPUTS, DATA[1]
-    ),
     "gradient_at_zero": lambda k: gradient_at_zero(lambda Y: jnp.sum((Y - k) ** 2), samples=3, outputs=2),
 }  # fmt: skip
 

@@ -168,7 +168,6 @@ def test_ranks_of_spectra_over_three_hundred_orders(seed):
             "stable_rank": energy / squares[0],
             "effective_rank": mpmath.exp(entropy),
             "second_ratio": s[1] / s[0] if len(s) > 1 else 0,
-            "tail_energy": mpmath.fsum(squares[1:]) / energy,
         }
         fraction = float(rng.uniform(0.5, 0.999))
         held = next(k for k in range(1, len(s) + 1) if mpmath.fsum(squares[:k]) >= mpmath.mpf(fraction) * energy)

@@ -125,9 +125,6 @@ CALLS = {
     "DiagonalNetwork: no sample": lambda: ss.incremental_learning(network(X[:0], X[:0, 0]), 3),
     "diagonal_linear_network: samples": lambda: models.diagonal_linear_network(X, X[:5, 0]),
     "diagonal_linear_network: matrix of targets": lambda: models.diagonal_linear_network(X, Y),
-    "network_of_weights: size": lambda: ss.incremental_learning(
-        models.network_of_weights(lambda x, u, v: x @ (u * v), 4, jnp.asarray(X), jnp.asarray(X[:, 0])), 4
-    ),
     "low_rank_learning: shape": lambda: ss.low_rank_learning(product, [(4, 4)]),
     "low_rank_learning: vector loss": lambda: ss.low_rank_learning(lambda w: w[0].sum(0), [(3, 3)]),
     "low_rank_learning: two of one": lambda: ss.low_rank_learning(lambda w: jnp.sum(w[1] ** 2), [(3, 3)]),

@@ -16,7 +16,6 @@ from saddlescope.models.deep import (
     half_squared_error,
     layered_output,
     layered_weights,
-    weak_balancedness,
 )
 
 
@@ -125,7 +124,12 @@ def _conserved(flow, observable):
     return jax.vmap(observable)(tuple(map(jnp.asarray, weights)))
 
 
-@pytest.mark.parametrize(("relu", "observable"), [(True, weak_balancedness), (False, balancedness)])
+def diagonals(weights):
+    """Return what gradient flow conserves with ReLU, too."""
+    return tuple(map(jnp.diagonal, balancedness(weights)))
+
+
+@pytest.mark.parametrize(("relu", "observable"), [(True, diagonals), (False, balancedness)])
 def test_what_gradient_flow_conserves_is_conserved(relu, observable):
     loss, start = _random(seed=0)  # of those whose flow slides along no kink
     loss = LayeredLoss(loss.inputs, loss.targets, half_squared_error, relu)

@@ -4,12 +4,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tolerances
 from saddlescope._shared.errors import InputError
-from saddlescope.measure import bottleneck_rank, bulk_count, nonlinearity, second_ratio, tail_energy
+from saddlescope.measure import bottleneck_rank, bulk_count, nonlinearity, second_ratio
 
 DRAW = np.random.default_rng(0)
 BATCH = DRAW.random((3, 4, 5))
@@ -17,19 +17,9 @@ Z = DRAW.standard_normal((3, 4, 7))
 
 
 def test_ratios_are_those_of_a_matrix():
-    ratios, tails = second_ratio(BATCH).ravel(), tail_energy(BATCH).ravel()
-    for values, ratio, tail in zip(BATCH.reshape(-1, 5), ratios, tails, strict=True):
-        first, second, *rest = sorted(values, reverse=True)
+    for values, ratio in zip(BATCH.reshape(-1, 5), second_ratio(BATCH).ravel(), strict=True):
+        first, second, *_ = sorted(values, reverse=True)
         assert ratio == pytest.approx(second / first, rel=tolerances.RANK)
-        energy = sum(one**2 for one in (second, *rest))
-        assert tail == pytest.approx(energy / (first**2 + energy), rel=tolerances.RANK)
-
-
-def test_tail_energy_is_the_error_of_the_best_rank_one_approximation():
-    W = DRAW.standard_normal((4, 6))
-    U, s, Vt = np.linalg.svd(W)
-    left = W - s[0] * np.outer(U[:, 0], Vt[0])
-    assert tail_energy(s) == pytest.approx(np.sum(left**2) / np.sum(W**2), rel=tolerances.RANK)
 
 
 def test_nonlinearity_is_the_part_removed_by_the_relu():
@@ -40,22 +30,18 @@ def test_nonlinearity_is_the_part_removed_by_the_relu():
 
 
 @given(st.floats(1e-200, 1e200))
+@settings(deadline=None)
 def test_a_factor_changes_nothing(factor):
     np.testing.assert_allclose(second_ratio(factor * BATCH), second_ratio(BATCH), rtol=tolerances.RANK)
-    np.testing.assert_allclose(tail_energy(factor * BATCH), tail_energy(BATCH), rtol=tolerances.RANK)
     np.testing.assert_allclose(nonlinearity(factor * Z), nonlinearity(Z), rtol=tolerances.RANK)
     np.testing.assert_array_equal(bulk_count(factor * BATCH, factor * BATCH / 4), bulk_count(BATCH, BATCH / 4))
 
 
 def test_rank_one_and_zero():
-    assert second_ratio(np.array([3.0])) == tail_energy(np.array([3.0])) == 0.0
-    assert second_ratio(np.array([0.0, 2.0])) == tail_energy(np.array([0.0, 2.0])) == 0.0
-    assert second_ratio(np.zeros(3)) == tail_energy(np.zeros(3)) == nonlinearity(np.zeros((2, 3))) == 0.0
+    assert second_ratio(np.array([3.0])) == 0.0
+    assert second_ratio(np.array([0.0, 2.0])) == 0.0
+    assert second_ratio(np.zeros(3)) == nonlinearity(np.zeros((2, 3))) == 0.0
     assert bulk_count(np.zeros(3), np.zeros(3)) == 0
-
-
-def test_small_tails_are_accurate():
-    assert tail_energy(np.array([1.0, 1e-9])) == pytest.approx(1e-18, rel=tolerances.RANK)
 
 
 def test_the_bulk_is_that_of_the_same_matrix():
@@ -67,7 +53,7 @@ def test_the_bulk_is_that_of_the_same_matrix():
 
 @pytest.mark.parametrize("of", [jnp.asarray, torch.from_numpy])
 def test_results_come_back_in_the_library_of_the_input(of):
-    for function, given_ in ((second_ratio, BATCH), (tail_energy, BATCH), (nonlinearity, Z)):
+    for function, given_ in ((second_ratio, BATCH), (nonlinearity, Z)):
         result = function(of(given_))
         assert type(result) is type(of(given_))
         np.testing.assert_allclose(np.asarray(result), function(given_), rtol=tolerances.RANK)
@@ -96,8 +82,6 @@ def test_the_bottleneck_is_the_longest_run_of_middle_layers(ranks, rank):
     ("call", "says"),
     [
         (lambda: second_ratio(-BATCH), "values must be at least 0"),
-        (lambda: tail_energy(BATCH * np.nan), "values must be finite"),
-        (lambda: second_ratio(np.zeros((2, 0))), r"values must have shape \(..., r\)"),
         (lambda: nonlinearity(Z[0, 0]), r"preactivations must have shape \(..., m, n\)"),
         (lambda: nonlinearity(Z * np.inf), "preactivations must be finite"),
         (lambda: bulk_count(BATCH, BATCH[0]), "initial must have the shape of values"),

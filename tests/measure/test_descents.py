@@ -1,11 +1,9 @@
 """Descents of a loss: by hand, and laws of hysteresis."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saddlescope._shared.errors import InputError
 from saddlescope.measure import find_descents
 
 ZIGZAG = np.array([1.0, 0.4, 0.7, 0.2, 0.21, 0.0])
@@ -52,17 +50,3 @@ def test_laws(values, least):
         steps = np.sign(np.diff(losses))
         steps = steps[steps != 0]
         assert k == np.sum(np.diff(np.concatenate([[1.0], steps])) < 0)
-
-
-@pytest.mark.parametrize(
-    ("losses", "hysteresis", "said"),
-    [
-        ([[]], 0.0, "losses"),
-        ([1.0, np.nan], 0.0, "losses"),
-        (np.ones((1, 1, 2)), 0.0, "shape"),
-        ([1.0], 1.0, "below 1"),
-    ],
-)
-def test_invalid_input_raises(losses, hysteresis, said):
-    with pytest.raises(InputError, match=said):
-        find_descents(losses, hysteresis=hysteresis)

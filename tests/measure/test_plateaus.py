@@ -79,6 +79,19 @@ def share_of_staircases_found(seeds):
     return np.mean([one.is_found(find_plateaus(one.losses, steps=one.steps).drops) for one in curves])
 
 
+@pytest.mark.parametrize("geometric", [False, True])
+@pytest.mark.parametrize("noise", [0.0, 1e-4])
+def test_losses_alone_show_synthetic_staircases_without_noise_as_well_as_with_a_little(noise, geometric):
+    """A steady fall to 0 ends these records: its logarithm falls ever faster, which is no drop."""
+    runs = [synthetic_run(seed, noise=noise, geometric=geometric) for seed in SEEDS]
+    times = [np.array(drops(run.losses, run.times)) for run in runs]
+    right = [
+        len(at) == len(run.drops) and np.all((run.early <= at) & (at <= run.late))
+        for run, at in zip(runs, times, strict=True)
+    ]
+    assert np.mean(right) >= 0.9
+
+
 def test_power_laws_in_noise_have_no_drops():
     assert false_alarms(range(1_000, 1_040)) <= 4
 
@@ -303,17 +316,12 @@ t, s = np.arange(6.0), np.ones((6, 2))
     ("call", "says"),
     [
         (lambda: find_plateaus(t, steps=t[::-1]), "steps must not decrease"),
-        (lambda: find_plateaus(t[:4]), "at least 5 finite records; got 4 of 4"),
         (lambda: find_plateaus(t, steps=t[:5]), r"steps must have the shape of losses, \(6,\)"),
         (lambda: find_plateaus(t * np.nan), "at least 5 finite records; got 0 of 6"),
         (lambda: find_plateaus(t, steps=0 * t), "5 or more different steps; got 1"),
-        (lambda: find_plateaus(s), r"one series of shape \(n,\); got \(6, 2\)"),
-        (lambda: find_plateaus("loss"), "losses must be real numbers"),
         (lambda: find_plateaus(t, singular_values=[]), "singular_values must have one array per layer; got none"),
         (lambda: find_plateaus(t, singular_values=[s, s[:5]]), r"singular_values\[1\] must have shape \(6, r\)"),
-        (lambda: find_plateaus(t, singular_values=[s[:, 0]]), r"singular_values\[0\] must have shape \(6, r\)"),
         (lambda: find_plateaus(t, singular_values=[-s]), r"singular_values\[0\] must be at least 0; got -1.0"),
-        (lambda: find_plateaus(t, singular_values=[s * np.inf]), r"singular_values\[0\] must be finite"),
     ],
 )
 def test_invalid_input_raises(call, says):

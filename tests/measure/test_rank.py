@@ -95,16 +95,11 @@ def test_level_may_be_given_for_each_matrix():
     ("call", "says"),
     [
         (lambda: stable_rank(np.array([1.0, -1.0])), "values must be at least 0; got -1.0"),
-        (lambda: stable_rank(np.array([1.0, np.nan])), "values must be finite"),
-        (lambda: effective_rank(np.ones((3, 0))), "values must have shape"),
         (lambda: effective_rank(np.array([1, 2])), "values must be of type"),
         (lambda: stable_rank(3.0), "values must be an array"),
-        (lambda: energy_rank(np.ones(2), fraction=0.0), "fraction must be greater than 0"),
         (lambda: energy_rank(np.ones(2), fraction=90.0), "fraction must be .* at most 1; got 90.0"),
         (lambda: numerical_rank(np.ones(2), level=-1.0), "level must be at least 0; got -1.0"),
-        (lambda: numerical_rank(np.ones(2), level=float("nan")), "level must be at least 0"),
         (lambda: numerical_rank(np.ones((4, 2)), level=np.ones(3)), r"level must be .* \(4,\); got \(3,\)"),
-        (lambda: numerical_rank(np.ones((1, 2)), level=np.array([-1.0])), "level must be at least 0"),
     ],
 )
 def test_invalid_input_raises(call, says):

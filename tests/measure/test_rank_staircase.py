@@ -145,14 +145,9 @@ def test_many_matrices_at_once():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"t": LINEAR[:4]}, "times must be at least 5"),
         ({"t": LINEAR[::-1]}, "strictly increasing"),
-        ({"values": np.ones((79, 3))}, r"spectrum.values must have shape \(80, r\)"),
         ({"values": np.tile([1.0, 2.0], (80, 1))}, "descending"),
-        ({"values": np.full((80, 2), np.nan)}, "finite"),
         ({"share": 1.5}, "share must be between 0 and 1; got 1.5"),
-        ({"lead": 1.0}, "lead must be greater than 1 and finite; got 1.0"),
-        ({"contrast": 1.0}, "contrast must be greater than 1"),
     ],
 )
 def test_invalid_input_raises(change, message):

@@ -37,13 +37,9 @@ def test_a_stage_that_was_not_found_has_no_limit():
 @pytest.mark.parametrize(
     ("times", "log_scales", "sentence"),
     [
-        ([[1.0]], [-1.0], "log_scales must be two or more different numbers"),
         ([[1.0], [1.0]], [-1.0, -1.0], "log_scales must be two or more different numbers"),
-        ([[1.0], [1.0]], [[-1.0], [-2.0]], "log_scales must be two or more different numbers"),
         ([[1.0], [1.0]], [1e-32, 1e-64], "Use math.log"),
-        ([[1.0], [1.0]], [-1.0, -np.inf], "log_scales must be natural logarithms"),
         ([[1.0, 2.0, 3.0]], [-1.0, -2.0], r"times must have shape \(2, \.\.\.\), one row per log_scale"),
-        (np.array(1.0), [-1.0, -2.0], "one row per log_scale"),
     ],
 )
 def test_invalid_input_raises(times, log_scales, sentence):

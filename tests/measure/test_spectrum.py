@@ -334,23 +334,15 @@ ones = np.ones((2, 3))
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: spectrum([[1.0]]), "matrix must be an array"),
         (lambda: spectrum(np.ones((2, 2), dtype=int)), "matrix must be of type .* got 'int64'"),
-        (lambda: spectrum(np.ones((2, 2), dtype=complex)), "got 'complex128'"),
         (lambda: spectrum(np.ones(3)), r"matrix must have shape \(..., m, n\).* got \(3,\)"),
-        (lambda: spectrum(np.ones((4, 0))), "matrix must have shape"),
-        (lambda: spectrum(ones * np.nan), "matrix must be finite"),
-        (lambda: spectrum(torch.full((2, 2), torch.inf)), "matrix must be finite"),
         (lambda: spectrum(ones, top=0), "top must be at least 1"),
         (lambda: Spectrum(ones, 0.0), r"noise_floor must have shape \(2,\).* got \(\)"),
-        (lambda: Spectrum(ones, np.ones(3)), r"noise_floor must have shape \(2,\).* got \(3,\)"),
         (lambda: update_spectrum(ones, ones[:1]), r"before must have the shape of after, \(2, 3\); got \(1, 3\)"),
         (lambda: update_spectrum(ones, torch.ones(2, 3)), "arrays of one library .* got ndarray, Tensor"),
         (lambda: product_spectrum(ones, ones[:, :2]), r"right must have .* got \(2, 2\)"),
         (lambda: product_spectrum(ones, np.ones((1, 2, 3))), "right must have the batch axes"),
         (lambda: product_update_spectrum(ones, ones, ones, ones[:1]), "right0 must have the shape of right"),
-        (lambda: product_update_spectrum(ones, ones, ones[:1], ones), "left0 must have the shape of left"),
-        (lambda: product_update_spectrum(ones, ones, ones, ones * np.inf), "right0 must be finite"),
     ],
 )
 def test_invalid_input_raises(call, says):

@@ -45,15 +45,8 @@ def test_attributes_of_a_staircase():
     ("make", "says"),
     [
         (lambda: Stage(2.0, 1.0, 0.0, 0), "end must be at least start=2.0; got 1.0"),
-        (lambda: Stage(0.0, math.nan, 0.0, 0), "end must be"),
-        (lambda: Stage(-math.inf, 1.0, 0.0, 0), "start must be finite"),
-        (lambda: Stage(0.0, 1.0, math.nan, 0), "loss must be a number"),
-        (lambda: Stage(0.0, 1.0, 0.0, -1), "rank must be at least 0"),
         (lambda: Stage(0.0, 1.0, 0.0, 2, (3,)), "rank must be the size of the support, 1; got 2"),
         (lambda: Stage(0.0, 1.0, 0.0, 2, (3, 1)), "support must be ascending"),
-        (lambda: Stage(0.0, 1.0, 0.0, 2, (1, 1)), "support must be ascending"),
-        (lambda: Stage(0.0, 1.0, 0.0, 1, (-1,)), "support must be ascending"),
-        (lambda: Stage(0.0, 1.0, 0.0, 1, layer_ranks=(2, -1)), "layer_ranks must be one or more ranks"),
         (lambda: Stage(0.0, 1.0, 0.0, 1, layer_ranks=()), r"layer_ranks must be .* got \(\)"),
         (lambda: Staircase((), "t"), "stages must hold at least one"),
         (
@@ -234,15 +227,9 @@ t, a = np.arange(4.0), np.ones((4, 2))
     ("call", "says"),
     [
         (lambda: find_stages(t[::-1], t, a, level=1.0, time_unit="t"), "times must be .* strictly increasing"),
-        (lambda: find_stages(t[:1], t[:1], a[:1], level=1.0, time_unit="t"), "times must be at least 2 strictly"),
         (lambda: find_stages(t, t[:2], a, level=1.0, time_unit="t"), r"losses must have .* \(4,\); got \(2,\)"),
-        (lambda: find_stages(t, t * np.nan, a, level=1.0, time_unit="t"), "losses must be finite"),
         (lambda: find_stages(t, t, a[:2], level=1.0, time_unit="t"), r"activity must have shape \(4, r\).* \(2, 2\)"),
-        (lambda: find_stages(t, t, a[:, 0], level=1.0, time_unit="t"), r"activity must have shape \(4, r\)"),
-        (lambda: find_stages(t, t, a * np.inf, level=1.0, time_unit="t"), "activity must be finite"),
-        (lambda: find_stages(t, t, [[1.0], [1.0, 2.0]], level=1.0, time_unit="t"), "activity must be real numbers"),
         (lambda: find_stages(t, t, a, level=0.0, time_unit="t"), "level must be greater than 0"),
-        (lambda: find_stages(t, t, a, level=math.nan, time_unit="t"), "level must be"),
         (lambda: find_stages(t, t, a, level=1.0, time_unit="t", min_duration=-1.0), "min_duration must be at least 0"),
     ],
 )

@@ -7,7 +7,6 @@ import torch
 
 import tolerances
 from problems import product_factors
-from saddlescope._shared.errors import InputError
 from saddlescope.measure import arrays, product_update_orders, product_update_spectrum
 
 LIBRARIES = {"numpy": np.asarray, "jax": jnp.asarray, "torch": torch.asarray}
@@ -70,11 +69,3 @@ def test_the_noise_floor_is_the_effect_of_rounding(stored):
         noise = np.linalg.norm(with_rounding - without, 2, axis=(-2, -1))
         assert (noise < spectrum.noise_floor).all()
         assert (spectrum.noise_floor < 4 * noise).all()
-
-
-def test_bad_input():
-    ones = np.ones((2, 3))
-    with pytest.raises(InputError, match="right0 must have the shape of right"):
-        product_update_orders(ones, ones, ones, ones[:1])
-    with pytest.raises(InputError, match="top must be at least 1"):
-        product_update_orders(ones, ones, ones, ones, top=0)

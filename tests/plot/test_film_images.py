@@ -11,6 +11,7 @@ from matplotlib.image import imread
 from matplotlib.offsetbox import AnnotationBbox
 
 from saddlescope._shared.errors import InputError
+from saddlescope.figures.records import MOST_FILM_BYTES
 from saddlescope.plot import (
     LIGHT,
     Axis,
@@ -24,7 +25,6 @@ from saddlescope.plot import (
     draw_thumbnail,
 )
 from saddlescope.plot.curve_points import MOST_POINTS
-from saddlescope.plot.figure import MOST_FILM_BYTES
 from saddlescope.plot.film_images import framed, grid, png, ranges, sprite, strip
 from saddlescope.plot.series import legend
 

@@ -15,14 +15,14 @@ from matplotlib import pyplot as plt
 
 import saddlescope as ss
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.results import PlotMixin, TableMixin
+from saddlescope._shared.results import TableMixin
+from saddlescope.figures.drawing import PlotMixin
+from saddlescope.figures.time_axes import scale_label
 from saddlescope.flow import DiagonalInit, gradient_flow_batched, symmetric_flows, symmetric_path
 from saddlescope.flow.factored.factored_flow import FactorInit
 from saddlescope.models import LayeredLoss
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 from saddlescope.plot.axes import draw_on_axes
-from saddlescope.plot.result_panels import PANELS, result_panel
-from saddlescope.plot.staircase_panels import scale_label
 from saddlescope.theory import deep_linear_stages
 from saddlescope.theory.concepts import concept_stages
 
@@ -163,10 +163,8 @@ def test_every_kind_of_result_is_here():
     for module in pkgutil.walk_packages(ss.__path__, "saddlescope."):
         if ".papers." not in module.name and not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    drawn = {c.__name__ for c in below(PlotMixin) if c.__module__.startswith("saddlescope")} - {"PlotMixin"}
-    assert set(PANELS) == set(RESULTS)
-    assert drawn >= set(RESULTS)
-    assert all(any(b.__name__ in PANELS for b in c.__mro__) for c in below(PlotMixin) if c is not PlotMixin)
+    drawn = [c for c in below(PlotMixin) if c.__module__.startswith("saddlescope") and c is not PlotMixin]
+    assert all(RESULTS.keys() & {b.__name__ for b in c.__mro__} for c in drawn)
 
 
 @pytest.mark.parametrize("name", RESULTS)
@@ -220,7 +218,7 @@ def test_missed_arrivals_are_rows_and_marks():
     none = ss.Staircase((ss.Stage(0.0, 3.0, float(run.losses[0]), 0, ()),), run.time_unit)
     compared = ss.compare(first, none)
     assert compared.to_dataframe().arrival.tolist() == ["missed"]
-    assert [mark.label for mark in result_panel(compared).marks if isinstance(mark, Mark)] == ["", "missed 0"]
+    assert [mark.label for mark in compared.panel().marks if isinstance(mark, Mark)] == ["", "missed 0"]
     extra = ss.compare(none, found())
     assert set(extra.to_dataframe().arrival) == {"not predicted"}
 
@@ -232,20 +230,63 @@ def test_a_staircase_beside_its_runs():
     assert texts == ["predicted, α → 0", "α = 10⁻²", "α = 10⁻⁶⁴"]
     bold, *others = ax.lines
     assert bold.get_linewidth() > 2 * max(line.get_linewidth() for line in others)
-    np.testing.assert_array_equal(others[0].get_ydata(), runs[0].losses)
+    shown = others[0].get_ydata()
+    np.testing.assert_array_equal(shown, runs[0].losses[: len(shown)])
     assert ax.get_xlabel() == "time / log(1/α)"
     colors = {text.get_text(): text.get_color() for text in ax.texts}
     assert [colors[name] for name in texts] == [line.get_color() for line in ax.lines]
 
 
+def test_the_picture_ends_where_what_can_be_learned_is_learned():
+    """Coordinates that only fit noise come long after; stages decades apart have a logarithmic axis."""
+
+    def noisy(beta):
+        return 0.5 * jnp.sum(jnp.array([2.0, 1.0, 1e-3]) * (beta - jnp.array([1.0, 1.0, 0.5])) ** 2)
+
+    prediction = ss.incremental_learning(noisy, 3)
+    *first, noise = prediction.staircase.times
+    start = DiagonalInit(np.ones(3), np.zeros(3), log_scale=-150.0)
+    run = ss.gradient_flow(noisy, start, until=2 * noise, tolerance=1e-6)
+    ax = ss.plot_staircase(prediction, run)
+    assert first[-1] < ax.get_xlim()[1] < 2 * first[-1] < noise
+    assert ax.get_xscale() == "linear"
+    assert run.plot().get_xscale() == "log"
+    far = ss.Staircase(
+        tuple(ss.Stage(*one, rank) for rank, one in enumerate([(0, 0.01, 3), (0.01, 4, 2), (4, 9, 0)])), "t"
+    )
+    ax = far.plot()
+    assert ax.get_xscale() == "log"
+    assert [text.get_text() for text in ax.texts] == ["rank 1", "rank 2"]
+
+
+def test_a_run_is_compared_as_it_is_drawn():
+    run = simulated()
+    half = ss.find_stages(run.times, run.losses, run.beta, level=run.level, time_unit=run.time_unit)
+    assert ss.compare(predicted(), run).time_errors == ss.compare(predicted().staircase, half).time_errors
+    counted = ss.compare(predicted(), run, level=0.1)
+    assert counted.time_errors == ss.compare(predicted().staircase, found()).time_errors
+    with pytest.raises(InputError, match="level must be given for a run that has none"):
+        ss.compare(predicted(), factored())
+    with pytest.raises(InputError, match="level must be None where found is a staircase"):
+        ss.compare(predicted(), found(), level=0.1)
+
+
+def test_what_prints_a_prediction_prints_why_it_ended():
+    tied = ss.incremental_learning(lambda beta: 0.5 * jnp.sum((beta - 1.0) ** 2), 2)
+    assert tied.status.value == "tie"
+    assert str(tied).splitlines()[-1] == tied.message
+    assert tied.message.partition(" ")[0] in tied._repr_html_()
+
+
 def test_a_found_staircase_takes_the_place_of_a_run():
     ax = ss.plot_staircase(predicted(), found(), labels=["measured"])
     assert [text.get_text() for text in ax.texts if text.get_text()] == ["predicted, α → 0", "measured"]
-    assert max(np.max(line.get_xdata()) for line in ax.lines) == found().stages[-1].end
+    shown = max(np.max(line.get_xdata()) for line in ax.lines)
+    assert predicted().staircase.times[-1] < shown < found().stages[-1].end
 
 
 def test_alone_a_prediction_ends_after_it_has_learned_and_names_its_coordinates():
-    line, *_ = result_panel(predicted()).marks
+    line, *_ = predicted().panel().marks
     assert isinstance(line, Line)
     assert [text.get_text() for text in predicted().plot().texts] == ["+0", "+1", "+2"]
     assert predicted().staircase.times[-1] < line.x[-1] < 1.3 * predicted().staircase.times[-1]
@@ -315,6 +356,15 @@ def test_labels_are_in_the_axes_and_cover_neither_curves_nor_each_other():
         ]
         led = [text for text in ax.texts if not text.get_text()]
         assert np.argmin(distances) == k or led
+
+
+def test_labels_without_a_place_are_in_a_legend_beside_the_axes():
+    crowd = [Line(x=np.arange(2.0), y=np.full(2, k), color=0, label="" if k else "lowest") for k in range(80)]
+    ax = draw_on_axes(Panel(x=Axis("x"), y=Axis("y"), marks=(*crowd, Mark(at=0.5, label="middle"))))
+    legend = ax.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["lowest"]
+    assert not _boxes(ax)
 
 
 def test_scales_of_the_axes_do_not_matter_to_labels():

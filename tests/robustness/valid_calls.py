@@ -30,7 +30,7 @@ def _rng(seed: int = 0) -> np.random.Generator:
 
 def _measure() -> dict[str, Call]:
     from saddlescope import measure as m
-    from saddlescope.measure.spectrum import Spectrum
+    from saddlescope.measure.singular_values import Spectrum
 
     draw = _rng().standard_normal
     values, times, losses = np.array([3.0, 2.0, 0.5]), np.linspace(0.0, 1.0, 50), np.linspace(1.0, 0.1, 50)
@@ -39,8 +39,7 @@ def _measure() -> dict[str, Call]:
     after, before = draw((5, 4)), draw((5, 4))
     factors = {"left": draw((5, 2)), "right": draw((6, 2)), "left0": draw((5, 2)), "right0": draw((6, 2))}
     calls = {
-        name: Call(getattr(m, name), {"values": values})
-        for name in ("stable_rank", "effective_rank", "second_ratio", "tail_energy")
+        name: Call(getattr(m, name), {"values": values}) for name in ("stable_rank", "effective_rank", "second_ratio")
     }
     return (
         calls
@@ -125,7 +124,6 @@ def _models() -> dict[str, Call]:
         ),
         "separability": Call(m.separability, {"data": data}),
         "require_separable": Call(m.require_separable, {"data": data}),
-        "least_loss": Call(m.least_loss, {"data": data, "kind": "logistic"}),
         "attention_loss": Call(m.attention_loss, {"data": data, "kind": "logistic"}),
         "SelectionLoss": Call(
             m.SelectionLoss, {"optimal_scores": data.optimal_scores, "gaps": data.gaps, "kind": "logistic"}
@@ -162,7 +160,6 @@ def _models() -> dict[str, Call]:
         "layered_output": Call(m.layered_output, {"weights": layers, "inputs": draw((5, 3))}),
         "layered_map": Call(m.layered_map, {"weights": layers}),
         "balancedness": Call(m.balancedness, {"weights": layers}),
-        "weak_balancedness": Call(m.weak_balancedness, {"weights": layers}),
         "perceptron_output": Call(m.perceptron_output, {"points": draw((5, 3))}, {"weights": perceptron}),
         "half_squared_error": Call(m.half_squared_error, pair),
         "cross_entropy": Call(m.cross_entropy, pair),

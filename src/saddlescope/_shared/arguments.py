@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.memory import exhausted
+from saddlescope._shared.memory_limit import exhausted
 
 _LARGEST = 2**63  # whole numbers from here on fit no array's size, no step count and no seed of JAX
 _NUMBERS = ("bool", "int", "uint", "float", "bfloat")  # names of stored types that hold real numbers begin so

@@ -7,7 +7,7 @@ import traceback
 from pathlib import PurePath
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.memory import exhausted
+from saddlescope._shared.memory_limit import exhausted
 
 
 def outside_cause(error: BaseException) -> InputError | None:

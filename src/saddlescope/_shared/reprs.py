@@ -38,10 +38,11 @@ class ReprMixin:
         """Return the columns and rows that a notebook shows below the line."""
         return ("attribute", "value"), ((name, _with_range(value)) for name, value in _fields(self))
 
+    def _caption(self) -> str:
+        return type(self).__name__ if type(self).__repr__ is ReprMixin.__repr__ else repr(self)
+
     def _repr_html_(self) -> str:
-        columns, rows = self._table()
-        line = type(self).__name__ if type(self).__repr__ is ReprMixin.__repr__ else repr(self)
-        return html_table(line, columns, rows)
+        return html_table(self._caption(), *self._table())
 
 
 def in_line(name: str, fields: Iterable[tuple[str, object]]) -> str:

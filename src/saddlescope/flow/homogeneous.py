@@ -34,7 +34,8 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope._shared.results import PlotMixin
+from saddlescope.figures.drawing import PlotMixin
+from saddlescope.figures.records import Axis, Line, Panel
 from saddlescope.flow.status import REACHED, FlowError, Status, exhausted, require_run
 from saddlescope.loss.checks import require_numbers, shapes_of
 from saddlescope.numerics.tree_layout import TreeLayout
@@ -75,6 +76,11 @@ class EscapeFlow(ReprMixin, PlotMixin):
             f"EscapeFlow({len(self.times)} records to s = {self.times[-1]:.6g}, log|theta| {self.log_norms[0]:.6g} to "
             f"{self.log_norms[-1]:.6g}; {self.status})"
         )
+
+    def panel(self) -> Panel:
+        """Return the logarithm of the norm of the weights over time."""
+        line = Line(x=self.times, y=self.log_norms / np.log(10), color=0, width=2.0)
+        return Panel(x=Axis("time s"), y=Axis("log₁₀ of the norm of the weights"), marks=(line,))
 
     def to_xarray(self) -> xr.Dataset:
         """Return log_norm, rate, loss and log_time, each over time s."""

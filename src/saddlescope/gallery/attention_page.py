@@ -9,7 +9,6 @@ from saddlescope import store
 from saddlescope.gallery.data_page import DataView, data_page
 from saddlescope.gallery.site import require_gallery_folder
 from saddlescope.plot import Figure
-from saddlescope.plot.bias_figures import bias_figures
 from saddlescope.studies import ImplicitBias
 
 
@@ -63,4 +62,4 @@ class AttentionView(DataView):
 
     def draw(self) -> list[Figure]:
         """Return the figures of flows and solutions."""
-        return bias_figures(self.found)
+        return self.found.figures()

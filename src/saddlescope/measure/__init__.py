@@ -1,16 +1,17 @@
 """Numbers from arrays: spectra, ranks and staircases, for NumPy, JAX and PyTorch through the array API."""
 
-from saddlescope.measure.bottleneck import bottleneck_rank, bulk_count, nonlinearity, second_ratio, tail_energy
+from saddlescope.measure.bottleneck import bottleneck_rank, bulk_count, nonlinearity, second_ratio
 from saddlescope.measure.comparison import Comparison, compare
 from saddlescope.measure.descents import Descents, find_descents
 from saddlescope.measure.entry_histories import EntryHistories, EntryHistory, EntryKind, entry_histories, entry_kind
-from saddlescope.measure.plateaus import Drop, LossStages, Plateau, Rise, find_plateaus
+from saddlescope.measure.loss_stages import Drop, LossStages, Plateau, Rise
+from saddlescope.measure.plateaus import find_plateaus
 from saddlescope.measure.power_law import PowerLawTail, power_law_tail
 from saddlescope.measure.rank import effective_rank, energy_rank, numerical_rank, stable_rank
 from saddlescope.measure.rank_staircase import rank_staircases, rank_stairs
 from saddlescope.measure.richardson_extrapolation import richardson
+from saddlescope.measure.singular_values import Spectrum
 from saddlescope.measure.spectrum import (
-    Spectrum,
     product_spectrum,
     product_update_spectrum,
     spectrum,
@@ -62,7 +63,6 @@ __all__ = [
     "spectrum",
     "stable_rank",
     "subspace_overlap",
-    "tail_energy",
     "update_noise_floor",
     "update_spectrum",
 ]

@@ -1,4 +1,4 @@
-"""Input arrays of `measure`: finite, floating-point, of NumPy, JAX or PyTorch, one library per call.
+"""Input arrays of `measure`: finite, floating-point, of NumPy, JAX or PyTorch, one library per call, or lists.
 
 Results have the library and device of the input. On the CPU all work is done by NumPy: its loops over small matrices
 are the fastest, JAX need not compile, and float64 is available even if JAX has it switched off. On an accelerator the
@@ -57,6 +57,8 @@ class Library:
 def take(*, axes: int, **arrays: Any) -> tuple[Library, list[Stored]]:
     """Return the named arrays, checked and at least float32, and the library to work with; gradients are dropped.
 
+    Lists are taken as arrays of NumPy in float64.
+
     Args:
         axes: number of trailing axes that must exist and not be empty: 1 for vectors, 2 for matrices.
         **arrays: input arrays by argument name.
@@ -64,6 +66,7 @@ def take(*, axes: int, **arrays: Any) -> tuple[Library, list[Stored]]:
     Raises:
         InputError: no array, arrays of two libraries, a type that is not floating-point, too few axes, NaN or infinity.
     """
+    arrays = {name: real_array(name, one) if isinstance(one, list | tuple) else one for name, one in arrays.items()}
     given = " and ".join(arrays)
     kinds = ", ".join(type(array).__name__ for array in arrays.values())
     try:
@@ -154,7 +157,7 @@ def require_finite(xp: ModuleType, numbers: Any) -> None:
 
 def as_numpy(name: str, given: Any) -> np.ndarray:
     """Return the numbers in NumPy's float64; lists and integers, such as step numbers, are accepted."""
-    if isinstance(given, list | tuple | np.ndarray):
+    if isinstance(given, np.ndarray):
         given = real_array(name, given)
     _, (stored,) = take(axes=1, **{name: given})
     return np.asarray(stored.array, dtype=float)

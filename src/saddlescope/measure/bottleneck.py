@@ -40,30 +40,6 @@ def second_ratio(values: Any) -> Float[Any, "..."]:
     return library.give_back(library.xp.sum(shares[..., 1:2], axis=-1))
 
 
-def tail_energy(values: Any) -> Float[Any, "..."]:
-    """Return sum_{i >= 2} s_i^2 / sum_i s_i^2, the relative error of the best approximation of rank one.
-
-    Theorem 3.1 of Bantzis, Simon and Jacot (2025) bounds it, for weights and for activations. 0 for the zero matrix.
-
-    Args:
-        values: s, (..., r).
-
-    Returns:
-        (...), in float64 (float32 if the library has no float64).
-
-    Raises:
-        InputError: as `second_ratio`.
-
-    >>> import numpy as np
-    >>> tail_energy(np.array([1.0, 2.0, 2.0])).round(12).item()
-    0.555555555556
-    """
-    library, shares = descending_shares(values)
-    xp = library.xp
-    tail = xp.sum(shares[..., 1:] ** 2, axis=-1)
-    return library.give_back(tail / (1.0 + tail))
-
-
 def nonlinearity(preactivations: Any) -> Float[Any, "..."]:
     """Return |Zs - Z|_F / |Z|_F, the part of the preactivations that the ReLU removes; its square is in Theorem 3.1.
 

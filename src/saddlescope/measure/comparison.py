@@ -7,12 +7,19 @@ supports, otherwise singular values: the r-th (counted from 0) arrives when the 
 import math
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin, Table
-from saddlescope._shared.results import PlotMixin, TableMixin
-from saddlescope.measure.stages import Stage, Staircase
+from saddlescope._shared.results import TableMixin
+from saddlescope.figures.drawing import PlotMixin
+from saddlescope.figures.records import AnyMark, Axis, Line, Mark, Panel
+from saddlescope.figures.time_axes import TimeAxis, time_label
+from saddlescope.measure.singular_values import Spectrum
+from saddlescope.measure.stages import Stage, Staircase, find_stages, run_or_staircase, staircase_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -106,9 +113,23 @@ class Comparison(TableMixin, PlotMixin):
         rows += [(one.component, "not predicted", nan, one.time, nan, nan) for one in self.extra]
         return ("component", "arrival", "predicted", "found", "time error", "loss error"), rows
 
+    def panel(self) -> Panel:
+        """Return the relative time error of each match over its predicted time, and the arrivals without a match."""
+        marks: list[AnyMark] = [Mark(at=0.0, axis="y")]
+        for match in self.matches:
+            if not math.isnan(match.time_error):
+                x, y = np.array([match.predicted.time]), np.array([100 * match.time_error])
+                marks.append(Line(x=x, y=y, label=f"{match.predicted.component}", style="points", width=3.0, color=0))
+        marks += [Mark(at=one.time, label=f"missed {one.component}", color=1) for one in self.missed]
+        marks += [Mark(at=one.time, label=f"not predicted {one.component}", color=3) for one in self.extra]
+        times = [one.predicted.time for one in self.matches] + [one.time for one in (*self.missed, *self.extra)]
+        log = min(times, default=0.0) > 0 and TimeAxis.of(self.time_unit, times, 0.0, max(times), max(times)).log
+        x = Axis(f"predicted time, {time_label(self.time_unit)}", scale="log" if log else "linear")
+        return Panel(x=x, y=Axis("found later than predicted", "%"), marks=tuple(marks))
+
 
 @validate_arguments
-def compare(predicted: Staircase, found: Staircase, *, until: float = math.inf) -> Comparison:
+def compare(predicted: Any, found: Any, *, until: float = math.inf, level: float | None = None) -> Comparison:
     """Match the stages of two staircases by the component that arrives at the start of each.
 
     If both have supports, the n-th arrival of a coordinate in one is matched with its n-th arrival in the other, in any
@@ -116,27 +137,28 @@ def compare(predicted: Staircase, found: Staircase, *, until: float = math.inf) 
     several components start counts once for each; a stage that begins because a component leaves does not count.
 
     Args:
-        predicted: the staircase of a theory.
-        found: the staircase of a run, in the same unit of time.
+        predicted: a `Staircase`, or a prediction with one, such as that of `incremental_learning`.
+        found: the staircase found in a run, in the same unit of time; or the run itself, a trajectory of
+            `saddlescope.flow`, in which `find_stages` finds it.
         until: later predictions, or those after the end of the found record, do not count as missed, and later
             arrivals do not count as extra.
+        level: for a run: the magnitude above which a component is active; None: the level that the run was given.
 
     Returns:
         The matches with their errors, and the arrivals without a match.
 
     Raises:
-        InputError: the units of time differ, or `until` is NaN.
+        InputError: something is no staircase and no run, the units of time differ, `until` is NaN, or `level` is
+            absent for a run or given for a staircase.
 
     >>> one, two = (Staircase((Stage(0.0, t, 1.0, 0, ()), Stage(t, 9.0, 0.5, 1, (3,))), "t") for t in (4.0, 4.1))
     >>> compare(one, two)
     Comparison(1 matched, 0 missed, 0 extra, the first 1 in exact order, largest relative time error 0.025)
     """
-    if predicted.time_unit != found.time_unit:
-        raise InputError(
-            f"found must be in the time unit of predicted, {predicted.time_unit!r}; got {found.time_unit!r}."
-        )
     if math.isnan(until):
         raise InputError(f"until must be a time, or infinite; got {until!r}.")
+    predicted = staircase_of("predicted", predicted)
+    found = _found(found, predicted.time_unit, level)
     identified = None not in (*predicted.supports, *found.supports)
     expected, seen = _arrivals(predicted, identified), _arrivals(found, identified)
     last = min(until, found.stages[-1].end)
@@ -152,6 +174,23 @@ def compare(predicted: Staircase, found: Staircase, *, until: float = math.inf) 
         exact_order_prefix=_exact_order_prefix(expected, seen),
         time_unit=predicted.time_unit,
     )
+
+
+def _found(given: Any, time_unit: str, level: float | None) -> Staircase:
+    """Return the staircase of a run."""
+    run = run_or_staircase("found", given, time_unit)
+    if isinstance(run, Staircase):
+        if level is not None:
+            raise InputError(f"level must be None where found is a staircase, whose level is fixed; got {level!r}.")
+        return run
+    at = getattr(run, "level", None) if level is None else level
+    if at is None:
+        raise InputError(
+            "level must be given for a run that has none; got None. Choose it well above the initial scale and well "
+            "below the final values."
+        )
+    activity = run.activity if run.identified else Spectrum(run.activity, np.zeros(len(run.times)))
+    return find_stages(run.times, run.losses, activity, level=at, time_unit=time_unit)
 
 
 _Key = tuple[int, int]

@@ -9,7 +9,8 @@
 On a plateau the dwell time is long, in a drop it is short; as times are compared with times nearby, the axis of the
 steps does not matter. A drop is a minimum of the dwell time, at a d of about its own size, between two maxima at least
 three times as long: so a curve that only slows down, as a power law or an exponential decay does, has none. Losses over
-more than one decade are searched twice, in the loss and in its logarithm.
+more than one decade are searched twice, in the loss and in its logarithm. A drop of the logarithm is one of the loss,
+too, which falls faster than before: a steady fall to 0 has none, though its logarithm falls faster and faster.
 """
 
 import itertools
@@ -23,20 +24,50 @@ from jaxtyping import Float, Int
 from saddlescope.measure.records import Series
 
 FEWEST = 5  # fewer records cannot show two plateaus
-_CONTRAST = 3.0  # of the speeds in a drop and on the plateaus beside it
-_RESOLUTIONS = (800, 400, 200, 100, 50)  # late bins of a record
-_FALLS = 0.02 * 1.5 ** np.arange(8)  # d, in units of the range
-_FACTOR = 0.3  # least d of the logarithm of a loss over many decades: drops by half are seen
-_SIZES = (2.0, 6.0)  # of a drop in units of the d at which it is found
-_VISIBLE, _CLEAR = (
-    0.1,
-    0.035,
-)  # least sizes of a drop in units of the range: in any noise, and with no rise above a third of it
-_NOISES = 2.0  # d in standard deviations of the noise
-_DECADE = 10.0
-_NORMAL_MEDIAN = 0.6745  # of |z|, z a normal variable
-_LONG = 0.1  # of the record: a lower loss that lasts longer and is lost again was no spike
-_TILT = 1e-12  # per sample: find_peaks would return every one of several equal maxima
+
+
+@dataclass(frozen=True)
+class DropPolicy:
+    """What counts as a drop; tuned on other seeds of the curves in `tests/measure/loss_curves.py`.
+
+    Attributes:
+        contrast: of the speeds in a drop and on the plateaus beside it.
+        fall, finer: least d, in units of the range, and the ratio of a d to the next one.
+        falls: number of d on an axis of the loss.
+        log_fall: least d of the logarithm of a loss over many decades: drops by half are seen.
+        sizes: of a drop in units of the d at which it is found.
+        visible, clear: least sizes of a drop in units of the range: in any noise, and with no rise above a third of it.
+        noises: least d in standard deviations of the noise.
+        decades: ratio of the losses from which their logarithm is searched, too.
+        brief: part of the record: a lower loss or a rise that lasts no longer was a spike.
+        resolutions: numbers of late bins of a record, the first of which with little noise is taken.
+        certain: share of the random halves of the records: drops found in fewer are noise.
+        halves: number of random halves.
+        initial: least fall before the first plateau, in units of the range.
+        early: part of the record: what happens before needs logarithmic steps to be seen.
+    """
+
+    contrast: float = 3.0
+    fall: float = 0.02
+    finer: float = 1.5
+    falls: int = 8
+    log_fall: float = 0.3
+    sizes: tuple[float, float] = (2.0, 6.0)
+    visible: float = 0.1
+    clear: float = 0.035
+    noises: float = 2.0
+    decades: float = 10.0
+    brief: float = 0.1
+    resolutions: tuple[int, ...] = (800, 400, 200, 100, 50)
+    certain: float = 1 / 3
+    halves: int = 10
+    initial: float = 0.05
+    early: float = 0.05
+
+
+POLICY = DropPolicy()
+NORMAL_MEDIAN = 0.6745  # of |z|, z a normal variable
+TILT = 1e-12  # per sample: find_peaks would return every one of several equal maxima
 
 
 @dataclass(frozen=True)
@@ -78,7 +109,7 @@ class View:
 def binned(t: Series, loss: Series) -> tuple[Bins, View]:
     """Return a record in bins, as few as make the noise small beside the range, and its view on the fitting axis."""
     bins = view = None
-    for late in _RESOLUTIONS:
+    for late in POLICY.resolutions:
         bins = _bins(t, loss, late)
         view = view_of(bins, log=bins.log)
         if 60 * np.median(view.noise) <= view.range:
@@ -97,7 +128,7 @@ def _bins(t: Series, loss: Series, late: int) -> Bins:
         t = np.add.reduceat(t, starts) / np.diff(edges)
         loss = np.array([np.median(loss[a:b]) for a, b in itertools.pairwise(edges)])
     low, high = float(np.min(loss)), float(np.max(loss))
-    return Bins(t, loss, low > 0 and high > _DECADE * low)
+    return Bins(t, loss, low > 0 and high > POLICY.decades * low)
 
 
 def view_of(bins: Bins, *, log: bool) -> View:
@@ -110,8 +141,8 @@ def view_of(bins: Bins, *, log: bool) -> View:
     fit = _nearest_decreasing(z)
     size = min(len(z), max(15, len(z) // 8)) | 1
     rises = np.maximum(np.diff(z, prepend=z[:1]), 0.0)
-    away = scipy.ndimage.median_filter(np.abs(z - fit), size, mode="nearest") / _NORMAL_MEDIAN
-    jitter = scipy.ndimage.percentile_filter(rises, 75, size, mode="nearest") / (np.sqrt(2) * _NORMAL_MEDIAN)
+    away = scipy.ndimage.median_filter(np.abs(z - fit), size, mode="nearest") / NORMAL_MEDIAN
+    jitter = scipy.ndimage.percentile_filter(rises, 75, size, mode="nearest") / (np.sqrt(2) * NORMAL_MEDIAN)
     return View(z, fit, np.maximum(away, jitter), jitter, float(fit[0] - fit[-1]))
 
 
@@ -175,7 +206,7 @@ def _loss_of_progress(bins: Bins, view: View) -> float:
     for run in range(1, count + 1):
         inside = np.flatnonzero(runs == run)
         first, last = inside[0], inside[-1]
-        if last - first >= 3 and last < len(t) - 1 and t[last] - t[first] > _LONG * (t[-1] - t[0]):
+        if last - first >= 3 and last < len(t) - 1 and t[last] - t[first] > POLICY.brief * (t[-1] - t[0]):
             return float(t[last] + t[last + 1]) / 2
     return np.inf
 
@@ -188,45 +219,49 @@ def _falls_in_view(bins: Bins, view: View, noise: Series, linear: View) -> list[
     t, fit, sigma = (with_midpoints(x) for x in (bins.steps, typical, noise))  # a drop may be between two bins
     loss = with_midpoints(scipy.ndimage.median_filter(linear.fit, 3, mode="nearest"))
     heights = with_midpoints(view.heights)
+    speed = -np.diff(loss) / np.diff(t)
     found = []
-    finer = 0 if view is linear else max(0, math.ceil(math.log(_FALLS[0] * view.range / _FACTOR) / math.log(1.5)))
-    for part in np.concatenate([_FALLS[0] * 1.5 ** np.arange(-finer, 0.0), _FALLS]):
+    finer = 0 if view is linear else math.ceil(math.log(POLICY.fall * view.range / POLICY.log_fall, POLICY.finer))
+    for part in POLICY.fall * POLICY.finer ** np.arange(-max(finer, 0), POLICY.falls):
         d = part * view.range
         enter, leave = enter_and_leave(t, fit, d)
-        height = np.log(np.maximum(leave - enter, np.finfo(float).tiny)) - _TILT * np.arange(len(t))
+        height = np.log(np.maximum(leave - enter, np.finfo(float).tiny)) - TILT * np.arange(len(t))
         ending = float(np.log(max(2 * (t[-1] - enter[-1]), np.finfo(float).tiny)))  # only half a fall fits before it
-        plateaus = longest_dwells(height, _CONTRAST)
-        if height[plateaus[-1]] - ending >= np.log(_CONTRAST):
+        plateaus = longest_dwells(height, POLICY.contrast)
+        if height[plateaus[-1]] - ending >= np.log(POLICY.contrast):
             plateaus.append(len(t) - 1)
+        low = 0
         for a, b in itertools.pairwise(plateaus):
-            low = a + int(np.argmin(height[a : b + 1]))
-            finished = b < len(t) - 1 or (height[b] >= ending and height[b] - height[low] >= np.log(_CONTRAST))
+            since, low = low, a + int(np.argmin(height[a : b + 1]))
+            finished = b < len(t) - 1 or (height[b] >= ending and height[b] - height[low] >= np.log(POLICY.contrast))
             bottom = float(height[low]) if finished else ending
             before = height[a : low + 1] >= (height[a] + bottom) / 2
             first = a + int(np.flatnonzero(before)[-1])
             last = low + int(np.argmax(height[low : b + 1] >= (height[b] + bottom) / 2)) if finished else b
             size, taken = fit[first] - fit[last], loss[first] - loss[last]
-            clear = max(
-                float(np.median(sigma[a : first + 1])), sigma[low]
-            )  # lumps of noise lengthen the dwell on slopes
+            # lumps of noise lengthen the dwell on slopes
+            clear = max(float(np.median(sigma[a : first + 1])), sigma[low])
             quiet = view is linear and size >= 3 * np.max(np.diff(heights[a : b + 1]), initial=0.0)
             visible = (
-                size >= (_CLEAR if quiet else _VISIBLE) * view.range
-                or taken >= _VISIBLE * linear.range
+                size >= (POLICY.clear if quiet else POLICY.visible) * view.range
+                or taken >= POLICY.visible * linear.range
                 or loss[first] >= 2 * loss[last] > 0
             )
             prominence = np.exp((min(height[a], height[b]) if finished else height[a]) - bottom)
-            if (
+            if not (
                 visible
                 and last > first
-                and _SIZES[0] * d <= max(size, fit[a] - fit[b])
-                and size <= _SIZES[1] * d
-                and d >= _NOISES * clear
-                and prominence >= _CONTRAST * (1 + 2.5 * clear / d)
+                and POLICY.sizes[0] * d <= max(size, fit[a] - fit[b])
+                and size <= POLICY.sizes[1] * d
+                and d >= POLICY.noises * clear
+                and prominence >= POLICY.contrast * (1 + 2.5 * clear / d)
             ):
-                level = (loss[first] + loss[last]) / 2
-                below = first + int(np.argmax(loss[first : last + 1] <= level))
-                half = float(crossing(t, loss, np.array([max(below - 1, first)]), np.array([level]))[0])
+                continue
+            level = (loss[first] + loss[last]) / 2
+            below = first + int(np.argmax(loss[first : last + 1] <= level))
+            half = float(crossing(t, loss, np.array([max(below - 1, first)]), np.array([level]))[0])
+            slowest = float(np.min(speed[since:first])) if first else 0.0
+            if loss[first] - level >= math.sqrt(POLICY.contrast) * slowest * (half - t[first]):
                 found.append((part, Fall(float(t[first]), half, float(t[last]), bool(finished))))
     return found
 

@@ -15,15 +15,38 @@ from dataclasses import dataclass
 import numpy as np
 import scipy  # its submodules, a second together, are loaded where first used
 
-from saddlescope.measure.loss_drops import crossing, enter_and_leave, longest_dwells, with_midpoints
+from saddlescope.measure.loss_drops import (
+    NORMAL_MEDIAN,
+    TILT,
+    crossing,
+    enter_and_leave,
+    longest_dwells,
+    with_midpoints,
+)
 from saddlescope.measure.records import Series, extreme_exponent
 
-CONTRAST, MIN_DROP = 8.0, 0.02  # of speeds in a drop and on the levels beside it; of the range
-_NOISES = 3.0  # the fall in standard deviations of the noise: flat parts of y stray by about one from end to end
-_PART = 0.1  # the fall without noise, as a part of the smallest drop
-_NORMAL_MEDIAN = 0.6745  # of |z|, z a normal variable
-_TILT = 1e-12  # per sample: above rounding, below everything else
-_PARTS, _FEWEST = 8, 15  # parts of the record in which noise is estimated; fewest samples in one
+
+@dataclass(frozen=True)
+class LevelPolicy:
+    """What counts as a level; tuned on staircases of `benchmarks/synthetic_staircases.py` with other seeds.
+
+    Attributes:
+        contrast: of the speeds in a drop and on the levels beside it.
+        drop: smallest drop that counts, in units of the range.
+        noises: the fall d in standard deviations of the noise: flat parts of y stray by about one from end to end.
+        part: the fall d without noise, as a part of the smallest drop.
+        parts, fewest: parts of the record in which noise is estimated, and the fewest samples in one.
+    """
+
+    contrast: float = 8.0
+    drop: float = 0.02
+    noises: float = 3.0
+    part: float = 0.1
+    parts: int = 8
+    fewest: int = 15
+
+
+POLICY = LevelPolicy()
 
 
 @dataclass(frozen=True)
@@ -36,7 +59,7 @@ class Level:
     height: float
 
 
-def find_levels(t: Series, loss: Series, *, contrast: float = CONTRAST) -> list[Level]:
+def find_levels(t: Series, loss: Series, *, contrast: float = POLICY.contrast) -> list[Level]:
     """Return the levels of a record, the first of which starts with it.
 
     Two are distinguished if between them the record falls at least `contrast` times as fast as on either, by at least
@@ -46,8 +69,8 @@ def find_levels(t: Series, loss: Series, *, contrast: float = CONTRAST) -> list[
     loss = np.ldexp(loss, -exponent)  # sums of the largest numbers overflow
     typical = scipy.ndimage.median_filter(loss, size=3, mode="nearest")
     fit = scipy.optimize.isotonic_regression(typical, increasing=False).x
-    least = MIN_DROP * float(fit[0] - fit[-1])
-    fall = max(_PART * least, _NOISES * _noise(loss, fit))
+    least = POLICY.drop * float(fit[0] - fit[-1])
+    fall = max(POLICY.part * least, POLICY.noises * _noise(loss, fit))
     if not fall > 0:
         return [Level(float(t[0]), float(t[0]), float(t[-1]), math.ldexp(float(loss[0]), exponent))]
     finer, finer_fit = with_midpoints(t), with_midpoints(fit)  # a drop may be between two samples
@@ -78,16 +101,16 @@ def _noise(loss: Series, fit: Series) -> float:
     Medians of second differences, which do not depend on the slope, over the full record; and of the residuals of the
     fit, which include slow fluctuations, over parts of it: training is often quiet on the first plateau, noisy later.
     """
-    size = max(_FEWEST, len(loss) // _PARTS)
+    size = max(POLICY.fewest, len(loss) // POLICY.parts)
     starts = range(0, max(len(loss) - size, 0) + 1, max(size // 2, 1))
     second, away = np.abs(np.diff(loss, 2)) / math.sqrt(6), np.abs(loss - fit)
     parts = [second, *(away[start : start + size] for start in starts)]
-    return max(float(np.median(part)) for part in parts) / _NORMAL_MEDIAN
+    return max(float(np.median(part)) for part in parts) / NORMAL_MEDIAN
 
 
 def _distinguished(fit: Series, dwell: Series, contrast: float, least: float) -> list[int]:
     """Return the sample of longest dwell on each level, in order."""
-    found = longest_dwells(np.log(dwell) - _TILT * np.arange(len(dwell)), contrast)
+    found = longest_dwells(np.log(dwell) - TILT * np.arange(len(dwell)), contrast)
     while len(found) > 1:
         drops = [fit[one] - fit[following] for one, following in itertools.pairwise(found)]
         k = int(np.argmin(drops))

@@ -6,180 +6,22 @@ are defined by the components that become active. `saddlescope.measure.loss_drop
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import scipy  # its submodules, a second together, are loaded where first used
-from jaxtyping import Float
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Table
-from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.measure.arrays import as_numpy, real_array
-from saddlescope.measure.bottleneck import bottleneck_rank
-from saddlescope.measure.loss_drops import FEWEST, Bins, Fall, View, binned, find_falls, overlap, view_of
+from saddlescope.measure.loss_drops import FEWEST, POLICY, Bins, Fall, View, binned, find_falls, overlap, view_of
 from saddlescope.measure.loss_levels import find_levels, part_of
+from saddlescope.measure.loss_stages import Drop, LossStages, Plateau, Rise
 from saddlescope.measure.plateau_ranks import checked_spectra, plateau_ranks
 from saddlescope.measure.records import Series, extreme_exponent
-from saddlescope.measure.stages import Stage, Staircase
 
-_HALVES = 10  # random halves of the records in which drops are looked for again
-_CERTAIN = 1 / 3  # of the halves: drops found in fewer are noise
-_INITIAL = 0.05  # of the range of the loss: least fall before the first plateau
-_SPIKE = 0.1  # of the record: a rise that lasts longer is more than a spike
-_EARLY = 0.05  # of the record: what happens before needs logarithmic steps to be seen
 Finder = Callable[[Series, Series], list[Fall]]
-
-
-@dataclass(frozen=True)
-class Drop:
-    """A drop of the loss from a plateau to the next.
-
-    Attributes:
-        begin: step at which the fall is faster than the geometric mean of the plateau's speed and its own largest one.
-        step: its middle, the step at which half of the fall is done.
-        end: step at which the fall is slower again; the last step if the record ends in the drop.
-        size: by how much the loss falls.
-        before: the loss at its begin.
-        after: the loss at its end.
-        certainty: share of ten random halves of the records in which the drop is found again.
-        earliest: the smallest middle in these halves.
-        latest: the largest middle in these halves.
-        finished: False if the record ends in the drop.
-    """
-
-    begin: float
-    step: float
-    end: float
-    size: float
-    before: float
-    after: float
-    certainty: float
-    earliest: float
-    latest: float
-    finished: bool
-
-
-@dataclass(frozen=True)
-class Plateau:
-    """A part of the record between drops.
-
-    Attributes:
-        begin: first step.
-        step: its middle.
-        end: last step.
-        loss: median over its middle half.
-        size: by how much the loss falls from its begin to its end.
-        certainty: the smallest of the drops that bound it; 1 without drops.
-        layer_ranks: the rank of every layer, from the input on; None without singular values.
-    """
-
-    begin: float
-    step: float
-    end: float
-    loss: float
-    size: float
-    certainty: float
-    layer_ranks: tuple[int, ...] | None = None
-
-
-@dataclass(frozen=True)
-class Rise:
-    """A rise of the loss above its lowest value so far.
-
-    Attributes:
-        kind: "initial rise", "spike" (over within a tenth of the record), "lost progress", or "divergence" (the record
-            ends above its first loss).
-        begin: step at which the loss leaves its lowest value.
-        step: step of the highest loss.
-        end: step at which the loss is back, or the last step.
-        low: the loss before.
-        high: the highest loss.
-    """
-
-    kind: str
-    begin: float
-    step: float
-    end: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class LossStages(TableMixin, PlotMixin):
-    """Plateaus, drops and rises of a recorded loss.
-
-    Attributes:
-        steps: (n,), those with a finite loss, strictly increasing.
-        losses: (n,).
-        plateaus: in order.
-        drops: in order.
-        rises: in order.
-        remarks: sentences on what else the record shows.
-        smooth_steps: (m,) of the medians in which drops were looked for.
-        smooth_losses: (m,), these medians.
-        log_loss: True if the losses are positive and extend over more than a decade, so that the axis is logarithmic.
-        log_steps: True if a drop is in the first twentieth of the record.
-    """
-
-    steps: Series
-    losses: Series
-    plateaus: tuple[Plateau, ...]
-    drops: tuple[Drop, ...]
-    rises: tuple[Rise, ...]
-    remarks: tuple[str, ...]
-    smooth_steps: Float[np.ndarray, "m"]
-    smooth_losses: Float[np.ndarray, "m"]
-    log_loss: bool
-    log_steps: bool
-
-    @property
-    def staircase(self) -> Staircase:
-        """The stages with their ranks: each begins at the middle of a finished drop; `rank` is the `bottleneck_rank`.
-
-        Raises:
-            InputError: no singular values were given.
-        """
-        edges = [float(self.steps[0]), *(drop.step for drop in self.drops if drop.finished), float(self.steps[-1])]
-        stages = []
-        for start, end in itertools.pairwise(edges):
-            inside = [one for one in self.plateaus if start <= one.step <= end]
-            longest = max(inside or self.plateaus, key=lambda one: one.end - one.begin)
-            if longest.layer_ranks is None:
-                raise InputError("A staircase has ranks: pass singular_values to find_plateaus.")
-            rank = bottleneck_rank(longest.layer_ranks)
-            stages.append(Stage(start, end, longest.loss, rank, layer_ranks=longest.layer_ranks))
-        return Staircase(tuple(stages), "steps")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plateaus, drops, rises and remarks as values of JSON."""
-        parts = {"drops": self.drops, "plateaus": self.plateaus, "rises": self.rises}
-        return {name: [asdict(one) for one in values] for name, values in parts.items()} | {
-            "remarks": list(self.remarks)
-        }
-
-    def __repr__(self) -> str:
-        names = (("plateau", self.plateaus), ("drop", self.drops), ("rise", self.rises))
-        counts = ", ".join(f"{len(values)} {name}{'s' * (len(values) != 1)}" for name, values in names)
-        return f"LossStages({counts}; steps {self.steps[0]:.6g} to {self.steps[-1]:.6g})"
-
-    def _table(self) -> Table:
-        ranked = any(one.layer_ranks is not None for one in self.plateaus)
-        return ("part", "begin", "middle", "end", "loss", "falls by", "certainty", *["layer ranks"] * ranked), (
-            (*row, *[ranks or ""] * ranked) for row, ranks in self._rows()
-        )
-
-    def _rows(self) -> Iterator[tuple[tuple[Any, ...], tuple[int, ...] | None]]:
-        for one in sorted((*self.plateaus, *self.drops), key=lambda one: one.begin):
-            if isinstance(one, Drop):
-                name = "drop" if one.finished else "drop, unfinished"
-                yield (name, one.begin, one.step, one.end, one.before, one.size, one.certainty), None
-            else:
-                row = ("plateau", one.begin, one.step, one.end, one.loss, one.size, one.certainty)
-                yield row, one.layer_ranks
 
 
 @validate_arguments
@@ -267,7 +109,7 @@ def _stages(t: Series, loss: Series, spectra: list[np.ndarray] | None, remarks: 
     find = find_falls if spectra is None else _falls_between_levels
     falls = find(x, y)
     middles = _middles_in_halves(x, y, falls, find)
-    least = 0.0 if levels else _CERTAIN * _HALVES
+    least = 0.0 if levels else POLICY.certain * POLICY.halves
     certain = [(fall, found) for fall, found in zip(falls, middles, strict=True) if len(found) >= least]
 
     def loss_near(step: float) -> float:
@@ -294,7 +136,7 @@ def _stages(t: Series, loss: Series, spectra: list[np.ndarray] | None, remarks: 
                 size=before - after,
                 before=before,
                 after=after,
-                certainty=len(found) / _HALVES,
+                certainty=len(found) / POLICY.halves,
                 earliest=earliest,
                 latest=latest,
                 finished=fall.finished,
@@ -343,7 +185,7 @@ def _stages(t: Series, loss: Series, spectra: list[np.ndarray] | None, remarks: 
         smooth_steps=np.ldexp(bins.steps, time_exponent),
         smooth_losses=np.ldexp(bins.losses, loss_exponent),
         log_loss=bins.log,
-        log_steps=bool(t[0] >= 0 and first - t[0] < _EARLY * (t[-1] - t[0])),
+        log_steps=bool(t[0] >= 0 and first - t[0] < POLICY.early * (t[-1] - t[0])),
     )
 
 
@@ -356,7 +198,7 @@ def _middles_in_halves(t: Series, loss: Series, falls: list[Fall], find: Finder)
     """Return the middles of each drop in the random halves of the records in which it is found again."""
     draw = np.random.default_rng(0)
     middles: list[list[float]] = [[] for _ in falls]
-    for _ in range(_HALVES if falls else 0):
+    for _ in range(POLICY.halves if falls else 0):
         half = draw.random(len(t)) < 0.5
         again = find(t[half], loss[half]) if np.sum(half) >= FEWEST else []
         for fall, found in zip(falls, middles, strict=True):
@@ -370,7 +212,7 @@ def _first_plateau(bins: Bins, view: View, until: float, exponent: int) -> float
     fit = view_of(bins, log=False).fit if bins.log else view.fit
     last = max(int(np.searchsorted(t, until, side="right")) - 1, 0)
     fall = float(fit[0] - fit[last])
-    if last < 2 or not fall > _INITIAL * float(fit[0] - fit[-1]):
+    if last < 2 or not fall > POLICY.initial * float(fit[0] - fit[-1]):
         return float(t[0])
     below = fit[0] - fall * (t[: last + 1] - t[0]) / (t[last] - t[0]) - fit[: last + 1]
     elbow = int(np.argmax(below))
@@ -392,7 +234,7 @@ def _rises(bins: Bins, view: View, time_exponent: int, loss_exponent: int) -> li
             kind = "initial rise"
         elif inside[-1] == len(t) - 1 and bins.losses[-1] > bins.losses[0]:
             kind = "divergence"
-        elif t[end] - t[before] <= _SPIKE * (t[-1] - t[0]):
+        elif t[end] - t[before] <= POLICY.brief * (t[-1] - t[0]):
             kind = "spike"
         else:
             kind = "lost progress"

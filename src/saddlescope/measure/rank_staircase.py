@@ -25,9 +25,9 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope.measure.arrays import as_numpy
 from saddlescope.measure.loss_drops import FEWEST
-from saddlescope.measure.loss_levels import CONTRAST, find_levels
+from saddlescope.measure.loss_levels import POLICY, find_levels
 from saddlescope.measure.records import Series, extreme_exponent, recorded_rows, recorded_times
-from saddlescope.measure.spectrum import Spectrum
+from saddlescope.measure.singular_values import Spectrum
 from saddlescope.measure.stages import Stage, Staircase
 
 _ABRUPT = 2.0  # least ratio of either plateau to the middle half of the step, in time; half a cosine has 1
@@ -47,7 +47,13 @@ class _Step:
 
 @validate_arguments
 def rank_stairs(
-    times: Any, spectrum: Spectrum, *, time_unit: str, share: float = 0.1, contrast: float = CONTRAST, lead: float = 2.0
+    times: Any,
+    spectrum: Spectrum,
+    *,
+    time_unit: str,
+    share: float = 0.1,
+    contrast: float = POLICY.contrast,
+    lead: float = 2.0,
 ) -> Staircase:
     """Find the stages of one matrix: its rank rises where a singular value makes a step, abruptly or alone.
 
@@ -120,7 +126,7 @@ def rank_staircases(
     *,
     time_unit: str,
     share: float = 0.1,
-    contrast: float = CONTRAST,
+    contrast: float = POLICY.contrast,
     lead: float = 2.0,
     report: Report = silent,
 ) -> np.ndarray:

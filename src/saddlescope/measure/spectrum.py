@@ -32,13 +32,10 @@ import numpy as np
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
-from saddlescope._shared.reprs import Table, in_line
-from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.measure.arrays import (
     UNIT_ROUNDOFF,
     Library,
     Stored,
-    as_numpy,
     entries_at_once,
     in_pieces,
     normalised,
@@ -46,46 +43,12 @@ from saddlescope.measure.arrays import (
     take,
     upcast,
 )
+from saddlescope.measure.singular_values import Spectrum, finite_spectrum
 from saddlescope.measure.squares import BEFORE, MOVED, NOW, Blocks, blocks_of, squares_of
 
 _LARGE = 512  # shorter side from which squares save time: they cost digits of the smallest values
 _STREAMS = 8  # of a GPU, for eigenvalues; 16 took as long
 _SHIFT = 8.0  # in eps |H_A|_F: over many singular matrices, Cholesky needed at most 1.1
-
-
-@dataclass(frozen=True, repr=False)
-class Spectrum(TableMixin, PlotMixin):
-    """Singular values with their noise floor.
-
-    Attributes:
-        values: the singular values (..., r), descending, in the unit of the matrix.
-        noise_floor: (...), absolute level below which a singular value is rounding noise of the input; same unit.
-
-    Raises:
-        InputError: a noise floor of another shape than the batch.
-    """
-
-    values: Any
-    noise_floor: Any
-
-    def __post_init__(self) -> None:
-        shape = tuple(getattr(self.noise_floor, "shape", ()))
-        batch = tuple(self.values.shape[:-1])
-        if shape != batch:
-            raise InputError(f"noise_floor must have shape {batch!r}, one level per spectrum; got {shape!r}.")
-
-    def __repr__(self) -> str:
-        return in_line("Spectrum", (("values", self.values), ("noise_floor", self.noise_floor)))
-
-    def _table(self) -> Table:
-        """Return a row per singular value; of several spectra, `matrix` is the index in their batch."""
-        values, floors = as_numpy("values", self.values), as_numpy("noise_floor", self.noise_floor[None])[0]
-        batch = () if values.ndim == 1 else ("matrix",)
-        rows = (
-            (*((at[:-1],) if batch else ()), at[-1], float(values[at]), bool(values[at] > floors[at[:-1]]))
-            for at in np.ndindex(values.shape)
-        )
-        return (*batch, "index", "value", "above noise"), rows
 
 
 @validate_arguments
@@ -453,16 +416,6 @@ def _spectrum_of(
     """Return the spectrum that `compute` returns as values and noise floor, piece by piece."""
     values, noise = in_pieces(library, compute, factors, report=report)
     return finite_spectrum(values[..., :top], noise)
-
-
-def finite_spectrum(values: Any, noise: Any) -> Spectrum:
-    """Return a spectrum, unless its largest value is beyond its type.
-
-    Raises:
-        InputError: it is; smaller values would be wrong, too.
-    """
-    require_finite(array_api_compat.array_namespace(values), values)
-    return Spectrum(values, noise)
 
 
 def _frobenius(xp: ModuleType, X: Any) -> Any:

@@ -7,17 +7,20 @@ support, or the number of active concepts) of the weights is constant.
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin, Table
-from saddlescope._shared.results import PlotMixin, TableMixin
+from saddlescope._shared.results import TableMixin
+from saddlescope.figures.drawing import PlotMixin
+from saddlescope.figures.records import Panel
+from saddlescope.figures.stage_steps import stages_panel
 from saddlescope.measure.arrays import as_numpy
 from saddlescope.measure.records import Series, extreme_exponent, recorded_losses, recorded_rows, recorded_times
-from saddlescope.measure.spectrum import Spectrum
+from saddlescope.measure.singular_values import Spectrum
 
 
 @validate_arguments
@@ -134,6 +137,72 @@ class Staircase(TableMixin, PlotMixin):
             for k, one in enumerate(self.stages)
         )
         return ("stage", "start", "end", "loss", "rank", *(name.replace("_", " ") for name in extra)), rows
+
+    def panel(self) -> Panel:
+        """Return the loss over time with the components that become active, until 99 % of its fall is learned."""
+        return stages_panel(self.stages, self.time_unit)
+
+
+@runtime_checkable
+class Run(Protocol):
+    """What `compare` and `plot_staircase` need of a run: every trajectory of `saddlescope.flow` has it."""
+
+    @property
+    def times(self) -> np.ndarray:
+        """Times of the records, (n,)."""
+        ...
+
+    @property
+    def losses(self) -> np.ndarray:
+        """Losses, (n,)."""
+        ...
+
+    @property
+    def time_unit(self) -> str:
+        """Unit of the times."""
+        ...
+
+    @property
+    def activity(self) -> np.ndarray:
+        """Magnitudes of the components, (n, r)."""
+        ...
+
+    @property
+    def identified(self) -> bool:
+        """True if components have an identity, as coordinates do and singular values do not."""
+        ...
+
+
+def staircase_of(name: str, given: Any) -> Staircase:
+    """Return a staircase, or that of a prediction.
+
+    Raises:
+        InputError: it is neither.
+    """
+    stairs = given if isinstance(given, Staircase) else getattr(given, "staircase", None)
+    if not isinstance(stairs, Staircase):
+        raise InputError(
+            f"{name} must be a Staircase, or a prediction with one; got {type(given).__name__!r}. "
+            "Pass the result of incremental_learning, or of find_stages."
+        )
+    return stairs
+
+
+def run_or_staircase(name: str, given: Any, time_unit: str) -> Run | Staircase:
+    """Return a run, or the staircase found in one.
+
+    Raises:
+        InputError: it is neither, or in another unit of time.
+    """
+    found = given if isinstance(given, Run) else getattr(given, "staircase", given)
+    if not isinstance(found, Run | Staircase):
+        raise InputError(
+            f"{name} must be trajectories or staircases found in them; got {type(given).__name__!r}. "
+            "Pass the result of gradient_flow, or of find_stages."
+        )
+    if found.time_unit != time_unit:
+        raise InputError(f"{name} must be in the time unit of predicted, {time_unit!r}; got {found.time_unit!r}.")
+    return found
 
 
 @validate_arguments

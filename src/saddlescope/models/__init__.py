@@ -51,15 +51,13 @@ from saddlescope.models.deep import (
     layered_output,
     layered_weights,
     preactivations,
-    weak_balancedness,
 )
-from saddlescope.models.diagonal.from_weights import network_of_weights
 from saddlescope.models.diagonal.linear import DiagonalLinearNetwork, diagonal_linear_network
 from saddlescope.models.diagonal.network import DiagonalNetwork, squared_error
 from saddlescope.models.tokens.assumptions import TokenAssumptions, alignment_residual, check_token_assumptions
 from saddlescope.models.tokens.data import TokenData, load_tokens
 from saddlescope.models.tokens.generators import aligned_tokens, conditioned_tokens, gaussian_tokens, with_gaps
-from saddlescope.models.tokens.losses import SelectionLoss, attention_loss, least_loss
+from saddlescope.models.tokens.losses import SelectionLoss, attention_loss
 from saddlescope.models.tokens.separability import Separability, require_separable, separability
 
 __all__ = [
@@ -107,9 +105,7 @@ __all__ = [
     "layered_map",
     "layered_output",
     "layered_weights",
-    "least_loss",
     "load_tokens",
-    "network_of_weights",
     "perceptron_loss",
     "perceptron_output",
     "perceptron_weights",
@@ -122,7 +118,6 @@ __all__ = [
     "symmetric_map",
     "symmetric_weights",
     "transformer_teacher_task",
-    "weak_balancedness",
     "weights_from_span",
     "weights_in_span",
     "with_gaps",

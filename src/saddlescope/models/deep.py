@@ -191,16 +191,3 @@ def balancedness(weights: Weights) -> tuple[Array, ...]:
     """
     require_chain(weights, stacked=False)
     return tuple(upper.T @ upper - lower @ lower.T for lower, upper in itertools.pairwise(weights))
-
-
-@validate_arguments
-def weak_balancedness(weights: Weights) -> tuple[Array, ...]:
-    """Return the diagonals of `balancedness`, each (n_l,), conserved by gradient flow with ReLU, too.
-
-    Entry i is the squared norm of the outgoing weights of neuron i less that of its incoming weights.
-
-    Raises:
-        InputError: the shapes of the weights do not chain.
-    """
-    require_chain(weights, stacked=False)
-    return tuple(jnp.sum(upper**2, axis=0) - jnp.sum(lower**2, axis=1) for lower, upper in itertools.pairwise(weights))

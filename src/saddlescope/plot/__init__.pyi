@@ -16,8 +16,8 @@ from .phase_diagram import phase_figures as phase_figures
 from .render_matplotlib import draw_matplotlib as draw_matplotlib
 from .render_matplotlib import draw_thumbnail as draw_thumbnail
 from .render_plotly import draw_plotly as draw_plotly
-from .spectra_panel import plot_spectra as plot_spectra
-from .staircase_panels import plot_staircase as plot_staircase
+from .spectra import plot_spectra as plot_spectra
+from .staircases import plot_staircase as plot_staircase
 from .theme import DARK as DARK
 from .theme import LIGHT as LIGHT
 from .theme import Theme as Theme

@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 
-from saddlescope.plot.figure import AnyMark, Axis, Band, Mark, Panel
+from saddlescope.figures.records import AnyMark, Axis, Band, Mark, Panel
 
 
 def values_along(panel: Panel, name: Literal["x", "y"]) -> np.ndarray:

@@ -27,13 +27,16 @@ class LabelledCurve:
     y: np.ndarray
 
 
-def label_curves(ax: "Axes", curves: list[LabelledCurve], *, size: float = 8.5) -> None:
+def label_curves(ax: "Axes", curves: list[LabelledCurve], *, size: float = 8.5) -> list[LabelledCurve]:
     """Write the label of each curve where it covers no curve and no other label, and where no other curve is near.
 
     Args:
         ax: axes on which everything has been drawn: the places are those of its present size and limits.
         curves: all curves to keep clear of; those with an empty text get no label.
         size: of the font, points.
+
+    Returns:
+        The curves whose labels find no such place, and are not written.
     """
     figure = ax.get_figure(root=True)
     assert figure is not None
@@ -42,6 +45,7 @@ def label_curves(ax: "Axes", curves: list[LabelledCurve], *, size: float = 8.5) 
     maps = [_map(points, ax) for points in drawn]
     counts = np.sum(maps, axis=0) if maps else np.zeros((1, 1))
     scale, taken = figure.dpi / 72, np.zeros_like(counts)
+    left_out = []
     for curve, points, own in zip(curves, drawn, maps, strict=True):
         if not curve.text or not len(points):
             continue
@@ -51,13 +55,19 @@ def label_curves(ax: "Axes", curves: list[LabelledCurve], *, size: float = 8.5) 
         )  # fmt: skip
         extent = text.get_window_extent()
         half = np.array([extent.width, extent.height]) / 2
-        anchor, centre = _best_place(points, own, counts - own, taken, half, scale)
+        place = _best_place(points, own, counts - own, taken, half, scale)
+        if place is None:
+            text.remove()
+            left_out.append(curve)
+            continue
+        anchor, centre = place
         low, high = _cells(centre - half), _cells(centre + half) + 1
         taken[max(low[1], 0) : high[1], max(low[0], 0) : high[0]] = 1
         origin = np.array(ax.bbox.extents[:2])
         text.xy = tuple(ax.transData.inverted().transform(anchor + origin))
         text.set_position(tuple((centre - anchor) / scale))
         _lead(ax, text.xy, (centre - anchor) / scale, half / scale, curve.color)
+    return left_out
 
 
 def _lead(ax: "Axes", xy: tuple[float, float], offset: np.ndarray, half: np.ndarray, color: str) -> None:
@@ -79,6 +89,8 @@ def _pixels(ax: "Axes", curve: LabelledCurve) -> np.ndarray:
         if np.isfinite(length):
             parts = min(2000, int(length / _CELL) + 1)
             dense.append(start + np.arange(1, parts + 1)[:, None] / parts * (stop - start))
+        else:  # after a gap: a point that nothing connects with the one before
+            dense.append(stop[None])
     found = np.concatenate(dense)
     with np.errstate(invalid="ignore"):
         return found[((found >= 0) & (found <= [ax.bbox.width, ax.bbox.height])).all(1)]
@@ -98,8 +110,8 @@ def _map(points: np.ndarray, ax: "Axes") -> np.ndarray:
 
 def _best_place(
     points: np.ndarray, own: np.ndarray, others: np.ndarray, taken: np.ndarray, half: np.ndarray, scale: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the point on the curve and the centre of its label with the least cost, in pixels."""
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the point on the curve and the centre of its label with the least cost, in pixels; None if all collide."""
     anchors = points[np.unique(np.linspace(0, len(points) - 1, _ANCHORS).astype(int))]
     to_own, to_others = (_distances(passed) for passed in (own, others))
     angles = np.arange(8) * np.pi / 4
@@ -110,14 +122,16 @@ def _best_place(
     cost += np.repeat(np.maximum(0, _APART * scale - _at(to_others, anchors)), len(offsets)) / scale
 
     extent = np.array(own.shape[::-1]) * _CELL
-    cost += 1e4 * ((centres - half < 2) | (centres + half > extent - 2)).any(1)
+    collides = ((centres - half < 2) | (centres + half > extent - 2)).any(1)
     grid = np.stack(np.meshgrid(np.linspace(-1, 1, 9), np.linspace(-1, 1, 5)), axis=-1).reshape(-1, 2)
     inside = centres[:, None] + grid[None] * (half + 2 * scale)
-    cost += 1e3 * _at(taken, inside).any(1)
+    collides |= _at(taken, inside).any(1)
     mine, theirs = _at(to_own, inside).min(1), _at(to_others, inside).min(1)
-    cost += 300.0 * (np.minimum(mine, theirs) < 1.5 * _CELL)
+    collides |= np.minimum(mine, theirs) < 1.5 * _CELL
     cost += 25.0 * (theirs < mine + 3 * scale)  # beside another curve the label would name that one
-    best = int(np.argmin(cost))
+    if collides.all():
+        return None
+    best = int(np.argmin(np.where(collides, np.inf, cost)))
     return anchors[best // len(offsets)], centres[best]
 
 

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from saddlescope.figures.records import Axis, Film, Panel, Picture
 from saddlescope.plot.axis_values import values_along
-from saddlescope.plot.figure import Axis, Film, Panel, Picture
 
 _FRAME = 128  # grey of the frame round a picture, seen on light and on dark paper
 _BORDER = 1  # pixels of a frame

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.plot.figure import Line
+from saddlescope.figures.records import Line
 
 
 def lines(

@@ -11,7 +11,7 @@ import re
 import numpy as np
 import xarray as xr
 
-from saddlescope.plot.figure import Axis, Figure, Line, Panel
+from saddlescope.figures.records import Axis, Figure, Line, Panel
 from saddlescope.plot.rank_tables import matrix_table
 
 

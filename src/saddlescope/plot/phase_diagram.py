@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 
-from saddlescope.plot.figure import AnyMark, Axis, Band, Figure, Heat, Kind, Kinds, Line, Mark, Panel
+from saddlescope.figures.records import AnyMark, Axis, Band, Figure, Heat, Kind, Kinds, Line, Mark, Panel
 from saddlescope.plot.phase_layout import PhaseLayout, cells_axis, line_axis, names_axis
 from saddlescope.plot.tick_names import shortened
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from saddlescope.plot.figure import Axis
+from saddlescope.figures.records import Axis
 
 SEEDS = ("seed", "seeds")
 """Names of axes over which runs are repetitions of each other."""

@@ -21,9 +21,9 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.plot.figure import Axis, Band, Figure, Line, Panel
+from saddlescope.figures.records import Axis, Band, Figure, Line, Panel
+from saddlescope.figures.spectra_panel import PRODUCTS, step_axis
 
-PRODUCTS = {"KQ": "W_K W_Qᵀ", "VO": "W_V W_Oᵀ"}
 MOST_LAYERS = 12
 """Largest number of panels of one figure; further layers are left out, evenly."""
 _LEVELS = Axis("singular value / largest", scale="log", range=(1e-3, 1.3))
@@ -311,12 +311,6 @@ def _records(ds: xr.Dataset, wanted: Sequence[Any]) -> list[Any]:
 def _check_head(ds: xr.Dataset, head: int) -> None:
     if not 0 <= head < ds.sizes["head"]:
         raise InputError(f"head must be one of the {ds.sizes['head']} heads, from 0; got {head!r}.")
-
-
-def step_axis(ds: xr.Dataset) -> Axis:
-    """Return the axis of steps, logarithmic if they span more than a factor of ten."""
-    first, last = float(ds.step.values[0]), float(ds.step.values[-1])
-    return Axis(ds.step.attrs.get("long_name", "optimiser steps"), scale="log" if 0 < 10 * first < last else "linear")
 
 
 def _width(ds: xr.Dataset) -> int:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import xarray as xr
 
-from saddlescope.plot.figure import Axis, Figure, Line, Mark, Panel, Table
+from saddlescope.figures.records import Axis, Figure, Line, Mark, Panel, Table
 from saddlescope.plot.rank_figures import PRODUCTS, layer_axis, layer_title, step_axis
 
 LEAST_RECORDS = 5

@@ -5,7 +5,7 @@ An update whose largest singular value is below its noise floor has no rank; the
 
 import xarray as xr
 
-from saddlescope.plot.figure import Table
+from saddlescope.figures.records import Table
 from saddlescope.plot.rank_figures import PRODUCTS, checkpoint_name, initial_stable_rank
 
 UNMEASURABLE = "not measurable in this precision"

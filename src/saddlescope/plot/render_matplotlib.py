@@ -1,13 +1,14 @@
 """Rendering of figures by Matplotlib, for paper and thumbnails, without the global state of pyplot."""
 
+from collections.abc import Sequence
 from textwrap import fill
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from saddlescope.figures.records import AnyMark, Axis, Band, Figure, Film, Heat, Kinds, Line, Mark, Panel, Picture
 from saddlescope.plot.axis_values import has_integers
 from saddlescope.plot.curve_points import lifted, positive, thin
-from saddlescope.plot.figure import AnyMark, Axis, Band, Figure, Film, Heat, Kinds, Line, Mark, Panel, Picture
 from saddlescope.plot.film_images import Strip, can_stand, framed, grid, ranges, strip
 from saddlescope.plot.series import Series, color_series, legend, style_of
 from saddlescope.plot.theme import LIGHT, Theme
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as MatplotlibFigure
     from matplotlib.figure import SubFigure
+    from matplotlib.legend import Legend
 
 _STYLES = {
     "solid": "-",
@@ -88,26 +90,33 @@ def _draw_panels(drawing: "MatplotlibFigure | SubFigure", figure: Figure, shape:
     for ax in axes[len(figure.panels) :]:
         ax.set_visible(False)
     if series := legend(figure):
-        _draw_legend(drawing, series, min(len(series), 3 * shape[1]), theme)
+        _legend_below(drawing, series, min(len(series), 3 * shape[1]), theme)
 
 
-def _draw_legend(drawing: "MatplotlibFigure | SubFigure", series: tuple[Series, ...], most: int, theme: Theme) -> None:
+def _legend_below(drawing: "MatplotlibFigure | SubFigure", series: tuple[Series, ...], most: int, theme: Theme) -> None:
     """Draw one legend below all panels, in as many columns, up to `most`, as fit the width."""
     for columns in range(most, 0, -1):
-        shown = drawing.legend(
-            handles=[_swatch(one, theme.color(one.color)) for one in series],
-            labels=[one.name for one in series],
-            loc="outside lower center",
-            ncols=columns,
-            frameon=False,
-            fontsize=8.5,
-            labelcolor=theme.ink,
-        )
-        for text in shown.get_texts():
-            text.set_parse_math(False)
+        shown = draw_legend(drawing, series, theme, loc="outside lower center", ncols=columns)
         if columns == 1 or shown.get_window_extent().width <= drawing.bbox.width:
             return
         shown.remove()
+
+
+def draw_legend(
+    on: "MatplotlibFigure | SubFigure | Axes", series: Sequence[Series], theme: Theme, **place: Any
+) -> "Legend":
+    """Draw a legend of some series; `place` has the arguments of Matplotlib's legends for its place."""
+    shown = on.legend(
+        handles=[_swatch(one, theme.color(one.color)) for one in series],
+        labels=[one.name for one in series],
+        frameon=False,
+        fontsize=8.5,
+        labelcolor=theme.ink,
+        **place,
+    )
+    for text in shown.get_texts():
+        text.set_parse_math(False)
+    return shown
 
 
 def draw_thumbnail(figure: Figure, *, theme: Theme = LIGHT) -> "MatplotlibFigure":

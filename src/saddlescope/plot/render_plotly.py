@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from saddlescope.figures.records import AnyMark, Axis, Band, Figure, Film, Heat, Kinds, Line, Mark, Panel, Picture
 from saddlescope.plot.axis_values import has_integers
 from saddlescope.plot.curve_points import lifted, positive, thin
-from saddlescope.plot.figure import AnyMark, Axis, Band, Figure, Film, Heat, Kinds, Line, Mark, Panel, Picture
 from saddlescope.plot.film_images import can_stand, framed, png, ranges, sprite
 from saddlescope.plot.series import color_series, legend, name_of, style_of
 from saddlescope.plot.theme import LIGHT

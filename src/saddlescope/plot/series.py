@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 
-from saddlescope.plot.figure import AnyMark, Band, Figure, Heat, Kinds, Line, Mark, Panel, Picture
+from saddlescope.figures.records import AnyMark, Band, Figure, Heat, Kinds, Line, Mark, Panel, Picture
 from saddlescope.plot.theme import LIGHT
 
 

@@ -1,6 +1,6 @@
 """Names along the axes of grids of cells: thinned and shortened until they do not overlap."""
 
-from saddlescope.plot.figure import Axis
+from saddlescope.figures.records import Axis
 
 MOST_NAMES = 14
 """Largest number of names along an axis; more would overlap."""

@@ -28,7 +28,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError, MissingExtraError, nearest, unknown
 from saddlescope._shared.reprs import ReprMixin, Table, brief
-from saddlescope.plot.figure import Figure
+from saddlescope.figures.records import Figure
 from saddlescope.reproduction import catalogue
 from saddlescope.reproduction.catalogue import SIZES
 from saddlescope.reproduction.claim import Claims, Verdict, judge

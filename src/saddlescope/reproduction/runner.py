@@ -18,7 +18,7 @@ from saddlescope._shared.json_text import parse_json
 from saddlescope._shared.outside_causes import outside_cause
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin, Table
-from saddlescope.plot.figure import Figure
+from saddlescope.figures.records import Figure
 from saddlescope.reproduction import entry as entries
 from saddlescope.reproduction.catalogue import toy_names
 from saddlescope.reproduction.claim import Verdict

@@ -22,7 +22,10 @@ from saddlescope._shared.arguments import shown, validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import Table, html_table, text_table
-from saddlescope._shared.results import PlotMixin, TableMixin
+from saddlescope._shared.results import TableMixin
+from saddlescope.figures.drawing import PlotMixin
+from saddlescope.figures.records import Figure, Panel
+from saddlescope.figures.records import Table as FigureTable
 from saddlescope.flow import (
     DiagonalMarginFlow,
     KeyQueryMarginFlow,
@@ -35,6 +38,7 @@ from saddlescope.flow import (
 from saddlescope.models.tokens.assumptions import TokenAssumptions, check_token_assumptions
 from saddlescope.models.tokens.data import TokenData, load_tokens, real_array
 from saddlescope.models.tokens.losses import SelectionLoss
+from saddlescope.studies.bias_figures import bias_figures, norms_panel
 from saddlescope.studies.norms import NormVerdict, norm_verdict, shares
 from saddlescope.theory.attention.svm import DiagonalSvm, MatrixSvm, frobenius_svm, l1_svm, nuclear_svm
 
@@ -81,6 +85,18 @@ class ImplicitBias(TableMixin, PlotMixin):
 
     def _repr_html_(self) -> str:
         return html_table(repr(self).partition("\n")[0], *self.problems()) + html_table("", *self.outcomes())
+
+    def panel(self) -> Panel:
+        """Return the excess of both norms over their least value at the present margin, for each flow."""
+        return norms_panel(self.dataset)
+
+    def figures(self) -> list[Figure]:
+        """Return the norms with the outcomes, the spectra of the directions, and the directions with the problems."""
+        solutions = {"least nuclear norm": self.nuclear.weights, "least Frobenius norm": self.frobenius.weights}
+        outcomes, problems = (
+            FigureTable(columns=columns, rows=tuple(rows)) for columns, rows in (self.outcomes(), self.problems())
+        )
+        return bias_figures(self.dataset, solutions, outcomes=outcomes, problems=problems)
 
     def summary(self) -> dict[str, Any]:
         """Return problems, assumptions and verdicts as JSON values; NaN and infinity become None."""

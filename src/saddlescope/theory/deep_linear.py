@@ -36,7 +36,9 @@ from scipy.special import digamma, hyp2f1
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import Table
-from saddlescope._shared.results import PlotMixin, TableMixin
+from saddlescope._shared.results import TableMixin
+from saddlescope.figures.drawing import PlotMixin
+from saddlescope.figures.records import Axis, Line, Panel
 from saddlescope.theory.escape.speed import validate_depth, validate_saddle
 
 
@@ -63,6 +65,15 @@ class DeepLinearStages(TableMixin, PlotMixin):
     def ranks(self) -> tuple[int, ...]:
         """Rank of every layer in each stage: 0, 1, ..."""
         return tuple(range(len(self.losses)))
+
+    def panel(self) -> Panel:
+        """Return the loss of each plateau over its rank."""
+        ranks = np.array(self.ranks)
+        marks = (
+            Line(x=ranks, y=self.losses, color=0, width=1.0),
+            Line(x=ranks, y=self.losses, label="plateaus", style="points", color=0, width=3.0),
+        )
+        return Panel(x=Axis("rank"), y=Axis("loss"), marks=marks)
 
     def product(self, rank: int) -> Float[np.ndarray, "out into"]:
         """Return W_k, (d_out, d_in), the network's product at the saddle of this rank.

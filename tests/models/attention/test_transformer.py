@@ -202,23 +202,6 @@ def test_a_batch_keeps_the_transformer():
     np.testing.assert_allclose(sum(half(beta) for half in halves) / 2, network(beta), rtol=1e-13)
 
 
-@pytest.mark.parametrize(
-    ("bad", "sentence"),
-    [
-        ({"layers": 0}, "layers must be an integer of at least 1"),
-        ({"heads": -1}, "heads must be an integer of at least 1"),
-        ({"heads": True}, "heads must be an integer of at least 1"),
-        ({"hidden": 0}, "hidden must be an integer of at least 1"),
-        ({"samples": 0}, "samples must be an integer of at least 1"),
-        ({"tokens": 0}, "tokens must be an integer of at least 1"),
-        ({"seed": -1}, "seed must be an integer of at least 0"),
-    ],
-)
-def test_invalid_sizes_raise(bad, sentence):
-    with pytest.raises(InputError, match=sentence):
-        transformer_teacher_task(**{"layers": 1, "heads": 1, **bad})
-
-
 def test_float32_mode_raises_with_its_cure():
     with jax.enable_x64(False), pytest.raises(InputError, match=r"jax\.enable_x64\(True\)"):
         transformer_teacher_task(layers=1, heads=1)

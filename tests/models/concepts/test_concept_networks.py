@@ -98,9 +98,6 @@ def test_a_factor_gives_the_map_back(width):
         ([[1.0, 0.5], [0.4, 1.0]], "W must be symmetric.*differs from its transpose by 0.09"),
         ([[1.0, 2.0], [2.0, 1.0]], "W must be positive semidefinite, since otherwise no U.*eigenvalue -1.0"),
         ([[0.0, 1e-3], [1e-3, 1.0]], "W must be positive semidefinite"),
-        ([[-1.0, 0.0], [0.0, 1.0]], "W must be positive semidefinite"),
-        ([[1.0, 0.0]], r"W must have shape \(d, d\); got \(1, 2\)"),
-        ([[np.nan, 0.0], [0.0, 1.0]], "W must be finite"),
     ],
 )
 def test_no_factor(W, says):

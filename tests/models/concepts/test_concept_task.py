@@ -75,14 +75,9 @@ def test_rotations_are_uniform():
     [
         ({"dim": 2}, "dim must be at least the number of concepts, 3; got 2"),
         ({"mu": (1.0, -1.0, 2.0)}, "mu must be"),
-        ({"sigma": (0.1, -1.0, 2.0)}, "sigma must be"),
-        ({"mu": (1.0, float("nan"), 2.0)}, "mu must be"),
-        ({"mu": ()}, "mu must be one or more"),
         ({"sigma": (0.1, 0.1)}, "sigma must have a value for each of the 3 mu"),
-        ({"samples_per_cluster": 0}, "samples_per_cluster must be at least 1; got 0"),
         ({"rotation": np.eye(4)}, r"rotation must have shape \(5, 5\)"),
         ({"rotation": 2 * np.eye(5)}, "rotation must be orthogonal"),
-        ({"rotation": np.full((5, 5), np.nan)}, "rotation must be orthogonal"),
     ],
 )
 def test_bad_tasks(changes, says):

@@ -175,14 +175,9 @@ def test_full_weights_raise_if_reduced_ones_are_needed(relu):
     ("make", "sentence"),
     [
         (lambda: perceptron_weights((3,), seed=0), "widths must be n_0"),
-        (lambda: perceptron_weights((3, 0), seed=0), "widths must be at least 1"),
-        (lambda: perceptron_weights((3, 3), seed=-1), "seed must be"),
-        (lambda: perceptron_weights((3, 3), seed=0, num_starts=0), "num_starts must be"),
         (lambda: perceptron_loss(np.zeros((0, 3))), "inputs must have shape"),
-        (lambda: perceptron_loss([[1.0, np.nan]]), "inputs must be finite"),
         (lambda: perceptron_loss(np.eye(3), np.eye(3)[:, :2]), "inputs must be in the span"),
         (lambda: perceptron_loss(np.eye(3), 2 * np.eye(3)), "directions must have orthonormal columns"),
-        (lambda: perceptron_loss(np.eye(3), np.eye(2)), "directions must have shape"),
     ],
 )
 def test_invalid_arguments_raise(make, sentence):

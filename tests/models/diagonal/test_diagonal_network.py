@@ -46,10 +46,7 @@ def test_squared_error_has_no_factor_one_half():
     ("features", "targets", "sentence"),
     [
         (np.ones((3, 2)), np.ones(2), "as many samples"),
-        (np.ones((0, 2)), np.ones(0), "at least one"),
         (np.ones(2), np.ones(2), "features must have shape"),
-        (np.array([[1.0, np.nan]]), np.ones(1), "inputs must be finite"),
-        (np.ones((2, 2)), np.array([1.0, np.inf]), "targets must be finite"),
     ],
 )
 def test_invalid_data_raise(features, targets, sentence):

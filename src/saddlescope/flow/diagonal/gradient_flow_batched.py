@@ -15,7 +15,10 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import Table
-from saddlescope._shared.results import PlotMixin, TableMixin
+from saddlescope._shared.results import TableMixin
+from saddlescope.figures.drawing import PlotMixin
+from saddlescope.figures.records import Axis, Panel, several_lines
+from saddlescope.figures.time_axes import time_label
 from saddlescope.flow.diagonal.batched_chebyshev import ChebyshevFlows
 from saddlescope.flow.diagonal.batched_records import BatchRecords, part, stacked
 from saddlescope.flow.diagonal.coordinates import MirrorCoordinates
@@ -94,6 +97,11 @@ class BatchedTrajectory(TableMixin, PlotMixin):
             for flow, one in enumerate(self)
         )
         return ("flow", "end", "loss", "crossings", "gradients", "complete"), rows
+
+    def panel(self) -> Panel:
+        """Return the loss of every flow over time."""
+        marks = several_lines((f"flow {flow}", one.times, one.losses) for flow, one in enumerate(self))
+        return Panel(x=Axis(time_label(self.time_unit)), y=Axis("loss"), marks=marks)
 
     @property
     def crossings(self) -> tuple[tuple[LevelEvent, ...], ...]:

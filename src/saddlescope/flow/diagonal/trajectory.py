@@ -12,7 +12,9 @@ from jaxtyping import Float, PyTree
 from saddlescope._shared.arguments import shown
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope._shared.results import PlotMixin
+from saddlescope.figures.drawing import PlotMixin
+from saddlescope.figures.records import Panel
+from saddlescope.figures.time_axes import loss_panel
 from saddlescope.flow.diagonal.coordinates import AbstractCoordinates
 from saddlescope.flow.diagonal.initial_conditions import AbstractInit, ResumeFrom
 from saddlescope.flow.status import Status
@@ -147,6 +149,8 @@ class Trajectory(ReprMixin, PlotMixin):
     coordinates: AbstractCoordinates
     path: AbstractPath
 
+    identified = True
+
     def __repr__(self) -> str:
         crossings = "" if self.level is None else f"{len(self.crossings)} crossings, "
         if self.accuracy is not None and self.time_error is not None:
@@ -169,6 +173,17 @@ class Trajectory(ReprMixin, PlotMixin):
     def beta(self) -> Float[np.ndarray, "k p"]:
         """The products u * v at the recorded times: `values`."""
         return self.values
+
+    @property
+    def activity(self) -> Float[np.ndarray, "k p"]:
+        """Components at the recorded times, which `compare` counts: `values`."""
+        return self.values
+
+    def panel(self) -> Panel:
+        """Return the loss over time, with the entries that pass the level."""
+        events = [(one.time, f"{'+' if one.rising else '−'}{one.index}") for one in self.crossings]
+        title = "" if self.level is None else f"+i, −i: entry i rises above, falls below {self.level:.3g} in size"
+        return loss_panel(self.time_unit, self.times, self.losses, events, title)
 
     def to_xarray(self) -> "xr.Dataset":
         """Return loss (time) and value (time, entry), beta or the parameters, with crossings over `crossing`."""

@@ -21,7 +21,9 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.loss_scale import scale_exponent
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope._shared.results import PlotMixin
+from saddlescope.figures.drawing import PlotMixin
+from saddlescope.figures.records import Panel
+from saddlescope.figures.time_axes import loss_panel
 from saddlescope.flow.factored.exponential_integrator import AbstractInterpolant, FactoredStepper, PlateauStep, State
 from saddlescope.flow.factored.scaled_factors import ScaledFactors
 from saddlescope.flow.status import (
@@ -112,6 +114,7 @@ class FactoredTrajectory(ReprMixin, PlotMixin):
     path: "FactoredPath"
 
     time_unit = TIME_UNIT
+    identified = False
 
     def __repr__(self) -> str:
         return (
@@ -125,6 +128,10 @@ class FactoredTrajectory(ReprMixin, PlotMixin):
         """Natural logarithm of the initial scale alpha."""
         return self.path.log_scale
 
+    def panel(self) -> Panel:
+        """Return the loss over time."""
+        return loss_panel(self.time_unit, self.times, self.losses)
+
     def to_xarray(self) -> xr.Dataset:
         """Return loss (time) and log_singular_value (time, product, index), natural logarithms."""
         data = {
@@ -134,6 +141,11 @@ class FactoredTrajectory(ReprMixin, PlotMixin):
         products, indices = (np.arange(size) for size in self.log_singular_values.shape[1:])
         time = ("time", self.times, {"units": self.time_unit})
         return xr.Dataset(data, {"time": time, "product": products, "index": indices}, {"status": str(self.status)})
+
+    @property
+    def activity(self) -> Float[np.ndarray, "k n"]:
+        """Singular values of all products at the recorded times, which `compare` counts."""
+        return self.singular_values.reshape(len(self.times), -1)
 
     @property
     def singular_values(self) -> Float[np.ndarray, "k pairs r"]:

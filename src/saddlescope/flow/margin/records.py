@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope._shared.results import PlotMixin
+from saddlescope.figures.drawing import PlotMixin
+from saddlescope.figures.records import Axis, Line, Panel
 from saddlescope.flow.margin.systems import MarginLoss
 from saddlescope.flow.status import FlowError, Status, require_evaluations, require_tolerance
 
@@ -63,6 +64,12 @@ class MarginFlow(ReprMixin, PlotMixin):
         samples, tokens = (np.arange(size) for size in self.margins.shape[1:])
         coords = {"log_time": self.log_times, "sample": samples, "token": tokens}
         return xr.Dataset(data, coords, {"status": str(self.status)})
+
+    def panel(self) -> Panel:
+        """Return the smallest margin over log time."""
+        shown = self.log_times > 0
+        line = Line(x=self.log_times[shown], y=self.margin[shown], color=0, width=2.0)
+        return Panel(x=Axis("ln t", scale="log"), y=Axis("smallest margin"), marks=(line,))
 
     @property
     def margin(self) -> Float[np.ndarray, "k"]:

@@ -23,7 +23,9 @@ from saddlescope._shared.arguments import require, validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import Table
-from saddlescope._shared.results import PlotMixin, TableMixin
+from saddlescope._shared.results import TableMixin
+from saddlescope.figures.drawing import PlotMixin
+from saddlescope.figures.records import Axis, Panel, several_lines
 from saddlescope.flow.status import Status, require_tolerance
 from saddlescope.flow.two_layer.integrator import POLICY, Run, follow, steps_needed, stiff_start
 from saddlescope.flow.two_layer.taylor_series import order_for
@@ -107,6 +109,15 @@ class SymmetricFlows(TableMixin, PlotMixin):
             )
         )
         return ("start", "turns", "generalized", "loss", "ending"), rows
+
+    def panel(self) -> Panel:
+        """Return the loss out of distribution of every start, at the recorded times and at all extrema."""
+        style = "solid" if len(self.times) >= 12 else "points"  # fewer records make no curve
+        curves = []
+        for start in range(len(self)):
+            times, first = np.unique(np.append(self.times, self.turning_times[start]), return_index=True)
+            curves.append((f"start {start}", times, np.append(self.losses[start], self.turning_losses[start])[first]))
+        return Panel(x=Axis("time t"), y=Axis("loss out of distribution"), marks=several_lines(curves, style=style))
 
     def learned_at(self, start: int) -> float:
         """Return the time at which the last diagonal entry of W passes 1/2, predicted from the end; infinite if never.

@@ -18,7 +18,9 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import Table
-from saddlescope._shared.results import PlotMixin, TableMixin
+from saddlescope._shared.results import TableMixin
+from saddlescope.figures.drawing import PlotMixin
+from saddlescope.figures.records import FEW_LINES, MOST_LINES, Axis, Line, Panel
 from saddlescope.flow.two_layer.symmetric_flows import LOCAL_SHARE, numbers, reduced, require_followed, require_starts
 from saddlescope.flow.two_layer.taylor_series import order_for, series
 from saddlescope.numerics.turning_points import persistent, turning_points
@@ -67,6 +69,23 @@ class SymmetricPath(TableMixin, PlotMixin):
         for coefficient in self.coefficients[-2::-1]:
             value = value * part + coefficient[step]
         return value
+
+    def panel(self) -> Panel:
+        """Return the entries of W over time, those of the diagonal in bold."""
+        times = np.unique(np.concatenate([np.linspace(0.0, self.until, 400), self.edges]))
+        W = self(times)
+        pairs = np.argwhere(np.triu(np.ones_like(W[0]))).tolist()
+        marks = tuple(
+            Line(
+                x=times,
+                y=W[:, i, j],
+                label=f"w{i}{j}" if len(pairs) <= FEW_LINES else "",
+                width=2.0 if i == j else 0.8,
+                color=i if i == j else None,
+            )
+            for i, j in pairs[:MOST_LINES]
+        )
+        return Panel(x=Axis("time t"), y=Axis("entry of W"), marks=marks)
 
     def crossings(self, i: int, j: int, level: float) -> Float[np.ndarray, "n"]:
         """Return all times at which w_ij passes the level, ascending."""

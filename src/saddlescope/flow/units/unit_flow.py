@@ -29,8 +29,10 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope._shared.results import PlotMixin
 from saddlescope._shared.sample_pair import sample_pair
+from saddlescope.figures.drawing import PlotMixin
+from saddlescope.figures.records import Panel
+from saddlescope.figures.time_axes import loss_panel
 from saddlescope.flow.status import FlowError, Status, require_run
 from saddlescope.flow.units.explicit_run import follow_explicitly
 from saddlescope.flow.units.implicit_run import ImplicitSystem, follow_implicitly
@@ -72,6 +74,8 @@ class UnitTrajectory(ReprMixin, PlotMixin):
     time_unit: str
     status: Status
 
+    identified = False
+
     def __repr__(self) -> str:
         return (
             f"UnitTrajectory({len(self.times)} records to {self.times[-1]:.6g} in {self.time_unit!r}, loss "
@@ -80,9 +84,18 @@ class UnitTrajectory(ReprMixin, PlotMixin):
         )
 
     @property
+    def activity(self) -> Float[np.ndarray, "k m"]:
+        """Norms of the units at the recorded times, which `compare` counts."""
+        return self.norms
+
+    @property
     def norms(self) -> Float[np.ndarray, "k m"]:
         """Norms |theta_i| at the recorded times; 0 where they underflow."""
         return np.exp(self.log_norms)
+
+    def panel(self) -> Panel:
+        """Return the loss over time."""
+        return loss_panel(self.time_unit, self.times, self.losses)
 
     def to_xarray(self) -> xr.Dataset:
         """Return loss (time), log_norm (time, unit), direction (time, unit, weight) and rise (unit)."""

@@ -24,7 +24,7 @@ from jaxtyping import Array, Float, Int
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope.models.attention.head_face import BLOCK_ENTRIES, HeadFace
+from saddlescope.models.attention.restricted_head import BLOCK_ENTRIES, RestrictedHead
 from saddlescope.models.attention.teacher import check_teacher_task
 from saddlescope.models.diagonal.network import DiagonalNetwork, squared_error
 
@@ -93,7 +93,9 @@ class AttentionNetwork(DiagonalNetwork):
         """Number of entries of beta."""
         return 2 * self.inputs.shape[-1]
 
-    def restricted(self, columns: Int[np.ndarray, "m"]) -> "tuple[HeadFace | AttentionNetwork, Int[np.ndarray, 'm']]":
+    def restricted(
+        self, columns: Int[np.ndarray, "m"]
+    ) -> "tuple[RestrictedHead | AttentionNetwork, Int[np.ndarray, 'm']]":
         """Return L as a function of these entries of beta, ascending, the others 0; and their places in its argument.
 
         It has d/2 or d entries of a, and of b, so that few versions are compiled. Its other entries must be 0. Where
@@ -109,11 +111,11 @@ class AttentionNetwork(DiagonalNetwork):
         squares = np.sum(of_outputs**2, (0, 1))
         absent = jnp.asarray(np.sum(np.delete(squares, of_values)))
         places = np.concatenate([np.arange(of_keys.size), keys.shape[-1] + np.arange(of_values.size)])
-        return HeadFace(keys, values, targets, absent, self.targets.size), places
+        return RestrictedHead(keys, values, targets, absent, self.targets.size), places
 
     @property
-    def _all(self) -> HeadFace:
-        return HeadFace(self.inputs, self.inputs, self.targets, None, self.targets.size)
+    def _all(self) -> RestrictedHead:
+        return RestrictedHead(self.inputs, self.inputs, self.targets, None, self.targets.size)
 
 
 _FEW_COLUMNS = 6  # one costs 1.6 gradients, so with more of them the full Hessian is cheaper

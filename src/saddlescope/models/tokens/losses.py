@@ -137,16 +137,6 @@ class SelectionLoss:
         jacobian[:, diagonal, diagonal] -= rates
         return rates, jacobian
 
-    def log_rate_jacobian(self, margins: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m m"]:
-        """Return d ln|r_il| / d u_ik = sigma_k (1 - a b_k) + sigma_k b_k / b_l - [l = k]; infinite at r = 0."""
-        log_optimal, log_others = _log_softmax(margins)
-        log_b, signs = self._log_brackets(log_optimal, log_others)
-        log_pull = log_others + log_b
-        pull = np.exp(log_others) - self._curvature(log_others)[:, None] * signs * np.exp(log_pull)
-        with np.errstate(over="ignore", invalid="ignore"):
-            ratio = np.exp(log_pull[:, None, :] - log_b[:, :, None]) * (signs[:, None, :] * signs[:, :, None])
-        return pull[:, None, :] + np.where(signs[:, :, None] == 0, np.inf, ratio) - np.eye(margins.shape[1])
-
     def _losses(self, outputs: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
         """Return l(f_i)."""
         return np.exp(-outputs) if self.kind == "exponential" else np.logaddexp(0.0, -outputs)
@@ -195,20 +185,6 @@ def _log_softmax(margins: Float[np.ndarray, "n m"]) -> tuple[Float[np.ndarray, "
 def _relative_expm1(s: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
     """Return (1 - e^-s) / s, which is 1 at 0."""
     return np.where(s == 0, 1.0, -np.expm1(-s) / np.where(s == 0, 1.0, s))
-
-
-@validate_arguments
-def least_loss(data: TokenData, kind: str = "exponential") -> float:
-    """Return L*, the infimum of the loss, its limit as the softmax selects every optimal token (section 3.2).
-
-    Args:
-        data: the tokens.
-        kind: of loss, as for `SelectionLoss`.
-
-    Raises:
-        InputError: another loss.
-    """
-    return SelectionLoss(data.optimal_scores, data.gaps, kind).least
 
 
 @validate_arguments

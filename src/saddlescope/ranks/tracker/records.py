@@ -15,7 +15,10 @@ from jaxtyping import Bool, Float, Int64
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, unknown
 from saddlescope._shared.reprs import ReprMixin, Table
-from saddlescope._shared.results import PlotMixin, TableMixin
+from saddlescope._shared.results import TableMixin
+from saddlescope.figures.drawing import PlotMixin
+from saddlescope.figures.records import Panel
+from saddlescope.figures.spectra_panel import spectra_panel
 from saddlescope.measure import effective_rank, stable_rank
 
 PRODUCTS = ("KQ", "VO")
@@ -173,6 +176,10 @@ class RankRecords(TableMixin, PlotMixin):
             InputError: `product` is neither "KQ" nor "VO".
         """
         return self.update[..., product_index(product), :]
+
+    def panel(self) -> Panel:
+        """Return the stable ranks of the updates, as `saddlescope.plot_spectra` draws them."""
+        return spectra_panel(self.to_xarray())
 
     def to_xarray(self) -> xr.Dataset:
         """Return the records with named dimensions; see `spectra_dataset`."""

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import nn
 
 from saddlescope._shared.errors import InputError
-from saddlescope.measure.spectrum import Spectrum
+from saddlescope.measure.singular_values import Spectrum
 from saddlescope.measure.stages import Staircase, find_stages
 from saddlescope.ranks.tracker.optimizer_steps import OptimizerSteps
 from saddlescope.ranks.tracker.schedules import Geometric, Schedule

@@ -30,7 +30,9 @@ from numpy.typing import ArrayLike
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import Table
-from saddlescope._shared.results import PlotMixin, TableMixin
+from saddlescope._shared.results import TableMixin
+from saddlescope.figures.drawing import PlotMixin
+from saddlescope.figures.records import Panel
 from saddlescope.measure.stages import Stage, Staircase
 from saddlescope.theory.concepts.arguments import validate_factor, validate_strengths
 from saddlescope.theory.concepts.closed_forms import logistic
@@ -60,6 +62,10 @@ class ConceptStages(TableMixin, PlotMixin):
     def _table(self) -> Table:
         rows = zip(range(len(self.strengths)), self.strengths, self.schur, self.times, strict=True)
         return ("concept", "strength", "schur", "time"), rows
+
+    def panel(self) -> Panel:
+        """Return the picture of the staircase."""
+        return self.staircase.panel()
 
     @property
     def separated(self) -> bool:

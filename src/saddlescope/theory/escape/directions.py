@@ -13,7 +13,9 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import Table
-from saddlescope._shared.results import PlotMixin, TableMixin
+from saddlescope._shared.results import TableMixin
+from saddlescope.figures.drawing import PlotMixin
+from saddlescope.figures.records import MOST_LINES, AnyMark, Axis, Line, Mark, Panel
 from saddlescope.measure import nonlinearity, numerical_rank
 from saddlescope.models.deep import layered_weights
 from saddlescope.theory.escape.clarke_subgradient import residual_of
@@ -81,6 +83,21 @@ class EscapeDirections(TableMixin, PlotMixin):
             for k in fastest
         )
         return ("start", "width", "speed", "residual", "converged", "ranks"), rows
+
+    def panel(self) -> Panel:
+        """Return the speeds along the descent of every start, and the fastest one in bold."""
+        best, speed = self.best, float(self.speeds[self.best])
+        kept = [k for k in np.argsort(-self.speeds)[:MOST_LINES].tolist() if k != best]
+        after = self.steps > 0
+        steps, curves = self.steps[after], self.curves[:, after]
+        marks: list[AnyMark] = [Line(x=steps, y=curves[k], color=5, width=0.8, opacity=0.5) for k in kept]
+        marks.append(Line(x=steps, y=curves[best], color=0, width=2.4))
+        ranks = ", ".join(map(str, self.ranks[best].tolist()))
+        marks.append(Mark(at=speed, axis="y", label=f"{speed:.4g}, ranks {ranks}"))
+        others = self.speeds[self.speeds < speed * (1 - 1e-3)]  # nearer ones are of the same direction
+        if len(others):
+            marks.append(Mark(at=float(others.max()), axis="y", label=f"{others.max():.4g}"))
+        return Panel(x=Axis("step of the search", scale="log"), y=Axis("escape speed"), marks=tuple(marks))
 
     def direction(self, start: int) -> Network:
         """Return W_1, ..., W_L of one start."""

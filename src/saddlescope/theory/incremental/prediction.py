@@ -10,7 +10,9 @@ from jaxtyping import Float
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin, Table
-from saddlescope._shared.results import PlotMixin, TableMixin
+from saddlescope._shared.results import TableMixin
+from saddlescope.figures.drawing import PlotMixin
+from saddlescope.figures.records import Panel
 from saddlescope.measure.stages import Stage, Staircase
 from saddlescope.theory.incremental.finite_scale import Correction, FirstOrderInit
 from saddlescope.theory.incremental.stationary_point import StationaryPoint
@@ -165,6 +167,10 @@ class IncrementalLearning(TableMixin, PlotMixin):
             for k, stage in enumerate(self.stages)
         )
         return ("stage", "T", "enter", "leave", "active", "loss"), rows
+
+    def panel(self) -> Panel:
+        """Return the picture of the staircase."""
+        return self.staircase.panel()
 
     @property
     def ends(self) -> tuple[float, ...]:

@@ -26,7 +26,9 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin, Table
-from saddlescope._shared.results import PlotMixin, TableMixin
+from saddlescope._shared.results import TableMixin
+from saddlescope.figures.drawing import PlotMixin
+from saddlescope.figures.records import Panel
 from saddlescope.measure.stages import Stage, Staircase
 from saddlescope.theory.incremental.prediction import TIME_UNIT, AlgorithmStatus
 from saddlescope.theory.low_rank.growth_exponents import Frame, Growth, growth
@@ -93,6 +95,10 @@ class LowRankLearning(TableMixin, PlotMixin):
     def _table(self) -> Table:
         rows = ((k, one.time, one.entered, one.ranks, one.loss) for k, one in enumerate(self.stages))
         return ("stage", "T", "product that rises", "ranks", "loss"), rows
+
+    def panel(self) -> Panel:
+        """Return the picture of the staircase."""
+        return self.staircase.panel()
 
     @property
     def ends(self) -> tuple[float, ...]:

@@ -9,7 +9,9 @@ from jaxtyping import Float
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.reprs import ReprMixin, Table
-from saddlescope._shared.results import PlotMixin, TableMixin
+from saddlescope._shared.results import TableMixin
+from saddlescope.figures.drawing import PlotMixin
+from saddlescope.figures.records import Axis, Line, Panel
 from saddlescope.measure.stages import Staircase
 from saddlescope.theory.saddle.path import shown_status
 
@@ -158,6 +160,16 @@ class WidthLadder(TableMixin, PlotMixin):
             for one in self.rungs
         )
         return ("width", "units", "loss", "embedded", "gradient", "utility", "split curvature", "verdict"), rows
+
+    def panel(self) -> Panel:
+        """Return the loss of the narrow networks over their width, saddles of wider networks apart from the others."""
+        widths = np.array([rung.width for rung in self.rungs])
+        losses, saddles = np.array(self.losses), np.array([rung.saddle for rung in self.rungs])
+        marks = [Line(x=widths, y=losses, color=0, width=1.0)]
+        for color, (kind, shown) in enumerate((("saddle of wider networks", saddles), ("no descent found", ~saddles))):
+            if shown.any():
+                marks.append(Line(x=widths[shown], y=losses[shown], label=kind, style="points", color=color, width=3.0))
+        return Panel(x=Axis("width of the narrow network"), y=Axis("loss"), marks=tuple(marks))
 
     @property
     def losses(self) -> tuple[float, ...]:

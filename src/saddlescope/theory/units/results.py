@@ -10,7 +10,9 @@ from jaxtyping import Float
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin, Table
-from saddlescope._shared.results import PlotMixin, TableMixin
+from saddlescope._shared.results import TableMixin
+from saddlescope.figures.drawing import PlotMixin
+from saddlescope.figures.records import Panel
 from saddlescope.measure.stages import Stage, Staircase
 from saddlescope.theory.saddle.path import shown_status
 
@@ -129,6 +131,10 @@ class UnitLearning(TableMixin, PlotMixin):
     def _table(self) -> Table:
         rows = ((k, one.time, one.entered, one.unit, one.active, one.loss) for k, one in enumerate(self.stages))
         return ("stage", "T", "kind that enters", "unit", "active units", "loss"), rows
+
+    def panel(self) -> Panel:
+        """Return the picture of the staircase."""
+        return self.staircase.panel()
 
     @property
     def time_unit(self) -> str:

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 import xarray as xr
 
+from saddlescope.figures.records import AnyMark
 from saddlescope.papers.concept_learning.figure_6 import curves
 from saddlescope.plot import Axis, Figure, Film, Line, Panel, Picture, lines
-from saddlescope.plot.figure import AnyMark
 
 _PINS = 6  # samples along a trajectory
 

@@ -6,7 +6,9 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from saddlescope._shared.reprs import ReprMixin, Table
-from saddlescope._shared.results import PlotMixin, TableMixin
+from saddlescope._shared.results import TableMixin
+from saddlescope.figures.drawing import PlotMixin
+from saddlescope.figures.records import AnyMark, Axis, Line, Mark, Panel, signed_matrix
 from saddlescope.models.tokens.data import TokenData
 from saddlescope.theory.attention.svm.certificate import SvmCertificate, certify_svm
 from saddlescope.theory.attention.svm.constraints import not_solved
@@ -39,6 +41,15 @@ class DiagonalSvm(TableMixin, PlotMixin):
     def active(self) -> Bool[np.ndarray, "n m"]:
         """Constraints that hold with equality, to 1e-7."""
         return self.margins <= 1 + _ACTIVE
+
+    def panel(self) -> Panel:
+        """Return the entries of beta."""
+        at = np.arange(len(self.beta))
+        marks: list[AnyMark] = [Mark(at=0.0, axis="y")]
+        marks += [Line(x=np.array([k, k]), y=np.array([0.0, b]), color=0, width=1.4) for k, b in enumerate(self.beta)]
+        label = f"least ℓ1 norm {self.certificate.primal:.6g}"
+        marks.append(Line(x=at, y=self.beta, label=label, style="points", color=0, width=2.6))
+        return Panel(x=Axis("coordinate"), y=Axis("β"), marks=tuple(marks))
 
     @property
     def support(self) -> Bool[np.ndarray, "d"]:
@@ -94,6 +105,12 @@ class MatrixSvm(TableMixin, PlotMixin):
         """Return the singular triplets, of which the balanced factors are the columns."""
         values = np.linalg.norm(self.K, axis=0) * np.linalg.norm(self.Q, axis=0)
         return ("index", "singular value"), enumerate(values.tolist())
+
+    def panel(self) -> Panel:
+        """Return the entries of the weights."""
+        of, W = self.certificate, self.weights
+        title = f"least {of.norm} norm {of.primal:.6g}, rank {of.rank}"
+        return signed_matrix(W, "entry of W = K Qᵀ", "query coordinate", "key coordinate", title=title)
 
     @property
     def weights(self) -> Float[np.ndarray, "d d"]:

@@ -19,7 +19,7 @@ from saddlescope.loss.abstract_loss import AbstractLoss
 from saddlescope.models.sample_blocks import sample_blocks
 
 
-class HeadFace(AbstractLoss):
+class RestrictedHead(AbstractLoss):
     """Loss L(a, b) of a diagonal head, in which only some entries of a and b differ from 0.
 
     All sums run over blocks of samples that stay in the processor's cache.

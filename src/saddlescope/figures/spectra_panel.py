@@ -1,41 +1,20 @@
 """One panel of the ranks that a tracker or two checkpoints show: every layer, and the mean."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.plot.axes import draw_on_axes
-from saddlescope.plot.figure import Axis, Line, Panel
-from saddlescope.plot.rank_figures import PRODUCTS, step_axis
+from saddlescope.figures.records import Axis, Line, Panel
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
+PRODUCTS = {"KQ": "W_K W_Qᵀ", "VO": "W_V W_Oᵀ"}
+"""Products of the weights of a head, in words."""
 _MOST_MATRICES = 8  # whose lines are named
 
 
-def plot_spectra(spectra: Any, ax: "Axes | None" = None) -> "Axes":
-    """Draw the stable rank of the updates: over training, or with a single record over depth.
-
-    Thin lines are layers (means over heads), bold ones the mean over all heads; single matrices have a line each.
-
-    Args:
-        spectra: a `RankTracker`, its records, or a data set of `checkpoint_spectra` or `RankTracker.to_xarray`.
-        ax: Matplotlib axes to draw on; None: those of a new figure.
-
-    Returns:
-        The axes.
-
-    Raises:
-        InputError: these are no spectra, or nothing was recorded yet.
-    """
-    return draw_on_axes(spectra_panel(spectra), ax)
-
-
 def spectra_panel(spectra: Any) -> Panel:
-    """Return the panel that `plot_spectra` draws."""
+    """Return the panel that `saddlescope.plot_spectra` draws."""
     ds = spectra if isinstance(spectra, xr.Dataset) else getattr(spectra, "to_xarray", lambda: None)()
     if not isinstance(ds, xr.Dataset) or not {"stable_rank", "matrix_stable_rank"} & set(ds.data_vars):
         raise InputError(
@@ -61,6 +40,12 @@ def spectra_panel(spectra: Any) -> Panel:
             label = name if k < _MOST_MATRICES else ""
             marks.append(Line(x=ds.step.values, y=rows.values[k], label=label, color=2 + k % 5, style="dashed"))
     return Panel(x=step_axis(ds), y=Axis("stable rank"), marks=tuple(marks))
+
+
+def step_axis(ds: xr.Dataset) -> Axis:
+    """Return the axis of steps, logarithmic if they span more than a factor of ten."""
+    first, last = float(ds.step.values[0]), float(ds.step.values[-1])
+    return Axis(ds.step.attrs.get("long_name", "optimiser steps"), scale="log" if 0 < 10 * first < last else "linear")
 
 
 def _over_depth(ds: xr.Dataset) -> Panel:

@@ -1,29 +1,30 @@
-"""Figures in a notebook: title, picture, caption and table."""
+"""What records and results are drawn with: panels on Matplotlib axes, and figures in a notebook."""
 
 from base64 import b64encode
 from html import escape
 from io import BytesIO
 
 from saddlescope._shared.reprs import html_table
-from saddlescope.plot.figure import Figure
+from saddlescope.figures.records import Figure
+from saddlescope.plot.axes import draw_on_axes as draw_on_axes
 from saddlescope.plot.render_matplotlib import draw_matplotlib
 
 _DPI, _SHOWN = 160, 80  # pixels per inch of the picture, and as it is shown: half as large, for dense screens
 
 
-def as_png(figure: Figure) -> tuple[str, int]:
-    """Return the picture of a figure as PNG in base64, and the width at which it is shown, in pixels."""
+def mime_bundle(figure: Figure) -> dict[str, str]:
+    """Return a figure as a notebook shows it: title, picture, caption and table; and the picture alone.
+
+    Everything written is escaped; the picture is PNG in base64.
+    """
     file, drawing = BytesIO(), draw_matplotlib(figure)
     drawing.savefig(file, dpi=_DPI, format="png")
-    return b64encode(file.getvalue()).decode("ascii"), round(_SHOWN * drawing.get_figwidth())
-
-
-def as_html(figure: Figure, picture: str, width: int) -> str:
-    """Return a figure as HTML, with its picture as PNG in base64; everything written is escaped."""
+    picture, width = b64encode(file.getvalue()).decode("ascii"), round(_SHOWN * drawing.get_figwidth())
     table = "" if figure.table is None else html_table("", figure.table.columns, figure.table.rows)
     title, source = escape(figure.title), f"data:image/png;base64,{picture}"
-    return (
+    page = (
         f'<figure style="margin:0"><figcaption><b>{title}</b></figcaption>'
         f'<img src="{source}" alt="{title}" width="{width}" style="max-width:100%">'
         f"<figcaption>{escape(figure.caption)}</figcaption>{table}</figure>"
     )
+    return {"text/plain": repr(figure), "text/html": page, "image/png": picture}
