@@ -18,10 +18,7 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.beyond import CITATION
 from saddlescope.plot import Axis, Figure, Line, Panel, Table
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 SOURCE = "Rawal and DeWeese 2026, abstract: escape time of order ε^-(r-2)"
 _FALLEN = 0.9  # of the initial loss

@@ -29,10 +29,8 @@ from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_MET
 from saddlescope.papers.deep_relu.shared.training import TrainingSetup, concatenate_networks
 from saddlescope.papers.image_data import IMAGES
 from saddlescope.plot import Axis, Figure, Mark, Panel, Table, lines
-from saddlescope.reproduction.claim import Claims, Estimate, Size
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
+from saddlescope.reproduction.claim import Size
 
 DEEP = 3  # layers from here on count as deep
 

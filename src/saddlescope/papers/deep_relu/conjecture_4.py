@@ -32,10 +32,8 @@ from saddlescope.papers.deep_relu.shared.training import TrainingSetup, concaten
 from saddlescope.papers.deep_relu.shared.training_figures import by_network, stage_table
 from saddlescope.papers.image_data import IMAGES
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-from saddlescope.reproduction.claim import Claims, Estimate, Evidence, Size
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
+from saddlescope.reproduction import Claims, Entry, Estimate, Evidence, RunContext, param
+from saddlescope.reproduction.claim import Size
 
 _SEPARATED, _EQUAL, _IMAGES = "separated", "equal", "images"
 

@@ -28,10 +28,8 @@ from saddlescope.papers.deep_relu.shared.training import DATASET, Data, Training
 from saddlescope.papers.deep_relu.shared.training_figures import layer_panels, loss_panel, spectra_panel, stage_table
 from saddlescope.papers.image_data import IMAGES
 from saddlescope.plot import Figure, Mark
-from saddlescope.reproduction.claim import Claims, Estimate, Size
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
+from saddlescope.reproduction.claim import Size
 
 INNER = slice(3, 5)  # layers
 

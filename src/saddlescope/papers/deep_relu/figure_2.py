@@ -18,11 +18,8 @@ from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle, rank_one_optimum
 from saddlescope.papers.deep_relu.shared.shares import share_difference
 from saddlescope.plot import Axis, Band, Figure, Line, Mark, Panel
-from saddlescope.reproduction.claim import Claims, Estimate, Size, wilson_interval
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.metric import Metric
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
+from saddlescope.reproduction.claim import Size, wilson_interval
 
 _WIDE = 64  # the least width at which conjecture 1 is compared with the runs
 _FASTER = 1e-9  # above the best speed of rank one, where many runs end

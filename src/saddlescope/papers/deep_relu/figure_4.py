@@ -35,10 +35,8 @@ from saddlescope.papers.deep_relu.shared.training import (
 from saddlescope.papers.deep_relu.shared.training_figures import layer_panels, loss_panel, stage_table
 from saddlescope.papers.image_data import IMAGES
 from saddlescope.plot import Figure
-from saddlescope.reproduction.claim import Claims, Estimate, Size
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
+from saddlescope.reproduction.claim import Size
 
 LARGER, SMALLER, DEEP = NAMES = ("depth 4, larger", "depth 4, smaller", "depth 6")
 

@@ -28,10 +28,7 @@ import xarray as xr
 from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.network_ensembles import draw_networks
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table, lines
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 if TYPE_CHECKING:
     from saddlescope.models.deep import LayeredLoss

@@ -25,11 +25,8 @@ import xarray as xr
 from saddlescope._shared.progress import Report
 from saddlescope.papers.deep_relu import CITATION
 from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 from saddlescope.reproduction.grid import cached_rows
-from saddlescope.reproduction.parameters import EntryParams, param
 
 _KINDS = ("v ≥ 0", "v of both signs")
 _RATIOS = {"weights": "tail(W)", "activations": "tail(Zσ)", "relu": "|Zσ − Z|²/|Z|²"}

@@ -25,10 +25,7 @@ from saddlescope.papers.softmax_attention.shared.aligned import (
 )
 from saddlescope.papers.softmax_attention.shared.curves import flow_curves
 from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 _START = float("-inf")  # ln t
 

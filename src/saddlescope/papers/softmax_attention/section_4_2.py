@@ -22,10 +22,7 @@ from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.curves import flow_curves
 from saddlescope.papers.softmax_attention.shared.head_flows import draw_head, follow_in_balance
 from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 WEIGHTS, FACTORS = "W alone", "keys and queries"
 

@@ -28,10 +28,7 @@ from saddlescope.papers.softmax_attention.shared.aligned import (
 )
 from saddlescope.papers.softmax_attention.shared.curves import flow_curves
 from saddlescope.plot import Axis, Figure, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 if TYPE_CHECKING:
     from saddlescope.models.tokens.data import TokenData

@@ -23,10 +23,7 @@ from saddlescope.papers.softmax_attention.shared.lost_samples import (
     losing_share_curve,
 )
 from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 _GAPS = (1.0, 20.0)  # of the Gaussian data, means
 

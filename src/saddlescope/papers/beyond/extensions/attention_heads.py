@@ -24,10 +24,7 @@ from saddlescope.papers.beyond import CITATION
 from saddlescope.papers.beyond.shared.stage_claims import stage_figure
 from saddlescope.papers.beyond.shared.stage_comparison import StageParams, compare_stages, from_each_scale, over_seeds
 from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 if TYPE_CHECKING:
     from saddlescope.flow import Trajectory

@@ -14,9 +14,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.progress import Report
-from saddlescope.reproduction.claim import Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import EntryParams, Estimate, RunContext, param
 
 _POINTS = 601  # of a stored curve
 

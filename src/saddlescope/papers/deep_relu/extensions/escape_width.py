@@ -23,12 +23,9 @@ from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle, depth_three_optimum, rank_one_optimum
 from saddlescope.papers.deep_relu.shared.shares import share_difference
 from saddlescope.plot import Axis, Band, Figure, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate, Evidence, Size, wilson_interval
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Evidence, Metric, RunContext, param
+from saddlescope.reproduction.claim import Size, wilson_interval
 from saddlescope.reproduction.grid import cached_rows
-from saddlescope.reproduction.metric import Metric
-from saddlescope.reproduction.parameters import EntryParams, param
 
 Success = Literal["faster", "optimal"]
 

@@ -24,8 +24,7 @@ from saddlescope.papers.deep_relu.shared.training import (
     shared_recording,
     staircase_dataset,
 )
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import EntryParams, RunContext, param
 
 if TYPE_CHECKING:
     from saddlescope.models.deep import LayeredLoss

@@ -4,7 +4,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from saddlescope.reproduction.claim import Estimate, Evidence, wilson_interval
+from saddlescope.reproduction import Estimate, Evidence
+from saddlescope.reproduction.claim import wilson_interval
 
 
 def share_difference(before: np.ndarray, after: np.ndarray, *, pairs: int = 1, remark: str = "") -> Estimate:

@@ -10,8 +10,7 @@ import xarray as xr
 
 from saddlescope._shared.progress import Report
 from saddlescope.papers.image_data import read_images
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.data_sets import DataSets
+from saddlescope.reproduction import DataSets, RunContext
 
 if TYPE_CHECKING:
     from jax import Array

@@ -25,10 +25,7 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 if TYPE_CHECKING:
     from saddlescope.models.tokens.data import TokenData

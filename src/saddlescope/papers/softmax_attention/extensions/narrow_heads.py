@@ -17,10 +17,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.head_flows import draw_head, follow_in_balance
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 _SAME = 0.01  # values this near each other, relatively, are of one solution
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from saddlescope.papers.softmax_attention.shared.curves import share_curve
 from saddlescope.plot import Band, Line
-from saddlescope.reproduction.claim import Estimate
+from saddlescope.reproduction import Estimate
 
 if TYPE_CHECKING:
     from saddlescope.models import TokenData
