@@ -5,28 +5,24 @@ Networks are trained from the saddle at the origin to the next one: on images, a
 resolved. The conjecture is about layers that are approximately of rank one at the escape; Theorem 3.1 makes these the
 deeper ones. Here they are layers 3 and on.
 
-    escape   the time at which the loss has completed 10 % of the first drop
-    arrival  the time at which it has completed 95 %
-    passage  from escape to arrival
-    bulk     singular values up to 1.5 times the largest initial one of the layer: those that training has not changed
+    escape, arrival  the times at which the loss has completed 10 % and 95 % of the first drop
+    passage          from escape to arrival
+    bulk             singular values up to 1.5 times the largest initial one of the layer
 """
-
-from functools import partial
 
 import numpy as np
 import xarray as xr
 
 from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.layer_measurements import (
-    NetworkJob,
     TeacherParams,
     image_jobs,
     leave_origin,
-    teacher_loss,
+    teacher_job,
     train_jobs,
 )
 from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_METRICS
-from saddlescope.papers.deep_relu.shared.training import TrainingSetup, concatenate_networks
+from saddlescope.papers.deep_relu.shared.training import concatenate_networks
 from saddlescope.papers.image_data import IMAGES
 from saddlescope.plot import Axis, Figure, Mark, Panel, Table, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
@@ -52,13 +48,12 @@ class Params(TeacherParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Train and measure network by network."""
-    jobs = []
-    for seed in range(params.seed, params.seed + params.teachers):
-        for kind in ("relu", "abs"):
-            sizes = {"depth": params.depth, "width": params.width, "steps": params.steps, "seed": seed}
-            setup = TrainingSetup(deviation=params.deviation, rate=params.rate, **sizes)
-            make_loss = partial(teacher_loss, kind, params.strengths, samples=params.samples, seed=seed)
-            jobs.append(NetworkJob(f"{kind} teacher, seed {seed}", make_loss, setup))
+    setup = {"depth": params.depth, "deviation": params.deviation, "rate": params.rate, "steps": params.steps}
+    jobs = [
+        teacher_job(f"{kind} teacher", kind, params.strengths, params, seed=seed, **setup)
+        for seed in range(params.seed, params.seed + params.teachers)
+        for kind in ("relu", "abs")
+    ]
     seeds = range(params.seed, params.seed + params.images)
     jobs += image_jobs(params.dataset, seeds, width=params.images_width, steps=params.images_steps, context=context)
     return concatenate_networks(train_jobs(jobs, context)).assign_attrs(data=params.dataset)
@@ -66,13 +61,10 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
 def _passages(run: xr.Dataset) -> list[xr.Dataset]:
     """Return, for each network that reaches the second saddle, its own layers from escape to arrival."""
-    passages, away = [], leave_origin(run).values
-    for n in range(run.sizes["network"]):
-        one = run.isel(network=n)
-        if int(one.stages_found) < 2 or not away[n]:
-            continue
-        one = one.sel(layer=slice(1, int(one.depth)))
-        high, low = (one.stage_loss.sel(stage=k) for k in (0, 1))
+    passages, arrive = [], (leave_origin(run) & (run.stages_found >= 2)).values
+    for n in np.flatnonzero(arrive):
+        one = run.isel(network=n, layer=slice(int(run.depth[n])))
+        high, low = one.stage_loss.values[:2]
         completed = ((high - one.loss) / (high - low)).values
         escape, arrival = (int(np.argmax(completed >= part)) for part in (0.10, 0.95))
         passages.append(one.isel(mark=slice(escape, arrival + 1)))
@@ -129,6 +121,13 @@ def figures(run: xr.Dataset) -> list[Figure]:
     for n, name in enumerate(run.network.values.tolist()):
         if int(run.stages_found[n]) > 1:
             tasks.setdefault(name.partition(",")[0], n)
+    rows = []
+    for one in _passages(run):
+        last = one.isel(mark=-1)
+        ratios, stable = (", ".join(f"{v:.2f}" for v in last[key].values) for key in ("second_ratio", "stable_rank"))
+        counts = ", ".join(str(int(value)) for value in one.above_bulk.max("mark").values)
+        rows.append((str(one.network.item()), int(last.step), ratios, stable, counts))
+    columns = ("network", "arrival at step", "s₂/s₁ of layers 1..L", "stable ranks", "most above the bulk")
     return [
         Figure(
             name="ratios",
@@ -137,14 +136,13 @@ def figures(run: xr.Dataset) -> list[Figure]:
             "escape from the origin, then from the second saddle if the run has it. The table has every network at "
             "the arrival at the second saddle: s₂/s₁, and the stable rank, which the bulk raises.",
             panels=tuple(_panel(run.isel(network=n)) for n in tasks.values() or [0]),
-            table=_table(run),
+            table=Table(columns=columns, rows=tuple(rows)),
         )
     ]
 
 
 def _panel(one: xr.Dataset) -> Panel:
-    starts = one.stage_start.dropna("stage").values[1:]
-    step = one.step.values
+    starts, step = one.stage_start.dropna("stage").values[1:], one.step.values
     end = 1.4 * starts[1] if len(starts) > 1 else np.inf
     inside = (step >= (starts[0] / 2 if len(starts) else 1)) & (step <= end)
     ratios = one.second_ratio.dropna("layer", how="all").isel(mark=inside).assign_coords(mark=step[inside])
@@ -152,17 +150,6 @@ def _panel(one: xr.Dataset) -> Panel:
     drops = [Mark(at=float(start), group="drops of the loss", color=7) for start in starts if start <= end]
     y = Axis("s₂/s₁ of W_l", scale="log", range=(0.03, 1.0))
     return Panel(title=str(one.network.item()), x=Axis("step"), y=y, marks=(*curves, *drops))
-
-
-def _table(run: xr.Dataset) -> Table:
-    rows = []
-    for one in _passages(run):
-        last = one.isel(mark=-1)
-        ratios, stable = (", ".join(f"{v:.2f}" for v in last[key].values) for key in ("second_ratio", "stable_rank"))
-        counts = ", ".join(str(int(value)) for value in one.above_bulk.max("mark").values)
-        rows.append((str(one.network.item()), int(last.step), ratios, stable, counts))
-    columns = ("network", "arrival at step", "s₂/s₁ of layers 1..L", "stable ranks", "most above the bulk")
-    return Table(columns=columns, rows=tuple(rows))
 
 
 entry = Entry(
