@@ -82,8 +82,14 @@ def _search_directions(params: Params, _: int, row: tuple[int, int], report: Rep
 def _search_wide(params: Params, _: int, row: tuple[int], report: Report) -> xr.Dataset:
     from saddlescope.theory.escape.directions import escape_directions
 
-    policies = {"num_starts": params.wide_starts, "steps": params.wide_steps, "seed": params.seed + 200_000 + row[0]}
-    found = escape_directions(*alternating_circle(params.circles[-1]), depth=3, widths=row[0], **policies)
+    found = escape_directions(
+        *alternating_circle(params.circles[-1]),
+        depth=3,
+        widths=row[0],
+        num_starts=params.wide_starts,
+        steps=params.wide_steps,
+        seed=params.seed + 200_000 + row[0],
+    )
     report(1.0, f"N = {params.circles[-1]}, width {row[0]}")
     return xr.Dataset({"wide_speed": ("wide_start", found.speeds)})
 

@@ -84,7 +84,8 @@ def _measure_circles(params: Params) -> xr.Dataset:
 
 
 def _measure_near_rank_one(number: int, log10: float, params: Params) -> xr.Dataset:
-    rng, sets = np.random.default_rng([params.seed, number]), []
+    rng = np.random.default_rng([params.seed, number])
+    sets: list[xr.Dataset] = []
     for _ in range(params.count):
         u, v = rng.normal(size=2), np.abs(rng.normal(size=params.points))
         v[0] = 0.0  # there G has either sign, and ReLU has something to cut

@@ -58,16 +58,10 @@ class Params(EntryParams):
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Descend network by network; a killed run resumes after the last complete one."""
     equal, unequal = context.split(0.8, 0.2)
-    square, oblong = (
-        {"depth": params.depths, "width": params.widths},
-        dict.fromkeys(("first", "second"), params.unequal),
-    )
-    return xr.merge(
-        [
-            cached_rows(square, partial(_descend, params, "speed"), equal, name="equal"),
-            cached_rows(oblong, partial(_descend, params, "unequal_speed"), unequal, name="unequal"),
-        ]
-    )
+    square = {"depth": params.depths, "width": params.widths}
+    oblong = {"first": params.unequal, "second": params.unequal}
+    found = cached_rows(square, partial(_descend, params, "speed"), equal, name="equal")
+    return found.merge(cached_rows(oblong, partial(_descend, params, "unequal_speed"), unequal, name="unequal"))
 
 
 def _descend(params: Params, name: str, k: int, cell: tuple[int, int], report: Report) -> xr.Dataset:
@@ -246,7 +240,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
     """Draw success against width at every depth."""
     widths, share = run.width.values.astype(float), Axis("share of runs", range=(-0.02, 1.02))
     fine, panels = np.geomspace(widths[0], widths[-1], 100), []
-    for success, title in (("faster", "beats rank one"), ("optimal", "optimal")):
+    titles: dict[Success, str] = {"faster": "beats rank one", "optimal": "optimal"}
+    for success, title in titles.items():
         marks: list[Line | Band] = []
         for color, depth in enumerate(run.depth.values.tolist()):
             found, name = succeeds(run.speed.sel(depth=depth), success), f"depth {depth}"
