@@ -39,11 +39,6 @@ def test_the_bottleneck_rank_rises_by_one_at_the_quick_size(students, outcomes):
         assert ranks[:4].tolist() == [0, 1, 2, -1]
 
 
-def test_other_ranks_differ(students, outcomes):
-    students.stage_rank[{"network": 0, "stage": 2}] = 0
-    assert outcomes(FOUR, students)["by-one"] == "differs"
-
-
 def test_claims_are_about_their_own_task(students, outcomes):
     for task, expected in (
         ("images", ["undecided", "undecided", "seen"]),

@@ -21,12 +21,11 @@ from saddlescope.papers.deep_relu.shared.layer_measurements import (
     teacher_job,
     train_jobs,
 )
-from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_METRICS
+from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_METRICS, TRAINED
 from saddlescope.papers.deep_relu.shared.training import concatenate_networks
 from saddlescope.papers.image_data import IMAGES
 from saddlescope.plot import Axis, Figure, Mark, Panel, Table, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
-from saddlescope.reproduction.claim import Size
 
 DEEP = 3  # layers from here on count as deep
 
@@ -88,15 +87,13 @@ claims = Claims(
     "table). Networks are narrow and few, and the teachers were built to have a clear path."
 )
 
-_SIZES: tuple[Size, ...] = ("default", "reduced", "paper")
-
 
 @claims.reading(
     "rank-one",
     "Up to the next saddle, layers from the third on stay approximately rank one",
     "Section 5, hypothesis 3; the layers are those that Theorem 3.1 brings near rank one",
     high=1.0,
-    sizes=_SIZES,
+    sizes=TRAINED,
 )
 def most_learned_values(run: xr.Dataset) -> Estimate:
     """Largest number of singular values above 1.5 times the largest initial one, in layers from the third on."""
@@ -108,7 +105,7 @@ def most_learned_values(run: xr.Dataset) -> Estimate:
     "From the escape to the next saddle, layer 2 stays approximately rank one too",
     "sharper than hypothesis 3: all layers but the first",
     high=1.0,
-    sizes=_SIZES,
+    sizes=TRAINED,
 )
 def most_learned_values_of_the_second(run: xr.Dataset) -> Estimate:
     """Largest number of singular values of layer 2 above 1.5 times its largest initial one."""

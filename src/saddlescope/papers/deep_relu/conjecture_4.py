@@ -25,13 +25,12 @@ from saddlescope.papers.deep_relu.shared.layer_measurements import (
     teacher_job,
     train_jobs,
 )
-from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_METRICS
+from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_METRICS, TRAINED
 from saddlescope.papers.deep_relu.shared.training import concatenate_networks
 from saddlescope.papers.deep_relu.shared.training_figures import by_network, stage_table
 from saddlescope.papers.image_data import IMAGES
 from saddlescope.plot import Axis, Figure, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, Evidence, RunContext, param
-from saddlescope.reproduction.claim import Size
 
 _SEPARATED, _EQUAL, _IMAGES = "separated", "equal", "images"
 
@@ -111,15 +110,13 @@ claims = Claims(
     "fit by their last step are left out of the claim about their end."
 )
 
-_SIZES: tuple[Size, ...] = ("default", "reduced", "paper")
-
 
 @claims.reading(
     "by-one",
     "On teachers of unequal strengths the bottleneck rank rises by one at each saddle",
     "Section 5, hypothesis 4: 'the BN-rank increases gradually between each plateau/saddle'",
     high=0.0,
-    sizes=_SIZES,
+    sizes=TRAINED,
 )
 def wrong_rises(run: xr.Dataset) -> Estimate:
     """Number of changes of the bottleneck rank from one plateau to the next other than +1."""
@@ -131,7 +128,7 @@ def wrong_rises(run: xr.Dataset) -> Estimate:
     "Networks that fit a teacher end at its bottleneck rank",
     "Section 5, hypothesis 4: 'stopping at the smallest BN-rank sufficient to fit the data'",
     high=0.0,
-    sizes=_SIZES,
+    sizes=TRAINED,
 )
 def wrong_ends(run: xr.Dataset) -> Estimate:
     """Number of networks that fit the data at another bottleneck rank, over teachers of unequal and equal strengths."""
@@ -149,7 +146,7 @@ def wrong_ends(run: xr.Dataset) -> Estimate:
     "When networks learn images of digits, the bottleneck rank rises by one from each plateau of the loss to the next",
     "Section 5, hypothesis 4, if every plateau is a saddle",
     high=0.0,
-    sizes=_SIZES,
+    sizes=TRAINED,
 )
 def wrong_rises_on_images(run: xr.Dataset) -> Estimate:
     """Number of changes of the bottleneck rank from one plateau to the next other than +1."""

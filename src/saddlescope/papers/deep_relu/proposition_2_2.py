@@ -1,17 +1,15 @@
 """Proposition 2.2: growth of weights along an escape direction, and the time at which they leave the origin.
 
 Gradient flow on the localised loss starts from known escape directions and from random weights; flow on the loss itself
-starts from one random direction at norms down to 1e-300.
+starts from one random direction at norms down to 1e-300. The printed rate is L^(L/2) times the true one,
+d|theta|/dt = s L^(1-L/2) |theta|^(L-1): its proof takes -s for L_0 on the unit sphere, but by Definition 2.1 it is -s
+on the sphere of radius sqrt L.
 
     L      depth; X inputs, all positive; G gradients of the cost at output 0; L_0 the localised loss Tr[G^T Y]
     theta  weights; u = theta / |theta|
     rho    escape direction with |rho|^2 = L; s its speed. On positive data and negative G, one positive neuron per
            layer along the leading singular vectors of -G X^T is one, of speed |G X^T|, at every depth
     t, s   time of the gradient flow, and the paper's time, ds = |theta|^(L-2) dt
-
-By hand: at t_0 the flow moves theta by -grad L_0(rho) = s rho, so that |theta| = sqrt L grows at the rate s sqrt L. The
-printed law gives L s L^((L-1)/2), which is L^(L/2) times as much. Its proof takes -s for L_0 on the unit sphere; by
-Definition 2.1 it is -s on the sphere of radius sqrt L. Right is d|theta|/dt = s L^(1-L/2) |theta|^(L-1).
 """
 
 import math

@@ -1,12 +1,9 @@
 """Lemma 4.2: diagonal weights diverge if they can separate the data.
 
 The lemma is stated under Assumption 2; by Assumption 1, some W separates the data. Its proof uses a point of the
-ℓ1-SVM, so a diagonal W that separates them, which is a stronger assumption. By hand: one sample with the tokens (0, 1),
-which is optimal, and (0, 0), the query (1, 0), v = (0, 1) and y = 1. W = e₂ e₁ᵀ separates them with margin 1, and
-Assumption 2 holds. But B = z ⊙ (x_opt - x) = 0: β does not move from any start.
-
-The proof concludes lim |∇L| = 0 from ∫ |∇L|² dt < ∞, which follows for the lower limit only: |β| is unbounded, but
-might return. It cannot: a path from |β| = R to 2R lowers the loss by a positive amount, since |∇L| is at least some
+ℓ1-SVM, so a diagonal W that separates them, which is a stronger assumption: where B = z ⊙ (x_opt - x) = 0, β does not
+move. The proof concludes lim |∇L| = 0 from ∫ |∇L|² dt < ∞, which follows for the lower limit only: |β| is unbounded,
+but might return. It cannot: a path from |β| = R to 2R lowers the loss by a positive amount, since |∇L| is at least some
 c_R there.
 
     as printed  Gaussian instances that some W separates but no diagonal one: flows that end at a strict minimum

@@ -8,9 +8,6 @@ most 0.5 / ln t, so that their directions converge soon. Both meet Assumptions 2
     excess   |β / μ|₁ over the least ℓ1 norm, less 1; 0 at every global solution, unique or not
     rival    the same of the ℓ2 solution, which a flow that minimised the ℓ2 norm would approach
 
-By hand: one sample with the feature B = (2, 1) has β = ω₀² (sinh 2φ, sinh φ) by Lemma A.1. Its excess,
-β₂ / (2 β₁ + β₂), vanishes; that of the ℓ2 solution (0.4, 0.2) is 0.2.
-
 The error falls like 1 / ln t at best. A weight off the support grows like μ to the power |Σ_k λ_k B_k,j|, which is near
 1 for some coordinate of Gaussian data: its share of the direction then falls like a small power of 1 / ln t.
 """

@@ -2,14 +2,11 @@
 
 Under Assumptions 2 to 4 and from an aligned start each sample is one scalar: W = Σ_i b_i p_i q_iᵀ, with p_i and q_i
 along x_i,opt and z_i, and b_i(t) is a quadrature (`theory.attention.aligned_flow`). It is compared with the flow of
-full K and Q, which does not use alignment.
+full K and Q, which does not use alignment. Half of the queries point against their tokens, as equation 7 allows.
 
-No such data distinguish the nuclear from the Frobenius norm. By pairs, the constraints give p_iᵀ W q_i >= 1 / h_i, with
-h_i = |z_i| (1 - c_i) |x_i,opt|, so that |W|_* >= Σ_i 1 / h_i and |W|_F² >= Σ_i 1 / h_i². Σ_i p_i q_iᵀ / h_i, which is
-feasible, attains both. Only the nuclear norm has other solutions, such as P (diag(1 / h) + s (a aᵀ - diag(a)²)) Qᵀ with
-a_i = p_i.v, for small s, if v is in the span of the optimal tokens: the theorem states "a global solution".
-
-Equation 7 allows both signs of Assumption 4 (ii): half of the queries here point against their tokens.
+Σ_i p_i q_iᵀ / h_i with h_i = |z_i| (1 - c_i) |x_i,opt| has the least nuclear and the least Frobenius norm. Only the
+nuclear norm has other solutions, such as P (diag(1 / h) + s (a aᵀ - diag(a)²)) Qᵀ with a_i = p_i.v, for small s, if v
+is in the span of the optimal tokens: the theorem states "a global solution".
 """
 
 from functools import partial

@@ -8,6 +8,10 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.reproduction import Estimate, Metric
+from saddlescope.reproduction.claim import Size
+
+TRAINED: tuple[Size, ...] = ("default", "reduced", "paper")
+"""Sizes whose networks escape twice; those of the quick size do not."""
 
 
 def select_first_plateau(run: xr.Dataset) -> xr.Dataset:

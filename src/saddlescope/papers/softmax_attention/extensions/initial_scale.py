@@ -5,14 +5,10 @@ Theorem 4.1 allows any ω₀ without zeros, and any global solution as the limit
     degenerate   a segment of ℓ1 solutions; ω₀ differs between coordinates, at random
     raw          Gaussian, from scales of 1 to 1e-8: the distance of the direction from the ℓ1 solution at t = 1e300
 
-On degenerate data the flow ends at the solution of least entropy relative to ω₀²,
-
-    H(β) = Σ_j |β_j| (ln(|β_j| / ω₀,j²) - 1),
-
-since late β_j = ±(ω₀,j² / 2) e^|ψ_j| with ψ = Bᵀφ: its logarithms less those of ω₀² are linear in as many numbers φ as
-there are margins, which makes H stationary. A common factor of ω₀ does not matter, and ratios do.
-
-From a smaller scale the flow learns coordinates one after the other: late ones wait for μ to grow by powers of 1 / ω₀.
+On degenerate data the flow ends at the solution of least entropy H(β) = Σ_j |β_j| (ln(|β_j| / ω₀,j²) - 1), since late
+β_j = ±(ω₀,j² / 2) e^|ψ_j| with ψ = Bᵀφ: its logarithms less those of ω₀² are linear in as many numbers φ as there are
+margins, which makes H stationary. From a smaller scale the flow learns coordinates one after the other: late ones wait
+for μ to grow by powers of 1 / ω₀.
 """
 
 from functools import partial
@@ -21,10 +17,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import xarray as xr
 
+from saddlescope._shared.progress import Report
 from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.curves import flow_panel
 from saddlescope.plot import Axis, Figure
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
+from saddlescope.reproduction.grid import cached_rows
 
 if TYPE_CHECKING:
     from saddlescope.models.tokens.data import TokenData
@@ -60,40 +58,39 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     """Follow all flows of both kinds."""
     times = np.unique([*np.geomspace(3, _LATE, params.marks), _ASTRONOMICAL])
     kinds = {"degenerate": (params.degenerate, _follow_degenerate), "raw": (params.raw, _follow_scales)}
-    parts: dict[str, list[xr.Dataset]] = {kind: [] for kind in kinds}
-    for (kind, k), step in context.steps((kind, k) for kind, (count, _) in kinds.items() for k in range(count)):
-        seed = params.seed + k
-        parts[kind].append(step.cached(f"{kind}-{seed}", partial(kinds[kind][1], seed, times, params)))
-        step.report(1.0, f"{kind} data, seed {seed}")
-    joined = [xr.concat(of, f"{kind}_seed") for kind, of in parts.items()]
+    joined = []
+    for (kind, (count, follow)), part in context.steps(kinds.items(), [count for count, _ in kinds.values()]):
+        seeds = {f"{kind}_seed": range(params.seed, params.seed + count)}
+        joined.append(cached_rows(seeds, partial(follow, times, params), part, name=kind))
     return xr.merge(joined, compat="equals", join="exact").assign_coords(log_time=("time", times))
 
 
-def _follow_scales(seed: int, times: np.ndarray, params: Params) -> xr.Dataset:
+def _follow_scales(times: np.ndarray, params: Params, _: int, row: tuple[int], report: Report) -> xr.Dataset:
     """Follow one Gaussian data set from every scale, the same for all coordinates."""
     from saddlescope.papers.softmax_attention.shared.flows import diagonal_flow
     from saddlescope.papers.softmax_attention.shared.separable_tokens import separable_gaussian_tokens
     from saddlescope.theory.attention.svm import l1_svm
 
-    data = separable_gaussian_tokens(params.samples, params.tokens, params.dim, seed=seed)
+    data = separable_gaussian_tokens(params.samples, params.tokens, params.dim, seed=row[0])
     beta, directions = l1_svm(data).beta, [diagonal_flow(data, scale, times).direction for scale in params.scales]
     errors = [np.linalg.norm(direction - beta, axis=-1) / np.linalg.norm(beta) for direction in directions]
-    return xr.Dataset({"raw_error": (("scale", "time"), errors)}, {"scale": list(params.scales), "raw_seed": seed})
+    report(1.0, f"Gaussian data, seed {row[0]}")
+    return xr.Dataset({"raw_error": (("scale", "time"), errors)}, {"scale": list(params.scales)})
 
 
-def _follow_degenerate(seed: int, times: np.ndarray, params: Params) -> xr.Dataset:
+def _follow_degenerate(times: np.ndarray, params: Params, _: int, row: tuple[int], report: Report) -> xr.Dataset:
     """Follow one degenerate data set from several ω₀, the last a multiple of the first."""
     from saddlescope.papers.softmax_attention.shared.flows import diagonal_flow
 
-    of, rng = degenerate_tokens(params.samples, params.tokens, params.dim, seed), np.random.default_rng((seed, 1))
-    scales = 0.3 * np.exp(rng.uniform(-1, 1, (params.starts, of.data.dim)))
+    of = degenerate_tokens(params.samples, params.tokens, params.dim, row[0])
+    scales = 0.3 * np.exp(np.random.default_rng((row[0], 1)).uniform(-1, 1, (params.starts, of.data.dim)))
     scales[-1] = scales[0] / 30
     directions = np.array([diagonal_flow(of.data, scale, times).direction for scale in scales])
     limits, size = np.array([least_entropy(of, scale) for scale in scales]), np.linalg.norm(of.beta)
     apart = np.linalg.norm(directions[:, None] - directions[None], axis=-1).max(axis=(0, 1))
     errors = np.linalg.norm(directions - limits[:, None], axis=-1) / size
-    found = {"entropy_error": (("start", "time"), errors), "spread": ("time", apart / size)}
-    return xr.Dataset(found, {"degenerate_seed": seed})
+    report(1.0, f"degenerate data, seed {row[0]}")
+    return xr.Dataset({"entropy_error": (("start", "time"), errors), "spread": ("time", apart / size)})
 
 
 class DegenerateTokens(NamedTuple):
