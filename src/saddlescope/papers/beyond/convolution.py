@@ -24,9 +24,10 @@ from saddlescope.papers.beyond.shared.stage_claims import SADDLES, stage_figures
 from saddlescope.papers.beyond.shared.stage_comparison import (
     StageParams,
     compare_stages,
-    follow_factors,
+    follow_scales,
     over_seeds,
     over_stages,
+    random_factors,
 )
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
@@ -106,7 +107,8 @@ def _solve(
     last = until or float(1.4 * times[-1] + times[0])
     patches = np.lib.stride_tricks.sliding_window_view(X, k, axis=1)[:, ::stride]
     loss = ConvolutionLoss(jnp.asarray(patches), jnp.asarray(Y))
-    flows = follow_factors(loss, (k, o * positions), rng, params, context, learned.staircase.times, last)
+    follow = random_factors(loss, (k, o * positions), rng)
+    flows = follow_scales(params, context, follow, learned.staircase.times, last)
     middles = (times + np.append(times[1:], last)) / 2
     values = np.linalg.svd(flows[params.log10_scales[-1]](middles)[0], compute_uv=False)
     return compare_stages(learned, flows).assign(

@@ -62,7 +62,7 @@ def run(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     learned = unit_learning(linear_head, data, context_loss, parameters=parameters, weights=weights)
     follow = partial(unit_flow, linear_head, data, context_loss, weights, degree=3.0)
     times, until = learned.staircase.times, 1.1 * learned.stages[-1].time
-    flows = follow_scales(params, context, times, until, follow=follow, width=lambda log_scale: 4 * np.exp(log_scale))
+    flows = follow_scales(params, context, follow, times, until, width=lambda log_scale: 4 * np.exp(log_scale))
     cosines = [
         min(abs(stage.direction[:d] @ basis[:, k]), abs(stage.direction[d : 2 * d] @ basis[:, k])) * np.sqrt(3)
         for k, stage in enumerate(learned.stages[1:])

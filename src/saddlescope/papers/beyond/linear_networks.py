@@ -17,10 +17,11 @@ from saddlescope.papers.beyond.shared.stage_claims import AGF, SADDLES, add_leve
 from saddlescope.papers.beyond.shared.stage_comparison import (
     StageParams,
     compare_stages,
-    follow_factors,
-    follow_weights,
+    follow_scales,
     over_seeds,
     over_stages,
+    random_factors,
+    random_weights,
 )
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
@@ -72,7 +73,7 @@ def run(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     if len(learned.stages) != len(s) + 1:
         raise RuntimeError(f"The prediction ended at stage {len(learned.stages) - 1}: {learned.message}")
     loss, until = MapLoss(jnp.asarray(X), jnp.asarray(Y)), 1.3 / s[-1] + 1 / s[0]
-    flows = follow_factors(loss, (d, o), rng, params, context, learned.staircase.times, until)
+    flows = follow_scales(params, context, random_factors(loss, (d, o), rng), learned.staircase.times, until)
     middles = (1 / s + np.append(1 / s[1:], until)) / 2
     values = np.array([np.linalg.svd(flow(middles)[0], compute_uv=False) for flow in flows.values()])
     maps = [stage.thetas[:, :d].T @ stage.thetas[:, d:] for stage in learned.stages]  # leaves by name: in, out
@@ -98,7 +99,7 @@ def run_diagonal(params: DiagonalParams, seed: int, context: RunContext) -> xr.D
     def until(log_scale: float) -> float:
         return 1.3 * last.time + 40 / (-log_scale * last.curvature)
 
-    flows = follow_weights(loss, p, rng, params, context, learned.staircase.times, until)
+    flows = follow_scales(params, context, random_weights(loss, p, rng), learned.staircase.times, until)
     return compare_stages(learned, flows)
 
 

@@ -63,7 +63,7 @@ def run(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     until = 1.6 * times[-1]
     middles = (times + np.append(times[1:], until)) / 2
     follow = partial(unit_flow, relu_neuron, data, half_square, weights, degree=2.0)
-    flows = follow_scales(params, context, learned.staircase.times, until, follow=follow, more=middles)
+    flows = follow_scales(params, context, follow, learned.staircase.times, until, more=middles)
     smallest = flows[params.log10_scales[-1]]
     at = np.searchsorted(smallest.times, middles)
     learnt = np.exp(np.maximum(smallest.log_norms[at], -700.0))[:, :, None] * smallest.directions[at]

@@ -20,7 +20,13 @@ import xarray as xr
 
 from saddlescope.papers.beyond import CITATION
 from saddlescope.papers.beyond.shared.stage_claims import stage_figure
-from saddlescope.papers.beyond.shared.stage_comparison import StageParams, compare_stages, follow_weights, over_seeds
+from saddlescope.papers.beyond.shared.stage_comparison import (
+    StageParams,
+    compare_stages,
+    follow_scales,
+    over_seeds,
+    random_weights,
+)
 from saddlescope.plot import Axis, Figure, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
@@ -64,7 +70,7 @@ def run(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     def until(log_scale: float) -> float:
         return min(1.3 * last.time + 40 / (-log_scale * last.curvature), (last.time + learned.end) / 2)
 
-    flows = follow_weights(network, p, rng, params, simulation, None, until)
+    flows = follow_scales(params, simulation, random_weights(network, p, rng), None, until)
     flow, compared = flows[params.log10_scales[-1]], compare_stages(learned, flows)
     ends = np.append(compared.predicted_time[1:], flow.times[-1])
     on_plateaus = flow((compared.predicted_time.values + ends) / 2)

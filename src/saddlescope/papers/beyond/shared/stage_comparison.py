@@ -79,10 +79,10 @@ def record_times(predicted: Sequence[float], until: float, width: float) -> np.n
 def follow_scales(
     params: StageParams,
     context: RunContext,
+    follow: Callable[..., F],
     predicted: Sequence[float] | None,
     until: float | Callable[[float], float],
     *,
-    follow: Callable[..., F],
     width: Callable[[float], float] = lambda log_scale: -1 / log_scale,
     more: ArrayLike = (),
 ) -> dict[float, F]:
@@ -91,9 +91,9 @@ def follow_scales(
     Args:
         params: scales and tolerance.
         context: receives the progress.
+        follow: function from `log_scale`, `until`, `tolerance`, `record` and `report` to the flow.
         predicted: times around which flows are recorded; None: all steps of the solver are.
         until: the last time, or a function of log α.
-        follow: function from `log_scale`, `until`, `tolerance`, `record` and `report` to the flow.
         width: function from log α to the time in which a unit grows by a factor of e.
         more: further times to record.
     """
@@ -108,32 +108,20 @@ def follow_scales(
     return flows
 
 
-def follow_factors(
-    loss: Any, shape: tuple[int, int], rng: np.random.Generator, params: StageParams, *of: Any
-) -> "dict[float, FactoredTrajectory]":
-    """Return the flows of B = left rightᵀ, (rows, columns), from random factors; `of` as in `follow_scales`."""
+def random_factors(loss: Any, shape: tuple[int, int], rng: np.random.Generator) -> "Callable[..., FactoredTrajectory]":
+    """Return a function that follows B = left rightᵀ, (rows, columns), from random factors, for `follow_scales`."""
     from saddlescope.flow import FactorInit, factored_flow
 
-    left, right = (rng.standard_normal((size, sum(shape))) for size in shape)
-
-    def follow(log_scale: float, **policies: Any) -> "FactoredTrajectory":
-        return factored_flow(loss, FactorInit(pairs=[(left, right)], log_scale=log_scale), **policies)
-
-    return follow_scales(params, *of, follow=follow)
+    pair = rng.standard_normal((shape[0], sum(shape))), rng.standard_normal((shape[1], sum(shape)))
+    return lambda log_scale, **policies: factored_flow(loss, FactorInit(pairs=[pair], log_scale=log_scale), **policies)
 
 
-def follow_weights(
-    loss: Any, size: int, rng: np.random.Generator, params: StageParams, *of: Any
-) -> "dict[float, Trajectory]":
-    """Return the flows of β = u ⊙ v from random weights; `of` as in `follow_scales`."""
+def random_weights(loss: Any, size: int, rng: np.random.Generator) -> "Callable[..., Trajectory]":
+    """Return a function that follows β = u ⊙ v from random weights, for `follow_scales`."""
     from saddlescope.flow import DiagonalInit, gradient_flow
 
     u, v = rng.standard_normal((2, size))
-
-    def follow(log_scale: float, **policies: Any) -> "Trajectory":
-        return gradient_flow(loss, DiagonalInit(u, v, log_scale=log_scale), **policies)
-
-    return follow_scales(params, *of, follow=follow)
+    return lambda log_scale, **policies: gradient_flow(loss, DiagonalInit(u, v, log_scale=log_scale), **policies)
 
 
 def compare_stages(learned: Any, flows: Mapping[float, Any], until: float = np.inf) -> xr.Dataset:
