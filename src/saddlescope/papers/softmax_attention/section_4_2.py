@@ -64,15 +64,13 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Follow both flows and solve both problems of every draw, and one linear regression."""
-    draws = cached_rows({"draw": range(params.draws)}, partial(_compare_draw, params), context)
-    regressions = xr.concat([_regress(params, params.seed + k) for k in range(params.draws)], "draw")
-    return draws.merge(regressions).assign_coords(
-        flow=[WEIGHTS, FACTORS], log10_time=("time", list(params.log10_times)), scale=list(params.scales)
-    )
+    found = cached_rows({"draw": range(params.draws)}, partial(_compare_draw, params), context)
+    times = ("time", list(params.log10_times))
+    return found.assign_coords(flow=[WEIGHTS, FACTORS], log10_time=times, scale=list(params.scales))
 
 
 def _compare_draw(params: Params, draw: int, _: tuple[int], report: Report) -> xr.Dataset:
-    """Return the excesses of both flows of one draw, (flow, time), and the ranks of both solutions."""
+    """Return the excesses of both flows of one draw, (flow, time), the ranks of both solutions, and a regression."""
     from saddlescope.models import gaussian_tokens
     from saddlescope.papers.softmax_attention.shared.flows import draw_head, in_balance, key_query_flow, matrix_flow
     from saddlescope.theory import frobenius_svm, nuclear_svm
@@ -92,14 +90,13 @@ def _compare_draw(params: Params, draw: int, _: tuple[int], report: Report) -> x
     )
     margins = np.stack([alone.margin, pairs.margin])
     margins, norms = np.where(margins > 0, margins, np.nan), np.linalg.norm(spectra, axis=2)
+    excesses = {  # over lower bounds of the least norms, so that none is understated
+        "nuclear": (("flow", "time"), spectra.sum(axis=2) / margins / nuclear.dual - 1),
+        "frobenius": (("flow", "time"), norms / margins / frobenius.dual - 1),
+    }
+    regression = _regress(params, seed)
     report(1.0, f"draw {draw + 1} of {params.draws}")
-    return xr.Dataset(  # over lower bounds of the least norms, so that no excess is understated
-        {
-            "nuclear": (("flow", "time"), spectra.sum(axis=2) / margins / nuclear.dual - 1),
-            "frobenius": (("flow", "time"), norms / margins / frobenius.dual - 1),
-            "ranks": ("flow", [frobenius.rank, nuclear.rank]),
-        }
-    )
+    return regression.assign(excesses, ranks=("flow", [frobenius.rank, nuclear.rank]))
 
 
 def _regress(params: Params, seed: int) -> xr.Dataset:
