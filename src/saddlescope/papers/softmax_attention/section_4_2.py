@@ -96,7 +96,7 @@ def _compare_draw(params: Params, draw: int, _: tuple[int], report: Report) -> x
     }
     regression = _regress(params, seed)
     report(1.0, f"draw {draw + 1} of {params.draws}")
-    return regression.assign(excesses, ranks=("flow", [frobenius.rank, nuclear.rank]))
+    return regression.assign(excesses).assign(ranks=("flow", [frobenius.rank, nuclear.rank]))
 
 
 def _regress(params: Params, seed: int) -> xr.Dataset:

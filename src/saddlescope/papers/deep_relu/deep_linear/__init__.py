@@ -111,7 +111,7 @@ def _train_network(params: Params, depth: int, deviation: float, seed: int, cont
     level[: len(predicted)] = predicted[:_MOST]
     measured = {"loss": ("step", losses), "singular_values": (("layer", "step", "value"), largest)}
     found = find_stages(losses, recording.steps, spectra, most=_MOST)
-    found = found.assign(measured, level=("stage", level), visible=visible, depth=depth, seed=seed)
+    found = found.assign(measured).assign(level=("stage", level), visible=visible, depth=depth, seed=seed)
     return found.assign_coords(step=recording.steps, value=np.arange(1, visible + 2))
 
 

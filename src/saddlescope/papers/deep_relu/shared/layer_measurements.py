@@ -126,10 +126,9 @@ def _measure(recording: xr.Dataset) -> xr.Dataset:
         "above_bulk": np.stack([bulk_count(s, np.broadcast_to(s[:1], s.shape)) for s in spectra]),
     }
     measured = {key: (("layer", "mark"), value) for key, value in per_layer.items()}
-    found = find_stages(loss, steps, spectra).assign(measured, step=("mark", steps), loss=("mark", loss))
-    return found.assign(singular_values=(("layer", "mark", "value"), largest.values)).assign_coords(
-        mark=np.arange(len(steps)), value=np.arange(1, TOP + 1)
-    )
+    found = find_stages(loss, steps, spectra).assign(measured).assign(step=("mark", steps), loss=("mark", loss))
+    found = found.assign(singular_values=(("layer", "mark", "value"), largest.values))
+    return found.assign_coords(mark=np.arange(len(steps)), value=np.arange(1, TOP + 1))
 
 
 def leave_origin(run: xr.Dataset) -> xr.DataArray:
