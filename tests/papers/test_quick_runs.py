@@ -10,7 +10,6 @@ OPEN = {
     "deep-relu/conjecture-4": {"digits": "undecided"},
     "deep-relu/figure-2": dict.fromkeys(("rises", "conjecture-1", "conjecture-1-harder"), "undecided"),
     "deep-relu/proposition-2-2": {"growth-printed": "fails"},
-    "deep-relu/proposition-3-3": {"sign-needed": "undecided"},  # of six data sets
     "softmax-attention/assumption-3": {"not-necessary": "undecided"},  # of two draws
     "softmax-attention/digits": {"ranks": "undecided"},  # of one pair
     "softmax-attention/initial-scale": {"smaller-is-not-better": "undecided"},
@@ -39,7 +38,7 @@ def test_quick_runs(quick_run, outcomes, name):
     ("name", "variable", "value", "claims", "word"),
     [
         ("deep-relu/conjecture-2", "best", 0.49, {"none-faster", "rank-one"}, "not tested"),
-        ("deep-relu/example-1", "upper", 0.6, {"rank-one", "optimum"}, "undecided"),  # bounds too far apart
+        ("deep-relu/example-1", "upper", 0.6, {"optimum"}, "undecided"),  # bounds too far apart
         ("deep-relu/figure-5", "speed", 0.4, {"where"}, "undecided"),  # angles that miss the maxima
         ("deep-relu/proposition-2-2", "definition_error", 1e-3, {"direction", "growth-printed"}, "not tested"),
         ("deep-relu/proposition-3-3", "share", 0.5, {"holds"}, "undecided"),
