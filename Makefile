@@ -21,9 +21,8 @@ help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 # A comma would end an argument of `call`, so what to install are variables.
-NEEDED := --editable '.[train,explore]'
-EXTRAS := --editable '.[language,sweep,notebook,explore]'
-DOCS := --editable '.[docs,explore]'
+NEEDED := --editable '.[papers,explore]'
+ALL := --editable '.[all]'
 
 # Some builds of PyTorch carry 130 MB of programs for its own tests; packages' own tests are another 70 MB.
 UNUSED = .venv/lib/python3*/site-packages/torch/test .venv/lib/python3*/site-packages/torch/bin/test_*
@@ -51,15 +50,9 @@ endef
 	@find .venv/lib/python3*/site-packages -type d -name tests -prune -exec rm -rf {} +
 	@touch $@
 
-# What every entry needs, and what the developers' targets need on top: a demo waits for neither.
-.venv/extras: .venv/ready
-	@echo "== Adding the extras to .venv"
-	$(call install,$(EXTRAS))
-	@touch $@
-
-.venv/tools: .venv/extras
+.venv/tools: .venv/ready
 	@echo "== Adding the developers' tools to .venv (another 1.3 GB, once; about a minute)"
-	$(call install,$(EXTRAS) --group dev)
+	$(call install,$(ALL) --group dev)
 	@touch $@
 
 setup: .venv/tools ## build .venv with everything (every other target builds what it needs of it)
@@ -83,16 +76,16 @@ demo: .venv/ready ## run two reproductions side by side and build their gallery 
 explore: .venv/ready ## open the live page: move parameters and see stages change
 	@$(BIN)/saddlescope explore --open
 
-reproduce: .venv/extras ## run every reproduction of size SIZE (default), with DATA=DIR also on the papers' MNIST, and build the gallery
+reproduce: .venv/ready ## run every reproduction of size SIZE (default), with DATA=DIR also on the papers' MNIST, and build the gallery
 	@es=$$($(BIN)/python -c 'import sys; from saddlescope.reproduction import SIZES, entry_names, find_entry; size = sys.argv[1]; sys.exit(f"SIZE must be one of {SIZES}; got {size!r}.") if size not in SIZES else print(*(e for e in entry_names() if size in find_entry(e).sizes))' "$(SIZE)") || exit 1; for e in $$es; do echo "== $$e"; $(BIN)/saddlescope run $$e --size $(SIZE) --out $(OUT) $(WITH_DATA); s=$$?; test $$s -ne 2 -a $$s -le 3 || exit 1; done
 	@test $(SIZE) != default -o ! -d "$(DATA)/mnist" || for e in $(ON_MNIST); do echo "== $$e on MNIST"; $(BIN)/saddlescope run $$e --set dataset=mnist --out $(OUT) $(WITH_DATA); s=$$?; test $$s -ne 2 -a $$s -le 3 || exit 1; done
 	@$(BIN)/saddlescope gallery $(OUT) --site $(SITE)
 
-gpu: .venv/extras ## run the paper sizes that need a GPU, most useful first, with DATA=DIR; rerun it to resume (docs/training-runs.md)
+gpu: .venv/ready ## run the paper sizes that need a GPU, most useful first, with DATA=DIR; rerun it to resume (docs/training-runs.md)
 	@$(BIN)/python -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else "PyTorch found no GPU. Install its CUDA build into .venv, or run the entries without one: make reproduce SIZE=reduced DATA=DIR.")'
 	@left=; for e in $(GPU_RUNS); do echo "== $$e"; $(BIN)/saddlescope run $$e --size paper --out $(OUT) $(WITH_DATA); s=$$?; test $$s -le 3 || exit 1; test $$s -ne 2 || left="$$left $$e"; done; $(BIN)/saddlescope gallery $(OUT) --site $(SITE); test -z "$$left" || { echo "== Left out, for the reasons above:$$left" >&2; exit 1; }
 
-gpu-figure-4: .venv/extras ## Figure 4 at the paper's size for as many epochs as eight minutes of a GPU allow, with DATA=DIR (docs/training-runs.md)
+gpu-figure-4: .venv/ready ## Figure 4 at the paper's size for as many epochs as eight minutes of a GPU allow, with DATA=DIR (docs/training-runs.md)
 	@CUBLAS_WORKSPACE_CONFIG=:4096:8 $(BIN)/python scripts/gpu_figure_4.py train $(WITH_DATA) --out $(OUT)/gpu-figure-4
 	@$(BIN)/python scripts/gpu_figure_4.py join $(OUT)/gpu-figure-4 $(OUT)/gpu-figure-4/run.nc
 
@@ -112,7 +105,7 @@ test-all: .venv/tools ## every test, the slow ones and the wheel in empty enviro
 TORCH = $(shell grep '^torch==' constraints.txt)
 define test_with # $(call test_with,resolution): in an environment of its own, without constraints.txt
 	@$(BIN)/uv venv --quiet --clear --python $(PYTHON) build/$@
-	@$(UV_SOURCES); add="$(BIN)/uv pip install --system-certs --quiet --python build/$@/bin/python $(EXTRAS) $(TORCH)"; \
+	@$(UV_SOURCES); add="$(BIN)/uv pip install --system-certs --quiet --python build/$@/bin/python $(ALL) $(TORCH)"; \
 	eval "$$add --resolution $(1)" && eval "$$add --group dev"
 	@OMP_NUM_THREADS=1 build/$@/bin/python -m pytest -m "not slow" -n 2 --dist worksteal
 endef
@@ -156,7 +149,6 @@ survey: .venv/tools ## check the tracker on every model type of Transformers and
 	@$(BIN)/python scripts/survey.py && $(BIN)/python scripts/survey.py --write
 
 docs: .venv/tools ## build the documentation into build/docs
-	$(call install,$(DOCS))
 	@$(BIN)/python -m sphinx -W --keep-going -q docs build/docs
 	@echo "== Done: open build/docs/index.html"
 

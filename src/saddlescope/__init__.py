@@ -2,7 +2,7 @@
 
 Networks trained from small weights learn in a staircase: long plateaus near saddles, short drops between them.
 The package predicts that staircase (`theory`), simulates it (`flow`), measures it in real networks (`measure`,
-`train`), and compares the three (`papers`, and `studies` on your data).
+`ranks`), and compares the three (`papers`, and `studies` on your data).
 
 Importing this package loads nothing heavy: each public name of `__init__.pyi` is resolved when it is first used.
 """
@@ -23,11 +23,7 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("saddlescope")
-    try:
-        return _public_name(name)
-    except ModuleNotFoundError as error:
-        from saddlescope._shared.errors import MissingDependencyError
+    from saddlescope._shared.errors import MissingExtraError
 
-        if (missing := MissingDependencyError.of(f"saddlescope.{name}", error)) is None:
-            raise
-        raise missing from error
+    with MissingExtraError.named(f"saddlescope.{name}"):
+        return _public_name(name)

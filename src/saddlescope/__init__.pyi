@@ -47,6 +47,8 @@ from .ranks import checkpoint_spectra as checkpoint_spectra
 from .ranks import extract_lora as extract_lora
 from .ranks import units_of as units_of
 from .studies import implicit_bias as implicit_bias
+from .studies import predict as predict
+from .studies import simulate as simulate
 from .sweeps import Sweep as Sweep
 from .sweeps import sweep as sweep
 from .theory import certified_escape_speed as certified_escape_speed

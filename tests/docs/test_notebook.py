@@ -93,5 +93,5 @@ def test_without_widgets_there_are_lines_and_the_command_that_cures_it(execute):
     )
     assert not _shown(done, "application/vnd.jupyter.widget-view+json")
     text = "".join(_shown(done, "stderr"))
-    assert "pip install 'saddlescope[notebook]'" in text
+    assert "pip install ipywidgets" in text
     assert "flow:  50%  half\n" in text

@@ -69,7 +69,7 @@ def test_every_extra_is_reported_of_with_what_it_takes_away():
     extras = set(PROJECT["optional-dependencies"])
     reported = set(re.findall(r"^\| `(\w+)` \|", INSTALLATION, re.M))
     assert reported == extras
-    for extra in extras - {"all", "docs"}:
+    for extra in extras - {"all"}:
         sentence = str(MissingExtraError("a part", "a package", extra))
         assert f"pip install 'saddlescope[{extra}]'; without it " in sentence
         assert sentence.partition("without it ")[2].removesuffix(".") in INSTALLATION.replace("\n", " ")

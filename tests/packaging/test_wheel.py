@@ -15,18 +15,49 @@ from saddlescope.reproduction import entry_names
 
 ROOT = Path(__file__).parents[2]
 CONSTRAINTS = {"PIP_CONSTRAINT": str(ROOT / "constraints.txt"), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-EXTRAS = ("", "train", "language", "sweep", "notebook", "explore", "tensorboard", "docs", "all")
+EXTRAS = ("", "torch", "jax", "papers", "explore", "sweep", "tensorboard", "all")
 IMPORTS = {  # what an extra brings, by the names it is imported by
-    "train": ("torch", "safetensors"),
+    "torch": ("torch", "safetensors"),
+    "jax": ("jax", "equinox", "diffrax", "optax", "clarabel"),
     "language": ("transformers", "tokenizers", "accelerate", "peft"),
-    "sweep": ("distributed",),
-    "notebook": ("ipywidgets",),
+    "papers": ("sklearn",),
     "explore": ("starlette", "uvicorn"),
+    "sweep": ("distributed",),
     "tensorboard": ("tensorboard",),
-    "docs": ("sphinx", "myst_nb", "furo"),
 }
-BRINGS = {"": (), "language": ("train", "language"), "all": tuple(IMPORTS)}  # others bring themselves
-LIGHT, VISION, LANGUAGE = "gradual-rank/diagonal-linear", "gradual-rank/figure-4", "gradual-rank/figure-20"
+BRINGS = {  # others bring themselves
+    "": (),
+    "papers": ("torch", "jax", "language", "papers"),
+    "explore": ("jax", "explore"),
+    "all": tuple(IMPORTS),
+}
+LIGHT, VISION = "gradual-rank/diagonal-linear", "gradual-rank/figure-4"
+TRACKED = """
+import sys
+
+from saddlescope import RankTracker
+
+import torch
+
+model = torch.nn.MultiheadAttention(6, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+tracker = RankTracker(model).watch(optimizer)
+x = torch.ones(3, 1, 6)
+model(x, x, x)[0].square().sum().backward()
+optimizer.step()
+print(tracker.stable_rank("VO").shape, "jax" in sys.modules)
+"""
+PREDICTED = """
+from saddlescope import low_rank_learning
+
+import jax
+import jax.numpy as jnp
+
+target = jnp.diag(jnp.array([3.0, 1.0, 0.0]))
+with jax.enable_x64(True):
+    learned = low_rank_learning(lambda B: 0.5 * jnp.sum((B[0] - target) ** 2), [(3, 3)])
+print([stage.ranks for stage in learned.stages])
+"""
 CONSUMER = """
 import saddlescope as ss
 
@@ -96,34 +127,51 @@ def test_version_and_list(environment):
     assert all(name in listed for name in entry_names())
 
 
-def test_an_entry_runs_is_checked_and_shown_in_a_gallery(environment):
+def test_the_stages_of_a_log_need_no_extra(environment):
     _, call, folder = environment
-    done = call("saddlescope", "run", LIGHT, "--size", "quick")
+    shutil.copy(ROOT / "docs" / "loss-logs" / "deep_linear.csv", folder)
+    done = call("saddlescope", "stages", "deep_linear.csv")
     assert done.returncode == 0, done.stderr
-    assert call("saddlescope", "check", "results").returncode == 0
-    assert call("saddlescope", "gallery", "results").returncode == 0
-    shown = {file.suffix for file in (folder / "gallery").rglob("*")}
-    assert shown >= {".html", ".css", ".js"}
+    assert "5 plateaus, 4 drops" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("program", "extra", "prints"),
+    [(TRACKED, "torch", "(1, 1, 2) False\n"), (PREDICTED, "jax", "[(0,), (1,), (2,)]\n")],
+    ids=["tracker", "prediction"],
+)
+def test_a_program_runs_or_says_what_brings_it(environment, program, extra, prints):
+    brought, call, folder = environment
+    (folder / "program.py").write_text(program)
+    done = call("python", "program.py")
+    if extra in brought:
+        assert done.stdout == prints, done.stderr
+    else:
+        assert f"pip install 'saddlescope[{extra}]'; without it" in done.stderr
+
+
+def test_an_entry_runs_and_is_shown_or_says_what_brings_it(environment):
+    brought, call, folder = environment
+    for entry, extra in ((LIGHT, "jax"), (VISION, "papers")):
+        done = call("saddlescope", "run", entry, "--size", "quick")
+        if extra in brought:
+            assert done.returncode in (0, 1, 3), done.stderr
+            assert f"results/{entry}/quick.nc" in done.stdout
+        else:
+            refused(done, "pip install 'saddlescope[papers]'; without it not every entry can be run.")
+            assert f"{entry} needs " in done.stderr
+            assert not list((folder / "results" / entry).glob("*.nc"))
+    if "papers" in brought:
+        assert call("saddlescope", "gallery", "results").returncode == 0
+        shown = {file.suffix for file in (folder / "gallery").rglob("*")}
+        assert shown >= {".html", ".css", ".js"}
 
 
 def test_many_points_run_on_this_machine(environment):
-    _, call, _ = environment
-    done = call("saddlescope", "sweep", LIGHT, "--grid", "seed=0:2", "--size", "quick")
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize(("entry", "extra"), [(VISION, "train"), (LANGUAGE, "language")])
-def test_an_entry_that_needs_an_extra_runs_or_says_what_brings_it(environment, entry, extra):
-    brought, call, folder = environment
-    done = call("saddlescope", "run", entry, "--size", "quick")
-    if extra in brought:
-        assert done.returncode in (0, 1, 3), done.stderr
-        assert f"Stored in results/{entry}/quick.nc." in done.stdout
-        return
-    first = "train" if "train" not in brought else extra  # PyTorch is missed before what stands on it
-    refused(done, f"pip install 'saddlescope[{first}]'; without it ")
-    assert f"{entry} needs " in done.stderr
-    assert not list((folder / "results" / entry).glob("*.nc"))
+    brought, call, _ = environment
+    if "jax" in brought:
+        done = call("saddlescope", "sweep", LIGHT, "--grid", "seed=0:2", "--size", "quick")
+        assert done.returncode == 0, done.stderr
 
 
 def test_a_scheduler_needs_the_extra_sweep(environment):
@@ -133,10 +181,10 @@ def test_a_scheduler_needs_the_extra_sweep(environment):
     refused(done, "127.0.0.1:9" if "sweep" in brought else "pip install 'saddlescope[sweep]'; without it")
 
 
-def test_checkpoints_need_the_extra_train(environment):
+def test_checkpoints_need_the_extra_torch(environment):
     brought, call, _ = environment
     done = call("saddlescope", "spectra", "before.safetensors", "after.safetensors")
-    refused(done, "before.safetensors" if "train" in brought else "pip install 'saddlescope[train]'; without it")
+    refused(done, "before.safetensors" if "torch" in brought else "pip install 'saddlescope[torch]'; without it")
 
 
 def test_a_type_checker_sees_the_types(environment):

@@ -4,7 +4,6 @@ import base64
 import importlib
 import math
 import pkgutil
-import sys
 from functools import cache
 
 import jax.numpy as jnp
@@ -15,7 +14,7 @@ import torch
 from matplotlib import pyplot as plt
 
 import saddlescope as ss
-from saddlescope._shared.errors import InputError, MissingExtraError
+from saddlescope._shared.errors import InputError
 from saddlescope._shared.results import PlotMixin, TableMixin
 from saddlescope.flow import DiagonalInit, gradient_flow_batched, symmetric_flows, symmetric_path
 from saddlescope.flow.factored.factored_flow import FactorInit
@@ -224,13 +223,6 @@ def test_missed_arrivals_are_rows_and_marks():
     assert [mark.label for mark in result_panel(compared).marks if isinstance(mark, Mark)] == ["", "missed 0"]
     extra = ss.compare(none, found())
     assert set(extra.to_dataframe().arrival) == {"not predicted"}
-
-
-def test_without_pandas_the_sentence_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingExtraError, match=r"Staircase.to_dataframe needs pandas: pip install 'saddlescope\[tab"):
-        found().to_dataframe()
-    assert str(found()).startswith("Staircase(")
 
 
 def test_a_staircase_beside_its_runs():

@@ -22,6 +22,6 @@ def test_the_extra_is_named(statement):
     program = PROGRAM.format(statement=statement)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == (
-        "saddlescope.ranks needs PyTorch: pip install 'saddlescope[train]'; without it the tracker, spectra"
-        " of checkpoints, LoRA and entries that train in PyTorch cannot be used.\n"
+        "saddlescope.ranks needs PyTorch: pip install 'saddlescope[torch]'; without it the tracker, spectra"
+        " of checkpoints and LoRA cannot be used.\n"
     )

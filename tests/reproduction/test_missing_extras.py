@@ -28,10 +28,10 @@ def importing(name):
 @pytest.mark.parametrize(
     ("name", "reported"),
     [
-        ("torch", "tiny/staircase needs PyTorch: pip install 'saddlescope[train]'; without it the tracker"),
-        ("torch.nn", "tiny/staircase needs PyTorch: pip install 'saddlescope[train]'; without it"),
-        ("transformers", "tiny/staircase needs Transformers: pip install 'saddlescope[language]'; without it"),
-        ("tokenizers", "tiny/staircase needs Tokenizers: pip install 'saddlescope[language]'; without it"),
+        ("torch", "tiny/staircase needs PyTorch: pip install 'saddlescope[papers]'; without it not every"),
+        ("torch.nn", "tiny/staircase needs PyTorch: pip install 'saddlescope[papers]'; without it"),
+        ("transformers", "tiny/staircase needs Transformers: pip install 'saddlescope[papers]'; without it"),
+        ("tokenizers", "tiny/staircase needs Tokenizers: pip install 'saddlescope[papers]'; without it"),
     ],
 )
 def test_a_package_of_an_extra(tiny, tmp_path, name, reported):
@@ -43,15 +43,15 @@ def test_a_package_of_an_extra(tiny, tmp_path, name, reported):
 
 def test_the_entry_is_named_where_a_room_missed_its_extra(tiny, tmp_path):
     def run(params, context):
-        raise MissingExtraError("saddlescope.ranks", "PyTorch", "train")
+        raise MissingExtraError("saddlescope.ranks", "PyTorch", "torch")
 
-    with pytest.raises(MissingExtraError, match=r"^tiny/staircase needs PyTorch: pip install 'saddlescope\[train\]'"):
+    with pytest.raises(MissingExtraError, match=r"^tiny/staircase needs PyTorch: pip install 'saddlescope\[papers\]'"):
         reproduced(tmp_path, run)
 
 
 def test_the_entry_is_named_where_its_data_need_an_extra(tiny, tmp_path):
     def read(name, folder, report):
-        raise MissingExtraError("saddlescope.ranks", "PyTorch", "train")
+        raise MissingExtraError("saddlescope.ranks", "PyTorch", "torch")
 
     entry = dataclasses.replace(entries.find_entry("tiny/staircase"), data=DataSets(read, names=("digits",)))
     with pytest.raises(MissingExtraError, match=r"^tiny/staircase needs PyTorch: "):

@@ -49,25 +49,30 @@ def nearest(given: str, names: Sequence[str]) -> list[str]:
 
 
 _WITHOUT = {
-    "train": "the tracker, spectra of checkpoints, LoRA and entries that train in PyTorch cannot be used",
-    "language": "GPT-2, tokenizers, the callback of Transformers' Trainer and entries on language cannot be used",
-    "sweep": "sweeps run on this machine only",
-    "notebook": "a notebook shows progress as plain lines",
-    "tables": "results print as tables but do not become data frames",
+    "torch": "the tracker, spectra of checkpoints and LoRA cannot be used",
+    "jax": "predictions and flows cannot be used",
+    "language": "GPT-2, tokenizers, the callback of Transformers' Trainer and adapters of PEFT cannot be used",
+    "papers": "not every entry can be run",
     "explore": "the live page cannot be served",
+    "sweep": "sweeps run on this machine only",
     "tensorboard": "event files cannot be read, other logs can",
 }
 _PACKAGES = {  # of the extras, by their import names
-    "torch": ("PyTorch", "train"),
-    "safetensors": ("Safetensors", "train"),
-    "PIL": ("Pillow", "train"),
+    "torch": ("PyTorch", "torch"),
+    "safetensors": ("Safetensors", "torch"),
+    "plotly": ("Plotly", "papers"),
+    "sklearn": ("scikit-learn", "papers"),
+    "jax": ("JAX", "jax"),
+    "equinox": ("Equinox", "jax"),
+    "diffrax": ("Diffrax", "jax"),
+    "optimistix": ("Optimistix", "jax"),
+    "optax": ("Optax", "jax"),
+    "clarabel": ("Clarabel", "jax"),
     "transformers": ("Transformers", "language"),
     "tokenizers": ("Tokenizers", "language"),
     "accelerate": ("Accelerate", "language"),
     "peft": ("PEFT", "language"),
     "distributed": ("distributed", "sweep"),
-    "ipywidgets": ("ipywidgets", "notebook"),
-    "pandas": ("pandas", "tables"),
     "starlette": ("Starlette", "explore"),
     "uvicorn": ("uvicorn", "explore"),
     "tensorboard": ("TensorBoard", "tensorboard"),
@@ -90,8 +95,13 @@ class MissingExtraError(InputError, ImportError):
 
     @classmethod
     @contextmanager
-    def named(cls, part: str) -> Iterator[None]:
-        """Raise this error for a failed import of a package of an extra, with the part of the package that needs it."""
+    def named(cls, part: str, extra: str | None = None) -> Iterator[None]:
+        """Raise this error for a failed import of a package of an extra, with the part of the package that needs it.
+
+        Args:
+            part: what needs the package.
+            extra: the extra to install, where the part needs more than that package; None: the package's own.
+        """
         try:
             yield
         except ImportError as error:
@@ -99,22 +109,7 @@ class MissingExtraError(InputError, ImportError):
             found = of_extra or _PACKAGES.get((error.name or "").partition(".")[0])
             if found is None:
                 raise
-            raise cls(part, *found) from error
-
-
-_CORE = frozenset({"clarabel", "diffrax", "equinox", "jax", "optax", "optimistix", "sklearn", "threadpoolctl"})
-
-
-class MissingDependencyError(InputError, ImportError):
-    """A part of the package needs a dependency that an installation for the tracker alone leaves out."""
-
-    @classmethod
-    def of(cls, part: str, error: ImportError) -> "MissingDependencyError | None":
-        """Return this error for a failed import of a dependency of the theory; None for any other package."""
-        package = (error.name or "").partition(".")[0]
-        if package not in _CORE:
-            return None
-        return cls(f"{part} needs {package}, which this installation leaves out: pip install saddlescope.")
+            raise cls(part, found[0], extra or found[1]) from error
 
 
 class StorageError(InputError):

@@ -18,14 +18,14 @@ def silent(fraction: float, note: str) -> None:
 
 
 _OFTEN = 0.1  # seconds between two messages to a notebook
-_NO_BAR = "A bar instead of lines needs ipywidgets: pip install 'saddlescope[notebook]'\n"
+_NO_BAR = "A bar instead of lines needs ipywidgets: pip install ipywidgets\n"
 
 
 @contextmanager
 def show_progress(title: str = "") -> Iterator[Report]:
     """Show the progress of a long call; pass the yielded callback as its `report`.
 
-    In a notebook this is a bar of ipywidgets (the extra `notebook`), on a terminal a bar of Rich that disappears at
+    In a notebook this is a bar of ipywidgets where they are installed, on a terminal a bar of Rich that disappears at
     the end, and otherwise a line on stderr at every tenth. Output printed meanwhile appears above the bar.
 
     Args:

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from saddlescope._shared.errors import MissingExtraError
 from saddlescope._shared.reprs import ReprMixin, text_table
 
 if TYPE_CHECKING:
@@ -20,15 +19,9 @@ class TableMixin(ReprMixin):
         return text_table(repr(self), *self._table())
 
     def to_dataframe(self) -> "DataFrame":
-        """Return the table as a pandas data frame; spaces in the names of its columns become underscores.
+        """Return the table as a pandas data frame; spaces in the names of its columns become underscores."""
+        from pandas import DataFrame
 
-        Raises:
-            MissingExtraError: pandas is not installed.
-        """
-        try:
-            from pandas import DataFrame
-        except ImportError as error:
-            raise MissingExtraError(f"{type(self).__name__}.to_dataframe", "pandas", "tables") from error
         columns, rows = self._table()
         return DataFrame([tuple(row) for row in rows], columns=[column.replace(" ", "_") for column in columns])
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from saddlescope import store
-from saddlescope._shared.errors import InputError
+from saddlescope._shared.errors import InputError, MissingExtraError
 from saddlescope._shared.output_paths import require_writable_folder
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.replaced_folder import recover_folder, replaced_folder
@@ -169,7 +169,8 @@ def write_assets(folder: Path) -> None:
 
 def read_assets() -> dict[str, str]:
     """Return style, script and Plotly, by file name."""
-    from plotly.offline import get_plotlyjs
+    with MissingExtraError.named("A gallery", "papers"):
+        from plotly.offline import get_plotlyjs
 
     own = ("style.css", "run.css", "tables.css", "sweep.css", "index.css", "page.js", "index.js")
     dark = f"@media screen and (prefers-color-scheme: dark) {{ :root:not(.printing) {{ {_variables(DARK)} }} }}\n"

@@ -1,4 +1,4 @@
-"""The rank of what any PyTorch model learned: tracker, checkpoints, LoRA, units. Needs the extra `train`."""
+"""The rank of what any PyTorch model learned: tracker, checkpoints, LoRA, units. Needs the extra `torch`."""
 
 from saddlescope._shared.errors import MissingExtraError
 
@@ -7,7 +7,7 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
-    raise MissingExtraError("saddlescope.ranks", "PyTorch", "train") from error
+    raise MissingExtraError("saddlescope.ranks", "PyTorch", "torch") from error
 
 from saddlescope.ranks.attention.coverage import AttentionCoverage
 from saddlescope.ranks.attention.layouts import (

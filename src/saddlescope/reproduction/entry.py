@@ -116,7 +116,7 @@ class Entry(ReprMixin, Generic[P]):
             InputError: a data set is absent or damaged.
             MissingExtraError: reading needs an extra that is not installed.
         """
-        with MissingExtraError.named(self.name):
+        with MissingExtraError.named(self.name, "papers"):
             return self.data.checksums(params, folder, **options) if self.data else {}
 
     @property

@@ -286,7 +286,7 @@ def stamped_run(
     with (
         own_errors_named(entry.name),
         _disk_named(context.scratch.parent),
-        MissingExtraError.named(entry.name),
+        MissingExtraError.named(entry.name, "papers"),
         _outside_causes_named(),
     ):
         run = entry.run(params, context)

@@ -1,4 +1,4 @@
-"""What the papers train in PyTorch: architectures, data and training loops. Needs the extra `train`."""
+"""What the papers train in PyTorch: architectures, data and training loops. Needs the extra `torch`."""
 
 from saddlescope._shared.errors import MissingExtraError
 
@@ -7,7 +7,7 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
-    raise MissingExtraError("saddlescope.training", "PyTorch", "train") from error
+    raise MissingExtraError("saddlescope.training", "PyTorch", "torch") from error
 
 from saddlescope.training.architectures.vit import ViT, ViTConfig
 from saddlescope.training.configuration import SGD, Adam, TrainConfig

@@ -128,9 +128,7 @@ def _dormant_units(
     _, residual = network.origin
     if network.quadratic:
         if weights is not None:
-            raise InputError(
-                "weights must be None for a unit whose utility is a quadratic form: the limit depends on none."
-            )
+            initial_weights(network, width, weights, seed)  # checked; the limit depends on none
         origin = np.zeros(network.size)
         M = (network.utility_hessian(origin, kind, residual) for kind in range(network.kinds))
         return QuadraticUnits(network, width, tolerance * max(float(np.max(np.abs(of_kind))) for of_kind in M))

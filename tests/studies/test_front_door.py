@@ -1,0 +1,83 @@
+"""predict and simulate: each kind of network goes to its own theorem and flow, and both agree."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import saddlescope as ss
+from saddlescope._shared.errors import InputError
+
+TARGET = np.diag([2.0, 1.0])
+
+
+def diagonal(**more):
+    return ss.predict(lambda beta: jnp.sum((beta - jnp.array([2.0, 1.0])) ** 2) / 2, size=2, **more)
+
+
+def factors():
+    return ss.predict(lambda B: jnp.sum((B[0] - TARGET) ** 2) / 2, shapes=[(2, 2)])
+
+
+def units():
+    def unit(theta, x):
+        return theta["a"] * (theta["w"] @ x)
+
+    shapes = {"a": np.zeros(2), "w": np.zeros(2)}
+    data = np.eye(2) * np.sqrt(2), TARGET * np.sqrt(2)
+    return ss.predict(unit, data, lambda f, y: jnp.sum((f - y) ** 2) / 2, parameters=shapes, width=6)
+
+
+@pytest.mark.parametrize("make", [diagonal, factors, units])
+def test_stages_of_two_modes_are_found_in_the_simulation(make):
+    with jax.enable_x64(True):
+        predicted = make()
+        run = ss.simulate(predicted, log_scale=-300.0)
+    times = [stage.start for stage in predicted.staircase.stages]
+    assert times == pytest.approx([0.0, 0.5, 1.0], rel=1e-6)  # 1 / s_k
+    levels = [float(run.losses[np.searchsorted(run.times, time)]) for time in (0.25, 0.75, 1.15)]
+    assert levels == pytest.approx([2.5, 0.5, 0.0], abs=1e-3)
+    assert ss.plot_staircase(predicted, run) is not None
+    assert len(predicted.to_dataframe()) == 3
+
+
+def test_layers_escape_along_a_direction():
+    with jax.enable_x64(True):
+        x = np.linspace(-1.0, 1.0, 7)[:, None]
+        loss = ss.LayeredLoss(jnp.asarray(x), jnp.asarray(np.abs(x)))
+        predicted = ss.predict(loss, widths=(6, 6), num_starts=8)
+        run = ss.simulate(predicted, log_scale=-50.0, tolerance=1e-4)
+    assert run.losses[-1] < run.losses[0]
+    with pytest.raises(InputError, match="escape directions, which have none"):
+        _ = predicted.staircase
+
+
+def test_given_weights_are_those_of_both():
+    u, v = np.array([1.0, 0.5]), np.array([0.2, -0.3])
+    with jax.enable_x64(True):
+        predicted = diagonal(weights=(u, v))
+        run = ss.simulate(predicted, log_scale=-300.0, level=0.5)
+    crossed = [one.time for one in run.crossings]
+    assert predicted.result.times_at(-300.0)[1:] == pytest.approx(crossed, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reported"),
+    [
+        ({}, "got none"),
+        ({"size": 2, "shapes": [(2, 2)]}, "got size and shapes"),
+        ({"parameters": np.zeros(2)}, "data and loss must be given with parameters"),
+        ({"size": 2, "data": (np.eye(2), np.eye(2))}, "and only then; got size"),
+        ({"widths": (3, 3)}, "must be a LayeredLoss where widths are given; got function"),
+    ],
+)
+def test_what_the_network_is_must_be_clear(arguments, reported):
+    with jax.enable_x64(True), pytest.raises(InputError, match=reported):
+        ss.predict(lambda beta: jnp.sum(beta**2), **arguments)
+
+
+def test_without_stages_a_time_is_asked_for():
+    with jax.enable_x64(True):
+        predicted = ss.predict(lambda beta: jnp.sum(beta**2), size=2)
+        with pytest.raises(InputError, match="until must be a time"):
+            ss.simulate(predicted, log_scale=-10.0)
