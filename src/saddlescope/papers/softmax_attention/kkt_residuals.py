@@ -96,7 +96,7 @@ def _follow_instance(data: "TokenData", scale: float, params: Params) -> xr.Data
         for row, multipliers in zip(residuals, offered, strict=False):
             found = kkt_residuals(B, beta, multipliers, solution.support)
             row[:, k] = found.stationarity, found.distance, found.slackness
-    other_side = flow.phi.sum(axis=(1, 2)) / np.linalg.norm(solution.beta) / data.dim
+    other_side = 1 / np.linalg.norm(solution.beta) / data.dim * flow.phi.sum(axis=(1, 2))
     return xr.Dataset(
         {
             "residual": (("multiplier", "residual_of", "log_time"), residuals),
