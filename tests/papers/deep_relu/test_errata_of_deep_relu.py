@@ -61,11 +61,6 @@ def test_the_speed_of_equation_2_and_its_ranks():
     assert sum(output) == Fraction(1, 2)  # on diagonals |x| = |y|, and the output is 0
 
 
-def test_rank_one_layers_are_not_one_neuron():
-    for x in (Fraction(3), Fraction(-5), Fraction(0)):
-        assert Fraction(1, 2) * (relu(x) + relu(-x)) == abs(x) / 2  # W_1 = [v; -v]/sqrt 2, W_2 = [1, 1]/sqrt 2
-
-
 def test_proposition_3_2_needs_depth_two():
     """X = (1, -1), G = (-1, 1): -Tr[G^T f] is 2 for f(x) = x; with two layers a c + b d <= (a^2+b^2+c^2+d^2)/2 = 1."""
     assert -(-1 * 1 + 1 * -1) == 2
@@ -77,30 +72,21 @@ def test_proposition_3_2_needs_depth_two():
         assert escape_speed([W * scale for W in weights], X, G) <= 1 + 1e-12
 
 
-def test_the_norm_of_the_deeper_network_is_at_most_its_depth():
-    a, b = Fraction(1, 3), Fraction(1, 2)  # norms of a row of W_(L-1) and a column of W_L
-    assert 2 * a * b < a**2 + b**2
-
-
-def test_proposition_3_4_counts_the_input():
-    L, p = 2, Fraction(3, 4)
-    hidden = L - 1 - int(p * L)
-    assert hidden == 0 < (1 - p) * L
-
-
 def test_the_proof_of_theorem_3_1_says_nothing_of_the_weights_before():
     W = np.diag([3.0, 4.0]) / 5
     activation = np.maximum(W @ np.array([[1.0], [1.0]]), 0)
     assert (np.linalg.matrix_rank(activation), np.linalg.matrix_rank(W)) == (1, 2)
 
 
-def test_signs_in_the_proof_of_proposition_3_3():
-    y, e = Fraction(9, 10), Fraction(1, 20)
-    assert (y - e) / (1 + e) == 1 - ((1 - y) + 2 * e) / (1 + e) != 1 - ((1 - y) - 2 * e) / (1 + e)
-
-
-def test_the_singular_value_in_lemma_a_6_is_squared():
-    A, u, s = Fraction(2), Fraction(1), Fraction(2)
+def test_slips_by_hand():
+    half, a, b, y, e = Fraction(1, 2), Fraction(1, 3), Fraction(1, 2), Fraction(9, 10), Fraction(1, 20)
+    for x in (Fraction(3), Fraction(-5), Fraction(0)):  # rank one is not one neuron: W_1 = [v; -v]/√2, W_2 = [1, 1]/√2
+        assert half * (relu(x) + relu(-x)) == abs(x) / 2
+    assert 2 * a * b < a**2 + b**2  # the deeper network's norm is less than its depth, with rows and columns a and b
+    L, p = 2, Fraction(3, 4)  # Proposition 3.4 counts the input
+    assert L - 1 - int(p * L) == 0 < (1 - p) * L
+    assert (y - e) / (1 + e) == 1 - ((1 - y) + 2 * e) / (1 + e) != 1 - ((1 - y) - 2 * e) / (1 + e)  # A.5
+    A, u, s = Fraction(2), Fraction(1), Fraction(2)  # Lemma A.6
     assert A * A * u == s**2 * u != s * u
 
 

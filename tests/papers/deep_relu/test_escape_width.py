@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+import xarray as xr
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from saddlescope.papers.deep_relu.extensions.escape_width import OddsLaw, fit_odds, succeeds
+from saddlescope.papers.deep_relu.extensions.escape_width import OddsLaw, fit_odds, follows_a_power_law, succeeds
 from saddlescope.reproduction import find_entry
 
 NAME = "deep-relu/escape-width"
@@ -52,25 +53,8 @@ def test_no_law_is_fitted_where_none_exists(count):
 def test_a_quick_run_finds_rank_one_and_fixes_no_law_where_all_succeed(run, outcomes):
     assert 0.41 < float(run.speed.max()) < 0.5 + 1e-6
     assert int(succeeds(run.speed, "faster").sum()) >= int(succeeds(run.speed, "optimal").sum())
-    all_find = outcomes(ENTRY, run.assign(speed=0 * run.speed + 0.5))
-    assert (all_find["depth-optimal"], all_find["cube"]) == ("not seen", "not tested")
-
-
-def shares_in(run, shares):
-    """A run of these shares of faster, optimal runs: by depth, width."""
-    starts = 400
-    speed = np.where(np.arange(starts) < np.round(starts * shares)[..., None], 0.5, 0.3)
-    without = run.drop_vars(["speed", "width"]).drop_dims("start")
-    return without.assign(
-        speed=(("depth", "width", "start"), speed),
-        unequal_speed=(("first", "second", "start"), np.full((run.sizes["first"], run.sizes["second"], starts), 0.3)),
-    ).assign_coords(width=WIDTHS[:, 0].astype(int))
-
-
-def test_laws_of_made_up_runs(run, outcomes):
-    odds = np.log(WIDTHS[:, 0])
-    cubes = shares_in(run, np.array([expit(-7 + 3 * odds), expit(-3.5 + odds)]))
-    found = outcomes(ENTRY, cubes)
-    assert found["cube"] == found["depth-optimal"] == "seen"
-    sudden = np.where(WIDTHS[:, 0] < 12, 0.02, 0.55)
-    assert outcomes(ENTRY, shares_in(run, np.tile(sudden, (2, 1))))["cube"] == "not tested"
+    assert outcomes(ENTRY, run.assign(speed=0 * run.speed + 0.5))["cube"] == "not tested"
+    widths = np.array([3, 6, 12, 24])
+    sudden = np.where(np.arange(400) < 400 * np.where(widths < 10, 0.02, 0.55)[:, None], 0.5, 0.3)
+    made = {"speed": (("depth", "width", "start"), np.tile(sudden, (2, 1, 1)))}
+    assert not follows_a_power_law(xr.Dataset(made, {"depth": [3, 4], "width": widths}))

@@ -29,23 +29,10 @@ def _ratio_run(draw, scale):
     )
 
 
-def _scaled(layers=slice(None), value=0, factor=1.0, base=1.0):
-    scale = np.full((6, 9), base)
+def _scaled(layers=slice(None), value=0, factor=1.0):
+    scale = np.ones((6, 9))
     scale[layers, value] *= factor
     return lambda draw: _ratio_run(draw, scale)
-
-
-@pytest.mark.slow  # 200 draws of a long run
-@pytest.mark.parametrize(
-    ("claim", "null", "effect"),
-    [
-        ("deeper", _scaled(), _scaled(slice(3, 6), factor=0.4)),
-        ("second", _scaled(), _scaled(value=1, factor=0.1)),
-        ("dominant", _scaled(factor=1.6), _scaled(factor=0.5)),
-    ],
-)
-def test_spectra_without_order(claim, null, effect):
-    assert_detects("deep-relu/figure-1", claim, null=null, effect=effect)
 
 
 @cache
@@ -70,11 +57,6 @@ def _counted(drops):
     return run
 
 
-@pytest.mark.slow  # 200 draws of a long run
-def test_saddles_of_a_single_drop():
-    assert_detects("deep-relu/figure-1", "saddles", null=_counted(1), effect=_counted(2))
-
-
 def _losses(draw, longest):
     """Losses of 8 seeds that fall at an uneven pace; the longest of 30 stretches is `longest` times as long."""
     runs, step = [], np.linspace(0, 1, 301)
@@ -86,55 +68,57 @@ def _losses(draw, longest):
     return step, np.array(runs)
 
 
-def _depths(draw, longest):
-    step, losses = _losses(draw, longest)
-    ranks = np.tile(np.array([0, 1, 2] + [-1] * 5)[:, None], (3, 8, 1, 6))
-    return xr.Dataset(
-        {
-            "loss": (("network", "seed", "step"), losses),
-            "accuracy": (("network", "seed", "step"), np.ones_like(losses)),
-            "stage_layer_rank": (("network", "seed", "stage", "layer"), ranks),
-            "stage_start": (("network", "seed", "stage"), np.tile([0.0, 0.3, 0.6] + [np.nan] * 5, (3, 8, 1))),
-            "stages_found": (("network", "seed"), np.full((3, 8), 3)),
-        },
-        {
-            "network": ["depth 4, larger", "depth 4, smaller", "depth 6"],
-            "depth": ("network", [4, 4, 6]),
-            "seed": range(8),
-            "layer": 1 + np.arange(6),
-            "step": step,
-        },
-    )
+def _depths(longest):
+    def run(draw):
+        step, losses = _losses(draw, longest)
+        ranks = np.tile(np.array([0, 1, 2] + [-1] * 5)[:, None], (3, 8, 1, 6))
+        axes = ("network", "seed")
+        return xr.Dataset(
+            {
+                "loss": ((*axes, "step"), losses),
+                "accuracy": ((*axes, "step"), np.ones_like(losses)),
+                "stage_layer_rank": ((*axes, "stage", "layer"), ranks),
+                "stage_start": ((*axes, "stage"), np.tile([0.0, 0.3, 0.6] + [np.nan] * 5, (3, 8, 1))),
+                "stages_found": (axes, np.full((3, 8), 3)),
+            },
+            {
+                "network": ["depth 4, larger", "depth 4, smaller", "depth 6"],
+                "depth": ("network", [4, 4, 6]),
+                "seed": range(8),
+                "layer": 1 + np.arange(6),
+                "step": step,
+            },
+        )
+
+    return run
 
 
-@pytest.mark.slow  # 200 draws of a long run
-@pytest.mark.parametrize(("claim", "effect"), [("depth", (1, 1, 60)), ("smaller-is-sharper", (1, 60, 1))])
-def test_distinctness_of_losses_of_one_law(claim, effect):
-    assert_detects(
-        "deep-relu/figure-4",
-        claim,
-        null=lambda draw: _depths(draw, (1, 1, 1)),
-        effect=lambda draw: _depths(draw, effect),
-    )
+def _students(*, shuffled):
+    def run(draw):
+        ranks = np.tile([0, 1, 2, 3], (12, 1))
+        ranks = draw.permuted(ranks, axis=1) if shuffled else ranks
+        loss, task = np.tile([2.0, 0.0], (12, 1)), ["separated"] * 12
+        return xr.Dataset({"stage_rank": (("network", "stage"), ranks), "loss": (("network", "mark"), loss)}).assign(
+            task=("network", task)
+        )
+
+    return run
 
 
-def _students(draw, shuffled):
-    ranks = np.tile([0, 1, 2, 3], (12, 1))
-    ranks = draw.permuted(ranks, axis=1) if shuffled else ranks
-    loss = np.tile([2.0, 0.0], (12, 1))
-    return xr.Dataset(
-        {
-            "stage_rank": (("network", "stage"), ranks),
-            "task": ("network", ["separated"] * 12),
-            "loss": (("network", "mark"), loss),
-        }
-    )
+SLOW = pytest.mark.slow  # 200 draws of a long run
 
 
-def test_ranks_in_random_order():
-    assert_detects(
-        "deep-relu/conjecture-4",
-        "by-one",
-        null=lambda draw: _students(draw, True),
-        effect=lambda draw: _students(draw, False),
-    )
+@pytest.mark.parametrize(
+    ("entry", "claim", "null", "effect"),
+    [
+        pytest.param("figure-1", "deeper", _scaled(), _scaled(slice(3, 6), factor=0.4), marks=SLOW),
+        pytest.param("figure-1", "second", _scaled(), _scaled(value=1, factor=0.1), marks=SLOW),
+        pytest.param("figure-1", "dominant", _scaled(factor=1.6), _scaled(factor=0.5), marks=SLOW),
+        pytest.param("figure-1", "saddles", _counted(1), _counted(2), marks=SLOW),
+        pytest.param("figure-4", "depth", _depths((1, 1, 1)), _depths((1, 1, 60)), marks=SLOW),
+        pytest.param("figure-4", "smaller-is-sharper", _depths((1, 1, 1)), _depths((1, 60, 1)), marks=SLOW),
+        ("conjecture-4", "by-one", _students(shuffled=True), _students(shuffled=False)),
+    ],
+)
+def test_effects_are_found_where_they_are_alone(entry, claim, null, effect):
+    assert_detects(f"deep-relu/{entry}", claim, null=null, effect=effect)

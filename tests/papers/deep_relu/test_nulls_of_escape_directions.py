@@ -25,15 +25,6 @@ def ratios_over_bound(rng, middle):
     )
 
 
-def test_a_ratio_of_ten_bounds_is_not_beyond_ten():
-    assert_detects(
-        "deep-relu/proposition-3-3",
-        "sign-needed",
-        null=partial(ratios_over_bound, middle=10.0),
-        effect=partial(ratios_over_bound, middle=100.0),
-    )
-
-
 def searches(rng, shares, wide=(0.05, 0.05, 0.05)):
     """Searches of Figure 2 that succeed with these shares: on 8 points by width, and on 16 at widths 16, 64, 256."""
     speed = np.where(rng.random((2, 7, 600)) < np.array(shares)[:, None], 0.5, 0.4)
@@ -46,22 +37,6 @@ def searches(rng, shares, wide=(0.05, 0.05, 0.05)):
             "optimum": ("circle", [0.5, 0.5]),
         },
         {"circle": [8, 16], "width": 2 ** np.arange(7), "wide": [16, 64, 256]},
-    )
-
-
-def test_a_share_that_stays_level_once_does_not_rise():
-    level = FIGURE_2.copy()
-    level[4] = level[3]
-    effect = partial(searches, shares=FIGURE_2)
-    assert_detects("deep-relu/figure-2", "rises", null=partial(searches, shares=level), effect=effect)
-
-
-def test_equal_shares_of_wide_networks_are_no_gain():
-    assert_detects(
-        "deep-relu/figure-2",
-        "conjecture-1-harder",
-        null=partial(searches, shares=FIGURE_2),
-        effect=partial(searches, shares=FIGURE_2, wide=(0.05, 0.1, 0.2)),
     )
 
 
@@ -84,14 +59,25 @@ def descents(rng, faster=(CUBE, CUBE), optimal=0.5, powers=(1.0, 1.0)):
 SQUARE = expit(-4.7 + 2 * np.log(WIDTHS))
 
 
-@pytest.mark.parametrize(
-    ("claim", "null", "effect"),
-    [
-        ("cube", {"faster": (SQUARE, SQUARE)}, {}),
-        ("first-layer", {}, {"powers": (1.7, 0.9)}),
-        ("depth-optimal", {"faster": (CUBE, 0.5 * CUBE)}, {"faster": (CUBE, 0.3 * CUBE), "optimal": 0.95}),
-        ("conjecture-1-deep", {"faster": (CUBE, 0 * CUBE + 0.9)}, {}),
-    ],
-)
-def test_laws_of_escape_are_not_found_where_they_do_not_hold(claim, null, effect):
-    assert_detects("deep-relu/escape-width", claim, null=partial(descents, **null), effect=partial(descents, **effect))
+DEEP_FAILS = {"faster": (CUBE, 0.3 * CUBE), "optimal": 0.95}
+LEVEL = np.where(np.arange(7) == 4, FIGURE_2[3], FIGURE_2)  # a share that stays level once
+CASES = [
+    ("proposition-3-3", "sign-needed", ratios_over_bound, {"middle": 10.0}, {"middle": 100.0}),
+    ("figure-2", "rises", searches, {"shares": LEVEL}, {"shares": FIGURE_2}),
+    ("figure-2", "conjecture-1-harder", searches, {"shares": FIGURE_2}, {"shares": FIGURE_2, "wide": (0.05, 0.1, 0.2)}),
+    ("escape-width", "cube", descents, {"faster": (SQUARE, SQUARE)}, {}),
+    ("escape-width", "first-layer", descents, {}, {"powers": (1.7, 0.9)}),
+    (
+        "escape-width",
+        "depth-optimal",
+        descents,
+        {"faster": (CUBE, 0.5 * CUBE)},
+        {"faster": (CUBE, 0.3 * CUBE), "optimal": 0.95},
+    ),
+    ("escape-width", "conjecture-1-deep", descents, {"faster": (CUBE, 0 * CUBE + 0.9)}, {}),
+]
+
+
+@pytest.mark.parametrize(("entry", "claim", "draw", "null", "effect"), CASES)
+def test_effects_are_found_where_they_are_alone(entry, claim, draw, null, effect):
+    assert_detects(f"deep-relu/{entry}", claim, null=partial(draw, **null), effect=partial(draw, **effect))

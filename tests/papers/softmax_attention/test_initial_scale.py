@@ -1,22 +1,11 @@
-"""The entry on the initial scale at the quick size, and the degenerate data it is about."""
+"""The degenerate data of the entry on the initial scale."""
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
 from saddlescope.papers.softmax_attention.extensions.initial_scale import degenerate_tokens, least_entropy
-from saddlescope.reproduction import find_entry
 from saddlescope.theory.attention.svm import l1_svm
-
-NAME = "softmax-attention/initial-scale"
-ENTRY = find_entry(NAME)
-
-
-def test_the_limit_is_of_least_entropy_and_another_would_show(run, outcomes):
-    assert outcomes(ENTRY, run)["least-entropy"] == "seen"
-    spoilt = run.assign(entropy_error=run.entropy_error + 1e-3)
-    assert outcomes(ENTRY, spoilt)["least-entropy"] == "not seen"
-    assert outcomes(ENTRY, run.assign(spread=0 * run.spread))["least-entropy"] == "not tested"
 
 
 def test_the_added_coordinate_makes_a_segment_of_solutions():

@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 
 from saddlescope.flow import FlowError
-from saddlescope.papers.softmax_attention.shared.head_flows import draw_head, follow_in_balance
-from saddlescope.reproduction import find_entry
+from saddlescope.papers.softmax_attention.shared.flows import draw_head, in_balance
 
 NAME = "softmax-attention/narrow-heads"
-ENTRY = find_entry(NAME)
 
 
 def test_values_lie_between_the_bounds_of_the_svms(run):
@@ -19,24 +17,17 @@ def test_values_lie_between_the_bounds_of_the_svms(run):
     np.testing.assert_allclose((wide / run.least).values[wide.notnull().values], 1.0, rtol=1e-10)
 
 
-def test_no_wide_enough_head_says_nothing(run, outcomes, inside):
-    assert "rank-is-enough" in inside(ENTRY, run)
-    run["rank"][:] = 8
-    assert outcomes(ENTRY, run)["rank-is-enough"] == "undecided"
-
-
 def test_heads_have_the_scale_asked_for_and_flows_are_tightened_once_refused():
     K, Q = draw_head((1, 2), 400, 30, 0.1)
     assert K.shape == Q.shape == (400, 30)
     assert np.std(K) == pytest.approx(0.1 / 20, rel=0.03)
     asked = []
 
-    def flow(word, *, log_until, record, tolerance):
-        assert log_until == record[-1] == 2.0
+    def follow(tolerance):
         asked.append(tolerance)
         if tolerance > 5e-9:
             raise FlowError.__new__(FlowError)
-        return word
+        return "done"
 
-    assert follow_in_balance(flow, "done", log_times=np.array([1.0, 2.0])) == "done"
+    assert in_balance(follow) == "done"
     assert asked == [1e-7, 1e-8, 1e-9]

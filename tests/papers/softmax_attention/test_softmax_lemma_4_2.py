@@ -5,22 +5,6 @@ from scipy.optimize import minimize
 
 from saddlescope.models import SelectionLoss, attention_loss, gaussian_tokens, separability
 from saddlescope.papers.softmax_attention.lemma_4_2 import strict_minimum
-from saddlescope.reproduction import find_entry
-
-NAME = "softmax-attention/lemma-4-2"
-ENTRY = find_entry(NAME)
-
-
-def test_the_lemma_needs_diagonal_separability(run, outcomes):
-    assert outcomes(ENTRY, run) == {
-        "as-printed": "fails",
-        "with-diagonal-separability": "agrees",
-        "gradient-vanishes": "agrees",
-    }
-    run["size"].values[-1, -1] = 1.5 * run["size"].values[-1, -2]
-    assert outcomes(ENTRY, run)["with-diagonal-separability"] == "differs"
-    run["size"].values[-1, -1] = np.nan
-    assert outcomes(ENTRY, run)["with-diagonal-separability"] == "not tested"
 
 
 def test_the_minimum_is_one_of_the_softmax_loss():

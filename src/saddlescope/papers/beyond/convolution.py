@@ -15,30 +15,21 @@ polynomials, their shifts span all signals once there are at least k - 1 positio
 fit every target. One does not, if there is more than one output, because all maps would have the roots of w.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.progress import Report
 from saddlescope.papers.beyond import CITATION
 from saddlescope.papers.beyond.shared.stage_claims import SADDLES, stage_figures
 from saddlescope.papers.beyond.shared.stage_comparison import (
     StageParams,
     compare_stages,
-    from_each_scale,
+    follow_scales,
     over_seeds,
     over_stages,
-    record_times,
+    random_factors,
 )
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
-
-if TYPE_CHECKING:
-    from saddlescope.flow import FactoredTrajectory
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 
 class Params(StageParams):
@@ -77,8 +68,8 @@ class OverlapParams(StageParams):
 @over_seeds
 def run(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     """Predict the stages from one kernel, and follow the flow of all kernels from every scale."""
-    rng = np.random.default_rng(seed)
-    k, columns, s = params.width, params.positions * params.outputs, np.array(params.singular_values)
+    rng, s = np.random.default_rng(seed), np.array(params.singular_values)
+    k, columns = params.width, params.positions * params.outputs
     left, right = (np.linalg.qr(rng.standard_normal((size, len(s))))[0] for size in (k, columns))
     blocks = ((left * s) @ right.T).reshape(k, params.outputs, params.positions)
     target = blocks.transpose(2, 0, 1).reshape(k * params.positions, params.outputs)
@@ -104,7 +95,6 @@ def _solve(
     """Compare the prediction with the flow of all kernels, which follows B = left rightᵀ."""
     import jax.numpy as jnp
 
-    from saddlescope.flow import FactorInit, factored_flow
     from saddlescope.papers.beyond.shared.units import ConvolutionLoss, LinearKernel, half_square
     from saddlescope.theory import unit_learning
 
@@ -117,15 +107,8 @@ def _solve(
     last = until or float(1.4 * times[-1] + times[0])
     patches = np.lib.stride_tricks.sliding_window_view(X, k, axis=1)[:, ::stride]
     loss = ConvolutionLoss(jnp.asarray(patches), jnp.asarray(Y))
-    columns = o * positions
-    left, right = (rng.standard_normal((size, k + columns)) for size in (k, columns))
-
-    def follow(log_scale: float, report: Report) -> "FactoredTrajectory":
-        start = FactorInit(pairs=[(left, right)], log_scale=log_scale)
-        record = record_times(learned.staircase.times, last, -1 / log_scale)
-        return factored_flow(loss, start, until=last, tolerance=params.tolerance, record=record, report=report)
-
-    flows = from_each_scale(params, context, follow)
+    follow = random_factors(loss, (k, o * positions), rng)
+    flows = follow_scales(params, context, follow, learned.staircase.times, last)
     middles = (times + np.append(times[1:], last)) / 2
     values = np.linalg.svd(flows[params.log10_scales[-1]](middles)[0], compute_uv=False)
     return compare_stages(learned, flows).assign(

@@ -18,10 +18,7 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.beyond import CITATION
 from saddlescope.plot import Axis, Figure, Line, Panel, Table
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 SOURCE = "Rawal and DeWeese 2026, abstract: escape time of order ε^-(r-2)"
 _FALLEN = 0.9  # of the initial loss
@@ -50,18 +47,16 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     import jax
 
     cases = [(L, r, seed) for L, r, seed in product(params.depths, params.small, params.seeds) if r <= L]
-    times = []
+    times: list[xr.Dataset] = []
     with jax.enable_x64(True):
-        for (depth, small, seed), step in context.steps(cases):
-            step.report(0.0, f"{depth} layers, {small} of them small, seed {seed}")
-            make = partial(_escape_times, params, depth, small, seed)
-            times.append(step.cached(f"case-{depth}-{small}-{seed}", make))
+        for case, step in context.steps(cases):
+            depth, small, seed = case
+            name = f"case-{depth}-{small}-{seed}"
+            times.append(step.cached(name, partial(_escape_times, params, *case)))
             step.report(1.0, f"{depth} layers, {small} of them small, seed {seed} done")
-    names = ("depth", "small", "seed")
-    return xr.concat(times, dim="case").assign_coords(
-        scale=list(params.log10_scales),
-        **{name: ("case", [case[k] for case in cases]) for k, name in enumerate(names)},
-    )
+    coords = dict(zip(("depth", "small", "seed"), zip(*cases, strict=True), strict=True))
+    run = xr.concat(times, dim="case").assign_coords(scale=list(params.log10_scales))
+    return run.assign_coords({name: ("case", list(values)) for name, values in coords.items()})
 
 
 def _escape_times(params: Params, depth: int, small: int, seed: int) -> xr.Dataset:
@@ -80,8 +75,9 @@ def _escape_times(params: Params, depth: int, small: int, seed: int) -> xr.Datas
             hidden = jnp.tanh(hidden @ weight.T)
         return jnp.mean(((hidden @ weights[-1].T)[:, 0] - jnp.asarray(y)) ** 2) / 2
 
-    found = [_escape_time(loss, layers, small, 10.0**scale) for scale in params.log10_scales]
-    return xr.Dataset({"escape_time": ("scale", np.array(found))})
+    return xr.Dataset(
+        {"escape_time": ("scale", [_escape_time(loss, layers, small, 10.0**scale) for scale in params.log10_scales])}
+    )
 
 
 def _escape_time(loss, layers: list[np.ndarray], small: int, scale: float) -> float:
@@ -98,17 +94,13 @@ def _escape_time(loss, layers: list[np.ndarray], small: int, scale: float) -> fl
     def fallen(t: float, flat: np.ndarray) -> float:
         return float(value_and_grad(flat)[0]) - level
 
+    def velocity(t: float, flat: np.ndarray) -> np.ndarray:
+        return -np.asarray(value_and_grad(flat)[1])
+
     fallen.terminal = True  # pyright: ignore[reportFunctionMemberAccess]
-    solution = solve_ivp(
-        lambda t, flat: -np.asarray(value_and_grad(flat)[1]),
-        (0.0, 1e3 * scale ** (1.5 - small)),
-        np.asarray(start),
-        method="DOP853",
-        rtol=1e-6,
-        atol=1e-9 * scale,
-        events=fallen,
-    )
-    return float(solution.t_events[0][0]) if len(solution.t_events[0]) else np.nan
+    policies = {"method": "DOP853", "rtol": 1e-6, "atol": 1e-9 * scale, "events": fallen}
+    found = solve_ivp(velocity, (0.0, 1e3 * scale ** (1.5 - small)), np.asarray(start), **policies).t_events[0]
+    return float(found[0]) if len(found) else np.nan
 
 
 def exponents(run: xr.Dataset) -> xr.DataArray:
@@ -156,36 +148,27 @@ def _logarithm(run: xr.Dataset) -> Estimate:
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw escape times against the scale, one panel per number of small layers."""
-    panels = []
+    panels, found = [], exponents(run).values
     for r in np.unique(run.small):
         some = run.isel(case=(run.small == r).values)
-        x = 10.0**-some.scale.values
         marks = tuple(
-            Line(x=x, y=one.escape_time.values, group=f"{int(one.depth)} layers", color=int(one.depth), style="solid")
-            for one in (some.isel(case=k) for k in range(some.sizes["case"]))
+            Line(x=10.0**-some.scale.values, y=times, group=f"{depth} layers", color=depth)
+            for depth, times in zip(some.depth.values.tolist(), some.escape_time.values, strict=True)
         )
-        scale = "linear" if r == 2 else "log"
-        panels.append(
-            Panel(title=f"{int(r)} small layers", x=Axis("1/ε", scale="log"), y=Axis("τ", scale=scale), marks=marks)
-        )
-    found = exponents(run).values
-    rows = tuple(
-        (int(run.depth[k]), int(run.small[k]), int(run.seed[k]), float(found[k]), float(run.small[k] - 2))
-        for k in range(run.sizes["case"])
-    )
-    caption = (
-        "Time at which the loss has fallen by a tenth, against one over the scale of the small layers. With two of "
-        "them the axis of times is linear, and a logarithm is a straight line; with more, the slope is r - 2."
-    )
-    columns = ("layers", "small layers", "seed", "exponent", "r - 2")
+        x, y = Axis("1/ε", scale="log"), Axis("τ", scale="linear" if r == 2 else "log")
+        panels.append(Panel(title=f"{int(r)} small layers", x=x, y=y, marks=marks))
+    cases = zip(*(run[name].values.tolist() for name in ("depth", "small", "seed")), strict=True)
+    rows = tuple((L, r, seed, float(slope), float(r - 2)) for (L, r, seed), slope in zip(cases, found, strict=True))
     return [
         Figure(
             name="times",
             title="Escape time against the initial scale",
-            caption=caption,
+            caption="Time at which the loss has fallen by a tenth, against one over the scale of the small layers. "
+            "With two of them the axis of times is linear, and a logarithm is a straight line; with more, the slope is "
+            "r - 2.",
             panels=tuple(panels),
             columns=3,
-            table=Table(columns=columns, rows=rows),
+            table=Table(columns=("layers", "small layers", "seed", "exponent", "r - 2"), rows=rows),
         )
     ]
 

@@ -12,30 +12,22 @@ is v qᵀ Λ² k, largest at the first eigenvector of Λ. With the first k compo
     L_k = (tr Λ - sum over j <= k of λ_j / (1 + (1 + tr Λ / λ_j) / N)) / 2.
 """
 
-from typing import TYPE_CHECKING
+from functools import partial
 
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.progress import Report
 from saddlescope.papers.beyond import CITATION
 from saddlescope.papers.beyond.shared.stage_claims import AGF, SADDLES, add_level_claim, stage_figures
 from saddlescope.papers.beyond.shared.stage_comparison import (
     StageParams,
     compare_stages,
-    from_each_scale,
+    follow_scales,
     over_seeds,
     over_stages,
-    record_times,
     time_errors,
 )
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
-
-if TYPE_CHECKING:
-    from saddlescope.flow import UnitTrajectory
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 
 class Params(StageParams):
@@ -57,33 +49,26 @@ def run(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     from saddlescope.papers.beyond.shared.units import context_loss, linear_head
     from saddlescope.theory import unit_learning
 
-    rng = np.random.default_rng(seed)
-    eigenvalues = np.array(params.eigenvalues)
+    rng, eigenvalues = np.random.default_rng(seed), np.array(params.eigenvalues)
     d, count = len(eigenvalues), params.pairs
     basis = np.linalg.qr(rng.standard_normal((d, d)))[0]
     covariance = (basis * eigenvalues) @ basis.T
     second = covariance @ covariance * (1 + 1 / count) + np.trace(covariance) * covariance / count
-
     moments = {"covariance": covariance[None], "second": second[None]}
     data = np.zeros((1, 1)), moments  # the loss is an average over all contexts already
     shapes: dict[str, tuple[int, ...]] = {"k": (d,), "q": (d,), "v": ()}
     weights = {name: rng.standard_normal((params.heads, *shape)) for name, shape in shapes.items()}
     parameters = {name: np.zeros(shape) for name, shape in shapes.items()}
     learned = unit_learning(linear_head, data, context_loss, parameters=parameters, weights=weights)
-    until = 1.1 * learned.stages[-1].time
-
-    def follow(log_scale: float, report: Report) -> "UnitTrajectory":
-        record = record_times(learned.staircase.times, until, 4 * np.exp(log_scale))
-        how = {"until": until, "tolerance": params.tolerance, "record": record, "report": report}
-        return unit_flow(linear_head, data, context_loss, weights, degree=3.0, log_scale=log_scale, **how)
-
+    follow = partial(unit_flow, linear_head, data, context_loss, weights, degree=3.0)
+    times, until = learned.staircase.times, 1.1 * learned.stages[-1].time
+    flows = follow_scales(params, context, follow, times, until, width=lambda log_scale: 4 * np.exp(log_scale))
     cosines = [
         min(abs(stage.direction[:d] @ basis[:, k]), abs(stage.direction[d : 2 * d] @ basis[:, k])) * np.sqrt(3)
         for k, stage in enumerate(learned.stages[1:])
         if stage.direction is not None
     ]
-    compared = compare_stages(learned, from_each_scale(params, context, follow))
-    return compared.assign(misalignment=("stage", 1 - np.array(cosines)), components=d)
+    return compare_stages(learned, flows).assign(misalignment=("stage", 1 - np.array(cosines)), components=d)
 
 
 claims = Claims(

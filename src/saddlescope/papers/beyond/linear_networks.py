@@ -8,30 +8,22 @@ Diagonal: the unit is one coordinate with its two weights, θ = (a, b), f(x) = a
 of shape (n, p) is random, y comes from a random teacher, and L = |Xβ - y|² / n.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.progress import Report
 from saddlescope.papers.beyond import CITATION
 from saddlescope.papers.beyond.shared.stage_claims import AGF, SADDLES, add_level_claim, add_slope_claim, stage_figures
 from saddlescope.papers.beyond.shared.stage_comparison import (
     StageParams,
     compare_stages,
-    from_each_scale,
+    follow_scales,
     over_seeds,
     over_stages,
-    record_times,
+    random_factors,
+    random_weights,
 )
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
-
-if TYPE_CHECKING:
-    from saddlescope.flow import FactoredTrajectory, Trajectory
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 
 class Params(StageParams):
@@ -68,13 +60,11 @@ def run(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     """Predict the stages of each network from one neuron, and follow its flow from every scale."""
     import jax.numpy as jnp
 
-    from saddlescope.flow import FactorInit, factored_flow
     from saddlescope.papers.beyond.shared.units import MapLoss, half_square, linear_neuron
     from saddlescope.theory import unit_learning
 
-    rng = np.random.default_rng(seed)
-    d, o, s = params.inputs, params.outputs, np.array(params.singular_values)
-    n = 4 * d
+    rng, s = np.random.default_rng(seed), np.array(params.singular_values)
+    d, o, n = params.inputs, params.outputs, 4 * params.inputs
     X = np.linalg.qr(rng.standard_normal((n, d)))[0] * np.sqrt(n)
     U, V = (np.linalg.qr(rng.standard_normal((size, len(s))))[0] for size in (d, o))
     Y = X @ (U * s) @ V.T
@@ -82,16 +72,8 @@ def run(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     learned = unit_learning(linear_neuron, (X, Y), half_square, parameters=parameters)
     if len(learned.stages) != len(s) + 1:
         raise RuntimeError(f"The prediction ended at stage {len(learned.stages) - 1}: {learned.message}")
-    left, right = rng.standard_normal((d, d + o)), rng.standard_normal((o, d + o))
-    loss = MapLoss(jnp.asarray(X), jnp.asarray(Y))
-    until = 1.3 / s[-1] + 1 / s[0]
-
-    def follow(log_scale: float, report: Report) -> "FactoredTrajectory":
-        start = FactorInit(pairs=[(left, right)], log_scale=log_scale)
-        record = record_times(learned.staircase.times, until, -1 / log_scale)
-        return factored_flow(loss, start, until=until, tolerance=params.tolerance, record=record, report=report)
-
-    flows = from_each_scale(params, context, follow)
+    loss, until = MapLoss(jnp.asarray(X), jnp.asarray(Y)), 1.3 / s[-1] + 1 / s[0]
+    flows = follow_scales(params, context, random_factors(loss, (d, o), rng), learned.staircase.times, until)
     middles = (1 / s + np.append(1 / s[1:], until)) / 2
     values = np.array([np.linalg.svd(flow(middles)[0], compute_uv=False) for flow in flows.values()])
     maps = [stage.thetas[:, :d].T @ stage.thetas[:, d:] for stage in learned.stages]  # leaves by name: in, out
@@ -104,26 +86,21 @@ def run(params: Params, seed: int, context: RunContext) -> xr.Dataset:
 @over_seeds
 def run_diagonal(params: DiagonalParams, seed: int, context: RunContext) -> xr.Dataset:
     """Predict the stages of each network, and follow its flow from every scale."""
-    from saddlescope.flow import DiagonalInit, gradient_flow
     from saddlescope.models import diagonal_linear_network
     from saddlescope.papers.beyond.shared.units import coordinate, square
     from saddlescope.theory import unit_learning
 
-    rng = np.random.default_rng(seed)
-    p = params.coordinates
+    rng, p = np.random.default_rng(seed), params.coordinates
     X = rng.standard_normal((params.samples, p))
     y = X @ (rng.choice([-1.0, 1.0], p) * params.ratio ** -np.arange(p))
     learned = unit_learning(coordinate, (X, y), square, parameters=np.zeros(2), kinds=p, width=1)
-    u, v = rng.standard_normal((2, p))
     last, loss = learned.stages[-1], diagonal_linear_network(X, y)
 
-    def follow(log_scale: float, report: Report) -> "Trajectory":
-        start = DiagonalInit(u, v, log_scale=log_scale)
-        until = 1.3 * last.time + 40 / (-log_scale * last.curvature)
-        record = record_times(learned.staircase.times, until, -1 / log_scale)
-        return gradient_flow(loss, start, until=until, tolerance=params.tolerance, record=record, report=report)
+    def until(log_scale: float) -> float:
+        return 1.3 * last.time + 40 / (-log_scale * last.curvature)
 
-    return compare_stages(learned, from_each_scale(params, context, follow))
+    flows = follow_scales(params, context, random_weights(loss, p, rng), learned.staircase.times, until)
+    return compare_stages(learned, flows)
 
 
 claims = Claims(

@@ -27,10 +27,7 @@ from saddlescope.papers.beyond.shared.stage_comparison import (
     time_errors,
 )
 from saddlescope.plot import Axis, Figure, Line, Panel, lines
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 if TYPE_CHECKING:
     from saddlescope.flow import UnitTrajectory
@@ -72,49 +69,29 @@ def run(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     from saddlescope.papers.beyond.shared.units import half_square, quadratic_neuron
     from saddlescope.theory import unit_learning
 
-    rng = np.random.default_rng(seed)
+    rng, until, (theory, simulation) = np.random.default_rng(seed), params.until, context.split(3, 1)
     sizes = np.array(params.coefficients) / np.linalg.norm(params.coefficients)
     code = _encoding(params.modulus, sizes, rng)
     a, b = np.divmod(np.arange(params.modulus**2), params.modulus)
     data = np.stack([code[a], code[b]], axis=1), code[(a + b) % params.modulus]
     weights = {name: rng.standard_normal((params.neurons, code.shape[1])) for name in ("u", "v", "w")}
-    theory, simulation = context.split(3, 1)
-    learned = unit_learning(
-        quadratic_neuron,
-        data,
-        half_square,
-        parameters={name: np.zeros(code.shape[1]) for name in weights},
-        weights=weights,
-        until=params.until,
-        report=theory.report,
-    )
-    record = [np.linspace(0, params.until, _RECORDS), np.linspace(0, min(learned.end, params.until), _CLOSE)]
-    flow = unit_flow(
-        quadratic_neuron,
-        data,
-        half_square,
-        weights,
-        degree=3.0,
-        log_scale=params.log10_scale * np.log(10),
-        until=params.until,
-        tolerance=params.tolerance,
-        record=np.unique(np.concatenate(record)),
-        report=simulation.report,
-    )
-    errors = _errors(flow, data)
-    shares = 1 - errors / (sizes**2 / 2)[:, None]
-    levels = 0.5 * np.append(np.cumsum(sizes[::-1] ** 2)[::-1][1:], 0.0)
-    grid = np.linspace(0.0, params.until, _RECORDS)
-    compared = compare_stages(learned, {params.log10_scale: flow}, until=learned.end)
+    units, parameters = (quadratic_neuron, data, half_square), {name: np.zeros(code.shape[1]) for name in weights}
+    learned = unit_learning(*units, parameters=parameters, weights=weights, until=until, report=theory.report)
+    grid = np.linspace(0.0, until, _RECORDS)
+    record = np.union1d(grid, np.linspace(0, min(learned.end, until), _CLOSE))
+    policies = {"until": until, "tolerance": params.tolerance, "record": record, "report": simulation.report}
+    flow = unit_flow(*units, weights, degree=3.0, log_scale=params.log10_scale * np.log(10), **policies)
+    shares = 1 - _errors(flow, data) / (sizes**2 / 2)[:, None]
     half = [flow.times[np.argmax(share > 0.5)] if np.any(share > 0.5) else np.nan for share in shares]
     measured = {
         "coefficient": ("frequency", sizes),
         "half_time": ("frequency", half),
-        "exact_level": ("frequency", levels),
+        "exact_level": ("frequency", 0.5 * np.append(np.cumsum(sizes[::-1] ** 2)[::-1][1:], 0.0)),
         "found_level": ("frequency", plateaus(flow.times, flow.losses, shares)),
         "share": (("frequency", "instant"), np.array([np.interp(grid, flow.times, share) for share in shares])),
         "whole_loss": ("instant", np.interp(grid, flow.times, flow.losses)),
     }
+    compared = compare_stages(learned, {params.log10_scale: flow}, until=learned.end)
     return compared.assign(measured).assign_coords(frequency=np.arange(1, len(sizes) + 1), instant=grid)
 
 
@@ -138,15 +115,14 @@ def _errors(flow: "UnitTrajectory", data: tuple[np.ndarray, np.ndarray]) -> np.n
 
 def plateaus(times: np.ndarray, losses: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """Return the loss midway between the end of each frequency and the beginning of the next; NaN without a plateau."""
-    found = []
+    found = np.full(len(shares), np.nan)
     for k in range(len(shares)):
         left = np.flatnonzero((shares[: k + 1] < 1 - _LEARNED).any(axis=0))
         begun = np.flatnonzero((shares[k + 1 :] > _LEARNED).any(axis=0))
-        start = left[-1] + 1
-        end = begun[0] if len(begun) else len(times) - 1
-        apart = start < end
-        found.append(np.interp((times[start] + times[end]) / 2, times, losses) if apart else np.nan)
-    return np.array(found)
+        start, end = left[-1] + 1, begun[0] if len(begun) else len(times) - 1
+        if start < end:
+            found[k] = np.interp((times[start] + times[end]) / 2, times, losses)
+    return found
 
 
 claims = Claims(
@@ -197,42 +173,30 @@ def _times(run: xr.Dataset) -> Estimate:
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the loss of the first seed with the closed forms, and the share of each frequency that is learned."""
-    first = run.isel(seed=0)
-    times = first.instant.values
-    begins, losses = first.predicted_time.dropna("stage").values, first.predicted_loss.dropna("stage").values
-    steps = np.repeat([0.0, *begins, times[-1]], 2)[1:-1]
-    levels = np.repeat([float(first.initial_loss), *losses], 2)
-    loss = Panel(
-        title=f"seed {int(first.seed)}",
-        x=Axis("time / (1/α)"),
-        y=Axis("loss"),
-        marks=(
-            Line(x=times, y=first.whole_loss.values, label="gradient flow"),
-            Line(x=steps, y=levels, label="predicted", color=5),
-            *(
-                Line(x=times, y=np.full(len(times), level), group="closed form", color=3, style="dashed", width=1.0)
-                for level in first.exact_level.values
-            ),
+    first, x = run.isel(seed=0), Axis("time / (1/α)")
+    times, losses = first.instant.values, first.predicted_loss.dropna("stage").values
+    steps = np.array([0.0, *first.predicted_time.dropna("stage").values, times[-1]])
+    levels = np.array([float(first.initial_loss), *losses, losses[-1]])
+    curves = (
+        Line(x=times, y=first.whole_loss.values, label="gradient flow"),
+        Line(x=steps, y=levels, label="predicted", color=5, style="steps"),
+        *(
+            Line(x=times[[0, -1]], y=np.full(2, level), group="closed form", color=3, style="dashed", width=1.0)
+            for level in first.exact_level.values
         ),
     )
-    shares = Panel(
-        title="Fourier features",
-        x=Axis("time / (1/α)"),
-        y=Axis("share learned"),
-        marks=lines(
-            first.share.assign_coords(frequency=first.coefficient.values.round(2)),
-            x="instant",
-            hue="frequency",
-            label="coefficient {:g}",
-        ),
-    )
+    named = first.share.assign_coords(frequency=first.coefficient.values.round(2))
+    shares = lines(named, x="instant", hue="frequency", label="coefficient {:g}")
     return [
         Figure(
             name="features",
             title="Fourier features in the order of their coefficients",
             caption="Gradient flow of quadratic neurons on modular addition, and its stages predicted from one neuron; "
             f"dashed, the loss of the features not yet learned. Table: the stages of seed {int(first.seed)}.",
-            panels=(loss, shares),
+            panels=(
+                Panel(title=f"seed {int(first.seed)}", x=x, y=Axis("loss"), marks=curves),
+                Panel(title="Fourier features", x=x, y=Axis("share learned"), marks=shares),
+            ),
             table=stage_table(first),
         )
     ]

@@ -12,30 +12,22 @@ two kinks and has values of one sign beyond each,
     L_1, L_2  loss of the other side of the teacher once the first is fitted, and 0
 """
 
-from typing import TYPE_CHECKING
+from functools import partial
 
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.progress import Report
 from saddlescope.papers.beyond import CITATION
 from saddlescope.papers.beyond.shared.stage_claims import SADDLES, stage_figure
 from saddlescope.papers.beyond.shared.stage_comparison import (
     StageParams,
     compare_stages,
-    from_each_scale,
+    follow_scales,
     over_seeds,
     over_stages,
-    record_times,
 )
 from saddlescope.plot import Axis, Figure, Line, Panel, lines
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
-
-if TYPE_CHECKING:
-    from saddlescope.flow import UnitTrajectory
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 
 class Params(StageParams):
@@ -55,8 +47,7 @@ def run(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     from saddlescope.papers.beyond.shared.units import half_square, relu_neuron
     from saddlescope.theory import unit_learning
 
-    rng = np.random.default_rng(seed)
-    x = np.linspace(-3, 3, params.samples)
+    rng, x = np.random.default_rng(seed), np.linspace(-3, 3, params.samples)
     kinks, slopes = rng.uniform(0.6, 0.9, 2), np.array([1.0, 0.4]) * rng.uniform(0.9, 1.1, 2)
     sides = np.maximum(np.stack([x, -x]) - kinks[:, None], 0) * slopes[:, None]
     y = (sides[0] - sides[1]) * (1.0 if seed % 2 == 0 else -1.0)
@@ -71,13 +62,8 @@ def run(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     times = np.array(learned.staircase.times)
     until = 1.6 * times[-1]
     middles = (times + np.append(times[1:], until)) / 2
-
-    def follow(log_scale: float, report: Report) -> "UnitTrajectory":
-        record = np.union1d(record_times(learned.staircase.times, until, -1 / log_scale), middles)
-        how = {"until": until, "tolerance": params.tolerance, "record": record, "report": report}
-        return unit_flow(relu_neuron, data, half_square, weights, degree=2.0, log_scale=log_scale, **how)
-
-    flows = from_each_scale(params, context, follow)
+    follow = partial(unit_flow, relu_neuron, data, half_square, weights, degree=2.0)
+    flows = follow_scales(params, context, follow, learned.staircase.times, until, more=middles)
     smallest = flows[params.log10_scales[-1]]
     at = np.searchsorted(smallest.times, middles)
     learnt = np.exp(np.maximum(smallest.log_norms[at], -700.0))[:, :, None] * smallest.directions[at]

@@ -17,11 +17,7 @@ import xarray as xr
 from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.metric import Metric
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
 
 DATA = ("circle-8", "circle-12", "random")  # all in the plane
 BEYOND = ("parity-3", "parity-4", "random-3", "random-5")  # with the dimension of their inputs
@@ -48,27 +44,21 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     """Search data set by data set and depth by depth."""
     plane, beyond = context.split(0.7, 0.3)
     found = _search(params.data, params.depths, params.starts, params, plane)
-    optima = [
-        plane.cached(f"optimum-{name}", partial(_optimum, name, params)).assign_coords(data=name)
-        for name in params.data
-    ]
+    optima = [plane.cached(f"optimum-{name}", partial(_optimum, name, params)) for name in params.data]
     more = _search(params.beyond, params.depths[: params.beyond_depths], params.beyond_starts, params, beyond)
     more = more.rename({name: f"beyond_{name}" for name in (*more.data_vars, *more.dims)})
-    context.report(1.0, "done")
-    return xr.merge([found, xr.concat(optima, dim="data"), more])
+    return xr.merge([found, xr.concat(optima, dim="data").assign_coords(data=list(params.data)), more])
 
 
 def _search(
     names: tuple[str, ...], depths: tuple[int, ...], starts: int, params: Params, context: RunContext
 ) -> xr.Dataset:
-    sets = []
-    for name, part in context.steps(names):
-        found: list[xr.Dataset] = []
-        for depth, step in part.steps(depths):
-            step.report(0.0, f"{name}, depth {depth}")
-            search = partial(_search_directions, name, depth, starts, params)
-            found.append(step.cached(f"search-{name}-{depth}", search))
-        sets.append(xr.concat(found, dim="depth", join="outer", fill_value={"rank": 0}))
+    found: dict[str, list[xr.Dataset]] = {name: [] for name in names}
+    for (name, depth), step in context.steps(product(names, depths)):
+        search = partial(_search_directions, name, depth, starts, params)
+        found[name].append(step.cached(f"search-{name}-{depth}", search))
+        step.report(1.0, f"{name}, depth {depth}")
+    sets = [xr.concat(of, dim="depth", join="outer", fill_value={"rank": 0}) for of in found.values()]
     return xr.concat(sets, dim="data").assign_coords(data=list(names), depth=list(depths))
 
 
@@ -185,11 +175,10 @@ metrics = (
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw speeds against depth."""
-    rng, panels = np.random.default_rng(0), []
+    rng, panels, depth = np.random.default_rng(0), [], run.depth.values.astype(float)
     for name in run.data.values:
         one = run.sel(data=name)
-        depth, count = run.depth.values.astype(float), run.sizes["start"]
-        spread = np.repeat(depth, count) + rng.uniform(-0.15, 0.15, one.speed.size)
+        spread = np.repeat(depth, run.sizes["start"]) + rng.uniform(-0.15, 0.15, one.speed.size)
         marks = (
             Line(x=spread, y=one.speed.values.ravel(), group="runs", color=0, style="points", width=2.5, opacity=0.4),
             Line(x=depth, y=one.best.values, group="best", color=1),
@@ -200,15 +189,16 @@ def figures(run: xr.Dataset) -> list[Figure]:
     gain = run.beyond_best / run.beyond_best.isel(beyond_depth=0)
     marks = lines(gain, x="beyond_depth", hue="beyond_data", grouped=True)
     panels.append(Panel(title="beyond the plane", x=Axis("depth L"), y=Axis("speed / that at depth 3"), marks=marks))
-    speeds = Figure(
-        name="speeds",
-        title="Escape speeds found at each depth, and the certified optimum of depth 3",
-        caption="Refined speeds of all runs at each depth (spread sideways), the best with convex steps, and the "
-        "certified optima of depth 3 and of rank one. Beyond the plane, where none is certified, the best relative to "
-        "that of the first depth.",
-        panels=tuple(panels),
-    )
-    return [speeds]
+    return [
+        Figure(
+            name="speeds",
+            title="Escape speeds found at each depth, and the certified optimum of depth 3",
+            caption="Refined speeds of all runs at each depth (spread sideways), the best with convex steps, and the "
+            "certified optima of depth 3 and of rank one. Beyond the plane, where none is certified, the best relative "
+            "to that of the first depth.",
+            panels=tuple(panels),
+        )
+    ]
 
 
 entry = Entry(

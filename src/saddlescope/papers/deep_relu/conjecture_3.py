@@ -5,34 +5,27 @@ Networks are trained from the saddle at the origin to the next one: on images, a
 resolved. The conjecture is about layers that are approximately of rank one at the escape; Theorem 3.1 makes these the
 deeper ones. Here they are layers 3 and on.
 
-    escape   the time at which the loss has completed 10 % of the first drop
-    arrival  the time at which it has completed 95 %
-    passage  from escape to arrival
-    bulk     singular values up to 1.5 times the largest initial one of the layer: those that training has not changed
+    escape, arrival  the times at which the loss has completed 10 % and 95 % of the first drop
+    passage          from escape to arrival
+    bulk             singular values up to 1.5 times the largest initial one of the layer
 """
-
-from functools import partial
 
 import numpy as np
 import xarray as xr
 
 from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.layer_measurements import (
-    NetworkJob,
     TeacherParams,
     image_jobs,
     leave_origin,
-    teacher_loss,
+    teacher_job,
     train_jobs,
 )
-from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_METRICS
-from saddlescope.papers.deep_relu.shared.training import TrainingSetup, concatenate_networks
+from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_METRICS, TRAINED
+from saddlescope.papers.deep_relu.shared.training import concatenate_networks
 from saddlescope.papers.image_data import IMAGES
 from saddlescope.plot import Axis, Figure, Mark, Panel, Table, lines
-from saddlescope.reproduction.claim import Claims, Estimate, Size
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 DEEP = 3  # layers from here on count as deep
 
@@ -54,13 +47,12 @@ class Params(TeacherParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Train and measure network by network."""
-    jobs = []
-    for seed in range(params.seed, params.seed + params.teachers):
-        for kind in ("relu", "abs"):
-            sizes = {"depth": params.depth, "width": params.width, "steps": params.steps, "seed": seed}
-            setup = TrainingSetup(deviation=params.deviation, rate=params.rate, **sizes)
-            make_loss = partial(teacher_loss, kind, params.strengths, samples=params.samples, seed=seed)
-            jobs.append(NetworkJob(f"{kind} teacher, seed {seed}", make_loss, setup))
+    setup = {"depth": params.depth, "deviation": params.deviation, "rate": params.rate, "steps": params.steps}
+    jobs = [
+        teacher_job(f"{kind} teacher", kind, params.strengths, params, seed=seed, **setup)
+        for seed in range(params.seed, params.seed + params.teachers)
+        for kind in ("relu", "abs")
+    ]
     seeds = range(params.seed, params.seed + params.images)
     jobs += image_jobs(params.dataset, seeds, width=params.images_width, steps=params.images_steps, context=context)
     return concatenate_networks(train_jobs(jobs, context)).assign_attrs(data=params.dataset)
@@ -68,13 +60,10 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
 def _passages(run: xr.Dataset) -> list[xr.Dataset]:
     """Return, for each network that reaches the second saddle, its own layers from escape to arrival."""
-    passages, away = [], leave_origin(run).values
-    for n in range(run.sizes["network"]):
-        one = run.isel(network=n)
-        if int(one.stages_found) < 2 or not away[n]:
-            continue
-        one = one.sel(layer=slice(1, int(one.depth)))
-        high, low = (one.stage_loss.sel(stage=k) for k in (0, 1))
+    passages, arrive = [], (leave_origin(run) & (run.stages_found >= 2)).values
+    for n in np.flatnonzero(arrive):
+        one = run.isel(network=n, layer=slice(int(run.depth[n])))
+        high, low = one.stage_loss.values[:2]
         completed = ((high - one.loss) / (high - low)).values
         escape, arrival = (int(np.argmax(completed >= part)) for part in (0.10, 0.95))
         passages.append(one.isel(mark=slice(escape, arrival + 1)))
@@ -98,15 +87,13 @@ claims = Claims(
     "table). Networks are narrow and few, and the teachers were built to have a clear path."
 )
 
-_SIZES: tuple[Size, ...] = ("default", "reduced", "paper")
-
 
 @claims.reading(
     "rank-one",
     "Up to the next saddle, layers from the third on stay approximately rank one",
     "Section 5, hypothesis 3; the layers are those that Theorem 3.1 brings near rank one",
     high=1.0,
-    sizes=_SIZES,
+    sizes=TRAINED,
 )
 def most_learned_values(run: xr.Dataset) -> Estimate:
     """Largest number of singular values above 1.5 times the largest initial one, in layers from the third on."""
@@ -118,7 +105,7 @@ def most_learned_values(run: xr.Dataset) -> Estimate:
     "From the escape to the next saddle, layer 2 stays approximately rank one too",
     "sharper than hypothesis 3: all layers but the first",
     high=1.0,
-    sizes=_SIZES,
+    sizes=TRAINED,
 )
 def most_learned_values_of_the_second(run: xr.Dataset) -> Estimate:
     """Largest number of singular values of layer 2 above 1.5 times its largest initial one."""
@@ -131,6 +118,13 @@ def figures(run: xr.Dataset) -> list[Figure]:
     for n, name in enumerate(run.network.values.tolist()):
         if int(run.stages_found[n]) > 1:
             tasks.setdefault(name.partition(",")[0], n)
+    rows = []
+    for one in _passages(run):
+        last = one.isel(mark=-1)
+        ratios, stable = (", ".join(f"{v:.2f}" for v in last[key].values) for key in ("second_ratio", "stable_rank"))
+        counts = ", ".join(str(int(value)) for value in one.above_bulk.max("mark").values)
+        rows.append((str(one.network.item()), int(last.step), ratios, stable, counts))
+    columns = ("network", "arrival at step", "s₂/s₁ of layers 1..L", "stable ranks", "most above the bulk")
     return [
         Figure(
             name="ratios",
@@ -139,14 +133,13 @@ def figures(run: xr.Dataset) -> list[Figure]:
             "escape from the origin, then from the second saddle if the run has it. The table has every network at "
             "the arrival at the second saddle: s₂/s₁, and the stable rank, which the bulk raises.",
             panels=tuple(_panel(run.isel(network=n)) for n in tasks.values() or [0]),
-            table=_table(run),
+            table=Table(columns=columns, rows=tuple(rows)),
         )
     ]
 
 
 def _panel(one: xr.Dataset) -> Panel:
-    starts = one.stage_start.dropna("stage").values[1:]
-    step = one.step.values
+    starts, step = one.stage_start.dropna("stage").values[1:], one.step.values
     end = 1.4 * starts[1] if len(starts) > 1 else np.inf
     inside = (step >= (starts[0] / 2 if len(starts) else 1)) & (step <= end)
     ratios = one.second_ratio.dropna("layer", how="all").isel(mark=inside).assign_coords(mark=step[inside])
@@ -154,17 +147,6 @@ def _panel(one: xr.Dataset) -> Panel:
     drops = [Mark(at=float(start), group="drops of the loss", color=7) for start in starts if start <= end]
     y = Axis("s₂/s₁ of W_l", scale="log", range=(0.03, 1.0))
     return Panel(title=str(one.network.item()), x=Axis("step"), y=y, marks=(*curves, *drops))
-
-
-def _table(run: xr.Dataset) -> Table:
-    rows = []
-    for one in _passages(run):
-        last = one.isel(mark=-1)
-        ratios, stable = (", ".join(f"{v:.2f}" for v in last[key].values) for key in ("second_ratio", "stable_rank"))
-        counts = ", ".join(str(int(value)) for value in one.above_bulk.max("mark").values)
-        rows.append((str(one.network.item()), int(last.step), ratios, stable, counts))
-    columns = ("network", "arrival at step", "s₂/s₁ of layers 1..L", "stable ranks", "most above the bulk")
-    return Table(columns=columns, rows=tuple(rows))
 
 
 entry = Entry(

@@ -11,7 +11,6 @@ stages. Stages are found from loss and spectra alone.
     rise       of the rank from one stage to the next
 """
 
-from functools import partial
 from itertools import product
 
 import numpy as np
@@ -20,22 +19,18 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.layer_measurements import (
-    NetworkJob,
     TeacherParams,
     image_jobs,
     leave_origin,
-    teacher_loss,
+    teacher_job,
     train_jobs,
 )
-from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_METRICS
-from saddlescope.papers.deep_relu.shared.training import TrainingSetup, concatenate_networks
+from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_METRICS, TRAINED
+from saddlescope.papers.deep_relu.shared.training import concatenate_networks
 from saddlescope.papers.deep_relu.shared.training_figures import by_network, stage_table
 from saddlescope.papers.image_data import IMAGES
-from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-from saddlescope.reproduction.claim import Claims, Estimate, Evidence, Size
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
+from saddlescope.plot import Axis, Figure, Mark, Panel, lines
+from saddlescope.reproduction import Claims, Entry, Estimate, Evidence, RunContext, param
 
 _SEPARATED, _EQUAL, _IMAGES = "separated", "equal", "images"
 
@@ -69,24 +64,25 @@ class Params(TeacherParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Train and measure network by network."""
-    shapes = list(zip(params.depths, params.deviations, params.rates, strict=True))
-    alike = len(params.strengths) * (sum(params.strengths) / len(params.strengths),)
+    setups = [
+        {"depth": depth, "deviation": deviation, "rate": rate, "steps": params.steps}
+        for depth, deviation, rate in zip(params.depths, params.deviations, params.rates, strict=True)
+    ]
+    separated = params.strengths
+    alike = len(separated) * (sum(separated) / len(separated),)
     teachers, equal, images = (
         range(params.seed, params.seed + n) for n in (params.teachers, params.equal, params.images)
     )
-    cases = [(_SEPARATED, kind, shape, seed) for shape, seed, kind in product(shapes, teachers, ("relu", "abs"))]
-    cases += [(_EQUAL, "relu", shapes[0], seed) for seed in equal]
-    jobs = []
-    for task, kind, (depth, deviation, rate), seed in cases:
-        sizes = {"depth": depth, "width": params.width, "steps": params.steps, "seed": seed}
-        setup = TrainingSetup(deviation=deviation, rate=rate, **sizes)
-        strengths = params.strengths if task == _SEPARATED else alike
-        make_loss = partial(teacher_loss, kind, strengths, samples=params.samples, seed=seed)
-        jobs.append(NetworkJob(f"{task} {kind} teacher, depth {depth}, seed {seed}", make_loss, setup))
+    cases = [(_SEPARATED, *case, separated) for case in product(setups, teachers, ("relu", "abs"))]
+    cases += [(_EQUAL, setups[0], seed, "relu", alike) for seed in equal]
+    jobs = [
+        teacher_job(f"{task} {kind} teacher, depth {setup['depth']}", kind, strengths, params, seed=seed, **setup)
+        for task, setup, seed, kind, strengths in cases
+    ]
     jobs += image_jobs(params.dataset, images, width=params.images_width, steps=params.images_steps, context=context)
     tasks = [task for task, *_ in cases] + [_IMAGES] * params.images
     paths = [path.assign(task=task) for path, task in zip(train_jobs(jobs, context), tasks, strict=True)]
-    return concatenate_networks(paths).assign_attrs(known_rank=len(params.strengths), data=params.dataset)
+    return concatenate_networks(paths).assign_attrs(known_rank=len(separated), data=params.dataset)
 
 
 def _ranks(run: xr.Dataset) -> list[np.ndarray]:
@@ -114,15 +110,13 @@ claims = Claims(
     "fit by their last step are left out of the claim about their end."
 )
 
-_SIZES: tuple[Size, ...] = ("default", "reduced", "paper")
-
 
 @claims.reading(
     "by-one",
     "On teachers of unequal strengths the bottleneck rank rises by one at each saddle",
     "Section 5, hypothesis 4: 'the BN-rank increases gradually between each plateau/saddle'",
     high=0.0,
-    sizes=_SIZES,
+    sizes=TRAINED,
 )
 def wrong_rises(run: xr.Dataset) -> Estimate:
     """Number of changes of the bottleneck rank from one plateau to the next other than +1."""
@@ -134,7 +128,7 @@ def wrong_rises(run: xr.Dataset) -> Estimate:
     "Networks that fit a teacher end at its bottleneck rank",
     "Section 5, hypothesis 4: 'stopping at the smallest BN-rank sufficient to fit the data'",
     high=0.0,
-    sizes=_SIZES,
+    sizes=TRAINED,
 )
 def wrong_ends(run: xr.Dataset) -> Estimate:
     """Number of networks that fit the data at another bottleneck rank, over teachers of unequal and equal strengths."""
@@ -152,7 +146,7 @@ def wrong_ends(run: xr.Dataset) -> Estimate:
     "When networks learn images of digits, the bottleneck rank rises by one from each plateau of the loss to the next",
     "Section 5, hypothesis 4, if every plateau is a saddle",
     high=0.0,
-    sizes=_SIZES,
+    sizes=TRAINED,
 )
 def wrong_rises_on_images(run: xr.Dataset) -> Estimate:
     """Number of changes of the bottleneck rank from one plateau to the next other than +1."""
@@ -178,20 +172,17 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 def _panels(one: xr.Dataset) -> list[Panel]:
-    starts, ranks = one.stage_start.dropna("stage").values, one.stage_rank.values
-    step, x = one.step.values, Axis("step", scale="log")
-    shown = step >= (starts[1] / 4 if len(starts) > 1 else 1)
-    begins = tuple(
-        Mark(at=float(start), label=f"rank {rank}") for start, rank in zip(starts[1:], ranks[1:], strict=False)
-    )
-    layer = (int(one.depth) + 2) // 2
+    starts, ranks, layer = one.stage_start.dropna("stage").values, one.stage_rank.values, (int(one.depth) + 2) // 2
+    one = one.isel(mark=one.step.values >= (starts[1] / 4 if len(starts) > 1 else 1))
+    one = one.assign_coords(mark=one.step.values)
+    begins = [Mark(at=float(at), label=f"rank {rank}") for at, rank in zip(starts[1:], ranks[1:], strict=False)]
     values = one.singular_values.sel(layer=layer)
-    ratios = (values / values.sel(value=1)).values[shown]
-    curves = [Line(x=step[shown], y=ratios[:, k - 1], group=f"s{'₀₁₂₃₄'[k]}/s₁", color=k) for k in (2, 3, 4)]
-    loss = Line(x=step[shown], y=one.loss.values[shown], group="loss", color=0)
-    ratio = Axis("s_k/s₁", range=(0.0, 1.0))
+    ratios = (values / values.sel(value=1, drop=True)).sel(value=[2, 3, 4])
+    curves = lines(ratios, x="mark", hue="value", label=lambda k: f"s{'₀₁₂₃₄'[k]}/s₁", grouped=True, color=2)
+    loss = lines(one.loss, x="mark", label="loss", grouped=True)
+    x, ratio = Axis("step", scale="log"), Axis("s_k/s₁", range=(0.0, 1.0))
     return [
-        Panel(title=str(one.network.item()), x=x, y=Axis("loss"), marks=(loss, *begins)),
+        Panel(title=str(one.network.item()), x=x, y=Axis("loss"), marks=(*loss, *begins)),
         Panel(title=f"layer {layer}", x=x, y=ratio, marks=(*curves, *begins)),
     ]
 

@@ -2,27 +2,20 @@
 
 N points on the unit circle with loss gradients of alternating sign; the example has N = 8, depth 3 and one output. The
 paper gives a network faster than all of rank one, and leaves open whether a still faster one exists. Here the largest
-speed of all networks of depth 3 is between two bounds that meet.
-
-    s*        largest escape speed at depth 3, over all widths
-    lower     the speed of a network, evaluated on the data
-    upper     from a dual solution, evaluated in closed form: no network is faster
-    rank one  largest speed with every layer of rank one, the same at any depth, exact in the plane
+speed s* of all networks of depth 3 is between a lower bound, the speed of a network, and an upper one from a dual
+solution, which meet. The largest speed with every layer of rank one is exact in the plane, and the same at any depth.
 """
-
-from functools import partial
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report
 from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle, depth_three_optimum
 from saddlescope.plot import Axis, Figure, Line, Panel, Table, lines
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
+from saddlescope.reproduction.grid import cached_rows
 
 ROUNDING = 1e-12
 
@@ -46,30 +39,20 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Certify the circles, one after the other, and evaluate the networks of the example."""
-    parts: list[xr.Dataset] = []
-    for samples, step in context.steps(params.samples):
-        step.report(0.0, f"circle of {samples} points")
-        parts.append(step.cached(f"circle-{samples}", partial(_certify_circle, samples)))
-    context.report(1.0, "done")
-    return xr.merge([xr.concat(parts, dim="samples"), _evaluate_networks(params.curve)])
+    circles = cached_rows({"samples": params.samples}, _certify_circle, context)
+    return circles.merge(_evaluate_networks(params.curve))
 
 
-def _certify_circle(samples: int) -> xr.Dataset:
+def _certify_circle(_: int, row: tuple[int], report: Report) -> xr.Dataset:
     from saddlescope.theory.escape.certificate import certified_escape_speed
     from saddlescope.theory.escape.rank_one import rank_one_escape_speed
 
-    X, G = alternating_circle(samples)
+    X, G = alternating_circle(row[0])
     best, rank_one = certified_escape_speed(X, G), rank_one_escape_speed(X, G)
-    return xr.Dataset(
-        {
-            "lower": best.lower,
-            "upper": best.upper,
-            "rank_one": rank_one.lower,
-            "rank_one_upper": rank_one.upper,
-            "ranks": ("layer", [int(np.linalg.matrix_rank(weight, tol=1e-9)) for weight in best.weights]),
-        },
-        coords={"samples": samples, "layer": [1, 2, 3]},
-    )
+    ranks = [int(np.linalg.matrix_rank(weight, tol=1e-9)) for weight in best.weights]
+    report(1.0, f"circle of {row[0]} points")
+    speeds = {"lower": best.lower, "upper": best.upper, "rank_one": rank_one.lower, "rank_one_upper": rank_one.upper}
+    return xr.Dataset({**speeds, "ranks": ("layer", ranks)}, {"layer": [1, 2, 3]})
 
 
 def _evaluate_networks(angles: int) -> xr.Dataset:
@@ -89,13 +72,10 @@ def _evaluate_networks(angles: int) -> xr.Dataset:
         "rank one": rank_one_escape_speed(X, G).weights,
     }
     outputs = [(c @ np.maximum(b @ np.maximum(a @ points, 0), 0))[0] for a, b, c in shown.values()]
+    data = {"data_angle": np.arctan2(X[:, 0], X[:, 1]) % (2 * np.pi), "data_gradient": G[:, 0]}
     return xr.Dataset(
-        {
-            "corrected_speed": escape_speed(paper, X, G),
-            "output": (("network", "angle"), np.stack(outputs)),
-            "data_angle": ("point", np.arctan2(X[:, 0], X[:, 1]) % (2 * np.pi)),
-            "data_gradient": ("point", G[:, 0]),
-        },
+        {name: ("point", values) for name, values in data.items()}
+        | {"corrected_speed": escape_speed(paper, X, G), "output": (("network", "angle"), np.stack(outputs))},
         coords={"angle": angle, "network": list(shown)},
     )
 
@@ -181,29 +161,26 @@ def closed_form_error(run: xr.Dataset) -> Estimate:
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the outputs of the three networks around the circle, and the optima against N."""
-    angle, output = run.angle.values, run.output.values
-    paper, certified, rank_one = (str(name) for name in run.network.values)
-    outputs = (
-        Line(x=angle, y=output[0], label=paper, color=0, width=4.0, opacity=0.35),
-        Line(x=angle, y=output[1], label=certified, color=1, width=1.4),
-        Line(x=angle, y=output[2], label=rank_one, color=2, width=1.4, style="dashed"),
-    )
-    data = []
+    paper, certified, rank_one = (run.output.isel(network=k) for k in range(3))
+    around: list[Line] = [
+        *lines(paper, x="angle", label=str(paper.network.item()), width=4.0, opacity=0.35),
+        *lines(certified, x="angle", label="certified", color=1, width=1.4),
+        *lines(rank_one, x="angle", label="rank one", color=2, width=1.4, style="dashed"),
+    ]
     for sign, name, color in ((1.0, "data with G = +1", 3), (-1.0, "data with G = −1", 5)):
         x = run.data_angle.values[run.data_gradient.values == sign]
-        data.append(Line(x=x, y=np.zeros(len(x)), label=name, color=color, style="points"))
+        around.append(Line(x=x, y=np.zeros(len(x)), label=name, color=color, style="points"))
     optima = list(lines(run.rank_one_upper, x="samples", label="rank one", color=2, style="points"))
     for remainder, name, color in ((0, "s*, 4 divides N", 1), (2, "s*, other N", 4)):
         upper = run.upper.isel(samples=run.samples.values % 4 == remainder)
-        optima += lines(upper, x="samples", label=name, grouped=True, color=color, style="points")
-        optima += lines(upper, x="samples", label=name, grouped=True, color=color, style="dotted")
+        for style in ("points", "dotted"):
+            optima += lines(upper, x="samples", label=name, grouped=True, color=color, style=style)
     rows = []
     for samples in run.samples.values.tolist():
         one = run.sel(samples=samples)
         exact = f"{depth_three_optimum(samples):.12f}" if samples % 4 == 0 else "–"
-        gap, ranks = float(one.upper - one.lower), ", ".join(str(int(rank)) for rank in one.ranks.values)
-        speeds = (f"{float(one.lower):.12f}", f"{gap:.1e}", exact, f"{float(one.rank_one):.12f}")
-        rows.append((samples, *speeds, ranks))
+        gap, ranks = f"{float(one.upper - one.lower):.1e}", ", ".join(str(int(rank)) for rank in one.ranks.values)
+        rows.append((samples, f"{float(one.lower):.12f}", gap, exact, f"{float(one.rank_one):.12f}", ranks))
     columns = ("N", "s*", "upper − lower", "1/(1 + cot(2π/N))", "rank one", "ranks")
     return [
         Figure(
@@ -214,7 +191,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
             "points. Optima are not unique. Right: the certified largest speed at depth 3 against the number of "
             "points, and the largest with every layer of rank one. The table has both bounds.",
             panels=(
-                Panel(title="N = 8", x=Axis("angle", "rad"), y=Axis("output"), marks=(*outputs, *data)),
+                Panel(title="N = 8", x=Axis("angle", "rad"), y=Axis("output"), marks=tuple(around)),
                 Panel(title="all N", x=Axis("number of points N"), y=Axis("speed"), marks=tuple(optima)),
             ),
             table=Table(columns=columns, rows=tuple(rows)),

@@ -18,6 +18,7 @@ from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.plateau_statistics import (
     ACCURACY_METRIC,
     STAIRCASE_METRICS,
+    TRAINED,
     ends_early,
     judge_first_plateaus,
     select_first_plateau,
@@ -28,10 +29,7 @@ from saddlescope.papers.deep_relu.shared.training import DATASET, Data, Training
 from saddlescope.papers.deep_relu.shared.training_figures import layer_panels, loss_panel, spectra_panel, stage_table
 from saddlescope.papers.image_data import IMAGES
 from saddlescope.plot import Figure, Mark
-from saddlescope.reproduction.claim import Claims, Estimate, Size
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 INNER = slice(3, 5)  # layers
 
@@ -70,8 +68,6 @@ claims = Claims(
     "logarithms to base 2."
 )
 
-_SIZES: tuple[Size, ...] = ("default", "reduced", "paper")  # the quick run ends before its second escape
-
 
 def learned(run: xr.Dataset) -> bool:
     """Every network escapes twice and fits at least 95 % of its training images at the last step"""
@@ -84,7 +80,7 @@ def learned(run: xr.Dataset) -> bool:
     "Training at depth 6 shows two distinct saddles",
     "Section 3.3 and Figure 1: 'two distinct saddle points'; of most networks",
     low=0.5,
-    sizes=_SIZES,
+    sizes=TRAINED,
     requires=[learned],
 )
 def share_with_two_saddles(run: xr.Dataset) -> Estimate:
@@ -97,7 +93,7 @@ def share_with_two_saddles(run: xr.Dataset) -> Estimate:
     "After the first one a single singular value dominates in every layer",
     "Section 3.3 and Figure 1: 'a single dominant singular value in every layer', read as a factor 2",
     high=-1.0,
-    sizes=_SIZES,
+    sizes=TRAINED,
 )
 def mean_largest_ratio(run: xr.Dataset) -> Estimate:
     """Mean of log₂ of the largest s₂/s₁ of a layer midway through the first plateau."""
@@ -112,7 +108,7 @@ def mean_largest_ratio(run: xr.Dataset) -> Estimate:
     "There layers 4 to 6 are closer to rank one than layers 1 to 3",
     "Section 3.3 and Figure 1: 'particularly pronounced in the deeper layers (layers 4-6)'",
     high=0.0,
-    sizes=_SIZES,
+    sizes=TRAINED,
 )
 def mean_ratio_of_deeper_layers(run: xr.Dataset) -> Estimate:
     """Mean of log₂ of the mean s₂/s₁ of layers 4 to 6 over that of layers 1 to 3, midway through the first plateau."""
@@ -128,7 +124,7 @@ def mean_ratio_of_deeper_layers(run: xr.Dataset) -> Estimate:
     "Towards the end of training a second dominant singular value appears",
     "Section 3.3 and Figure 1; in layers 3 to 5, read as s₃/s₂ at most half s₂/s₁",
     high=-1.0,
-    sizes=_SIZES,
+    sizes=TRAINED,
     requires=[learned],
 )
 def mean_second_ratio(run: xr.Dataset) -> Estimate:

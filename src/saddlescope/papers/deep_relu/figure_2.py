@@ -14,15 +14,14 @@ from itertools import pairwise
 import numpy as np
 import xarray as xr
 
+from saddlescope._shared.progress import Report
 from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle, rank_one_optimum
-from saddlescope.papers.deep_relu.shared.shares import share_difference
-from saddlescope.plot import Axis, Band, Figure, Line, Mark, Panel
-from saddlescope.reproduction.claim import Claims, Estimate, Size, wilson_interval
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.metric import Metric
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.papers.deep_relu.shared.shares import share_curve, share_difference
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
+from saddlescope.reproduction.claim import Size
+from saddlescope.reproduction.grid import cached_rows
 
 _WIDE = 64  # the least width at which conjecture 1 is compared with the runs
 _FASTER = 1e-9  # above the best speed of rank one, where many runs end
@@ -52,30 +51,20 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Search circle by circle and width by width."""
-    search, wider = context.split(0.75, 0.25)
-    circles: list[xr.Dataset] = []
-    for samples, step in search.steps(params.circles):
-        widths = []
-        for width, one in step.steps(params.widths):
-            one.report(0.0, f"N = {samples}, width {width}")
-            widths.append(one.cached(f"circle-{samples}-{width}", partial(_search_directions, samples, width, params)))
-        optimum = step.cached(f"optimum-{samples}", partial(_optimum, samples))
-        circles.append(xr.concat(widths, dim="width").merge(optimum))
-    wide: list[xr.Dataset] = []
-    for width, one in wider.steps(params.wide):
-        one.report(0.0, f"N = {params.circles[-1]}, width {width}")
-        wide.append(one.cached(f"wide-{width}", partial(_search_wide, width, params)))
-    together = xr.merge([xr.concat(circles, dim="circle"), xr.concat(wide, dim="wide")])
-    context.report(1.0, "done")
     X, G = alternating_circle(params.circles[0])
-    return together.assign(inputs=(("axis", "sample"), X.T), gradient=("sample", G[:, 0])).assign_coords(
-        circle=list(params.circles), width=list(params.widths), wide=list(params.wide)
-    )
+    search, wider = context.split(0.75, 0.25)
+    axes = {"circle": params.circles, "width": params.widths}
+    runs = cached_rows(axes, partial(_search_directions, params), search, name="search")
+    wide = cached_rows({"wide": params.wide}, partial(_search_wide, params), wider, name="wide")
+    optima = xr.concat([_optimum(samples) for samples in params.circles], dim="circle")
+    data = xr.Dataset({"inputs": (("axis", "sample"), X.T), "gradient": ("sample", G[:, 0])})
+    return xr.merge([runs, wide, optima, data])
 
 
-def _search_directions(samples: int, width: int, params: Params) -> xr.Dataset:
+def _search_directions(params: Params, _: int, row: tuple[int, int], report: Report) -> xr.Dataset:
     from saddlescope.theory.escape.directions import escape_directions
 
+    samples, width = row
     found = escape_directions(
         *alternating_circle(samples),
         depth=3,
@@ -85,37 +74,39 @@ def _search_directions(samples: int, width: int, params: Params) -> xr.Dataset:
         record=np.arange(1, 51) * params.steps // 50,
         seed=params.seed + 1000 * samples + width,
     )
+    report(1.0, f"N = {samples}, width {width}")
     curves = {"speed": ("start", found.speeds), "curve": (("run", "step"), found.curves[: params.drawn])}
     return xr.Dataset(curves, {"step": found.steps})
 
 
-def _search_wide(width: int, params: Params) -> xr.Dataset:
+def _search_wide(params: Params, _: int, row: tuple[int], report: Report) -> xr.Dataset:
     from saddlescope.theory.escape.directions import escape_directions
 
     found = escape_directions(
         *alternating_circle(params.circles[-1]),
         depth=3,
-        widths=width,
+        widths=row[0],
         num_starts=params.wide_starts,
         steps=params.wide_steps,
-        seed=params.seed + 200_000 + width,
+        seed=params.seed + 200_000 + row[0],
     )
+    report(1.0, f"N = {params.circles[-1]}, width {row[0]}")
     return xr.Dataset({"wide_speed": ("wide_start", found.speeds)})
 
 
 def _optimum(samples: int) -> xr.Dataset:
     from saddlescope.theory.escape.certificate import certified_escape_speed
 
-    best = certified_escape_speed(*alternating_circle(samples))
-    return xr.Dataset({"optimum": best.lower, "rank_one": rank_one_optimum(samples)})
+    optimum = certified_escape_speed(*alternating_circle(samples)).lower
+    return xr.Dataset({"optimum": optimum, "rank_one": rank_one_optimum(samples)}, {"circle": samples})
 
 
-def _is_faster(one: xr.Dataset) -> np.ndarray:
-    return (one.speed > one.rank_one + _FASTER).values
+def _is_faster(one: xr.Dataset) -> xr.DataArray:
+    return one.speed > one.rank_one + _FASTER
 
 
-def _is_optimal(one: xr.Dataset) -> np.ndarray:
-    return (abs(one.speed - one.optimum) < _OPTIMAL).values
+def _is_optimal(one: xr.Dataset) -> xr.DataArray:
+    return abs(one.speed - one.optimum) < _OPTIMAL
 
 
 _LARGER: tuple[Size, ...] = ("default", "paper")  # the quick run has two narrow widths on one circle
@@ -139,7 +130,7 @@ def least_gain_with_width(run: xr.Dataset) -> Estimate:
     """Smallest change of the share of such runs from one width to the next, without pairs of shares both 0 or 1."""
     if 8 not in run.circle.values:
         return Estimate.unresolved("The run lacks the circle of 8 points; add it.")
-    hits = [_is_faster(run.sel(circle=8, width=width)) for width in run.width if width <= _WIDE]
+    hits = [_is_faster(run.sel(circle=8, width=width)).values for width in run.width if width <= _WIDE]
     pairs = [(a, b) for a, b in pairwise(hits) if 0 < a.mean() + b.mean() < 2]
     if not pairs:
         return Estimate.unresolved("No width succeeds more often than another; add widths.")
@@ -198,57 +189,48 @@ metrics = tuple(
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw Figure 2, the data and the shares, and Figure 6, the runs at all widths."""
-    runs = Figure(
-        name="runs",
-        title="Descents on the sphere at all widths",
-        caption=f"The speed along {run.sizes['run']} runs of each width on the smaller circle.",
-        panels=tuple(_runs_panel(run, int(width)) for width in run.width),
-    )
-    return [_figure_2(run), runs]
-
-
-def _figure_2(run: xr.Dataset) -> Figure:
-    x, G = run.inputs.values, run.gradient.values
-    full = np.linspace(0, 2 * np.pi, 201)
-    shared = np.array([_is_faster(run.isel(circle=0, width=n)).mean() for n in range(run.sizes["width"])])
-    mixed = int(run.width[int(np.argmin(np.abs(shared - 0.5)))])  # where runs end in both ways
+    x, y, G, full = *run.inputs.values, run.gradient.values, np.linspace(0, 2 * np.pi, 201)
     data = (
         Line(x=np.cos(full), y=np.sin(full), color=7, width=0.6, opacity=0.4),
-        Line(x=x[0][G > 0], y=x[1][G > 0], group="G = 1", color=1, style="points", width=9.0),
-        Line(x=x[0][G < 0], y=x[1][G < 0], group="G = −1", color=0, style="points", width=9.0),
+        Line(x=x[G > 0], y=y[G > 0], group="G = 1", color=1, style="points", width=9.0),
+        Line(x=x[G < 0], y=y[G < 0], group="G = −1", color=0, style="points", width=9.0),
     )
-    panels = [
-        Panel(title="data", x=Axis("x₁", range=(-1.2, 1.2)), y=Axis("x₂", range=(-1.2, 1.2)), marks=data),
-        _runs_panel(run, mixed),
-    ]
-    measures = (("beats every rank-one network", _is_faster), ("optimal", _is_optimal))
-    widths = run.width.values.astype(float)
+    square = [Axis(name, range=(-1.2, 1.2)) for name in ("x₁", "x₂")]
+    shares = _is_faster(run.isel(circle=0)).mean("start")
+    mixed = int(run.width[int(np.argmin(abs(shares.values - 0.5)))])  # where runs end in both ways
+    measures = {"beats every rank-one network": _is_faster, "optimal": _is_optimal}
+    share, width = Axis("share of runs", range=(-0.02, 1.02)), Axis("width", scale="log")
+    circles = []
     for circle in run.circle.values:
         marks = []
-        for color, (name, hits) in enumerate(measures, 2):
-            found = [hits(run.sel(circle=circle, width=width)) for width in run.width]
-            low, high = np.transpose([wilson_interval(one.sum(), len(one)) for one in found])
-            marks.append(Band(x=widths, low=low, high=high, group=name, color=color))
-            marks.append(Line(x=widths, y=np.array([one.mean() for one in found]), group=name, color=color))
-        y = Axis("share of runs", range=(-0.02, 1.02))
-        panels.append(Panel(title=f"N = {circle}", x=Axis("width", scale="log"), y=y, marks=tuple(marks)))
-    return Figure(
-        name="success",
-        title="Share of runs that beat rank one, and that find the optimum, against the width",
-        caption="The data of Example 1 with their loss gradients; runs at a width with both ends, in blue if they "
-        "beat the best rank-one speed (lines: that, and the certified optimum); and the shares of runs that do, "
-        "and that end at the optimum, with 95 % intervals, for each number of points N on the circle.",
-        panels=tuple(panels),
-    )
+        for color, (name, hits) in enumerate(measures.items(), 2):
+            marks += share_curve(hits(run.sel(circle=circle)), name, color)
+        circles.append(Panel(title=f"N = {circle}", x=width, y=share, marks=tuple(marks)))
+    return [
+        Figure(
+            name="success",
+            title="Share of runs that beat rank one, and that find the optimum, against the width",
+            caption="The data of Example 1 with their loss gradients; runs at a width with both ends, in blue if they "
+            "beat the best rank-one speed (lines: that, and the certified optimum); and the shares of runs that do, "
+            "and that end at the optimum, with 95 % intervals, for each number of points N on the circle.",
+            panels=(Panel(title="data", x=square[0], y=square[1], marks=data), _runs_panel(run, mixed), *circles),
+        ),
+        Figure(
+            name="runs",
+            title="Descents on the sphere at all widths",
+            caption=f"The speed along {run.sizes['run']} runs of each width on the smaller circle.",
+            panels=tuple(_runs_panel(run, width) for width in run.width.values.tolist()),
+        ),
+    ]
 
 
 def _runs_panel(run: xr.Dataset, width: int) -> Panel:
     one = run.isel(circle=0).sel(width=width)
+    ends = {True: ("beats rank one", 0), False: ("does not", 5)}
+    shown = zip(one.curve.values, _is_faster(one).values.tolist(), strict=False)  # the first runs
     curves = [
-        Line(x=one.step.values, y=curve, group="beats rank one", color=0, width=0.8)
-        if faster
-        else Line(x=one.step.values, y=curve, group="does not", color=5, width=0.8)
-        for curve, faster in zip(one.curve.values, _is_faster(one), strict=False)  # of the first runs
+        Line(x=one.step.values, y=curve, group=ends[faster][0], color=ends[faster][1], width=0.8)
+        for curve, faster in shown
     ]
     levels = [Mark(at=float(at), axis="y", group="rank one, optimum") for at in (one.rank_one, one.optimum)]
     y = Axis("speed", range=(-0.05, 0.55))

@@ -20,6 +20,7 @@ from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.plateau_statistics import (
     ACCURACY_METRIC,
     STAIRCASE_METRICS,
+    TRAINED,
     ends_early,
     plateau_distinctness,
     select_seeds,
@@ -35,10 +36,7 @@ from saddlescope.papers.deep_relu.shared.training import (
 from saddlescope.papers.deep_relu.shared.training_figures import layer_panels, loss_panel, stage_table
 from saddlescope.papers.image_data import IMAGES
 from saddlescope.plot import Figure
-from saddlescope.reproduction.claim import Claims, Estimate, Size
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 LARGER, SMALLER, DEEP = NAMES = ("depth 4, larger", "depth 4, smaller", "depth 6")
 
@@ -102,8 +100,6 @@ claims = Claims(
     "(see the table). Ratios are averaged over seeds as logarithms to base 2."
 )
 
-_SIZES: tuple[Size, ...] = ("default", "reduced", "paper")  # the quick network of depth 6 ends before its second escape
-
 
 def _fits(run: xr.Dataset, *names: str) -> bool:
     return min(float(_select_network(run, name).accuracy.isel(step=-1).min()) for name in names) >= 0.95
@@ -135,7 +131,7 @@ def _compare_distinctness(run: xr.Dataset, one: str, other: str) -> Estimate:
     "Plateaus are at least twice as distinct at depth 6 as at depth 4 from the larger weights",
     "Section 5 and Figure 4: 'more distinct plateaus in depth 6 layer compared to a depth 4 layer'; at least 2",
     low=1.0,
-    sizes=_SIZES,
+    sizes=TRAINED,
     requires=[learned_at_depth_4, learned_at_depth_6],
 )
 def gain_by_depth(run: xr.Dataset) -> Estimate:
@@ -148,7 +144,7 @@ def gain_by_depth(run: xr.Dataset) -> Estimate:
     "At depth 4 smaller initial weights alone make plateaus of the loss at least twice as distinct",
     "Section 5 suggests that depth is needed, too; the contrary was seen in a pilot on another seed; at least 2",
     low=1.0,
-    sizes=_SIZES,
+    sizes=TRAINED,
     requires=[learned_at_depth_4],
 )
 def gain_by_deviation(run: xr.Dataset) -> Estimate:

@@ -1,20 +1,15 @@
 """Proposition 2.2: growth of weights along an escape direction, and the time at which they leave the origin.
 
 Gradient flow on the localised loss starts from known escape directions and from random weights; flow on the loss itself
-starts from one random direction at norms down to 1e-300.
+starts from one random direction at norms down to 1e-300. The printed rate is L^(L/2) times the true one,
+d|theta|/dt = s L^(1-L/2) |theta|^(L-1): its proof takes -s for L_0 on the unit sphere, but by Definition 2.1 it is -s
+on the sphere of radius sqrt L.
 
-    L      depth; X inputs, all positive; G gradients of the cost at output 0
+    L      depth; X inputs, all positive; G gradients of the cost at output 0; L_0 the localised loss Tr[G^T Y]
     theta  weights; u = theta / |theta|
     rho    escape direction with |rho|^2 = L; s its speed. On positive data and negative G, one positive neuron per
            layer along the leading singular vectors of -G X^T is one, of speed |G X^T|, at every depth
-    L_0    localised loss Tr[G^T Y]
     t, s   time of the gradient flow, and the paper's time, ds = |theta|^(L-2) dt
-    r      norm, at which an escape is timed
-
-By hand: at t_0 the flow moves theta by -grad L_0(rho) = s rho, so that |theta| = sqrt L grows at the rate s sqrt L. The
-printed law gives L s |theta|^(L-1) = L s L^((L-1)/2), which is L^(L/2) times as much: 2, 5.2, 16 and 4096 times at
-L = 2, 3, 4 and 8. Its proof takes -s for L_0 on the unit sphere; by Definition 2.1 it is -s on the sphere of radius
-sqrt L. Right is d|theta|/dt = s L^(1-L/2) |theta|^(L-1).
 """
 
 import math
@@ -28,12 +23,11 @@ import xarray as xr
 from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.network_ensembles import draw_networks
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table, lines
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 if TYPE_CHECKING:
+    from jax import Array
+
     from saddlescope.models.deep import LayeredLoss
 
 ALIGNED = 0.05  # |u - u*| at which a direction counts as aligned with its limit u*
@@ -62,16 +56,18 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     """Simulate flows along escape directions and from random weights, and evaluate random networks."""
     import jax
 
-    growth, paths = context.split(0.5, 0.5)
+    parts = {
+        "growth": _grow_along_directions,
+        "paths": _follow_random_weights,
+        "balance": _follow_balance,
+        "networks": _evaluate_networks,
+    }
+    found: list[xr.Dataset] = []
     with jax.enable_x64(True):
-        flows = [
-            growth.cached("growth", partial(_grow_along_directions, params, growth)),
-            paths.cached("paths", partial(_follow_random_weights, params, paths)),
-            paths.cached("balance", partial(_follow_balance, params)),
-            paths.cached("networks", partial(_evaluate_networks, params)),
-        ]
-    context.report(1.0, "done")
-    return xr.merge(flows, combine_attrs="drop_conflicts")
+        for (name, compute), step in context.steps(parts.items()):
+            found.append(step.cached(name, partial(compute, params, step)))
+            step.report(1.0, f"{name} done")
+    return xr.merge(found, combine_attrs="drop_conflicts")
 
 
 def _positive_data_loss(params: Params) -> "tuple[np.ndarray, LayeredLoss]":
@@ -85,6 +81,12 @@ def _positive_data_loss(params: Params) -> "tuple[np.ndarray, LayeredLoss]":
     return X, LayeredLoss(jnp.asarray(X.T), jnp.asarray(T.T))
 
 
+def _draw_weights(params: Params, depth: int, seed: int) -> "tuple[Array, ...]":
+    from saddlescope.models.deep import layered_weights
+
+    return layered_weights((4, *(depth - 1) * (params.width,), 2), seed=seed)
+
+
 def _grow_along_directions(params: Params, context: RunContext) -> xr.Dataset:
     """Follow an escape direction of each depth until |theta| has grown by the factor."""
     import jax
@@ -96,25 +98,29 @@ def _grow_along_directions(params: Params, context: RunContext) -> xr.Dataset:
     X, loss = _positive_data_loss(params)
     left, speeds, right = np.linalg.svd(-np.asarray(loss.gradient_at_origin()).T @ X.T)
     speed, rows = float(speeds[0]), []
+    local = jax.grad(lambda weights: jnp.sum(loss.gradient_at_origin() * loss.output(weights)))
     for depth, step in context.steps(params.depths):
-        step.report(0.0, f"escape direction of depth {depth}")
         rho = (np.abs(right[:1]), *[np.ones((1, 1))] * (depth - 2), np.abs(left[:, :1]))
-        slope = jax.grad(lambda w: jnp.sum(loss.gradient_at_origin() * loss.output(w)))(tuple(map(jnp.asarray, rho)))
+        slope = local(tuple(map(jnp.asarray, rho)))
         duration = np.log(params.growth) / (speed * depth ** (1 - depth / 2))
         follow = partial(escape_flow, loss.output, loss.cost_of, degree=depth, localised=True, tolerance=1e-13)
         flow = follow(rho, until=duration, record=np.linspace(0, duration, 51))
+        step.report(1.0, f"escape direction of depth {depth}")
         times = np.exp(flow.log_times)
-        printed, corrected = (
-            norm_at(times, norm=depth**0.5, speed=speed, depth=depth, printed=p) for p in (True, False)
-        )
+        law = partial(norm_at, times, norm=depth**0.5, speed=speed, depth=depth)
+        printed = law(printed=True)
         rate = -sum(float(np.sum(g * w)) for g, w in zip(slope, rho, strict=True)) / depth**0.5
         variables = {
             "definition_error": max(float(np.abs(g + speed * w).max()) for g, w in zip(slope, rho, strict=True)),
             "direction_error": max(float(np.abs(path - path[:1]).max()) for path in flow.directions),
             "rate_ratio": depth * speed * depth ** ((depth - 1) / 2) / rate,
         }
-        curves = {"growth_time": times, "measured_norm": np.exp(flow.log_norms), "corrected_norm": corrected}
-        curves["printed_norm"] = np.where(np.isfinite(printed), printed, np.nan)
+        curves = {
+            "growth_time": times,
+            "measured_norm": np.exp(flow.log_norms),
+            "corrected_norm": law(printed=False),
+            "printed_norm": np.where(np.isfinite(printed), printed, np.nan),
+        }
         rows.append(xr.Dataset(variables | {name: ("record", values) for name, values in curves.items()}))
     return xr.concat(rows, dim="depth").assign_coords(depth=list(params.depths))
 
@@ -122,19 +128,16 @@ def _grow_along_directions(params: Params, context: RunContext) -> xr.Dataset:
 def _follow_random_weights(params: Params, context: RunContext) -> xr.Dataset:
     """Follow one random direction from each initial norm on the loss."""
     from saddlescope.flow import escape_flow
-    from saddlescope.models.deep import layered_weights
 
-    depth = params.path_depth
-    _, loss = _positive_data_loss(params)
-    start = layered_weights((4, *(depth - 1) * (params.width,), 2), seed=params.seed)
+    (_, loss), depth = _positive_data_loss(params), params.path_depth
+    start = _draw_weights(params, depth, params.seed)
     follow = partial(escape_flow, loss.output, loss.cost_of, start, degree=depth, tolerance=1e-6, until=1e6)
     follow = partial(follow, stop=float(np.log(RADIUS)), record=np.arange(0, 1000, params.interval))
-    flows, directions = [], []
+    flows = []
     for scale, step in context.steps(params.log10_scales):
-        step.report(0.0, f"random weights of norm 1e{scale:g}")
-        flow = follow(log_norm=scale * np.log(10))
-        flows.append(flow)
-        directions.append(np.concatenate([path.reshape(len(path), -1) for path in flow.directions], axis=1))
+        flows.append(follow(log_norm=scale * np.log(10)))
+        step.report(1.0, f"random weights of norm 1e{scale:g}")
+    directions = [np.concatenate([path.reshape(len(path), -1) for path in flow.directions], axis=1) for flow in flows]
     away = [np.linalg.norm(of - directions[-1][-1], axis=1) for of in directions]
     aligned = [
         flow.times[np.argmax(of < ALIGNED)] if of.min() < ALIGNED else np.nan
@@ -153,19 +156,18 @@ def _follow_random_weights(params: Params, context: RunContext) -> xr.Dataset:
     )
 
 
-def _follow_balance(params: Params) -> xr.Dataset:
+def _follow_balance(params: Params, context: RunContext) -> xr.Dataset:
     """Follow random weights on the localised loss until |theta| has tripled; return how much balances change."""
     import jax.numpy as jnp
 
     from saddlescope.flow import escape_flow
-    from saddlescope.models.deep import layered_weights
 
     depth, (_, loss) = params.path_depth, _positive_data_loss(params)
     follow = partial(escape_flow, loss.output, loss.cost_of, degree=depth, localised=True, tolerance=1e-7, log_norm=0.0)
     follow = partial(follow, stop=float(np.log(3)), until=1e4, record=np.linspace(0, 100, 401))
     found = np.zeros((2, 2, params.balance_starts))
     for k in range(params.balance_starts):
-        start = layered_weights((4, *(depth - 1) * (params.width,), 2), seed=params.seed + 1 + k)
+        start = _draw_weights(params, depth, params.seed + 1 + k)
         for n, weights in enumerate((start, tuple(jnp.abs(weight) for weight in start))):
             flow = follow(weights)
             norms = np.exp(flow.log_norms)
@@ -179,18 +181,16 @@ def _follow_balance(params: Params) -> xr.Dataset:
     return xr.Dataset(names, {"signs": ["mixed", "non-negative"]})
 
 
-def _evaluate_networks(params: Params) -> xr.Dataset:
+def _evaluate_networks(params: Params, context: RunContext) -> xr.Dataset:
     """Return errors of Proposition A.1 at random weights, and the largest factors of the output bound by depth."""
     import jax
     import jax.numpy as jnp
     from jax.flatten_util import ravel_pytree
 
-    from saddlescope.models.deep import layered_weights
-
     _, loss = _positive_data_loss(params)
     errors, factors = [], []
     for depth in params.depths:
-        flat, unravel = ravel_pytree(layered_weights((4, *(depth - 1) * (params.width,), 2), seed=params.seed + depth))
+        flat, unravel = ravel_pytree(_draw_weights(params, depth, params.seed + depth))
         u = np.asarray(flat / jnp.linalg.norm(flat))
         local = jax.value_and_grad(lambda w, f=unravel: jnp.sum(loss.gradient_at_origin() * loss.output(f(w))))
         value, slope = (np.asarray(part) for part in local(u))
@@ -339,24 +339,19 @@ def largest_delay_error(run: xr.Dataset) -> Estimate:
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw growth along escape directions, and alignment at every scale."""
-    panels, rows = [], []
+    panels, laws = [], {"measured": "gradient flow", "corrected": "corrected", "printed": "printed"}
     for depth in run.depth.values.tolist():
         one = run.sel(depth=depth)
         x, start = one.growth_time.values / float(one.growth_time[-1]), float(one.measured_norm[0])
-        measured, corrected, printed = (
-            one[f"{law}_norm"].values / start for law in ("measured", "corrected", "printed")
-        )
-        curves = (
-            Line(x=x, y=measured, group="gradient flow", color=0, style="points"),
-            Line(x=x, y=corrected, group="corrected", color=1),
-            Line(x=x, y=printed, group="printed", color=2, style="dashed"),
+        curves = tuple(
+            Line(x=x, y=one[f"{law}_norm"].values / start, group=group, color=color, style=style)
+            for color, ((law, group), style) in enumerate(zip(laws.items(), ("points", "solid", "dashed"), strict=True))
         )
         norm = Axis("|θ(t)| / |θ(0)|", range=(0.9, 1.1 * float(one.measured_norm[-1]) / start))
-        x_axis = Axis("t / time of the growth shown")
-        panels.append(Panel(title=f"L = {depth}", x=x_axis, y=norm, marks=curves))
-        rows.append((int(depth), float(one.rate_ratio)))
+        panels.append(Panel(title=f"L = {depth}", x=Axis("t / time of the growth shown"), y=norm, marks=curves))
     away = lines(run.away, x="time", hue="scale", label="from norm 1e{:g}", grouped=True)
     threshold = Mark(at=ALIGNED, axis="y", label="aligned")
+    rows = tuple(zip(run.depth.values.tolist(), run.rate_ratio.values.tolist(), strict=True))
     return [
         Figure(
             name="growth",
@@ -365,7 +360,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
             "The table has the printed over the true growth rate at the start, L^(L/2).",
             panels=tuple(panels),
             columns=3,
-            table=Table(columns=("L", "printed / true rate"), rows=tuple(rows)),
+            table=Table(columns=("L", "printed / true rate"), rows=rows),
         ),
         Figure(
             name="scales",

@@ -13,14 +13,18 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
+from saddlescope._shared.progress import Report
 from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
-from saddlescope.papers.deep_relu.shared.network_ensembles import KINDS, describe_networks, draw_networks
-from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.papers.deep_relu.shared.network_ensembles import (
+    KINDS,
+    describe_networks,
+    draw_networks,
+    network_points,
+)
+from saddlescope.plot import Axis, Figure, Panel
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
+from saddlescope.reproduction.grid import cached_rows
 
 
 class Params(EntryParams):
@@ -39,38 +43,30 @@ class Params(EntryParams):
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Deepen the networks, depth by depth, then certify s*(2) and s*(3), data set by data set."""
     deepening, certified = context.split(0.8, 0.2)
-    parts = [
-        step.cached(f"depth-{depth}", partial(_deepen_networks, depth, params, step))
-        for depth, step in deepening.steps(params.depths)
-    ]
-    speeds = [
-        step.cached(f"data-{k}", partial(_certify_speeds, k, params))
-        for k, step in certified.steps(range(params.data + 1))
-    ]
-    context.report(1.0, "done")
-    return xr.merge([xr.concat(parts, dim="depth"), xr.concat(speeds, dim="data")])
+    networks = cached_rows({"depth": params.depths}, partial(_deepen_networks, params), deepening, name="depth")
+    data = {"data": range(params.data + 1)}
+    return networks.merge(cached_rows(data, partial(_certify_speeds, params), certified, name="data"))
 
 
-def _deepen_networks(depth: int, params: Params, context: RunContext) -> xr.Dataset:
+def _deepen_networks(params: Params, _: int, row: tuple[int], report: Report) -> xr.Dataset:
     """Deepen networks of one depth; return their gain in speed, and the tail 1 - |A|_op^2 / |A|_F^2 of new layers."""
     from saddlescope.theory.escape.bounds import layer_ratios
     from saddlescope.theory.escape.deeper_network import deepen
     from saddlescope.theory.escape.speed import escape_speed
 
-    rng = np.random.default_rng([params.seed, depth])
+    (depth,), rng = row, np.random.default_rng([params.seed, *row])
     gain, tail = np.zeros((2, len(KINDS), params.count))
-    for (k, kind), step in context.steps(enumerate(KINDS)):
-        step.report(0.0, f"depth {depth}, {kind}")
+    for k, kind in enumerate(KINDS):
         for n, (weights, X, G) in enumerate(draw_networks(kind, depth=depth, count=params.count, seed=params.seed)):
             deeper = deepen(weights, X, G, depth=depth + int(rng.integers(1, params.added + 1)))
             ratios = layer_ratios(deeper, X, G)
             gain[k, n] = escape_speed(deeper, X, G) / escape_speed(weights, X, G) - 1
             tail[k, n] = max(ratios.weights[depth - 1 :].max(), ratios.activations[depth:].max(initial=0.0))
-    cases = {"gain": (("kind", "case"), gain), "tail": (("kind", "case"), tail)}
-    return xr.Dataset(cases, {"kind": list(KINDS), "depth": depth})
+        report((k + 1) / len(KINDS), f"depth {depth}, {kind}")
+    return xr.Dataset({"gain": (("kind", "case"), gain), "tail": (("kind", "case"), tail)}, {"kind": list(KINDS)})
 
 
-def _certify_speeds(number: int, params: Params) -> xr.Dataset:
+def _certify_speeds(params: Params, number: int, _: tuple[int], report: Report) -> xr.Dataset:
     """Bound s*(2) above and s*(3) below on Example 1's circle (0), or on one with points and gradients moved."""
     from saddlescope.theory.escape.certificate import certified_escape_speed
     from saddlescope.theory.escape.rank_one import rank_one_escape_speed
@@ -81,6 +77,7 @@ def _certify_speeds(number: int, params: Params) -> xr.Dataset:
         X = (X.T + rng.normal(0, 0.05, X.T.shape)).T
         G = G * rng.uniform(0.9, 1.1, G.shape)
     shallow, best = rank_one_escape_speed(X, G, depth=2), certified_escape_speed(X, G)
+    report(1.0, f"data set {number + 1}")
     return xr.Dataset({"shallow_upper": shallow.upper, "lower": best.lower})
 
 
@@ -124,26 +121,18 @@ def largest_fall(run: xr.Dataset) -> Estimate:
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the gains by depth."""
-    marks = [
-        Line(
-            x=np.repeat(run.depth.values + 0.12 * (color - 1.5), run.sizes["case"]),
-            y=np.maximum(run.gain.sel(kind=kind).transpose("depth", "case").values.ravel(), 1e-16),
-            group=str(kind),
-            color=color,
-            style="points",
-            width=0.7,
-            opacity=0.4,
-        )
-        for color, kind in enumerate(run.kind.values)
-    ]
+    gain = run.gain.transpose("kind", "depth", "case")
+    depths = np.repeat(run.depth.values, run.sizes["case"])
+    groups = {kind: (depths + 0.12 * (k - 1.5), gain.sel(kind=kind).values) for k, kind in enumerate(KINDS)}
     x, y = Axis("depth L"), Axis("relative gain in speed", scale="log")
+    marks = tuple(network_points(groups, floor=1e-16, opacity=0.4))
     return [
         Figure(
             name="depth",
             title="Gain in speed of deeper networks",
             caption="How much faster the constructed deeper network is than the original, by depth of the original; "
             "exactly as fast is drawn at 1e-16.",
-            panels=(Panel(title=describe_networks(run.gain), x=x, y=y, marks=tuple(marks)),),
+            panels=(Panel(title=describe_networks(run.gain), x=x, y=y, marks=marks),),
         )
     ]
 

@@ -24,12 +24,10 @@ import xarray as xr
 
 from saddlescope._shared.progress import Report
 from saddlescope.papers.deep_relu import CITATION
+from saddlescope.papers.deep_relu.shared.network_ensembles import network_points
 from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 from saddlescope.reproduction.grid import cached_rows
-from saddlescope.reproduction.parameters import EntryParams, param
 
 _KINDS = ("v ≥ 0", "v of both signs")
 _RATIOS = {"weights": "tail(W)", "activations": "tail(Zσ)", "relu": "|Zσ − Z|²/|Z|²"}
@@ -54,23 +52,20 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Certify data sets, distance by distance."""
-    axes = {"log10_distance": params.log10_distances}
-    certified = cached_rows(axes, partial(_certify_at_distance, params), context, name="distance")
-    context.report(1.0, "done")
-    return certified
+    return cached_rows({"log10_distance": params.log10_distances}, partial(_certify_at_distance, params), context)
 
 
 def _certify_at_distance(params: Params, number: int, cell: tuple[float], report: Report) -> xr.Dataset:
     rng, (log10,), rows = np.random.default_rng([params.seed, number]), cell, []
     eps = 10.0**log10
     for k, kind in enumerate(_KINDS):
-        report(k / len(_KINDS), f"eps = 1e{log10:g}, {kind}")
         for _ in range(params.count):
             v = np.abs(rng.normal(size=params.points)) * (1 if k == 0 else (-1) ** np.arange(1, params.points + 1))
             v[0] *= k  # v >= 0 may have zeros: there ReLU has something to cut
             u, E = np.abs(rng.normal(size=2)), rng.normal(size=(2, params.points))
             X = (np.outer(u, v) / np.linalg.norm(u) / np.linalg.norm(v) + eps * E / np.linalg.norm(E)).T
             rows.append(_measure(X, rng.normal(size=(params.points, 1)), eps))
+        report((k + 1) / len(_KINDS), f"eps = 1e{log10:g}, {kind}")
     found = xr.concat(rows, dim="row").coarsen(row=params.count).construct(row=("kind", "case"))
     return found.assign_coords(kind=list(_KINDS))
 
@@ -147,23 +142,15 @@ def typical_violation(run: xr.Dataset) -> Estimate:
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw ratios and bounds against eps, for both kinds of v."""
-    eps = 10.0**run.log10_distance.values
+    eps, panels = 10.0**run.log10_distance.values, []
     x, y = Axis("distance ε from rank one", scale="log"), Axis("largest over layers", scale="log")
-    panels = []
     for kind in run.kind.values:
         one = run.sel(kind=kind).transpose("log10_distance", "case", "name", ...)
-        marks = [
-            Line(
-                x=np.repeat(eps * 10 ** (0.05 * (color - 1)), one.sizes["case"]),
-                y=np.maximum(one.ratio.sel(name=name).values.ravel(), _NOTHING),
-                group=label,
-                color=color,
-                style="points",
-                width=0.8,
-                opacity=0.6,
-            )
-            for color, (name, label) in enumerate(_RATIOS.items())
-        ]
+        groups = {
+            label: (np.repeat(eps * 10 ** (0.05 * (k - 1)), one.sizes["case"]), one.ratio.sel(name=name).values)
+            for k, (name, label) in enumerate(_RATIOS.items())
+        }
+        marks = network_points(groups, floor=_NOTHING, opacity=0.6)
         bound = np.median(np.minimum(one.bound.values, 1e3), axis=1)
         marks.append(Line(x=eps, y=bound, group="bound, median", color=4, style="dashed"))
         panels.append(Panel(title=str(kind), x=x, y=y, marks=tuple(marks)))

@@ -19,12 +19,15 @@ import xarray as xr
 
 from saddlescope._shared.progress import Report
 from saddlescope.papers.deep_relu import CITATION
-from saddlescope.papers.deep_relu.shared.network_ensembles import KINDS, describe_networks, draw_networks
+from saddlescope.papers.deep_relu.shared.network_ensembles import (
+    KINDS,
+    describe_networks,
+    draw_networks,
+    network_points,
+)
 from saddlescope.plot import Axis, Figure, Line, Panel, lines
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
+from saddlescope.reproduction.grid import cached_rows
 
 _ROUNDING = 1e-9  # of the logarithms: speeds down to 1e-12 of |X||G| lose digits
 
@@ -40,22 +43,16 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Evaluate networks depth by depth, kind by kind."""
-    parts = [
-        step.cached(f"depth-{depth}", partial(_evaluate_depth, depth, params, step.report))
-        for depth, step in context.steps(params.depths)
-    ]
-    context.report(1.0, "done")
-    return xr.concat(parts, dim="depth")
+    return cached_rows({"depth": params.depths}, partial(_evaluate_depth, params), context)
 
 
-def _evaluate_depth(depth: int, params: Params, report: Report) -> xr.Dataset:
+def _evaluate_depth(params: Params, _: int, row: tuple[int], report: Report) -> xr.Dataset:
     from saddlescope.theory.escape.bounds import layer_deficits, layer_ratios, low_rank_activations, speed_deficit
     from saddlescope.theory.escape.speed import escape_speed
 
-    budget, spent = np.zeros((2, len(KINDS), params.count))
+    (depth,), (budget, spent) = row, np.zeros((2, len(KINDS), params.count))
     missing = np.zeros((len(KINDS), params.count, len(params.shares)))
     for k, kind in enumerate(KINDS):
-        report(k / len(KINDS), f"depth {depth}, {kind}")
         for n, (weights, X, G) in enumerate(draw_networks(kind, depth=depth, count=params.count, seed=params.seed)):
             speed = escape_speed(weights, X, G)
             budget[k, n] = speed_deficit(X, G, speed=speed)
@@ -64,9 +61,10 @@ def _evaluate_depth(depth: int, params: Params, report: Report) -> xr.Dataset:
             for p, share in enumerate(params.shares):
                 bound, least = low_rank_activations(X, G, speed=speed, depth=depth, share=share)
                 missing[k, n, p] = least - np.sum(tails <= bound + _ROUNDING)
+        report((k + 1) / len(KINDS), f"depth {depth}, {kind}")
     case = ("kind", "case")
     variables = {"budget": (case, budget), "spent": (case, spent), "missing": ((*case, "share"), missing)}
-    return xr.Dataset(variables, {"kind": list(KINDS), "share": list(params.shares), "depth": depth})
+    return xr.Dataset(variables, {"kind": list(KINDS), "share": list(params.shares)})
 
 
 claims = Claims(
@@ -105,20 +103,12 @@ def count_over_budget(run: xr.Dataset) -> Estimate:
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the spent part against the budget, and the largest share spent by depth."""
     used, largest = run.spent / run.budget, float(run.budget.max())
-    points = [
-        Line(
-            x=np.maximum(run.budget.sel(kind=kind).values.ravel(), 1e-9),
-            y=np.maximum(run.spent.sel(kind=kind).values.ravel(), 1e-9),
-            group=str(kind),
-            color=color,
-            style="points",
-            opacity=0.5,
-            width=0.8,
-        )
-        for color, kind in enumerate(run.kind.values)
-    ]
+    groups = {
+        kind: (np.maximum(run.budget.sel(kind=kind).values, 1e-9), run.spent.sel(kind=kind).values) for kind in KINDS
+    }
     ends = np.array([0.05, largest])
     equality = Line(x=ends, y=ends, label="equality", style="dashed", color=6)
+    points = network_points(groups, floor=1e-9, opacity=0.5)
     shares = lines(used.max("case"), x="depth", hue="kind", grouped=True)
     x, y = (Axis(label, scale="log", range=(0.05, 2 * largest)) for label in ("budget", "spent on rank and ReLU"))
     return [

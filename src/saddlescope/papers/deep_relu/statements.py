@@ -2,118 +2,108 @@
 
 from saddlescope.reproduction.paper import Erratum, Statement
 
+
+def _statement(place: str, asserts: str, *claims: str, uncovered: str = "") -> Statement:
+    return Statement(place=place, asserts=asserts, claims=claims, uncovered=uncovered)
+
+
 STATEMENTS = (
-    Statement(
-        place="Equation 1", asserts="The loss is C(0) + Tr[∇C(0)ᵀY] to second order", uncovered="Taylor's formula."
-    ),
-    Statement(
-        place="Proposition A.1", asserts="Norm and direction decouple", claims=("proposition-2-2/decomposition",)
-    ),
-    Statement(
-        place="Section 2.1, norm and time in s",
-        asserts="|θ| and t are integrals of L₀ along the path",
+    _statement("Equation 1", "The loss is C(0) + Tr[∇C(0)ᵀY] to second order", uncovered="Taylor's formula."),
+    _statement("Proposition A.1", "Norm and direction decouple", "proposition-2-2/decomposition"),
+    _statement(
+        "Section 2.1, norm and time in s",
+        "|θ| and t are integrals of L₀ along the path",
         uncovered="They follow by integration (errata).",
     ),
-    Statement(
-        place="Definition 2.1",
-        asserts="The fastest escape direction minimizes L₀ on the sphere of radius √L",
+    _statement(
+        "Definition 2.1",
+        "The fastest escape direction minimizes L₀ on the sphere of radius √L",
         uncovered="At a stationary point L₀(ρ) = ρ·∇L₀(ρ)/L = -s.",
     ),
-    Statement(
-        place="Proposition 2.2, A.2",
-        asserts="The direction stays, and the norm grows by a closed law",
-        claims=("proposition-2-2/direction", "proposition-2-2/growth-printed"),
+    _statement(
+        "Proposition 2.2, A.2",
+        "The direction stays, and the norm grows by a closed law",
+        "proposition-2-2/direction",
+        "proposition-2-2/growth-printed",
     ),
-    Statement(
-        place="Section 2.2, outputs",
-        asserts="Outputs are at most (r/√L)^L |X|",
-        claims=("proposition-2-2/output-bound",),
-    ),
-    Statement(
-        place="Section 2.2, escape time",
-        asserts="The time to norm r has a closed form",
+    _statement("Section 2.2, outputs", "Outputs are at most (r/√L)^L |X|", "proposition-2-2/output-bound"),
+    _statement(
+        "Section 2.2, escape time",
+        "The time to norm r has a closed form",
         uncovered="It is Proposition 2.2 solved for the time (errata).",
     ),
-    Statement(
-        place="Section 2.2, alignment",
-        asserts="Its time s is independent of the scale",
-        claims=("proposition-2-2/alignment",),
+    _statement("Section 2.2, alignment", "Its time s is independent of the scale", "proposition-2-2/alignment"),
+    _statement("Theorem 3.1, A.7", "Deep layers are nearly rank one and linear", "theorem-3-1/holds"),
+    _statement(
+        "Proposition 3.2, A.3",
+        "Deeper networks escape no slower",
+        "proposition-3-2/not-slower",
+        "proposition-3-2/rank-one",
+        "proposition-3-2/not-falling",
     ),
-    Statement(
-        place="Theorem 3.1, A.7", asserts="Deep layers are nearly rank one and linear", claims=("theorem-3-1/holds",)
+    _statement("Proposition 3.3, A.5", "So are minimizers for inputs near rank one", "proposition-3-3/holds"),
+    _statement(
+        "Proposition 3.4, A.4", "Most layers of a fast network are near rank one", "proposition-3-4/proposition-3-4"
     ),
-    Statement(
-        place="Proposition 3.2, A.3",
-        asserts="Deeper networks escape no slower",
-        claims=("proposition-3-2/not-slower", "proposition-3-2/rank-one", "proposition-3-2/not-falling"),
+    _statement(
+        "Section 3.3, Figures 1 and 3",
+        "MNIST is learned one singular value at a time",
+        "figure-1/saddles",
+        "figure-1/dominant",
+        "figure-1/deeper",
+        "figure-1/second",
     ),
-    Statement(
-        place="Proposition 3.3, A.5",
-        asserts="So are minimizers for inputs near rank one",
-        claims=("proposition-3-3/holds",),
+    _statement(
+        "Example 1",
+        "The optimal escape direction has rank two",
+        "example-1/rank-one",
+        "example-1/corrected-weights",
+        "example-1/first-layer",
+        "example-1/optimum",
     ),
-    Statement(
-        place="Proposition 3.4, A.4",
-        asserts="Most layers of a fast network are near rank one",
-        claims=("proposition-3-4/proposition-3-4",),
+    _statement("Figures 2 and 6", "Wider networks beat rank one more often", "figure-2/rises"),
+    _statement(
+        "Section 5, conjecture 1",
+        "Large-width descent finds the optimum",
+        "figure-2/conjecture-1",
+        "figure-2/conjecture-1-harder",
     ),
-    Statement(
-        place="Section 3.3, Figures 1 and 3",
-        asserts="MNIST is learned one singular value at a time",
-        claims=("figure-1/saddles", "figure-1/dominant", "figure-1/deeper", "figure-1/second"),
+    _statement(
+        "Section 5, conjecture 2",
+        "All but finitely many layers have rank one",
+        "conjecture-2/none-faster",
+        "conjecture-2/rank-one",
     ),
-    Statement(
-        place="Example 1",
-        asserts="The optimal escape direction has rank two",
-        claims=("example-1/rank-one", "example-1/corrected-weights", "example-1/first-layer", "example-1/optimum"),
+    _statement("Section 5, hypothesis 3", "Layers of rank one remain so", "conjecture-3/rank-one"),
+    _statement(
+        "Section 5, hypothesis 3, balance",
+        "Balancedness is weak, strong where Z ≥ 0",
+        "proposition-2-2/weak-balance",
+        "proposition-2-2/only-weak",
     ),
-    Statement(place="Figures 2 and 6", asserts="Wider networks beat rank one more often", claims=("figure-2/rises",)),
-    Statement(
-        place="Section 5, conjecture 1",
-        asserts="Large-width descent finds the optimum",
-        claims=("figure-2/conjecture-1", "figure-2/conjecture-1-harder"),
+    _statement(
+        "Section 5, hypothesis 4", "The bottleneck rank rises gradually", "conjecture-4/by-one", "conjecture-4/stops"
     ),
-    Statement(
-        place="Section 5, conjecture 2",
-        asserts="All but finitely many layers have rank one",
-        claims=("conjecture-2/none-faster", "conjecture-2/rank-one"),
+    _statement(
+        "Section 5, linear networks", "Saddles are best fits of rising rank", "deep-linear/stages", "deep-linear/levels"
     ),
-    Statement(
-        place="Section 5, hypothesis 3", asserts="Layers of rank one remain so", claims=("conjecture-3/rank-one",)
-    ),
-    Statement(
-        place="Section 5, hypothesis 3, balance",
-        asserts="Balancedness is weak, strong where Z ≥ 0",
-        claims=("proposition-2-2/weak-balance", "proposition-2-2/only-weak"),
-    ),
-    Statement(
-        place="Section 5, hypothesis 4",
-        asserts="The bottleneck rank rises gradually",
-        claims=("conjecture-4/by-one", "conjecture-4/stops"),
-    ),
-    Statement(
-        place="Section 5, linear networks",
-        asserts="Saddles are best fits of rising rank",
-        claims=("deep-linear/stages", "deep-linear/levels"),
-    ),
-    Statement(place="Section 5, Figure 4", asserts="Plateaus are more distinct at depth 6", claims=("figure-4/depth",)),
-    Statement(
-        place="Lemma A.6", asserts="Leading singular vectors are non-negative", claims=("theorem-3-1/lemma-a-6",)
-    ),
-    Statement(
-        place="Section 5, after conjecture 2",
-        asserts="If s* no longer rises with depth, the later layers have rank one, and the converse",
+    _statement("Section 5, Figure 4", "Plateaus are more distinct at depth 6", "figure-4/depth"),
+    _statement("Lemma A.6", "Leading singular vectors are non-negative", "theorem-3-1/lemma-a-6"),
+    _statement(
+        "Section 5, after conjecture 2",
+        "If s* no longer rises with depth, the later layers have rank one, and the converse",
         uncovered="Implications between unproved sentences; `theorem_3_1.py` proves the first for one output.",
     ),
-    Statement(
-        place="Equations 3 to 5",
-        asserts="Steps of the proofs of Propositions A.4 and A.5",
+    _statement(
+        "Equations 3 to 5",
+        "Steps of the proofs of Propositions A.4 and A.5",
         uncovered="Equation 3 is Proposition A.4; 4 and 5 are steps of its proof and of A.5, checked by reading.",
     ),
-    Statement(
-        place="Appendix C.1, equation 6, Figure 5",
-        asserts="The speed of one neuron has a closed form",
-        claims=("figure-5/equation-6", "figure-5/where"),
+    _statement(
+        "Appendix C.1, equation 6, Figure 5",
+        "The speed of one neuron has a closed form",
+        "figure-5/equation-6",
+        "figure-5/where",
     ),
 )
 

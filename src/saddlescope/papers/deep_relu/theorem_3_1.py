@@ -4,12 +4,10 @@ The theorem bounds tail(W_l), tail(Zs_l) and |Zs_l - Z_l|^2 / |Z_l|^2 of an opti
 8 c l^(-1/2) / (1 - c l^(-1/2)) with c = k sqrt(2 log k), k = |X||G|/s*; tail(A) = 1 - |A|_op^2 / |A|_F^2 is 0 at rank
 one. All three are at most 1 anyway, and the bound is below 1 for l > 81 c^2 only.
 
-1. If k < 2, an optimum is one neuron per layer, at any depth. Proof: the last layer reads one neuron, so that the speed
-   is sum_j c_j relu(P_j - N_j) <= sum_j c_j P_j - sum_j c_j min(P_j, N_j) with |c| <= |G|, and with P and N of masses
-   a + b = 1 from the positive and the negative weights before it. P / a alone is a network, of a speed of at most s*.
-   So b s* <= -sum_j c_j min(P_j, N_j) <= b |c-||X-|, over the samples with c_j < 0; and s* <= |c+||X+| over the others.
-   If b > 0, then |X||G| >= |c+||X+| + |c-||X-| >= 2 s*. If b = 0 the speed is linear in the networks that P mixes: one
-   of them is as fast, with a layer less.
+1. If k < 2, an optimum is one neuron per layer, at any depth. Proof, with P, N, a and b as in `proposition_3_3` and
+   |c| <= |G|: b s* <= -sum_j c_j min(P_j, N_j) <= b |c-||X-|, over the samples with c_j < 0; and s* <= |c+||X+| over
+   the others. If b > 0, then |X||G| >= |c+||X+| + |c-||X-| >= 2 s*. If b = 0, one of the networks that P mixes is as
+   fast, with a layer less.
 2. In every optimum with one output, or with L >= l + 3, the layers from l + 2 on have exactly rank one and ReLU removes
    nothing, for each l > 5.83 c^2. (With several outputs and L = l + 2 two equally fast chains may differ in the last.)
    Proof: the layers 1 to l together spend at most 2 log k on rank (`proposition_3_4`), so that in one of them tail(Zs)
@@ -18,8 +16,7 @@ one. All three are at most 1 anyway, and the bound is below 1 for l > 81 c^2 onl
    l > (sqrt 2 + 1)^2 c^2 = 5.83 c^2, one neuron per layer is as fast (`proposition_3_3`), and only the first layer can
    mix several, which are then equally fast.
 
-So no data exercise the rate l^(-1/2): beyond the first layers an optimum is exactly of rank one 14 times earlier than
-the bound falls below 1; and where several neurons are needed, k >= 2, it does not before layer
+So no data exercise the rate l^(-1/2): where several neurons are needed, k >= 2, the bound is not below 1 before layer
 81 (2 sqrt(2 log 2))^2 = 449. Conjecture 2 follows: s* does not fall with depth, so that at most the first
 5.83 c(L_0)^2 + 3 layers have a higher rank at any depth, with c at the first depth L_0 at which s* > 0, and s*(L) is
 constant from there on.
@@ -34,10 +31,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 EXAMPLE = "circle, N = 8"
 
@@ -71,13 +65,12 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     circles, near = context.split(1, len(params.log10_distances))
     parts = [circles.cached("circles", partial(_measure_circles, params))]
     for (k, log10), step in near.steps(enumerate(params.log10_distances)):
-        parts.append(step.cached(f"distance-{k}", partial(_measure_near_rank_one, k, log10, params, step)))
-    context.report(1.0, "done")
+        parts.append(step.cached(f"distance-{k}", partial(_measure_near_rank_one, k, log10, params)))
+        step.report(1.0, f"|E| = 1e{log10:g}")
     layers = np.unique(np.rint(np.geomspace(1, 1e6, 121)))
     together = xr.concat(parts, dim="data")
     x = np.sqrt(together.first_layer / 81) / np.sqrt(xr.DataArray(layers, dims="l", coords={"l": layers}))
-    lemma = {name: xr.DataArray(value, dims="matrix") for name, value in _singular_vectors(params).items()}
-    return together.assign({"curve": (8 * x / (1 - x)).where(x < 1), **lemma})
+    return together.assign({"curve": (8 * x / (1 - x)).where(x < 1)}).merge(_singular_vectors(params))
 
 
 def _measure_circles(params: Params) -> xr.Dataset:
@@ -90,11 +83,10 @@ def _measure_circles(params: Params) -> xr.Dataset:
     return xr.concat(sets, dim="data")
 
 
-def _measure_near_rank_one(number: int, log10: float, params: Params, context: RunContext) -> xr.Dataset:
+def _measure_near_rank_one(number: int, log10: float, params: Params) -> xr.Dataset:
     rng = np.random.default_rng([params.seed, number])
     sets: list[xr.Dataset] = []
-    for _, step in context.steps(range(params.count)):
-        step.report(0.0, f"|E| = 1e{log10:g}")
+    for _ in range(params.count):
         u, v = rng.normal(size=2), np.abs(rng.normal(size=params.points))
         v[0] = 0.0  # there G has either sign, and ReLU has something to cut
         u, v = u / np.linalg.norm(u), v / np.linalg.norm(v)
@@ -105,9 +97,9 @@ def _measure_near_rank_one(number: int, log10: float, params: Params, context: R
     return xr.concat(sets, dim="data")
 
 
-def _singular_vectors(params: Params) -> dict[str, np.ndarray]:
+def _singular_vectors(params: Params) -> xr.Dataset:
     """Return the least entry of singular vectors of non-negative matrices, and the largest error of their equations."""
-    rng, least, error = np.random.default_rng([params.seed, 101]), [], []
+    rng, found = np.random.default_rng([params.seed, 101]), []
     for k in range(3 * params.matrices):
         size = rng.integers(1, 9, 2)
         A = np.abs(rng.normal(size=size))
@@ -115,11 +107,10 @@ def _singular_vectors(params: Params) -> dict[str, np.ndarray]:
             A *= rng.random(size) < 0.3
         elif k % 3 == 2:  # two equal blocks, so that the largest singular value is repeated
             A = np.kron(np.eye(2), A)
-        vectors, values = leading_vectors(A), np.linalg.svd(A, compute_uv=False)
-        least.append(min(vector.min() for vector in vectors))
-        u, v = vectors
-        error.append(max(abs(A @ u - values[0] * v).max(), abs(A.T @ v - values[0] * u).max()))
-    return {"least_entry": np.array(least), "vector_error": np.array(error)}
+        (u, v), s = leading_vectors(A), np.linalg.svd(A, compute_uv=False)[0]
+        found.append((min(u.min(), v.min()), max(abs(A @ u - s * v).max(), abs(A.T @ v - s * u).max())))
+    least, error = np.transpose(found)
+    return xr.Dataset({"least_entry": ("matrix", least), "vector_error": ("matrix", error)})
 
 
 def leading_vectors(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -12,8 +12,9 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
+from saddlescope._shared.progress import Report
 from saddlescope.papers.softmax_attention import CITATION
-from saddlescope.papers.softmax_attention.shared.curves import flow_curves
+from saddlescope.papers.softmax_attention.shared.curves import flow_panel
 from saddlescope.papers.softmax_attention.shared.first_seeds import first_seeds
 from saddlescope.papers.softmax_attention.shared.lost_samples import (
     FLOWS,
@@ -23,10 +24,8 @@ from saddlescope.papers.softmax_attention.shared.lost_samples import (
     losing_share_curve,
 )
 from saddlescope.plot import Axis, Figure, Mark, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
+from saddlescope.reproduction.grid import cached_rows
 
 
 class Params(EntryParams):
@@ -56,28 +55,22 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         return all(separability(draw(seed=seed, gap=gap), diagonal=True).separable for gap in params.gaps)
 
     seeds = first_seeds(params.instances, params.seed, separable)
-    parts = [
-        step.cached(f"gap-{k}", partial(_follow_flows, gap, seeds, params, step))
-        for (k, gap), step in context.steps(enumerate(params.gaps))
-    ]
-    context.report(1.0, "done")
-    return xr.concat(parts, "gap").assign_coords(log10_time=("time", np.array(params.log10_times)))
+    rows = cached_rows({"gap": params.gaps}, partial(_follow_flows, params, seeds), context)
+    return rows.assign_coords(log10_time=("time", np.array(params.log10_times)))
 
 
-def _follow_flows(gap: float, seeds: list[int], params: Params, context: RunContext) -> xr.Dataset:
+def _follow_flows(params: Params, seeds: list[int], _: int, row: tuple[float], report: Report) -> xr.Dataset:
     from saddlescope.models import check_token_assumptions, gaussian_tokens
 
-    log_times = np.array(params.log10_times) * np.log(10)
-    lost = np.empty((len(seeds), len(FLOWS), len(log_times)))
-    small = np.empty(len(seeds))
-    for (k, seed), step in context.steps(enumerate(seeds)):
-        step.report(0.0, f"gap {gap:g}, instance {k}")
-        data = gaussian_tokens(params.samples, params.tokens, params.dim, seed=seed, gap=gap)
-        small[k] = check_token_assumptions(data).small_initial_loss.number
-        lost[k] = log_lost_samples(data, params.scale, log_times)
+    small, lost, times = [], [], np.array(params.log10_times)
+    for k, seed in enumerate(seeds):
+        data = gaussian_tokens(params.samples, params.tokens, params.dim, seed=seed, gap=row[0])
+        small.append(check_token_assumptions(data).small_initial_loss.number)
+        lost.append(log_lost_samples(data, params.scale, times * np.log(10)))
+        report((k + 1) / len(seeds), f"gap {row[0]:g}, instance {k + 1}")
     return xr.Dataset(
         {"log_lost": (("instance", "flow", "time"), lost), "log_start": ("instance", small)},
-        coords={"flow": list(FLOWS), "gap": gap, "instance": seeds},
+        coords={"flow": list(FLOWS), "instance": seeds},
     )
 
 
@@ -89,10 +82,6 @@ def _allowed(run: xr.Dataset) -> np.ndarray:
 def _ends(flow: str, run: xr.Dataset) -> np.ndarray:
     """Return the number of samples that each flow has lost, (gaps, instances)."""
     return np.exp(run.log_lost.sel(flow=flow).isel(time=-1).transpose("gap", "instance").values)
-
-
-def _when(run: xr.Dataset) -> str:
-    return f"t = 1e{run.log10_time.values[-1]:g}"
 
 
 claims = Claims(
@@ -110,7 +99,8 @@ claims = Claims(
 )
 def _count_losing_where_allowed(run: xr.Dataset) -> Estimate:
     """Number of such flows with a final excess loss above half that of one sample at a wrong token."""
-    return count_losing_flows(_ends("diagonal weights", run), _when(run), _allowed(run))
+    last = f"t = 1e{run.log10_time.values[-1]:g}"
+    return count_losing_flows(_ends("diagonal weights", run), last, _allowed(run))
 
 
 @claims.extension(
@@ -131,15 +121,17 @@ def _share_kept_without(run: xr.Dataset) -> Estimate:
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the share of flows that lose samples at each gap, and the loss at the smallest gap over time."""
-    time = run.log10_time.values
-    lost = np.exp(run.log_lost.transpose("gap", "flow", "instance", "time").values)
-    shares, paths = [], []
-    for color, flow in enumerate(FLOWS):
-        shares += losing_share_curve(run.gap.values, _ends(flow, run), flow, color)
-        paths += flow_curves(time, np.log10(lost[0, color]), flow, color)
-    holds = run.gap.values[_allowed(run).all(axis=1)]
+    time, holds = run.log10_time.values, run.gap.values[_allowed(run).all(axis=1)]
+    shares = [
+        mark
+        for color, flow in enumerate(FLOWS)
+        for mark in losing_share_curve(run.gap.values, _ends(flow, run), flow, color)
+    ]
     bounds = (Mark(at=float(holds.min()), label="Assumption 3"),) if len(holds) else ()
     early = Axis("time, log10 t", range=(float(time[0]), min(12.0, float(time[-1]))))
+    y, share = Axis("log10 of n (L − L*) / (e^gap − 1)", range=(-8.0, 1.0)), Axis("share", range=(-0.02, 0.52))
+    first = run.log_lost.isel(gap=0).transpose("flow", "instance", "time")
+    lost = {flow: first.sel(flow=flow).values / np.log(10) for flow in FLOWS}
     return [
         Figure(
             name="lost",
@@ -148,18 +140,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
             "scores, with 95 % intervals; Assumption 3 holds from the marked gap on. Right: the excess loss at the "
             "smallest gap against time, in units of the loss of one lost sample.",
             panels=(
-                Panel(
-                    title="flows that lose samples",
-                    x=Axis("gap of the scores"),
-                    y=Axis("share", range=(-0.02, 0.52)),
-                    marks=(*shares, *bounds),
-                ),
-                Panel(
-                    title=f"gap {run.gap.values[0]:g}",
-                    x=early,
-                    y=Axis("log10 of n (L − L*) / (e^gap − 1)", range=(-8.0, 1.0)),
-                    marks=tuple(paths),
-                ),
+                Panel(title="flows that lose samples", x=Axis("gap of the scores"), y=share, marks=(*shares, *bounds)),
+                flow_panel(f"gap {run.gap.values[0]:g}", early, y, time, lost),
             ),
         )
     ]

@@ -11,12 +11,8 @@ The proof of Theorem 4.1 shows that β / μ is an approximate KKT point of the �
 By Lemma A.1, Σ_k φ_k B_k is arcsinh(β / ω₀²), that is ln μ plus a constant on the support, with a sign. With φ / ln μ,
 ε thus falls like 1 / ln μ, hardly at all in practice; with dφ / d ln μ it falls like 1 / μ.
 
-Inequality 36 is judged with the proof's own constant: display (vi) has ln|β|₂ >= (m / d) Σ φ for large t, where m is
-the smallest margin of a unit vector, here of β* / |β*|₂. Since ln|β|₂ and Σ φ tend to 1 and |β*|₁ times ln μ, the ratio
-of both sides tends to d |β*|₂ / |β*|₁, at least √d.
-
-MFCQ holds at every solution: v = -β* has ⟨s, v⟩ = 1 for all active constraints. Theorem A.2 is of Dutta et al. (2013).
-Here convexity makes the residuals bound the norm: |β|₁ - |β*|₁ <= ε |β - β*| + Σ_k λ_k (B_k.β - 1).
+Inequality 36 has the proof's own constant: display (vi) has ln|β|₂ >= (m / d) Σ φ for large t, where m is the smallest
+margin of β* / |β*|₂. The ratio of both sides tends to d |β*|₂ / |β*|₁, at least √d.
 """
 
 from contextlib import suppress
@@ -27,14 +23,13 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report
 from saddlescope.papers.softmax_attention import CITATION
-from saddlescope.papers.softmax_attention.shared.curves import flow_curves
+from saddlescope.papers.softmax_attention.shared.curves import flow_panel
 from saddlescope.papers.softmax_attention.shared.first_seeds import first_seeds
-from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.plot import Axis, Figure
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
+from saddlescope.reproduction.grid import cached_rows
 
 if TYPE_CHECKING:
     from saddlescope.models.tokens.data import TokenData
@@ -63,37 +58,33 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Follow all flows, and compute the residuals at the recorded times."""
-    parts = [step.cached(kind, partial(_follow_kind, kind, params, step)) for kind, step in context.steps(_KINDS)]
-    context.report(1.0, "done")
-    return xr.concat(parts, "kind").assign_attrs(tolerance=params.tolerance, dim=params.dim)
+    found = cached_rows({"kind": _KINDS}, partial(_follow_kind, params), context)
+    return found.assign_attrs(tolerance=params.tolerance, dim=params.dim)
 
 
-def _follow_kind(kind: str, params: Params, context: RunContext) -> xr.Dataset:
-    from saddlescope.models.tokens.generators import conditioned_tokens, gaussian_tokens
-    from saddlescope.models.tokens.separability import separability
+def _follow_kind(params: Params, _: int, row: tuple[str], report: Report) -> xr.Dataset:
+    from saddlescope.models import conditioned_tokens, gaussian_tokens, separability
 
-    make = conditioned_tokens if kind == _KINDS[0] else gaussian_tokens
+    make = conditioned_tokens if row[0] == _KINDS[0] else gaussian_tokens
     draw = partial(make, params.samples, params.tokens, params.dim)
     seeds = first_seeds(params.instances, params.seed, lambda s: separability(draw(seed=s), diagonal=True).separable)
-    histories = []
-    for (k, seed), step in context.steps(enumerate(seeds)):
-        step.report(0.0, f"{kind}, instance {k + 1}")
-        data = draw(seed=seed)
-        histories.append(xr.concat([_follow_instance(data, scale, params) for scale in params.scales], "scale"))
-    return xr.concat(histories, "instance").assign_coords(kind=kind)
+    histories: list[xr.Dataset] = []
+    for k, seed in enumerate(seeds):
+        flows = [_follow_instance(draw(seed=seed), scale, params) for scale in params.scales]
+        histories.append(xr.concat(flows, "scale"))
+        report((k + 1) / len(seeds), f"{row[0]}, instance {k + 1}")
+    return xr.concat(histories, "instance")
 
 
 def _follow_instance(data: "TokenData", scale: float, params: Params) -> xr.Dataset:
     """Compute the residuals of one flow, and the two sides of inequality 36."""
-    from saddlescope.flow import diagonal_margin_flow
-    from saddlescope.models.tokens.losses import SelectionLoss
+    from saddlescope.papers.softmax_attention.shared.flows import diagonal_flow
     from saddlescope.theory.attention.kkt_residuals import averaged_multipliers, incremental_multipliers, kkt_residuals
     from saddlescope.theory.attention.svm import l1_svm
 
     log_times = np.union1d(np.geomspace(10.0, 1e6, params.times), _LATE)
     B, solution = data.features, l1_svm(data)
-    loss = SelectionLoss(data.optimal_scores, data.gaps)
-    flow = diagonal_margin_flow(loss, B, scale, log_until=log_times[-1], record=log_times, tolerance=params.tolerance)
+    flow = diagonal_flow(data, scale, log_times, params.tolerance)
     residuals = np.full((2, len(_RESIDUALS), len(log_times)), np.nan)
     for k, (beta, mu) in enumerate(zip(flow.beta, flow.margin, strict=True)):
         if mu <= 1:  # the proof's multiplier needs ln mu > 0
@@ -105,15 +96,14 @@ def _follow_instance(data: "TokenData", scale: float, params: Params) -> xr.Data
         for row, multipliers in zip(residuals, offered, strict=False):
             found = kkt_residuals(B, beta, multipliers, solution.support)
             row[:, k] = found.stationarity, found.distance, found.slackness
-    margin = 1 / np.linalg.norm(solution.beta)
-    other_side = margin / data.dim * flow.phi.sum(axis=(1, 2))
+    other_side = 1 / np.linalg.norm(solution.beta) / data.dim * flow.phi.sum(axis=(1, 2))
     return xr.Dataset(
         {
             "residual": (("multiplier", "residual_of", "log_time"), residuals),
             "ratio_36": ("log_time", np.log(np.linalg.norm(flow.beta, axis=1)) / other_side),
             "margin": ("log_time", flow.margin),
         },
-        coords={
+        {
             "multiplier": [_PROOFS, _INCREMENTAL],
             "residual_of": list(_RESIDUALS),
             "log_time": log_times,
@@ -200,17 +190,21 @@ def _incremental_exponent(run: xr.Dataset) -> Estimate:
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the residuals over time, for both kinds, from the first scale."""
-    first, x = run.isel(scale=0).residual, Axis("ln t", scale="log")
-
-    def panel(kind: str, label: str, shown: dict[tuple[str, str], str]) -> Panel:
-        marks: list[Line] = []
-        for color, ((multiplier, name), group) in enumerate(shown.items()):
-            values = first.sel(kind=kind, multiplier=multiplier, residual_of=name).values
-            marks += flow_curves(run.log_time.values, values, group, color, opacity=0.45)
-        return Panel(title=kind, x=x, y=Axis(label, scale="log", range=(1e-9, 10.0)), marks=tuple(marks))
-
-    stationarity = {(_PROOFS, "ε"): "φ / ln μ", (_INCREMENTAL, "ε"): "dφ / d ln μ"}
-    others = {(_PROOFS, "δ"): "δ", (_PROOFS, "ε'"): "ε'"}
+    first, time = run.isel(scale=0).residual, run.log_time.values
+    stationarity = {"φ / ln μ": (_PROOFS, "ε"), "dφ / d ln μ": (_INCREMENTAL, "ε")}
+    shown = {"ε": stationarity, "residual": {name: (_PROOFS, name) for name in ("δ", "ε'")}}
+    panels = [
+        flow_panel(
+            title=kind,
+            x=Axis("ln t", scale="log"),
+            y=Axis(label, scale="log", range=(1e-9, 10.0)),
+            time=time,
+            groups={name: first.sel(kind=kind, multiplier=of, residual_of=one) for name, (of, one) in groups.items()},
+            opacity=0.45,
+        )
+        for label, groups in shown.items()
+        for kind in _KINDS
+    ]
     return [
         Figure(
             name="residuals",
@@ -219,10 +213,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
             "multiplier φ / ln μ and with dφ / d ln μ. Below: δ of (C3) with the proof's multiplier, and ε', the "
             "length of the direction off the solution's support. Each line is one flow, from "
             f"ω₀ = {float(run.scale[0]):g}.",
-            panels=(
-                *(panel(kind, "ε", stationarity) for kind in _KINDS),
-                *(panel(kind, "residual", others) for kind in _KINDS),
-            ),
+            panels=tuple(panels),
         )
     ]
 

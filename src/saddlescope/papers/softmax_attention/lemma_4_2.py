@@ -1,12 +1,9 @@
 """Lemma 4.2: diagonal weights diverge if they can separate the data.
 
 The lemma is stated under Assumption 2; by Assumption 1, some W separates the data. Its proof uses a point of the
-ℓ1-SVM, so a diagonal W that separates them, which is a stronger assumption. By hand: one sample with the tokens (0, 1),
-which is optimal, and (0, 0), the query (1, 0), v = (0, 1) and y = 1. W = e₂ e₁ᵀ separates them with margin 1, and
-Assumption 2 holds. But B = z ⊙ (x_opt - x) = 0: β does not move from any start.
-
-The proof concludes lim |∇L| = 0 from ∫ |∇L|² dt < ∞, which follows for the lower limit only: |β| is unbounded, but
-might return. It cannot: a path from |β| = R to 2R lowers the loss by a positive amount, since |∇L| is at least some
+ℓ1-SVM, so a diagonal W that separates them, which is a stronger assumption: where B = z ⊙ (x_opt - x) = 0, β does not
+move. The proof concludes lim |∇L| = 0 from ∫ |∇L|² dt < ∞, which follows for the lower limit only: |β| is unbounded,
+but might return. It cannot: a path from |β| = R to 2R lowers the loss by a positive amount, since |∇L| is at least some
 c_R there.
 
     as printed  Gaussian instances that some W separates but no diagonal one: flows that end at a strict minimum
@@ -23,13 +20,10 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.softmax_attention import CITATION
-from saddlescope.papers.softmax_attention.shared.curves import flow_curves
+from saddlescope.papers.softmax_attention.shared.curves import flow_panel
 from saddlescope.papers.softmax_attention.shared.first_seeds import first_seeds
-from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.plot import Axis, Figure, Panel
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 if TYPE_CHECKING:
     from saddlescope.models import SelectionLoss, TokenData
@@ -75,9 +69,8 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     parts = []
     for (number, kind), of_kind in context.steps(enumerate(_KINDS)):
         for (k, data), step in of_kind.steps(enumerate(_draw_instances(params, number))):
-            step.report(0.0, f"{kind}, instance {k}")
-            parts.append(step.cached(f"{number}-{k}", partial(_follow, data, params, kind)))
-    context.report(1.0, "done")
+            parts.append(step.cached(f"{number}-{k}", partial(_follow, data, params)).assign_coords(kind=kind))
+            step.report(1.0, f"{kind}, instance {k + 1}")
     return xr.concat(parts, "instance").assign_coords(log10_time=("time", np.array(params.log10_times)))
 
 
@@ -95,26 +88,23 @@ def _draw_instances(params: Params, kind: int) -> "list[TokenData]":
     return [draw(seed=seed) for seed in first_seeds(params.instances, params.seed, fits)]
 
 
-def _follow(data: "TokenData", params: Params, kind: str) -> xr.Dataset:
-    from saddlescope.flow import FlowError, diagonal_margin_flow
-    from saddlescope.models import SelectionLoss
+def _follow(data: "TokenData", params: Params) -> xr.Dataset:
+    """Return the size and the slowness of one flow; values at times that it does not reach are NaN, and undecided."""
+    from saddlescope.flow import FlowError
+    from saddlescope.papers.softmax_attention.shared.flows import diagonal_flow, selection_loss
 
-    loss, B = SelectionLoss(data.optimal_scores, data.gaps), data.features
     times = np.array(params.log10_times)
     log_times = times * np.log(10)
-    settled = log_times[times <= _SETTLED]
-    sizes, slowness = np.full(len(times), np.nan), np.full(len(times), np.nan)
+    sizes, slowness = np.full((2, len(times)), np.nan)
     limit, log_excess = None, np.nan
-    with suppress(FlowError):  # values at times that a flow does not reach stay NaN, and are undecided
-        flow = diagonal_margin_flow(loss, B, params.scale, log_until=settled[-1], record=settled, tolerance=1e-7)
-        limit = strict_minimum(loss, B, flow.beta[-1])
+    with suppress(FlowError):
+        flow = diagonal_flow(data, params.scale, log_times[times <= _SETTLED])
+        limit = strict_minimum(selection_loss(data), data.features, flow.beta[-1])
         sizes[: len(flow.beta)] = np.linalg.norm(flow.beta, axis=1)
         if limit is None:
-            flow = diagonal_margin_flow(
-                loss, B, params.scale, log_until=log_times[-1], record=log_times, max_evaluations=5000, tolerance=1e-7
-            )
+            flow = diagonal_flow(data, params.scale, log_times, most=5000)
             sizes[:] = np.linalg.norm(flow.beta, axis=1)
-            pulls = np.einsum("knm,nmd->kd", flow.scaled_rates, B)
+            pulls = np.einsum("knm,nmd->kd", flow.scaled_rates, data.features)
             slowness[:] = 2 * log_times * np.abs(pulls).max(axis=1)
         log_excess = flow.log_excess[-1]
     return xr.Dataset(
@@ -123,8 +113,7 @@ def _follow(data: "TokenData", params: Params, kind: str) -> xr.Dataset:
             "slowness": ("time", slowness),
             "limit": np.nan if limit is None else np.linalg.norm(limit),
             "log_excess": log_excess,
-        },
-        coords={"kind": kind},
+        }
     )
 
 
@@ -219,13 +208,10 @@ def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the size of β over time, for the three kinds of instances."""
 
     def panel(title: str, part: xr.Dataset, until: float) -> Panel:
-        time = part.log10_time.values
-        kinds = sorted(set(part.kind.values.tolist()))
-        marks: list[Line] = []
-        for color, kind in enumerate(kinds):
-            rows = part["size"].values[part.kind.values == kind][:, time <= until]
-            marks += flow_curves(time[time <= until], rows, kind, color, width=1.2, opacity=0.7)
-        return Panel(title=title, x=Axis("time, log10 t"), y=Axis("|β|", scale="log"), marks=tuple(marks))
+        part = part.isel(time=part.log10_time.values <= until)
+        kinds = {kind: part["size"].values[part.kind.values == kind] for kind in sorted(set(part.kind.values.tolist()))}
+        x, y = Axis("time, log10 t"), Axis("|β|", scale="log")
+        return flow_panel(title, x, y, part.log10_time.values, kinds, width=1.2, opacity=0.7)
 
     others = _select_instances(run, diagonal=False)
     finite = int(others.limit.notnull().sum())

@@ -1,34 +1,35 @@
 """Lemma 5.1: the flow preserves alignment of K and Q, but alignment does not attract it.
 
 The residual of Definition 5.1 (`models.tokens.assumptions.alignment_residual`) is 0 for aligned K and Q. It is measured
-along flows of full K and Q that do not use alignment:
-
-    aligned      starts with full U_K and U_Q, all of whose columns take part
-    perturbed    the same starts plus normal noise of η times the scale of K and Q
-    without      aligned starts on data that break one part of Assumption 4: (iii) is needed, (ii) is not
-
-The residual of a perturbed start tends to a number of the order of η, since the solution of the nuclear-norm problem is
-not unique in some directions of misalignment (Theorem 5.1), which have no gradient.
+along flows of full K and Q that do not use alignment, from aligned starts with full U_K and U_Q, from the same starts
+plus normal noise of η times the scale of K and Q, and on data that break (ii) or (iii) of Assumption 4. The residual of
+a perturbed start tends to a number of the order of η: the solution of the nuclear-norm problem is not unique in some
+directions of misalignment (Theorem 5.1), which have no gradient.
 """
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
 
+from saddlescope._shared.progress import Report
 from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.aligned import (
     KINDS,
     AlignedParams,
+    AlignedStart,
     draw_aligned_start,
     draw_instance,
 )
-from saddlescope.papers.softmax_attention.shared.curves import flow_curves
-from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
+from saddlescope.papers.softmax_attention.shared.curves import flow_panel
+from saddlescope.plot import Axis, Figure
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
+from saddlescope.reproduction.grid import cached_rows
+
+if TYPE_CHECKING:
+    from saddlescope.models import TokenData
+    from saddlescope.papers.softmax_attention.shared.flows import Weights
 
 _START = float("-inf")  # ln t
 
@@ -53,13 +54,9 @@ class Params(AlignedParams):
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Follow aligned flows of all kinds, then the perturbed ones."""
     first, second = context.split(1, 1)
-    aligned = [
-        step.cached(f"aligned-{k}", partial(_follow_aligned, kind, params, step))
-        for (k, kind), step in first.steps(enumerate(KINDS))
-    ]
+    aligned = cached_rows({"kind": KINDS}, partial(_follow_aligned, params), first, name="aligned")
     perturbed = second.cached("perturbed", partial(_follow_perturbed, params, second))
-    context.report(1.0, "done")
-    return xr.merge([xr.concat(aligned, "kind"), perturbed], join="exact")
+    return xr.merge([aligned, perturbed], join="exact")
 
 
 def _log_times(params: Params) -> np.ndarray:
@@ -67,60 +64,49 @@ def _log_times(params: Params) -> np.ndarray:
     return np.concatenate([[_START], np.geomspace(1.0, 1e6, params.times)])
 
 
-def _draw(kind: str, params: Params, seed: int):
+def _draw(kind: str, params: Params, seed: int) -> "tuple[TokenData, AlignedStart]":
     """Return data of a kind and an aligned start."""
     data = draw_instance(kind, params.samples, params.tokens, params.dim, seed)
     return data, draw_aligned_start(data, params.columns, (params.scale, params.scale), seed)
 
 
-def _follow(data, start: tuple[np.ndarray, np.ndarray], params: Params) -> list[tuple[np.ndarray, np.ndarray]]:
+def _follow(data: "TokenData", start: "Weights", params: Params) -> "list[Weights]":
     """Return K and Q at the recorded times."""
-    from saddlescope.flow import key_query_margin_flow
-    from saddlescope.models.tokens.losses import SelectionLoss
+    from saddlescope.papers.softmax_attention.shared.flows import key_query_flow
 
-    loss, log_times = SelectionLoss(data.optimal_scores, data.gaps), _log_times(params)
-    flow = key_query_margin_flow(
-        loss, data.differences, data.z, start, log_until=log_times[-1], record=log_times, tolerance=params.tolerance
-    )
-    return [(flow.keys(k), flow.queries(k)) for k in range(len(log_times))]
+    flow = key_query_flow(data, start, _log_times(params), params.tolerance)
+    return [(flow.keys(k), flow.queries(k)) for k in range(params.times + 1)]
 
 
-def _follow_aligned(kind: str, params: Params, context: RunContext) -> xr.Dataset:
-    from saddlescope.models.tokens.assumptions import alignment_residual
+def _follow_aligned(params: Params, _: int, row: tuple[str], report: Report) -> xr.Dataset:
+    from saddlescope.models import alignment_residual
 
-    residuals = np.zeros((params.instances, params.times + 1))
-    across = np.zeros_like(residuals)
-    for n, step in context.steps(range(params.instances)):
-        step.report(0.0, f"{kind}, instance {n + 1}")
-        data, start = _draw(kind, params, params.seed + n)
+    residuals, across = np.zeros((2, params.instances, params.times + 1))
+    for n in range(params.instances):
+        data, start = _draw(row[0], params, params.seed + n)
         for k, (K, Q) in enumerate(_follow(data, start.weights, params)):
             residuals[n, k] = alignment_residual(data, K, Q)
-            for now in start.coordinates(K, Q):
-                off = now - np.eye(*now.shape) * now
-                across[n, k] = max(across[n, k], np.linalg.norm(off) / np.linalg.norm(now))
-    found = {"alignment": residuals, "across": across}
-    return xr.Dataset(
-        {name: (("instance", "log_time"), values) for name, values in found.items()},
-        coords={"kind": kind, "log_time": _log_times(params)},
-    )
+            diagonals = [(now, np.eye(*now.shape) * now) for now in start.coordinates(K, Q)]
+            across[n, k] = max(np.linalg.norm(now - kept) / np.linalg.norm(now) for now, kept in diagonals)
+        report((n + 1) / params.instances, f"{row[0]}, instance {n + 1}")
+    axes = ("instance", "log_time")
+    return xr.Dataset({"alignment": (axes, residuals), "across": (axes, across)}, {"log_time": _log_times(params)})
 
 
 def _follow_perturbed(params: Params, context: RunContext) -> xr.Dataset:
-    from saddlescope.models.tokens.assumptions import alignment_residual
+    from saddlescope.models import alignment_residual
 
     residuals = np.zeros((params.instances, len(params.etas), params.times + 1))
-    for n, instance in context.steps(range(params.instances)):
+    for n, step in context.steps(range(params.instances)):
         data, start = _draw(KINDS[0], params, params.seed + n)
         noise = np.random.default_rng((params.seed + n, 3)).standard_normal((2, params.dim, params.columns))
         noise *= params.scale / params.columns**0.5  # the rows of the noise in K then have lengths of about the scale
-        for (e, eta), step in instance.steps(enumerate(params.etas)):
-            step.report(0.0, f"instance {n + 1}, perturbed by {eta:g}")
+        for e, eta in enumerate(params.etas):
             K0, Q0 = (of + eta * by for of, by in zip(start.weights, noise, strict=True))
             residuals[n, e] = [alignment_residual(data, K, Q) for K, Q in _follow(data, (K0, Q0), params)]
-    return xr.Dataset(
-        {"perturbed_alignment": (("instance", "eta", "log_time"), residuals)},
-        coords={"eta": list(params.etas), "log_time": _log_times(params)},
-    )
+        step.report(1.0, f"perturbed instance {n + 1}")
+    found = {"perturbed_alignment": (("instance", "eta", "log_time"), residuals)}
+    return xr.Dataset(found, {"eta": list(params.etas), "log_time": _log_times(params)})
 
 
 claims = Claims(
@@ -184,14 +170,10 @@ def _least_change(run: xr.Dataset) -> Estimate:
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the residual of alignment over time."""
     later = run.isel(log_time=np.isfinite(run.log_time.values))
-
-    def panel(title: str, variable: str, over: str, names: list[str], first: int) -> Panel:
-        values = np.maximum(later[variable].transpose(over, "instance", "log_time").values, 1e-17)
-        marks: list[Line] = []
-        for k, (name, rows) in enumerate(zip(names, values, strict=True)):
-            marks += flow_curves(later.log_time.values, rows, name, first + k, opacity=0.5)
-        return Panel(title=title, x=Axis("ln t", scale="log"), y=Axis("residual", scale="log"), marks=tuple(marks))
-
+    time, x, y = later.log_time.values, Axis("ln t", scale="log"), Axis("residual", scale="log")
+    aligned = {kind: later.alignment.sel(kind=kind) for kind in later.kind.values.tolist()}
+    perturbed = {f"η = {eta:g}": later.perturbed_alignment.sel(eta=eta) for eta in later.eta.values.tolist()}
+    draw = partial(flow_panel, x=x, y=y, time=time, opacity=0.5, floor=1e-17)
     return [
         Figure(
             name="alignment",
@@ -199,8 +181,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
             caption="Residual of Definition 5.1 against time. Left: aligned starts, on data that meet Assumption 4 or "
             "break (ii) or (iii). Right: aligned starts plus noise of relative size η. Each line is one flow.",
             panels=(
-                panel("aligned starts", "alignment", "kind", run.kind.values.tolist(), 0),
-                panel("perturbed starts", "perturbed_alignment", "eta", [f"η = {eta:g}" for eta in run.eta.values], 3),
+                draw("aligned starts", groups=aligned),
+                draw("perturbed starts", groups=perturbed, first=len(aligned)),
             ),
         )
     ]

@@ -1,8 +1,9 @@
 """Lemmas 4.1 and A.1: diagonal weights as keys times queries, as a difference of squares, and in closed form.
 
 Lemma 4.1: β = ξ_k ⊙ ξ_q and w = (w₊² - w₋²) / 2 are followed separately, in their parameters, by an explicit solver of
-high order. The starts meet equation 4 and agree in nothing else: β(0) is not 0, signs and order of ξ_k and ξ_q are
-random. Lemma A.1: w₊ and w₋ are followed from w₊ = w₋ = ω₀, and φ = 2 ∫ r dt with them; ω₀ differs between coordinates.
+high order, from starts that meet equation 4 and agree in nothing else. Lemma A.1: w₊ and w₋ are followed from
+w₊ = w₋ = ω₀, and φ = 2 ∫ r dt with them; ω₀ differs between coordinates. The data are Gaussian, with the paper's
+exponential loss and with the logistic one, to which the proofs extend.
 
     difference   |β - w| / |w|, largest entries
     closed form  |β - ω₀² sinh(Bφ)| / |β|, largest entries (equation 19)
@@ -10,9 +11,6 @@ random. Lemma A.1: w₊ and w₋ are followed from w₊ = w₋ = ω₀, and φ =
     fall         the measured -dL/dt over ⟨∇L, 2 √(β² + ω₀⁴) ⊙ ∇L⟩; NaN if a sample is lost, since the loss hardly
                  falls then (the logistic loss does not meet Assumption 3 here)
     bound        the measured -dL/dt over (2/n) min ω₀² |∇L|², the inequality of equation 27
-
-Equation 27 has 2/n in place of 2 in its middle, but ∇L contains a factor 1/n already. The data are Gaussian, with the
-paper's exponential loss and with the logistic one, to which the proofs extend.
 """
 
 from collections.abc import Callable
@@ -25,12 +23,9 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.softmax_attention import CITATION
-from saddlescope.papers.softmax_attention.shared.curves import flow_curves
+from saddlescope.papers.softmax_attention.shared.curves import flow_panel
 from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 if TYPE_CHECKING:
     from saddlescope.papers.softmax_attention.shared.parameter_flow import Case
@@ -75,52 +70,43 @@ class ClosedFormParams(Params):
     seed: int = param(100, "seed of the first data set and its start; the others count up", ge=0)
 
 
-def _run_cases(
-    params: Params, context: RunContext, measure: "Callable[[Case, np.ndarray], xr.Dataset]", from_zero: bool
-) -> list[xr.Dataset]:
-    """Measure all cases at the log times, one after the other."""
+def _run_cases(params: Params, context: RunContext, measure: "Callable[[Case], xr.Dataset]", from_zero: bool):
+    """Measure all cases, one after the other, and join them."""
     from saddlescope.papers.softmax_attention.shared.parameter_flow import draw_cases
 
     sizes = list(zip(params.samples, params.tokens, params.dims, strict=True))
-    log_times = np.array(params.log10_times) * np.log(10)
-    parts = []
+    parts: list[xr.Dataset] = []
     cases = draw_cases(sizes, params.instances, params.scale, params.seed, from_zero)
     for (k, case), step in context.steps(enumerate(cases)):
-        step.report(0.0, case.name)
-        parts.append(step.cached(f"case-{k}", partial(measure, case, log_times)))
-    context.report(1.0, "done")
-    return parts
+        parts.append(step.cached(f"case-{k}", partial(measure, case)).assign_coords(case=case.name))
+        step.report(1.0, case.name)
+    joined = xr.concat([part.drop_dims("entry", errors="ignore") for part in parts], "case")
+    shown = [name for name in parts[0].data_vars if "entry" in parts[0][name].dims]  # of the first case
+    return joined.assign(parts[0][shown]).assign_coords(log10_time=("time", np.array(params.log10_times)))
 
 
 def run_equivalence(params: Params, context: RunContext) -> xr.Dataset:
     """Follow every case in both parametrisations."""
-    parts = _run_cases(params, context, _compare_parametrisations, from_zero=False)
-    compared = xr.concat([part.drop_dims("entry") for part in parts], "case")
-    return compared.assign(parts[0][["beta", "w"]]).assign_coords(log10_time=("time", np.array(params.log10_times)))
+    log_times = np.array(params.log10_times) * np.log(10)
+    return _run_cases(params, context, partial(_compare_parametrisations, log_times), from_zero=False)
 
 
-def _compare_parametrisations(case: "Case", log_times: np.ndarray) -> xr.Dataset:
+def _compare_parametrisations(log_times: np.ndarray, case: "Case") -> xr.Dataset:
     from saddlescope.papers.softmax_attention.shared.parameter_flow import KEYS_AND_QUERIES, SQUARES, parameter_flow
 
     keys = parameter_flow(case.data, case.loss, KEYS_AND_QUERIES, case.keys, log_times).beta
     squares = parameter_flow(case.data, case.loss, SQUARES, case.squares, log_times).beta
-    return xr.Dataset(
-        {
-            "difference": ("time", np.abs(keys - squares).max(axis=1) / np.abs(squares).max(axis=1)),
-            "beta": (("time", "entry"), keys),
-            "w": (("time", "entry"), squares),
-        },
-        coords={"case": case.name},
-    )
+    difference, entries = np.abs(keys - squares).max(axis=1) / np.abs(squares).max(axis=1), ("time", "entry")
+    return xr.Dataset({"difference": ("time", difference), "beta": (entries, keys), "w": (entries, squares)})
 
 
 def run_closed_form(params: ClosedFormParams, context: RunContext) -> xr.Dataset:
     """Follow every case: β and φ, and the loss at times around each recorded one."""
-    parts = _run_cases(params, context, _measure_closed_form, from_zero=True)
-    return xr.concat(parts, "case").assign_coords(log10_time=("time", np.array(params.log10_times)))
+    log_times = np.array(params.log10_times) * np.log(10)
+    return _run_cases(params, context, partial(_measure_closed_form, log_times), from_zero=True)
 
 
-def _measure_closed_form(case: "Case", log_times: np.ndarray) -> xr.Dataset:
+def _measure_closed_form(log_times: np.ndarray, case: "Case") -> xr.Dataset:
     from saddlescope.papers.softmax_attention.shared.parameter_flow import SQUARES, parameter_flow
 
     around = (log_times[:, None] + _APART * np.arange(-2, 3)).ravel()
@@ -134,21 +120,16 @@ def _measure_closed_form(case: "Case", log_times: np.ndarray) -> xr.Dataset:
     pulls = np.einsum("knm,nmd->kd", np.array(signs) * np.exp(np.array(log_rates) + log_times[:, None, None]), B)
     speeds = 2 * np.hypot(beta, omega**2) * pulls  # dβ / d ln t by the lemma
     slope = np.array([1.0, -8.0, 0.0, 8.0, -1.0]) / (12 * _APART)  # d/d ln t from five times
-    measured_speeds = np.einsum("kad,a->kd", betas, slope)
+    measured = np.einsum("kad,a->kd", betas, slope)
     falls = -(losses @ slope)  # -d ln(L - L*) / d ln t
     fall = np.where(falls > _VISIBLE, falls * np.exp(losses[:, 2] + log_times), np.nan)  # -t² dL/dt
-    largest = np.abs(flow.beta).max(axis=1)
-    least = 2 / case.data.samples * omega.min() ** 2 * np.sum(pulls**2, axis=1)
-    return xr.Dataset(
-        {
-            "closed_form": ("time", (np.abs(closed - flow.beta).max(axis=1) / largest)[2::5]),
-            "speed": ("time", np.abs(speeds - measured_speeds).max(axis=1) / np.abs(measured_speeds).max(axis=1)),
-            "fall": ("time", fall / np.sum(pulls * speeds, axis=1)),
-            "bound": ("time", fall / least),
-            "samples": case.data.samples,
-        },
-        coords={"case": case.name},
-    )
+    found = {
+        "closed_form": (np.abs(closed - flow.beta).max(axis=1) / np.abs(flow.beta).max(axis=1))[2::5],
+        "speed": np.abs(speeds - measured).max(axis=1) / np.abs(measured).max(axis=1),
+        "fall": fall / np.sum(pulls * speeds, axis=1),
+        "bound": fall / (2 / case.data.samples * omega.min() ** 2 * np.sum(pulls**2, axis=1)),
+    }
+    return xr.Dataset({name: ("time", of) for name, of in found.items()}).assign(samples=case.data.samples)
 
 
 def _largest(name: str, run: xr.Dataset) -> Estimate:
@@ -225,33 +206,27 @@ def equivalence_figures(run: xr.Dataset) -> list[Figure]:
         for values, width, opacity in ((run.w, 5.0, 0.35), (run.beta, 1.4, 1.0)):
             y = values.values[early, j]
             curves.append(Line(x=time[early], y=y, group=f"w_{j}", color=color, width=width, opacity=opacity))
-    difference = flow_curves(time, np.maximum(run.difference.values, 1e-17), "β − w", 4)
+    y = Axis("difference", scale="log")
+    difference = flow_panel("relative difference", x, y, time, {"β − w": run.difference}, first=4, floor=1e-17)
     return [
         Figure(
             name="equivalence",
             title="Keys times queries and a difference of squares over time",
             caption="Left: the four largest entries of the first case against time, as a difference of squares (wide) "
             f"and as keys times queries (thin). Right: the relative difference of both, {run.sizes['case']} cases.",
-            panels=(
-                Panel(title="entries of β", x=x, y=Axis("β and w"), marks=tuple(curves)),
-                Panel(title="relative difference", x=x, y=Axis("difference", scale="log"), marks=tuple(difference)),
-            ),
+            panels=(Panel(title="entries of β", x=x, y=Axis("β and w"), marks=tuple(curves)), difference),
         )
     ]
 
 
 def closed_form_figures(run: xr.Dataset) -> list[Figure]:
     """Draw the error of the closed form, and the measured fall over that of equation 27."""
-    time, x, falls = run.log10_time.values, Axis("time, log10 t"), []
-    for color, n in enumerate(sorted({int(n) for n in run.samples.values})):
-        rows = run.fall.values[run.samples.values == n]
-        falls += flow_curves(time, rows * n, f"as printed, n = {n}", 2 + color, width=1.4, opacity=1.0)
-        falls += flow_curves(time, rows, "with 2 in place of 2/n", 5, width=1.4, opacity=1.0)
-    errors = [
-        mark
-        for color, (variable, label) in enumerate({"closed_form": "closed form", "speed": "speed"}.items())
-        for mark in flow_curves(time, np.maximum(run[variable].values, 1e-17), label, color)
-    ]
+    time, x = run.log10_time.values, Axis("time, log10 t")
+    sizes = {f"as printed, n = {n}": n for n in sorted({int(n) for n in run.samples.values})}
+    falls = {name: run.fall.values[run.samples.values == n] * n for name, n in sizes.items()}
+    falls["with 2 in place of 2/n"] = run.fall.values
+    errors = {"closed form": run.closed_form, "speed": run.speed}
+    deviation, fall = Axis("deviation", scale="log"), Axis("dL/dt over the equation's")
     return [
         Figure(
             name="closed-form",
@@ -260,8 +235,8 @@ def closed_form_figures(run: xr.Dataset) -> list[Figure]:
             "differences of times, from the lemma's. Right: the measured dL/dt over the middle of equation 27, as "
             "printed and with 2 in place of 2/n.",
             panels=(
-                Panel(title="relative deviations", x=x, y=Axis("deviation", scale="log"), marks=tuple(errors)),
-                Panel(title="equation 27", x=x, y=Axis("dL/dt over the equation's"), marks=tuple(falls)),
+                flow_panel("relative deviations", x, deviation, time, errors, floor=1e-17),
+                flow_panel("equation 27", x, fall, time, falls, first=2, width=1.4, opacity=1.0),
             ),
         )
     ]

@@ -1,9 +1,8 @@
 """Section 4.2: W alone minimises the Frobenius norm, keys times queries the nuclear norm, on the same loss.
 
 Gaussian data, outside Assumption 4 (within it the two solutions coincide), W alone from 0, and K and Q from normal
-entries of deviation scale/√d: neither aligned nor balanced, d columns each. The paper proves the second statement under
-Assumption 4 and aligned starts alone (Theorem 5.1). Both flows are followed to t = 10^100000, since directions converge
-in ln t, and compared with the certified optima of both problems.
+entries of deviation scale/√d: neither aligned nor balanced, d columns each. Both flows are followed to t = 10^100000,
+since directions converge in ln t, and compared with the certified optima of both problems.
 
     excess of a norm   |W| / μ over the least norm with margins of 1, less 1
 
@@ -18,14 +17,12 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report
 from saddlescope.papers.softmax_attention import CITATION
-from saddlescope.papers.softmax_attention.shared.curves import flow_curves
-from saddlescope.papers.softmax_attention.shared.head_flows import draw_head, follow_in_balance
+from saddlescope.papers.softmax_attention.shared.curves import flow_panel
 from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
+from saddlescope.reproduction.grid import cached_rows
 
 WEIGHTS, FACTORS = "W alone", "keys and queries"
 
@@ -67,50 +64,39 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Follow both flows and solve both problems of every draw, and one linear regression."""
-    draws = []
-    for k, step in context.steps(range(params.draws)):
-        step.report(0.0, f"draw {k + 1} of {params.draws}")
-        attention = step.cached(f"draw-{k}", partial(_compare_draw, params, params.seed + k))
-        draws.append(attention.merge(_regress(params, params.seed + k)))
-    context.report(1.0, "done")
-    return xr.concat(draws, "draw").assign_coords(
-        flow=[WEIGHTS, FACTORS],
-        draw=range(params.draws),
-        log10_time=("time", list(params.log10_times)),
-        scale=list(params.scales),
-    )
+    found = cached_rows({"draw": range(params.draws)}, partial(_compare_draw, params), context)
+    times = ("time", list(params.log10_times))
+    return found.assign_coords(flow=[WEIGHTS, FACTORS], log10_time=times, scale=list(params.scales))
 
 
-def _compare_draw(params: Params, seed: int) -> xr.Dataset:
-    """Return the excesses of both flows of one draw, (flow, time), and the ranks of both solutions."""
-    from saddlescope.flow import key_query_margin_flow, matrix_margin_flow
-    from saddlescope.models.tokens.generators import gaussian_tokens
-    from saddlescope.models.tokens.losses import SelectionLoss
+def _compare_draw(params: Params, draw: int, _: tuple[int], report: Report) -> xr.Dataset:
+    """Return the excesses of both flows of one draw, (flow, time), the ranks of both solutions, and a regression."""
+    from saddlescope.models import gaussian_tokens
+    from saddlescope.papers.softmax_attention.shared.flows import draw_head, in_balance, key_query_flow, matrix_flow
     from saddlescope.theory import frobenius_svm, nuclear_svm
 
+    seed = params.seed + draw
     data = gaussian_tokens(params.samples, params.tokens, params.dim, seed=seed)
-    loss = SelectionLoss(data.optimal_scores, data.gaps)
     log_times = np.array(params.log10_times) * np.log(10)
     head = draw_head((seed, 1), params.dim, params.dim, params.scale)
-    alone = follow_in_balance(matrix_margin_flow, loss, data.differences, data.z, log_times=log_times)
-    pairs = follow_in_balance(key_query_margin_flow, loss, data.differences, data.z, head, log_times=log_times)
+    alone = in_balance(partial(matrix_flow, data, log_times))
+    pairs = in_balance(partial(key_query_flow, data, head, log_times))
     nuclear, frobenius = nuclear_svm(data).certificate, frobenius_svm(data).certificate
-    spectra = [
-        np.array([np.linalg.svd(alone.weights(k), compute_uv=False) for k in range(len(log_times))]),
-        np.array([pairs.spectrum(k) for k in range(len(log_times))]),
-    ]
-    margins = np.stack([alone.margin, pairs.margin])
-    margins = np.where(margins > 0, margins, np.nan)
-    # over lower bounds, so that no excess is understated
-    of_nuclear = np.stack([s.sum(axis=1) for s in spectra]) / margins / nuclear.dual - 1
-    of_frobenius = np.stack([np.linalg.norm(s, axis=1) for s in spectra]) / margins / frobenius.dual - 1
-    return xr.Dataset(
-        {
-            "nuclear": (("flow", "time"), of_nuclear),
-            "frobenius": (("flow", "time"), of_frobenius),
-            "ranks": ("flow", [frobenius.rank, nuclear.rank]),
-        }
+    spectra = np.array(
+        [
+            [np.linalg.svd(alone.weights(k), compute_uv=False) for k in range(len(log_times))],
+            [pairs.spectrum(k) for k in range(len(log_times))],
+        ]
     )
+    margins = np.stack([alone.margin, pairs.margin])
+    margins, norms = np.where(margins > 0, margins, np.nan), np.linalg.norm(spectra, axis=2)
+    excesses = {  # over lower bounds of the least norms, so that none is understated
+        "nuclear": (("flow", "time"), spectra.sum(axis=2) / margins / nuclear.dual - 1),
+        "frobenius": (("flow", "time"), norms / margins / frobenius.dual - 1),
+    }
+    regression = _regress(params, seed)
+    report(1.0, f"draw {draw + 1} of {params.draws}")
+    return regression.assign(excesses).assign(ranks=("flow", [frobenius.rank, nuclear.rank]))
 
 
 def _regress(params: Params, seed: int) -> xr.Dataset:
@@ -166,18 +152,13 @@ claims = Claims(
 )
 def _exceptions(run: xr.Dataset) -> Estimate:
     """Number of draws in which a flow's own excess rises after t = 1e100, or ends above the other flow's."""
-    late = run.isel(time=run.log10_time.values >= 100)
-    wrong = xr.zeros_like(run.draw, bool)
+    late, right, ends = run.isel(time=run.log10_time.values >= 100), xr.ones_like(run.draw, bool), []
     for norm, own, other in (("nuclear", FACTORS, WEIGHTS), ("frobenius", WEIGHTS, FACTORS)):
         ours, theirs = late[norm].sel(flow=own), late[norm].sel(flow=other)
-        falls = (ours.diff("time") < 0).all("time") & (ours.isel(time=-1) < theirs.isel(time=-1))
-        wrong = wrong | ~falls
-    last = run.isel(time=-1)
-    nuclear, frobenius = last.nuclear, last.frobenius
-    ends = f"nuclear {float(nuclear.sel(flow=FACTORS).max()):.2g}, W alone {float(nuclear.sel(flow=WEIGHTS).min()):.2g}"
-    ends += f"; Frobenius {float(frobenius.sel(flow=WEIGHTS).max()):.2g}, of keys times queries "
-    ends += f"{float(frobenius.sel(flow=FACTORS).min()):.2g}"
-    return Estimate.number(wrong, f"of {wrong.size}; {ends}", over="draws of data")
+        right = right & (ours.diff("time") < 0).all("time") & (ours.isel(time=-1) < theirs.isel(time=-1))
+        ends += [float(ours.isel(time=-1).max()), float(theirs.isel(time=-1).min())]
+    remark = "of {}; nuclear {:.2g}, W alone {:.2g}; Frobenius {:.2g}, of keys times queries {:.2g}"
+    return Estimate.number(~right, remark.format(right.size, *ends), over="draws of data")
 
 
 @claims.reading(
@@ -228,17 +209,17 @@ def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the excesses of both norms over time, and that of linear regression by initial scale."""
 
     def panel(title: str, values: xr.DataArray) -> Panel:
-        time, curves = run.log10_time.values, []
-        for color, flow in enumerate((WEIGHTS, FACTORS)):
-            rows = np.abs(values.sel(flow=flow).values)
-            curves += flow_curves(time, rows, flow, color, width=0.8, opacity=0.5)
-            curves.append(Line(x=time, y=np.nanmedian(rows, axis=0), group=flow, color=color, width=2.6))
+        time = run.log10_time.values
+        rows = {flow: abs(values.sel(flow=flow)).transpose("draw", "time") for flow in (WEIGHTS, FACTORS)}
+        middles = (
+            Line(x=time, y=np.nanmedian(of, axis=0), group=flow, color=color, width=2.6)
+            for color, (flow, of) in enumerate(rows.items())
+        )
         x, y = Axis("log₁₀ t", scale="log"), Axis("excess", scale="log")
-        return Panel(title=title, x=x, y=y, marks=tuple(curves))
+        return flow_panel(title, x, y, time, rows, width=0.8, opacity=0.5, more=middles)
 
-    scales = run.scale.values
-    regressions = flow_curves(scales, run.squares_excess.values, "squares", 0)
-    regressions += flow_curves(scales[[0, -1]], np.repeat(run.beta_excess.values[:, None], 2, axis=1), "β", 1)
+    of_beta = run.beta_excess.broadcast_like(run.squares_excess)
+    regressions = {"squares": run.squares_excess, "β": of_beta}
     x, y = Axis("initial scale", scale="log"), Axis("excess of the ℓ1 norm", scale="log")
     return [
         Figure(
@@ -253,7 +234,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
             title="The ℓ1 norm that linear regression ends with, by parametrisation and initial scale",
             caption="Relative excess over the least ℓ1 norm of the data, for gradient flow on β (from 0) and on the "
             f"squares of β = w₊² − w₋², against the initial scale of w₊ and w₋; {run.sizes['draw']} draws.",
-            panels=(Panel(title="linear regression", x=x, y=y, marks=tuple(regressions)),),
+            panels=(flow_panel("linear regression", x, y, run.scale.values, regressions),),
         ),
     ]
 

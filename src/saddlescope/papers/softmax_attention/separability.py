@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
+from saddlescope._shared.progress import Report
 from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.curves import share_curve
 from saddlescope.plot import Axis, Figure, Mark, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
+from saddlescope.reproduction.grid import cached_rows
 
 if TYPE_CHECKING:
     from saddlescope.models.tokens.data import TokenData
@@ -45,21 +44,17 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Count the separable instances of every dimension."""
-    parts = []
-    for d, step in context.steps(params.dims):
-        step.report(0.0, f"d = {d}")
-        parts.append(step.cached(f"dim-{d}", partial(_count_separable, d, params)))
-    context.report(1.0, "done")
-    return xr.concat(parts, "d").assign_attrs(trials=params.trials, n=params.samples, L=params.tokens)
+    counted = cached_rows({"d": params.dims}, partial(_count_separable, params), context)
+    return counted.assign_attrs(trials=params.trials, n=params.samples, L=params.tokens)
 
 
-def _count_separable(d: int, params: Params) -> xr.Dataset:
+def _count_separable(params: Params, _: int, row: tuple[int], report: Report) -> xr.Dataset:
     from saddlescope.models import gaussian_tokens, separability
 
     separable, worst = np.zeros(2, int), np.zeros(2)
     for trial in range(params.trials):
-        seed = params.seed + trial + _APART * (1000 * params.tokens + d)  # no dimension shares draws
-        data = gaussian_tokens(params.samples, params.tokens, d, seed=seed)
+        seed = params.seed + trial + _APART * (1000 * params.tokens + row[0])  # no dimension shares draws
+        data = gaussian_tokens(params.samples, params.tokens, row[0], seed=seed)
         for kind in range(2):
             answer = separability(data, diagonal=kind == 1)
             separable[kind] += answer.separable
@@ -69,9 +64,8 @@ def _count_separable(d: int, params: Params) -> xr.Dataset:
             else:
                 residual = _farkas_residual(data, answer.multipliers, kind == 1)
             worst[kind] = max(worst[kind], residual)
-    return xr.Dataset(
-        {"separable": ("kind", separable), "worst_proof": ("kind", worst)}, coords={"kind": list(_KINDS), "d": d}
-    )
+    report(1.0, f"d = {row[0]}")
+    return xr.Dataset({"separable": ("kind", separable), "worst_proof": ("kind", worst)}, {"kind": list(_KINDS)})
 
 
 def _farkas_residual(data: "TokenData", multipliers: np.ndarray, diagonal: bool) -> float:

@@ -8,9 +8,6 @@ most 0.5 / ln t, so that their directions converge soon. Both meet Assumptions 2
     excess   |β / μ|₁ over the least ℓ1 norm, less 1; 0 at every global solution, unique or not
     rival    the same of the ℓ2 solution, which a flow that minimised the ℓ2 norm would approach
 
-By hand: one sample with the feature B = (2, 1) has β = ω₀² (sinh 2φ, sinh φ) by Lemma A.1. Its excess,
-β₂ / (2 β₁ + β₂), vanishes; that of the ℓ2 solution (0.4, 0.2) is 0.2.
-
 The error falls like 1 / ln t at best. A weight off the support grows like μ to the power |Σ_k λ_k B_k,j|, which is near
 1 for some coordinate of Gaussian data: its share of the direction then falls like a small power of 1 / ln t.
 """
@@ -24,12 +21,9 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.softmax_attention import CITATION
-from saddlescope.papers.softmax_attention.shared.curves import flow_curves
-from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.papers.softmax_attention.shared.curves import flow_panel
+from saddlescope.plot import Axis, Figure, Line, Mark
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 if TYPE_CHECKING:
     from saddlescope.models.tokens.data import TokenData
@@ -59,46 +53,37 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Follow all flows, and solve their ℓ1 problems."""
-    from saddlescope.models.tokens.generators import conditioned_tokens
+    from saddlescope.models import conditioned_tokens
     from saddlescope.papers.softmax_attention.shared.separable_tokens import separable_gaussian_tokens
 
     times = np.unique([*np.geomspace(1, _DECADES[-1], params.marks), *_DECADES])
     sizes = list(zip(params.samples, params.tokens, params.dims, strict=True))
-    jobs = [
-        ("conditioned", partial(conditioned_tokens, *size, seed=params.seed + k))
-        for size in sizes
-        for k in range(params.instances)
-    ]
-    jobs += [
-        ("raw", partial(separable_gaussian_tokens, *size, seed=params.seed + k))
-        for size in sizes[: max(1, len(sizes) - 1)]
-        for k in range(params.raw)
-    ]
+    groups = (
+        ("conditioned", conditioned_tokens, sizes, params.instances),
+        ("raw", separable_gaussian_tokens, sizes[: max(1, len(sizes) - 1)], params.raw),
+    )
+    jobs = [(group, make, size, k) for group, make, some, count in groups for size in some for k in range(count)]
     parts: list[xr.Dataset] = []
-    for (k, (group, make)), step in context.steps(enumerate(jobs)):
-        step.report(0.0, f"{group}, data set {k + 1} of {len(jobs)}")
-        parts.append(step.cached(f"flow-{k}", partial(_follow, group, make, times, params.scale)))
-    context.report(1.0, "done")
+    for (n, (group, make, size, k)), step in context.steps(enumerate(jobs)):
+        follow = partial(_follow, partial(make, *size, seed=params.seed + k), times, params.scale)
+        parts.append(step.cached(f"flow-{n}", follow).assign(group=group))
+        step.report(1.0, f"{group}, data set {n + 1} of {len(jobs)}")
     return xr.concat(parts, "case")
 
 
-def _follow(group: str, make: "Callable[[], TokenData]", times: np.ndarray, scale: float) -> xr.Dataset:
+def _follow(make: "Callable[[], TokenData]", times: np.ndarray, scale: float) -> xr.Dataset:
     """Follow one flow and compare it with its ℓ1 solution."""
-    from saddlescope.flow import diagonal_margin_flow
-    from saddlescope.models.tokens.assumptions import check_token_assumptions
-    from saddlescope.models.tokens.losses import SelectionLoss
+    from saddlescope.models import check_token_assumptions
+    from saddlescope.papers.softmax_attention.shared.flows import diagonal_flow
     from saddlescope.theory.attention.svm import l1_svm
 
     data = make()
-    svm, loss = l1_svm(data), SelectionLoss(data.optimal_scores, data.gaps)
-    flow = diagonal_margin_flow(loss, data.features, scale, log_until=times[-1], record=times, tolerance=1e-7)
-    assumptions = check_token_assumptions(data, np.zeros(data.dim))
-    least = svm.certificate.dual
+    svm, direction = l1_svm(data), diagonal_flow(data, scale, times).direction
+    assumptions, least = check_token_assumptions(data, np.zeros(data.dim)), svm.certificate.dual
     return xr.Dataset(
         {
-            "group": group,
-            "error": ("time", np.linalg.norm(flow.direction - svm.beta, axis=1) / np.linalg.norm(svm.beta)),
-            "excess": ("time", np.abs(flow.direction).sum(axis=1) / least - 1),
+            "error": ("time", np.linalg.norm(direction - svm.beta, axis=1) / np.linalg.norm(svm.beta)),
+            "excess": ("time", np.abs(direction).sum(axis=1) / least - 1),
             "rival": np.abs(least_square(data.features.reshape(-1, data.dim))).sum() / least - 1,
             "assumptions_hold": assumptions.equal_scores.holds and assumptions.small_initial_loss.holds,
         },
@@ -183,14 +168,13 @@ def _gaussian_error(run: xr.Dataset) -> Estimate:
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw errors and excesses over time."""
-    time, late = run.log_time.values, Axis("ln t", scale="log")
-    errors, excesses = [], []
-    for color, (group, label) in enumerate({"conditioned": "conditioned data", "raw": "Gaussian data"}.items()):
-        of = run.isel(case=run.group.values == group)
-        errors += flow_curves(time, of.error.values, label, color)
-        excesses += flow_curves(time, (of.excess / of.rival).values, label, color)
-    errors.append(Line(x=time[time > 10], y=1 / time[time > 10], style="dotted", label="1 / ln t"))
-    excesses.append(Mark(at=1.0, axis="y", label="ℓ2 solution"))
+    time, x = run.log_time.values, Axis("ln t", scale="log")
+    names = {"conditioned": "conditioned data", "raw": "Gaussian data"}
+    groups = {label: run.isel(case=run.group.values == group) for group, label in names.items()}
+    errors = {label: of.error for label, of in groups.items()}
+    excesses = {label: (of.excess / of.rival).transpose("case", "time") for label, of in groups.items()}
+    law = Line(x=time[time > 10], y=1 / time[time > 10], style="dotted", label="1 / ln t")
+    rival = Mark(at=1.0, axis="y", label="ℓ2 solution")
     error, excess = Axis("|β/μ − β*| / |β*|", scale="log"), Axis("excess over the ℓ2 solution's", scale="log")
     return [
         Figure(
@@ -200,8 +184,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
             "t = 1e300 is at ln t = 691. Right: excess of its ℓ1 norm over the least, in units of that of the ℓ2 "
             "solution.",
             panels=(
-                Panel(title="distance from the ℓ1 solution", x=late, y=error, marks=tuple(errors)),
-                Panel(title="excess of the ℓ1 norm", x=late, y=excess, marks=tuple(excesses)),
+                flow_panel("distance from the ℓ1 solution", x, error, time, errors, more=[law]),
+                flow_panel("excess of the ℓ1 norm", x, excess, time, excesses, more=[rival]),
             ),
         )
     ]

@@ -2,14 +2,11 @@
 
 Under Assumptions 2 to 4 and from an aligned start each sample is one scalar: W = Σ_i b_i p_i q_iᵀ, with p_i and q_i
 along x_i,opt and z_i, and b_i(t) is a quadrature (`theory.attention.aligned_flow`). It is compared with the flow of
-full K and Q, which does not use alignment.
+full K and Q, which does not use alignment. Half of the queries point against their tokens, as equation 7 allows.
 
-No such data distinguish the nuclear from the Frobenius norm. By pairs, the constraints give p_iᵀ W q_i >= 1 / h_i, with
-h_i = |z_i| (1 - c_i) |x_i,opt|, so that |W|_* >= Σ_i 1 / h_i and |W|_F² >= Σ_i 1 / h_i². Σ_i p_i q_iᵀ / h_i, which is
-feasible, attains both. Only the nuclear norm has other solutions, such as P (diag(1 / h) + s (a aᵀ - diag(a)²)) Qᵀ with
-a_i = p_i.v, for small s, if v is in the span of the optimal tokens: the theorem states "a global solution".
-
-Equation 7 allows both signs of Assumption 4 (ii): half of the queries here point against their tokens.
+Σ_i p_i q_iᵀ / h_i with h_i = |z_i| (1 - c_i) |x_i,opt| has the least nuclear and the least Frobenius norm. Only the
+nuclear norm has other solutions, such as P (diag(1 / h) + s (a aᵀ - diag(a)²)) Qᵀ with a_i = p_i.v, for small s, if v
+is in the span of the optimal tokens: the theorem states "a global solution".
 """
 
 from functools import partial
@@ -19,6 +16,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report
 from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.aligned import (
     KINDS,
@@ -26,12 +24,10 @@ from saddlescope.papers.softmax_attention.shared.aligned import (
     draw_aligned_start,
     draw_instance,
 )
-from saddlescope.papers.softmax_attention.shared.curves import flow_curves
-from saddlescope.plot import Axis, Figure, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
+from saddlescope.papers.softmax_attention.shared.curves import flow_panel
+from saddlescope.plot import Axis, Figure
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
+from saddlescope.reproduction.grid import cached_rows
 
 if TYPE_CHECKING:
     from saddlescope.models.tokens.data import TokenData
@@ -58,56 +54,37 @@ class Params(AlignedParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Compute flows, quadratures and solutions of all instances."""
-    parts: list[xr.Dataset] = []
-    for n, step in context.steps(range(params.instances)):
-        step.report(0.0, f"instance {n + 1} of {params.instances}")
-        parts.append(step.cached(f"instance-{n}", partial(_compare_instance, params, params.seed + n)))
-    context.report(1.0, "done")
-    return xr.concat(parts, "instance")
+    return cached_rows({"instance": range(params.instances)}, partial(_compare_instance, params), context)
 
 
-def _compare_instance(params: Params, seed: int) -> xr.Dataset:
+def _compare_instance(params: Params, instance: int, _: tuple[int], report: Report) -> xr.Dataset:
     """Compare both flows of one instance with the solution, and that of K and Q with its quadrature."""
-    from saddlescope.flow import key_query_margin_flow
-    from saddlescope.models.tokens.assumptions import check_token_assumptions
-    from saddlescope.models.tokens.losses import SelectionLoss
+    from saddlescope.models import check_token_assumptions
+    from saddlescope.papers.softmax_attention.shared.flows import key_query_flow
     from saddlescope.theory.attention.aligned_flow import aligned_product_flow
     from saddlescope.theory.attention.svm import nuclear_svm
 
-    data = draw_instance(KINDS[0], params.samples, params.tokens, params.dim, seed)
+    n, seed = params.samples, params.seed + instance
+    data = draw_instance(KINDS[0], n, params.tokens, params.dim, seed)
     start = draw_aligned_start(data, params.columns, (params.smallest, params.largest), seed)
     log_times = np.union1d(np.concatenate([[0.0], np.geomspace(1.0, 1e6, params.times)]), _DECADES)
-    loss, n = SelectionLoss(data.optimal_scores, data.gaps), data.samples
-    flow = key_query_margin_flow(
-        loss,
-        data.differences,
-        data.z,
-        start.weights,
-        log_until=log_times[-1],
-        record=log_times,
-        tolerance=params.tolerance,
-    )
+    flow = key_query_flow(data, start.weights, log_times, params.tolerance)
     products = [flow.keys(k) @ flow.queries(k).T for k in range(len(log_times))]
     predicted = aligned_product_flow(data, start.keys[:n], start.queries[:n])
     expected = [predicted.matrix(row) for row in predicted.weights(log_times)]
     errors = [np.linalg.norm(W - V) / np.linalg.norm(V) for W, V in zip(products, expected, strict=True)]
     norms = np.array([np.linalg.norm(W, "nuc") for W in products])
-    least = nuclear_svm(data).certificate.dual
+    excess = norms / np.where(flow.margin > 0, flow.margin, np.nan) / nuclear_svm(data).certificate.dual - 1
     answers = check_token_assumptions(data, start.weights)
     aligned = answers.aligned is not None and answers.aligned.holds
+    report(1.0, f"instance {instance + 1} of {params.instances}")
+    early = [W for W, time in zip(products, log_times, strict=True) if time <= _EARLY]
     return xr.Dataset(
         {
             "error": ("log_time", errors),
-            "excess": ("log_time", norms / np.where(flow.margin > 0, flow.margin, np.nan) / least - 1),
-            "identities": max(
-                identity_error(data, W, (start.left, start.right))
-                for W, time in zip(products, log_times, strict=True)
-                if time <= _EARLY
-            ),
-            "assumptions": answers.equal_scores.holds
-            and answers.small_initial_loss.holds
-            and answers.fourth
-            and aligned,
+            "excess": ("log_time", excess),
+            "identities": max(identity_error(data, W, (start.left, start.right)) for W in early),
+            "assumptions": all((answers.equal_scores.holds, answers.small_initial_loss.holds, answers.fourth, aligned)),
         },
         coords={"log_time": log_times},
     )
@@ -188,12 +165,9 @@ def _identity_error(run: xr.Dataset) -> Estimate:
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the error of the quadrature, and the nuclear-norm excess."""
-    of = run.isel(log_time=run.log_time.values > 0)
-
-    def panel(title: str, label: str, values: xr.DataArray) -> Panel:
-        curves = flow_curves(of.log_time.values, np.maximum(values.values, 1e-17), "flows", 0, opacity=0.5)
-        return Panel(title=title, x=Axis("ln t", scale="log"), y=Axis(label, scale="log"), marks=tuple(curves))
-
+    of, x = run.isel(log_time=run.log_time.values > 0), Axis("ln t", scale="log")
+    draw = partial(flow_panel, x=x, time=of.log_time.values, opacity=0.5, floor=1e-17)
+    difference, excess = Axis("relative difference", scale="log"), Axis("excess", scale="log")
     return [
         Figure(
             name="quadrature",
@@ -201,8 +175,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
             caption="Left: relative difference of W = K Qᵀ from the quadrature of n scalar equations, against time. "
             "Right: relative excess of the nuclear norm of W / μ over its least value. Each line is one instance.",
             panels=(
-                panel("flow against quadrature", "relative difference", of.error),
-                panel("nuclear-norm excess", "excess", of.excess),
+                draw("flow against quadrature", y=difference, groups={"flows": of.error}),
+                draw("nuclear-norm excess", y=excess, groups={"flows": of.excess}),
             ),
         )
     ]

@@ -13,7 +13,9 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
+from saddlescope._shared.progress import Report
 from saddlescope.papers.softmax_attention import CITATION
+from saddlescope.papers.softmax_attention.shared.curves import flow_panel
 from saddlescope.papers.softmax_attention.shared.first_seeds import first_seeds
 from saddlescope.papers.softmax_attention.shared.lost_samples import (
     FLOWS,
@@ -22,11 +24,9 @@ from saddlescope.papers.softmax_attention.shared.lost_samples import (
     log_lost_samples,
     losing_share_curve,
 )
-from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.plot import Axis, Figure, Panel
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
+from saddlescope.reproduction.grid import cached_rows
 
 _GAPS = (1.0, 20.0)  # of the Gaussian data, means
 
@@ -49,38 +49,30 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Follow the conditioned and the Gaussian instances, each at all spreads."""
-    parts: list[xr.Dataset] = []
-    draws: list[xr.Dataset] = []
-    conditioned, gaussian = context.split(0.4, 0.6)
-    for k, step in conditioned.steps(range(params.conditioned)):
-        step.report(0.0, f"conditioned instance {k + 1} of {params.conditioned}")
-        parts.append(step.cached(f"conditioned-{k}", partial(_follow_conditioned, params, params.seed + k)))
-    for k, (seed, step) in enumerate(gaussian.steps(_separable_seeds(params))):
-        step.report(0.0, f"Gaussian draw {k + 1} of {params.gaussian}")
-        draws.append(step.cached(f"gaussian-{k}", partial(_follow_gaussian, params, seed)))
-    context.report(1.0, "done")
-    return xr.merge([xr.concat(parts, "instance"), xr.concat(draws, "draw")])
+    first, second = context.split(0.4, 0.6)
+    instances = {"instance": range(params.conditioned)}
+    conditioned = cached_rows(instances, partial(_follow_conditioned, params), first, name="conditioned")
+    draws = {"draw": range(params.gaussian)}
+    gaussian = cached_rows(draws, partial(_follow_gaussian, params, _separable_seeds(params)), second, name="gaussian")
+    return xr.merge([conditioned, gaussian])
 
 
-def _follow_conditioned(params: Params, seed: int) -> xr.Dataset:
+def _follow_conditioned(params: Params, instance: int, _: tuple[int], report: Report) -> xr.Dataset:
     """Follow one conditioned instance at all spreads, and compare it with the l1 solution of its data."""
-    from saddlescope.flow import diagonal_margin_flow
-    from saddlescope.models import SelectionLoss, conditioned_tokens, with_gaps
+    from saddlescope.models import conditioned_tokens, with_gaps
+    from saddlescope.papers.softmax_attention.shared.flows import diagonal_flow
     from saddlescope.theory.attention.svm import l1_svm
 
+    seed, log_times, errors = params.seed + instance, np.array(_LOG_TIMES), []
     base = conditioned_tokens(10, 5, 50, seed=seed)
     factors = np.random.default_rng(seed).uniform(-1, 1, base.gaps.shape)
-    log_times = np.array(_LOG_TIMES)
-    errors = []
     for spread in params.spreads:
         data = with_gaps(base, base.gaps * (1 + spread * factors))
-        loss, best = SelectionLoss(data.optimal_scores, data.gaps), l1_svm(data).beta
-        flow = diagonal_margin_flow(
-            loss, data.features, params.scale, log_until=log_times[-1], record=log_times, tolerance=1e-8
-        )
-        errors.append(np.linalg.norm(flow.direction - best, axis=1) / np.linalg.norm(best))
+        best, direction = l1_svm(data).beta, diagonal_flow(data, params.scale, log_times, 1e-8).direction
+        errors.append(np.linalg.norm(direction - best, axis=1) / np.linalg.norm(best))
+    report(1.0, f"conditioned instance {instance + 1} of {params.conditioned}")
     axes, coords = ("spread", "log_time"), {"spread": list(params.spreads), "log_time": log_times}
-    return xr.Dataset({"error": (axes, np.array(errors))}, coords=coords)
+    return xr.Dataset({"error": (axes, np.array(errors))}, coords)
 
 
 def _separable_seeds(params: Params) -> list[int]:
@@ -100,15 +92,16 @@ def _draw_gaussian(seed: int, gap: float, spread: float):
     return gaussian_tokens(4, 5, 8, seed=seed, gap=gap, spread=spread)
 
 
-def _follow_gaussian(params: Params, seed: int) -> xr.Dataset:
+def _follow_gaussian(params: Params, seeds: list[int], draw: int, _: tuple[int], report: Report) -> xr.Dataset:
     """Return the number of samples that the flows of one Gaussian draw lose, at all spreads and gaps."""
     log_times = np.log(10) * np.array([3.0, _WHEN])
     lost = np.empty((len(params.spreads), len(_GAPS), len(FLOWS)))
     for i, j in np.ndindex(lost.shape[:2]):
-        data = _draw_gaussian(seed, _GAPS[j], params.spreads[i])
+        data = _draw_gaussian(seeds[draw], _GAPS[j], params.spreads[i])
         lost[i, j] = np.exp(log_lost_samples(data, params.scale, log_times)[:, -1])
+    report(1.0, f"Gaussian draw {draw + 1} of {params.gaussian}")
     coords = {"spread": list(params.spreads), "gap": list(_GAPS), "flow": list(FLOWS)}
-    return xr.Dataset({"lost": (("spread", "gap", "flow"), lost)}, coords=coords)
+    return xr.Dataset({"lost": (("spread", "gap", "flow"), lost)}, coords)
 
 
 def _ends(run: xr.Dataset, flow: str) -> np.ndarray:
@@ -154,16 +147,12 @@ def _count_losing_alone(run: xr.Dataset) -> Estimate:
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the direction over time on conditioned data, and the share of flows that lose a sample."""
-    errors = tuple(
-        Line(x=run.log_time.values, y=row, group=f"spread {spread:g}", color=color, width=1.2, opacity=0.7)
-        for color, spread in enumerate(run.spread.values.tolist())
-        for row in run.error.sel(spread=spread).transpose("instance", "log_time").values
-    )
-    spreads, first = run.spread.values, len(run.spread)
+    spreads = run.spread.values.tolist()
+    errors = {f"spread {spread:g}": run.error.sel(spread=spread) for spread in spreads}
     shares = [
         mark
-        for color, flow in enumerate(FLOWS)
-        for mark in losing_share_curve(spreads, _ends(run, flow)[:, 0], flow, first + color)
+        for color, flow in enumerate(FLOWS, len(spreads))
+        for mark in losing_share_curve(run.spread.values, _ends(run, flow)[:, 0], flow, color)
     ]
     x, y = Axis("ln t", scale="log"), Axis("distance from the ℓ1 solution", scale="log")
     share = Axis("share that loses a sample", range=(-0.02, 0.92))
@@ -176,7 +165,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
             "draws of Gaussian data whose flow loses a sample, with 95 % intervals, against the spread of the gaps, at "
             f"a mean gap of {_GAPS[0]:g}.",
             panels=(
-                Panel(title="conditioned data", x=x, y=y, marks=errors),
+                flow_panel("conditioned data", x, y, run.log_time.values, errors, width=1.2, opacity=0.7),
                 Panel(title="Gaussian data", x=Axis("spread of the gaps"), y=share, marks=tuple(shares)),
             ),
         )

@@ -8,9 +8,8 @@ of all products β of two weights, with one unit of degree 2 each, and the heads
     β           (a_1, b_1, a_2, ...)
     L(β)        mean |sum_h head_h(x) - y|², with y of heads of the same form
 
-Each head has an orthonormal basis R_h of its own, fixed: in one basis, as printed, all heads have the same gradient at
-the origin and tie (see tied-heads). A whole head is homogeneous of degree 2 at the origin too, by its values alone. As
-a unit it fails: its other weights are still dormant when it becomes active, and wait for stages of their own.
+Each head has a fixed orthonormal basis R_h of its own: in one basis all heads have the same gradient at the origin and
+tie (see tied-heads). A whole head fails as a unit: its other weights are still dormant when it becomes active.
 """
 
 from dataclasses import replace
@@ -19,20 +18,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.progress import Report
 from saddlescope.papers.beyond import CITATION
 from saddlescope.papers.beyond.shared.stage_claims import stage_figure
-from saddlescope.papers.beyond.shared.stage_comparison import StageParams, compare_stages, from_each_scale, over_seeds
-from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import param
+from saddlescope.papers.beyond.shared.stage_comparison import (
+    StageParams,
+    compare_stages,
+    follow_scales,
+    over_seeds,
+    random_weights,
+)
+from saddlescope.plot import Axis, Figure, Panel, lines
+from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 if TYPE_CHECKING:
     from saddlescope.flow import Trajectory
     from saddlescope.papers.beyond.shared.units import SoftmaxHeadsNetwork
     from saddlescope.theory import UnitLearning
+
 
 _LEARNED = 0.01  # products above it count as learned
 _SEPARATED = 10.0  # e-folds that separate a stage from the next
@@ -58,23 +60,17 @@ class Params(StageParams):
 @over_seeds
 def run(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     """Predict the stages from one product, and follow the flow from every scale."""
-    from saddlescope.flow import DiagonalInit, gradient_flow
-
     theory, simulation = context.split(0.3, 0.7)
     rng = np.random.default_rng(seed)
-    network = teacher_network(params, rng)
-    p = 2 * params.heads * params.dim
+    network, p = teacher_network(params, rng), 2 * params.heads * params.dim
     learned = learn_products(network, params.stages)
     theory.report(1.0, "stages of the products")
     last = learned.stages[-1]
-    u, v = rng.standard_normal((2, p))
 
-    def follow(log_scale: float, report: Report) -> "Trajectory":
-        until = min(1.3 * last.time + 40 / (-log_scale * last.curvature), (last.time + learned.end) / 2)
-        start = DiagonalInit(u, v, log_scale=log_scale)
-        return gradient_flow(network, start, until=until, tolerance=params.tolerance, report=report)
+    def until(log_scale: float) -> float:
+        return min(1.3 * last.time + 40 / (-log_scale * last.curvature), (last.time + learned.end) / 2)
 
-    flows = from_each_scale(params, simulation, follow)
+    flows = follow_scales(params, simulation, random_weights(network, p, rng), None, until)
     flow, compared = flows[params.log10_scales[-1]], compare_stages(learned, flows)
     ends = np.append(compared.predicted_time[1:], flow.times[-1])
     on_plateaus = flow((compared.predicted_time.values + ends) / 2)
@@ -167,24 +163,13 @@ def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the losses, the errors, and the products of each head."""
     caption = "Gradient flow of softmax heads with diagonal weights, and the prediction from one product of weights."
     figure = stage_figure(run, title="Stages of softmax heads, predicted from one product", caption=caption)
-    dim = int(run.dim.values.flat[0])
-    marks = tuple(
-        Line(
-            x=run.time.values,
-            y=run.products.sel(product=p).values,
-            color=p,
-            label=f"head {p // (2 * dim) + 1} {('KQ', 'VO')[p // dim % 2]} {p % dim + 1}",
-            style="dashed" if (p // dim) % 2 == 0 else "solid",
-        )
-        for p in run.product.values.tolist()
-    )
-    scale, seed = float(run.scale[-1]), int(run.seed[0])
-    panel = Panel(
-        title=f"products at α = 1e{scale:g}, seed {seed}",
-        x=Axis("time / log(1/α)"),
-        y=Axis("product β"),
-        marks=marks,
-    )
+    dim, marks = int(run.dim.values.flat[0]), []
+    for p in run.product.values.tolist():
+        (head, values), entry = divmod(p // dim, 2), p % dim + 1
+        name, style = f"head {head + 1} {('KQ', 'VO')[values]} {entry}", ("dashed", "solid")[values]
+        marks += lines(run.products.sel(product=p), x="time", label=name, color=p, style=style)
+    title = f"products at α = 1e{float(run.scale[-1]):g}, seed {int(run.seed[0])}"
+    panel = Panel(title=title, x=Axis("time / log(1/α)"), y=Axis("product β"), marks=tuple(marks))
     return [replace(figure, panels=(figure.panels[0], panel, figure.panels[1]))]
 
 

@@ -7,7 +7,7 @@ import xarray as xr
 
 from saddlescope.papers.beyond.shared.stage_comparison import level_errors, over_stages, slopes
 from saddlescope.plot import Axis, Figure, Line, Panel, Table, lines
-from saddlescope.reproduction.claim import Claims, Estimate
+from saddlescope.reproduction import Claims, Estimate
 
 AGF = "Kunin et al. 2025, abstract"
 SADDLES = "Zhang, Saxe and Latham 2026, abstract"

@@ -8,15 +8,16 @@ its middle, between t_k and t_{k+1}.
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import xarray as xr
+from numpy.typing import ArrayLike
 
-from saddlescope._shared.progress import Report
-from saddlescope.reproduction.claim import Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import EntryParams, Estimate, RunContext, param
+
+if TYPE_CHECKING:
+    from saddlescope.flow import FactoredTrajectory, Trajectory
 
 _POINTS = 601  # of a stored curve
 
@@ -53,7 +54,6 @@ def over_seeds(solve: Callable[[P, int, RunContext], xr.Dataset]) -> Callable[[P
         parts: list[xr.Dataset] = []
         with jax.enable_x64(True):
             for seed, step in context.steps(params.seeds):
-                step.report(0.0, f"seed {seed}")
                 parts.append(step.cached(f"seed-{seed}", partial(solve, params, seed, step)))
                 step.report(1.0, f"seed {seed} done")
         each = [part.drop_dims("time", errors="ignore") for part in parts]
@@ -71,14 +71,57 @@ def record_times(predicted: Sequence[float], until: float, width: float) -> np.n
         until: the last time.
         width: time in which a unit grows by a factor of e, about.
     """
-    near = np.concatenate([time + width * np.linspace(-25, 25, 101) for time in predicted])
-    times = np.concatenate([np.linspace(0.0, until, 101), near])
+    near = [time + width * np.linspace(-25, 25, 101) for time in predicted]
+    times = np.concatenate([np.linspace(0.0, until, 101), *near])
     return np.unique(times[(times >= 0) & (times <= until)])
 
 
-def from_each_scale(params: StageParams, context: RunContext, follow: Callable[[float, Report], F]) -> dict[float, F]:
-    """Return the flow from each initial scale; `follow` is given log α and where to report."""
-    return {scale: follow(scale * np.log(10), step.report) for scale, step in context.steps(params.log10_scales)}
+def follow_scales(
+    params: StageParams,
+    context: RunContext,
+    follow: Callable[..., F],
+    predicted: Sequence[float] | None,
+    until: float | Callable[[float], float],
+    *,
+    width: Callable[[float], float] = lambda log_scale: -1 / log_scale,
+    more: ArrayLike = (),
+) -> dict[float, F]:
+    """Return the flow from each initial scale α.
+
+    Args:
+        params: scales and tolerance.
+        context: receives the progress.
+        follow: function from `log_scale`, `until`, `tolerance`, `record` and `report` to the flow.
+        predicted: times around which flows are recorded; None: all steps of the solver are.
+        until: the last time, or a function of log α.
+        width: function from log α to the time in which a unit grows by a factor of e.
+        more: further times to record.
+    """
+    flows = {}
+    for scale, step in context.steps(params.log10_scales):
+        log_scale = scale * np.log(10)
+        last = until(log_scale) if callable(until) else until
+        policies = {"until": last, "tolerance": params.tolerance, "report": step.report}
+        if predicted is not None:
+            policies["record"] = np.union1d(record_times(predicted, last, width(log_scale)), more)
+        flows[scale] = follow(log_scale=log_scale, **policies)
+    return flows
+
+
+def random_factors(loss: Any, shape: tuple[int, int], rng: np.random.Generator) -> "Callable[..., FactoredTrajectory]":
+    """Return a function that follows B = left rightᵀ, (rows, columns), from random factors, for `follow_scales`."""
+    from saddlescope.flow import FactorInit, factored_flow
+
+    pair = rng.standard_normal((shape[0], sum(shape))), rng.standard_normal((shape[1], sum(shape)))
+    return lambda log_scale, **policies: factored_flow(loss, FactorInit(pairs=[pair], log_scale=log_scale), **policies)
+
+
+def random_weights(loss: Any, size: int, rng: np.random.Generator) -> "Callable[..., Trajectory]":
+    """Return a function that follows β = u ⊙ v from random weights, for `follow_scales`."""
+    from saddlescope.flow import DiagonalInit, gradient_flow
+
+    u, v = rng.standard_normal((2, size))
+    return lambda log_scale, **policies: gradient_flow(loss, DiagonalInit(u, v, log_scale=log_scale), **policies)
 
 
 def compare_stages(learned: Any, flows: Mapping[float, Any], until: float = np.inf) -> xr.Dataset:
@@ -93,38 +136,31 @@ def compare_stages(learned: Any, flows: Mapping[float, Any], until: float = np.i
         predicted_time and predicted_loss (stage), found_time and found_loss (scale, stage), for stages 1, 2, ...;
         initial_loss; and the curves, loss (scale, time) with predicted_curve (time).
     """
-    stairs = learned.staircase
-    times, losses = (np.array([getattr(stage, name) for stage in stairs.stages]) for name in ("start", "loss"))
-    curves = {
-        scale: (flow.times[flow.times <= until], flow.losses[flow.times <= until]) for scale, flow in flows.items()
-    }
-    grid = np.linspace(0.0, min(float(curve[0][-1]) for curve in curves.values()), _POINTS)
-    found = {scale: _found(*curve, losses) for scale, curve in curves.items()}
-    axes = ("scale", "stage")
+    times, losses = (np.array([getattr(of, name) for of in learned.staircase.stages]) for name in ("start", "loss"))
+    curves = [(flow.times[flow.times <= until], flow.losses[flow.times <= until]) for flow in flows.values()]
+    grid = np.linspace(0.0, min(float(at[-1]) for at, _ in curves), _POINTS)
+    found = np.array([_found(*curve, losses) for curve in curves])
     return xr.Dataset(
         {
             "predicted_time": ("stage", times[1:]),
             "predicted_loss": ("stage", losses[1:]),
             "initial_loss": losses[0],
-            "found_time": (axes, np.array([one[0] for one in found.values()])),
-            "found_loss": (axes, np.array([one[1] for one in found.values()])),
-            "loss": (("scale", "time"), np.array([np.interp(grid, *curve) for curve in curves.values()])),
+            "found_time": (("scale", "stage"), found[:, 0]),
+            "found_loss": (("scale", "stage"), found[:, 1]),
+            "loss": (("scale", "time"), np.array([np.interp(grid, *curve) for curve in curves])),
             "predicted_curve": ("time", losses[np.searchsorted(times[1:], grid, side="right")]),
-            "status": learned.status.value,
         },
-        {"scale": list(curves), "stage": np.arange(1, len(losses)), "time": grid},
+        {"scale": list(flows), "stage": np.arange(1, len(losses)), "time": grid},
     )
 
 
-def _found(times: np.ndarray, losses: np.ndarray, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return t_k and the level of each stage k = 1, 2, ...; NaN where the flow does not reach it."""
+def _found(times: np.ndarray, losses: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Return t_k and the level of each stage k = 1, 2, ..., (2, stages); NaN where the flow does not reach it."""
     begins = np.array([_passage(times, losses, (a + b) / 2) for a, b in pairwise(levels)])
-    ends = np.append(begins[1:], times[-1])
-    middle = (begins + ends) / 2
-    found = np.full(len(begins), np.nan)
+    middle = (begins + np.append(begins[1:], times[-1])) / 2
     seen = np.isfinite(middle)
-    found[seen] = np.interp(middle[seen], times, losses)
-    return begins, found
+    found = np.where(seen, np.interp(np.where(seen, middle, times[0]), times, losses), np.nan)
+    return np.stack([begins, found])
 
 
 def _passage(times: np.ndarray, losses: np.ndarray, level: float) -> float:

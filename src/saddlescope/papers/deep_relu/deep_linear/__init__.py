@@ -12,7 +12,6 @@ compared with these levels (`saddlescope.theory.deep_linear`).
 
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -20,17 +19,11 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_METRICS
+from saddlescope.papers.deep_relu.shared.training import concatenate_networks, find_stages, observe_spectra
 from saddlescope.papers.deep_relu.shared.training_figures import by_network, stage_table
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
-from saddlescope.reproduction.claim import Claims, Estimate, Size
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
-
-if TYPE_CHECKING:
-    from jax import Array
-
-    from saddlescope.models.deep import LayeredLoss
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
+from saddlescope.reproduction.claim import Size
 
 _MOST = 12  # stored stages
 
@@ -68,15 +61,13 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     """Train network by network."""
     import jax
 
-    from saddlescope.papers.deep_relu.shared.training import concatenate_networks
-
     networks = product(zip(params.depths, params.deviations, strict=True), params.seeds)
-    found = []
+    found: list[xr.Dataset] = []
     with jax.enable_x64(True):
         for ((depth, deviation), seed), step in context.steps(networks):
             make = partial(_train_network, params, depth, deviation, seed, step)
             found.append(step.cached(f"network-{depth}-{seed}", make))
-    context.report(1.0, "done")
+            step.report(1.0, f"depth {depth}, seed {seed} done")
     return concatenate_networks(found)
 
 
@@ -97,51 +88,31 @@ def _train_network(params: Params, depth: int, deviation: float, seed: int, cont
     import jax.numpy as jnp
 
     from saddlescope.flow import geometric_steps, sgd
-    from saddlescope.measure import find_plateaus
     from saddlescope.models.deep import LayeredLoss, half_squared_error, layered_weights
-    from saddlescope.papers.deep_relu.shared.training import staircase_dataset
     from saddlescope.theory.deep_linear import deep_linear_stages
 
     X, T = _draw_data(params, seed)
-    predicted = deep_linear_stages(X.T, T.T, width=params.width)
+    predicted = deep_linear_stages(X.T, T.T, width=params.width).losses
     loss = LayeredLoss(jnp.asarray(X.T), jnp.asarray(T.T), half_squared_error, relu=False)
     widths = (params.inputs, *(depth - 1) * (params.width,), params.outputs)
-    every = max(1, params.steps // 500)
     recording = sgd(
         loss,
         layered_weights(widths, seed=seed, deviation=deviation),
         steps=params.steps,
         learning_rate=params.rate,
-        record=geometric_steps(params.steps, per_doubling=params.marks, every=every),
-        observe=jax.tree_util.Partial(_observe, loss),
+        record=geometric_steps(params.steps, per_doubling=params.marks, every=max(1, params.steps // 500)),
+        observe=jax.tree_util.Partial(observe_spectra, loss),
         report=context.note(f"depth {depth}, seed {seed}"),
     )
-    seen = recording.observed
-    staircase = find_plateaus(seen["loss"], steps=recording.steps, singular_values=seen["singular_values"]).staircase
-    drops, span = -np.diff(predicted.losses), float(predicted.losses[0] - predicted.losses[-1])
-    visible = 1 + int(np.sum(drops >= _MIN_DROP * span))
-    spectra = [np.pad(s, ((0, 0), (0, max(widths) - s.shape[1]))) for s in seen["singular_values"]]
+    losses, spectra = (recording.observed[name] for name in ("loss", "singular_values"))
+    visible = 1 + int(np.sum(-np.diff(predicted) >= _MIN_DROP * float(predicted[0] - predicted[-1])))
+    largest = np.stack([np.pad(s, ((0, 0), (0, max(widths) - s.shape[1]))) for s in spectra])[..., : visible + 1]
     level = np.full(_MOST, np.nan)
-    level[: len(predicted.losses)] = predicted.losses[:_MOST]
-    return staircase_dataset(staircase, layers=depth, most=_MOST).merge(
-        xr.Dataset(
-            {
-                "loss": ("step", seen["loss"]),
-                "singular_values": (("layer", "step", "value"), np.stack(spectra)[..., : visible + 1]),
-                "level": ("stage", level),
-                "visible": ((), visible),
-                "depth": ((), depth),
-                "seed": ((), seed),
-            },
-            coords={"step": recording.steps, "value": np.arange(1, visible + 2)},
-        )
-    )
-
-
-def _observe(loss: "LayeredLoss", weights: "tuple[Array, ...]") -> "dict[str, Array | list[Array]]":
-    import jax.numpy as jnp
-
-    return {"loss": loss(weights), "singular_values": [jnp.linalg.svd(weight, compute_uv=False) for weight in weights]}
+    level[: len(predicted)] = predicted[:_MOST]
+    measured = {"loss": ("step", losses), "singular_values": (("layer", "step", "value"), largest)}
+    found = find_stages(losses, recording.steps, spectra, most=_MOST)
+    found = found.assign(measured).assign(level=("stage", level), visible=visible, depth=depth, seed=seed)
+    return found.assign_coords(step=recording.steps, value=np.arange(1, visible + 2))
 
 
 claims = Claims(
@@ -203,9 +174,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 def _panels(one: xr.Dataset) -> list[Panel]:
     starts = one.stage_start.dropna("stage").values[1:]
-    first = int(np.searchsorted(one.step.values, starts[0] / 4)) if len(starts) else 1
-    one = one.isel(step=slice(first, None))
-    ends, x = one.step.values[[0, -1]], Axis("step", scale="log")
+    one = one.isel(step=slice(int(np.searchsorted(one.step.values, starts[0] / 4)) if len(starts) else 1, None))
+    ends, x, name = one.step.values[[0, -1]], Axis("step", scale="log"), f"depth {int(one.depth)}"
     begins = [Mark(at=float(start), group="stages found", color=7) for start in starts]
     levels = [
         Line(x=ends, y=np.full(2, level), group="best fits of rank k", style="dashed", width=0.9, color=3)
@@ -214,7 +184,6 @@ def _panels(one: xr.Dataset) -> list[Panel]:
     values = one.singular_values.sel(layer=2).dropna("value", how="all")
     spectra = lines(values, x="step", hue="value", label="s_{}", grouped=True, color=1)
     loss = lines(one.loss, x="step", label="loss", grouped=True)
-    name = f"depth {int(one.depth)}"
     return [
         Panel(title=name, x=x, y=Axis("loss", scale="log"), marks=(*loss, *levels, *begins)),
         Panel(title=f"{name}, layer 2", x=x, y=Axis("singular value"), marks=(*spectra, *begins)),

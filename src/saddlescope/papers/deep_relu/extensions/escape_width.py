@@ -10,6 +10,7 @@ starts, at many widths and several depths L; at L = 3 the two hidden layers have
 """
 
 import itertools
+from functools import partial
 from itertools import pairwise
 from statistics import NormalDist
 from typing import Literal, NamedTuple
@@ -21,14 +22,11 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle, depth_three_optimum, rank_one_optimum
-from saddlescope.papers.deep_relu.shared.shares import share_difference
+from saddlescope.papers.deep_relu.shared.shares import share_curve, share_difference
 from saddlescope.plot import Axis, Band, Figure, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate, Evidence, Size, wilson_interval
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Evidence, Metric, RunContext, param
+from saddlescope.reproduction.claim import Size
 from saddlescope.reproduction.grid import cached_rows
-from saddlescope.reproduction.metric import Metric
-from saddlescope.reproduction.parameters import EntryParams, param
 
 Success = Literal["faster", "optimal"]
 
@@ -60,31 +58,25 @@ class Params(EntryParams):
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Descend network by network; a killed run resumes after the last complete one."""
     equal, unequal = context.split(0.8, 0.2)
-
-    def equal_widths(k: int, cell: tuple[int, int], report: Report) -> xr.Dataset:
-        depth, width = cell
-        report(0.0, f"depth {depth}, width {width}")
-        return xr.Dataset({"speed": ("start", _descend((width,) * (depth - 1), params, (0, k)))})
-
-    def unequal_widths(k: int, cell: tuple[int, int], report: Report) -> xr.Dataset:
-        report(0.0, f"widths {cell[0]} and {cell[1]}")
-        return xr.Dataset({"unequal_speed": ("start", _descend(cell, params, (1, k)))})
-
-    square = cached_rows({"depth": params.depths, "width": params.widths}, equal_widths, equal, name="equal")
-    oblong = cached_rows({"first": params.unequal, "second": params.unequal}, unequal_widths, unequal, name="unequal")
-    context.report(1.0, "done")
-    return xr.merge([square, oblong])
+    square = {"depth": params.depths, "width": params.widths}
+    oblong = {"first": params.unequal, "second": params.unequal}
+    found = cached_rows(square, partial(_descend, params, "speed"), equal, name="equal")
+    return found.merge(cached_rows(oblong, partial(_descend, params, "unequal_speed"), unequal, name="unequal"))
 
 
-def _descend(hidden: tuple[int, ...], params: Params, place: tuple[int, int]) -> np.ndarray:
-    """Return the speeds at which descents of networks with these hidden widths end, (starts,)."""
+def _descend(params: Params, name: str, k: int, cell: tuple[int, int], report: Report) -> xr.Dataset:
+    """Return the speeds at which descents of a network end, given its depth and width, or its two hidden widths."""
     from saddlescope.theory.escape.sphere_descent import sphere_descent
 
+    equal = name == "speed"
+    hidden, place = ((cell[1],) * (cell[0] - 1), 0) if equal else (cell, 1)
     X, G = alternating_circle(_SAMPLES)
-    rng, shape = np.random.default_rng((params.seed, *place)), (X.shape[1], *hidden, G.shape[1])
+    rng, shape = np.random.default_rng((params.seed, place, k)), (X.shape[1], *hidden, G.shape[1])
     weights = tuple(rng.standard_normal((params.starts, out, into)) for into, out in pairwise(shape))
     record = np.array([params.steps])
-    return sphere_descent(weights, X, G, steps=params.steps, learning_rate=_RATE, record=record)[1][:, -1]
+    _, speeds = sphere_descent(weights, X, G, steps=params.steps, learning_rate=_RATE, record=record)
+    report(1.0, "depth {}, width {}".format(*cell) if equal else "widths {} and {}".format(*cell))
+    return xr.Dataset({name: ("start", speeds[:, -1])})
 
 
 class OddsLaw(NamedTuple):
@@ -129,16 +121,19 @@ def succeeds(speeds: xr.DataArray, success: Success) -> xr.DataArray:
 
 def _fit_equal(run: xr.Dataset, depth: int) -> OddsLaw | None:
     """Fit the law of the odds of a faster run against the width of all hidden layers."""
-    found = succeeds(run.speed.sel(depth=depth), "faster").sum("start").values
-    return fit_odds(run.width.values[:, None].astype(float), found, np.full(len(found), run.sizes["start"]))
+    return _fit(run.width.values[:, None], succeeds(run.speed.sel(depth=depth), "faster"))
+
+
+def _fit(widths: np.ndarray, found: xr.DataArray) -> OddsLaw | None:
+    hits = found.sum("start").values.ravel()
+    return fit_odds(widths.astype(float), hits, np.full(len(hits), found.sizes["start"]))
 
 
 def _fit_unequal(run: xr.Dataset) -> OddsLaw | None:
     """Fit the law of the odds of a faster run against the product of both hidden widths, and first over second."""
-    found = succeeds(run.unequal_speed, "faster").sum("start").transpose("first", "second").values.ravel()
-    widths = np.array(list(itertools.product(run["first"].values, run["second"].values)), float)
-    product_and_quotient = np.column_stack([widths.prod(axis=1), widths[:, 0] / widths[:, 1]])
-    return fit_odds(product_and_quotient, found, np.full(len(found), run.sizes["start"]))
+    first, second = np.array(list(itertools.product(run["first"].values, run["second"].values)), float).T
+    found = succeeds(run.unequal_speed, "faster").transpose("first", "second", "start")
+    return _fit(np.column_stack([first * second, first / second]), found)
 
 
 def _power(law: OddsLaw | None, powers: np.ndarray, n: int) -> Estimate:
@@ -164,10 +159,10 @@ def follows_a_power_law(run: xr.Dataset) -> bool:
     law = _fit_equal(run, _DEPTH)
     if law is None or run.sizes["width"] < 3:
         return False
-    found, starts = succeeds(run.speed.sel(depth=_DEPTH), "faster").sum("start").values, run.sizes["start"]
-    off = abs(found / starts - law.shares(run.width.values[:, None].astype(float)))
-    wider = NormalDist().inv_cdf(1 - 0.025 / len(found)) / NormalDist().inv_cdf(0.975)  # all widths together
-    errors = [wider * Estimate.share(count, starts).uncertainty for count in found]
+    found = succeeds(run.speed.sel(depth=_DEPTH), "faster")
+    off = abs(found.mean("start").values - law.shares(run.width.values[:, None].astype(float)))
+    wider = NormalDist().inv_cdf(1 - 0.025 / len(off)) / NormalDist().inv_cdf(0.975)  # all widths together
+    errors = [wider * Estimate.share(one.sum(), one.size).uncertainty for one in found.transpose("width", "start")]
     return bool(np.max(off + errors) < 0.12)
 
 
@@ -198,8 +193,8 @@ def first_layer_advantage(run: xr.Dataset) -> Estimate:
     return _power(_fit_unequal(run), half, run.unequal_speed.size)
 
 
-def _optimal(run: xr.Dataset, depth: int, width: int) -> np.ndarray:
-    return succeeds(run.speed.sel(depth=depth, width=width), "optimal").values
+def _hits(run: xr.Dataset, depth: int, width: int, success: Success) -> np.ndarray:
+    return succeeds(run.speed.sel(depth=depth, width=width), success).values
 
 
 @claims.extension(
@@ -211,8 +206,8 @@ def _optimal(run: xr.Dataset, depth: int, width: int) -> np.ndarray:
 )
 def optimal_share_lost_with_depth(run: xr.Dataset) -> Estimate:
     """Share of optimal descents at depth 3 minus that at the largest depth."""
-    width, deepest = int(run.width[-1]), int(run.depth[-1])
-    return share_difference(_optimal(run, deepest, width), _optimal(run, _DEPTH, width))
+    deepest, shallow = (_hits(run, int(depth), int(run.width[-1]), "optimal") for depth in (run.depth[-1], _DEPTH))
+    return share_difference(deepest, shallow)
 
 
 @claims.extension(
@@ -224,20 +219,18 @@ def optimal_share_lost_with_depth(run: xr.Dataset) -> Estimate:
 )
 def optimal_share_gained_with_width(run: xr.Dataset) -> Estimate:
     """Share of optimal descents at the largest width minus that at a quarter of it."""
-    depth, widest = int(run.depth[-1]), int(run.width[-1])
-    narrow = run.width.values[4 * run.width.values <= widest]
+    narrow = run.width[4 * run.width <= run.width[-1]]
     if not narrow.size:
         return Estimate.unresolved("No width is at most a quarter of the largest; give one in widths.")
-    return share_difference(_optimal(run, depth, int(narrow[-1])), _optimal(run, depth, widest))
+    depth = int(run.depth[-1])
+    return share_difference(*(_hits(run, depth, int(width), "optimal") for width in (narrow[-1], run.width[-1])))
 
 
 metrics = tuple(
     Metric(
         name=f"{success}_share",
         quantity=f"share of {success} runs at the largest width, L = 3",
-        statistic=lambda run, success=success: float(
-            succeeds(run.speed.sel(depth=_DEPTH).isel(width=-1), success).mean()
-        ),
+        statistic=lambda run, success=success: float(_hits(run, _DEPTH, int(run.width[-1]), success).mean()),
     )
     for success in ("faster", "optimal")
 )
@@ -245,6 +238,20 @@ metrics = tuple(
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw success against width at every depth."""
+    widths, share = run.width.values.astype(float), Axis("share of runs", range=(-0.02, 1.02))
+    fine, panels = np.geomspace(widths[0], widths[-1], 100), []
+    titles: dict[Success, str] = {"faster": "beats rank one", "optimal": "optimal"}
+    for success, title in titles.items():
+        marks: list[Line | Band] = []
+        for color, depth in enumerate(run.depth.values.tolist()):
+            found, name = succeeds(run.speed.sel(depth=depth), success), f"depth {depth}"
+            fitted = _fit_equal(run, depth) if success == "faster" else None
+            marks += share_curve(found, name, color, style="points")
+            if fitted is None:
+                marks.append(Line(x=widths, y=found.mean("start").values, group=name, color=color))
+            else:
+                marks.append(Line(x=fine, y=fitted.shares(fine[:, None]), group=name, color=color, style="dashed"))
+        panels.append(Panel(title=title, x=Axis("width", scale="log"), y=share, marks=tuple(marks)))
     return [
         Figure(
             name="success",
@@ -252,28 +259,9 @@ def figures(run: xr.Dataset) -> list[Figure]:
             caption=f"Share of {run.sizes['start']} descents from random starts, with 95 % intervals, against the "
             "width of all hidden layers, at several depths. Left: faster than √2 − 1, the best of rank-one networks; "
             "dashed, the law p / (1 − p) = c wᵏ fitted to each depth. Right: within 0.001 of the optimum, 1/2.",
-            panels=(_shares_panel(run, "faster", "beats rank one", law=True), _shares_panel(run, "optimal", "optimal")),
+            panels=tuple(panels),
         )
     ]
-
-
-def _shares_panel(run: xr.Dataset, success: Success, title: str, *, law: bool = False) -> Panel:
-    widths, marks = run.width.values.astype(float), []
-    fine = np.geomspace(widths[0], widths[-1], 100)
-    for color, depth in enumerate(run.depth.values):
-        found = succeeds(run.speed.sel(depth=depth), success)
-        count, runs = found.sum("start").values, found.sizes["start"]
-        intervals = np.array([wilson_interval(k, runs) for k in count])
-        name = f"depth {depth}"
-        marks.append(Band(x=widths, low=intervals[:, 0], high=intervals[:, 1], group=name, color=color))
-        marks.append(Line(x=widths, y=count / runs, group=name, color=color, style="points", width=3.5))
-        fitted = _fit_equal(run, int(depth)) if law else None
-        if fitted is None:
-            marks.append(Line(x=widths, y=count / runs, group=name, color=color))
-        else:
-            marks.append(Line(x=fine, y=fitted.shares(fine[:, None]), group=name, color=color, style="dashed"))
-    x, y = Axis("width", scale="log"), Axis("share of runs", range=(-0.02, 1.02))
-    return Panel(title=title, x=x, y=y, marks=tuple(marks))
 
 
 entry = Entry(

@@ -10,7 +10,7 @@ construction, and at least k because its Jacobian has rank k at some points.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -20,17 +20,16 @@ from saddlescope.papers.deep_relu.shared.training import (
     DATASET,
     Data,
     TrainingSetup,
+    find_stages,
     image_loss,
+    layer_spectra,
     shared_recording,
-    staircase_dataset,
 )
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import EntryParams, RunContext, param
 
 if TYPE_CHECKING:
     from saddlescope.models.deep import LayeredLoss
 
-STAGES = 8  # stored stages
 
 TOP = 4  # stored singular values of each layer
 
@@ -70,6 +69,14 @@ def image_jobs(name: Data, seeds: Iterable[int], *, width: int, steps: int, cont
     return [NetworkJob(f"{name}, seed {seed}", loss, make(seed=seed)) for seed in seeds]
 
 
+def teacher_job(
+    name: str, kind: str, strengths: tuple[float, ...], params: TeacherParams, *, seed: int, **setup: Any
+) -> NetworkJob:
+    """Return a student of one teacher; `setup` has its depth, its training, and no width."""
+    loss = partial(teacher_loss, kind, strengths, samples=params.samples, seed=seed)
+    return NetworkJob(f"{name}, seed {seed}", loss, TrainingSetup(width=params.width, seed=seed, **setup))
+
+
 def teacher_loss(kind: str, strengths: tuple[float, ...], *, samples: int, seed: int) -> "LayeredLoss":
     """Return half the mean squared error on a teacher's outputs for normal inputs, in float32.
 
@@ -95,43 +102,33 @@ def train_jobs(jobs: Sequence[NetworkJob], context: RunContext) -> list[xr.Datas
     """Train and measure all networks, one after the other; entries that need the same one share it."""
     paths = []
     for job, step in context.steps(jobs):
-        loss, step = job.make_loss(), replace(step, report=step.note(job.name))
-        recording = shared_recording(loss, job.setup, step, per_doubling=24)
-        paths.append(_measure(recording, job.setup).assign_coords(network=job.name))
-    context.report(1.0, "done")
+        noted = replace(step, report=step.note(job.name))
+        recording = shared_recording(job.make_loss(), job.setup, noted, per_doubling=24)
+        paths.append(_measure(recording).assign(depth=job.setup.depth).assign_coords(network=job.name))
+        step.report(1.0, f"{job.name} done")
     return paths
 
 
-def _measure(recording: xr.Dataset, setup: TrainingSetup) -> xr.Dataset:
+def _measure(recording: xr.Dataset) -> xr.Dataset:
     """Return the stages and the measurements of every layer of a recorded training.
 
     Returns:
         Over `mark`, the recorded steps: `step`, `loss` and, for each layer, s_2/s_1, the count above the bulk, the
         stable rank and the largest singular values of its weights. Over `stage`: the stages found.
     """
-    from saddlescope.measure import bulk_count, find_plateaus, second_ratio, stable_rank
+    from saddlescope.measure import bulk_count, second_ratio, stable_rank
 
-    steps, loss = recording.step.values, recording.measured_loss.values
-    weights = [s[~np.isnan(s[:, 0])].T for s in recording.singular_values.values]
-    staircase = find_plateaus(loss, steps=steps, singular_values=weights).staircase
+    steps, loss, spectra = recording.step.values, recording.measured_loss.values, layer_spectra(recording)
     largest = recording.singular_values.reindex(value=np.arange(1, TOP + 1)).transpose("layer", "step", "value")
     per_layer = {
-        "second_ratio": np.stack([second_ratio(s) for s in weights]),
-        "stable_rank": np.stack([stable_rank(s) for s in weights]),
-        "above_bulk": np.stack([bulk_count(s, np.broadcast_to(s[:1], s.shape)) for s in weights]),
+        "second_ratio": np.stack([second_ratio(s) for s in spectra]),
+        "stable_rank": np.stack([stable_rank(s) for s in spectra]),
+        "above_bulk": np.stack([bulk_count(s, np.broadcast_to(s[:1], s.shape)) for s in spectra]),
     }
-    return staircase_dataset(staircase, layers=setup.depth, most=STAGES).merge(
-        xr.Dataset(
-            {key: (("layer", "mark"), value) for key, value in per_layer.items()}
-            | {
-                "step": ("mark", steps),
-                "loss": ("mark", loss),
-                "singular_values": (("layer", "mark", "value"), largest.values),
-                "depth": ((), setup.depth),
-            },
-            coords={"mark": np.arange(len(steps)), "value": np.arange(1, TOP + 1)},
-        )
-    )
+    measured = {key: (("layer", "mark"), value) for key, value in per_layer.items()}
+    found = find_stages(loss, steps, spectra).assign(measured).assign(step=("mark", steps), loss=("mark", loss))
+    found = found.assign(singular_values=(("layer", "mark", "value"), largest.values))
+    return found.assign_coords(mark=np.arange(len(steps)), value=np.arange(1, TOP + 1))
 
 
 def leave_origin(run: xr.Dataset) -> xr.DataArray:

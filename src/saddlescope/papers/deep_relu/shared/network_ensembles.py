@@ -1,4 +1,4 @@
-"""Ensembles of networks on which statements about all networks are tested.
+"""Ensembles of networks on which statements about all networks are tested, and their points in a picture.
 
 random      weights and data drawn at random, all widths and sizes different
 descended   after ten steps of descent on the sphere
@@ -7,11 +7,13 @@ extreme     near equality in the sharper inequality: orthonormal inputs, permuta
             twice, with both signs, so that ReLU takes half; G = -Y; and noise of a size drawn between 1e-8 and 1
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 import numpy as np
 import xarray as xr
+
+from saddlescope.plot import Line
 
 Case = tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray]
 """Weights W_1, ..., W_L, inputs (N, d_in) and gradients (N, d_out)."""
@@ -28,6 +30,15 @@ _STARTS = 25  # networks that descend on the same data
 def describe_networks(cases: xr.DataArray) -> str:
     """Describe how many networks of which depths have a value."""
     return f"{cases.size} networks, depths {', '.join(str(int(depth)) for depth in cases.depth.values)}"
+
+
+def network_points(groups: Mapping[str, tuple[np.ndarray, np.ndarray]], *, floor: float, opacity: float) -> list[Line]:
+    """Draw one point per network (x, y) of each group; values below the floor are drawn there."""
+    look = {"style": "points", "width": 0.8, "opacity": opacity}
+    return [
+        Line(x=x.ravel(), y=np.maximum(y, floor).ravel(), group=group, color=color, **look)
+        for color, (group, (x, y)) in enumerate(groups.items())
+    ]
 
 
 def draw_networks(kind: str, *, depth: int, count: int, seed: int) -> Iterator[Case]:

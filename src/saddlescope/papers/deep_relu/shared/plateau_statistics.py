@@ -7,8 +7,11 @@ s_i are the singular values of a layer's weights, descending. Stages are plateau
 import numpy as np
 import xarray as xr
 
-from saddlescope.reproduction.claim import Estimate
-from saddlescope.reproduction.metric import Metric
+from saddlescope.reproduction import Estimate, Metric
+from saddlescope.reproduction.claim import Size
+
+TRAINED: tuple[Size, ...] = ("default", "reduced", "paper")
+"""Sizes whose networks escape twice; those of the quick size do not."""
 
 
 def select_first_plateau(run: xr.Dataset) -> xr.Dataset:

@@ -1,6 +1,7 @@
 """ReLU networks trained from small weights in float32, on images as in appendix B, and the stages found."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,8 +11,7 @@ import xarray as xr
 
 from saddlescope._shared.progress import Report
 from saddlescope.papers.image_data import read_images
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.data_sets import DataSets
+from saddlescope.reproduction import DataSets, RunContext
 
 if TYPE_CHECKING:
     from jax import Array
@@ -113,13 +113,12 @@ def record_training(
         report=report,
         throw=False,
     )
-    seen = run.observed
-    spectra = seen.pop("singular_values")
+    spectra = run.observed.pop("singular_values")
     together = np.full((setup.depth, max(s.shape[1] for s in spectra), len(run.steps)), np.nan, np.float32)
     for layer, of_layer in enumerate(spectra):
         together[layer, : of_layer.shape[1]] = of_layer.T
     return xr.Dataset(
-        {key: ("step", values) for key, values in seen.items()}
+        {key: ("step", values) for key, values in run.observed.items()}
         | {"singular_values": (("layer", "value", "step"), together)},
         coords={"step": run.steps, "layer": 1 + np.arange(setup.depth), "value": 1 + np.arange(together.shape[1])},
         attrs={"status": str(run.status), "samples": loss.samples, "inputs": loss.inputs.shape[1]},
@@ -147,14 +146,26 @@ def image_stages(recording: xr.Dataset, *, per_doubling: int) -> xr.Dataset:
     Only the steps that are evenly spaced in their logarithm are kept.
     """
     from saddlescope.flow import geometric_steps
-    from saddlescope.measure import find_plateaus
 
     steps = geometric_steps(int(recording.step[-1]), per_doubling=per_doubling)
     kept = recording[["loss", "accuracy", "singular_values"]].sel(step=recording.step.isin(steps), value=slice(TOP))
     kept = kept.reindex(value=np.arange(1, TOP + 1)).drop_vars("layer")
-    values = [s[~np.isnan(s[:, 0])].T for s in kept.singular_values.values]
-    staircase = find_plateaus(kept.loss.values, steps=kept.step.values, singular_values=values).staircase
-    return kept.merge(staircase_dataset(staircase, layers=len(values), most=STAGES), combine_attrs="override")
+    return kept.merge(find_stages(kept.loss.values, kept.step.values, layer_spectra(kept)), combine_attrs="override")
+
+
+def layer_spectra(recording: xr.Dataset) -> list[np.ndarray]:
+    """Return the singular values of each layer, (steps, values)."""
+    return [s[~np.isnan(s[:, 0])].T for s in recording.singular_values.values]
+
+
+def find_stages(
+    loss: np.ndarray, steps: np.ndarray, spectra: Sequence[np.ndarray], *, most: int = STAGES
+) -> xr.Dataset:
+    """Return the first `most` stages found in a loss and the spectra of all layers, as `staircase_dataset`."""
+    from saddlescope.measure import find_plateaus
+
+    staircase = find_plateaus(loss, steps=steps, singular_values=spectra).staircase
+    return staircase_dataset(staircase, layers=len(spectra), most=most)
 
 
 def train_seeds(
@@ -169,11 +180,19 @@ def train_seeds(
     """Train one network per seed on images and find its stages, over `seed`; entries share their trainings."""
     found = []
     for seed, step in context.steps(seeds):
-        step = replace(step, report=step.note(f"{name}, seed {seed}"))
-        recording = shared_recording(loss, replace(setup, seed=seed), step, per_doubling=per_doubling)
+        noted = replace(step, report=step.note(f"{name}, seed {seed}"))
+        recording = shared_recording(loss, replace(setup, seed=seed), noted, per_doubling=per_doubling)
         found.append(image_stages(recording, per_doubling=per_doubling))
+        step.report(1.0, f"{name}, seed {seed} done")
     together = xr.concat(found, dim="seed", join="outer", combine_attrs="drop_conflicts")
     return together.assign_coords(seed=list(seeds))
+
+
+def observe_spectra(loss: "LayeredLoss", weights: "tuple[Array, ...]") -> "dict[str, Array | list[Array]]":
+    """Return the loss and the singular values of the weights of all layers."""
+    import jax.numpy as jnp
+
+    return {"loss": loss(weights), "singular_values": [jnp.linalg.svd(weight, compute_uv=False) for weight in weights]}
 
 
 def _observe(loss: "LayeredLoss", weights: "tuple[Array, ...]") -> "dict[str, Array | list[Array]]":
@@ -181,28 +200,21 @@ def _observe(loss: "LayeredLoss", weights: "tuple[Array, ...]") -> "dict[str, Ar
 
     outputs = loss.output(weights)
     few = loss.batch(jnp.arange(FEW)) if loss.samples > FEW else loss
-    return {
-        "loss": loss.cost_of(outputs),
-        "accuracy": jnp.mean(jnp.argmax(outputs, 1) == jnp.argmax(loss.targets, 1), dtype=outputs.dtype),
-        "measured_loss": few(weights),
-        "singular_values": [jnp.linalg.svd(weight, compute_uv=False) for weight in weights],
-    }
+    accuracy = jnp.mean(jnp.argmax(outputs, 1) == jnp.argmax(loss.targets, 1), dtype=outputs.dtype)
+    measured = {"loss": loss.cost_of(outputs), "accuracy": accuracy, "measured_loss": few(weights)}
+    return observe_spectra(few, weights) | measured
 
 
 def staircase_dataset(staircase: "Staircase", *, layers: int, most: int) -> xr.Dataset:
     """Return the first `most` stages of a staircase over `stage`; missing stages are NaN, their ranks -1."""
-    start, level = np.full(most, np.nan), np.full(most, np.nan)
+    start, level = np.full((2, most), np.nan)
     rank, layer_rank = np.full(most, -1), np.full((most, layers), -1)
     for k, stage in enumerate(staircase.stages[:most]):
         start[k], level[k], rank[k], layer_rank[k] = stage.start, stage.loss, stage.rank, stage.layer_ranks
+    found = {"stage_start": start, "stage_loss": level, "stage_rank": rank}
     return xr.Dataset(
-        {
-            "stage_start": ("stage", start),
-            "stage_loss": ("stage", level),
-            "stage_rank": ("stage", rank),
-            "stage_layer_rank": (("stage", "layer"), layer_rank),
-            "stages_found": ((), len(staircase)),
-        },
+        {name: ("stage", of) for name, of in found.items()}
+        | {"stage_layer_rank": (("stage", "layer"), layer_rank), "stages_found": ((), len(staircase))},
         coords={"stage": np.arange(most), "layer": 1 + np.arange(layers)},
     )
 

@@ -6,12 +6,9 @@
     v    a linear head: the ridge regression of the labels on the mean patches of all images of the two digits, times a
          factor that sets the gaps of the scores
 
-For each pair of digits the study of `saddlescope.studies` decides which norm the flows minimise, from their excesses
-over the least nuclear and the least Frobenius norm at ln t = 1e6. A flow is
-
-    lost        at a minimum that attends to a wrong patch of some image: a margin is negative at the last time
-    unfollowed  not followed to the last time: the solver stops with an error
-    undecided   with a direction that is not near either solution, or has nearly both norms
+For each pair of digits `saddlescope.studies.implicit_bias` decides which norm the flows minimise by ln t = 1e6. A flow
+is lost at a minimum that attends to a wrong patch of some image (a margin is negative at the last time), unfollowed if
+the solver stops with an error, and undecided if its direction is near neither solution, or has nearly both norms.
 """
 
 import itertools
@@ -23,12 +20,12 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report
 from saddlescope.papers.softmax_attention import CITATION
-from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.papers.softmax_attention.shared.curves import flow_panel
+from saddlescope.plot import Axis, Figure, Mark, Table
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
+from saddlescope.reproduction.grid import cached_rows
 
 if TYPE_CHECKING:
     from saddlescope.models.tokens.data import TokenData
@@ -63,44 +60,34 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Study every pair."""
-    parts: list[xr.Dataset] = []
-    for pair, step in context.steps(itertools.combinations(range(params.digits), 2)):
-        parts.append(step.cached("{}-{}".format(*pair), partial(_study_pair, pair, params, step)))
-    context.report(1.0, "done")
-    return xr.concat(parts, "pair")
+    pairs = list(itertools.combinations(range(params.digits), 2))
+    names = [f"{first}, {second}" for first, second in pairs]
+    return cached_rows({"pair": names}, partial(_study_pair, params, pairs), context)
 
 
-def _study_pair(pair: tuple[int, int], params: Params, context: RunContext) -> xr.Dataset:
+def _study_pair(params: Params, pairs: list[tuple[int, int]], n: int, row: tuple[str], report: Report) -> xr.Dataset:
     """Study one pair of digits."""
-    from saddlescope.models.tokens.separability import separability
+    from saddlescope.models import separability
     from saddlescope.studies import implicit_bias
 
-    data, _ = digit_tokens(*pair, images=params.images, skip=params.skip, head=params.head)
-    record, flows = np.geomspace(1.0, 1e6, params.times), len(_FLOWS)
-    result = xr.Dataset(
-        {
-            "outcome": ("flow", np.full(flows, "none", "U10")),
-            "share": (("flow", "norm", "log_time"), np.full((flows, 2, params.times), np.nan)),
-            "rank": ("norm", np.zeros(2)),
-            "separable": separability(data).separable,
-        },
-        coords={"flow": list(_FLOWS), "norm": _NORMS, "log_time": record, "pair": "{}, {}".format(*pair)},
-    )
-    if not bool(result.separable):
-        return result
-    report = context.note(f"digits {pair[0]} and {pair[1]}")
-    study = implicit_bias(data, record=record, log_scale=math.log(params.scale), seed=params.seed, report=report)
-    result["rank"].values[:] = study.nuclear.certificate.rank, study.frobenius.certificate.rank
-    for k, name in enumerate(_FLOWS):
-        if name not in study.verdicts:
-            continue
-        of = study.dataset.sel(flow=name)
-        result["share"].values[k] = of.share.values.T
-        last = float(of.margin[-1])
-        result["outcome"].values[k] = (
-            "unfollowed" if np.isnan(last) else "lost" if last <= 0 else study.verdicts[name].norm
-        )
-    return result
+    data, _ = digit_tokens(*pairs[n], images=params.images, skip=params.skip, head=params.head)
+    record, separable = np.geomspace(1.0, 1e6, params.times), separability(data).separable
+    outcome, rank = np.full(len(_FLOWS), "none", "U10"), np.zeros(2)
+    share = np.full((len(_FLOWS), 2, params.times), np.nan)
+    if separable:
+        policies = {"record": record, "log_scale": math.log(params.scale), "seed": params.seed}
+        study = implicit_bias(data, report=lambda part, note: report(part, f"digits {row[0]}, {note}"), **policies)
+        rank[:] = study.nuclear.certificate.rank, study.frobenius.certificate.rank
+        for k, name in enumerate(_FLOWS):
+            if name in study.verdicts:
+                of = study.dataset.sel(flow=name)
+                share[k], last = of.share.values.T, float(of.margin[-1])
+                chosen = "lost" if last <= 0 else study.verdicts[name].norm
+                outcome[k] = "unfollowed" if np.isnan(last) else chosen
+    report(1.0, f"digits {row[0]}")
+    found = {"outcome": ("flow", outcome), "share": (("flow", "norm", "log_time"), share), "rank": ("norm", rank)}
+    coords = {"flow": list(_FLOWS), "norm": _NORMS, "log_time": record}
+    return xr.Dataset({**found, "separable": separable}, coords)
 
 
 def digit_tokens(first: int, second: int, *, images: int, skip: int, head: float) -> "tuple[TokenData, np.ndarray]":
@@ -113,33 +100,25 @@ def digit_tokens(first: int, second: int, *, images: int, skip: int, head: float
     """
     from sklearn.datasets import load_digits
 
-    from saddlescope.models.tokens.data import TokenData
+    from saddlescope.models import TokenData
 
     flat, digits = (np.asarray(part) for part in load_digits(return_X_y=True))
     pixels = flat.reshape(-1, 2 * _SIDE, 2 * _SIDE) / 16.0
+    patches = pixels.reshape(-1, 2, _SIDE, 2, _SIDE).transpose(0, 1, 3, 2, 4).reshape(-1, 4, _SIDE**2)
     chosen = [np.flatnonzero(digits == digit) for digit in (first, second)]
-    every = np.concatenate(chosen)
-    mean = _split_patches(pixels[every]).mean(axis=1)
-    labels = np.where(digits[every] == first, 1.0, -1.0)
+    mean = patches[np.concatenate(chosen)].mean(axis=1)
+    labels = np.repeat([1.0, -1.0], [len(own) for own in chosen])
     centred = mean - mean.mean(axis=0)
     v = head * np.linalg.solve(centred.T @ centred + _RIDGE * np.eye(mean.shape[1]), centred.T @ labels)
     taken = []
     for own, sign in zip(chosen, (1.0, -1.0), strict=True):
-        scores = np.sort(sign * _split_patches(pixels[own]) @ v, axis=1)
+        scores = np.sort(sign * patches[own] @ v, axis=1)
         clear = own[scores[:, -1] - scores[:, -2] > 1e-6 * np.abs(scores).max()]
         if len(clear) < skip + images:
             raise InputError(f"images and skip must add up to {len(clear)} or less; got {images!r} and {skip!r}.")
         taken.append(clear[skip : skip + images])
     at = np.concatenate(taken)
-    X = _split_patches(pixels[at])
-    return TokenData(X, X.mean(axis=1), np.repeat([1.0, -1.0], images), v), pixels[at]
-
-
-def _split_patches(images: np.ndarray) -> np.ndarray:
-    """Return (images, patches, pixels), the patches row by row."""
-    count, height, width = images.shape
-    split = images.reshape(count, height // _SIDE, _SIDE, width // _SIDE, _SIDE)
-    return split.transpose(0, 1, 3, 2, 4).reshape(count, -1, _SIDE * _SIDE)
+    return TokenData(patches[at], patches[at].mean(axis=1), np.repeat([1.0, -1.0], images), v), pixels[at]
 
 
 claims = Claims(
@@ -184,9 +163,15 @@ def _rank_exceptions(run: xr.Dataset) -> Estimate:
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw excesses over time, with a table of outcomes."""
-    rows = tuple(
-        (flow, *(int(np.sum(run.outcome.sel(flow=flow).values == name)) for name in _OUTCOMES)) for flow in _FLOWS
-    )
+    draw = partial(flow_panel, x=Axis("ln t", scale="log"), y=Axis("relative excess", scale="log", range=(1e-6, 1e2)))
+    panels, rows = [], []
+    for flow in _FLOWS:
+        of = run.sel(flow=flow)
+        rows.append((flow, *(int(np.sum(of.outcome.values == name)) for name in _OUTCOMES)))
+        chosen = of.share.isel(pair=np.isin(of.outcome.values, _CHOSEN))
+        groups = {f"{name} norm": chosen.sel(norm=name) for name in _NORMS}
+        resolved, title = Mark(at=0.1, label="resolved", axis="y"), f"{flow}: {_MINIMISED[flow]} expected"
+        panels.append(draw(title, time=run.log_time.values, groups=groups, opacity=0.5, floor=1e-8, more=[resolved]))
     return [
         Figure(
             name="shares",
@@ -194,27 +179,11 @@ def figures(run: xr.Dataset) -> list[Figure]:
             caption="Excess of the direction over the least norm against time, in units of that of the other norm's "
             "solution: 0 where the direction solves the problem, 1 where it is as far from it as the other solution "
             "is. Lines are pairs of digits in which all margins become positive. The table counts pairs by outcome.",
-            panels=tuple(_shares_panel(run, flow) for flow in _FLOWS),
+            panels=tuple(panels),
             columns=3,
-            table=Table(columns=("flow", *_OUTCOMES), rows=rows),
+            table=Table(columns=("flow", *_OUTCOMES), rows=tuple(rows)),
         ),
     ]
-
-
-def _shares_panel(run: xr.Dataset, flow: str) -> Panel:
-    of = run.sel(flow=flow)
-    chosen = of.isel(pair=np.isin(of.outcome.values, _CHOSEN))
-    curves = [
-        Line(x=run.log_time.values, y=np.maximum(values, 1e-8), group=f"{name} norm", color=k, opacity=0.5, width=1.0)
-        for k, name in enumerate(("nuclear", "Frobenius"))
-        for values in chosen.share.sel(norm=name).values
-    ]
-    return Panel(
-        title=f"{flow}: {_MINIMISED[flow]} expected",
-        x=Axis("ln t", scale="log"),
-        y=Axis("relative excess", scale="log", range=(1e-6, 1e2)),
-        marks=(*curves, Mark(at=0.1, label="resolved", axis="y")),
-    )
 
 
 entry = Entry(

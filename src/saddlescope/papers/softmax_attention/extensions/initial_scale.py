@@ -5,14 +5,10 @@ Theorem 4.1 allows any ω₀ without zeros, and any global solution as the limit
     degenerate   a segment of ℓ1 solutions; ω₀ differs between coordinates, at random
     raw          Gaussian, from scales of 1 to 1e-8: the distance of the direction from the ℓ1 solution at t = 1e300
 
-On degenerate data the flow ends at the solution of least entropy relative to ω₀²,
-
-    H(β) = Σ_j |β_j| (ln(|β_j| / ω₀,j²) - 1),
-
-since late β_j = ±(ω₀,j² / 2) e^|ψ_j| with ψ = Bᵀφ: its logarithms less those of ω₀² are linear in as many numbers φ as
-there are margins, which makes H stationary. A common factor of ω₀ does not matter, and ratios do.
-
-From a smaller scale the flow learns coordinates one after the other: late ones wait for μ to grow by powers of 1 / ω₀.
+On degenerate data the flow ends at the solution of least entropy H(β) = Σ_j |β_j| (ln(|β_j| / ω₀,j²) - 1), since late
+β_j = ±(ω₀,j² / 2) e^|ψ_j| with ψ = Bᵀφ: its logarithms less those of ω₀² are linear in as many numbers φ as there are
+margins, which makes H stationary. From a smaller scale the flow learns coordinates one after the other: late ones wait
+for μ to grow by powers of 1 / ω₀.
 """
 
 from functools import partial
@@ -21,13 +17,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import xarray as xr
 
+from saddlescope._shared.progress import Report
 from saddlescope.papers.softmax_attention import CITATION
-from saddlescope.papers.softmax_attention.shared.curves import flow_curves
-from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.papers.softmax_attention.shared.curves import flow_panel
+from saddlescope.plot import Axis, Figure
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
+from saddlescope.reproduction.grid import cached_rows
 
 if TYPE_CHECKING:
     from saddlescope.models.tokens.data import TokenData
@@ -63,58 +58,39 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     """Follow all flows of both kinds."""
     times = np.unique([*np.geomspace(3, _LATE, params.marks), _ASTRONOMICAL])
     kinds = {"degenerate": (params.degenerate, _follow_degenerate), "raw": (params.raw, _follow_scales)}
-    parts: dict[str, list[xr.Dataset]] = {kind: [] for kind in kinds}
-    for (kind, k), step in context.steps((kind, k) for kind, (count, _) in kinds.items() for k in range(count)):
-        seed = params.seed + k
-        step.report(0.0, f"{kind} data, seed {seed}")
-        parts[kind].append(step.cached(f"{kind}-{seed}", partial(kinds[kind][1], seed, times, params)))
-    joined = [xr.concat(of, f"{kind}_seed") for kind, of in parts.items()]
-    context.report(1.0, "done")
+    joined = []
+    for (kind, (count, follow)), part in context.steps(kinds.items(), [count for count, _ in kinds.values()]):
+        seeds = {f"{kind}_seed": range(params.seed, params.seed + count)}
+        joined.append(cached_rows(seeds, partial(follow, times, params), part, name=kind))
     return xr.merge(joined, compat="equals", join="exact").assign_coords(log_time=("time", times))
 
 
-def _follow_scales(seed: int, times: np.ndarray, params: Params) -> xr.Dataset:
+def _follow_scales(times: np.ndarray, params: Params, _: int, row: tuple[int], report: Report) -> xr.Dataset:
     """Follow one Gaussian data set from every scale, the same for all coordinates."""
-    from saddlescope.flow import diagonal_margin_flow
-    from saddlescope.models.tokens.losses import SelectionLoss
+    from saddlescope.papers.softmax_attention.shared.flows import diagonal_flow
     from saddlescope.papers.softmax_attention.shared.separable_tokens import separable_gaussian_tokens
     from saddlescope.theory.attention.svm import l1_svm
 
-    data = separable_gaussian_tokens(params.samples, params.tokens, params.dim, seed=seed)
-    loss, beta = SelectionLoss(data.optimal_scores, data.gaps), l1_svm(data).beta
-    flows = [
-        diagonal_margin_flow(loss, data.features, scale, log_until=times[-1], record=times, tolerance=1e-7)
-        for scale in params.scales
-    ]
-    errors = [np.linalg.norm(flow.direction - beta, axis=-1) / np.linalg.norm(beta) for flow in flows]
-    return xr.Dataset(
-        {"raw_error": (("scale", "time"), errors)}, coords={"scale": list(params.scales), "raw_seed": seed}
-    )
+    data = separable_gaussian_tokens(params.samples, params.tokens, params.dim, seed=row[0])
+    beta, directions = l1_svm(data).beta, [diagonal_flow(data, scale, times).direction for scale in params.scales]
+    errors = [np.linalg.norm(direction - beta, axis=-1) / np.linalg.norm(beta) for direction in directions]
+    report(1.0, f"Gaussian data, seed {row[0]}")
+    return xr.Dataset({"raw_error": (("scale", "time"), errors)}, {"scale": list(params.scales)})
 
 
-def _follow_degenerate(seed: int, times: np.ndarray, params: Params) -> xr.Dataset:
+def _follow_degenerate(times: np.ndarray, params: Params, _: int, row: tuple[int], report: Report) -> xr.Dataset:
     """Follow one degenerate data set from several ω₀, the last a multiple of the first."""
-    from saddlescope.flow import diagonal_margin_flow
-    from saddlescope.models.tokens.losses import SelectionLoss
+    from saddlescope.papers.softmax_attention.shared.flows import diagonal_flow
 
-    of = degenerate_tokens(params.samples, params.tokens, params.dim, seed)
-    loss, rng = SelectionLoss(of.data.optimal_scores, of.data.gaps), np.random.default_rng((seed, 1))
-    scales = 0.3 * np.exp(rng.uniform(-1, 1, (params.starts, of.data.dim)))
+    of = degenerate_tokens(params.samples, params.tokens, params.dim, row[0])
+    scales = 0.3 * np.exp(np.random.default_rng((row[0], 1)).uniform(-1, 1, (params.starts, of.data.dim)))
     scales[-1] = scales[0] / 30
-    flows = [
-        diagonal_margin_flow(loss, of.data.features, scale, log_until=times[-1], record=times, tolerance=1e-7)
-        for scale in scales
-    ]
-    limits = np.array([least_entropy(of, scale) for scale in scales])
-    directions, size = np.array([flow.direction for flow in flows]), np.linalg.norm(of.beta)
+    directions = np.array([diagonal_flow(of.data, scale, times).direction for scale in scales])
+    limits, size = np.array([least_entropy(of, scale) for scale in scales]), np.linalg.norm(of.beta)
     apart = np.linalg.norm(directions[:, None] - directions[None], axis=-1).max(axis=(0, 1))
-    return xr.Dataset(
-        {
-            "entropy_error": (("start", "time"), np.linalg.norm(directions - limits[:, None], axis=-1) / size),
-            "spread": ("time", apart / size),
-        },
-        coords={"degenerate_seed": seed},
-    )
+    errors = np.linalg.norm(directions - limits[:, None], axis=-1) / size
+    report(1.0, f"degenerate data, seed {row[0]}")
+    return xr.Dataset({"entropy_error": (("start", "time"), errors), "spread": ("time", apart / size)})
 
 
 class DegenerateTokens(NamedTuple):
@@ -227,13 +203,10 @@ def _gain_of_small_scale(run: xr.Dataset) -> Estimate:
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw errors by scale, and distances from the solution that each start selects."""
-    time, late = run.log_time.values, Axis("ln t", scale="log")
-    errors: list[Line] = []
-    for k, scale in enumerate(run.scale.values.tolist()):
-        errors += flow_curves(time, run.raw_error.sel(scale=scale).values, f"ω₀ = {scale:g}", k, opacity=0.75)
-    distances = flow_curves(time, run.entropy_error.values, "from the least entropy", 0)
-    distances += flow_curves(time, run.spread.values, "between starts", 3, opacity=0.8)
+    draw = partial(flow_panel, x=Axis("ln t", scale="log"), time=run.log_time.values)
     y = Axis("relative distance", scale="log")
+    errors = {f"ω₀ = {scale:g}": run.raw_error.sel(scale=scale) for scale in run.scale.values.tolist()}
+    distances = {"from the least entropy": run.entropy_error, "between starts": run.spread}
     return [
         Figure(
             name="scale",
@@ -242,8 +215,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
             "each initial scale. Right, degenerate data: the distance from the solution of least entropy, and the "
             "largest distance between two starts.",
             panels=(
-                Panel(title="Gaussian data", x=late, y=y, marks=tuple(errors)),
-                Panel(title="degenerate data", x=late, y=y, marks=tuple(distances)),
+                draw("Gaussian data", y=y, groups=errors, opacity=0.75),
+                draw("degenerate data", y=y, groups=distances),
             ),
         )
     ]

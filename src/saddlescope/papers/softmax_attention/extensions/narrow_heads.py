@@ -1,11 +1,9 @@
 """Heads with fewer columns than dimensions: the norm that keys and queries minimise when d_e < d.
 
-(W_*-SVM) has a rank bound, rank(W) <= d_e, which is void in the paper's theorems, where d_e >= d. Here the flow of K
-and Q with few columns runs on Gaussian data, from normal entries of deviation scale/√d. It is compared with the
-solution without the bound, W_*, and with the best solution under it that a search from many starts finds. At
-d_e >= rank(W_*) the two are the same, certified; below, the problem is not convex, and the second is an upper bound.
-
-    value      |W|_* / μ along the flow, which the SVM minimises
+(W_*-SVM) has a rank bound, rank(W) <= d_e, which is void in the paper's theorems, where d_e >= d. Here K and Q with few
+columns run on Gaussian data, from normal entries of deviation scale/√d. |W|_* / μ is compared with the solution W_*
+without the bound, and with the best solution under it that a search from many starts finds. At d_e >= rank(W_*) the two
+are the same, certified; below, the problem is not convex, and the second is an upper bound.
 """
 
 from functools import partial
@@ -14,13 +12,12 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report
 from saddlescope.papers.softmax_attention import CITATION
-from saddlescope.papers.softmax_attention.shared.head_flows import draw_head, follow_in_balance
-from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-from saddlescope.reproduction.claim import Claims, Estimate
-from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.papers.softmax_attention.shared.curves import flow_panel
+from saddlescope.plot import Axis, Figure, Line, Mark
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
+from saddlescope.reproduction.grid import cached_rows
 
 _SAME = 0.01  # values this near each other, relatively, are of one solution
 
@@ -52,44 +49,30 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Follow all heads on every draw; a head with d_e = d is the last one."""
-    parts = []
-    for k, step in context.steps(range(params.draws)):
-        step.report(0.0, f"draw {k + 1} of {params.draws}")
-        parts.append(step.cached(f"draw-{k}", partial(_follow_draw, params, params.seed + k)))
-    context.report(1.0, "done")
-    return xr.concat(parts, "draw").assign_coords(
-        columns=[*params.columns, params.dim], draw=range(params.draws), log10_time=("time", list(params.log10_times))
-    )
+    found = cached_rows({"draw": range(params.draws)}, partial(_follow_draw, params), context)
+    return found.assign_coords(columns=[*params.columns, params.dim], log10_time=("time", list(params.log10_times)))
 
 
-def _follow_draw(params: Params, seed: int) -> xr.Dataset:
+def _follow_draw(params: Params, draw: int, _: tuple[int], report: Report) -> xr.Dataset:
     """Return the values of every head and start, (columns, start, time), and of the SVMs."""
-    from saddlescope.flow import key_query_margin_flow
-    from saddlescope.models.tokens.generators import gaussian_tokens
-    from saddlescope.models.tokens.losses import SelectionLoss
+    from saddlescope.models import gaussian_tokens
+    from saddlescope.papers.softmax_attention.shared.flows import draw_head, in_balance, key_query_flow
     from saddlescope.theory import nuclear_svm
 
+    seed, every = params.seed + draw, [*params.columns, params.dim]
     data = gaussian_tokens(params.samples, params.tokens, params.dim, seed=seed)
-    loss = SelectionLoss(data.optimal_scores, data.gaps)
     log_times = np.array(params.log10_times) * np.log(10)
-    every = [*params.columns, params.dim]
-    shape = (len(every), params.starts)
-    values = np.full((*shape, len(log_times)), np.nan)
-    for column, start in np.ndindex(*shape):
+    values = np.full((len(every), params.starts, len(log_times)), np.nan)
+    for column, start in np.ndindex(*values.shape[:2]):
         head = draw_head((seed, every[column], start), params.dim, every[column], params.scale)
-        flow = follow_in_balance(key_query_margin_flow, loss, data.differences, data.z, head, log_times=log_times)
+        flow = in_balance(partial(key_query_flow, data, head, log_times))
         sums = np.array([flow.spectrum(k).sum() for k in range(len(log_times))])
         values[column, start] = sums / np.where(flow.margin > 0, flow.margin, np.nan)
-    convex = nuclear_svm(data)
+    convex = nuclear_svm(data).certificate
     bounded = [nuclear_svm(data, d_e, num_starts=params.search, seed=seed).certificate.primal for d_e in every]
-    return xr.Dataset(
-        {
-            "value": (("columns", "start", "time"), values),
-            "bounded": (("columns",), bounded),
-            "least": convex.certificate.dual,
-            "rank": convex.certificate.rank,
-        }
-    )
+    report(1.0, f"draw {draw + 1} of {params.draws}")
+    found = {"value": (("columns", "start", "time"), values), "bounded": ("columns", bounded)}
+    return xr.Dataset({**found, "least": convex.dual, "rank": convex.rank})
 
 
 def _last_values(run: xr.Dataset) -> xr.DataArray:
@@ -146,19 +129,18 @@ def _best_share(run: xr.Dataset) -> Estimate:
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the excess over the least nuclear norm by d_e, and one column against the best of rank one."""
-    time, curves = run.log10_time.values, []
-    for color, d_e in enumerate(run.columns.values):
-        head, group = run.sel(columns=d_e), f"d_e = {d_e}"
-        excess = (head.value / head.least - 1).values.reshape(-1, len(time))
-        curves += [Line(x=time, y=row, group=group, color=color, width=0.7, opacity=0.4) for row in excess]
-        curves.append(Line(x=time, y=np.nanmedian(excess, axis=0), group=group, color=color, width=2.8))
-    one, x = run.isel(columns=0), Axis("log₁₀ t", scale="log")
-    ratios = [
-        Line(x=time, y=row, group="d_e = 1", color=0, width=0.9, opacity=0.7)
-        for row in (one.value / one.bounded).values.reshape(-1, len(time))
-    ]
-    least, excess = Axis("excess", scale="log"), "over the optimum without a rank bound"
-    ends = int((_last_values(one) / one.bounded < 1 + _SAME).sum())
+    time, x = run.log10_time.values, Axis("log₁₀ t", scale="log")
+    excesses = (run.value / run.least - 1).transpose("columns", "draw", "start", "time")
+    groups = {f"d_e = {d_e}": excesses.sel(columns=d_e).values for d_e in run.columns.values.tolist()}
+    medians = (
+        Line(x=time, y=np.nanmedian(of, axis=(0, 1)), group=group, color=color, width=2.8)
+        for color, (group, of) in enumerate(groups.items())
+    )
+    one = run.isel(columns=0)
+    ratios = (one.value / one.bounded).transpose("draw", "start", "time")
+    ends = int((ratios.isel(time=-1) < 1 + _SAME).sum())
+    title, excess, ratio = "over the optimum without a rank bound", Axis("excess", scale="log"), Axis("ratio of values")
+    best, mark = "one column, over the best of rank one", Mark(at=1.0, axis="y")
     return [
         Figure(
             name="narrow",
@@ -166,15 +148,10 @@ def figures(run: xr.Dataset) -> list[Figure]:
             caption=f"{run.sizes['draw']} draws of Gaussian data, {run.sizes['start']} initial weights each. Left: "
             "relative excess of |W|_* / μ over the least nuclear norm against time; wide lines: medians. Right: the "
             "same value for one column, over the best value of rank one that a search found; in this run "
-            f"{ends} of {len(ratios)} end within {_SAME:.0%} of it.",
+            f"{ends} of {ratios.isel(time=-1).size} end within {_SAME:.0%} of it.",
             panels=(
-                Panel(title=excess, x=x, y=least, marks=tuple(curves)),
-                Panel(
-                    title="one column, over the best of rank one",
-                    x=x,
-                    y=Axis("ratio of values"),
-                    marks=(*ratios, Mark(at=1.0, axis="y")),
-                ),
+                flow_panel(title, x, excess, time, groups, width=0.7, opacity=0.4, more=medians),
+                flow_panel(best, x, ratio, time, {"d_e = 1": ratios}, width=0.9, opacity=0.7, more=[mark]),
             ),
         )
     ]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction.parameters import EntryParams, param
+from saddlescope.reproduction import EntryParams, param
 
 if TYPE_CHECKING:
     from saddlescope.models.tokens.data import TokenData

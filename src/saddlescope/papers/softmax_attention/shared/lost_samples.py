@@ -10,13 +10,14 @@ of t, which float64 cannot distinguish from t itself. Such a flow ends there, an
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from saddlescope.papers.softmax_attention.shared.curves import share_curve
 from saddlescope.plot import Band, Line
-from saddlescope.reproduction.claim import Estimate
+from saddlescope.reproduction import Estimate
 
 if TYPE_CHECKING:
     from saddlescope.models import TokenData
@@ -28,18 +29,13 @@ LOST = 0.5  # number of lost samples above which a flow counts as losing one
 
 def log_lost_samples(data: "TokenData", scale: float, log_times: np.ndarray) -> np.ndarray:
     """Return the logarithm of `lost` at these times, (2, k); NaN for a flow that did not reach the last one."""
-    from saddlescope.flow import FlowError, diagonal_margin_flow, matrix_margin_flow
-    from saddlescope.models import SelectionLoss
+    from saddlescope.flow import FlowError
+    from saddlescope.papers.softmax_attention.shared.flows import diagonal_flow, matrix_flow, selection_loss
 
-    loss = SelectionLoss(data.optimal_scores, data.gaps)
-    lost = np.full((len(FLOWS), len(log_times)), np.nan)
-    until, one = log_times[-1], loss.log_excess_missing().min()
-    with suppress(FlowError):
-        flow = diagonal_margin_flow(loss, data.features, scale, log_until=until, record=log_times, tolerance=1e-7)
-        lost[0] = flow.log_excess - one
-    with suppress(FlowError):
-        flow = matrix_margin_flow(loss, data.differences, data.z, log_until=until, record=log_times, tolerance=1e-7)
-        lost[1] = flow.log_excess - one
+    lost, one = np.full((len(FLOWS), len(log_times)), np.nan), selection_loss(data).log_excess_missing().min()
+    for k, follow in enumerate((partial(diagonal_flow, data, scale), partial(matrix_flow, data))):
+        with suppress(FlowError):
+            lost[k] = follow(log_times).log_excess - one
     return lost
 
 

@@ -1,0 +1,45 @@
+"""Parameters that do not go together are refused at once, in one sentence."""
+
+import pytest
+
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.softmax_attention.extensions.digits import digit_tokens
+from saddlescope.reproduction import find_entry
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "sentence"),
+    [
+        ("beyond/linear-networks", {"singular_values": "4,3,2,1"}, "singular_values must be at most 3"),
+        ("beyond/escape-time", {"small": "6"}, "small must be at most the largest depth"),
+        ("beyond/convolution", {"width": "3"}, "singular_values must be at most 3"),
+        ("beyond/convolution-overlap", {"width": "6"}, "positions must be at least width - 1 = 5"),
+        ("beyond/modular-addition", {"modulus": "5"}, "coefficients must hold at most 2 values"),
+        ("deep-relu/example-1", {"samples": "4,6"}, "samples must contain 8"),
+        ("deep-relu/theorem-3-1", {"circles": "4"}, "circles must contain 8"),
+        ("deep-relu/escape-width", {"depths": "4,5"}, "depths must begin with 3, whose optimum is certified"),
+        ("deep-relu/deep-linear", {"deviations": "0.1"}, "deviations must be 2 numbers, one per depth"),
+        ("deep-relu/deep-linear", {"strengths": "1,1,1,1,1,1,1,1,1"}, "strengths must be 1 to 5"),
+        ("deep-relu/conjecture-3", {"strengths": "1,1,1,1,1,1,1"}, "strengths must be"),
+        ("deep-relu/conjecture-4", {"rates": "0.1"}, "rates must be 2 positive numbers, one per depth"),
+        ("softmax-attention/lemma-4-1", {"dims": "8"}, "samples, tokens and dims must be as many"),
+        ("softmax-attention/lemma-a-1", {"log10_times": "1,2"}, "log10_times must rise by 0.1 or more"),
+        ("softmax-attention/lemma-4-2", {"log10_times": "2,30"}, "log10_times must contain 2, 30 and 300"),
+        ("softmax-attention/lemma-4-2", {"dim": "3"}, "dim must be above low_dim=3"),
+        ("softmax-attention/lemma-5-1", {"tokens": "4"}, "tokens must be odd"),
+        ("softmax-attention/narrow-heads", {"columns": "2,3"}, "columns must begin with 1"),
+        ("softmax-attention/section-4-2", {"log10_times": "10,50"}, "log10_times must have 100 among them"),
+        ("softmax-attention/section-4-2", {"dim": "10"}, "dim must be above samples=10"),
+        ("softmax-attention/theorem-4-1", {"dims": "8,50"}, "samples, tokens and dims must be as many"),
+        ("softmax-attention/theorem-5-1", {"dim": "10"}, "dim must be between samples=4 and columns=9"),
+        ("softmax-attention/theorem-5-1", {"smallest": "1"}, "smallest must be at most largest"),
+    ],
+)
+def test_parameters_that_do_not_go_together(name, settings, sentence):
+    with pytest.raises(InputError, match=sentence):
+        find_entry(name).configure("default", settings)
+
+
+def test_more_images_than_there_are():
+    with pytest.raises(InputError, match="images and skip must add up"):
+        digit_tokens(0, 1, images=500, skip=0, head=1.0)
