@@ -257,7 +257,7 @@ def _layers(loss: Any, widths: Sequence[int], weights: Any, seed: int, options: 
     sizes = (loss.inputs.shape[1], *widths, loss.targets.shape[1])
     start = layered_weights(sizes, seed=seed) if weights is None else weights
 
-    def flow(log_scale: float, **given: Any) -> EscapeFlow:
-        return escape_flow(loss.output, loss.cost_of, start, degree=depth, log_norm=log_scale, **{"stop": 0.0} | given)
+    def flow(log_scale: float, stop: float = 0.0, **given: Any) -> EscapeFlow:
+        return escape_flow(loss.output, loss.cost_of, start, degree=depth, log_norm=log_scale, stop=stop, **given)
 
     return Prediction(network="layers without biases", by="by widths, escape_directions", result=found, flow=flow)
