@@ -42,12 +42,3 @@ def test_the_import_rules_are_contracts():
 def test_files_that_it_names_exist():
     for name in re.findall(r"`(tests/[\w/.]+|pyproject\.toml)`", PAGE):
         assert (ROOT / name).exists()
-
-
-def test_topic_folders_that_it_names_exist():
-    named = dict(re.findall(r"^\| `(\w+)/` \| (.*) \|$", PAGE, re.M))
-    assert set(named) == {"models", "flow", "theory", "ranks", "training"}
-    for folder, topics in named.items():
-        for topic in re.findall(r"`([\w.]+)/?`", topics):
-            paths = [*(ROOT / "src" / "saddlescope" / folder).glob(f"**/{topic}")]
-            assert paths, f"{folder}/{topic}"
