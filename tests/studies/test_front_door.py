@@ -81,3 +81,27 @@ def test_without_stages_a_time_is_asked_for():
         predicted = ss.predict(lambda beta: jnp.sum(beta**2), size=2)
         with pytest.raises(InputError, match="until must be a time"):
             ss.simulate(predicted, log_scale=-10.0)
+
+
+def test_given_weights_bound_what_can_be_learned():
+    def loss(products):
+        return jnp.sum((products[0] - TARGET) ** 2) / 2
+
+    pair = np.ones((2, 1)), np.ones((2, 1))
+    with jax.enable_x64(True):
+        assert ss.predict(loss, shapes=[(2, 2)], weights=[pair]).result.stages[-1].ranks == (1,)
+        one = {"a": np.ones((1, 2)), "w": np.ones((1, 2))}
+        predicted = ss.predict(
+            lambda theta, x: theta["a"] * (theta["w"] @ x),
+            (np.eye(2), TARGET),
+            lambda f, y: jnp.sum((f - y) ** 2) / 2,
+            parameters={"a": np.zeros(2), "w": np.zeros(2)},
+            weights=one,
+        )
+    assert predicted.result.stages[-1].active == 1
+
+
+def test_linear_layers_are_refused():
+    x = jnp.eye(2)
+    with jax.enable_x64(True), pytest.raises(InputError, match="must have ReLU"):
+        ss.predict(ss.LayeredLoss(x, x, relu=False), widths=(3,))

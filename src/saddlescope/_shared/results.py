@@ -22,7 +22,8 @@ class TableMixin(ReprMixin):
         return "\n".join([super()._caption(), *self._reason()])
 
     def _reason(self) -> list[str]:
-        return [message] if (message := getattr(self, "message", "")) else []
+        message = getattr(self, "message", "")
+        return [message] if message and message not in repr(self) else []
 
     def to_dataframe(self) -> "DataFrame":
         """Return the table as a pandas data frame; spaces in the names of its columns become underscores."""

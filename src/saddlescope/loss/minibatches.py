@@ -86,7 +86,7 @@ def require_minibatches(loss: Any, size: int, seed: int) -> None:
     if not isinstance(loss, FiniteSumLoss):
         raise InputError(
             "loss must have `samples` and `batch(indices)` to be trained on minibatches; got one of type "
-            f"{type(loss).__name__!r} without them. Use DiagonalNetwork, or see saddlescope.flow.FiniteSumLoss."
+            f"{type(loss).__name__!r} without them. Use DiagonalNetwork, or see saddlescope.loss.FiniteSumLoss."
         )
     if not isinstance(size, int | np.integer) or not 1 <= size <= loss.samples:
         raise InputError(

@@ -14,5 +14,6 @@ def root_along(height: Callable[[float], float], start: float, end: float) -> fl
     at_start, at_end = height(start), height(end)
     if not np.sign(at_start) * np.sign(at_end) < 0:
         return start if abs(at_start) < abs(at_end) else end
-    tightest = 4 * float(np.finfo(float).eps)
-    return float(scipy.optimize.brentq(height, start, end, xtol=float(np.finfo(float).tiny), rtol=tightest))  # pyright: ignore[reportArgumentType]
+    tiny, tightest = float(np.finfo(float).tiny), 4 * float(np.finfo(float).eps)
+    found = scipy.optimize.brentq(height, start, end, xtol=tiny, rtol=tightest, maxiter=2000)  # bisects to tiny times
+    return float(found)  # pyright: ignore[reportArgumentType]

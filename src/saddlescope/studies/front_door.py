@@ -218,11 +218,15 @@ def _diagonal(loss: Any, size: int, weights: Any, seed: int, options: dict[str, 
 def _factors(
     loss: Any, shapes: Sequence[tuple[int, int]], weights: Any, seed: int, options: dict[str, Any]
 ) -> Prediction:
-    found = low_rank_learning(loss, shapes, **options)
     draw, pairs = np.random.default_rng(seed).standard_normal, weights
     if pairs is None:
         columns = [options.get("width") or max(m, n) for m, n in shapes]
         pairs = [(draw((m, h)), draw((n, h))) for (m, n), h in zip(shapes, columns, strict=True)]
+    elif len(columns := {np.shape(left)[1] for left, _ in pairs}) > 1:
+        raise InputError(f"weights must have one number of columns for all products; got {sorted(columns)}.")
+    else:
+        options = {"width": columns.pop()} | options
+    found = low_rank_learning(loss, shapes, **options)
 
     def flow(log_scale: float, **given: Any) -> FactoredTrajectory:
         return factored_flow(loss, FactorInit(pairs, log_scale=log_scale), **given)
@@ -235,14 +239,17 @@ def _units(
 ) -> Prediction:
     import jax
 
+    several = options.get("kinds", 1)
     if weights is None:
-        width = options.setdefault("width", 64)
+        count = several * options.setdefault("width", 64)
         draw = np.random.default_rng(seed).standard_normal
-        weights = jax.tree.map(lambda leaf: draw((width, *np.shape(leaf))), parameters)
+        weights = jax.tree.map(lambda leaf: draw((count, *np.shape(leaf))), parameters)
     found = unit_learning(unit, data, loss, parameters=parameters, weights=weights, seed=seed, **options)
+    each = len(jax.tree.leaves(weights)[0]) // several
+    kinds = np.repeat(np.arange(several), each) if several > 1 else None
 
     def flow(log_scale: float, **given: Any) -> UnitTrajectory:
-        return unit_flow(unit, data, loss, weights, degree=found.degree, log_scale=log_scale, **given)
+        return unit_flow(unit, data, loss, weights, degree=found.degree, log_scale=log_scale, kinds=kinds, **given)
 
     return Prediction(network="a sum of units", by="by parameters, unit_learning", result=found, flow=flow)
 
@@ -250,6 +257,8 @@ def _units(
 def _layers(loss: Any, widths: Sequence[int], weights: Any, seed: int, options: dict[str, Any]) -> Prediction:
     if not isinstance(loss, LayeredLoss):
         raise InputError(f"network must be a LayeredLoss where widths are given; got {type(loss).__name__}.")
+    if not loss.relu:
+        raise InputError("network must have ReLU where widths are given; got relu=False: pass shapes, or parameters.")
     if len(set(widths)) != 1:
         raise InputError(f"widths must be equal, at least one; got {tuple(widths)!r}.")
     depth, options = len(widths) + 1, {"num_starts": _STARTS, "seed": seed} | options

@@ -6,7 +6,7 @@ than a flow is worth, it is followed alone by `gradient_flow`.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from jaxtyping import Float
@@ -190,7 +190,8 @@ def gradient_flow_batched(
     left = [int(flow) for flow in explicit.left if until > 0 and explicit.evaluations[flow] < max_evaluations]
     for done, flow in enumerate(left):
         before = 1 - (len(left) - done) / len(starts)
-        each[flow] = gradient_flow(
+        spent = int(explicit.evaluations[flow])
+        again = gradient_flow(
             loss[flow] if isinstance(loss, Sequence) else loss,
             starts[flow],
             until=until,
@@ -198,9 +199,14 @@ def gradient_flow_batched(
             record=records.times,
             level=level,
             throw=False,
-            max_evaluations=max_evaluations,
+            max_evaluations=max_evaluations - spent,
             report=lambda fraction, note, before=before: onward(before + fraction / len(starts), note),
         )
+        counted = replace(again.evaluations, gradients=again.evaluations.gradients + spent)
+        status = again.status
+        if status.code == "exhausted":
+            status = exhausted(max_evaluations, float(again.times[-1]), again.time_unit)
+        each[flow] = replace(again, evaluations=counted, status=status)
     tables = [_at_records(trajectory, records.times) for trajectory in each]
     trajectories = BatchedTrajectory(
         times=records.times,

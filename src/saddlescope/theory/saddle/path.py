@@ -63,7 +63,7 @@ class TransitionFailure:
 
 def shown_status(status: str, message: str) -> str:
     """Return how a prediction ended, as it is printed: with the reason, unless nothing more was to be found."""
-    return status if status in ("converged", "max_stages", "until") else f"{status}: {message}"
+    return status if status in ("converged", "complete", "max_stages", "until") else f"{status}: {message}"
 
 
 class SaddlePassage:

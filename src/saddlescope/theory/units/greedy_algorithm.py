@@ -126,7 +126,7 @@ def _dormant_units(
     _, residual = network.origin
     if network.quadratic:
         if weights is not None:
-            initial_weights(network, width, weights, seed)  # checked; the limit depends on none
+            width = len(initial_weights(network, width, weights, seed)[0]) // network.kinds  # of which alone it depends
         origin = np.zeros(network.size)
         M = (network.utility_hessian(origin, kind, residual) for kind in range(network.kinds))
         return QuadraticUnits(network, width, tolerance * max(float(np.max(np.abs(of_kind))) for of_kind in M))
