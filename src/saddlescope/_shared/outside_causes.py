@@ -25,7 +25,7 @@ def require_xla_flags() -> None:
         return
     client = "import jaxlib.xla_client as client; client.make_cpu_client()"
     probe = subprocess.run(  # noqa: S603 - our own interpreter
-        [sys.executable, "-c", client], capture_output=True, text=True, errors="replace", check=False
+        [sys.executable, "-P", "-c", client], capture_output=True, text=True, errors="replace", check=False
     )
     said = [line.partition("] ")[2] for line in probe.stderr.splitlines() if "XLA_FLAGS" in line]
     if probe.returncode and said:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from saddlescope._shared.errors import MissingExtraError
 from saddlescope._shared.output_paths import NETCDF, require_writable_file
 from saddlescope.cli.options import AsJson, number, whole_number
 from saddlescope.cli.terminal import on_interrupt, print_json, print_table, print_text, progress, unwritten
@@ -46,9 +47,11 @@ def attention(
     if out is not None:
         require_writable_file(out, begins=NETCDF)  # before the work
     from saddlescope import store
-    from saddlescope.gallery import build_attention
-    from saddlescope.gallery.site import require_gallery_folder
-    from saddlescope.studies import implicit_bias
+
+    with MissingExtraError.named("saddlescope attention", "jax"):
+        from saddlescope.gallery import build_attention
+        from saddlescope.gallery.site import require_gallery_folder
+        from saddlescope.studies import implicit_bias
 
     if site is not None:
         require_gallery_folder(site)

@@ -159,7 +159,7 @@ class _Process:
         self.kinds: set[str] = set()
         self._stopped_at = -_PATIENCE
         self._popen = subprocess.Popen(  # noqa: S603 (this very Python and module)
-            [sys.executable, "-m", __name__, *imports],
+            [sys.executable, "-P", "-m", __name__, *imports],  # -P: no module of the working folder is loaded instead
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**environment, **os.environ},
