@@ -16,6 +16,11 @@ def _run(words):
     return snippets.run(snippets.snippet(PAGE, words))
 
 
+def test_one_front_door():
+    made = _run("ss.predict(")
+    assert made["run"].losses[-1] < 1e-12
+
+
 def test_transformer():
     made = _run("transformer_teacher_task")
     first = made["predicted"].stages[1]

@@ -103,7 +103,7 @@ def test_claims_are_declared_beside_their_statistics():
     described = (first.statement, first.quantity, first.kind, first.unit)
     assert described == ("The loss ends at 0", "Final loss, after all steps", "reading", "nats")
     assert first.statistic is final_loss
-    assert claims[1:] == (claims[1],)
+    assert claims[1:] == [claims[1]]
 
 
 def test_a_statistic_says_what_it_measures():

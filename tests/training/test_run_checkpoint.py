@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from saddlescope._shared.errors import InputError
+from saddlescope.ranks import state_files
 from saddlescope.ranks.state_files import read_state, write_state
-from saddlescope.training import run_checkpoint
 from saddlescope.training.run_checkpoint import Checkpointer, weights_digest
 
 STATE = {"step": 3, "weights": torch.arange(4.0), "records": [[1, 0.5]], "none": None}
@@ -49,7 +49,7 @@ def test_a_forged_checkpoint_is_not_executed(tmp_path):
     path, buffer = tmp_path / "run", io.BytesIO()
     torch.save({"step": Hostile()}, buffer)
     for payload in (buffer.getvalue(), pickle.dumps(Hostile())):
-        path.write_bytes(run_checkpoint._HEADER + hashlib.sha256(payload).digest() + payload)
+        path.write_bytes(state_files._HEADER + hashlib.sha256(payload).digest() + payload)
         with pytest.raises(InputError, match="checkpoint must be readable by this PyTorch"):
             read_state(path)
     assert not (tmp_path / "marker").exists()

@@ -168,5 +168,5 @@ def require_smooth_at_zero(gradient: Callable[[np.ndarray], np.ndarray], size: i
         raise InputError(
             f"loss must be twice continuously differentiable at {name} = 0; got gradients on both sides of 0 that "
             f"differ by {apart(1e-7)[0]:.3g} at a distance of 1e-07. Replace |{name}|, relu and the like by smooth "
-            "functions."
+            "functions, such as GeLU."
         )

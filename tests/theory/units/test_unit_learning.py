@@ -240,7 +240,6 @@ def test_near_ties_at_a_finite_scale():
         ({"loss": lambda f, y: f - y}, "must return one float64 number"),
         ({"loss": lambda f, y: jnp.sum(jnp.sqrt(jnp.abs(f)))}, "smooth at 0"),
         ({"parameters": 3}, "pytree of such arrays"),
-        ({"weights": {"in": np.ones((3, 2)), "out": np.ones((3, 2))}}, "weights must be None"),
     ],
 )
 def test_bad_input_is_one_sentence(change, sentence):

@@ -311,7 +311,6 @@ entry = Entry(
         tokens=4,
         dim=4,
         stages=3,
-        tolerance=1e-6,
     ),
     paper=dict(seeds=(11, 12, 13), samples=1000, tokens=10, dim=50, stages=74),
     run=run,

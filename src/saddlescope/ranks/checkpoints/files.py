@@ -20,8 +20,8 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.json_text import parse_json
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure.arrays import UNIT_ROUNDOFF
-from saddlescope.ranks.checkpoints.formats import SUFFIXES, is_distributed, is_parallel, open_tensors, require_known
-from saddlescope.ranks.checkpoints.formats.parallel import is_parallel_shard
+from saddlescope.ranks.checkpoints.formats import SUFFIXES, is_distributed, open_tensors, require_known
+from saddlescope.ranks.checkpoints.formats.parallel import is_parallel, is_parallel_shard
 from saddlescope.ranks.checkpoints.formats.tensor_file import first_few, first_line
 from saddlescope.ranks.finite_tensors import all_finite
 
@@ -331,7 +331,8 @@ def read_json(file: Path) -> dict[str, Any]:
 
 
 def _model_name(stored: str) -> str:
-    return re.sub(r"_orig_mod\.|_fsdp_wrapped_module\.|_checkpoint_wrapped_module\.|^(module\.)+", "", stored)
+    wrapped = re.sub(r"_orig_mod\.|_fsdp_wrapped_module\.|_checkpoint_wrapped_module\.", "", stored)
+    return wrapped.removeprefix("module.")  # once: a model may have a submodule of that name
 
 
 def natural_order(name: str) -> list[tuple[int, str]]:

@@ -142,7 +142,7 @@ def _linear_error(X: np.ndarray, point: np.ndarray, W: np.ndarray, V: np.ndarray
 
 
 def _degrees(w: np.ndarray) -> np.ndarray:
-    return np.degrees(np.arctan2(w[..., 1], w[..., 0]))
+    return np.asarray(np.degrees(np.arctan2(w[..., 1], w[..., 0])))
 
 
 def _length(one: xr.DataArray) -> xr.DataArray:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from saddlescope.ranks.checkpoints.formats.distributed import is_distributed, open_distributed
 from saddlescope.ranks.checkpoints.formats.numpy_file import is_numpy, open_numpy
-from saddlescope.ranks.checkpoints.formats.parallel import is_parallel, open_parallel
+from saddlescope.ranks.checkpoints.formats.parallel import open_parallel
 from saddlescope.ranks.checkpoints.formats.safetensors_file import open_safetensors
 from saddlescope.ranks.checkpoints.formats.tensor_file import TensorFile
 from saddlescope.ranks.checkpoints.formats.torch_file import open_torch
@@ -45,6 +45,3 @@ def open_tensors(source: Path, weights: str | None = None) -> Iterator[TensorFil
         opened = open_numpy(source) if is_numpy(source) else open_torch(source, weights)
     with opened as file:
         yield file
-
-
-__all__ = ["SAFE", "SUFFIXES", "TORCH", "TensorFile", "is_distributed", "is_parallel", "open_tensors", "require_known"]
