@@ -321,3 +321,61 @@ def test_what_lycoris_writes_is_what_its_forward_pass_adds(method, tmp_path):
         inputs = torch.eye(net[number].in_features)
         expected = (net[number](inputs) - net[number](0 * inputs)).T - before[f"{number}.weight"]
         torch.testing.assert_close(adapter.update(name).float(), expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["0000100_adapters.safetensors", "adapters.safetensors"])
+def test_settings_beside_any_file_of_an_adapter_are_used(name, tmp_path):
+    save_file({f"q.{n}": t.contiguous() for n, t in UPDATES["mlx"][0].items()}, tmp_path / name)
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"lora_parameters": {"rank": 2, "scale": 20.0}}))
+    adapter = AdapterFile.open(tmp_path / name)
+    assert adapter is not None
+    assert adapter.updates["q"].scale == 20
+
+
+def test_an_adapter_of_torchtune(tmp_path):
+    torch.save({f"q.{n}": t for n, t in UPDATES["torchtune"][0].items()}, tmp_path / "adapter_model.pt")
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 2, "lora_alpha": 8}))
+    for path in (tmp_path, tmp_path / "adapter_model.pt"):
+        adapter = AdapterFile.open(path)
+        assert adapter is not None
+        assert adapter.updates["q"].scale == 4
+
+
+def of_a_base(tmp_path, tensors, *, settings=None, **options):
+    """Return the spectra of an adapter file with its base, a matrix q.weight."""
+    save_file({"q.weight": draw(5, 6, seed=3)}, tmp_path / "base.safetensors")
+    save_file({name: one.contiguous().clone() for name, one in tensors.items()}, tmp_path / "a.safetensors")
+    if settings is not None:
+        (tmp_path / "adapter_config.json").write_text(json.dumps(settings))
+    return checkpoint_spectra(
+        tmp_path / "base.safetensors", tmp_path / "a.safetensors", attention=False, matrices="*", **options
+    )
+
+
+def test_what_an_adapter_leaves_open_is_stated_or_refused(tmp_path):
+    down, up = {"q.lora_A.weight": DOWN, "q.lora_B.weight": UP}.items()
+    assert "has no alpha" in of_a_base(tmp_path, dict((down, up))).attrs["remarks"]
+    two = {f"lora_te{one}_q.{n}": t for one in (1, 2) for n, t in UPDATES["kohya"][0].items()}
+    with pytest.raises(InputError, match=r"one update of q\.weight .* got lora_te1_q\.weight and lora_te2_q\.weight"):
+        of_a_base(tmp_path, two)
+    with pytest.raises(InputError, match="must hold the lengths of DoRA"):
+        of_a_base(tmp_path, dict((down, up)), settings={"r": 2, "lora_alpha": 2, "use_dora": True})
+
+
+def test_weights_are_chosen_where_adapters_are_looked_for(tmp_path):
+    for number in (0, 1):
+        nets = {name: {"a.weight": draw(4, 4) + number * size} for name, size in (("ema", 1), ("net", 2))}
+        torch.save(nets, tmp_path / f"{number}.pt")
+    files = tmp_path / "0.pt", tmp_path / "1.pt"
+    found = checkpoint_spectra(*files, weights="ema", attention=False, matrices="*")
+    assert found.matrix_update_norm.item() == pytest.approx(4, rel=1e-5)
+
+
+def test_shards_with_other_names_are_not_read_in_part(tmp_path):
+    whole = draw(8, 8)
+    for rank in range(2):
+        part = whole[4 * rank : 4 * rank + 4].clone()
+        tensors = {"a.wq.weight": part, "norm.weight": torch.ones(8), "vision.c_fc.weight": part}
+        torch.save(tensors, tmp_path / f"consolidated.0{rank}.pth")
+    with pytest.raises(InputError, match=r"got vision\.c_fc\.weight, which differs"):
+        Checkpoint.open(tmp_path).read(["vision.c_fc.weight"])

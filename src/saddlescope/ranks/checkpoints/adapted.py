@@ -88,11 +88,17 @@ def adapted(base: Checkpoint, adapter: AdapterFile, model: nn.Module, on_error: 
         on_error(sentence)
     kept = {name: merge for name, merge in merges.items() if name in base.tensors}
     frozen = frozenset(name for name in base.tensors if name not in kept)
-    return replace(exact(base), path=adapter.path, adapter=adapter, frozen=frozen, _merges=kept)
+    return replace(
+        exact(base), path=adapter.path, adapter=adapter, frozen=frozen, remarks=adapter.remarks, _merges=kept
+    )
 
 
-def _in_base(base: Checkpoint, model: nn.Module, names: Iterable[str]) -> dict[str, str]:
-    """Return names in the base by the names of parameters in an adapter."""
+def _in_base(base: Checkpoint, adapter: AdapterFile, model: nn.Module, names: Iterable[str]) -> dict[str, str]:
+    """Return names in the base by the names of parameters in an adapter.
+
+    Raises:
+        InputError: two parameters are one in the base, as those of two text encoders.
+    """
     names = list(names)
     renamed = {name: name if name in base.tensors else stored_name(model, name) for name in names}
     aligned = {theirs: ours for ours, theirs in align_names(base.tensors, list(renamed.values())).items()}
@@ -107,12 +113,20 @@ def _in_base(base: Checkpoint, model: nn.Module, names: Iterable[str]) -> dict[s
         candidates = flat.get(_KOHYA.sub("", name), [])
         return candidates[0] if len(candidates) == 1 else name
 
-    return {name: found(one) for name, one in renamed.items()}
+    theirs: dict[str, str] = {}
+    for name, one in renamed.items():
+        first = theirs.setdefault(found(one), name)
+        if first != name:
+            raise InputError(
+                f"{adapter.path} must have one update of {found(one)} of {base.path}; got {first} and {name}. Remove "
+                "those of the other model."
+            )
+    return {name: own for own, name in theirs.items()}
 
 
 def _updated(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[str, Callable[[Tensor], Tensor]]:
     additions = adapter.additions()
-    names = _in_base(base, model, [*(f"{module}.weight" for module in adapter.updates), *additions])
+    names = _in_base(base, adapter, model, [*(f"{module}.weight" for module in adapter.updates), *additions])
 
     def merge(module: str) -> Callable[[Tensor], Tensor]:
         own = adapter.updates[module]
@@ -152,7 +166,7 @@ def _updated(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[s
 
 def _replaced(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[str, Callable[[Tensor], Tensor]]:
     others = adapter.other_tensors()
-    names = _in_base(base, model, others)
+    names = _in_base(base, adapter, model, others)
 
     def merge(own: str) -> Callable[[Tensor], Tensor]:
         def replaced(weight: Tensor) -> Tensor:
