@@ -5,7 +5,10 @@ Tensors have the names and shapes that the programs write; updates are computed 
 
 import argparse
 import importlib.util
+import io
 import json
+import pickle
+import zipfile
 
 import numpy as np
 import pytest
@@ -379,3 +382,92 @@ def test_shards_with_other_names_are_not_read_in_part(tmp_path):
         torch.save(tensors, tmp_path / f"consolidated.0{rank}.pth")
     with pytest.raises(InputError, match=r"got vision\.c_fc\.weight, which differs"):
         Checkpoint.open(tmp_path).read(["vision.c_fc.weight"])
+
+
+def _changed(change):
+    """Return a change of .metadata, whose entries are those of `model.x.0.weight`, and of its file."""
+
+    def changed(folder):
+        index = pickle.loads((folder / ".metadata").read_bytes())
+        place = next(one for one in index.storage_data if one.fqn == "model.x.0.weight")
+        change(folder, index.state_dict_metadata["model.x.0.weight"], index.storage_data[place])
+        (folder / ".metadata").write_bytes(pickle.dumps(index))
+
+    return changed
+
+
+def _nested(folder, _, chunk):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("archive/data.pkl", b"\x80\x02K\x01\x85q\x00" + b"h\x00h\x00\x86q\x00" * 30 + b"}h\x00K\x01s.")
+    (folder / "other.distcp").write_bytes(content.getvalue())
+    chunk.relative_path, chunk.offset, chunk.length = "other.distcp", 0, len(content.getvalue())
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+@pytest.mark.parametrize(
+    ("change", "reported"),
+    [
+        (lambda _, tensor, __: setattr(tensor, "size", torch.Size([10**6, 10**7])), "of shape .* got .* bytes"),
+        (lambda _, tensor, __: setattr(tensor, "size", torch.Size([4, 6, 1])), "inside of it"),
+        (lambda _, tensor, __: setattr(tensor, "size", torch.Size([2**62, 2**62, 0])), "must hold x.0.weight|joined"),
+        (lambda _, tensor, __: setattr(tensor, "size", ["a", "b"]), "is no size"),
+        (lambda _, tensor, __: setattr(tensor, "size", (-4, 6)), "is no size"),
+        (lambda _, __, chunk: setattr(chunk, "length", None), "must have a chunk of x.0.weight"),
+        (_nested, "it nests tuples"),
+    ],
+)
+def test_sizes_in_a_distributed_checkpoint_are_not_trusted(change, reported, tmp_path):
+    import torch.distributed.checkpoint as dcp
+
+    dcp.save({"model": WEIGHTS | {"count": torch.arange(3)}}, checkpoint_id=tmp_path, no_dist=True)
+    floating = {name: one.floating for name, one in Checkpoint.open(tmp_path).tensors.items()}
+    assert floating == {"count": False, "x.0.weight": True, "x.1.bias": True, "x.1.weight": True}
+    _changed(change)(tmp_path)
+    with pytest.raises(InputError, match=reported):
+        Checkpoint.open(tmp_path).read(["x.0.weight"])
+
+
+def test_sizes_in_an_archive_of_arrays_are_not_trusted(tmp_path):
+    start = io.BytesIO()
+    np.lib.format.write_array_header_1_0(start, {"descr": "<f8", "fortran_order": False, "shape": (10**7, 10**7)})
+    with zipfile.ZipFile(tmp_path / "huge.npz", "w") as archive:
+        archive.writestr("w.npy", start.getvalue())
+    with pytest.raises(InputError, match="w has 128 bytes for 800000000000000"):
+        Checkpoint.open(tmp_path / "huge.npz")
+    np.savez_compressed(tmp_path / "cut.npz", w=draw(50, 50).numpy())
+    content = bytearray((tmp_path / "cut.npz").read_bytes())
+    content[2000:2100] = bytes(100)
+    (tmp_path / "cut.npz").write_bytes(content)
+    with pytest.raises(InputError, match="must be a complete archive of arrays"):
+        Checkpoint.open(tmp_path / "cut.npz").read(["w"])
+
+
+def test_peft_asks_no_network_and_allocates_no_more_than_tensors(tmp_path):
+    pytest.importorskip("peft")
+    vera = {"base_model.model.q.vera_lambda_b": torch.ones(5), "base_model.model.q.vera_lambda_d": torch.ones(4)}
+    config = {"peft_type": "VERA", "r": 4 * 10**6, "target_modules": ["q"], "projection_prng_key": 777}
+    base = tmp_path / "base.safetensors"
+    save_file({"q.weight": draw(5, 6)}, base)
+    (tmp_path / "vera").mkdir()
+    save_file(vera, tmp_path / "vera/adapter_model.safetensors")
+    (tmp_path / "vera/adapter_config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match=r"no larger than the largest dimension, 6, .* got r 4000000"):
+        checkpoint_spectra(base, tmp_path / "vera", attention=False, matrices="*")
+    alone = {"q.lora_A.weight": DOWN, "q.lora_B.weight": UP}
+    header = {"lora_adapter_metadata": json.dumps(config | {"r": 2, "lora_alpha": 2})}
+    save_file(alone, tmp_path / "lone.safetensors", metadata=header)
+    with pytest.raises(InputError, match=r"must have adapter_config\.json beside it, as it is VERA"):
+        checkpoint_spectra(base, tmp_path / "lone.safetensors", attention=False, matrices="*")
+
+
+def test_two_scales_of_mlx_are_refused(tmp_path):
+    save_file({f"q.{n}": t.contiguous() for n, t in UPDATES["mlx"][0].items()}, tmp_path / "adapters.safetensors")
+    parameters = {"rank": 2, "scale": 10.0, "alpha": 2}
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"lora_parameters": parameters}))
+    adapter = AdapterFile.open(tmp_path)
+    assert adapter is not None
+    assert adapter.updates["q"].scale == 10
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"lora_parameters": parameters | {"alpha": 16}}))
+    with pytest.raises(InputError, match=r"got scale 10\.0 and alpha 16 for factors of rank 2"):
+        checkpoint_spectra(tmp_path)

@@ -13,14 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError, MissingExtraError
-from saddlescope.ranks.checkpoints.adapter_files import AdapterFile
+from saddlescope.ranks.checkpoints.adapter_files import CONFIG, AdapterFile
 from saddlescope.ranks.checkpoints.adapter_updates import with_lengths
 from saddlescope.ranks.checkpoints.files import Checkpoint, StoredTensor
 from saddlescope.ranks.checkpoints.formats.tensor_file import first_few, first_line
 from saddlescope.ranks.checkpoints.tensor_matching import align_names
-from saddlescope.ranks.checkpoints.transformers_model import stored_name
+from saddlescope.ranks.checkpoints.transformers_model import offline, stored_name
 
 _PREFIX = "base_model.model."
+_NO_SIZE = re.compile(r"seed|prng_key|alpha|step|scal|^t(init|final)$|^deltaT$")  # numbers that allocate nothing
 _KOHYA = re.compile(r"^(lora|lycoris)(_unet|_te\d?|_transformer|_prior_te|_prior_unet)?_")
 
 
@@ -195,7 +196,15 @@ def _joined(
 
 
 def _of_peft(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[str, Callable[[Tensor], Tensor]]:
-    """Return merges by PEFT itself, each in a model of one layer."""
+    """Return merges by PEFT itself, each in a model of one layer.
+
+    Raises:
+        InputError: the configuration is not beside the weights, or states sizes that no tensor has.
+    """
+    if not (adapter.stored.path.parent / CONFIG).is_file():
+        raise InputError(f"{adapter.path} must have {CONFIG} beside it, as it is {adapter.method}; got none.")
+    stated = [*base.tensors.values(), *adapter.stored.tensors.values()]
+    _require_sizes(adapter, adapter.config, max(size for one in stated for size in (1, *one.shape)))
     modules = {name.removesuffix(".weight"): name for name, one in base.tensors.items() if _is_matrix(name, one)}
     stored: dict[str, dict[str, str]] = {}
     for name in adapter.stored.tensors:
@@ -213,6 +222,18 @@ def _of_peft(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[s
         return lambda weight: _merged_by_peft(adapter, module, weight, adapter.stored.read(names), model)
 
     return {modules[module]: merge(module) for module in stored}
+
+
+def _require_sizes(adapter: AdapterFile, settings: Mapping[str, Any], largest: int) -> None:
+    """Raise InputError for a setting larger than any tensor: PEFT allocates what a configuration states."""
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            _require_sizes(adapter, value, largest)
+        elif isinstance(value, int | float) and abs(value) > largest and not _NO_SIZE.search(name):
+            raise InputError(
+                f"{adapter.path} must have settings no larger than the largest dimension, {largest}, of its tensors "
+                f"and those of its base; got {name} {value}."
+            )
 
 
 def _merged_by_peft(
@@ -233,7 +254,7 @@ def _merged_by_peft(
         place = place.get_submodule(parent)
     place.add_module(own, layer)
     try:
-        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), offline():
             warnings.simplefilter("ignore")  # on target modules that a model of one layer lacks
             config = peft.PeftConfig.from_pretrained(str(adapter.stored.path.parent))
             config.task_type = None
