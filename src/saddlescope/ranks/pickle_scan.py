@@ -1,8 +1,8 @@
 """Check of an untrusted pickle before it is read: time and memory must be in proportion to its size.
 
 An unpickler hashes keys, and a tuple that contains one tuple twice, which does so again, takes twice as long with each
-level. Other pickles reserve memory for places or arrays that they never fill. The scan runs through the operations
-without doing any.
+level. Other pickles reserve memory for places or arrays that they never fill, or call a class with a size. The scan
+runs through the operations without doing any.
 """
 
 import pickle

@@ -454,6 +454,10 @@ def test_peft_asks_no_network_and_allocates_no_more_than_tensors(tmp_path):
     (tmp_path / "vera/adapter_config.json").write_text(json.dumps(config))
     with pytest.raises(InputError, match=r"no larger than the largest dimension, 6, .* got r 4000000"):
         checkpoint_spectra(base, tmp_path / "vera", attention=False, matrices="*")
+    hidden = config | {"r": 4, "rank_pattern": {"q|step": 10**9}}
+    (tmp_path / "vera/adapter_config.json").write_text(json.dumps(hidden))
+    with pytest.raises(InputError, match="got rank_pattern 1000000000"):
+        checkpoint_spectra(base, tmp_path / "vera", attention=False, matrices="*")
     alone = {"q.lora_A.weight": DOWN, "q.lora_B.weight": UP}
     header = {"lora_adapter_metadata": json.dumps(config | {"r": 2, "lora_alpha": 2})}
     save_file(alone, tmp_path / "lone.safetensors", metadata=header)
@@ -471,3 +475,24 @@ def test_two_scales_of_mlx_are_refused(tmp_path):
     (tmp_path / "adapter_config.json").write_text(json.dumps({"lora_parameters": parameters | {"alpha": 16}}))
     with pytest.raises(InputError, match=r"got scale 10\.0 and alpha 16 for factors of rank 2"):
         checkpoint_spectra(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_chunks_of_a_distributed_checkpoint_are_beside_each_other(tmp_path):
+    import torch.distributed.checkpoint as dcp
+
+    halves = draw(4, 6).chunk(2)
+    dcp.save({"model": {"a": halves[0].clone(), "b": halves[1].clone()}}, checkpoint_id=tmp_path, no_dist=True)
+    index = pickle.loads((tmp_path / ".metadata").read_bytes())
+    (first, one), (_, two) = index.storage_data.items()
+    size = index.state_dict_metadata["model.a"]
+    size.size = torch.Size([4, 6])
+    for start, expected in ((2, None), (1, "beside each other")):
+        index.storage_data = {first: one, type(first)("model.a", torch.Size([start, 0])): two}
+        index.state_dict_metadata = {"model.a": size}
+        (tmp_path / ".metadata").write_bytes(pickle.dumps(index))
+        if expected is None:
+            same(tmp_path, {"a": torch.cat(halves)})
+        else:
+            with pytest.raises(InputError, match=expected):
+                Checkpoint.open(tmp_path).read(["a"])

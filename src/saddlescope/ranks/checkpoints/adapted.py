@@ -203,8 +203,7 @@ def _of_peft(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[s
     """
     if not (adapter.stored.path.parent / CONFIG).is_file():
         raise InputError(f"{adapter.path} must have {CONFIG} beside it, as it is {adapter.method}; got none.")
-    stated = [*base.tensors.values(), *adapter.stored.tensors.values()]
-    _require_sizes(adapter, adapter.config, max(size for one in stated for size in (1, *one.shape)))
+    _require_sizes(base, adapter)
     modules = {name.removesuffix(".weight"): name for name, one in base.tensors.items() if _is_matrix(name, one)}
     stored: dict[str, dict[str, str]] = {}
     for name in adapter.stored.tensors:
@@ -224,15 +223,17 @@ def _of_peft(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[s
     return {modules[module]: merge(module) for module in stored}
 
 
-def _require_sizes(adapter: AdapterFile, settings: Mapping[str, Any], largest: int) -> None:
+def _require_sizes(base: Checkpoint, adapter: AdapterFile) -> None:
     """Raise InputError for a setting larger than any tensor: PEFT allocates what a configuration states."""
-    for name, value in settings.items():
-        if isinstance(value, dict):
-            _require_sizes(adapter, value, largest)
-        elif isinstance(value, int | float) and abs(value) > largest and not _NO_SIZE.search(name):
+    tensors = [*base.tensors.values(), *adapter.stored.tensors.values()]
+    largest = max(size for one in tensors for size in (1, *one.shape))
+    for name, value in adapter.config.items():
+        values = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
+        sizes = [one for one in values if isinstance(one, int | float) and abs(one) > largest]
+        if sizes and not _NO_SIZE.search(name):
             raise InputError(
                 f"{adapter.path} must have settings no larger than the largest dimension, {largest}, of its tensors "
-                f"and those of its base; got {name} {value}."
+                f"and those of its base; got {name} {sizes[0]}."
             )
 
 

@@ -136,12 +136,13 @@ class _Distributed(TensorFile):
         if math.prod(shape) > stored:  # an entry has a byte or more
             raise InputError(f"{self._folder} must hold {name} of shape {shape}; got {stored} bytes. Fetch it again.")
         whole: Tensor | None = None
-        filled = torch.zeros(shape, dtype=torch.bool)
+        filled = torch.zeros(0, dtype=torch.bool)
         for offset, info in self._chunks.get(self._tensors[name].stored, []):
             part = self._chunk(name, info)
             if part.shape == shape:
                 return part
-            whole = part.new_empty(shape) if whole is None else whole
+            if whole is None:
+                whole, filled = part.new_empty(shape), torch.zeros(shape, dtype=torch.bool)
             place = tuple(slice(start, start + size) for start, size in zip(offset, part.shape, strict=False))
             inside = len(offset) == part.ndim == whole.ndim and whole[place].shape == part.shape
             if not inside or part.dtype != whole.dtype or filled[place].any():
