@@ -1,14 +1,16 @@
 """Check of an untrusted pickle before it is read: time and memory must be in proportion to its size.
 
 An unpickler hashes keys, and a tuple that contains one tuple twice, which does so again, takes twice as long with each
-level. Other pickles reserve memory for places or arrays that they never fill. The scan runs through the operations
-without doing any.
+level. Other pickles reserve memory for places or arrays that they never fill, or call a class with a size. The scan
+runs through the operations without doing any.
 """
 
 import pickle
 import pickletools
+import re
 from collections.abc import Sequence
 from itertools import takewhile
+from typing import NamedTuple
 
 _LARGEST = 10**6  # entries of a tuple, and of those in it, each as often as it occurs
 _DEEPEST = 64  # tuples in each other, whose hash is computed by recursion
@@ -16,8 +18,19 @@ _REFUSED = {"BYTEARRAY8", "NEXT_BUFFER", "READONLY_BUFFER"}
 _TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _CALLS = {"REDUCE", "NEWOBJ", "NEWOBJ_EX", "OBJ", "INST", "BUILD"}
 
-_Size = tuple[int, int]  # entries and depth
-_ONE: _Size = (1, 0)
+# Classes whose argument can be a size; those of tensors are arguments themselves in ordinary files.
+_RESERVES = re.compile(r"(builtins|__builtin__) bytearray|torch(\.\w+)* (\w*Tensor|(Untyped|Typed)Storage)")
+
+
+class _Size(NamedTuple):
+    """Entries and depth of an object; True for a class that reserves memory when it is called."""
+
+    entries: int
+    depth: int
+    reserves: bool = False
+
+
+_ONE = _Size(1, 0)
 
 
 def require_plain(content: bytes) -> None:
@@ -62,6 +75,11 @@ def _step(
         stack.append(_around([_pop(stack) for _ in range(_TUPLES[name])]))
     else:
         taken = _taken(code, stack)
+        if name in _CALLS - {"BUILD"} and (_reserves(argument) or any(one.reserves for one in taken[-1:])):
+            raise ValueError("it calls a class that reserves memory")
+        if name == "GLOBAL" and _reserves(argument):
+            stack.append(_ONE._replace(reserves=True))
+            return
         result = _around(taken) if name in _CALLS else _ONE
         stack.extend(result for _ in code.stack_after)
 
@@ -76,9 +94,13 @@ def _taken(code: pickletools.OpcodeInfo, stack: list[_Size | None]) -> list[_Siz
     return taken + [_pop(stack) for _ in before]
 
 
+def _reserves(name: object) -> bool:
+    return isinstance(name, str) and _RESERVES.fullmatch(name) is not None
+
+
 def _around(inner: Sequence[_Size]) -> _Size:
-    size = 1 + sum(entries for entries, _ in inner), 1 + max((depth for _, depth in inner), default=0)
-    if size[0] > _LARGEST or size[1] > _DEEPEST:
+    size = _Size(1 + sum(one.entries for one in inner), 1 + max((one.depth for one in inner), default=0))
+    if size.entries > _LARGEST or size.depth > _DEEPEST:
         raise ValueError("it nests tuples")
     return size
 

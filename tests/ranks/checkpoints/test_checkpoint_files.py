@@ -1,5 +1,6 @@
 """Checkpoint files: every format of the same tensors reads the same; damaged or malicious files do no harm."""
 
+import collections
 import io
 import json
 import os
@@ -311,3 +312,80 @@ def test_files_of_training_scripts(tmp_path, tensors):
         Checkpoint.open(tmp_path / "trap.pt")
     (tmp_path / "config.json").write_text('{"n_head": 3}')
     assert Checkpoint.open(tmp_path / "ckpt.pt").config == {"n_head": 3}
+
+
+def raw(call, count):
+    """Return a pickle of a dictionary with a call of a class with sizes."""
+    sizes = b"".join(b"J" + one.to_bytes(4, "little") for one in count)
+    return b"\x80\x02}(X\x01\x00\x00\x00wc" + call + b"(" + sizes + b"tR" + b"X\x01\x00\x00\x00vK\x01u."
+
+
+def archived(content, name="data.pkl"):
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for own, one in ((name, content), ("version", b"3\n"), ("byteorder", b"little")):
+            archive.writestr(f"archive/{own}", one)
+    return made.getvalue()
+
+
+NESTED = b"\x80\x02K\x01\x85q\x00" + b"h\x00h\x00\x86q\x00" * 30 + b"}h\x00K\x01s."  # a key hashed in 2^30 steps
+
+
+@pytest.mark.parametrize(
+    ("content", "reported"),
+    [
+        (archived(raw(b"builtins\nbytearray\n", [2**30])), "calls a class that reserves memory"),
+        (archived(raw(b"torch\nFloatTensor\n", [2**15, 2**15])), "calls a class that reserves memory"),
+        (archived(raw(b"torch\nTensor\n", [2**15, 2**15])), "calls a class that reserves memory"),
+        (archived(raw(b"torch.storage\nUntypedStorage\n", [2**30])), "calls a class that reserves memory"),
+        (archived(NESTED), "it nests tuples"),
+        (archived(NESTED, "DATA.PKL"), "it nests tuples"),
+    ],
+)
+def test_a_small_file_takes_little_time_and_memory(tmp_path, content, reported):
+    (tmp_path / "w.pt").write_bytes(content)
+    with pytest.raises(InputError, match=reported):
+        Checkpoint.open(tmp_path / "w.pt")
+
+
+def test_dictionaries_that_occur_many_times(tmp_path):
+    weight = torch.ones(2, 2)
+    empty: dict[str, object] = {"z": 1}
+    for _ in range(40):
+        empty = {"a": empty, "b": empty}
+    itself: dict[str, object] = {}
+    itself["itself"] = itself
+    torch.save({"w": weight, "empty": empty, "itself": itself}, tmp_path / "w.pt")
+    assert list(Checkpoint.open(tmp_path / "w.pt").tensors) == ["w"]
+    many: dict[str, object] = {"w": weight}
+    for _ in range(6):
+        many = {f"a{number}": many for number in range(100)}
+    torch.save({"state": many}, tmp_path / "many.pt")
+    with pytest.raises(InputError, match="it nests dictionaries"):
+        Checkpoint.open(tmp_path / "many.pt")
+
+
+def test_what_pytorch_writes_of_tensors_still_loads(tmp_path):
+    marked = torch.ones(2, 2)
+    marked.note = 1  # stored with its class
+    tensors = {
+        "parameter": torch.nn.Parameter(torch.ones(2, 3)),
+        "marked": marked,
+        "without a legacy storage": torch.ones(2, 2).to(torch.float8_e4m3fn),
+    }
+    torch.save(tensors, tmp_path / "w.pt")
+    assert set(Checkpoint.open(tmp_path / "w.pt").read(tensors)) == set(tensors)
+
+
+class Settings(dict):
+    """Subclass of a class that PyTorch reads."""
+
+
+def test_objects_beside_weights_are_passed_over(tmp_path):
+    logged = collections.defaultdict(list, loss=[1.0])
+    content = {"model": {"w": torch.ones(2, 2)}, "log": logged, "kind": [int, float, str, dict], "path": tmp_path}
+    torch.save(content, tmp_path / "w.pt")
+    assert list(Checkpoint.open(tmp_path / "w.pt").tensors) == ["w"]
+    torch.save(content | {"settings": Settings(lr=1)}, tmp_path / "w.pt")
+    with pytest.raises(InputError, match=r"an object of a subclass of dict or list\), and nothing"):
+        Checkpoint.open(tmp_path / "w.pt")

@@ -5,7 +5,10 @@ Tensors have the names and shapes that the programs write; updates are computed 
 
 import argparse
 import importlib.util
+import io
 import json
+import pickle
+import zipfile
 
 import numpy as np
 import pytest
@@ -321,3 +324,175 @@ def test_what_lycoris_writes_is_what_its_forward_pass_adds(method, tmp_path):
         inputs = torch.eye(net[number].in_features)
         expected = (net[number](inputs) - net[number](0 * inputs)).T - before[f"{number}.weight"]
         torch.testing.assert_close(adapter.update(name).float(), expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["0000100_adapters.safetensors", "adapters.safetensors"])
+def test_settings_beside_any_file_of_an_adapter_are_used(name, tmp_path):
+    save_file({f"q.{n}": t.contiguous() for n, t in UPDATES["mlx"][0].items()}, tmp_path / name)
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"lora_parameters": {"rank": 2, "scale": 20.0}}))
+    adapter = AdapterFile.open(tmp_path / name)
+    assert adapter is not None
+    assert adapter.updates["q"].scale == 20
+
+
+def test_an_adapter_of_torchtune(tmp_path):
+    torch.save({f"q.{n}": t for n, t in UPDATES["torchtune"][0].items()}, tmp_path / "adapter_model.pt")
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 2, "lora_alpha": 8}))
+    for path in (tmp_path, tmp_path / "adapter_model.pt"):
+        adapter = AdapterFile.open(path)
+        assert adapter is not None
+        assert adapter.updates["q"].scale == 4
+
+
+def of_a_base(tmp_path, tensors, *, settings=None, **options):
+    """Return the spectra of an adapter file with its base, a matrix q.weight."""
+    save_file({"q.weight": draw(5, 6, seed=3)}, tmp_path / "base.safetensors")
+    save_file({name: one.contiguous().clone() for name, one in tensors.items()}, tmp_path / "a.safetensors")
+    if settings is not None:
+        (tmp_path / "adapter_config.json").write_text(json.dumps(settings))
+    return checkpoint_spectra(
+        tmp_path / "base.safetensors", tmp_path / "a.safetensors", attention=False, matrices="*", **options
+    )
+
+
+def test_what_an_adapter_leaves_open_is_stated_or_refused(tmp_path):
+    down, up = {"q.lora_A.weight": DOWN, "q.lora_B.weight": UP}.items()
+    assert "has no alpha" in of_a_base(tmp_path, dict((down, up))).attrs["remarks"]
+    two = {f"lora_te{one}_q.{n}": t for one in (1, 2) for n, t in UPDATES["kohya"][0].items()}
+    with pytest.raises(InputError, match=r"one update of q\.weight .* got lora_te1_q\.weight and lora_te2_q\.weight"):
+        of_a_base(tmp_path, two)
+    with pytest.raises(InputError, match="must hold the lengths of DoRA"):
+        of_a_base(tmp_path, dict((down, up)), settings={"r": 2, "lora_alpha": 2, "use_dora": True})
+
+
+def test_weights_are_chosen_where_adapters_are_looked_for(tmp_path):
+    for number in (0, 1):
+        nets = {name: {"a.weight": draw(4, 4) + number * size} for name, size in (("ema", 1), ("net", 2))}
+        torch.save(nets, tmp_path / f"{number}.pt")
+    files = tmp_path / "0.pt", tmp_path / "1.pt"
+    found = checkpoint_spectra(*files, weights="ema", attention=False, matrices="*")
+    assert found.matrix_update_norm.item() == pytest.approx(4, rel=1e-5)
+
+
+def test_shards_with_other_names_are_not_read_in_part(tmp_path):
+    whole = draw(8, 8)
+    for rank in range(2):
+        part = whole[4 * rank : 4 * rank + 4].clone()
+        tensors = {"a.wq.weight": part, "norm.weight": torch.ones(8), "vision.c_fc.weight": part}
+        torch.save(tensors, tmp_path / f"consolidated.0{rank}.pth")
+    with pytest.raises(InputError, match=r"got vision\.c_fc\.weight, which differs"):
+        Checkpoint.open(tmp_path).read(["vision.c_fc.weight"])
+
+
+def _changed(change):
+    """Return a change of .metadata, whose entries are those of `model.x.0.weight`, and of its file."""
+
+    def changed(folder):
+        index = pickle.loads((folder / ".metadata").read_bytes())
+        place = next(one for one in index.storage_data if one.fqn == "model.x.0.weight")
+        change(folder, index.state_dict_metadata["model.x.0.weight"], index.storage_data[place])
+        (folder / ".metadata").write_bytes(pickle.dumps(index))
+
+    return changed
+
+
+def _nested(folder, _, chunk):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("archive/data.pkl", b"\x80\x02K\x01\x85q\x00" + b"h\x00h\x00\x86q\x00" * 30 + b"}h\x00K\x01s.")
+    (folder / "other.distcp").write_bytes(content.getvalue())
+    chunk.relative_path, chunk.offset, chunk.length = "other.distcp", 0, len(content.getvalue())
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+@pytest.mark.parametrize(
+    ("change", "reported"),
+    [
+        (lambda _, tensor, __: setattr(tensor, "size", torch.Size([10**6, 10**7])), "of shape .* got .* bytes"),
+        (lambda _, tensor, __: setattr(tensor, "size", torch.Size([4, 6, 1])), "inside of it"),
+        (lambda _, tensor, __: setattr(tensor, "size", torch.Size([2**62, 2**62, 0])), "must hold x.0.weight|joined"),
+        (lambda _, tensor, __: setattr(tensor, "size", ["a", "b"]), "is no size"),
+        (lambda _, tensor, __: setattr(tensor, "size", (-4, 6)), "is no size"),
+        (lambda _, __, chunk: setattr(chunk, "length", None), "must have a chunk of x.0.weight"),
+        (_nested, "it nests tuples"),
+    ],
+)
+def test_sizes_in_a_distributed_checkpoint_are_not_trusted(change, reported, tmp_path):
+    import torch.distributed.checkpoint as dcp
+
+    dcp.save({"model": WEIGHTS | {"count": torch.arange(3)}}, checkpoint_id=tmp_path, no_dist=True)
+    floating = {name: one.floating for name, one in Checkpoint.open(tmp_path).tensors.items()}
+    assert floating == {"count": False, "x.0.weight": True, "x.1.bias": True, "x.1.weight": True}
+    _changed(change)(tmp_path)
+    with pytest.raises(InputError, match=reported):
+        Checkpoint.open(tmp_path).read(["x.0.weight"])
+
+
+def test_sizes_in_an_archive_of_arrays_are_not_trusted(tmp_path):
+    start = io.BytesIO()
+    np.lib.format.write_array_header_1_0(start, {"descr": "<f8", "fortran_order": False, "shape": (10**7, 10**7)})
+    with zipfile.ZipFile(tmp_path / "huge.npz", "w") as archive:
+        archive.writestr("w.npy", start.getvalue())
+    with pytest.raises(InputError, match="w has 128 bytes for 800000000000000"):
+        Checkpoint.open(tmp_path / "huge.npz")
+    np.savez_compressed(tmp_path / "cut.npz", w=draw(50, 50).numpy())
+    content = bytearray((tmp_path / "cut.npz").read_bytes())
+    content[2000:2100] = bytes(100)
+    (tmp_path / "cut.npz").write_bytes(content)
+    with pytest.raises(InputError, match="must be a complete archive of arrays"):
+        Checkpoint.open(tmp_path / "cut.npz").read(["w"])
+
+
+def test_peft_asks_no_network_and_allocates_no_more_than_tensors(tmp_path):
+    pytest.importorskip("peft")
+    vera = {"base_model.model.q.vera_lambda_b": torch.ones(5), "base_model.model.q.vera_lambda_d": torch.ones(4)}
+    config = {"peft_type": "VERA", "r": 4 * 10**6, "target_modules": ["q"], "projection_prng_key": 777}
+    base = tmp_path / "base.safetensors"
+    save_file({"q.weight": draw(5, 6)}, base)
+    (tmp_path / "vera").mkdir()
+    save_file(vera, tmp_path / "vera/adapter_model.safetensors")
+    (tmp_path / "vera/adapter_config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match=r"no larger than the largest dimension, 6, .* got r 4000000"):
+        checkpoint_spectra(base, tmp_path / "vera", attention=False, matrices="*")
+    hidden = config | {"r": 4, "rank_pattern": {"q|step": 10**9}}
+    (tmp_path / "vera/adapter_config.json").write_text(json.dumps(hidden))
+    with pytest.raises(InputError, match="got rank_pattern 1000000000"):
+        checkpoint_spectra(base, tmp_path / "vera", attention=False, matrices="*")
+    alone = {"q.lora_A.weight": DOWN, "q.lora_B.weight": UP}
+    header = {"lora_adapter_metadata": json.dumps(config | {"r": 2, "lora_alpha": 2})}
+    save_file(alone, tmp_path / "lone.safetensors", metadata=header)
+    with pytest.raises(InputError, match=r"must have adapter_config\.json beside it, as it is VERA"):
+        checkpoint_spectra(base, tmp_path / "lone.safetensors", attention=False, matrices="*")
+
+
+def test_two_scales_of_mlx_are_refused(tmp_path):
+    save_file({f"q.{n}": t.contiguous() for n, t in UPDATES["mlx"][0].items()}, tmp_path / "adapters.safetensors")
+    parameters = {"rank": 2, "scale": 10.0, "alpha": 2}
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"lora_parameters": parameters}))
+    adapter = AdapterFile.open(tmp_path)
+    assert adapter is not None
+    assert adapter.updates["q"].scale == 10
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"lora_parameters": parameters | {"alpha": 16}}))
+    with pytest.raises(InputError, match=r"got scale 10\.0 and alpha 16 for factors of rank 2"):
+        checkpoint_spectra(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
+def test_chunks_of_a_distributed_checkpoint_are_beside_each_other(tmp_path):
+    import torch.distributed.checkpoint as dcp
+
+    halves = draw(4, 6).chunk(2)
+    dcp.save({"model": {"a": halves[0].clone(), "b": halves[1].clone()}}, checkpoint_id=tmp_path, no_dist=True)
+    index = pickle.loads((tmp_path / ".metadata").read_bytes())
+    (first, one), (_, two) = index.storage_data.items()
+    size = index.state_dict_metadata["model.a"]
+    size.size = torch.Size([4, 6])
+    for start, expected in ((2, None), (1, "beside each other")):
+        index.storage_data = {first: one, type(first)("model.a", torch.Size([start, 0])): two}
+        index.state_dict_metadata = {"model.a": size}
+        (tmp_path / ".metadata").write_bytes(pickle.dumps(index))
+        if expected is None:
+            same(tmp_path, {"a": torch.cat(halves)})
+        else:
+            with pytest.raises(InputError, match=expected):
+                Checkpoint.open(tmp_path).read(["a"])

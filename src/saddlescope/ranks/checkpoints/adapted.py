@@ -13,14 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError, MissingExtraError
-from saddlescope.ranks.checkpoints.adapter_files import AdapterFile
+from saddlescope.ranks.checkpoints.adapter_files import CONFIG, AdapterFile
 from saddlescope.ranks.checkpoints.adapter_updates import with_lengths
 from saddlescope.ranks.checkpoints.files import Checkpoint, StoredTensor
 from saddlescope.ranks.checkpoints.formats.tensor_file import first_few, first_line
 from saddlescope.ranks.checkpoints.tensor_matching import align_names
-from saddlescope.ranks.checkpoints.transformers_model import stored_name
+from saddlescope.ranks.checkpoints.transformers_model import offline, stored_name
 
 _PREFIX = "base_model.model."
+_NO_SIZE = re.compile(r"seed|prng_key|alpha|step|scal|^t(init|final)$|^deltaT$")  # numbers that allocate nothing
 _KOHYA = re.compile(r"^(lora|lycoris)(_unet|_te\d?|_transformer|_prior_te|_prior_unet)?_")
 
 
@@ -88,11 +89,17 @@ def adapted(base: Checkpoint, adapter: AdapterFile, model: nn.Module, on_error: 
         on_error(sentence)
     kept = {name: merge for name, merge in merges.items() if name in base.tensors}
     frozen = frozenset(name for name in base.tensors if name not in kept)
-    return replace(exact(base), path=adapter.path, adapter=adapter, frozen=frozen, _merges=kept)
+    return replace(
+        exact(base), path=adapter.path, adapter=adapter, frozen=frozen, remarks=adapter.remarks, _merges=kept
+    )
 
 
-def _in_base(base: Checkpoint, model: nn.Module, names: Iterable[str]) -> dict[str, str]:
-    """Return names in the base by the names of parameters in an adapter."""
+def _in_base(base: Checkpoint, adapter: AdapterFile, model: nn.Module, names: Iterable[str]) -> dict[str, str]:
+    """Return names in the base by the names of parameters in an adapter.
+
+    Raises:
+        InputError: two parameters are one in the base, as those of two text encoders.
+    """
     names = list(names)
     renamed = {name: name if name in base.tensors else stored_name(model, name) for name in names}
     aligned = {theirs: ours for ours, theirs in align_names(base.tensors, list(renamed.values())).items()}
@@ -107,12 +114,20 @@ def _in_base(base: Checkpoint, model: nn.Module, names: Iterable[str]) -> dict[s
         candidates = flat.get(_KOHYA.sub("", name), [])
         return candidates[0] if len(candidates) == 1 else name
 
-    return {name: found(one) for name, one in renamed.items()}
+    theirs: dict[str, str] = {}
+    for name, one in renamed.items():
+        first = theirs.setdefault(found(one), name)
+        if first != name:
+            raise InputError(
+                f"{adapter.path} must have one update of {found(one)} of {base.path}; got {first} and {name}. Remove "
+                "those of the other model."
+            )
+    return {name: own for own, name in theirs.items()}
 
 
 def _updated(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[str, Callable[[Tensor], Tensor]]:
     additions = adapter.additions()
-    names = _in_base(base, model, [*(f"{module}.weight" for module in adapter.updates), *additions])
+    names = _in_base(base, adapter, model, [*(f"{module}.weight" for module in adapter.updates), *additions])
 
     def merge(module: str) -> Callable[[Tensor], Tensor]:
         own = adapter.updates[module]
@@ -152,7 +167,7 @@ def _updated(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[s
 
 def _replaced(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[str, Callable[[Tensor], Tensor]]:
     others = adapter.other_tensors()
-    names = _in_base(base, model, others)
+    names = _in_base(base, adapter, model, others)
 
     def merge(own: str) -> Callable[[Tensor], Tensor]:
         def replaced(weight: Tensor) -> Tensor:
@@ -181,7 +196,14 @@ def _joined(
 
 
 def _of_peft(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[str, Callable[[Tensor], Tensor]]:
-    """Return merges by PEFT itself, each in a model of one layer."""
+    """Return merges by PEFT itself, each in a model of one layer.
+
+    Raises:
+        InputError: the configuration is not beside the weights, or states sizes that no tensor has.
+    """
+    if not (adapter.stored.path.parent / CONFIG).is_file():
+        raise InputError(f"{adapter.path} must have {CONFIG} beside it, as it is {adapter.method}; got none.")
+    _require_sizes(base, adapter)
     modules = {name.removesuffix(".weight"): name for name, one in base.tensors.items() if _is_matrix(name, one)}
     stored: dict[str, dict[str, str]] = {}
     for name in adapter.stored.tensors:
@@ -199,6 +221,20 @@ def _of_peft(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[s
         return lambda weight: _merged_by_peft(adapter, module, weight, adapter.stored.read(names), model)
 
     return {modules[module]: merge(module) for module in stored}
+
+
+def _require_sizes(base: Checkpoint, adapter: AdapterFile) -> None:
+    """Raise InputError for a setting larger than any tensor: PEFT allocates what a configuration states."""
+    tensors = [*base.tensors.values(), *adapter.stored.tensors.values()]
+    largest = max(size for one in tensors for size in (1, *one.shape))
+    for name, value in adapter.config.items():
+        values = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
+        sizes = [one for one in values if isinstance(one, int | float) and abs(one) > largest]
+        if sizes and not _NO_SIZE.search(name):
+            raise InputError(
+                f"{adapter.path} must have settings no larger than the largest dimension, {largest}, of its tensors "
+                f"and those of its base; got {name} {sizes[0]}."
+            )
 
 
 def _merged_by_peft(
@@ -219,7 +255,7 @@ def _merged_by_peft(
         place = place.get_submodule(parent)
     place.add_module(own, layer)
     try:
-        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]), offline():
             warnings.simplefilter("ignore")  # on target modules that a model of one layer lacks
             config = peft.PeftConfig.from_pretrained(str(adapter.stored.path.parent))
             config.task_type = None

@@ -24,6 +24,7 @@ _WEIGHTS = (
     "adapter_model.safetensors",
     "adapter_model.bin",
     "adapters.safetensors",
+    "adapter_model.pt",  # of torchtune
     "pytorch_lora_weights.safetensors",
 )
 _LORA_OF_DIFFUSERS = _WEIGHTS[-1]
@@ -46,8 +47,12 @@ class AdapterFile:
     stored: Checkpoint
 
     @classmethod
-    def open(cls, path: str | Path) -> "AdapterFile | None":
+    def open(cls, path: str | Path, *, weights: str | None = None) -> "AdapterFile | None":
         """Open an adapter; None for anything else, such as a checkpoint.
+
+        Args:
+            path: a file or a folder.
+            weights: as in `Checkpoint.open`.
 
         Raises:
             InputError: the folder has the configuration of an adapter, but no weights, or they cannot be read.
@@ -64,11 +69,11 @@ class AdapterFile:
             file = found[0]
         elif not path.is_file():
             return None
-        stored = Checkpoint.open(file)
+        stored = Checkpoint.open(file, weights=weights)
         if path.is_file() and not any((part := part_of(name)) and is_decisive(part[1]) for name in stored.tensors):
             return None
         beside = folder / CONFIG
-        config = read_json(beside) if beside.is_file() and file.name in _WEIGHTS else {}
+        config = read_json(beside) if beside.is_file() else {}
         if config.get("fine_tune_type") == "full":  # of mlx: whole weights
             return None
         return cls(path, config or header_settings(path, stored.header), stored)
@@ -159,10 +164,13 @@ class AdapterFile:
         return 1.0
 
     @property
-    def scale_is_stated(self) -> bool:
-        """True if the file or its configuration has alpha, or every update is one without."""
-        unstated = (m for m, one in self.updates.items() if one.has_alpha and "alpha" not in one.parts)
-        return all(self.settings(module)[0].values for module in unstated)
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences on what was read, and on a scale that nothing states."""
+        own = [module for module, one in self.updates.items() if one.has_alpha and "alpha" not in one.parts]
+        if all(self.settings(module)[0].values for module in own):
+            return self.stored.remarks
+        unscaled = f"{self.path} has no alpha, and no adapter_config.json beside it: B A is measured unscaled."
+        return (*self.stored.remarks, unscaled)
 
     def require_own_update(self) -> None:
         """Raise InputError for an adapter that needs its base model.
@@ -175,17 +183,22 @@ class AdapterFile:
                 f"{self.path} must be LoRA to be measured without its base; got {self.method}. Pass the base first."
             )
         self.require_mergeable()
-        scaled = any(self.settings(module)[0].flag("use_dora") for module in self.updates)
-        if scaled or any(one.magnitude for one in self.updates.values()):
+        if any(one.magnitude for one in self.updates.values()):
             raise InputError(
                 f"{self.path} must be LoRA to be measured without its base; got DoRA, which scales the rows of the "
                 "weights of the base. Pass the base first."
             )
 
     def require_mergeable(self) -> None:
-        """Raise InputError for an adapter whose base is not the model on disk."""
+        """Raise InputError for an adapter whose base is not the model on disk, or that lacks the lengths of DoRA."""
         for module in self.updates or ("",):
             self.settings(module)[0].require_stored_base()
+        for module, one in self.updates.items():
+            if one.magnitude is None and self.settings(module)[0].flag("use_dora"):
+                raise InputError(
+                    f"{self.path} must hold the lengths of DoRA, as its settings have use_dora; got none of {module}. "
+                    "Fetch the adapter again."
+                )
 
     def factors(self, module: str) -> tuple[Float[Tensor, "outputs rank"], Float[Tensor, "rank inputs"]] | None:
         """Read B and A of a module as matrices, in their stored types, those of a convolution flattened.

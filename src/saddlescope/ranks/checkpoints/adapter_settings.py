@@ -46,6 +46,12 @@ class AdapterSettings:
             return None
         parameters = self.values.get("lora_parameters")
         if isinstance(parameters, dict):  # of mlx
+            if "scale" in parameters and parameters.get("alpha", rank) != rank:
+                raise InputError(
+                    f"{self.path} must have scale or alpha in lora_parameters; got scale {parameters['scale']!r:.20} "
+                    f"and alpha {parameters['alpha']!r:.20} for factors of rank {rank}, whose product was the scale in "
+                    "older versions of mlx alone. Remove alpha, after multiplying scale by alpha / rank if it counted."
+                )
             if "scale" not in parameters and "alpha" in parameters:
                 return self._number(parameters["alpha"], "alpha") / rank
             return self._number(parameters.get("scale"), "scale")

@@ -80,10 +80,7 @@ def adapter_spectra(
             update=stacked(update),
         ),
     )
-    unscaled = [adapter.path for _, adapter in adapters if not adapter.scale_is_stated]
-    remarks = [
-        f"{path} has no alpha, and no adapter_config.json beside it: B A is measured unscaled." for path in unscaled
-    ]
+    remarks = [remark for _, adapter in adapters for remark in adapter.remarks]
     for _, adapter in adapters:
         vectors = [one.parts["difference"] for name, one in adapter.updates.items() if name not in _matrices(adapter)]
         vectors += [stored for stored, _ in adapter.additions().values()]
@@ -97,11 +94,11 @@ def adapter_spectra(
     return dataset.assign_attrs(remarks="\n".join(remarks))
 
 
-def open_adapters(paths: Sequence[str | Path]) -> list[AdapterFile] | None:
+def open_adapters(paths: Sequence[str | Path], weights: str | None) -> list[AdapterFile] | None:
     """Open adapters; None if one of the paths is something else."""
     found = []
     for path in paths:
-        adapter = AdapterFile.open(path)
+        adapter = AdapterFile.open(path, weights=weights)
         if adapter is None:
             return None
         found.append(adapter)

@@ -96,7 +96,7 @@ def checkpoint_spectra(
             heads or one that does not divide, or no name in common.
     """
     paths = [Path(path) for path in tuned]
-    if Path(base).exists() and (alone := open_adapters([base, *tuned])) is not None:
+    if Path(base).exists() and (alone := open_adapters([base, *tuned], weights)) is not None:
         check_options(attention=True, matrices=matrices, top=top, subspace=0)
         steps = _steps([Path(base), *paths])
         dataset = adapter_spectra(
@@ -162,7 +162,8 @@ def checkpoint_spectra(
         report(number / (len(parts) + 1), part.label)
         found.append(_measured(part, model, start, series, tracked, on_error))
     report(len(parts) / (len(parts) + 1), "comparing all tensors")
-    remarks = [*notes, *opened.remarks, *passed_over, *(remark for match in series for remark in match.remarks)]
+    of_series = (remark for match in series for remark in (*match.checkpoint.remarks, *match.remarks))
+    remarks = list(dict.fromkeys([*notes, *opened.remarks, *passed_over, *of_series]))
     remarks += find_identical(start, series, on_error)
     dataset = spectra_dataset(
         [step for step, _ in fitting],
@@ -193,7 +194,7 @@ def _each(use: Callable[[Item], Result], items: Sequence[Item], on_error: Callab
 
 def _opened(path: Path, weights: str | None, on_error: Callable[[str], None]) -> Checkpoint | AdapterFile:
     """Open a checkpoint or an adapter."""
-    return AdapterFile.open(path) or Checkpoint.open(path, weights=weights, on_error=on_error)
+    return AdapterFile.open(path, weights=weights) or Checkpoint.open(path, weights=weights, on_error=on_error)
 
 
 def _require_one_kind(checkpoints: Sequence[Checkpoint], weights: str | None) -> None:

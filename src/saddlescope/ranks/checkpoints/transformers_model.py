@@ -48,7 +48,7 @@ def meta_model(checkpoint: Checkpoint) -> Any:
     if kind is None:
         return None
     try:
-        with torch.device("meta"), _offline(), _at_most(4 * (len(checkpoint.tensors) + len(checkpoint.lost)) + 1000):
+        with torch.device("meta"), offline(), _at_most(4 * (len(checkpoint.tensors) + len(checkpoint.lost)) + 1000):
             return kind(kind.config_class.from_dict(_without_downloads(checkpoint.config)))
     except Exception as error:  # a configuration can be wrong in any way
         fetches = "offline mode" in str(error)
@@ -59,7 +59,7 @@ def meta_model(checkpoint: Checkpoint) -> Any:
 
 
 @contextlib.contextmanager
-def _offline() -> Iterator[None]:
+def offline() -> Iterator[None]:
     """Let no file on disk cause a request."""
     from huggingface_hub import constants
 

@@ -7,17 +7,19 @@ PyTorch reads .metadata by running what it says. Here no class is loaded: its ob
 """
 
 import io
+import math
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.checkpoints.formats.tensor_file import TensorFile, clear_names, first_line, require_dense
+from saddlescope.ranks.checkpoints.formats.torch_file import require_bounded
 from saddlescope.ranks.pickle_scan import require_plain
 
 _INDEX = ".metadata"
@@ -56,6 +58,30 @@ class _Reader(pickle.Unpickler):
         return type("Record", (_Record,), {"kind": f"{module_name}.{global_name}"})
 
 
+class _Tensor(NamedTuple):
+    """Name in the folder, shape, and True for floating-point numbers."""
+
+    stored: str
+    shape: tuple[int, ...]
+    floating: bool
+
+
+def _lengths(value: object) -> tuple[int, ...]:
+    """Return a size or an offset; raise ValueError for anything else."""
+    if not isinstance(value, tuple) or not all(type(one) is int and one >= 0 for one in value):
+        raise ValueError(f"{value!r:.80} is no size")
+    return value
+
+
+def _floating(tensor: _Record) -> bool:
+    """Return True for a tensor of floating-point numbers, from its properties."""
+    properties = tensor.value("properties")
+    state = properties.value("state") if isinstance(properties, _Record) else None
+    kind = getattr(state[0], "kind", "") if isinstance(state, tuple) and state else ""
+    dtype = getattr(torch, kind.removeprefix("torch."), None)
+    return dtype.is_floating_point if isinstance(dtype, torch.dtype) else True
+
+
 class _Distributed(TensorFile):
     """Folder whose .metadata has been read."""
 
@@ -63,14 +89,14 @@ class _Distributed(TensorFile):
         self._folder = folder
         paths = metadata.value("planner_data")
         paths = paths if isinstance(paths, dict) else {}
-        sizes: dict[str, dict[str, tuple[str, tuple[int, ...]]]] = {}
+        sizes: dict[str, dict[str, _Tensor]] = {}
         for stored, one in dict(metadata.value("state_dict_metadata") or {}).items():
             if isinstance(one, _Record) and one.kind.endswith("TensorStorageMetadata"):
                 path = paths.get(stored) or (stored,)
                 path = path if isinstance(path, tuple) else (stored,)
                 state = str(path[0]) if len(path) > 1 else ""
                 own = ".".join(map(str, path[1:] if state else path))
-                sizes.setdefault(state, {})[own] = (str(stored), tuple(one.value("size")))
+                sizes.setdefault(state, {})[own] = _Tensor(str(stored), _lengths(one.value("size")), _floating(one))
         kept = {state: one for state, one in sizes.items() if not (state and state.startswith(_OF_TRAINING))}
         usual = next((state for state in ("model", "state_dict", "app", "module", "") if state in kept), None)
         if usual is None and len(kept) != 1:
@@ -85,31 +111,51 @@ class _Distributed(TensorFile):
         chunks: dict[str, list[tuple[tuple[int, ...], _Record]]] = {}
         for index, info in dict(metadata.value("storage_data") or {}).items():
             if isinstance(index, _Record) and isinstance(info, _Record):
-                chunks.setdefault(str(index.value("fqn")), []).append((tuple(index.value("offset") or ()), info))
+                chunks.setdefault(str(index.value("fqn")), []).append((_lengths(index.value("offset") or ()), info))
         self._chunks = chunks
 
     def names(self) -> list[str]:
         return clear_names(self._folder, list(self._tensors))
 
     def describe(self, name: str) -> tuple[tuple[int, ...], bool]:
-        return self._tensors[name][1], True
+        return self._tensors[name].shape, self._tensors[name].floating
 
     def read(self, name: str) -> Tensor:
-        stored, shape = self._tensors[name]
+        try:
+            return self._joined(name)
+        except InputError:
+            raise
+        except (RuntimeError, TypeError, ValueError, OverflowError) as error:  # of lengths that no tensor has
+            raise InputError(
+                f"{self._folder} must hold {name}; got chunks that cannot be joined ({first_line(error)})."
+            ) from error
+
+    def _joined(self, name: str) -> Tensor:
+        shape = self._tensors[name].shape
+        stored = sum(file.stat().st_size for file in self._folder.iterdir() if file.is_file())
+        if math.prod(shape) > stored:  # an entry has a byte or more
+            raise InputError(f"{self._folder} must hold {name} of shape {shape}; got {stored} bytes. Fetch it again.")
         whole: Tensor | None = None
-        filled = 0
-        for offset, info in self._chunks.get(stored, []):
+        filled = torch.zeros(0, dtype=torch.bool)
+        for offset, info in self._chunks.get(self._tensors[name].stored, []):
             part = self._chunk(name, info)
             if part.shape == shape:
                 return part
-            place = tuple(slice(start, start + size) for start, size in zip(offset, part.shape, strict=True))
-            whole = part.new_empty(shape) if whole is None else whole
-            if whole[place].shape != part.shape:
-                raise InputError(f"{self._folder} must have chunks inside of {name}, {shape}; got one at {offset}.")
+            if whole is None:
+                whole, filled = part.new_empty(shape), torch.zeros(shape, dtype=torch.bool)
+            place = tuple(slice(start, start + size) for start, size in zip(offset, part.shape, strict=False))
+            inside = len(offset) == part.ndim == whole.ndim and whole[place].shape == part.shape
+            if not inside or part.dtype != whole.dtype or filled[place].any():
+                raise InputError(
+                    f"{self._folder} must have chunks of {name}, {shape}, inside of it and beside each other; got one "
+                    f"of shape {tuple(part.shape)} at {offset}."
+                )
             whole[place] = part
-            filled += part.numel()
-        if whole is None or filled != whole.numel():
-            raise InputError(f"{self._folder} must have all chunks of {name}; got {filled} entries. Fetch it again.")
+            filled[place] = True
+        if whole is None or not filled.all():
+            raise InputError(
+                f"{self._folder} must have all chunks of {name}; got {int(filled.sum())} entries. Fetch it again."
+            )
         return whole
 
     def _chunk(self, name: str, info: _Record) -> Tensor:
@@ -121,9 +167,14 @@ class _Distributed(TensorFile):
             )
         try:
             with (self._folder / file).open("rb") as held:
+                size = held.seek(0, io.SEEK_END)
                 held.seek(offset)
-                content = held.read(length)
-            found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+                content = io.BytesIO(held.read(min(length, size)))
+            if content.getvalue()[:2] != b"PK":
+                raise ValueError("it is not by torch.save")
+            require_bounded(content)
+            content.seek(0)
+            found = torch.load(content, map_location="cpu", weights_only=True)
         except Exception as error:  # damaged in any way
             raise InputError(
                 f"{self._folder} must have a chunk of {name} in {file}; got none ({first_line(error)}). Fetch it again."

@@ -1,6 +1,8 @@
 """Archives of arrays, .npz: weights of mlx's examples, and of anyone's `numpy.savez`."""
 
+import math
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +14,8 @@ from torch import Tensor
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.checkpoints.formats.tensor_file import TensorFile, clear_names, first_line
+
+_DAMAGED = (OSError, ValueError, TypeError, EOFError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 class _ArrayFile(TensorFile):
@@ -28,6 +32,9 @@ class _ArrayFile(TensorFile):
             version = np.lib.format.read_magic(member)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
             shape, _, kind = read(member)
+        stated, size = math.prod(shape) * kind.itemsize, self._archive.zip.getinfo(f"{name}.npy").file_size
+        if stated > size:
+            raise ValueError(f"{name} has {size} bytes for {stated}")
         return tuple(shape), kind.kind == "f"
 
     def read(self, name: str) -> Tensor:
@@ -56,7 +63,7 @@ def open_numpy(file: Path) -> Iterator[TensorFile]:
             raise ValueError("it is compressed a thousandfold")
         with np.load(file, allow_pickle=False) as arrays:
             yield _ArrayFile(file, arrays)
-    except (OSError, ValueError, TypeError, zipfile.BadZipFile) as error:
+    except _DAMAGED as error:
         if isinstance(error, InputError):
             raise
         raise InputError(

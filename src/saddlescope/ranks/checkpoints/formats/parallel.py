@@ -3,7 +3,7 @@
 rows        of queries, keys, values, w1, w3 and the output are divided; shards are stacked
 columns     of wo and w2 are divided; shards stand side by side
 embedding   by columns in Llama 1 and 2, by rows in Llama 3: the width of the norms decides
-others      norms and tables are the same in all shards
+others      norms and tables are the same in all shards; anything else is refused
 """
 
 import re
@@ -66,9 +66,15 @@ class _Shards(TensorFile):
 
     def read(self, name: str) -> Tensor:
         axis = self._axis(name)
-        if axis is None:
-            return self._shards[0].read(name)
-        return torch.cat([one.read(name) for one in self._shards], dim=axis)
+        parts = [one.read(name) for one in self._shards]
+        if axis is not None:
+            return torch.cat(parts, dim=axis)
+        if not all(torch.equal(parts[0], part) for part in parts[1:]):
+            raise InputError(
+                f"{self._folder} must have the names of Llama for what is divided among its shards; got {name}, which "
+                "differs. Convert it to safetensors with the program of the model."
+            )
+        return parts[0]
 
 
 def _queries(folder: Path, width: int) -> int:

@@ -1,13 +1,15 @@
 """Files of `torch.save`, read with `weights_only=True`: nothing in a file is ever executed.
 
 A file of a training script holds more than weights: the optimiser's state, settings, the best loss (which may be a
-tensor itself), objects of its own classes. The objects become empty placeholders, whatever their class. One state dict
-is read, or the one that the user chooses of several, such as weights and their moving average.
+tensor itself), objects of its own classes. The objects become empty placeholders; a defaultdict is read as a dict, and
+PyTorch refuses those of other subclasses of list and dict. One state dict is read, or the one that the user chooses of
+several, such as weights and their moving average.
 """
 
+import io
 import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,9 @@ _STATES = ("state_dict", "model_state_dict", "model", "module")  # keys of the w
 _SETTINGS = ("config", "hyper_parameters", "model_args")  # keys of the configuration; later ones take precedence
 _PLAIN = (int, float, str, list, tuple, dict)
 _BEFORE_1_6 = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # with which PyTorch began its files
+_HARMLESS = ("list", "dict", "tuple", "int", "float", "str", "bool", "frozenset")  # classes that may stand in data
+_DEEPEST = 8  # dictionaries in each other
+_MOST = 5 * 10**7  # characters in names of tensors, each as often as it occurs
 _OF_TRAINING = ("optim", "opt", "scheduler", "scaler", "loss", "rng", "grad", "config", "hyper", "args")
 
 
@@ -72,18 +77,22 @@ def open_torch(file: Path, weights: str | None) -> Iterator[TensorFile]:
         weights: key of the state dict to read, of several.
     """
     try:
-        _require_bounded(file)
+        with file.open("rb") as stored:
+            require_bounded(stored)
         with safe_globals([(_placeholder(name), name) for name in _foreign_classes(file)]):
             content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
         if isinstance(content, _Placeholder):
             raise ValueError(f"GLOBAL {content.of}")
+        opened = _TorchFile(file, content, weights)
+    except InputError:
+        raise
     except Exception as error:  # a damaged pickle or archive can raise nearly anything
         reason, cure = _reason(file, error)
         raise InputError(
             f"{file} must be a complete file of tensors by torch.save; got one that cannot be read ({reason}), and "
             f"nothing in it was executed. {cure}"
         ) from error
-    yield _TorchFile(file, content, weights)
+    yield opened
 
 
 class _Placeholder:
@@ -101,18 +110,20 @@ class _Placeholder:
         pass
 
 
-def _placeholder(name: str) -> type[_Placeholder]:
+def _placeholder(name: str) -> type[_Placeholder] | Callable[..., dict[Any, Any]]:
+    if name == "collections.defaultdict":
+        return lambda *_: {}
     return type("Placeholder", (_Placeholder,), {"of": name})
 
 
 def _foreign_classes(file: Path) -> list[str]:
-    """Return the names of classes in a file that PyTorch does not load, but of builtins, which no data needs."""
+    """Return the names of classes in a file that PyTorch does not load; of builtins, only those of plain values."""
     with file.open("rb") as stored:
         if stored.read(2) != b"PK":
             return []
-    return [
-        name for name in get_unsafe_globals_in_checkpoint(file) if not name.startswith(("builtins.", "__builtin__."))
-    ]
+    found = (name.rpartition(".") for name in get_unsafe_globals_in_checkpoint(file))
+    builtins = ("builtins", "__builtin__")
+    return [f"{module}.{own}" for module, _, own in found if module not in builtins or own in _HARMLESS]
 
 
 def _reason(file: Path, error: Exception) -> tuple[str, str]:
@@ -125,30 +136,32 @@ def _reason(file: Path, error: Exception) -> tuple[str, str]:
             line = f"torch.save(torch.load({str(file)!r}, weights_only=True), 'new.pt')"
             return "the format of PyTorch before 1.6", f"Convert it: {line}."
         return ("another format" if start else "an empty file"), "Fetch it again."
+    if re.search(r"Can only (SETITEM|append|extend)", text):
+        return "it has an object of a subclass of dict or list", "Save model.state_dict() alone."
     if found := re.search(r"GLOBAL ([\w.]+)", text):
         return f"it has an object of {found[1]}", "Save model.state_dict() alone."
     return first_line(error), "Fetch it again, or save model.state_dict() alone."
 
 
-def _require_bounded(file: Path) -> None:
+def require_bounded(stored: io.BufferedIOBase) -> None:
     """Raise unless a file of `torch.save` can be read in time and memory proportional to its size.
 
     Raises:
         ValueError: parts of it are compressed, or larger than it.
         pickle.UnpicklingError: its pickle expands.
     """
-    with file.open("rb") as stored:
-        if stored.read(2) != b"PK":  # of another format, which `torch.load` then refuses
-            return
-        with zipfile.ZipFile(stored) as archive:
-            members = archive.infolist()
-            if any(member.compress_type != zipfile.ZIP_STORED for member in members):
-                raise ValueError("parts of it are compressed")
-            if sum(member.file_size for member in members) > file.stat().st_size:
-                raise ValueError("its parts are larger than the file")
-            for member in members:
-                if member.filename.endswith("data.pkl"):
-                    require_plain(archive.read(member))
+    if stored.read(2) != b"PK":  # of another format, which `torch.load` then refuses
+        return
+    size = stored.seek(0, io.SEEK_END)
+    with zipfile.ZipFile(stored) as archive:
+        members = archive.infolist()
+        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+            raise ValueError("parts of it are compressed")
+        if sum(member.file_size for member in members) > size:
+            raise ValueError("its parts are larger than the file")
+        for member in members:
+            if member.filename.lower().endswith("data.pkl"):  # PyTorch does not distinguish cases
+                require_plain(archive.read(member))
 
 
 def _chosen_state(file: Path, content: Any, weights: str | None) -> tuple[dict[str, Tensor], tuple[str, ...]]:
@@ -157,8 +170,8 @@ def _chosen_state(file: Path, content: Any, weights: str | None) -> tuple[dict[s
     Read is the one that the user has chosen; else the one under a usual key; else the top, if it holds a matrix; else
     the one value that is a state dict. A stray tensor at the top, such as the best loss, does not matter.
     """
-    nested = {key: tensors for key, value in _items(content) if (tensors := _tensors_of(value))}
-    top = _tensors_of(content, deep=False)
+    top = {key: value for key, value in _items(content) if isinstance(value, Tensor)}
+    nested = {key: tensors for key, tensors in _inside(content, _DEEPEST, {}).items() if tensors}
     matrices = {key: one for key, one in nested.items() if any(tensor.ndim > 1 for tensor in one.values())}
     states = {key: one for key, one in matrices.items() if not key.lower().startswith(_OF_TRAINING)}
     usual = next((key for key in _STATES if key in nested), None)
@@ -192,10 +205,34 @@ def _items(content: Any) -> list[tuple[str, Any]]:
     return [(k, v) for k, v in content.items() if isinstance(k, str)] if isinstance(content, Mapping) else []
 
 
-def _tensors_of(place: Any, *, deep: bool = True) -> dict[str, Tensor]:
-    """Return the tensors by name directly in a dictionary; or if there are none, those in its dictionaries."""
-    found = {key: value for key, value in _items(place) if isinstance(value, Tensor)}
-    if found or not deep:
-        return found
-    inner = [(key, _tensors_of(value)) for key, value in _items(place)]
-    return {f"{key}.{name}": one for key, tensors in inner for name, one in tensors.items()}
+def _inside(place: Any, depth: int, seen: dict[tuple[int, int], dict[str, Tensor]]) -> dict[str, dict[str, Tensor]]:
+    """Return the tensors in each value of a dictionary.
+
+    Raises:
+        ValueError: dictionaries that occur many times in each other hold more tensors than any file.
+    """
+    found: dict[str, dict[str, Tensor]] = {}
+    length = 0
+    for key, value in _items(place):
+        found[key] = _tensors_of(value, depth, seen)
+        length += sum(len(key) + 1 + len(name) for name in found[key])
+        if length > _MOST:
+            raise ValueError("it nests dictionaries")
+    return found
+
+
+def _tensors_of(place: Any, depth: int, seen: dict[tuple[int, int], dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Return the tensors by name directly in a dictionary; or if there are none, those in its dictionaries.
+
+    Args:
+        place: the dictionary; anything else has none.
+        depth: number of dictionaries in each other that are searched.
+        seen: earlier results by object and depth: a dictionary may occur in another many times, or in itself.
+    """
+    if (found := seen.get((id(place), depth))) is None:
+        found = {key: value for key, value in _items(place) if isinstance(value, Tensor)}
+        if not found and depth:
+            inner = _inside(place, depth - 1, seen)
+            found = {f"{key}.{name}": one for key, tensors in inner.items() for name, one in tensors.items()}
+        seen[id(place), depth] = found
+    return found
