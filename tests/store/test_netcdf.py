@@ -4,6 +4,7 @@ import os
 import pickle
 import resource
 
+import h5py
 import numpy as np
 import pytest
 import xarray as xr
@@ -208,3 +209,15 @@ def test_text_of_variable_length_of_earlier_versions_is_read(run, tmp_path):
     run.to_netcdf(content, engine="h5netcdf")
     path = store.write_bytes(content.getvalue() + netcdf._seal(content.getvalue()), tmp_path / "run.nc")
     xr.testing.assert_identical(store.read(path), run)
+
+
+def test_numbers_of_variable_length_in_an_attribute_are_refused(run, tmp_path):
+    content = io.BytesIO()
+    run.to_netcdf(content, engine="h5netcdf")
+    lists = np.empty(1, object)
+    lists[0] = np.arange(3.0)
+    with h5py.File(content, "r+") as file:
+        file.attrs.create("lists", lists, dtype=h5py.vlen_dtype(float))
+    path = store.write_bytes(content.getvalue() + netcdf._seal(content.getvalue()), tmp_path / "run.nc")
+    with pytest.raises(InputError, match="attributes of numbers and text; got others"):
+        store.read(path)

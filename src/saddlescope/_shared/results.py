@@ -22,8 +22,7 @@ class TableMixin(ReprMixin):
         return "\n".join([super()._caption(), *self._reason()])
 
     def _reason(self) -> list[str]:
-        message = getattr(self, "message", "")
-        return [message] if message and message not in repr(self) else []
+        return [message] if (message := getattr(self, "message", "")) else []
 
     def to_dataframe(self) -> "DataFrame":
         """Return the table as a pandas data frame; spaces in the names of its columns become underscores."""

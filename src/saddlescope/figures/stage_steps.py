@@ -12,7 +12,7 @@ from saddlescope.figures.time_axes import TimeAxis, learned_at
 
 @runtime_checkable
 class Stage(Protocol):
-    """What is drawn of a stage of `saddlescope.measure.Staircase`."""
+    """Attributes of a stage that a picture needs, as those of a `saddlescope.measure.Staircase` have them."""
 
     @property
     def start(self) -> float:

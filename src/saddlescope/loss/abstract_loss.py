@@ -70,5 +70,5 @@ class FunctionLoss(AbstractLoss):
 
 
 def as_loss(loss: Callable[[PyTree], Array]) -> AbstractLoss:
-    """Return a loss as it is, and a bare function as a `FunctionLoss`."""
+    """Return an `AbstractLoss` unchanged; wrap any other function in a `FunctionLoss`."""
     return loss if isinstance(loss, AbstractLoss) else FunctionLoss(loss)

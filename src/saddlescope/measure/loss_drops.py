@@ -28,7 +28,7 @@ FEWEST = 5  # fewer records cannot show two plateaus
 
 @dataclass(frozen=True)
 class DropPolicy:
-    """What counts as a drop; tuned on other seeds of the curves in `tests/measure/loss_curves.py`.
+    """Thresholds of a drop, tuned on curves of `tests/measure/loss_curves.py` with seeds that no test uses.
 
     Attributes:
         contrast: of the speeds in a drop and on the plateaus beside it.

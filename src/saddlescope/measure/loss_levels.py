@@ -28,7 +28,7 @@ from saddlescope.measure.records import Series, extreme_exponent
 
 @dataclass(frozen=True)
 class LevelPolicy:
-    """What counts as a level; tuned on staircases of `benchmarks/synthetic_staircases.py` with other seeds.
+    """Thresholds of a level, tuned on staircases of `benchmarks/synthetic_staircases.py` with seeds that no test uses.
 
     Attributes:
         contrast: of the speeds in a drop and on the levels beside it.

@@ -145,7 +145,7 @@ class Staircase(TableMixin, PlotMixin):
 
 @runtime_checkable
 class Run(Protocol):
-    """What `compare` and `plot_staircase` need of a run: every trajectory of `saddlescope.flow` has it."""
+    """Attributes of a run that `compare` and `plot_staircase` use, as trajectories of `saddlescope.flow` have them."""
 
     @property
     def times(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What records and results are drawn with: panels on Matplotlib axes, and figures in a notebook."""
+"""Drawing of records and results: panels on Matplotlib axes, figures in a notebook."""
 
 from base64 import b64encode
 from html import escape

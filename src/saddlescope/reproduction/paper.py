@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Literal, NamedTuple
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, init=False)
 class Statement:
     """A numbered statement, figure or equation of a paper that asserts something.
 
@@ -22,15 +22,16 @@ class Statement:
 
     place: str
     asserts: str
-    claims: tuple[str, ...] = ()
-    uncovered: str = ""
+    claims: tuple[str, ...]
+    uncovered: str
 
-    def __post_init__(self) -> None:
-        if bool(self.claims) == bool(self.uncovered):
-            raise ValueError(f"{self.place} must have either claims or the reason why there are none.")
+    def __init__(self, place: str, asserts: str, *claims: str, uncovered: str = "") -> None:
+        if bool(claims) == bool(uncovered):
+            raise ValueError(f"{place} must have either claims or the reason why there are none.")
+        self.__dict__.update(place=place, asserts=asserts, claims=claims, uncovered=uncovered)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Erratum:
     """A place where the text of a paper has to be corrected.
 
@@ -47,7 +48,7 @@ class Erratum:
     printed: str
     right: str
     check: str
-    weight: Literal["slip", "repairable", "statement"]
+    weight: Literal["slip", "repairable", "statement"] = "slip"
 
 
 class Paper(NamedTuple):

@@ -264,7 +264,10 @@ def run_tasks(
         for name, task in tasks.items():
             pool.submit(name, task)
         while left:
-            name, event, value = news.get()
+            try:
+                name, event, value = news.get(timeout=_PATIENCE)  # without one, Ctrl-C would wait on Windows
+            except queue.Empty:
+                continue
             if event == "ended" and left[name] > 1:
                 left[name] -= 1
                 pool.submit(name, tasks[name])

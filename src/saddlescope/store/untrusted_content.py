@@ -21,6 +21,7 @@ DENSEST = 16
 _NUMBER = 8  # bytes of a number at least, since integers may be decoded to floats
 _STRING = 64  # bytes of a string in memory besides its characters
 _VARIABLE = 1024  # the same of a string of variable length, which takes its time as well
+_SCALES = ("DIMENSION_LIST", "REFERENCE_LIST")  # netCDF4: from a variable to its dimensions, and back
 _MEMBERS = 2000  # variables of a file
 
 
@@ -95,6 +96,8 @@ def _take_attribute(attributes: Any, name: str, left: _Left) -> None:
     count = _count(stored.shape)
     left.take(count * stored.dtype.itemsize)
     text = h5py.check_string_dtype(stored.dtype)
+    if text is None and stored.dtype.hasobject and name not in _SCALES:
+        raise ForeignContentError("have attributes of numbers and text; got others")
     if text is not None and text.length is None and count:
         left.take(count * _STRING + (len(attributes[name]) if stored.shape == () else count * left.size))
 

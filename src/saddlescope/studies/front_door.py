@@ -78,6 +78,11 @@ class Prediction(TableMixin):
     def _table(self) -> Table:
         return self.result._table()
 
+    @property
+    def message(self) -> str:
+        """Why the prediction ended, and what to pass; empty for escape directions."""
+        return getattr(self.result, "message", "")
+
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the result with Matplotlib, on axes or those of a new figure, and return them."""
         return self.result.plot(ax)

@@ -89,7 +89,7 @@ def test_cross_attention_of_gpt2():
 def test_the_check_finds_weights_that_alternate_head_by_head():
     """Use StarCoder without its shared key, which has the names of GPT-2 and the order of GPT-NeoX."""
     model = transformers.GPTBigCodeModel(transformers.GPTBigCodeConfig(**GPT, multi_query=False))
-    with pytest.raises(InputError, match="multi_query=False, which orders them"):
+    with pytest.raises(InputError, match=r"multi_query=False, which orders them head by head. Pass layouts=\(Interlea"):
         attention_blocks(model, check=False)
     block = attention_blocks(model)[0]
     assert block.layout == Interleaved("c_attn", "c_proj", heads=4)

@@ -2,17 +2,12 @@
 
 from saddlescope.reproduction.paper import Erratum, Statement
 
-
-def _statement(place: str, asserts: str, *claims: str, uncovered: str = "") -> Statement:
-    return Statement(place=place, asserts=asserts, claims=claims, uncovered=uncovered)
-
-
 KUNIN = "Kunin et al."
 ZHANG = "Zhang et al."
 RAWAL = "Rawal, DeWeese"
 
 STATEMENTS: tuple[Statement, ...] = (
-    _statement(
+    Statement(
         KUNIN,
         "AGF quantifies the order, timing, and magnitude of the drops of the loss",
         "linear-networks/slope",
@@ -21,49 +16,49 @@ STATEMENTS: tuple[Statement, ...] = (
         "linear-attention/levels",
         "modular-addition/features",
     ),
-    _statement(
+    Statement(
         KUNIN, "In fully connected linear networks the learned features are singular modes", "linear-networks/modes"
     ),
-    _statement(
+    Statement(
         KUNIN,
         "In attention-only linear transformers the learned features are principal components",
         "linear-attention/components",
     ),
-    _statement(
+    Statement(
         KUNIN,
         "In diagonal linear networks AGF converges to gradient flow in the limit of vanishing initialization",
         "diagonal-networks/slope",
         "diagonal-networks/levels",
     ),
-    _statement(
+    Statement(
         KUNIN,
         "Quadratic networks learn Fourier features in decreasing order of coefficient magnitude",
         "modular-addition/order",
     ),
-    _statement(ZHANG, "Linear networks learn solutions of increasing rank", "linear-networks/rank"),
-    _statement(ZHANG, "ReLU networks learn solutions with an increasing number of kinks", "relu-kinks/kinks"),
-    _statement(
+    Statement(ZHANG, "Linear networks learn solutions of increasing rank", "linear-networks/rank"),
+    Statement(ZHANG, "ReLU networks learn solutions with an increasing number of kinks", "relu-kinks/kinks"),
+    Statement(
         ZHANG,
         "Convolutional networks learn solutions with an increasing number of convolutional kernels",
         "convolution/kernels",
     ),
-    _statement(
+    Statement(
         ZHANG,
         "Self-attention models learn solutions with an increasing number of attention heads",
         "linear-attention/heads",
     ),
-    _statement(
+    Statement(
         ZHANG,
         "The dynamics evolves near an invariant manifold to a saddle, then switches to another manifold",
         uncovered="Levels and times are compared, distances to manifolds are not.",
     ),
-    _statement(
+    Statement(
         RAWAL,
         "The escape time is of order ε^-(r-2), governed by the number r of layers at the bottleneck scale "
         "rather than the total depth",
         "escape-time/exponent",
     ),
-    _statement(
+    Statement(
         RAWAL,
         "An exact identity for the imbalance of norms of layers sorts activations into four classes",
         uncovered="The abstract does not print the identity or the classes.",

@@ -2,225 +2,219 @@
 
 from saddlescope.reproduction.paper import Erratum, Statement
 
-
-def _statement(place: str, asserts: str, *claims: str, uncovered: str = "") -> Statement:
-    """Return a statement by position: its place, what it asserts, and the claims that cover it."""
-    return Statement(place=place, asserts=asserts, claims=claims, uncovered=uncovered)
-
-
 STATEMENTS: tuple[Statement, ...] = (
-    _statement(
+    Statement(
         "Figure 1",
         "Concept space in pictures, with the swing of the output towards a training cluster",
         uncovered="A sketch; Figures 2 (c) and 5 are its measurements.",
     ),
-    _statement(
+    Statement(
         "Section 2.1",
         "The loss of a small cluster is near the loss at its mean",
         uncovered="The text says it of σ to 0, where it is continuity.",
     ),
-    _statement("Equations B.1, C.7", "The order of points, and the second moment A", uncovered="Definitions."),
-    _statement(
+    Statement("Equations B.1, C.7", "The order of points, and the second moment A", uncovered="Definitions."),
+    Statement(
         "Section 2.1, equation 2.1",
         "The loss is half the mean squared error over all samples of all clusters",
         uncovered="A definition; its index and the printed learning rate are errata.",
     ),
-    _statement(
+    Statement(
         "Section 3.1, diversity",
         "With more diverse data, the model generalizes better",
         "generalisation-map/diversity-helps",
     ),
-    _statement(
+    Statement(
         "Figure 2 (a, b)",
         "Concepts with larger signal or larger diversity are learned first, and the contour shifts with either",
         "figure-2/order",
         "figure-2/shift",
     ),
-    _statement(
+    Statement(
         "Section 3.1, conclusion",
         "Generally speaking, the model prefers the direction of stronger signal and more diverse data",
         "printed-conventions/order",
     ),
-    _statement(
+    Statement(
         "Section 3.2",
         "With σ = (.05, .05) the output requires many more time to approach the test point than with (2, .05)",
         "figure-2/late",
     ),
-    _statement(
+    Statement(
         "Section 3.2, slowing down",
         "In the later phase of training the dynamics slow down",
         uncovered="Any network that converges slows down; `figure-2/late` and Figure 6 (c) ask how.",
     ),
-    _statement(
+    Statement(
         "Section 3.3, Figures 2 (c) and 3, transient memorization",
         "The output turns toward the training cluster of the strongest signal, and then generalizes",
         "figure-3/memorizing",
     ),
-    _statement(
+    Statement(
         "Section 3.3, Figure 2 (c), dimension",
         "The lower the dimensionality, the stronger is transient memorization",
         "figure-3/dimension",
         "width/dimension",
     ),
-    _statement(
+    Statement(
         "Section 3.3, Figure 3, high dimension",
         "In the high dimensional setting the loss does not exhibit non-monotonic behavior",
         "printed-conventions/high",
     ),
-    _statement(
+    Statement(
         "Section 4, transient memorization of one layer",
         "One-layer models fail to reproduce transient memorization",
         "figure-2/one-descent",
     ),
-    _statement(
+    Statement(
         "Equations 4.1, C.1 to C.6",
         "The loss of a linear model is half the squared norm of (W − I) times the root of A",
         uncovered="An identity, which a test compares with the mean over samples.",
     ),
-    _statement(
+    Statement(
         "Theorem 4.1, equations 4.2, C.14 to C.21",
         "The output of the one-layer model is a growth term and a noise term in closed form",
         "theorem-4-1/at-the-test-point",
     ),
-    _statement(
+    Statement(
         "Section 4.1, (i) to (iii)",
         "The growth term converges to the target, the noise to 0, at exponential rates, and below a bound",
         uncovered="Read off the formula; the bound of (iii) lacks absolute values, an erratum.",
     ),
-    _statement(
+    Statement(
         "Section 4.1, order",
         "The direction with the larger a_k converges faster",
         "order-flip/one-layer",
         "order-flip/two-layers",
     ),
-    _statement(
+    Statement(
         "Section 4.1, limitation",
         "The one-layer model has a monotonic output trajectory",
         "theorem-4-1/monotone-default",
     ),
-    _statement(
+    Statement(
         "Section 4.2, noise", "The noise term is never too large, and may be omitted", "equation-4-3/noise-omitted"
     ),
-    _statement(
+    Statement(
         "Section 4.2.1 and Figure 4, irrelevant entries",
         "The irrelevant entries do not contribute to the output at the test point",
         uncovered="True by construction, since the test point is 0 along their directions.",
     ),
-    _statement(
+    Statement(
         "Section 4.2.1, initial growth",
         "Every entry grows with the speed a_i + a_j, faster than those below it or to its right",
         "figure-4/initial-growth",
         "figure-4/faster-most",
     ),
-    _statement(
+    Statement(
         "Section 4.2.1, first suppression",
         "When a_1 and a_2 differ enough, the first major entry suppresses the minor entries of its group",
         "figure-4/groups",
         "atlas/apart",
     ),
-    _statement(
+    Statement(
         "Section 4.2.1, second growth and cycle",
         "The major entries grow one after the other, in the order of their strengths",
         "assumptions/order",
     ),
-    _statement(
+    Statement(
         "Section 4.2.1, slow down and stop",
         "A major entry slows down and stops at 1",
         uncovered="Lemmas D.5 and D.6 are its formal statement.",
     ),
-    _statement(
+    Statement(
         "Section 4.2.2, order", "Directions with larger strengths are learned first", "figure-8/order", "figure-9/order"
     ),
-    _statement(
+    Statement(
         "Section 4.2.2, transient memorization",
         "Positive minor entries lower the loss; their suppression raises it and turns the output back",
         "figure-5/rise",
         "figure-5/reversal-often",
         "figure-5/by-sign",
     ),
-    _statement("Figure 5", "From a positive start the loss descends twice", "figure-5/two-descents"),
-    _statement(
+    Statement("Figure 5", "From a positive start the loss descends twice", "figure-5/two-descents"),
+    Statement(
         "Equations 4.3, D.2 to D.6",
         "Growth, suppression and noise are the gradient flow of each entry of W",
         uncovered="Half of it, an erratum; a test compares twice the sum with automatic differentiation.",
     ),
-    _statement(
+    Statement(
         "Section 5, Figure 6 (a), speed and order",
         "The concept signal determines speed and order of generalization, and can reverse the order",
         "figure-6/speed",
         "figure-6/reversal",
     ),
-    _statement(
+    Statement(
         "Section 5, Figure 6 (a), bend",
         "The trajectory bends towards the concept with the stronger signal, and the bend is transient",
         "figure-6/bend",
         "figure-6/memorizing",
         "figure-6/transient",
     ),
-    _statement(
+    Statement(
         "Section 5, Figure 6 (b)",
         "The concept space MSE has a phase where it increases before it falls for good",
         "figure-6/rise",
     ),
-    _statement(
+    Statement(
         "Section 5, Figure 6 (c)",
         "The speed of generalization decelerates at an exponential rate",
         "figure-6/exponential-approach",
     ),
-    _statement("Appendix A", "Related work", uncovered="It reports the statements of others."),
-    _statement(
+    Statement("Appendix A", "Related work", uncovered="It reports the statements of others."),
+    Statement(
         "Appendix B, equation B.2",
         "The loss of a test point is at most that of any point that combines all its concepts and more",
         "figure-7/strictly",
     ),
-    _statement(
+    Statement(
         "Appendix B, Figure 7",
         "A test point is only learned after all of its predecessors are learned",
         "figure-7/order",
     ),
-    _statement(
+    Statement(
         "Equations C.8 to C.13",
         "The second moment A of the data becomes diagonal as the samples grow",
         "theorem-4-1/moments",
     ),
-    _statement(
+    Statement(
         "Appendix D.1, Assumption D.5",
         "The assumptions all commonly hold in the practice: two strengths differ by more than a factor of 3",
         "assumptions/in-practice",
     ),
-    _statement(
+    Statement(
         "Appendix D.1, Assumptions D.1 to D.4",
         "They commonly hold in the practice, too",
         uncovered="D.1 to D.4 bound free constants (P, K, κ, ω); `lemmas` chooses them so that all hold at once.",
     ),
-    _statement("Equation D.1", "It is equation 4.1 in the notation of the appendix", uncovered="A restatement."),
-    _statement("Corollary D.1", "The noise of every entry is bounded", "lemmas/corollary-d1"),
-    _statement("Lemma D.1", "Upper bounded growth", "lemmas/d1"),
-    _statement("Lemma D.2", "Lower bounded initial growth", "lemmas/d2"),
-    _statement("Corollary D.2", "Upper bounded diagonal update", "lemmas/corollary-d2"),
-    _statement("Lemma D.3", "Lower bounded initial growth for diagonal entries", "lemmas/d3"),
-    _statement("Lemma D.4", "Lower bounded after-initial growth for diagonal entries", "lemmas/d4"),
-    _statement("Lemma D.5", "Upper bounded diagonal entry", "lemmas/d5"),
-    _statement("Lemma D.6", "A diagonal entry that is near 1 stays there", "lemmas/d6"),
-    _statement("Lemma D.7", "Suppression", "lemmas/d7"),
-    _statement("Lemma D.8, Assertion D.1", "Minor entries stay in the initial phase", "lemmas/d8"),
-    _statement(
+    Statement("Equation D.1", "It is equation 4.1 in the notation of the appendix", uncovered="A restatement."),
+    Statement("Corollary D.1", "The noise of every entry is bounded", "lemmas/corollary-d1"),
+    Statement("Lemma D.1", "Upper bounded growth", "lemmas/d1"),
+    Statement("Lemma D.2", "Lower bounded initial growth", "lemmas/d2"),
+    Statement("Corollary D.2", "Upper bounded diagonal update", "lemmas/corollary-d2"),
+    Statement("Lemma D.3", "Lower bounded initial growth for diagonal entries", "lemmas/d3"),
+    Statement("Lemma D.4", "Lower bounded after-initial growth for diagonal entries", "lemmas/d4"),
+    Statement("Lemma D.5", "Upper bounded diagonal entry", "lemmas/d5"),
+    Statement("Lemma D.6", "A diagonal entry that is near 1 stays there", "lemmas/d6"),
+    Statement("Lemma D.7", "Suppression", "lemmas/d7"),
+    Statement("Lemma D.8, Assertion D.1", "Minor entries stay in the initial phase", "lemmas/d8"),
+    Statement(
         "Appendix E.1, multiple descents",
         "Multiple descents are possible, but only with a subtle choice of signals and start",
         "descents/multiple",
         "descents/subtle",
     ),
-    _statement(
+    Statement(
         "Appendix E.1, w_12 in Figure 9",
         "w_12 starts to decay after w_22 is close to 1",
         uncovered="No level is printed; equation 4.3 without noise gives about 3/4, and the authors' run 0.74.",
     ),
-    _statement(
+    Statement(
         "Appendix E.1, captions of Figures 5, 8 and 9",
         "The loss of the models shown descends two, three and four times",
         "authors-scripts/programs-descents",
     ),
-    _statement(
+    Statement(
         "Figure 8",
         "The loss descends three times, in stages of growth and suppression",
         "figure-8/authors-descents",
@@ -228,7 +222,7 @@ STATEMENTS: tuple[Statement, ...] = (
         "figure-8/stages",
         "figure-8/learned-after-suppression",
     ),
-    _statement(
+    Statement(
         "Figure 9",
         "The loss descends four times, in stages of growth and suppression",
         "figure-9/authors-descents",
@@ -236,65 +230,63 @@ STATEMENTS: tuple[Statement, ...] = (
         "figure-9/stages",
         "figure-9/learned-after-suppression",
     ),
-    _statement("Appendix E.2", "Transient memorization is less significant in high dimension and width", "atlas/wide"),
-    _statement(
+    Statement("Appendix E.2", "Transient memorization is less significant in high dimension and width", "atlas/wide"),
+    Statement(
         "Appendix E.2, equation E.1",
         "At a Gaussian start the diagonal entries of W have mean d'τ², and the others mean 0",
         uncovered="An identity, linearity of the expectation.",
     ),
-    _statement("Appendix E.2", "Transient memorization is less significant when d' is large", "width/wide"),
-    _statement(
+    Statement("Appendix E.2", "Transient memorization is less significant when d' is large", "width/wide"),
+    Statement(
         "Appendix E.3 and Figure 10",
         "A major entry may be suppressed before it starts to grow, and never grow",
         "figure-10/suppressed-first",
         "figure-10/never",
     ),
-    _statement(
+    Statement(
         "Appendix E.4",
         "Neurons of ReLU networks align early, and make the model behave like a linear one",
         "early-alignment/aligned",
         "early-alignment/linear-outside",
     ),
-    _statement(
+    Statement(
         "Appendix F.1",
         "5000 samples per cluster, SGD with batch 128 and learning rate 0.1, 40 epochs, width 64",
         uncovered="The settings of the entries; an erratum has what the learning rate needs.",
     ),
-    _statement(
+    Statement(
         "Appendix F.2, Figure 11",
         "Two-layer linear models keep the overall trends of sections 3.1 and 3.2",
         "figure-11/order",
         "figure-11/shift",
     ),
-    _statement(
+    Statement(
         "Appendix F.2, Figure 12",
         "Two-layer ReLU models keep the overall trends of sections 3.1 and 3.2",
         "figure-12/order",
         "figure-12/shift",
     ),
-    _statement(
+    Statement(
         "Appendix F.2, Figures 13 and 14",
         "Models with more layers and fewer input dimensions are easier to have transient memorization",
         "figure-13/easier",
         "figure-3/deeper",
         "figure-13/memorizing",
     ),
-    _statement(
+    Statement(
         "Appendix F.2, Figure 14", "The loss falls sooner with large signals than with small ones", "figure-13/sooner"
     ),
-    _statement(
+    Statement(
         "Appendix G.1, Figure 15",
         "One distribution has the stronger signal in colour, the other in size, and both can be controlled",
         "figure-15/stronger",
     ),
-    _statement(
+    Statement(
         "Appendix G.2",
         "A conditional U-Net is trained as a variational diffusion model, and sampled in 100 steps",
         uncovered="The settings of `figure-6`; the model is compared with independent implementations in the tests.",
     ),
-    _statement(
-        "Appendix G.3", "The classifier achieves 100 % accuracy on a held out test set", "appendix-g/classifier"
-    ),
+    Statement("Appendix G.3", "The classifier achieves 100 % accuracy on a held out test set", "appendix-g/classifier"),
 )
 
 ERRATA: tuple[Erratum, ...] = (

@@ -2,50 +2,45 @@
 
 from saddlescope.reproduction.paper import Erratum, Statement
 
-
-def _statement(place: str, asserts: str, *claims: str, uncovered: str = "") -> Statement:
-    return Statement(place=place, asserts=asserts, claims=claims, uncovered=uncovered)
-
-
 STATEMENTS = (
-    _statement("Equation 1", "The loss is C(0) + Tr[∇C(0)ᵀY] to second order", uncovered="Taylor's formula."),
-    _statement("Proposition A.1", "Norm and direction decouple", "proposition-2-2/decomposition"),
-    _statement(
+    Statement("Equation 1", "The loss is C(0) + Tr[∇C(0)ᵀY] to second order", uncovered="Taylor's formula."),
+    Statement("Proposition A.1", "Norm and direction decouple", "proposition-2-2/decomposition"),
+    Statement(
         "Section 2.1, norm and time in s",
         "|θ| and t are integrals of L₀ along the path",
         uncovered="They follow by integration (errata).",
     ),
-    _statement(
+    Statement(
         "Definition 2.1",
         "The fastest escape direction minimizes L₀ on the sphere of radius √L",
         uncovered="At a stationary point L₀(ρ) = ρ·∇L₀(ρ)/L = -s.",
     ),
-    _statement(
+    Statement(
         "Proposition 2.2, A.2",
         "The direction stays, and the norm grows by a closed law",
         "proposition-2-2/direction",
         "proposition-2-2/growth-printed",
     ),
-    _statement("Section 2.2, outputs", "Outputs are at most (r/√L)^L |X|", "proposition-2-2/output-bound"),
-    _statement(
+    Statement("Section 2.2, outputs", "Outputs are at most (r/√L)^L |X|", "proposition-2-2/output-bound"),
+    Statement(
         "Section 2.2, escape time",
         "The time to norm r has a closed form",
         uncovered="It is Proposition 2.2 solved for the time (errata).",
     ),
-    _statement("Section 2.2, alignment", "Its time s is independent of the scale", "proposition-2-2/alignment"),
-    _statement("Theorem 3.1, A.7", "Deep layers are nearly rank one and linear", "theorem-3-1/holds"),
-    _statement(
+    Statement("Section 2.2, alignment", "Its time s is independent of the scale", "proposition-2-2/alignment"),
+    Statement("Theorem 3.1, A.7", "Deep layers are nearly rank one and linear", "theorem-3-1/holds"),
+    Statement(
         "Proposition 3.2, A.3",
         "Deeper networks escape no slower",
         "proposition-3-2/not-slower",
         "proposition-3-2/rank-one",
         "proposition-3-2/not-falling",
     ),
-    _statement("Proposition 3.3, A.5", "So are minimizers for inputs near rank one", "proposition-3-3/holds"),
-    _statement(
+    Statement("Proposition 3.3, A.5", "So are minimizers for inputs near rank one", "proposition-3-3/holds"),
+    Statement(
         "Proposition 3.4, A.4", "Most layers of a fast network are near rank one", "proposition-3-4/proposition-3-4"
     ),
-    _statement(
+    Statement(
         "Section 3.3, Figures 1 and 3",
         "MNIST is learned one singular value at a time",
         "figure-1/saddles",
@@ -53,7 +48,7 @@ STATEMENTS = (
         "figure-1/deeper",
         "figure-1/second",
     ),
-    _statement(
+    Statement(
         "Example 1",
         "The optimal escape direction has rank two",
         "example-1/rank-one",
@@ -61,45 +56,45 @@ STATEMENTS = (
         "example-1/first-layer",
         "example-1/optimum",
     ),
-    _statement("Figures 2 and 6", "Wider networks beat rank one more often", "figure-2/rises"),
-    _statement(
+    Statement("Figures 2 and 6", "Wider networks beat rank one more often", "figure-2/rises"),
+    Statement(
         "Section 5, conjecture 1",
         "Large-width descent finds the optimum",
         "figure-2/conjecture-1",
         "figure-2/conjecture-1-harder",
     ),
-    _statement(
+    Statement(
         "Section 5, conjecture 2",
         "All but finitely many layers have rank one",
         "conjecture-2/none-faster",
         "conjecture-2/rank-one",
     ),
-    _statement("Section 5, hypothesis 3", "Layers of rank one remain so", "conjecture-3/rank-one"),
-    _statement(
+    Statement("Section 5, hypothesis 3", "Layers of rank one remain so", "conjecture-3/rank-one"),
+    Statement(
         "Section 5, hypothesis 3, balance",
         "Balancedness is weak, strong where Z ≥ 0",
         "proposition-2-2/weak-balance",
         "proposition-2-2/only-weak",
     ),
-    _statement(
+    Statement(
         "Section 5, hypothesis 4", "The bottleneck rank rises gradually", "conjecture-4/by-one", "conjecture-4/stops"
     ),
-    _statement(
+    Statement(
         "Section 5, linear networks", "Saddles are best fits of rising rank", "deep-linear/stages", "deep-linear/levels"
     ),
-    _statement("Section 5, Figure 4", "Plateaus are more distinct at depth 6", "figure-4/depth"),
-    _statement("Lemma A.6", "Leading singular vectors are non-negative", "theorem-3-1/lemma-a-6"),
-    _statement(
+    Statement("Section 5, Figure 4", "Plateaus are more distinct at depth 6", "figure-4/depth"),
+    Statement("Lemma A.6", "Leading singular vectors are non-negative", "theorem-3-1/lemma-a-6"),
+    Statement(
         "Section 5, after conjecture 2",
         "If s* no longer rises with depth, the later layers have rank one, and the converse",
         uncovered="Implications between unproved sentences; `theorem_3_1.py` proves the first for one output.",
     ),
-    _statement(
+    Statement(
         "Equations 3 to 5",
         "Steps of the proofs of Propositions A.4 and A.5",
         uncovered="Equation 3 is Proposition A.4; 4 and 5 are steps of its proof and of A.5, checked by reading.",
     ),
-    _statement(
+    Statement(
         "Appendix C.1, equation 6, Figure 5",
         "The speed of one neuron has a closed form",
         "figure-5/equation-6",

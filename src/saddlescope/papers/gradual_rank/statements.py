@@ -2,68 +2,55 @@
 
 from saddlescope.reproduction.paper import Erratum, Statement
 
-
-def _covered(place: str, asserts: str, *claims: str) -> Statement:
-    return Statement(place=place, asserts=asserts, claims=claims)
-
-
-def _uncovered(place: str, asserts: str, why: str) -> Statement:
-    return Statement(place=place, asserts=asserts, uncovered=why)
-
-
-def _slip(place: str, printed: str, right: str, check: str) -> Erratum:
-    return Erratum(place=place, printed=printed, right=right, check=check, weight="slip")
-
-
 STATEMENTS: tuple[Statement, ...] = (
-    _uncovered(
+    Statement(
         "Theorem 1.1",
         "From weights of order α, learning proceeds in stages of time Θ(log(1/α))",
-        "It is the informal version of Theorem 4.1.",
+        uncovered="It is the informal version of Theorem 4.1.",
     ),
-    _covered(
+    Statement(
         "Section 1 and appendix B.2, Figures 1 and 14",
         "The difference between trained and initial weights has low rank, which grows gradually in training",
         "figure-1/narrow",
         "figure-1/widens",
     ),
-    _uncovered(
+    Statement(
         "Sections 1.1 and 6, LoRA",
         "Understanding incremental dynamics may explain and improve algorithms like LoRA",
-        "The paper poses a question here; the extension lora-schedule tries one answer.",
+        uncovered="The paper poses a question here; the extension lora-schedule tries one answer.",
     ),
-    _covered(
+    Statement(
         "Example 3.2",
         "Attention with diagonal weights depends on the products w_K w_Q and w_V w_O alone",
         "example-3-2/products",
     ),
-    _covered(
+    Statement(
         "Theorem 4.1",
         "As α vanishes, the weights between two stage times tend to the saddles of Algorithm 1",
         "theorem-4-1/weights-converge",
         "theorem-4-1/plateaus",
     ),
-    _covered("Theorem 4.1, existence", "For small α there is a unique solution until t log(1/α)", "lemmas/existence"),
-    _covered("Theorem 4.1, T = ∞", "After the last stage the weights stay at the last saddle", "diagonal-linear/flow"),
-    _covered(
+    Statement("Theorem 4.1, existence", "For small α there is a unique solution until t log(1/α)", "lemmas/existence"),
+    Statement("Theorem 4.1, T = ∞", "After the last stage the weights stay at the last saddle", "diagonal-linear/flow"),
+    Statement(
         "Theorem 4.1, support",
         "In each stage at most the coordinate i_k of Algorithm 1 enters the support",
         "theorem-4-1/order",
         "example-3-2/support",
         "example-3-2/converges",
     ),
-    _covered(
+    Statement(
         "Section 4, application",
         "In each stage the rank of at most one product of one head increases, by at most one",
         "tied-heads/at-most-one",
     ),
-    _covered(
+    Statement(
         "Figure 2 (a)",
         "The loss curves converge to a staircase; stages are visible at α = 0.01",
         "figure-2/loss-converges",
         "figure-2/one-percent",
     ),
-    _covered(
+    Statement(
         "Figure 2 (b)",
         "The rank of both products increases incrementally",
         "figure-2/order",
@@ -71,55 +58,55 @@ STATEMENTS: tuple[Statement, ...] = (
         "figure-2/support",
         "gradient-descent/sgd-order",
     ),
-    _covered(
+    Statement(
         "Figure 2 of version 1",
         "Diagonal and full weights learn one direction at a time",
         "figure-2-v1/one-by-one",
         "figure-2-v1/diagonal",
     ),
-    _uncovered(
+    Statement(
         "Equation 4 and Assumption 2.1",
         "The flow of u and v, of a loss with bounded derivatives",
-        "Definitions and a condition, which the losses of the entries meet.",
+        uncovered="Definitions and a condition, which the losses of the entries meet.",
     ),
-    _covered("Lemma 4.2, equation 5", "Gradient flow conserves u² − v²", "lemma-4-2/conserved"),
-    _covered(
+    Statement("Lemma 4.2, equation 5", "Gradient flow conserves u² − v²", "lemma-4-2/conserved"),
+    Statement(
         "Equations 6 and 7",
         "w = u + v grows at the rate g, and determines both weights",
         "lemma-4-2/equation-6",
         "lemma-4-2/equation-7",
     ),
-    _uncovered(
+    Statement(
         "Equations 8 and 9",
         "On a plateau w grows exponentially at the rate of its saddle",
-        "They are the informal version of Lemma C.6.",
+        uncovered="They are the informal version of Lemma C.6.",
     ),
-    _uncovered(
+    Statement(
         "Equations 10 to 13",
         "The times, the winner, the log-scale and the next saddle of each stage",
-        "They define Algorithm 1; that flows follow it is Theorem 4.1.",
+        uncovered="They define Algorithm 1; that flows follow it is Theorem 4.1.",
     ),
-    _covered(
+    Statement(
         "Assumption 4.3",
         "One coordinate wins each stage, and those that leave have a nonzero gradient",
         "assumptions/unique",
         "assumptions/leaving",
     ),
-    _covered(
+    Statement(
         "Assumption 4.4",
         "Every saddle is a strict local minimum on its support",
         "assumptions/strict-minima",
         "figure-10/strict-minima",
     ),
-    _covered(
+    Statement(
         "Assumption 4.5", "Transitions from slightly noisy starts end at the next saddle", "assumptions/noise-robust"
     ),
-    _uncovered(
+    Statement(
         "Figure 3",
         "The toy task meets Assumptions 4.4 and 4.5",
-        "Its panels are examples of those of Figures 10 and 11.",
+        uncovered="Its panels are examples of those of Figures 10 and 11.",
     ),
-    _covered(
+    Statement(
         "Section 5, Figures 4 and 15",
         "The learned weight perturbation gradually increases in stable rank during training",
         "figure-4/rise",
@@ -128,37 +115,39 @@ STATEMENTS: tuple[Statement, ...] = (
         "rank-rise/rises-small-KQ-stable",
         "rank-rise/rises-small-VO-stable",
     ),
-    _covered(
+    Statement(
         "Section 5",
         "The learned weight perturbation is ultimately low-rank when compared to the initial spectrum",
         "figure-4/low",
         "figure-20/low",
     ),
-    _covered(
+    Statement(
         "Section 5, Figure 5",
         "On CIFAR-10 the learned perturbation of keys and queries is extremely low-rank in the end",
         "figure-4/spectrum-KQ",
     ),
-    _uncovered(
+    Statement(
         "Section 5, Figure 6",
         "Incremental dynamics are evident at all initial scales, more pronounced at smaller ones",
-        "The figure shows single heads for the eye; the extension rank-steps counts steps of all heads.",
+        uncovered="The figure shows single heads for the eye; the extension rank-steps counts steps of all heads.",
     ),
-    _covered(
+    Statement(
         "Section 5, Figure 7", "Smaller initialization scales lead to lower-rank attention heads", "figure-6/falls"
     ),
-    _covered("Section 6", "With exponential tails the weights may not converge to a finite value", "lemmas/tails-grow"),
-    _uncovered(
+    Statement(
+        "Section 6", "With exponential tails the weights may not converge to a finite value", "lemmas/tails-grow"
+    ),
+    Statement(
         "Appendix A",
         "No coordinate of the toy task ever leaves the support",
-        "It is said of one instance, not published; in 3 of 10 drawn ones an entry leaves (`assumptions`).",
+        uncovered="It is said of one instance, not published; in 3 of 10 drawn ones an entry leaves (`assumptions`).",
     ),
-    _covered("Figures 8 and 9", "The trajectories of both products tend to a limiting trajectory", "figure-8/limit"),
-    _covered(
+    Statement("Figures 8 and 9", "The trajectories of both products tend to a limiting trajectory", "figure-8/limit"),
+    Statement(
         "Figure 10", "After noise, training brings the weights back", "figure-10/beta-returns", "figure-10/same-rest"
     ),
-    _covered("Figure 11", "Transitions are robust to noise at their beginning", "figure-11/endpoint"),
-    _covered(
+    Statement("Figure 11", "Transitions are robust to noise at their beginning", "figure-11/endpoint"),
+    Statement(
         "Appendix B",
         "The gradual increase in stable rank leads to a low rank bias",
         "figure-12/low",
@@ -166,59 +155,59 @@ STATEMENTS: tuple[Statement, ...] = (
         "figure-16/low",
         "figure-18/low",
     ),
-    _covered("Appendix B.1, Figure 12", "SGD shows similar gradual rank increase on CIFAR-10", "figure-12/rise"),
-    _covered("Appendix B.1, Figure 13", "SGD shows similar gradual rank increase on CIFAR-100", "figure-13/rise"),
-    _covered(
+    Statement("Appendix B.1, Figure 12", "SGD shows similar gradual rank increase on CIFAR-10", "figure-12/rise"),
+    Statement("Appendix B.1, Figure 13", "SGD shows similar gradual rank increase on CIFAR-100", "figure-13/rise"),
+    Statement(
         "Appendix B.2, Figures 16 and 17",
         "The stable rank increases gradually on CIFAR-100 with Adam",
         "figure-16/rise",
     ),
-    _covered(
+    Statement(
         "Appendix B.2, Figures 18 and 19",
         "The stable rank increases gradually in ViT-B/16 on ImageNet",
         "figure-18/rise",
     ),
-    _covered(
+    Statement(
         "Appendix B.2, Figure 20",
         "In GPT-2 the stable rank increases gradually, but remains small throughout training",
         "figure-20/rise",
         "figure-20/throughout",
     ),
-    _uncovered(
+    Statement(
         "Assumptions C.1 to C.3, equations 14 to 26 and 30 to 39",
         "Restatements, and invariants of the induction",
-        "Steps of the proof; Lemmas C.5 to C.10 are what they give.",
+        uncovered="Steps of the proof; Lemmas C.5 to C.10 are what they give.",
     ),
-    _uncovered("Theorem C.4", "Theorem 4.1 in rescaled time", "It restates Theorem 4.1."),
-    _covered("Lemma C.5", "On a plateau the weights stay near the saddle", "lemmas/c-5"),
-    _covered(
+    Statement("Theorem C.4", "Theorem 4.1 in rescaled time", uncovered="It restates Theorem 4.1."),
+    Statement("Lemma C.5", "On a plateau the weights stay near the saddle", "lemmas/c-5"),
+    Statement(
         "Lemma C.6",
         "On a plateau log_α w is linear in time, and gradients keep their signs",
         "lemmas/c-6",
         "lemmas/c-6-signs",
     ),
-    _covered("Lemmas C.7 and C.9, time", "A plateau ends near T_(k+1)", "lemmas/c-7"),
-    _covered("Lemma C.8", "On a plateau all entries but the winner barely move", "lemmas/c-8"),
-    _covered("Lemma C.9", "At the end of a plateau the winner has size ρ and the predicted sign", "lemmas/c-9"),
-    _covered(
+    Statement("Lemmas C.7 and C.9, time", "A plateau ends near T_(k+1)", "lemmas/c-7"),
+    Statement("Lemma C.8", "On a plateau all entries but the winner barely move", "lemmas/c-8"),
+    Statement("Lemma C.9", "At the end of a plateau the winner has size ρ and the predicted sign", "lemmas/c-9"),
+    Statement(
         "Lemma C.10",
         "A transition lasts O(1/log(1/α)), and changes each weight by a bounded factor",
         "lemmas/c-10",
         "lemmas/c-10-ratio",
     ),
-    _covered("Lemma D.1", "log_α w in (c, 2 − c) makes both weights small", "lemmas/d-1"),
-    _covered("Lemma D.2", "log_α w outside (−c, 2 + c) makes u larger than 1", "lemmas/d-2"),
-    _covered("Lemma D.3", "log_α w above or below 1 gives the sign of v", "lemmas/d-3"),
-    _covered("Lemma D.4", "Entries outside the support with b in {0, 2} have just left it", "lemmas/d-4"),
-    _uncovered(
+    Statement("Lemma D.1", "log_α w in (c, 2 − c) makes both weights small", "lemmas/d-1"),
+    Statement("Lemma D.2", "log_α w outside (−c, 2 + c) makes u larger than 1", "lemmas/d-2"),
+    Statement("Lemma D.3", "log_α w above or below 1 gives the sign of v", "lemmas/d-3"),
+    Statement("Lemma D.4", "Entries outside the support with b in {0, 2} have just left it", "lemmas/d-4"),
+    Statement(
         "Lemmas D.5 and D.6",
         "ℓ and h are locally Lipschitz and smooth",
-        "Of a C² function on a compact set some constant exists, which no finite sample can refute.",
+        uncovered="Of a C² function on a compact set some constant exists, which no finite sample can refute.",
     ),
-    _uncovered(
+    Statement(
         "Lemma D.7",
         "The loss, its gradient and g are locally Lipschitz",
-        "As meant it follows from D.5 and D.6; as printed it is an erratum.",
+        uncovered="As meant it follows from D.5 and D.6; as printed it is an erratum.",
     ),
 )
 
@@ -254,75 +243,75 @@ ERRATA: tuple[Erratum, ...] = (
         check="From u = 1, v = −1/2 the printed signs make the product 1/2 of −1/2.",
         weight="repairable",
     ),
-    _slip(
+    Erratum(
         "Algorithm 1, line 1",
         "b⁰ = 0",
         "b⁰ = 1, as in equation 19 and appendix C.5",
         "With 0, equation 10 gives Δ₀(i) = 0 for every g_i > 0, against T₁ = min 1/|g_i(0)|.",
     ),
-    _slip(
+    Erratum(
         "Equation 13",
         "sgn(g_i(θ^k))",
         "sgn(g_(i_k)(θ^k))",
         "i is free; the entering coordinate's sign is that of equations 24 and 25.",
     ),
-    _slip(
+    Erratum(
         "Assumptions 4.4 and C.2",
         "L(ũ, s ũ) ≥ c |u − ũ|²",
         "L(ũ, s ũ) ≥ L(θ^k) + c |u − ũ|², as the proof of Lemma C.5 uses it",
         "As printed it holds near any point of positive loss: L = 1 + u at u = 1 with c = 1, δ = 1/2.",
     ),
-    _slip(
+    Erratum(
         "Theorem 4.1 and Assumption 4.5",
         "solutions with values in ℝ^p",
         "ℝ^(2p), as in Theorem C.4",
         "θ = (u, v) has 2p entries.",
     ),
-    _slip(
+    Erratum(
         "Appendix A, Assumption 4.3",
         "coordinates in supp(θ^k) \\ supp(θ^(k−1))",
         "supp(θ^(k−1)) \\ supp(θ^k), those that leave",
         "Assumption 4.3 itself.",
     ),
-    _slip("Lemma C.5, last line", "L is nondecreasing along the flow", "nonincreasing", "dL/dt = −|∇L|²."),
-    _slip(
+    Erratum("Lemma C.5, last line", "L is nondecreasing along the flow", "nonincreasing", "dL/dt = −|∇L|²."),
+    Erratum(
         "Lemma C.6, equation 29",
         "equal signs for all i outside the support",
         "where g_i(θ^k) is not 0",
         "At the origin the gradient of keys and queries is 0, of sign 0, and not 0 afterwards.",
     ),
-    _slip(
+    Erratum(
         "Lemma C.7, proof",
         "assume t_(k+1) < T_(k+1) + ε",
         "assume ≥",
         "The contradiction at its end is the printed assumption.",
     ),
-    _slip(
+    Erratum(
         "Lemma C.8, proof, first case",
         "log_α w in (−c/2, 2 − c/2)",
         "(c/2, 2 − c/2)",
         "Lemma D.1, used next, needs a positive lower end.",
     ),
-    _slip("Lemma C.10", "the interval [t̄_k, t̄_k]", "from the lower to the upper t_k", "A point is no transition."),
-    _slip(
+    Erratum("Lemma C.10", "the interval [t̄_k, t̄_k]", "from the lower to the upper t_k", "A point is no transition."),
+    Erratum(
         "Lemma 4.2, proof",
         "d(u_i v_i)/dt with u_i v_i g_i",
         "2 u_i v_i g_i in the rate of u_i² and of v_i²",
         "d(u²)/dt = 2 u v g and d(v²)/dt = 2 u v g.",
     ),
-    _slip(
+    Erratum(
         "Lemma D.2, proof",
         "u > α^(−c) − α^(2−c/2) and the like, without a half",
         "half of each, still above 1 for small α",
         "w = u + v and w̃ = u − v, so u = (w + w̃)/2.",
     ),
-    _slip(
+    Erratum(
         "Lemma D.7",
         "for θ in B(0, K_R); K_θ",
         "B(0, R); K_R",
         "The gradient of (u v − 2)²/2 has no Lipschitz constant that is also the radius of its ball.",
     ),
-    _slip(
+    Erratum(
         "Figure 6",
         "eigenvalues of ΔW_K W_Qᵀ",
         "singular values",

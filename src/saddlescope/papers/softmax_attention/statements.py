@@ -2,101 +2,94 @@
 
 from saddlescope.reproduction.paper import Erratum, Statement
 
-
-def _statement(place: str, asserts: str, *claims: str, uncovered: str = "") -> Statement:
-    return Statement(place=place, asserts=asserts, claims=claims, uncovered=uncovered)
-
-
 STATEMENTS: tuple[Statement, ...] = (
-    _statement(
+    Statement(
         "Theorem 1.1",
         "Gradient flow separates the optimal tokens and minimises the nuclear norm",
         uncovered="informal form of Theorems 4.1 and 5.1.",
     ),
-    _statement(
+    Statement(
         "Section 3.1, Assumption 1",
         "Gaussian data are separable if d is larger than L and n",
         "separability/any-w-above-n-and-l",
     ),
-    _statement(
+    Statement(
         "Equations 1, 5 and 30",
         "The head, the support vector machine, and its KKT conditions",
         uncovered="Definitions.",
     ),
-    _statement(
+    Statement(
         "Assumption 4",
         "Orthogonal pairs of tokens and aligned starts",
         uncovered="A condition of section 5, met by construction in `lemma-5-1` and `theorem-5-1`.",
     ),
-    _statement(
-        "Assumption 2, remark", "The scores of other tokens may differ a little", "unequal-scores/perturbations"
-    ),
-    _statement(
+    Statement("Assumption 2, remark", "The scores of other tokens may differ a little", "unequal-scores/perturbations"),
+    Statement(
         "Lemma 4.1, equations 2 to 4",
         "Keys times queries and a difference of squares move alike",
         "lemma-4-1/equivalence",
     ),
-    _statement(
+    Statement(
         "Lemma 4.2",
         "The norm of diagonal weights tends to infinity",
         "lemma-4-2/as-printed",
         "lemma-4-2/with-diagonal-separability",
     ),
-    _statement(
+    Statement(
         "Theorem 4.1", "The limit of the direction of diagonal weights solves the ℓ1 problem", "theorem-4-1/theorem-4-1"
     ),
-    _statement(
+    Statement(
         "(C2), equations 32 to 34", "Under Assumption 3 the loss tends to its infimum", "assumption-3/sufficient"
     ),
-    _statement(
+    Statement(
         "Section 4.2",
         "W alone minimises the Frobenius norm, keys times queries the nuclear norm",
         "section-4-2/contrast",
     ),
-    _statement("Section 4.2", "Linear regression differs likewise", "section-4-2/linear-regression"),
-    _statement("Section 4.2", "The nuclear norm encourages low rank", "section-4-2/low-rank"),
-    _statement("Lemma 5.1, equation 7", "Gradient flow preserves alignment", "lemma-5-1/preserved"),
-    _statement(
+    Statement("Section 4.2", "Linear regression differs likewise", "section-4-2/linear-regression"),
+    Statement("Section 4.2", "The nuclear norm encourages low rank", "section-4-2/low-rank"),
+    Statement("Lemma 5.1, equation 7", "Gradient flow preserves alignment", "lemma-5-1/preserved"),
+    Statement(
         "Theorem 5.1, equations 9 and 42",
         "The limit of the direction of aligned keys and queries solves the nuclear-norm problem",
         "theorem-5-1/theorem-5-1",
     ),
-    _statement(
+    Statement(
         "Appendix A.1, equations 10 to 18",
         "Gradients, and the velocities of both parametrisations",
         uncovered="derivatives; a test has them by automatic differentiation.",
     ),
-    _statement(
+    Statement(
         "Lemma A.1, equations 6, 19 to 26, 31",
         "The flow of diagonal weights in closed form",
         "lemma-a-1/closed-form",
         "lemma-a-1/speed",
     ),
-    _statement("Equations 27 and 28", "The loss falls at least like the squared gradient", "lemma-a-1/equation-27"),
-    _statement("Appendix A.4, equation 29", "The gradient tends to 0", "lemma-4-2/gradient-vanishes"),
-    _statement(
+    Statement("Equations 27 and 28", "The loss falls at least like the squared gradient", "lemma-a-1/equation-27"),
+    Statement("Appendix A.4, equation 29", "The gradient tends to 0", "lemma-4-2/gradient-vanishes"),
+    Statement(
         "Definition A.2, Theorem A.2",
         "Where MFCQ holds, limits of approximate KKT points are KKT points",
         uncovered="MFCQ holds by v = −β*; the theorem is of Dutta et al. (2013).",
     ),
-    _statement("(C1) and (C3), equation 37", "The proof's ε, ε' and δ tend to 0", "kkt-residuals/conditions"),
-    _statement(
+    Statement("(C1) and (C3), equation 37", "The proof's ε, ε' and δ tend to 0", "kkt-residuals/conditions"),
+    Statement(
         "Inequality 35",
         "φ is at most a multiple of the integral of attention",
         uncovered="true with another constant; see the errata.",
     ),
-    _statement(
+    Statement(
         "Inequality 36", "ln |β| is at least a multiple of the integrals of attention", "kkt-residuals/inequality-36"
     ),
-    _statement(
+    Statement(
         "Equations 8, 38 to 41, 43 and 44",
         "Sums over pairs of tokens are those of their projections",
         "theorem-5-1/equations-40-to-44",
     ),
-    _statement(
+    Statement(
         "Appendix A.7", "The singular values of each sample follow an equation of their own", "theorem-5-1/quadrature"
     ),
-    _statement(
+    Statement(
         "Equation 45",
         "The subdifferential of the nuclear norm by that of the ℓ1 norm",
         uncovered="a theorem of Watson (1992).",

@@ -342,11 +342,13 @@ def require_attention(found: FoundAttention, model: nn.Module) -> None:
             f"model must have attention blocks with known names; got {kind}, which has none. {_cure(model)}"
         )
     row = next(iter(found.coverage))
+    reason, _, own = row.reason.partition(". Pass ")
     cure = _cure(model) if row.outcome == "skipped" else "Describe its weights by layouts=, or pass matrices='*'."
+    cure = f"Pass {own}" if own else cure
     label = f"{row.name} ({row.kind})" if row.name else row.kind
     start = f"model must have attention whose products can be read; got {kind}, with {label}: "
     room = max(60, _LONGEST - len(start) - len(cure) - 3)
-    reason = row.reason.rstrip(".")
+    reason = reason.rstrip(".")
     raise InputError(f"{start}{reason if len(reason) <= room else f'{reason[: room - 1]}…'}. {cure}")
 
 

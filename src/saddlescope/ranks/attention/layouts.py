@@ -295,7 +295,7 @@ class Fused(_LinearLayers):
         multi_query = declared(module, self.qkv, ("multi_query",))
         if multi_query is False:
             raise InputError(
-                f"{self.qkv} must hold queries, keys and values one after the other; got {type(module).__name__} with "
+                f"{self.qkv} must hold queries, keys and values one after the other; got "
                 f"multi_query=False, which orders them head by head. Pass layouts=(Interleaved({self.qkv!r}, "
                 f"{self.output!r}),)."
             )

@@ -202,7 +202,9 @@ def _of_peft(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[s
         InputError: the configuration is not beside the weights, or states sizes that no tensor has.
     """
     if not (adapter.stored.path.parent / CONFIG).is_file():
-        raise InputError(f"{adapter.path} must have {CONFIG} beside it, as it is {adapter.method}; got none.")
+        raise InputError(
+            f"{adapter.path} must have {CONFIG} beside it, since its method is {adapter.method}; got none."
+        )
     _require_sizes(base, adapter)
     modules = {name.removesuffix(".weight"): name for name, one in base.tensors.items() if _is_matrix(name, one)}
     stored: dict[str, dict[str, str]] = {}

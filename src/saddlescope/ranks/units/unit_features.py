@@ -47,8 +47,8 @@ class _ReachedError(Exception):
 def feature_law(into: Sequence[nn.Module], out: nn.Module, path: nn.Module, count: int) -> FeatureLaw | None:
     """Return the law of the features; None if they are not those of units, or the block cannot be called.
 
-    They are if, when z of some units is drawn anew, only the features of these change, for sets of units that tell any
-    two apart; and if all units have the same feature where all have the same z.
+    Two properties make them those of units. If z of some units changes, the features of these units change and no
+    others, for sets of units that tell any two apart. And where all units have the same z, all have the same feature.
 
     Args:
         into: layers into the units.

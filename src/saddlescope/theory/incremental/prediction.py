@@ -16,7 +16,6 @@ from saddlescope.figures.records import Panel
 from saddlescope.measure.stages import Stage, Staircase
 from saddlescope.theory.incremental.finite_scale import Correction, FirstOrderInit
 from saddlescope.theory.incremental.stationary_point import StationaryPoint
-from saddlescope.theory.saddle.path import shown_status
 
 TIME_UNIT = "t / log(1/alpha)"
 
@@ -158,7 +157,7 @@ class IncrementalLearning(TableMixin, PlotMixin):
         last = self.stages[-1]
         return (
             f"IncrementalLearning({len(self.stages)} stages to T = {last.time:.6g}, loss {self.stages[0].loss:.3g} to "
-            f"{last.loss:.3g}, {shown_status(self.status, self.message)})"
+            f"{last.loss:.3g}, {self.status.value})"
         )
 
     def _table(self) -> Table:

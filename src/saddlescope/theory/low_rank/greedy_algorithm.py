@@ -34,7 +34,6 @@ from saddlescope.theory.incremental.prediction import TIME_UNIT, AlgorithmStatus
 from saddlescope.theory.low_rank.growth_exponents import Frame, Growth, growth
 from saddlescope.theory.low_rank.loss_oracle import Matrices, ProductLossOracle
 from saddlescope.theory.low_rank.transition import Saddle, follow_to_saddle
-from saddlescope.theory.saddle.path import shown_status
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -89,7 +88,7 @@ class LowRankLearning(TableMixin, PlotMixin):
         last = self.stages[-1]
         return (
             f"LowRankLearning({len(self.stages)} stages to T = {last.time:.6g}, ranks {last.ranks}, loss "
-            f"{self.stages[0].loss:.3g} to {last.loss:.3g}, {shown_status(self.status, self.message)})"
+            f"{self.stages[0].loss:.3g} to {last.loss:.3g}, {self.status.value})"
         )
 
     def _table(self) -> Table:

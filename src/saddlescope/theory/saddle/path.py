@@ -61,11 +61,6 @@ class TransitionFailure:
     status: Literal["no_minimum", "saddle", "not_finite"] = "no_minimum"
 
 
-def shown_status(status: str, message: str) -> str:
-    """Return how a prediction ended, as it is printed: with the reason, unless nothing more was to be found."""
-    return status if status in ("converged", "complete", "max_stages", "until") else f"{status}: {message}"
-
-
 class SaddlePassage:
     """State of the watch, for one path.
 

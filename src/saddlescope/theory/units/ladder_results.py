@@ -13,7 +13,6 @@ from saddlescope._shared.results import TableMixin
 from saddlescope.figures.drawing import PlotMixin
 from saddlescope.figures.records import Axis, Line, Panel
 from saddlescope.measure.stages import Staircase
-from saddlescope.theory.saddle.path import shown_status
 
 
 class LadderStatus(StrEnum):
@@ -142,7 +141,7 @@ class WidthLadder(TableMixin, PlotMixin):
         losses = f", loss {self.rungs[0].loss:.3g} to {self.rungs[-1].loss:.3g}" if self.rungs else ""
         return (
             f"WidthLadder(degree {self.degree:g}, {len(self.rungs)} widths{losses}, {saddles} saddles of wider "
-            f"networks, {shown_status(self.status, self.message)})"
+            f"networks, {self.status.value})"
         )
 
     def _table(self) -> Table:

@@ -14,7 +14,6 @@ from saddlescope._shared.results import TableMixin
 from saddlescope.figures.drawing import PlotMixin
 from saddlescope.figures.records import Panel
 from saddlescope.measure.stages import Stage, Staircase
-from saddlescope.theory.saddle.path import shown_status
 
 
 class UnitStatus(StrEnum):
@@ -125,7 +124,7 @@ class UnitLearning(TableMixin, PlotMixin):
         return (
             f"UnitLearning(degree {self.degree:g}, {len(self.stages)} stages to T = {last.time:.6g}, {last.active} "
             f"active units, loss {self.stages[0].loss:.3g} to {last.loss:.3g}, "
-            f"{shown_status(self.status, self.message)})"
+            f"{self.status.value})"
         )
 
     def _table(self) -> Table:
