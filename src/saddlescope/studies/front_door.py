@@ -147,6 +147,7 @@ def predict(
       0      0    ()     ()     0       2.5
       1      0.5  (0,)   ()     1       0.5
       2      1    (1,)   ()     2       0
+    No coordinate outside the support has a gradient.
     >>> bool(run.losses[-1] < 1e-6)
     True
     """

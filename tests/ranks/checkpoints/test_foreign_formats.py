@@ -461,7 +461,7 @@ def test_peft_asks_no_network_and_allocates_no_more_than_tensors(tmp_path):
     alone = {"q.lora_A.weight": DOWN, "q.lora_B.weight": UP}
     header = {"lora_adapter_metadata": json.dumps(config | {"r": 2, "lora_alpha": 2})}
     save_file(alone, tmp_path / "lone.safetensors", metadata=header)
-    with pytest.raises(InputError, match=r"must have adapter_config\.json beside it, as it is VERA"):
+    with pytest.raises(InputError, match=r"must have adapter_config\.json beside it, since its method is VERA"):
         checkpoint_spectra(base, tmp_path / "lone.safetensors", attention=False, matrices="*")
 
 
