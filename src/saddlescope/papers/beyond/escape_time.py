@@ -10,13 +10,12 @@ whatever the depth L.
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise, product
+from itertools import pairwise
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.beyond import CITATION
 from saddlescope.plot import Axis, Figure, Line, Panel, Table
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
@@ -46,20 +45,16 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     """Measure the escape time of each network from each scale."""
     import jax
 
-    cases = [(L, r, seed) for L, r, seed in product(params.depths, params.small, params.seeds) if r <= L]
+    axes = {"small": params.small, "seed": params.seeds}
     times: list[xr.Dataset] = []
     with jax.enable_x64(True):
-        for case, step in context.steps(cases):
-            depth, small, seed = case
-            name = f"case-{depth}-{small}-{seed}"
-            times.append(step.cached(name, partial(_escape_times, params, *case)))
-            step.report(1.0, f"{depth} layers, {small} of them small, seed {seed} done")
-    coords = dict(zip(("depth", "small", "seed"), zip(*cases, strict=True), strict=True))
-    run = xr.concat(times, dim="case").assign_coords(scale=list(params.log10_scales))
-    return run.assign_coords({name: ("case", list(values)) for name, values in coords.items()})
+        for depth, step in context.steps(params.depths):
+            axes["small"] = tuple(r for r in params.small if r <= depth)
+            times += step.cells(axes, partial(_escape_times, params, depth), name=f"{depth} layers")
+    return xr.concat(times, dim="case", coords="all").assign_coords(scale=list(params.log10_scales))
 
 
-def _escape_times(params: Params, depth: int, small: int, seed: int) -> xr.Dataset:
+def _escape_times(params: Params, depth: int, small: int, seed: int, step: RunContext) -> xr.Dataset:
     import jax
     import jax.numpy as jnp
 
@@ -75,9 +70,8 @@ def _escape_times(params: Params, depth: int, small: int, seed: int) -> xr.Datas
             hidden = jnp.tanh(hidden @ weight.T)
         return jnp.mean(((hidden @ weights[-1].T)[:, 0] - jnp.asarray(y)) ** 2) / 2
 
-    return xr.Dataset(
-        {"escape_time": ("scale", [_escape_time(loss, layers, small, 10.0**scale) for scale in params.log10_scales])}
-    )
+    times = [_escape_time(loss, layers, small, 10.0**scale) for scale in params.log10_scales]
+    return xr.Dataset({"escape_time": ("scale", times)}, {"depth": depth, "small": small, "seed": seed})
 
 
 def _escape_time(loss, layers: list[np.ndarray], small: int, scale: float) -> float:
@@ -134,7 +128,6 @@ def _exponent(run: xr.Dataset) -> Estimate:
     "With two small layers, the escape time grows as the logarithm of the initial scale",
     f"{SOURCE}, at the critical number r = 2; derived in the module",
     high=1.1,
-    sizes=("default", "paper"),
 )
 def _logarithm(run: xr.Dataset) -> Estimate:
     """Largest ratio of the extra times of the last two steps in log ε, or its inverse: 1 for a logarithm."""
@@ -176,7 +169,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "beyond/escape-time",
     "Escape time of deep smooth networks: the exponent counts the small layers",
-    citation=CITATION,
     source="Rawal and DeWeese, escape time law",
     params=Params,
     quick={"depths": (3, 4), "small": (3,), "log10_scales": (-1.5, -2.0), "seeds": (0,), "width": 4},

@@ -12,7 +12,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.beyond import CITATION
 from saddlescope.papers.beyond.shared.stage_claims import AGF, SADDLES, add_level_claim, add_slope_claim, stage_figures
 from saddlescope.papers.beyond.shared.stage_comparison import (
     StageParams,
@@ -43,16 +42,12 @@ class Params(StageParams):
             )
 
 
-class DiagonalParams(StageParams):
+class DiagonalParams(StageParams, seeds=tuple(range(10, 20)), log10_scales=(-128.0, -512.0, -2048.0)):
     """Random regression problems with more samples than coordinates."""
 
-    seeds: tuple[int, ...] = param(tuple(range(10, 20)), "seeds of data and initial weights", ge=0, order="distinct")
     samples: int = param(40, "samples n", ge=1)
     coordinates: int = param(4, "coordinates p", ge=1, le=64)
     ratio: float = param(1.7, "size of each coordinate of the teacher over the next", gt=1)
-    log10_scales: tuple[float, ...] = param(
-        (-128.0, -512.0, -2048.0), "log10 of the initial scales α", ge=-4096, le=-1, order="decreasing", least=2
-    )
 
 
 @over_seeds
@@ -149,7 +144,6 @@ add_level_claim(diagonal_claims, "diagonal linear networks")
 entry = Entry(
     "beyond/linear-networks",
     "Fully connected linear networks: singular modes in order, in closed form",
-    citation=CITATION,
     source="Kunin et al., linear networks; Zhang et al., rank",
     params=Params,
     quick={
@@ -170,7 +164,6 @@ entry = Entry(
 diagonal = Entry(
     "beyond/diagonal-networks",
     "Diagonal linear networks: the greedy prediction for sums of units is Algorithm 1",
-    citation=CITATION,
     source="Kunin et al., diagonal linear networks",
     params=DiagonalParams,
     quick={"seeds": (0, 1), "log10_scales": (-32.0, -128.0), "coordinates": 2},

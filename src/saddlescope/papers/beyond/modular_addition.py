@@ -17,7 +17,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.beyond import CITATION
 from saddlescope.papers.beyond.shared.stage_claims import AGF, stage_table
 from saddlescope.papers.beyond.shared.stage_comparison import (
     SeedParams,
@@ -38,12 +37,9 @@ _RECORDS = 1501
 _CLOSE = 4001  # until the end of the prediction, whose plateaus may be short
 
 
-class Params(SeedParams):
+class Params(SeedParams, seeds=tuple(range(20, 25))):
     """Templates with a few frequencies of given coefficients."""
 
-    seeds: tuple[int, ...] = param(
-        tuple(range(20, 25)), "seeds of frequencies, phases and initial weights", ge=0, order="distinct"
-    )
     modulus: int = param(20, "modulus p", ge=5, le=40)
     coefficients: tuple[float, ...] = param(
         (1.0, 0.7, 0.5), "coefficients of the template's frequencies, up to a factor", gt=0, order="decreasing"
@@ -205,7 +201,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "beyond/modular-addition",
     "Modular addition: Fourier features in the order of their coefficients",
-    citation=CITATION,
     source="Kunin et al., quadratic networks on modular addition",
     params=Params,
     quick={"seeds": (10,), "modulus": 7, "coefficients": (1.0, 0.6), "neurons": 16, "until": 13.0},

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.plot import Axis, Figure, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 from saddlescope.reproduction.device import prepare_device
@@ -44,8 +43,7 @@ class Params(EntryParams):
     def config(self) -> "ClassifierConfig":
         from saddlescope.training.diffusion.classifier import ClassifierConfig
 
-        names = ("channels", "blocks", "steps", "batch", "held_out", "seed", "threads")
-        return ClassifierConfig(**{name: getattr(self, name) for name in names})
+        return ClassifierConfig(**self.only("channels", "blocks", "steps", "batch", "held_out", "seed", "threads"))
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -54,22 +52,19 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
     prepare_device(params.device)
     params.config().backbone(params.pixels)  # sizes that do not fit are refused before any work
-    circles = [CircleProcess(pixels=params.pixels, color_signal=signal) for signal in params.signals]
-    found = []
-    for process, step in context.steps(circles):
-        name = f"classifier-{process.color_signal:g}"
-        found.append(step.cached(name, partial(_evaluate_classifier, params, process, name, step)))
-    context.report(1.0, "done")
-    return xr.concat(found, dim="signal").assign_coords(signal=list(params.signals))
+    for signal in params.signals:
+        CircleProcess(pixels=params.pixels, color_signal=signal)
+    return context.over({"signal": params.signals}, partial(_evaluate_classifier, params))
 
 
-def _evaluate_classifier(params: Params, process: "CircleProcess", name: str, context: RunContext) -> xr.Dataset:
+def _evaluate_classifier(params: Params, signal: float, step: RunContext) -> xr.Dataset:
     """Train a classifier, and read images between class means by it and by the direct estimator."""
-    from saddlescope.training.diffusion.circles import CONCEPTS
+    from saddlescope.training.diffusion.circles import CONCEPTS, CircleProcess
     from saddlescope.training.diffusion.classifier import fit_classifier
     from saddlescope.training.diffusion.positions import concept_positions
 
-    kept = {"checkpoint": context.scratch / f"{name}.pt", "report": context.report}
+    process = CircleProcess(pixels=params.pixels, color_signal=signal)
+    kept = {"checkpoint": step.scratch / f"classifier-{signal:g}.pt", "report": step.report}
     fitted = fit_classifier(process, params.config(), device=params.device, **kept)
     way = np.linspace(0, 1, params.places)
     between, read = np.zeros((2, len(CONCEPTS), params.places))
@@ -114,7 +109,6 @@ claims = Claims(
     "The circle classifier is right about colour, and about size, in at least 99.9 % of held-out images",
     "Appendix G.3: '100% accuracy on a held out test set'",
     low=0.999,
-    sizes=LARGE,
 )
 def _accuracy(run: xr.Dataset) -> Estimate:
     """Accuracy on held-out true images of circles, lowest over both concepts and all colour signals."""
@@ -133,7 +127,6 @@ def separated(run: xr.Dataset) -> bool:
     "between the class means of either concept",
     "Appendix G.3; half of the width of a proportional rise is this project's bar",
     low=0.4,
-    sizes=LARGE,
     requires=[separated],
 )
 def _rise_width(run: xr.Dataset) -> Estimate:
@@ -173,7 +166,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "concept-learning/appendix-g",
     "Appendix G: the classifier of the diffusion models' images, and its probability as a coordinate",
-    citation=CITATION,
     source="Appendix G",
     params=Params,
     quick=dict(signals=(0.7,), pixels=12, channels=(4, 8), steps=8, held_out=100, places=11, between=4),

@@ -18,14 +18,13 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared import two_layer_figures as views
 from saddlescope.papers.concept_learning.shared import two_layer_runs as two_layer
 from saddlescope.papers.concept_learning.shared.authors_programs import CODE, DIVISOR, PROGRAMS, STEP
 from saddlescope.papers.concept_learning.shared.discrete_maps import LOST, gradient_runs, printed_runs
 from saddlescope.plot import Axis, Figure, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
-from saddlescope.reproduction.grid import grid_dataset
+from saddlescope.reproduction.grid import join_cells
 
 _PROGRAM = PROGRAMS["Figure 10"]
 
@@ -34,14 +33,13 @@ _MAPS = {"D.2": (printed_runs, STEP), "U": (gradient_runs, STEP / 2)}  # with st
 _LIKE = 0.02  # of μ_1²/2: a loss that looks like Figure 10's
 
 
-class Params(two_layer.TwoLayerParams):
+class Params(two_layer.TwoLayerParams, until=120.0):
     """The paper's data, from a batch of random starts."""
 
     mu: tuple[float, ...] = param(
         (0.7, 1.7, 3.0), "distance of each cluster from the origin, in ascending order", gt=0, least=3, most=6
     )
     horizon: float = param(20.0, "time at which the plateau is cut off", unit="t", gt=0)
-    until: float = param(120.0, "end of the runs", unit="t", gt=0)
     scale: float = param(0.1, "standard deviation of the entries of U", ge=1e-6, le=0.3, scale="log")
     starts: int = param(8192, "random starts of full rank, of which the one with the longest plateau is shown", ge=1)
     map_starts: int = param(1024, "random starts of the authors' law from which the maps are iterated", ge=1)
@@ -60,14 +58,11 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     a, x = two_layer.strengths_and_test_point(params.mu, params.sigma)
     rng = np.random.default_rng(params.seed)
     starts = params.scale * rng.standard_normal((params.starts, len(a), len(a)))
-    many, single, theirs = context.split(0.5, 0.1, 0.4)
+    many, _ = context.split(0.6, 0.4)
     batch = many.cached("batch", partial(_random_batch, a, x, starts, params, many))
-    single.report(0.0, "the longest plateau")
     plateau = two_layer.follow_start(a, x, starts[int(np.argmax(batch.learned_at.values))], params.until)
-    theirs.report(0.0, "the authors' run, and others from its law of starts")
     uniform = rng.random((params.map_starts, *_PROGRAM.start.shape)) / DIVISOR
-    authors = theirs.cached("authors", partial(_repeat_program, uniform))
-    theirs.report(1.0, "done")
+    authors = context.cached("authors", partial(_repeat_program, uniform))
     return xr.merge([plateau, batch, authors]).assign(horizon=params.horizon, lost_loss=float(x[0] ** 2 / 2))
 
 
@@ -92,20 +87,20 @@ def _repeat_program(starts: np.ndarray) -> xr.Dataset:
         many = follow(strengths, starts, step=step, steps=end, keep=100)
         weakest, losses, lost = one.W[0, :, 0, 0], one.losses(x)[0], one.lowest[0] < LOST
         found.append(
-            {
-                "theirs": weakest[shown],
-                "theirs_end": weakest[end],
-                "theirs_later": weakest[-1],
-                "theirs_loss": losses[end],
-                "theirs_lost": lost.argmax() if lost.any() else np.inf,
-                "theirs_blown": np.isnan(losses).argmax() if np.isnan(losses).any() else np.inf,
-                "uniform_weakest": many.W[:, -1, 0, 0],
-                "uniform_loss": many.losses(x)[:, -1],
-            }
+            xr.Dataset(
+                {
+                    "theirs": ("theirs_step", weakest[shown]),
+                    "theirs_end": weakest[end],
+                    "theirs_later": weakest[-1],
+                    "theirs_loss": losses[end],
+                    "theirs_lost": lost.argmax() if lost.any() else np.inf,
+                    "theirs_blown": np.isnan(losses).argmax() if np.isnan(losses).any() else np.inf,
+                    "uniform_weakest": ("uniform_start", many.W[:, -1, 0, 0]),
+                    "uniform_loss": ("uniform_start", many.losses(x)[:, -1]),
+                }
+            )
         )
-    tails = {"theirs": ("theirs_step",), "uniform_weakest": ("uniform_start",), "uniform_loss": ("uniform_start",)}
-    axes = {"map": tuple(_MAPS), "moment": ("A", "A^2")}
-    return grid_dataset(found, axes, tails).assign_coords(theirs_step=shown)
+    return join_cells(found, {"map": tuple(_MAPS), "moment": ("A", "A^2")}).assign_coords(theirs_step=shown)
 
 
 _THEIRS = f"{_PROGRAM.path} of {CODE}"
@@ -182,7 +177,6 @@ def mended(run: xr.Dataset) -> Estimate:
     "From most starts of the authors' law, their iteration of D.2 with A² diverges or ends with w_11 < 0",
     f"{_THEIRS}; most means more than half, .69 of 300 starts of another seed",
     low=0.5,
-    sizes=("default", "paper"),
 )
 def impossible_share(run: xr.Dataset) -> Estimate:
     """Share of uniform starts whose w_11 is negative after the program's 10 000 steps, or has blown up."""
@@ -252,7 +246,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "concept-learning/figure-10",
     "Figure 10: explanations of a concept that seems never to be learned",
-    citation=CITATION,
     source="Appendix E.3",
     params=Params,
     quick=dict(starts=512, map_starts=96),

@@ -18,7 +18,6 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.plot import Axis, Figure, Film, Line, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
@@ -52,7 +51,6 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     by_size = [circles(color_signal=0.4, size_signal=size) for size in params.sizes]
 
     def measure(seed: int, step: RunContext) -> xr.Dataset:
-        step.report(0.0, f"seed {seed}")
         chosen = {"images": params.images, "seed": seed}
         signals = [[pixel_signals(one, **chosen).means for one in processes] for processes in (by_color, by_size)]
         geometries = [concept_geometry(process, **chosen) for process in by_color]
@@ -65,29 +63,20 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
             }
         )
 
-    measuring, drawing = context.split(0.9, 0.1)
-    measured = [
-        step.cached(f"seed-{seed}", partial(measure, seed, step)) for seed, step in measuring.steps(params.seeds)
-    ]
-    drawing.report(0.0, "images")
+    measured = context.over({"seed": params.seeds}, measure)
     shown = [  # of every class and process, with the same places and backgrounds
         [process.draw(np.full(params.shown, k), seed=_EXAMPLES_SEED).images for k in range(len(CLASSES))]
         for process in by_color
     ]
     classes = np.arange(params.read) % len(CLASSES)
     read = [concept_positions(one.draw(classes, seed=_READ_SEED).images, one).position for one in by_color]
-    drawing.report(1.0, "done")
     image = ("color_setting", "class", "example", "channel", "row", "column")
-    settings = {"color_setting": list(params.colors), "size_setting": list(params.sizes), "seed": list(params.seeds)}
-    return (
-        xr.concat(measured, "seed")
-        .assign(
-            shown=(image, np.round(255 * np.array(shown)).astype(np.uint8)),
-            position=(("color_setting", "image", "concept"), np.stack(read)),
-            image_class=("image", classes),
-        )
-        .assign_coords({**settings, "concept": list(CONCEPTS), "class": list(CLASSES)})
-    )
+    settings = {"color_setting": list(params.colors), "size_setting": list(params.sizes)}
+    return measured.assign(
+        shown=(image, np.round(255 * np.array(shown)).astype(np.uint8)),
+        position=(("color_setting", "image", "concept"), np.stack(read)),
+        image_class=("image", classes),
+    ).assign_coords({**settings, "concept": list(CONCEPTS), "class": list(CLASSES)})
 
 
 claims = Claims(
@@ -108,7 +97,6 @@ def _mean(values: xr.DataArray, remark: str = "") -> Estimate:
     "Mean circle images differ more in colour than in size on the left of Figure 15, and more in size on the right",
     "Figure 15, left and right; the settings are the ends of appendix G.1",
     low=1.0,
-    sizes=LARGE,
 )
 def _signal_ratio(run: xr.Dataset) -> Estimate:
     """Signal of the stronger concept over that of the other, measured from (red, big), smaller of both sides."""
@@ -127,7 +115,6 @@ def _signal_ratio(run: xr.Dataset) -> Estimate:
     "Figure 15: 'control the strength of the two concept signals independently', of the images; 10 % is this "
     "project's bar",
     high=1.1,
-    sizes=LARGE,
 )
 def _dependence(run: xr.Dataset) -> Estimate:
     """Factor by which a signal changes between ends of the other concept's setting, larger of both concepts."""
@@ -146,7 +133,6 @@ def _dependence(run: xr.Dataset) -> Estimate:
     "differ between sizes",
     "Figure 15 has one signal for each concept, whatever the value of the other; the unseen class is small",
     low=1.0,
-    sizes=LARGE,
 )
 def _small_circle_ratio(run: xr.Dataset) -> Estimate:
     """Signal of colour among small circles over that of size, averaged over both colours."""
@@ -162,7 +148,6 @@ def _small_circle_ratio(run: xr.Dataset) -> Estimate:
     "Section 2, whose clusters are on the coordinate axes; 0.1 is this project's bar",
     low=-0.1,
     high=0.1,
-    sizes=LARGE,
 )
 def _overlap(run: xr.Dataset) -> Estimate:
     """Cosine between the directions from the mean (red, big) to the means of (blue, big) and (red, small)."""
@@ -208,7 +193,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "concept-learning/figure-15",
     "Figure 15: signals of colour and size, measured in the images",
-    citation=CITATION,
     source="Figure 15, appendix G.1",
     params=Params,
     quick=dict(pixels=16, sizes=(0.2, 0.4), images=32, seeds=(0, 1), read=128, shown=3),

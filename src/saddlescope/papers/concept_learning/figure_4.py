@@ -15,24 +15,21 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.papers.concept_learning.shared import two_layer_figures as views
 from saddlescope.papers.concept_learning.shared import two_layer_runs as two_layer
 from saddlescope.plot import Figure
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
-from saddlescope.reproduction.grid import grid_dataset
+from saddlescope.reproduction.grid import join_cells
 
 _PHASE = 1e-3  # the largest entry of W at the end of the initial phase
 _LATER = 0.1  # scale of the start from which irrelevant entries are seen to act later
 _INSTANCES = 20  # starts whose irrelevant entries are changed
 
 
-class Params(two_layer.TwoLayerParams):
+class Params(two_layer.TwoLayerParams, mu=(0.6, 1.2, 2.4), until=120.0):
     """Three concepts far apart, with two more directions in the run that is shown."""
 
-    mu: tuple[float, ...] = param((0.6, 1.2, 2.4), "distance of each cluster from the origin", gt=0, least=2, most=6)
     empty: int = param(2, "directions without a concept in the run shown", ge=1)
-    until: float = param(120.0, "end of the gradient flow", unit="t", gt=0)
     scales: tuple[float, ...] = param(
         (1e-3, 1e-5),
         "standard deviations of the entries of U; the run shown starts at the first",
@@ -52,20 +49,14 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     a, x = two_layer.strengths_and_test_point(params.mu, params.sigma)
     rng = np.random.default_rng(params.seed)
     wide, point = (np.append(values, np.zeros(params.empty)) for values in (a, x))
-    shown, many = context.split(0.1, 0.9)
-    shown.report(0.0, "the run shown")
     one = two_layer.follow_start(
         wide, point, params.scales[0] * rng.standard_normal((len(wide), len(wide))), params.until
     )
     effects = [_irrelevant_effect(wide, point, params.until, rng) for _ in range(_INSTANCES)]
     units = rng.standard_normal((params.starts, len(a), len(a)))
-    histories = []
-    for (n, scale), step in many.steps(enumerate(params.scales)):
-        step.report(0.0, f"starts of scale {scale:g}")
-        histories.append(step.cached(f"lives-{n}", partial(_follow_entries, a, scale * units, params.until)))
-    context.report(1.0, "done")
+    histories = context.over({"scale": params.scales}, partial(_follow_entries, a, units, params.until))
     weak, strong = np.array(_concept_pairs(a)).T
-    return one.merge(xr.concat(histories, dim="scale").assign_coords(scale=list(params.scales))).assign(
+    return one.merge(histories).assign(
         irrelevant_later=("instance", effects),
         strong=("pair", strong),
         suppressor_predicted=("pair", 2 * (a[weak] + a[strong]) / (3 * a[strong] + a[weak])),
@@ -96,7 +87,7 @@ def _irrelevant_effect(a: np.ndarray, x: np.ndarray, until: float, rng: np.rando
     return float(np.abs(one - two).max())
 
 
-def _follow_entries(a: np.ndarray, starts: np.ndarray, until: float) -> xr.Dataset:
+def _follow_entries(a: np.ndarray, units: np.ndarray, until: float, scale: float, step: RunContext) -> xr.Dataset:
     """Follow the entries of W from each start, beside the predictions of its Schur complements."""
     from saddlescope.flow import symmetric_path
     from saddlescope.measure import entry_histories
@@ -104,28 +95,26 @@ def _follow_entries(a: np.ndarray, starts: np.ndarray, until: float) -> xr.Datas
 
     order, pairs = np.argsort(-a), _concept_pairs(a)
     found = []
-    for start in starts:
+    for start in scale * units:
         path = symmetric_path(a, start, until=until, tolerance=1e-11)
         histories, W0 = entry_histories(path, a), start @ start.T
         leaves = min(float(path.crossings(k, k, _PHASE).min()) for k in range(len(a)))
         W, grown, size = path(leaves)[0], np.exp(2 * (a[:, None] + a) * leaves), np.sqrt(np.diag(W0))
         minor = [histories[entry] for entry in pairs]
         at_peak = path([min(one.top, until) for one in minor])
+        rate = (np.log(np.abs(W / W0)) / leaves)[np.ix_(order, order)]  # strongest concept first
         found.append(
             {
-                "growth_error": np.abs(W - W0 * grown) / (size[:, None] * size * grown),
-                "rate": (np.log(np.abs(W / W0)) / leaves)[np.ix_(order, order)],  # strongest concept first
-                "major_time": [histories[k, k].top for k in range(len(a))],
-                "major_predicted": concept_stages(a, start).times,
-                "peak_time": [one.top for one in minor],
-                "suppressed": [one.settles for one in minor],
-                "suppressor": [at_peak[n, strong, strong] for n, (_, strong) in enumerate(pairs)],
+                "growth_error": (("place", "other_place"), np.abs(W - W0 * grown) / (size[:, None] * size * grown)),
+                "rate": (("place", "other_place"), rate),
+                "major_time": ("concept", [histories[k, k].top for k in range(len(a))]),
+                "major_predicted": ("concept", concept_stages(a, start).times),
+                "peak_time": ("pair", [one.top for one in minor]),
+                "suppressed": ("pair", [one.settles for one in minor]),
+                "suppressor": ("pair", [at_peak[n, strong, strong] for n, (_, strong) in enumerate(pairs)]),
             }
         )
-    tails: dict[str, tuple[str, ...]] = dict.fromkeys(("growth_error", "rate"), ("place", "other_place"))
-    tails |= dict.fromkeys(("major_time", "major_predicted"), ("concept",))
-    tails |= dict.fromkeys(("peak_time", "suppressed", "suppressor"), ("pair",))
-    return grid_dataset(found, {"start_of": range(len(starts))}, tails)
+    return join_cells([xr.Dataset(one) for one in found], {"start_of": range(len(units))})
 
 
 claims = Claims(
@@ -167,7 +156,6 @@ def growth_error(run: xr.Dataset) -> Estimate:
     "From 99 % of starts, concepts sorted, each entry of W initially grows faster than those below or to its right",
     "Section 4.2.1, for entries of about one size; at most 2 wrong pairs in pilots of 400 and 800 starts",
     low=0.99,
-    sizes=LARGE,
 )
 def ordered_share(run: xr.Dataset) -> Estimate:
     """Share of starts with every neighbouring pair of entries in this order of initial growth, at both scales."""
@@ -182,7 +170,6 @@ def ordered_share(run: xr.Dataset) -> Estimate:
     "Minor entries are suppressed in groups, in the order in which their stronger concepts are learned",
     "Section 4.2.1, for strengths whose difference is large enough, here as in Assumption D.5",
     high=0.0,
-    sizes=LARGE,
 )
 def out_of_order(run: xr.Dataset) -> Estimate:
     """Number of starts with peaks of minor entries out of order, or an entry never suppressed, at either scale."""
@@ -201,7 +188,6 @@ def out_of_order(run: xr.Dataset) -> Estimate:
     "Each minor |w_ik| peaks when w_kk of its stronger concept k equals 2(a_i + a_k)/(3a_k + a_i)",
     "Section 4.2.1: after w_kk is 'significant'; the value follows from equation 4.3 without noise",
     high=0.01,
-    sizes=LARGE,
 )
 def suppressor_error(run: xr.Dataset) -> Estimate:
     """Largest error of w_kk at the peak of |w_ik|, over pairs and starts of the smallest scale."""
@@ -216,7 +202,6 @@ def suppressor_error(run: xr.Dataset) -> Estimate:
     "theory.concepts.concept_stages; the noise term leaves them of w_kk(0). 4e-6 on average in a pilot",
     high=1e-3,
     unit="t",
-    sizes=LARGE,
 )
 def stage_time_error(run: xr.Dataset) -> Estimate:
     """Largest error of a predicted time of w_kk = 1/2, over concepts and starts of the smallest scale."""
@@ -254,7 +239,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "concept-learning/figure-4",
     "Figure 4: growth and suppression of the entries of W",
-    citation=CITATION,
     source="Section 4.2.1",
     params=Params,
     quick=dict(starts=12),

@@ -7,19 +7,14 @@ hardly makes the loss rise. Descents are visible ones: separated by rises of mor
 reader of the paper's figures could see.
 """
 
-import itertools
-from functools import partial
-
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, VISIBLE, draw_starts
 from saddlescope.papers.concept_learning.shared.transient_memorization import difference_of_shares
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Evidence, RunContext, param
-from saddlescope.reproduction.grid import join_cells
 
 _UNTIL = 100.0
 _TOLERANCE = 1e-6
@@ -45,15 +40,16 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Sample starts for every dimension, scale and width."""
-    axes = {"dim": (2, params.high), "scale": params.scales, "width": params.widths}
-    grid = list(itertools.product(*axes.values()))
-    made = []
-    for (k, (d, scale, width)), step in context.steps(enumerate(grid), [1.0 if d == 2 else 2.0 for d, _, _ in grid]):
-        step.report(0.0, f"dimension {d}, scale {scale:g}, width {width}")
+
+    def sample(d: int, scale: float, width: int, step: RunContext) -> xr.Dataset:
         starts = params.starts if d == 2 else params.high_starts
-        made.append(step.cached(f"sample-{k}", partial(sample_starts, d, width, scale, starts, (params.seed, k))))
-    context.report(1.0, "done")
-    return join_cells(made, axes)
+        return sample_starts(d, width, scale, starts, (params.seed, step.cell))
+
+    axes, each = (
+        {"dim": (2, params.high), "scale": params.scales, "width": params.widths},
+        len(params.scales) * len(params.widths),
+    )
+    return context.over(axes, sample, weights=[1] * each + [2] * each)
 
 
 def sample_starts(d: int, width: int, scale: float, starts: int, seed: tuple[int, int]) -> xr.Dataset:
@@ -84,7 +80,6 @@ claims = Claims(
     "out-of-distribution loss",
     "Appendix E.2; 5% is this project's bar",
     high=0.05,
-    sizes=LARGE,
 )
 def _widest_share(run: xr.Dataset) -> Estimate:
     """Share of starts with two or more visible descents, at d = 2, the largest width and the second smallest scale."""
@@ -101,7 +96,6 @@ def _widest_share(run: xr.Dataset) -> Estimate:
     "in more",
     "Section 3.3: 'strongest when dimensionality d of the dataset is low'",
     low=0.0,
-    sizes=LARGE,
 )
 def _dimension_difference(run: xr.Dataset) -> Estimate:
     """Share of starts with two or more visible descents at d = 2 less that at higher d, mean over widths.
@@ -153,7 +147,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "concept-learning/width",
     "Width: the effect of the width d' and of the dimension d on transient memorization",
-    citation=CITATION,
     source="Section 3.3, appendix E.2",
     params=Params,
     quick=dict(widths=(2, 16), scales=(0.001, 0.03), high=4, starts=400, high_starts=48),

@@ -15,8 +15,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.progress import Report
-from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
@@ -51,12 +49,7 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Follow random starts, depth by depth."""
-    parts = [
-        step.cached(f"random-{depth}", partial(_random_starts, params, depth, step.report))
-        for depth, step in context.steps(params.depths)
-    ]
-    context.report(1.0, "done")
-    return xr.concat(parts, dim="depth")
+    return context.over({"depth": params.depths}, partial(_random_starts, params))
 
 
 def diagonal_path(
@@ -94,7 +87,7 @@ def diagonal_path(
     return halves, diagonal(times)
 
 
-def _random_starts(params: Params, depth: int, report: Report) -> xr.Dataset:
+def _random_starts(params: Params, depth: int, step: RunContext) -> xr.Dataset:
     """Follow random starts of one depth; store w_kk over time of the first one at the smallest scale."""
     import jax
 
@@ -115,7 +108,7 @@ def _random_starts(params: Params, depth: int, report: Report) -> xr.Dataset:
             found[scale, start], curve = diagonal_path(a, weights, until, params.tolerance, shown)
             if (scale, start) == (scales - 1, 0):
                 times, w = shown, curve
-        report((number + 1) / (scales * starts), f"depth {depth}, start {number + 1} of {scales * starts}")
+        step.report((number + 1) / (scales * starts), f"start {number + 1} of {scales * starts}")
     dims = ("scale", "start", "concept")
     return xr.Dataset(
         {
@@ -124,7 +117,7 @@ def _random_starts(params: Params, depth: int, report: Report) -> xr.Dataset:
             "time": ("mark", times, {"units": "t"}),
             "w": (("mark", "concept"), w),
         },
-        coords={"depth": depth, "scale": list(params.scales), "strength": ("concept", a)},
+        coords={"scale": list(params.scales), "strength": ("concept", a)},
     )
 
 
@@ -140,7 +133,6 @@ claims = Claims(
     "At the smallest initial scale all predicted learning times of deep linear networks are right within 4%",
     "This project's prediction, theory.concepts.deep_stages",
     high=0.04,
-    sizes=LARGE,
 )
 def largest_error(run: xr.Dataset) -> Estimate:
     """Largest relative error of a time of w_kk = 1/2, over depths and random starts."""
@@ -155,7 +147,6 @@ def largest_error(run: xr.Dataset) -> Estimate:
     "From all random starts of the smallest scale, deep linear networks learn the concepts in the predicted order",
     "This project's prediction, theory.concepts.deep_stages",
     high=0.0,
-    sizes=LARGE,
 )
 def other_orders(run: xr.Dataset) -> Estimate:
     """Number of random starts, over all depths, whose entries w_kk reach 1/2 in another order."""
@@ -190,7 +181,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "concept-learning/deep-stages",
     "Future directions: stage times of deeper linear networks",
-    citation=CITATION,
     source="Appendix E.4",
     params=Params,
     quick=dict(mu=(1.5, 2.2), depths=(4,), scales=(0.1, 0.01), starts=1, tolerance=1e-5),
