@@ -4,14 +4,17 @@
     diffusers   pytorch_lora_weights.safetensors with the settings in its header; PART.MODULE.lora_A.weight
     kohya       FOLDER.safetensors with an alpha per module; lora_PART_MODULE.lora_down.weight, with _ for each dot
 
-In all of them alpha is the rank, so the update is B A: programs that ignore alpha apply the same update.
+In the first two alpha is the rank, so the update is B A: programs that ignore alpha apply the same update. In the last
+all modules have one alpha, since Diffusers misreads several.
 """
 
 import json
+import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -54,11 +57,13 @@ class LoraFactors:
         """Rank of the update, of each expert."""
         return self.A.shape[0] // max(1, self.experts)
 
-    def parts(self, form: Format) -> dict[str, Tensor]:
-        """Return tensors by the names that a format gives them in their module."""
+    def parts(self, form: Format, alpha: int) -> dict[str, Tensor]:
+        """Return tensors by the names that a format gives them in their module; `alpha` is that of all modules."""
         names, kind = STORED_NAMES[form], "embedding_" if self.embedding else ""
-        found = {names[f"{kind}down"]: self.A, names[f"{kind}up"]: self.B}
-        return found | ({names["alpha"]: torch.tensor(float(self.rank))} if "alpha" in names else {})
+        if "alpha" not in names:
+            return {names[f"{kind}down"]: self.A, names[f"{kind}up"]: self.B}
+        size = math.sqrt(self.rank / alpha)
+        return {names["down"]: size * self.A, names["up"]: size * self.B, names["alpha"]: torch.tensor(float(alpha))}
 
 
 @dataclass(frozen=True)
@@ -140,27 +145,40 @@ def write_adapter(
     Raises:
         InputError: the folder holds something else, or cannot be written; two modules have one name in the format.
     """
-    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     refuse_foreign(folder)
     whole = whole or {}
-    parts = {name: one.parts(form) for name, one in factors.items()}
+    usual = _usual(one.rank for one in factors.values())
+    parts = {name: one.parts(form, usual) for name, one in factors.items()}
     stems = {name: _stored_module(form, module, factors) for name, module in _modules(factors).items()}
     stored = unambiguous(folder, ((f"{stems[name]}.{part}", name) for name in factors for part in parts[name]))
-    tensors = {
-        key: parts[name][key.removeprefix(f"{stems[name]}.")].to(dtype or torch.float32).contiguous()
-        for key, name in stored.items()
-    }
+    tensors = {}
+    for key, name in stored.items():
+        part = parts[name][key.removeprefix(f"{stems[name]}.")]
+        tensors[key] = part.to(dtype if dtype and part.ndim else torch.float32).contiguous()  # alpha may be no half
     for name, tensor in whole.items():
         tensors[PREFIX + name] = tensor.to(dtype or tensor.dtype).clone().contiguous()
+    with written_folder(folder) as new:
+        file = new / (WEIGHTS[0] if form == "peft" else adapter_path(folder, form).name)
+        save_file(tensors, file, metadata={"format": "pt"} | _header(form, factors))
+        if form == "peft":
+            config = _peft_config(factors, whole, settings)
+            (new / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def written_folder(folder: Path) -> Iterator[Path]:
+    """Yield a folder that replaces another at the end, when its files are on the disk.
+
+    Raises:
+        InputError: it cannot be written.
+    """
+    from safetensors import SafetensorError
+
     try:
         with replaced_folder(folder) as new:
-            file = new / (WEIGHTS[0] if form == "peft" else adapter_path(folder, form).name)
-            save_file(tensors, file, metadata={"format": "pt"} | _header(form, factors))
-            if form == "peft":
-                config = _peft_config(factors, whole, settings)
-                (new / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+            yield new
             for file in new.iterdir():
                 with file.open("r+b") as written:  # Windows writes no file to disk that is open for reading alone
                     os.fsync(written.fileno())
@@ -192,14 +210,20 @@ def _modules(factors: Mapping[str, LoraFactors]) -> dict[str, str]:
     return found
 
 
+def _usual(ranks: Iterable[int]) -> int:
+    """Return the most frequent rank."""
+    return Counter(ranks).most_common(1)[0][0]
+
+
 def _header(form: Format, factors: Mapping[str, LoraFactors]) -> dict[str, str]:
     """Return the settings in the header of the file."""
     if form == "peft":
         return {}
     ranks = {name: one.rank for name, one in factors.items()}
     if form == "kohya":
-        stated = str(next(iter(ranks.values()))) if len(set(ranks.values())) == 1 else "Dynamic"
-        return {"ss_network_module": "networks.lora", "ss_network_dim": stated, "ss_network_alpha": stated}
+        alpha = str(_usual(ranks.values()))
+        stated = alpha if len(set(ranks.values())) == 1 else "Dynamic"
+        return {"ss_network_module": "networks.lora", "ss_network_dim": stated, "ss_network_alpha": alpha}
     parts: dict[str, dict[str, int]] = {}
     for name, rank in ranks.items():
         part, _, own = name.partition(".")
@@ -234,7 +258,7 @@ def _ranks(ranks: Mapping[str, int], modules: Sequence[str] | None, experts: Seq
         modules: names of all modules of the model; None if they are unknown.
         experts: those of the names that are of parameters.
     """
-    usual = Counter(ranks.values()).most_common(1)[0][0]
+    usual = _usual(ranks.values())
     # PEFT finds a name at the end of others, too: where one ends in another, names are anchored.
     ambiguous = modules is None or any(
         other != name and other.endswith(f".{name}") for name in ranks for other in modules

@@ -69,6 +69,7 @@ def choose_weights(
     exclude: str | Sequence[str],
     also: Collection[Option],
     known: bool,
+    denoiser: bool = False,
 ) -> dict[str, ChosenWeight]:
     """Return the weights that get adapters by name, in the order of the model, convolutions last.
 
@@ -79,6 +80,7 @@ def choose_weights(
         exclude: patterns on names of weights or modules that get none.
         also: kinds of weights beyond linear layers.
         known: True if the model is one of Transformers, False if it was inferred from names and shapes.
+        denoiser: True for a part of Diffusers, whose layers embed times and patches by linear maps.
 
     Raises:
         InputError: a selection of something other than weights, or of nothing.
@@ -92,7 +94,7 @@ def choose_weights(
             return False
         module = model.get_submodule(name.removesuffix(".weight"))
         if not known:
-            return not _is_called_embedding(name)
+            return not _is_called_embedding(name, denoiser=denoiser)
         return "embeddings" in also if module in vocabulary else isinstance(module, nn.Linear) or is_conv1d(module)
 
     kernels = _kernels(model, stored, known=known) if "convolutions" in also else []
@@ -154,7 +156,7 @@ def vocabulary_layers(model: nn.Module) -> frozenset[nn.Module]:
     return frozenset(one for one in found if isinstance(one, nn.Embedding | nn.Linear))
 
 
-def _is_called_embedding(name: str) -> bool:
+def _is_called_embedding(name: str, *, denoiser: bool) -> bool:
     """Return True for a matrix whose name, without the model's code, is that of an embedding or of a head."""
     own = name.removesuffix(".weight").rpartition(".")[2].lower()
-    return "emb" in own or own in _NOT_LINEAR
+    return own.endswith(("emb", "embedding")) if denoiser else "emb" in own or own in _NOT_LINEAR

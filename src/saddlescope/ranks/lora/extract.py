@@ -87,11 +87,11 @@ class ExtractedLayer(ReprMixin):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Extraction(ReprMixin):
-    """Result of `extract_lora`.
+    """Result of `extract_lora` or `merge_lora`.
 
     Attributes:
         folder: folder of the adapter.
-        layers: the linear layers that were examined.
+        layers: the layers that were examined.
         left_out: names of changed tensors that the adapter does not hold.
         whole: names of the tensors that it holds whole.
         whole_parameters: their number of parameters.
@@ -217,8 +217,14 @@ def extract_lora(
     if whole and form != "peft":
         raise InputError(f"modules_to_save need the format of PEFT; got {form}, which holds none. Omit them.")
     chosen = choose_weights(
-        model, start.tensors, matrices=matrices, exclude=exclude, also=options, known=opened.known
-    )  # fmt: skip
+        model,
+        start.tensors,
+        matrices=matrices,
+        exclude=exclude,
+        also=options,
+        known=opened.known,
+        denoiser="_class_name" in start.config,
+    )
     chosen = {n: one for n, one in chosen.items() if n.rpartition(".")[0] not in whole and n not in start.lost}
     part = None if form == "peft" else pipeline_part(start, form)
     if part is not None:
@@ -235,7 +241,8 @@ def extract_lora(
             found, pairs = _decompose(one, start, match, energy, rank, max_rank)
             made = {}
             for module in one.modules if pairs else ():
-                embedding = opened.known and isinstance(model.get_submodule(module), nn.Embedding)
+                token_layer = one.kind == "linear" and opened.known
+                embedding = token_layer and isinstance(model.get_submodule(module), nn.Embedding)
                 made[module] = one.factors(pairs, start.tensors[name].shape, embedding=embedding)
             _require_held(tuned, name, made.values(), stored_type or torch.float32)
         except InputError as error:
