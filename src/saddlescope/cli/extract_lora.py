@@ -13,6 +13,19 @@ from saddlescope.cli.terminal import on_interrupt, print_json, print_table, prin
 if TYPE_CHECKING:
     from saddlescope.ranks.lora import Extraction, LogitsError, WeightsError
 
+Energy = Annotated[
+    float | None,
+    typer.Option(parser=number, metavar="E", help="Share of |W - W0|² that each layer keeps, such as 0.95."),
+]
+Rank = Annotated[
+    int | None, typer.Option(parser=whole_number, metavar="R", help="Rank of every layer, instead of --energy.")
+]
+MaxRank = Annotated[
+    int | None, typer.Option(parser=whole_number, metavar="R", help="With --energy: largest rank of a layer.")
+]
+Dtype = Annotated[
+    str | None, typer.Option(metavar="TYPE", help="Type of the stored numbers: float32, float16 or bfloat16.")
+]
 _RANKS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -20,17 +33,10 @@ def extract_lora(
     base: Base,
     tuned: Annotated[Path, typer.Argument(metavar="TUNED", help="The checkpoint after training.")],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the adapter.")],
-    energy: Annotated[
-        float | None,
-        typer.Option(parser=number, metavar="E", help="Share of |W - W0|² that each layer keeps, such as 0.95."),
-    ] = None,
-    rank: Annotated[
-        int | None, typer.Option(parser=whole_number, metavar="R", help="Rank of every layer, instead of --energy.")
-    ] = None,
+    energy: Energy = None,
+    rank: Rank = None,
     matrices: Matrices = None,
-    max_rank: Annotated[
-        int | None, typer.Option(parser=whole_number, metavar="R", help="With --energy: largest rank of a layer.")
-    ] = None,
+    max_rank: MaxRank = None,
     exclude: Annotated[
         list[str] | None, typer.Option(metavar="PATTERN", help="Weights that get no adapter; may be repeated.")
     ] = None,
@@ -48,9 +54,7 @@ def extract_lora(
     form: Annotated[
         str, typer.Option("--format", metavar="NAME", help="peft, diffusers or kohya: which programs load it.")
     ] = "peft",
-    dtype: Annotated[
-        str | None, typer.Option(metavar="TYPE", help="Type of the stored numbers: float32, float16 or bfloat16.")
-    ] = None,
+    dtype: Dtype = None,
     data: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Text to compare the logits on; random tokens by default.")
     ] = None,

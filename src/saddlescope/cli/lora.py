@@ -6,25 +6,15 @@ from typing import Annotated
 import typer
 
 from saddlescope._shared.errors import InputError
-from saddlescope.cli.extract_lora import print_extraction, record
-from saddlescope.cli.options import AsJson, number, whole_number
+from saddlescope.cli.extract_lora import Dtype, Energy, MaxRank, Rank, print_extraction, record
+from saddlescope.cli.options import AsJson, number
 from saddlescope.cli.terminal import on_interrupt, print_json, print_text, progress, say, unwritten
 
 lora = typer.Typer(help="LoRA adapters: other ranks, sums of several. `extract-lora` makes one from checkpoints.")
 
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the result.")]
-Energy = Annotated[
-    float | None, typer.Option(parser=number, metavar="E", help="Share of |W|² that each update keeps, such as 0.95.")
-]
-Rank = Annotated[int | None, typer.Option(parser=whole_number, metavar="R", help="Rank of every update.")]
-MaxRank = Annotated[
-    int | None, typer.Option(parser=whole_number, metavar="R", help="With --energy: largest rank of an update.")
-]
 Form = Annotated[
     str | None, typer.Option("--format", metavar="NAME", help="peft, diffusers or kohya; that of the input by default.")
-]
-Dtype = Annotated[
-    str | None, typer.Option(metavar="TYPE", help="Type of the stored numbers: float32, float16 or bfloat16.")
 ]
 
 

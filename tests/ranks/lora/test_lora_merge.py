@@ -93,14 +93,15 @@ def test_a_resized_adapter_is_the_best_of_its_rank(tmp_path):
     assert config["r"] == config["lora_alpha"] == 3
     assert config["base_model_name_or_path"] == str(base)
     names = {name for name in load_file(tmp_path / "c/adapter_model.safetensors") if "lora" not in name}
-    assert names == {"base_model.model.model.norm.weight"}
+    assert len(names) == 5
+    assert all(name.endswith("norm.weight") for name in names)
 
 
 def test_kernels_of_kohya_and_formulas_of_lycoris_become_factors_of_their_full_rank(tmp_path):
     """Ask for more than a kernel of one output has, and for the rank of a full difference."""
     kernel = {"lora_down.weight": draw(4, 6, 3, 3), "lora_up.weight": draw(1, 4, 1, 1), "alpha": torch.tensor(2.0)}
-    loha = {"hada_w1_a": draw(9, 2), "hada_w1_b": draw(2, 7), "hada_w2_a": draw(9, 2, seed=1), "hada_w2_b": draw(2, 7, seed=1),
-            "alpha": torch.tensor(1.0)}  # fmt: skip
+    loha = {f"hada_w{side}_{part}": draw(*shape, seed=side) for side in (1, 2)
+            for part, shape in (("a", (9, 2)), ("b", (2, 7)))} | {"alpha": torch.tensor(1.0)}  # fmt: skip
     full = {"diff": draw(5, 4), "diff_b": draw(5)}
     modules = {"lora_unet_conv": kernel, "lora_unet_mid": loha, "lora_unet_out": full}
     save_file({f"{m}.{n}": t for m, own in modules.items() for n, t in own.items()}, tmp_path / "k.safetensors")
@@ -155,7 +156,7 @@ def test_a_base_in_shards_gets_the_weights_that_peft_merges(tmp_path):
         "model.safetensors.index.json",
     ]  # fmt: skip
     assert logits_error(base, made.folder, tmp_path / "a").relative < 1e-4
-    both = merge_into_base(base, [tmp_path / "a", tmp_path / "b"], tmp_path / "both", weights=[0.5, -1])
+    both = merge_into_base(base, [tmp_path / "a", tmp_path / "b"], tmp_path / "both", weights=[0.5, -1.0])
     first, second = updates(tmp_path / "a"), updates(tmp_path / "b")
     found = load("LlamaForCausalLM", both.folder).state_dict()
     for name, tensor in tensors.items():

@@ -98,6 +98,16 @@ def require_type(given: str | None) -> torch.dtype | None:
     return None if given is None else _TYPES[given]
 
 
+def require_held(path: object, name: str, factors: Iterable[LoraFactors], kind: torch.dtype) -> None:
+    """Raise unless the factors are still finite, and not zero, in the type in which they are stored."""
+    stored = [side.to(kind) for one in factors for side in (one.A, one.B)]
+    if not all(bool(one.isfinite().all() and one.any()) for one in stored):
+        raise InputError(
+            f"{path}: {name} must have a change whose factors {str(kind).removeprefix('torch.')} can hold; got larger "
+            "or smaller ones. Choose another dtype."
+        )
+
+
 def adapter_path(folder: Path, form: Format) -> Path:
     """Return the path to load an adapter from: its folder, or its only file."""
     if form == "peft":

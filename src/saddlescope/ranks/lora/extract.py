@@ -6,7 +6,7 @@ on request, and any module can be stored whole; all other changes (biases, norms
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -40,6 +40,7 @@ from saddlescope.ranks.lora.adapter import (
     adapter_path,
     refuse_foreign,
     require_format,
+    require_held,
     require_type,
     write_adapter,
 )
@@ -244,7 +245,7 @@ def extract_lora(
                 token_layer = one.kind == "linear" and opened.known
                 embedding = token_layer and isinstance(model.get_submodule(module), nn.Embedding)
                 made[module] = one.factors(pairs, start.tensors[name].shape, embedding=embedding)
-            _require_held(tuned, name, made.values(), stored_type or torch.float32)
+            require_held(tuned, name, made.values(), stored_type or torch.float32)
         except InputError as error:
             on_error(str(error))
             continue
@@ -351,16 +352,6 @@ def _decompose(
         for own, one in svds.items()
     ]
     return layers, [(B.float(), A.float()) for B, A in pairs]
-
-
-def _require_held(tuned: object, name: str, factors: Iterable[LoraFactors], kind: torch.dtype) -> None:
-    """Raise unless the factors are still finite, and not zero, in the type in which they are stored."""
-    stored = [side.to(kind) for one in factors for side in (one.A, one.B)]
-    if not all(bool(one.isfinite().all() and one.any()) for one in stored):
-        raise InputError(
-            f"{tuned}: {name} must have a change whose factors {str(kind).removeprefix('torch.')} can hold; got larger "
-            "or smaller ones. Choose another dtype."
-        )
 
 
 def _resized(opened: OpenedModel, match: MatchedCheckpoint) -> list[str]:

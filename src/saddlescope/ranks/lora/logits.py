@@ -100,6 +100,8 @@ def _adapted(model: Any, folder: Path) -> Any:
         model.resize_token_embeddings(len(whole), mean_resizing=False)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)  # of PEFT
+        # PEFT looks for patterns among modules alone, and finds them for the parameters of experts, too.
+        warnings.filterwarnings("ignore", message=r"The following \w+_pattern keys", category=RuntimeWarning)
         adapted = PeftModel.from_pretrained(model, str(folder)).eval()
     loaded = get_peft_model_state_dict(adapted, save_embedding_layers=False)
     if lost := [name for name, value in stored.items() if name not in loaded or not _same(loaded[name], value)]:

@@ -23,6 +23,7 @@ from saddlescope.ranks.lora.adapter import (
     PeftSettings,
     refuse_foreign,
     require_format,
+    require_held,
     require_type,
     write_adapter,
 )
@@ -103,6 +104,7 @@ def merge_lora(
             B, A = (side.float() for side in svd.truncate(kept))
             weight = ChosenWeight(name, "convolution" if len(shape) > 2 else "linear", transposed=False, modules=())
             own = weight.factors([(B, A)], shape, embedding=pairs[0][0].updates[name].embedding)
+            require_held(opened[0].path, name, [own], stored_type or torch.float32)
             factors[_renamed(name, opened[0], formats[0], form)] = own
     if not factors:
         raise InputError(f"{opened[0].path} must change weights by factors; got updates of 0. Leave it out.")

@@ -99,6 +99,8 @@ def merge_into_base(
                 if name in merged:
                     exact, update = _summed(tensors[name], merged[name], parts, scales)
                     tensors[name] = exact.to(stored_type or tensors[name].dtype)
+                    if not bool(tensors[name].isfinite().all()):
+                        raise InputError(f"{name} with its update must be finite in its type. Choose another dtype.")
                     error = float((tensors[name].double() - exact).norm())
                     rounding = max(rounding, error / (float(update.norm()) or 1.0))
             written = re.sub(r"^pytorch_model", "model", file.stem) + ".safetensors"
@@ -109,7 +111,8 @@ def merge_into_base(
             stem = next(iter(index.values())).partition("-")[0]
             content: dict[str, Any] = {"metadata": {}, "weight_map": index}
             (new / f"{stem}.safetensors.index.json").write_text(json.dumps(content, indent=2), encoding="utf-8")
-        for file in [file for pattern in _COPIED for file in next(iter(names)).parent.glob(pattern)]:
+        beside = next(iter(names)).parent if Path(base).is_dir() else None
+        for file in [file for pattern in _COPIED if beside for file in beside.glob(pattern)]:
             if not file.name.endswith(".index.json"):
                 shutil.copyfile(file, new / file.name)
     remarks = (*model.base.remarks, *model.remarks, *(remark for one in found for remark in one.remarks))
