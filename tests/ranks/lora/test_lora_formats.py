@@ -7,13 +7,14 @@ import warnings
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from saved_models import TEXT, build, save
 from stored_models import moved, stored
 
 from saddlescope._shared.errors import InputError
+from saddlescope.ranks.checkpoints.adapter_files import AdapterFile
 from saddlescope.ranks.checkpoints.adapter_updates import STORED_NAMES, part_of
-from saddlescope.ranks.lora import extract_lora, logits_error, weights_error
+from saddlescope.ranks.lora import extract_lora, logits_error, merge_lora, weights_error
 
 peft = pytest.importorskip("peft")
 transformers = pytest.importorskip("transformers")
@@ -69,6 +70,34 @@ def test_diffusers_loads_every_layer(form, tmp_path):
         assert all(name.startswith("lora_unet_") and name.count(".") < 3 for name in load_file(half.adapter))
     else:
         assert "unet.rank_pattern" in json.loads(header(half.adapter)["lora_adapter_metadata"])
+
+
+def test_files_that_diffusers_writes_are_read_by_hand_and_resized_in_their_format(tmp_path):
+    """Diffusers writes alpha into the header, and its converter to kohya's format replaces it by the rank."""
+    diffusers = pytest.importorskip("diffusers")
+    _, _, model = unet(tmp_path)
+    settings = {"target_modules": ["to_q", "conv1"], "rank_pattern": {"conv1": 2}, "init_lora_weights": False}
+    model.add_adapter(peft.LoraConfig(r=4, lora_alpha=16, **settings))
+    state = peft.get_peft_model_state_dict(model)
+    diffusers.StableDiffusionPipeline.save_lora_weights(
+        tmp_path / "d", unet_lora_layers=state, unet_lora_adapter_metadata=model.peft_config["default"].to_dict()
+    )
+    converted = diffusers.utils.convert_state_dict_to_kohya({f"unet.{name}": one for name, one in state.items()})
+    save_file({name: one.contiguous() for name, one in converted.items()}, tmp_path / "k.safetensors")
+    for file, rename, alpha in ((tmp_path / "d", "unet.{}".format, 16), (tmp_path / "k.safetensors", flat, None)):
+        again = merge_lora([file], tmp_path / "again", rank=4)
+        found = [AdapterFile.open(path) for path in (file, again.adapter)]
+        for name in [name.removesuffix(".lora_A.weight") for name in state if "lora_A" in name]:
+            A, B = (state[f"{name}.lora_{side}.weight"].double() for side in "AB")
+            scale = (alpha or len(A)) / len(A)
+            expected = scale * torch.einsum("or,rikl->oikl" if A.ndim > 2 else "or,ri->oi", B.flatten(1), A)
+            for adapter in found:
+                own = adapter.update(rename(name))
+                assert float((own - expected).norm() / expected.norm()) < 1e-6
+
+
+def flat(name):
+    return f"lora_unet_{name.replace('.', '_')}"
 
 
 def test_a_file_of_a_denoiser_alone_keeps_the_names_of_its_authors(tmp_path):

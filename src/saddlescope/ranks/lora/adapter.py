@@ -212,7 +212,7 @@ def _stored_module(form: Format, name: str, names: Iterable[str]) -> str:
 def _modules(factors: Mapping[str, LoraFactors]) -> dict[str, str]:
     """Return the modules of adapters; PEFT wraps a module with experts once for each parameter, the last outermost."""
     found: dict[str, str] = {}
-    for name, one in reversed(factors.items()):
+    for name, one in reversed([*factors.items()]):
         module = name.rpartition(".")[0] if one.experts else name
         while module in found.values():
             module += ".base_layer"

@@ -1,5 +1,7 @@
 """Check of a written adapter: weights of the base with it, as Diffusers loads them, against those after training."""
 
+import importlib
+import importlib.util
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -69,24 +71,25 @@ def weights_error(base: Path, tuned: Path, adapter: Path, *, format: Format) -> 
 
 def _in_diffusers(folder: Path, base: Checkpoint, adapter: Path, form: Format) -> Mapping[str, Tensor] | None:
     """Return the weights of a model of Diffusers with an adapter fused by it; None if it cannot build the model."""
-    try:
-        import diffusers
-    except ModuleNotFoundError:
+    if importlib.util.find_spec("diffusers") is None:
         return None
-    kind = getattr(diffusers, str(base.config.get("_class_name")), None)
+    diffusers: Any = importlib.import_module("diffusers")  # optional, and its names are imported on request
+    kind: Any = getattr(diffusers, str(base.config.get("_class_name")), None)
     part = pipeline_part(base, form).name
-    if kind is None or not folder.is_dir() or (form == "kohya" and part != "unet"):
+    built = isinstance(kind, type) and issubclass(kind, diffusers.ModelMixin) and folder.is_dir()
+    if not built or (form == "kohya" and part != "unet"):
         return None
+    place, file = next(iter(base.tensors.values())).file.parent, {"weight_name": adapter.name}
     try:
         with warnings.catch_warnings(), offline():
             warnings.simplefilter("ignore")
-            model: Any = kind.from_pretrained(next(iter(base.tensors.values())).file.parent, torch_dtype=torch.float32)
-            loader = diffusers.StableDiffusionXLPipeline if form == "kohya" else None
-            if loader is None:
-                model.load_lora_adapter(str(adapter.parent), prefix=part, weight_name=adapter.name)
+            model: Any = kind.from_pretrained(place, torch_dtype=torch.float32, local_files_only=True)
+            if form == "kohya":
+                pipeline = diffusers.StableDiffusionXLPipeline
+                state, alphas = pipeline.lora_state_dict(str(adapter.parent), **file)
+                pipeline.load_lora_into_unet(state, network_alphas=alphas, unet=model)
             else:
-                state, alphas = loader.lora_state_dict(str(adapter.parent), weight_name=adapter.name)
-                loader.load_lora_into_unet(state, network_alphas=alphas, unet=model)
+                model.load_lora_adapter(str(adapter.parent), prefix=part, **file)
             model.fuse_lora(safe_fusing=True)
             model.unload_lora()
     except Exception as error:  # of Diffusers or PEFT, of any kind

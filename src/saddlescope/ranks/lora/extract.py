@@ -348,7 +348,9 @@ def _decompose(
     pairs = [one.truncate(common) for one in svds.values()] if common else []
     shared = len(chosen.modules)
     layers = [
-        ExtractedLayer(own, tuple(old[own].shape), one.values.numpy(), common, one.energy, one.excess, shared)
+        ExtractedLayer(
+            own, (len(old[own]), old[own].shape[1]), one.values.numpy(), common, one.energy, one.excess, shared
+        )
         for own, one in svds.items()
     ]
     return layers, [(B.float(), A.float()) for B, A in pairs]

@@ -74,8 +74,8 @@ def merge_lora(
     if out.resolve() in {one.stored.path.resolve().parent for one in opened}:
         raise InputError(f"out must be another folder than those of the adapters; got {out}. Name a new one.")
     scales = require_weights(weights, len(opened))
-    formats = [_format_of(one) for one in opened]
-    form = formats[0] if format is None else require_format(format)
+    formats: list[Format] = [_format_of(one) for one in opened]
+    form: Format = formats[0] if format is None else require_format(format)
     if odd := next((one.path for one, own in zip(opened, formats, strict=True) if own != formats[0]), None):
         raise InputError(
             f"adapters must have one format; got {opened[0].path} and {odd}. Resize one to --format first."
