@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from saved_models import TEXT, build, save
+from saved_models import TEXT, build, load, save
 from stored_models import moved, stored
 
 from saddlescope._shared.errors import InputError
@@ -98,6 +98,27 @@ def test_files_that_diffusers_writes_are_read_by_hand_and_resized_in_their_forma
 
 def flat(name):
     return f"lora_unet_{name.replace('.', '_')}"
+
+
+@pytest.mark.parametrize("form", ["diffusers", "kohya"])
+def test_a_text_encoder_has_the_names_of_files_whatever_those_in_memory(form, tmp_path):
+    diffusers = pytest.importorskip("diffusers")
+    torch.manual_seed(0)
+    config = transformers.CLIPTextConfig(**TEXT)
+    base, tuned, model = pair(tmp_path, transformers.CLIPTextModel(config))
+    made = extract_lora(base, tuned, tmp_path / "a", energy=1.0, format=form)
+    assert len(made.layers) == 6 * TEXT["num_hidden_layers"]
+    assert weights_error(base, tuned, made.adapter, format=form).relative < 1e-4
+    pipeline = diffusers.StableDiffusionPipeline
+    state, alphas = pipeline.lora_state_dict(str(made.folder), weight_name=made.adapter.name)
+    adapted = load("CLIPTextModel", base)
+    pipeline.load_lora_into_text_encoder(state, network_alphas=alphas, text_encoder=adapted, prefix="text_encoder")
+    expected, before = dict(model.named_parameters()), dict(load("CLIPTextModel", base).named_parameters())
+    layers = {name: one for name, one in adapted.named_modules() if hasattr(one, "get_delta_weight")}
+    assert len(layers) == len(made.layers)
+    for name, layer in layers.items():
+        update = expected[f"{name}.weight"] - before[f"{name}.weight"]
+        torch.testing.assert_close(layer.get_delta_weight(next(iter(layer.r))), update, rtol=0, atol=1e-5)
 
 
 def test_a_file_of_a_denoiser_alone_keeps_the_names_of_its_authors(tmp_path):

@@ -100,7 +100,7 @@ def _in_base(base: Checkpoint, adapter: AdapterFile, model: nn.Module, names: It
         InputError: two parameters are one in the base, as those of two text encoders.
     """
     names = list(names)
-    renamed = {name: name if name in base.tensors else stored_name(model, name) for name in names}
+    renamed = {name: name if name in base.tensors else _in_memory(base, model, name) for name in names}
     aligned = {theirs: ours for ours, theirs in align_names(base.tensors, list(renamed.values())).items()}
     flat: dict[str, list[str]] = {}  # kohya's names have underscores for dots
     for name in base.tensors:
@@ -110,7 +110,8 @@ def _in_base(base: Checkpoint, adapter: AdapterFile, model: nn.Module, names: It
     def found(name: str) -> str:
         if name in aligned:
             return aligned[name]
-        candidates = flat.get(KOHYA.sub("", name), [])
+        own = KOHYA.sub("", name)
+        candidates = flat.get(own) or flat.get(own.removeprefix("text_model_"), [])  # which CLIP has in files alone
         return candidates[0] if len(candidates) == 1 else name
 
     theirs: dict[str, str] = {}
@@ -122,6 +123,12 @@ def _in_base(base: Checkpoint, adapter: AdapterFile, model: nn.Module, names: It
                 "those of the other model."
             )
     return {name: own for own, name in theirs.items()}
+
+
+def _in_memory(base: Checkpoint, model: nn.Module, name: str) -> str:
+    """Return the name in memory of a parameter, which may stand after that of a part of a pipeline."""
+    inner = stored_name(model, name.partition(".")[2])
+    return inner if inner in base.tensors else stored_name(model, name)
 
 
 def _updated(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[str, Callable[[Tensor], Tensor]]:

@@ -21,6 +21,7 @@ _CLASSES = {
     r"CLIPTextModelWithProjection": "text_encoder_2",
 }
 _OF_KOHYA = r".*\b(attentions|resnets|downsamplers|upsamplers)\..*"  # weights of a UNet that kohya's scripts adapt
+_OF_CLIP = r"(text_model\.)?encoder\..*"  # Transformers 5 has no text_model in memory; files of adapters do
 _INSIDE = "model.diffusion_model."  # where a file of a whole pipeline has its denoiser
 
 
@@ -31,12 +32,14 @@ class PipelinePart:
     Attributes:
         name: its name in Diffusers.
         weights: pattern of the names of weights that the format can hold.
-        prefix: of the names of its modules in the checkpoint.
+        prefix: of the names of its modules in the checkpoint, where they have one.
+        inside: prefix of the names in the adapter, in place of it.
     """
 
     name: str
     weights: str = ".*"
     prefix: str = ""
+    inside: str = ""
 
     def holds(self, weight: str) -> bool:
         """Return True for a weight that the format can hold."""
@@ -44,7 +47,7 @@ class PipelinePart:
 
     def module(self, own: str) -> str:
         """Return the name of a module after that of its part."""
-        return f"{self.name}.{own.removeprefix(self.prefix)}"
+        return f"{self.name}.{self.inside}{own.removeprefix(self.prefix)}"
 
 
 def part_of_class(kind: str) -> str | None:
@@ -61,6 +64,8 @@ def pipeline_part(checkpoint: Checkpoint, form: str) -> PipelinePart:
     stated = checkpoint.config.get("_class_name") or next(iter(checkpoint.config.get("architectures") or [""]))
     folder = next(iter(checkpoint.tensors.values())).file.parent.name
     part = folder if folder in KOHYA_PARTS and stated else part_of_class(str(stated))
+    if part is not None and str(stated).startswith("CLIPText"):
+        return PipelinePart(part, _OF_CLIP, "text_model.", "text_model.")
     if part is not None:
         return PipelinePart(part, _OF_KOHYA if (part, form) == ("unet", "kohya") else ".*")
     if form == "kohya" and not stated:  # names of its authors, which ComfyUI and kohya's scripts use, too
