@@ -127,8 +127,8 @@ def _in_base(base: Checkpoint, adapter: AdapterFile, model: nn.Module, names: It
 
 def _in_memory(base: Checkpoint, model: nn.Module, name: str) -> str:
     """Return the name in memory of a parameter, which may stand after that of a part of a pipeline."""
-    inner = stored_name(model, name.partition(".")[2])
-    return inner if inner in base.tensors else stored_name(model, name)
+    own, inner = stored_name(model, name), stored_name(model, name.partition(".")[2])
+    return inner if own not in base.tensors and inner in base.tensors else own
 
 
 def _updated(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[str, Callable[[Tensor], Tensor]]:
