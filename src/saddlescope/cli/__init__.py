@@ -23,6 +23,7 @@ from saddlescope.cli.completion import VARIABLE
 from saddlescope.cli.data import data
 from saddlescope.cli.explore import explore
 from saddlescope.cli.extract_lora import extract_lora
+from saddlescope.cli.lora import lora
 from saddlescope.cli.process import drop_unwritten, prepare_process
 from saddlescope.cli.reproductions import check, gallery, list_entries, run, show
 from saddlescope.cli.spectra import spectra
@@ -51,6 +52,7 @@ for _command in (run, sweep, check, show, gallery, explore, watch, attention, sp
     app.command()(_command)
 app.command("extract-lora")(extract_lora)
 app.add_typer(data, name="data")
+app.add_typer(lora, name="lora")
 
 
 @app.callback(invoke_without_command=True)

@@ -11,8 +11,21 @@ from saddlescope.cli.options import AsJson, Base, Matrices, number, whole_number
 from saddlescope.cli.terminal import on_interrupt, print_json, print_table, print_text, progress, say, unwritten
 
 if TYPE_CHECKING:
-    from saddlescope.ranks.lora import Extraction, LogitsError
+    from saddlescope.ranks.lora import Extraction, LogitsError, WeightsError
 
+Energy = Annotated[
+    float | None,
+    typer.Option(parser=number, metavar="E", help="Share of |W - W0|² that each layer keeps, such as 0.95."),
+]
+Rank = Annotated[
+    int | None, typer.Option(parser=whole_number, metavar="R", help="Rank of every layer, instead of --energy.")
+]
+MaxRank = Annotated[
+    int | None, typer.Option(parser=whole_number, metavar="R", help="With --energy: largest rank of a layer.")
+]
+Dtype = Annotated[
+    str | None, typer.Option(metavar="TYPE", help="Type of the stored numbers: float32, float16 or bfloat16.")
+]
 _RANKS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -20,17 +33,10 @@ def extract_lora(
     base: Base,
     tuned: Annotated[Path, typer.Argument(metavar="TUNED", help="The checkpoint after training.")],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the adapter.")],
-    energy: Annotated[
-        float | None,
-        typer.Option(parser=number, metavar="E", help="Share of |W - W0|² that each layer keeps, such as 0.95."),
-    ] = None,
-    rank: Annotated[
-        int | None, typer.Option(parser=whole_number, metavar="R", help="Rank of every layer, instead of --energy.")
-    ] = None,
+    energy: Energy = None,
+    rank: Rank = None,
     matrices: Matrices = None,
-    max_rank: Annotated[
-        int | None, typer.Option(parser=whole_number, metavar="R", help="With --energy: largest rank of a layer.")
-    ] = None,
+    max_rank: MaxRank = None,
     exclude: Annotated[
         list[str] | None, typer.Option(metavar="PATTERN", help="Weights that get no adapter; may be repeated.")
     ] = None,
@@ -41,21 +47,26 @@ def extract_lora(
         list[str] | None,
         typer.Option(metavar="PATTERN", help='Modules to store whole, such as "*norm*"; may be repeated.'),
     ] = None,
-    dtype: Annotated[
-        str | None, typer.Option(metavar="TYPE", help="Type of the stored numbers: float32, float16 or bfloat16.")
-    ] = None,
+    convolutions: Annotated[
+        bool, typer.Option("--convolutions", help="Adapters also for convolutions (LoCon).")
+    ] = False,
+    experts: Annotated[bool, typer.Option("--experts", help="Adapters also for the experts of mixtures.")] = False,
+    form: Annotated[
+        str, typer.Option("--format", metavar="NAME", help="peft, diffusers or kohya: which programs load it.")
+    ] = "peft",
+    dtype: Dtype = None,
     data: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Text to compare the logits on; random tokens by default.")
     ] = None,
     logits: Annotated[bool, typer.Option(help="Load the models and compare their logits.")] = True,
     as_json: AsJson = False,
 ) -> int:
-    """Compute the best low-rank adapter (LoRA) from one checkpoint to another, as PEFT loads it.
+    """Compute the best low-rank adapter (LoRA) from one checkpoint to another, for PEFT, Diffusers or kohya's scripts.
 
     Exit status 2: a layer could not be used; the adapter of all others is written.
     """
     from saddlescope.ranks.lora import extract_lora as extract
-    from saddlescope.ranks.lora import logits_error
+    from saddlescope.ranks.lora import logits_error, weights_error
 
     faults: list[str] = []
 
@@ -74,7 +85,10 @@ def extract_lora(
             matrices=matrices,
             exclude=exclude or (),
             embeddings=embeddings,
+            convolutions=convolutions,
+            experts=experts,
             modules_to_save=modules_to_save or (),
+            format=form,
             dtype=dtype,
             report=report,
             on_error=fault,
@@ -85,21 +99,30 @@ def extract_lora(
         some = ", ".join(extraction.left_out[:3]) + (" and others" if len(extraction.left_out) > 3 else "")
         changed = counted(len(extraction.left_out), "changed tensor")
         verb = "is" if len(extraction.left_out) == 1 else "are"
-        say(f"{changed} {verb} not in the adapter, such as {some}. Pass --embeddings or --modules-to-save PATTERN.")
-    error = None
+        say(
+            f"{changed} {verb} not in the adapter, such as {some}. Options that add some are --embeddings, "
+            "--convolutions, --experts and --modules-to-save PATTERN."
+        )
+    error = weights = None
     if logits:
         try:
-            error = logits_error(base, tuned, out, text=data)
+            if extraction.format == "peft":
+                error = logits_error(base, tuned, out, text=data)
+            else:
+                weights = weights_error(base, tuned, extraction.adapter, format=extraction.format)
         except InputError as reason:
-            fault(f"The logits were not compared: {reason}")
+            fault(f"The {'logits' if extraction.format == 'peft' else 'weights'} were not compared: {reason}")
     if as_json:
-        print_json(_record(extraction, error) | {"faults": faults})
+        print_json(record(extraction, error, weights) | {"faults": faults})
     else:
-        _print(extraction, error)
+        print_extraction(extraction, error, weights)
     return 2 if faults else 0
 
 
-def _print(extraction: "Extraction", error: "LogitsError | None") -> None:
+def print_extraction(
+    extraction: "Extraction", error: "LogitsError | None" = None, weights: "WeightsError | None" = None
+) -> None:
+    """Print the layers of an adapter, what other ranks would keep, its error, and where it is stored."""
     from saddlescope.reproduction.formatting import number as rounded
 
     layers = [(one.name, one.rank, min(one.shape), rounded(one.captured_energy(), 4)) for one in extraction.layers]
@@ -124,8 +147,17 @@ def _print(extraction: "Extraction", error: "LogitsError | None") -> None:
             f"divergence {rounded(error.divergence, 3)} nats (base {rounded(error.base_divergence, 3)}); same "
             f"likeliest token at {error.agreement:.1%} (base {error.base_agreement:.1%})."
         )
-    how = f"; load it with peft.PeftModel.from_pretrained(model, '{extraction.folder}')" if error is not None else ""
-    print_text(f"Stored in {extraction.folder}{how}.")
+    how = ""
+    if error is not None:
+        how = f"; load it with peft.PeftModel.from_pretrained(model, '{extraction.folder}')"
+        if extraction.vocabulary is not None:
+            how += f" after model.resize_token_embeddings({extraction.vocabulary})"
+    if weights is not None:
+        by = "loaded by Diffusers" if weights.loaded else "read again"
+        print_text(f"Weights with the adapter, {by}: error {rounded(weights.relative, 3)} of that of the base.")
+        if weights.loaded:
+            how = f"; load it with pipe.load_lora_weights('{extraction.adapter}')"
+    print_text(f"Stored in {extraction.adapter}{how}.")
 
 
 def _by_rank(extraction: "Extraction") -> dict[int, tuple[float, float, int]]:
@@ -142,9 +174,12 @@ def _by_rank(extraction: "Extraction") -> dict[int, tuple[float, float, int]]:
     return found
 
 
-def _record(extraction: "Extraction", error: "LogitsError | None") -> dict[str, object]:
+def record(
+    extraction: "Extraction", error: "LogitsError | None" = None, weights: "WeightsError | None" = None
+) -> dict[str, object]:
+    """Return the same for JSON."""
     return {
-        "stored": str(extraction.folder),
+        "stored": str(extraction.adapter),
         "captured_energy": extraction.captured_energy,
         "parameters": extraction.parameters,
         "layers": [
@@ -163,4 +198,5 @@ def _record(extraction: "Extraction", error: "LogitsError | None") -> dict[str, 
         "left_out": list(extraction.left_out),
         "whole": list(extraction.whole),
         "logits": None if error is None else vars(error),
+        "weights": None if weights is None else vars(weights),
     }

@@ -13,16 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError, MissingExtraError
-from saddlescope.ranks.checkpoints.adapter_files import CONFIG, AdapterFile
+from saddlescope.ranks.checkpoints.adapter_files import CONFIG, PREFIX, AdapterFile
 from saddlescope.ranks.checkpoints.adapter_updates import with_lengths
 from saddlescope.ranks.checkpoints.files import Checkpoint, StoredTensor
 from saddlescope.ranks.checkpoints.formats.tensor_file import first_few, first_line
 from saddlescope.ranks.checkpoints.tensor_matching import align_names
 from saddlescope.ranks.checkpoints.transformers_model import offline, stored_name
 
-_PREFIX = "base_model.model."
 _NO_SIZE = re.compile(r"seed|prng_key|alpha|step|scal|^t(init|final)$|^deltaT$")  # numbers that allocate nothing
-_KOHYA = re.compile(r"^(lora|lycoris)(_unet|_te\d?|_transformer|_prior_te|_prior_unet)?_")
+KOHYA = re.compile(r"^(lora|lycoris)(_unet|_te\d?|_transformer|_prior_te|_prior_unet)?_")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -101,7 +100,7 @@ def _in_base(base: Checkpoint, adapter: AdapterFile, model: nn.Module, names: It
         InputError: two parameters are one in the base, as those of two text encoders.
     """
     names = list(names)
-    renamed = {name: name if name in base.tensors else stored_name(model, name) for name in names}
+    renamed = {name: name if name in base.tensors else _in_memory(base, model, name) for name in names}
     aligned = {theirs: ours for ours, theirs in align_names(base.tensors, list(renamed.values())).items()}
     flat: dict[str, list[str]] = {}  # kohya's names have underscores for dots
     for name in base.tensors:
@@ -111,7 +110,8 @@ def _in_base(base: Checkpoint, adapter: AdapterFile, model: nn.Module, names: It
     def found(name: str) -> str:
         if name in aligned:
             return aligned[name]
-        candidates = flat.get(_KOHYA.sub("", name), [])
+        own = KOHYA.sub("", name)
+        candidates = flat.get(own) or flat.get(own.removeprefix("text_model_"), [])  # which CLIP has in files alone
         return candidates[0] if len(candidates) == 1 else name
 
     theirs: dict[str, str] = {}
@@ -123,6 +123,12 @@ def _in_base(base: Checkpoint, adapter: AdapterFile, model: nn.Module, names: It
                 "those of the other model."
             )
     return {name: own for own, name in theirs.items()}
+
+
+def _in_memory(base: Checkpoint, model: nn.Module, name: str) -> str:
+    """Return the name in memory of a parameter, which may stand after that of a part of a pipeline."""
+    own, inner = stored_name(model, name), stored_name(model, name.partition(".")[2])
+    return inner if own not in base.tensors and inner in base.tensors else own
 
 
 def _updated(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[str, Callable[[Tensor], Tensor]]:
@@ -209,7 +215,7 @@ def _of_peft(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[s
     modules = {name.removesuffix(".weight"): name for name, one in base.tensors.items() if _is_matrix(name, one)}
     stored: dict[str, dict[str, str]] = {}
     for name in adapter.stored.tensors:
-        own = name.removeprefix(_PREFIX)
+        own = name.removeprefix(PREFIX)
         module = next((own[:at] for at in _dots(own) if own[:at] in modules), None)
         stored.setdefault(module or "", {})[name] = name
     shared = stored.pop("", {})

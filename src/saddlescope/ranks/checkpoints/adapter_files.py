@@ -20,15 +20,15 @@ from saddlescope.ranks.checkpoints.files import Checkpoint, read_json, require_f
 from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 
 CONFIG = "adapter_config.json"
-_WEIGHTS = (
+WEIGHTS = (
     "adapter_model.safetensors",
     "adapter_model.bin",
     "adapters.safetensors",
     "adapter_model.pt",  # of torchtune
     "pytorch_lora_weights.safetensors",
 )
-_LORA_OF_DIFFUSERS = _WEIGHTS[-1]
-_PREFIX = "base_model.model."
+LORA_OF_DIFFUSERS = WEIGHTS[-1]
+PREFIX = "base_model.model."
 _OF_LORA = {"LORA", "LOHA", "LOKR"}  # methods of PEFT whose tensors have names of their own
 
 
@@ -61,11 +61,11 @@ class AdapterFile:
         folder = path if path.is_dir() else path.parent
         file = path
         if path.is_dir():
-            if not (path / CONFIG).is_file() and not (path / _LORA_OF_DIFFUSERS).is_file():
+            if not (path / CONFIG).is_file() and not (path / LORA_OF_DIFFUSERS).is_file():
                 return None
-            found = [path / name for name in _WEIGHTS if (path / name).is_file()]
+            found = [path / name for name in WEIGHTS if (path / name).is_file()]
             if not found:
-                raise InputError(f"{path} must hold {_WEIGHTS[0]}; got {CONFIG} alone. Fetch the adapter again.")
+                raise InputError(f"{path} must hold {WEIGHTS[0]}; got {CONFIG} alone. Fetch the adapter again.")
             file = found[0]
         elif not path.is_file():
             return None
@@ -96,7 +96,7 @@ class AdapterFile:
         for name in self.stored.tensors:
             part = part_of(name)
             if part is not None:
-                module = part[0].removeprefix(_PREFIX)
+                module = part[0].removeprefix(PREFIX)
                 found.setdefault(module, {})[part[1] if part[1] != "unread" else f"unread {name}"] = name
                 pairs.append((f"{module}.{name[len(part[0]) + 1 :] if part[1] == 'unread' else part[1]}", name))
         unambiguous(self.path, pairs)
@@ -261,4 +261,4 @@ def _is_read(parts: Mapping[str, str]) -> bool:
 
 def _parameter(stored: str) -> str:
     """Return the name in the base of a parameter that an adapter replaces."""
-    return stored.removeprefix(_PREFIX).replace(".modules_to_save.default.", ".").replace(".base_layer.", ".")
+    return stored.removeprefix(PREFIX).replace(".modules_to_save.default.", ".").replace(".base_layer.", ".")

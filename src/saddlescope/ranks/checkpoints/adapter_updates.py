@@ -39,6 +39,16 @@ _ROLES = {
     r"lora_t1|lokr_t1|oft_(blocks|diag|r)(\..+)?|on_input|lora_[AB]\..+|set_weight|reshape_weight|"
     r"trainable_tokens_(delta|original).*": "unread",
 }
+STORED_NAMES = {  # those of `_ROLES` that are written, by format
+    "peft": {
+        "down": "lora_A.weight",
+        "up": "lora_B.weight",
+        "embedding_down": "lora_embedding_A",
+        "embedding_up": "lora_embedding_B",
+    },
+    "diffusers": {"down": "lora_A.weight", "up": "lora_B.weight"},
+    "kohya": {"down": "lora_down.weight", "up": "lora_up.weight", "alpha": "alpha"},
+}
 _PART = re.compile(r"(?P<module>.+?)\.(?:" + "|".join(f"({pattern})" for pattern in _ROLES) + r")")
 _ATTENTION_PROCESSOR = re.compile(r"(?P<module>.+)\.processor\.(?P<layer>to_\w+)_lora\.(?P<side>down|up)\.weight")
 _DECISIVE = ("down", "up", "embedding_", "hada_", "lokr_", "difference", "unread")

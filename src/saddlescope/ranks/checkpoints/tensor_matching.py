@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.checkpoints.files import Checkpoint
@@ -19,13 +19,13 @@ class MatchedCheckpoint:
         checkpoint: the checkpoint.
         names: from the name in the base to the name in the checkpoint, for tensors of equal shape.
         remarks: sentences on tensors of only one of the two that no measurement needs.
-        unfit: names in the base of tensors that have another shape there, such as those of a resized vocabulary.
+        unfit: the same for tensors that have another shape there, such as those of a resized vocabulary.
     """
 
     checkpoint: Checkpoint
     names: Mapping[str, str]
     remarks: tuple[str, ...]
-    unfit: tuple[str, ...] = ()
+    unfit: Mapping[str, str] = field(default_factory=dict)
 
 
 def match_tensors(
@@ -68,7 +68,7 @@ def match_tensors(
         own = [name for name in sorted(lost) if not (here is base and name in needed)]
         if own and not absent:
             remarks.append(f"{here.path} alone holds {first_few(own)}; {there.path} does not.")
-    return MatchedCheckpoint(other, fitting, tuple(remarks), tuple(unfit))
+    return MatchedCheckpoint(other, fitting, tuple(remarks), {name: names[name] for name in unfit})
 
 
 def find_identical(base: Checkpoint, series: Sequence[MatchedCheckpoint], on_error: Callable[[str], None]) -> list[str]:

@@ -185,6 +185,24 @@ class LoadedCheckpoint(Checkpoint):
             self._note(name, found[name])
         return found
 
+    def stored_names(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the names of the stored tensors that are parameters of the model.
+
+        Raises:
+            InputError: a parameter is made from several stored tensors, or they from it.
+        """
+        found = {}
+        for name in names:
+            conversion = self._conversions[name]
+            if conversion.converter is not None:
+                sources = first_few(source for source, _ in conversion.sources)
+                raise InputError(
+                    f"{self.path} must store {name} as it is in memory; got {sources}. Save it by "
+                    "save_pretrained(save_original_format=False) first."
+                )
+            found[name] = conversion.sources[0][0]
+        return found
+
 
 def as_loaded(checkpoint: Checkpoint, model: Any) -> LoadedCheckpoint:
     """Return a checkpoint under the names of a model of Transformers in memory.

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, MissingExtraError
+from saddlescope.ranks.checkpoints.adapter_files import PREFIX, WEIGHTS
 from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 from saddlescope.ranks.lora.pretrained import load_model
 
@@ -42,7 +43,8 @@ class LogitsError:
 def logits_error(base: Path, tuned: Path, adapter: Path, *, text: Path | None = None, seed: int = 0) -> LogitsError:
     """Compare logits of the base model, with and without the adapter, with those of the tuned model.
 
-    The adapter is loaded by PEFT. Of vocabularies of different sizes, the tokens that both have are compared.
+    The adapter is loaded by PEFT, after the vocabulary of the base is resized where the adapter holds it whole. Of
+    vocabularies of different sizes, the tokens that both have are compared.
 
     Args:
         base: folder of the model at the start, in the format of Transformers.
@@ -66,8 +68,8 @@ def logits_error(base: Path, tuned: Path, adapter: Path, *, text: Path | None = 
     del tuned_model
     without = _logits(model, tokens)
     found = _logits(_adapted(model, adapter), tokens)
-    classes = min(expected.shape[1], without.shape[1]) if len(expected) == len(without) else 0
-    if classes < shared or found.shape != without.shape:
+    classes = min(logits.shape[1] for logits in (expected, without, found)) if len(expected) == len(without) else 0
+    if classes < shared or len(found) != len(without):
         shapes = ", ".join(str(tuple(logits.shape)) for logits in (expected, without, found))
         raise InputError(f"{base} and {tuned} must have logits of {shared} tokens; got shapes {shapes}.")
     expected, without, found = (logits[:, :classes] for logits in (expected, without, found))
@@ -90,11 +92,18 @@ def _adapted(model: Any, folder: Path) -> Any:
         raise MissingExtraError("The error of the logits", "PEFT", "language") from error
     from safetensors.torch import load_file
 
+    stored = load_file(folder / WEIGHTS[0])
+    tokens = model.get_input_embeddings()
+    named = next((name for name, module in model.named_modules() if module is tokens), "")
+    whole = stored.get(f"{PREFIX}{named}.weight")
+    if whole is not None and len(whole) != len(tokens.weight):
+        model.resize_token_embeddings(len(whole), mean_resizing=False)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)  # of PEFT
+        # PEFT looks for patterns among modules alone, and finds them for the parameters of experts, too.
+        warnings.filterwarnings("ignore", message=r"The following \w+_pattern keys", category=RuntimeWarning)
         adapted = PeftModel.from_pretrained(model, str(folder)).eval()
-    loaded = get_peft_model_state_dict(adapted)
-    stored = load_file(folder / "adapter_model.safetensors")
+    loaded = get_peft_model_state_dict(adapted, save_embedding_layers=False)
     if lost := [name for name, value in stored.items() if name not in loaded or not _same(loaded[name], value)]:
         raise InputError(
             f"{folder} must fit {type(model).__name__}; got weights that it does not have: {first_few(sorted(lost))}."

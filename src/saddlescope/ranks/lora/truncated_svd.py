@@ -6,9 +6,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from saddlescope._shared.errors import InputError
+from saddlescope.measure import energy_rank
 from saddlescope.ranks.randomized_svd import pays, randomized_svd, scaled
 
 TOLERANCE = 1e-3  # largest error of a randomised decomposition beyond the best one's, over |D|_F
+ROUNDING = 1e-7  # share of the largest singular value below which one is rounding of factors stored in float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +30,7 @@ class TruncatedSVD:
     excess: float
     _left: Float[Tensor, "m values"] | None
     _right: Float[Tensor, "values n"] | None
-    _update: Float[Tensor, "m n"]
+    _update: Float[Tensor, "m n"] | None  # where one side of the vectors is computed from the other
 
     @classmethod
     def of(cls, update: Float[Tensor, "m n"], rank: int | None = None) -> "TruncatedSVD":
@@ -47,7 +50,7 @@ class TruncatedSVD:
         found = randomized_svd(D, rank, tolerance=TOLERANCE)
         if found.excess > TOLERANCE:
             return cls.exactly(update)
-        return cls(found.values * size, found.energy * size**2, found.excess, found.left, found.right, update.double())
+        return cls(found.values * size, found.energy * size**2, found.excess, found.left, found.right, None)
 
     @classmethod
     def exactly(cls, update: Float[Tensor, "m n"]) -> "TruncatedSVD":
@@ -68,15 +71,62 @@ class TruncatedSVD:
         left, right = (vectors, None) if wide else (None, vectors.T)
         return cls(values, energy, 0.0, left, right, update.double())
 
+    @classmethod
+    def of_product(cls, left: Float[Tensor, "m k"], right: Float[Tensor, "k n"]) -> "TruncatedSVD":
+        """Decompose L R, which is not formed if it is larger than its factors.
+
+        Args:
+            left: L, finite; converted to float64.
+            right: R, finite; converted to float64.
+        """
+        if left.shape[1] >= min(left.shape[0], right.shape[1]):
+            return cls.exactly(left.double() @ right.double())
+        Q, R = torch.linalg.qr(left.double())
+        P, S = torch.linalg.qr(right.double().T)
+        U, values, Vh = torch.linalg.svd(R @ S.T, full_matrices=False)
+        return cls(values, float((values**2).sum()), 0.0, Q @ U, Vh @ P.T, None)
+
     def truncate(self, rank: int) -> tuple[Float[Tensor, "m rank"], Float[Tensor, "rank n"]]:
         """Return B and A of the best approximation B A of this rank, balanced: B^T B = A A^T = diag(values)."""
         root = self.values[:rank].sqrt()
         inverse = torch.where(root > 0, 1 / root, 0.0)
         if self._left is not None and self._right is not None:
             return self._left[:, :rank] * root, root[:, None] * self._right[:rank]
+        assert self._update is not None
         if self._left is not None:
             basis = self._left[:, :rank]
             return basis * root, inverse[:, None] * (basis.T @ self._update)
         assert self._right is not None
         basis = self._right[:rank]
         return (self._update @ basis.T) * inverse, root[:, None] * basis
+
+
+def truncation(values: Float[Tensor, " values"], energy: float | None, rank: int | None, most: int | None) -> int:
+    """Return the rank at which an update is truncated; 0 if it is 0.
+
+    Args:
+        values: its singular values, descending.
+        energy: fraction of the energy to keep.
+        rank: the rank, in place of `energy`; without both, all singular values above rounding are kept.
+        most: with `energy`, the largest rank.
+    """
+    if not len(values) or not values[0] > 0:
+        return 0
+    if energy is not None:
+        return min(int(energy_rank(values.numpy(), fraction=energy)), most or len(values))
+    return min(rank, len(values)) if rank is not None else int((values > ROUNDING * values[0]).sum())
+
+
+def require_ranks(energy: float | None, rank: int | None, max_rank: int | None) -> None:
+    """Raise InputError unless a rank is stated in one way, and in its range."""
+    if (energy is None) == (rank is None):
+        raise InputError(
+            "energy or rank must be given, and only one of them. Pass --energy 0.95 or --rank 8, for example."
+        )
+    if energy is not None and not 0 < energy <= 1:
+        raise InputError(f"energy must be greater than 0 and at most 1; got {energy!r}.")
+    if rank is not None and rank < 1:
+        raise InputError(f"rank must be at least 1; got {rank!r}.")
+    if max_rank is not None and (max_rank < 1 or energy is None):
+        given = "rank, which is the rank of every layer" if energy is None else repr(max_rank)
+        raise InputError(f"max_rank must be at least 1, and beside energy; got {given}.")

@@ -1,0 +1,127 @@
+"""Commands `lora resize` and `lora merge`: adapters from adapters, and a base with their updates."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from saddlescope._shared.errors import InputError
+from saddlescope.cli.extract_lora import Dtype, Energy, MaxRank, Rank, print_extraction, record
+from saddlescope.cli.options import AsJson, number
+from saddlescope.cli.terminal import on_interrupt, print_json, print_text, progress, say, unwritten
+
+lora = typer.Typer(help="LoRA adapters: other ranks, sums of several. `extract-lora` makes one from checkpoints.")
+
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the result.")]
+Form = Annotated[
+    str | None, typer.Option("--format", metavar="NAME", help="peft, diffusers or kohya; that of the input by default.")
+]
+
+
+@lora.command("resize")
+def resize(
+    adapter: Annotated[Path, typer.Argument(metavar="ADAPTER", help="The adapter: a file or a folder.")],
+    out: Out,
+    energy: Energy = None,
+    rank: Rank = None,
+    max_rank: MaxRank = None,
+    form: Form = None,
+    dtype: Dtype = None,
+    as_json: AsJson = False,
+) -> int:
+    """Write an adapter with lower ranks, the best one of these ranks by singular value decomposition.
+
+    Without --energy and --rank, ranks are reduced only where nothing is lost. Exit status 2: some tensors could not be
+    used; the adapter of all others is written.
+    """
+    return _merged([adapter], out, None, energy, rank, max_rank, form, dtype, as_json=as_json)
+
+
+@lora.command("merge")
+def merge(
+    adapters: Annotated[
+        list[Path], typer.Argument(metavar="ADAPTER [ADAPTER...]", help="The adapters: files or folders.")
+    ],
+    out: Out,
+    weight: Annotated[
+        list[float] | None,
+        typer.Option(parser=number, metavar="W", help="Weight of an adapter, in their order; 1 by default."),
+    ] = None,
+    base: Annotated[
+        Path | None, typer.Option(metavar="BASE", help="Write this checkpoint with the updates, not an adapter.")
+    ] = None,
+    energy: Energy = None,
+    rank: Rank = None,
+    max_rank: MaxRank = None,
+    form: Form = None,
+    dtype: Dtype = None,
+    as_json: AsJson = False,
+) -> int:
+    """Write the weighted sum of adapters as one adapter, or with --base merged into their base.
+
+    Exit status 2: some tensors could not be used; the result with all others is written.
+    """
+    if base is None:
+        return _merged(adapters, out, weight, energy, rank, max_rank, form, dtype, as_json=as_json)
+    if any(one is not None for one in (energy, rank, max_rank, form)):
+        raise InputError("base must be given without --energy, --rank, --max-rank and --format; got one of them.")
+    from saddlescope.ranks.lora import merge_into_base
+    from saddlescope.reproduction.formatting import number as rounded
+
+    faults: list[str] = []
+    with on_interrupt(lambda: unwritten(out)), progress("lora merge") as report:
+        made = merge_into_base(
+            base, adapters, out, weights=weight, dtype=dtype, report=report, on_error=faults.append
+        )  # fmt: skip
+    for sentence in (*faults, *made.remarks):
+        say(sentence)
+    if as_json:
+        changed = list(made.changed)
+        print_json({"stored": str(made.folder), "rounding": made.rounding, "changed": changed, "faults": faults})
+    else:
+        print_text(
+            f"{len(made.changed)} weights changed; rounding takes at most {rounded(made.rounding, 2)} of an update."
+        )
+        if made.rounding > 0.01:
+            print_text("Pass --dtype float32 to keep more of it.")
+        print_text(f"Stored in {made.folder}.")
+    return 2 if faults else 0
+
+
+def _merged(
+    adapters: list[Path],
+    out: Path,
+    weights: list[float] | None,
+    energy: float | None,
+    rank: int | None,
+    max_rank: int | None,
+    form: str | None,
+    dtype: str | None,
+    *,
+    as_json: bool,
+) -> int:
+    from saddlescope.ranks.lora import merge_lora
+
+    faults: list[str] = []
+    with on_interrupt(lambda: unwritten(out)), progress("lora") as report:
+        made = merge_lora(
+            adapters,
+            out,
+            weights=weights,
+            energy=energy,
+            rank=rank,
+            max_rank=max_rank,
+            format=form,
+            dtype=dtype,
+            report=report,
+            on_error=faults.append,
+        )
+    if made.left_out:
+        faults.append(f"{made.adapter} does not hold {', '.join(made.left_out)}: merge the adapters into their base.")
+    for sentence in (*faults, *made.remarks):
+        say(sentence)
+    if as_json:
+        print_json(record(made) | {"faults": faults})
+    else:
+        print_extraction(made)
+    return 2 if faults else 0

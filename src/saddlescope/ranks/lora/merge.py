@@ -1,0 +1,209 @@
+"""Adapters from adapters: one with other ranks, or the weighted sum of several.
+
+The sum of w_i s_i B_i A_i is decomposed for each module and truncated: there are no cross terms, and ranks may differ.
+Updates of other formulas (LoHa, LoKr, full differences) become factors, too.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import torch
+
+from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.output_paths import require_writable_folder
+from saddlescope._shared.progress import Report, silent
+from saddlescope.ranks.checkpoints.adapted import KOHYA
+from saddlescope.ranks.checkpoints.adapter_files import CONFIG, AdapterFile
+from saddlescope.ranks.checkpoints.files import raise_error
+from saddlescope.ranks.lora.adapter import (
+    Format,
+    LoraFactors,
+    PeftSettings,
+    refuse_foreign,
+    require_format,
+    require_held,
+    require_type,
+    write_adapter,
+)
+from saddlescope.ranks.lora.chosen_weights import ChosenWeight
+from saddlescope.ranks.lora.extract import ExtractedLayer, Extraction
+from saddlescope.ranks.lora.pipeline_parts import KOHYA_PARTS, part_of_class
+from saddlescope.ranks.lora.truncated_svd import TruncatedSVD, require_ranks, truncation
+
+
+@validate_arguments
+@torch.no_grad()
+def merge_lora(
+    adapters: Sequence[str | Path],
+    out: str | Path,
+    *,
+    weights: Sequence[float] | None = None,
+    energy: float | None = None,
+    rank: int | None = None,
+    max_rank: int | None = None,
+    format: str | None = None,
+    dtype: str | None = None,
+    report: Report = silent,
+    on_error: Callable[[str], None] = raise_error,
+) -> Extraction:
+    """Write the weighted sum of the updates of adapters as one adapter, the best one of its ranks.
+
+    Args:
+        adapters: files or folders, of one format, with any ranks and scales; a single one gets other ranks.
+        out: folder of the new adapter; an earlier one there is replaced.
+        weights: w_i, one per adapter; None for 1.
+        energy: fraction of the energy of each sum to keep, in (0, 1].
+        rank: rank of every module, in place of `energy`; without both, nothing is lost.
+        max_rank: with `energy`, the largest rank.
+        format: "peft", "diffusers" or "kohya"; None for that of the first adapter.
+        dtype: type of the stored numbers, "float32", "float16" or "bfloat16"; None for float32.
+        report: called with the finished fraction and a note.
+        on_error: called with a sentence on tensors that cannot be used. The default raises.
+
+    Raises:
+        InputError: files or numbers that cannot be used, or an adapter that needs its base.
+    """
+    if energy is not None or rank is not None or max_rank is not None:
+        require_ranks(energy, rank, max_rank)
+    out, stored_type = Path(out), require_type(dtype)
+    refuse_foreign(out)
+    require_writable_folder(out)
+    opened = open_adapters(adapters)
+    if out.resolve() in {one.stored.path.resolve().parent for one in opened}:
+        raise InputError(f"out must be another folder than those of the adapters; got {out}. Name a new one.")
+    scales = require_weights(weights, len(opened))
+    formats: list[Format] = [_format_of(one) for one in opened]
+    form: Format = formats[0] if format is None else require_format(format)
+    if odd := next((one.path for one, own in zip(opened, formats, strict=True) if own != formats[0]), None):
+        raise InputError(
+            f"adapters must have one format; got {opened[0].path} and {odd}. Resize one to --format first."
+        )
+    for one in opened:
+        one.require_own_update()
+        one.report(on_error)
+    names = list(dict.fromkeys(name for one in opened for name in one.updates))
+    factors: dict[str, LoraFactors] = {}
+    layers = []
+    whole = opened[0].other_tensors() if len(opened) == 1 and scales == [1] and formats[0] == form == "peft" else {}
+    left_out = [name for one in opened for name in [*one.other_tensors().values(), *_vectors(one)]]
+    for number, name in enumerate(names):
+        report(number / len(names), name)
+        pairs = [(one, weight) for one, weight in zip(opened, scales, strict=True) if name in one.updates]
+        shape = _shape(pairs[0][0], name)
+        if len(shape) < 2:
+            continue  # one of the vectors
+        if other := next((one for one, _ in pairs if _shape(one, name) != shape), None):
+            raise InputError(f"{other.path} must have the shapes of {opened[0].path}; got others for {name}.")
+        svd = _decomposed(pairs, name)
+        kept = truncation(svd.values, energy, rank, max_rank)
+        size = shape[0], math.prod(shape[1:])
+        layers.append(ExtractedLayer(name, size, svd.values.numpy(), kept, svd.energy))
+        if kept:
+            B, A = (side.float() for side in svd.truncate(kept))
+            weight = ChosenWeight(name, "convolution" if len(shape) > 2 else "linear", transposed=False, modules=())
+            own = weight.factors([(B, A)], shape, embedding=pairs[0][0].updates[name].embedding)
+            require_held(opened[0].path, name, [own], stored_type or torch.float32)
+            factors[_renamed(name, opened[0], formats[0], form)] = own
+    if not factors:
+        raise InputError(f"{opened[0].path} must change weights by factors; got updates of 0. Leave it out.")
+    config = opened[0].config
+    settings = PeftSettings(
+        config.get("base_model_name_or_path"), None, bool(config.get("fan_in_fan_out")), config.get("task_type")
+    )
+    kept_whole = {name: opened[0].stored.read([stored])[stored] for name, stored in whole.items()}
+    write_adapter(out, factors, form=form, settings=settings, whole=kept_whole, dtype=stored_type)
+    left_out = [name for name in left_out if name not in whole.values()]
+    remarks = [remark for one in opened for remark in one.remarks]
+    if len(opened) > 1 and not set.intersection(*(set(one.updates) for one in opened)):
+        remarks.append("The adapters have no module in common. Were they trained on one model?")
+    report(1.0, "done")
+    numbers = sum(tensor.numel() for tensor in kept_whole.values())
+    unique = tuple(dict.fromkeys(remarks))
+    return Extraction(out, tuple(layers), tuple(left_out), tuple(kept_whole), numbers, unique, form)
+
+
+def open_adapters(paths: Sequence[str | Path]) -> list[AdapterFile]:
+    """Open adapters; raise InputError for anything else."""
+    found = []
+    for path in paths:
+        adapter = AdapterFile.open(path)
+        if adapter is None:
+            raise InputError(f"{path} must be an adapter, a file or a folder; got something else.")
+        found.append(adapter)
+    if not found:
+        raise InputError("adapters must be one or more; got none.")
+    return found
+
+
+def require_weights(weights: Sequence[float] | None, count: int) -> list[float]:
+    """Return the weights of adapters; raise InputError for others than finite numbers."""
+    found = [1.0] * count if weights is None else [float(one) for one in weights]
+    if len(found) != count or not all(torch.tensor(found).isfinite()):
+        raise InputError(f"weights must be {count} finite numbers, one per adapter; got {weights!r:.80}.")
+    return found
+
+
+def _format_of(adapter: AdapterFile) -> Format:
+    """Return the format of an adapter by its settings and the names of its modules."""
+    if (adapter.stored.path.parent / CONFIG).is_file() and "lora_parameters" not in adapter.config:
+        return "peft"
+    if all(KOHYA.match(name) for name in adapter.updates):
+        return "kohya"
+    if all(name.partition(".")[0] in KOHYA_PARTS for name in adapter.updates):
+        return "diffusers"
+    return "peft"
+
+
+def _renamed(name: str, adapter: AdapterFile, old: Format, new: Format) -> str:
+    """Return the name of a module in another format."""
+    if old == new:
+        return name
+    if old == "peft":
+        kind = (adapter.config.get("auto_mapping") or {}).get("base_model_class")
+        part = part_of_class(str(kind))
+        if part is None:
+            raise InputError(
+                f"{adapter.path} must name a class of Diffusers as base_model_class in {CONFIG}, for the format {new}; "
+                f"got {kind}. Choose the format peft."
+            )
+        return f"{part}.{name}"
+    if old == "kohya" or name.partition(".")[0] not in KOHYA_PARTS:
+        raise InputError(
+            f"{adapter.path} must have dots in the names of its modules, for the format {new}; got {name}. Load it by "
+            "Diffusers, and save it by save_lora_weights."
+        )
+    return name.partition(".")[2] if new == "peft" else name
+
+
+def _vectors(adapter: AdapterFile) -> Iterator[str]:
+    """Yield the stored names of changes of biases and norms."""
+    yield from (stored for stored, _ in adapter.additions().values())
+    for name, one in adapter.updates.items():
+        if len(_shape(adapter, name)) < 2:
+            yield one.parts["difference"]
+
+
+def _shape(adapter: AdapterFile, name: str) -> tuple[int, ...]:
+    """Return the shape of an update, without computing products of factors."""
+    one = adapter.updates[name]
+    if one.factors is None:
+        return tuple(adapter.update(name).shape)
+    down, up = (adapter.stored.tensors[one.parts[role]].shape for role in one.factors)
+    if one.factors[0].endswith("turned"):
+        return up[1], down[0]
+    return (down[1], up[0]) if one.embedding else (up[0], *down[1:])
+
+
+def _decomposed(pairs: Sequence[tuple[AdapterFile, float]], name: str) -> TruncatedSVD:
+    """Return the singular value decomposition of the weighted sum of updates."""
+    left, right = [], []
+    for adapter, weight in pairs:
+        found, one = adapter.factors(name), adapter.updates[name]
+        if found is None:
+            return TruncatedSVD.exactly(sum(w * own.update(name).flatten(1) for own, w in pairs))  # type: ignore[arg-type]
+        B, A = (side.double() for side in (found if not one.embedding else (found[1].T, found[0].T)))
+        left.append(weight * one.scale * B)
+        right.append(A)
+    return TruncatedSVD.of_product(torch.cat(left, 1), torch.cat(right))
