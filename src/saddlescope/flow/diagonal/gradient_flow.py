@@ -37,12 +37,19 @@ class Verification:
         propagated: factor of propagated errors, where these are small, that bounds those of times.
         apart: ratio of two runs' tolerances.
         tightest: of the tolerance: no run at a smaller one follows another.
+        lost: error of the state, relative to its size or to its move in so long a time at its present speed, that ends
+            a run: as a shift of time, a few percent of an e-fold after a plateau of tens of e-folds.
+        regained: ratio of the tolerances of a run that ended so and of the next.
+        least: the least tolerance of any run.
     """
 
     promised: float = 3.0
     propagated: float = 3.0
     apart: float = 10.0
     tightest: float = 1.1e-2
+    lost: float = 1e-3
+    regained: float = 100.0
+    least: float = 1e-11
 
 
 _VERIFICATION = Verification()
@@ -118,13 +125,17 @@ def gradient_flow(
         first, done = done, 1.0 if verify is False else (1 + done) / 2  # how many runs follow is not known
         again = "" if first == 0 else f", again at tolerance {aim:.2g}"
         return _integrate(
-            *(compiled, coordinates, start.origin(), until, aim, level, max_evaluations),
+            *(compiled, coordinates, start, until, aim, level, max_evaluations),
             lambda fraction, note: report(first + (done - first) * fraction, note + again),
         )
 
     run, compared, aim = integrate(tolerance), None, tolerance
+    while verify is not False and run.lost and not run.of_rounding and aim > _VERIFICATION.least:
+        aim = max(aim / _VERIFICATION.regained, _VERIFICATION.least)
+        run = integrate(aim)
     if verify is not False and run.status.ok:
-        while run.time_error > _VERIFICATION.promised * tolerance and aim > _VERIFICATION.tightest * tolerance:
+        promised, tightest = _VERIFICATION.promised * tolerance, _VERIFICATION.tightest * tolerance
+        while max(run.time_error, run.error) > promised and aim > tightest:
             aim /= _VERIFICATION.apart
             tighter = integrate(aim)
             run, compared = (tighter, run) if tighter.status.ok else (run, tighter)
@@ -153,7 +164,7 @@ def gradient_flow(
         time_error=_time_error(run, accuracy, tolerance),
         evaluations=compiled.evaluations,
         status=run.status,
-        end=ResumeFrom(start, states[-1]),
+        end=ResumeFrom(start, states[-1], run.samples),
         coordinates=coordinates,
         path=run.path,
     )
@@ -170,6 +181,10 @@ class _Run:
     interpolants: list[Interpolant] = field(default_factory=list)
     crossings: tuple[LevelEvent, ...] = ()
     time_error: float = 0.0
+    error: float = 0.0  # largest one of the state, relative to its size or to its move
+    samples: np.ndarray | None = None  # of the error of the last state
+    lost: bool = False  # errors have grown to the size of the state
+    of_rounding: bool = False  # and are due to rounding
     status: Status = REACHED
 
     @property
@@ -195,19 +210,21 @@ _RECORDS = 500  # at least so many steps are recorded where there are more; each
 def _integrate(
     loss: CompiledLoss,
     coordinates: AbstractFlowCoordinates,
-    origin: np.ndarray,
+    start: AbstractInit,
     until: float,
     tolerance: float,
     level: float | None,
     max_evaluations: int,
     report: Report,
 ) -> _Run:
-    run = _Run(origin)
+    origin = start.origin()
+    samples = start.samples if isinstance(start, ResumeFrom) else None
+    run = _Run(origin, samples=samples)
     if until == 0:
         return run
     limit = loss.gradients + max_evaluations
     local = tolerance * LOCAL_SHARE
-    stepper = SurrogateStepper(loss, coordinates, origin, until, tolerance=tolerance, local=local)
+    stepper = SurrogateStepper(loss, coordinates, origin, until, tolerance=tolerance, local=local, samples=samples)
     band = coordinates.band(level) if level is not None else None
     crossings: list[LevelEvent] = []
     error = np.zeros_like(origin)
@@ -216,17 +233,27 @@ def _integrate(
         try:
             steps = stepper.step()
         except StepError as failure:
-            run.status = stuck(stepper.t, coordinates.time_unit, finite=failure.finite)
+            growth = np.divide(*_sizes(run.interpolants[-1], coordinates)[::-1]) if run.interpolants else 0.0
+            run.status = stuck(stepper.t, coordinates.time_unit, finite=failure.finite, growth=growth)
             break
-        for step, error_after in zip(steps, stepper.errors, strict=True):
-            after = step.differences[0]
+        for step, of_steps, of_rounding in zip(steps, stepper.errors, stepper.rounding, strict=True):
+            after, error_after = step.differences[0], of_steps + of_rounding
+            relative, rounding = (float(np.max(error)) / max(_sizes(step, coordinates)) for error in (error_after, of_rounding))
+            if not relative <= max(_VERIFICATION.lost, _VERIFICATION.promised * tolerance):
+                run.lost, run.of_rounding = True, not rounding <= relative / 2
+                run.status = _undecided(step.start, coordinates, of_rounding=run.of_rounding)
+                break
+            run.error = max(run.error, relative)
             if band is not None:
                 found = _crossings(step, before, after, *band)
                 shifts = [_shift(step, crossing, error, error_after) / crossing.time for crossing in found]
                 run.time_error = max([run.time_error, *shifts])
                 crossings += found
             before, error = after, error_after
-        run.interpolants += steps
+            run.interpolants.append(step)
+        run.samples = stepper.samples
+        if run.lost:
+            break
         if coordinates.diverged(stepper.y):
             run.status = diverged(stepper.t, coordinates.time_unit)
             break
@@ -251,6 +278,27 @@ def _crossings(
     return found
 
 
+def _sizes(step: Interpolant, coordinates: AbstractFlowCoordinates) -> tuple[float, float]:
+    """Return the size of the state at the end of a step, and that of its move in so long a time at the speed there."""
+    size = coordinates.scale + float(np.max(np.abs(step.differences[0])))
+    return size, step.end * float(np.max(np.abs(step.slopes(np.array([step.end])))))
+
+
+def _undecided(time: float, coordinates: AbstractFlowCoordinates, *, of_rounding: bool) -> Status:
+    """Return the status of a run whose further path errors decide."""
+    cures = ["Perturb a start that is symmetric" if of_rounding else "Use a smaller tolerance"]
+    if not isinstance(coordinates, MirrorCoordinates):
+        cures += ["use DiagonalInit for products of weights or factored_flow for products of matrices, which store "
+                  "small directions by their own size"]
+    source = "rounding errors" if of_rounding else "errors of the steps"
+    return Status(
+        False,
+        "undecided",
+        f"From {coordinates.time_unit} = {time:.6g} on, {source} that the flow has amplified decide the path.",
+        ", or ".join(cures) + ".",
+    )
+
+
 def _shift(step: Interpolant, crossing: LevelEvent, error: np.ndarray, error_after: np.ndarray) -> float:
     """Return the error of a crossing's time, given those of the state at both ends of the step."""
     i, share = crossing.index, (crossing.time - step.start) / (step.end - step.start)
@@ -261,7 +309,7 @@ def _shift(step: Interpolant, crossing: LevelEvent, error: np.ndarray, error_aft
 
 def _time_error(run: _Run, accuracy: Accuracy | None, tolerance: float) -> float | None:
     if not run.crossings:
-        return None
+        return _VERIFICATION.propagated * run.error if run.error > _VERIFICATION.promised * tolerance else None
     measured = _VERIFICATION.propagated * run.time_error if accuracy is None else accuracy.crossing_times
     return max(measured, tolerance)
 

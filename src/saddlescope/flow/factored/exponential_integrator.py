@@ -13,6 +13,7 @@ length.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -136,6 +137,8 @@ def _lagrange(nodes: np.ndarray, time: float) -> np.ndarray:
 class FactoredStepper:
     """Stepper of the flow from time 0 to `until`, one step at a time; times are those of the flow itself.
 
+    A pair is given as `symmetric` if it has B = B^T and keeps it while G is symmetric; then G is so without rounding.
+
     Attributes:
         t: time reached.
         state: factors at that time.
@@ -147,12 +150,15 @@ class FactoredStepper:
         state: State,
         until: float,
         *,
+        symmetric: Sequence[bool],
         tolerance: float,
         local: float,
         policy: FactoredPolicy = FactoredPolicy(),
     ) -> None:
         self.loss, self.t, self.state, self.until = loss, 0.0, state, until
         self.tolerance, self.local, self.policy = tolerance, local, policy
+        self._largest = 0.0
+        self._symmetric = list(symmetric)
         force = self._force(tuple(pair.factors() for pair in state))
         self._times, self._forces = np.zeros(1), force[None]  # where G is known, the last one at t
         self._efolds = 0.0  # integral of the largest |G|, relative to which errors are measured
@@ -169,6 +175,11 @@ class FactoredStepper:
             StepError: the step size fell below rounding.
         """
         return self._plateau_step() or self._polynomial_step()
+
+    @property
+    def growth(self) -> float:
+        """E-folds in so long a time at the present rate, in units of those so far: large at a blow-up."""
+        return self.t * self._size(self._forces[-1]) / (1 + self._efolds)
 
     @property
     def _allowed(self) -> float:
@@ -315,7 +326,16 @@ class FactoredStepper:
 
     def _force(self, factors: "tuple[tuple[np.ndarray, np.ndarray], ...]") -> np.ndarray:
         """Return G at the products of some factors, flat."""
-        return -self.loss.value_and_gradient(np.concatenate([np.ravel(L @ R.T) for L, R in factors]))[1]
+        force = -self.loss.value_and_gradient(np.concatenate([np.ravel(L @ R.T) for L, R in factors]))[1]
+        parts = list(self.loss.layout.build(force))
+        for k, part in enumerate(parts):
+            # On the manifold B = B^T of a symmetric loss, rounding of G must not lead away from it.
+            if self._symmetric[k]:
+                size = max(self._largest, float(np.linalg.norm(part)))
+                self._symmetric[k] = bool(np.abs(part - part.T).max() <= 1e-12 * size)
+            if self._symmetric[k]:
+                parts[k] = (part + part.T) / 2
+        return self.loss.layout.flatten(parts)
 
     def _size(self, flat: np.ndarray) -> float:
         """Return the largest Frobenius norm of a pair's part."""

@@ -83,6 +83,17 @@ class FactorInit(ReprMixin):
                 "Weights that are not small need no rescaled time: start a loss of the factors from ParameterInit."
             )
 
+    @property
+    def symmetric(self) -> tuple[bool, ...]:
+        """True for pairs in which every column of `left` is that of `right`, or minus that.
+
+        Such a product is symmetric, and remains so as long as the gradient is; the flow keeps it without rounding.
+        """
+        return tuple(
+            left.shape == right.shape and bool(np.all(np.all(left == right, axis=0) | np.all(left == -right, axis=0)))
+            for left, right in self.pairs
+        )
+
     def state(self) -> State:
         """Return the factors in scaled coordinates."""
         return tuple(ScaledFactors.of(left, right, self.log_scale) for left, right in self.pairs)
@@ -308,13 +319,16 @@ def factored_flow(
             f"until must be a time that the loss can resolve; got {until!r} for a gradient of "
             f"{float(np.max(np.abs(gradient))):.3g} at the start. Scale the loss."
         )
-    stepper = FactoredStepper(compiled, origin, until * unit, tolerance=tolerance, local=tolerance * LOCAL_SHARE)
+    local = tolerance * LOCAL_SHARE
+    stepper = FactoredStepper(
+        compiled, origin, until * unit, symmetric=start.symmetric, tolerance=tolerance, local=local
+    )
     interpolants, status = [], REACHED
     while stepper.t < until * unit:
         try:
             interpolants.append(stepper.step())
         except StepError as failure:
-            status = stuck(stepper.t / unit, TIME_UNIT, finite=failure.finite)
+            status = stuck(stepper.t / unit, TIME_UNIT, finite=failure.finite, growth=stepper.growth)
             break
         if max(float(np.max(pair.log_sizes)) for pair in stepper.state) > _LARGEST_LOG:
             status = diverged(stepper.t / unit, TIME_UNIT, "The factors exceed 1e13")
