@@ -39,7 +39,7 @@ class Verification:
         tightest: of the tolerance: no run at a smaller one follows another.
         lost: error of the state, relative to its size or to its move in so long a time at its present speed, that ends
             a run: as a shift of time, a few percent of an e-fold after a plateau of tens of e-folds.
-        regained: ratio of the tolerances of a run that ended so and of the next.
+        regained: ratio of the tolerances of a run that ended so and of the next; each later one is the square of it.
         least: the least tolerance of any run.
     """
 
@@ -130,12 +130,13 @@ def gradient_flow(
         )
 
     run, compared, aim = integrate(tolerance), None, tolerance
+    ratio = _VERIFICATION.regained
     while verify is not False and run.lost and not run.of_rounding and aim > _VERIFICATION.least:
-        aim = max(aim / _VERIFICATION.regained, _VERIFICATION.least)
+        aim, ratio = max(aim / ratio, _VERIFICATION.least), ratio**2
         run = integrate(aim)
     if verify is not False and run.status.ok:
         promised, tightest = _VERIFICATION.promised * tolerance, _VERIFICATION.tightest * tolerance
-        while max(run.time_error, run.error) > promised and aim > tightest:
+        while max(run.time_error, _VERIFICATION.propagated * run.error) > promised and aim > tightest:
             aim /= _VERIFICATION.apart
             tighter = integrate(aim)
             run, compared = (tighter, run) if tighter.status.ok else (run, tighter)
@@ -309,7 +310,8 @@ def _shift(step: Interpolant, crossing: LevelEvent, error: np.ndarray, error_aft
 
 def _time_error(run: _Run, accuracy: Accuracy | None, tolerance: float) -> float | None:
     if not run.crossings:
-        return _VERIFICATION.propagated * run.error if run.error > _VERIFICATION.promised * tolerance else None
+        estimate = _VERIFICATION.propagated * run.error
+        return estimate if estimate > _VERIFICATION.promised * tolerance else None
     measured = _VERIFICATION.propagated * run.time_error if accuracy is None else accuracy.crossing_times
     return max(measured, tolerance)
 

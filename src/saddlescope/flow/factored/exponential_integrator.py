@@ -54,6 +54,8 @@ class FactoredPolicy:
 _NODES = 0.5 - np.sqrt(3) / 6, 0.5 + np.sqrt(3) / 6
 _WEIGHTS = 0.25 + np.sqrt(3) / 6, 0.25 - np.sqrt(3) / 6
 
+_ROUNDING = 1e-12  # of the largest G so far: a difference of two of its parts that is taken for rounding
+
 State = tuple[ScaledFactors, ...]
 
 
@@ -137,7 +139,8 @@ def _lagrange(nodes: np.ndarray, time: float) -> np.ndarray:
 class FactoredStepper:
     """Stepper of the flow from time 0 to `until`, one step at a time; times are those of the flow itself.
 
-    A pair is given as `symmetric` if it has B = B^T and keeps it while G is symmetric; then G is so without rounding.
+    `symmetries` of the start, (p, p) for B_p = B_p^T and (p, q) for B_p = B_q, are kept as long as G has them but for
+    rounding.
 
     Attributes:
         t: time reached.
@@ -150,7 +153,7 @@ class FactoredStepper:
         state: State,
         until: float,
         *,
-        symmetric: Sequence[bool],
+        symmetries: Sequence[tuple[int, int]],
         tolerance: float,
         local: float,
         policy: FactoredPolicy = FactoredPolicy(),
@@ -158,7 +161,7 @@ class FactoredStepper:
         self.loss, self.t, self.state, self.until = loss, 0.0, state, until
         self.tolerance, self.local, self.policy = tolerance, local, policy
         self._largest = 0.0
-        self._symmetric = list(symmetric)
+        self._symmetries = list(symmetries)
         force = self._force(tuple(pair.factors() for pair in state))
         self._times, self._forces = np.zeros(1), force[None]  # where G is known, the last one at t
         self._efolds = 0.0  # integral of the largest |G|, relative to which errors are measured
@@ -327,14 +330,13 @@ class FactoredStepper:
     def _force(self, factors: "tuple[tuple[np.ndarray, np.ndarray], ...]") -> np.ndarray:
         """Return G at the products of some factors, flat."""
         force = -self.loss.value_and_gradient(np.concatenate([np.ravel(L @ R.T) for L, R in factors]))[1]
-        parts = list(self.loss.layout.build(force))
-        for k, part in enumerate(parts):
-            # On the manifold B = B^T of a symmetric loss, rounding of G must not lead away from it.
-            if self._symmetric[k]:
-                size = max(self._largest, float(np.linalg.norm(part)))
-                self._symmetric[k] = bool(np.abs(part - part.T).max() <= 1e-12 * size)
-            if self._symmetric[k]:
-                parts[k] = (part + part.T) / 2
+        parts, size = list(self.loss.layout.build(force)), max(self._largest, self._size(force))
+        for one, two in list(self._symmetries):  # of B: rounding of G must not lead away from them
+            image = parts[one].T if one == two else parts[two]
+            if np.abs(parts[one] - image).max() <= _ROUNDING * size:
+                parts[two] = (parts[one] + image) / 2 if one == two else parts[one]
+            else:
+                self._symmetries.remove((one, two))
         return self.loss.layout.flatten(parts)
 
     def _size(self, flat: np.ndarray) -> float:

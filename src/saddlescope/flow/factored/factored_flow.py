@@ -7,6 +7,7 @@ conservation law W_1^T W_1 - W_2^T W_2 = const (equation 5 of Boix-Adsera et al.
 construction.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -84,15 +85,23 @@ class FactorInit(ReprMixin):
             )
 
     @property
-    def symmetric(self) -> tuple[bool, ...]:
-        """True for pairs in which every column of `left` is that of `right`, or minus that.
+    def symmetries(self) -> tuple[tuple[int, int], ...]:
+        """Symmetries of the start, which the flow keeps as long as the gradient has them.
 
-        Such a product is symmetric, and remains so as long as the gradient is; the flow keeps it without rounding.
+        (p, p): every column of left_p is that of right_p, or minus that, so that B_p is symmetric. (p, q): the pairs p
+        and q are equal.
         """
-        return tuple(
-            left.shape == right.shape and bool(np.all(np.all(left == right, axis=0) | np.all(left == -right, axis=0)))
-            for left, right in self.pairs
+        signed = (
+            (p, p)
+            for p, (left, right) in enumerate(self.pairs)
+            if left.shape == right.shape and np.all(np.all(left == right, axis=0) | np.all(left == -right, axis=0))
         )
+        equal = (
+            (p, q)
+            for (p, one), (q, two) in itertools.combinations(enumerate(self.pairs), 2)
+            if all(map(np.array_equal, one, two))
+        )
+        return (*signed, *equal)
 
     def state(self) -> State:
         """Return the factors in scaled coordinates."""
@@ -321,7 +330,7 @@ def factored_flow(
         )
     local = tolerance * LOCAL_SHARE
     stepper = FactoredStepper(
-        compiled, origin, until * unit, symmetric=start.symmetric, tolerance=tolerance, local=local
+        compiled, origin, until * unit, symmetries=start.symmetries, tolerance=tolerance, local=local
     )
     interpolants, status = [], REACHED
     while stepper.t < until * unit:
