@@ -213,9 +213,10 @@ def find_stages(
     """Find the staircase in a recorded run: a new stage begins where a component becomes active or inactive.
 
     A component is active while its magnitude exceeds `level`. Between two samples the magnitude is assumed to grow or
-    decay exponentially, as it does near a saddle, so the crossing is exact there for any sampling; a magnitude of
-    exactly 0 is assumed to extend to the neighbouring sample. Components that cross between the same two samples are
-    ordered by their crossings.
+    decay exponentially, as it does near a saddle, so the crossing is exact there for any sampling. Where the four
+    samples on its low side agree on growth by a higher power of the magnitude, as of units of degree above 2, the
+    crossing is that of this law. A magnitude of exactly 0 is assumed to extend to the neighbouring sample. Components
+    that cross between the same two samples are ordered by their crossings.
 
     With noise a component flickers about the level. A state counts if it lasts `min_duration` without interruption. If
     the states before and after a flicker are equal, the flicker is ignored; if they differ, the change is placed at the
@@ -300,7 +301,9 @@ def _crossing(t: Series, height: Series, before: int) -> float:
     Exponential growth is a line, on which the time is found. Growth by a higher power of the magnitude, as of units of
     degree above 2, is a curve that the samples on the low side tell: h' = c e^(q h) with q > 0, or
 
-        t(h) = t_1 + (t_1 - t_2) (1 - e^(-q (h - h_1))) / (e^(q (h_1 - h_2)) - 1).
+        t(h) = t_1 + (t_1 - t_2) (1 - e^(-q (h - h_1))) / (e^(q (h_1 - h_2)) - 1),
+
+    with the samples 1 and 2 next to the passage, so that the high sample may be saturated.
     """
     side = -1 if height[before + 1] > 0 else 1  # the samples on the low side are before, or after
     near = np.arange(before, before + 5 * side, side) + (side < 0)  # the high one first
@@ -309,11 +312,12 @@ def _crossing(t: Series, height: Series, before: int) -> float:
     if math.isinf(h[1]):
         return float(times[0])
     share = float(h[1] / (h[1] - h[0]))
-    if len(known) == 5 and math.isfinite(h[-1]):
+    if len(known) == 5 and np.isfinite(h).all():
         durations, rises = np.abs(np.diff(times)), -np.diff(h)
         q, other = (_power(*rises[k : k + 2], durations[k + 1] / durations[k]) for k in (1, 2))
         if abs(q - other) < 0.1 * q:  # rates that change between stages make another curve
-            ahead = -math.expm1(q * h[1]) / math.expm1(q * rises[1]) * durations[1] / durations[0]
+            ahead = math.exp(-q * rises[1]) * math.expm1(q * h[1]) / math.expm1(-q * rises[1])
+            ahead *= durations[1] / durations[0]
             share = ahead if ahead <= 1 else share
     return float(times[1] + share * (times[0] - times[1]))
 

@@ -38,7 +38,7 @@ class Verification:
         apart: ratio of two runs' tolerances.
         tightest: of the tolerance: no run at a smaller one follows another.
         lost: error of the state, relative to its size or to its move in so long a time at its present speed, that ends
-            a run: as a shift of time, a few percent of an e-fold after a plateau of tens of e-folds.
+            a run; where a path has left an unstable manifold too late or too early, it is about 0.1.
         regained: ratio of the tolerances of a run that ended so and of the next; each later one is the square of it.
         least: the least tolerance of any run.
     """
@@ -47,7 +47,7 @@ class Verification:
     propagated: float = 3.0
     apart: float = 10.0
     tightest: float = 1.1e-2
-    lost: float = 1e-3
+    lost: float = 1e-2
     regained: float = 100.0
     least: float = 1e-11
 
@@ -74,7 +74,11 @@ def gradient_flow(
     From `DiagonalInit` the flow is integrated in the coordinates of `saddlescope.flow.diagonal.coordinates`, in which
     plateaus are straight lines, u^2 - v^2 is conserved by construction, and any initial scale is possible. In float64
     weights (u, v), by contrast, a coordinate that leaves the support and returns with the other sign is lost below
-    alpha = 1e-8, silently and at any tolerance, because u^2 - v^2 is lost in rounding errors.
+    alpha = 1e-8, at any tolerance, because u^2 - v^2 is lost in rounding errors.
+
+    Errors of the steps and of rounding are carried along the flow to first order. Where they have grown to a hundredth
+    of the state, as on an unstable manifold or where a small direction drowns beside a large one, the run is repeated
+    at smaller tolerances, and ends with the status `undecided` there if rounding or the tolerance of 1e-11 decides.
 
     Args:
         loss: the loss, a function of beta for `DiagonalInit`, of the params for `ParameterInit`; twice continuously
@@ -98,9 +102,10 @@ def gradient_flow(
         level: a positive level at which to find crossings of |beta| (or of the parameters); None: find none. Two
             crossings of one entry within one step of the solver are not found.
         verify: None: while the errors of the run's steps and windows, propagated to the crossings to first order,
-            exceed three times the tolerance, run again at a tenth of the last run's, at most twice; the last run is
-            returned, and its difference from the one before as `Trajectory.accuracy`. True: do the same, and where one
-            run is enough, compare it with another at ten times the tolerance. False: one run, whatever its errors.
+            exceed three times the tolerance, or those of the state exceed it, run again at a tenth of the last run's,
+            at most twice; the last run is returned, and its difference from the one before as `Trajectory.accuracy`.
+            True: do the same, and where one run is enough, compare it with another at ten times the tolerance. False:
+            one run, whatever its errors; where these decide, it ends.
         throw: True: raise if the run ends early. False: return it; check `Trajectory.status`.
         max_evaluations: end early after so many evaluations of the gradient.
         report: called from time to time with the finished fraction and a note.
@@ -118,14 +123,14 @@ def gradient_flow(
     require_finite(first_loss, gradient)
     if isinstance(start, DiagonalInit):
         require_smooth_at_zero(lambda point: compiled.value_and_gradient(point)[1], len(gradient))
-    done = 0.0  # the share of the progress
+    promised, done = _VERIFICATION.promised * tolerance, 0.0  # the share of the progress
 
     def integrate(aim: float) -> _Run:
         nonlocal done
         first, done = done, 1.0 if verify is False else (1 + done) / 2  # how many runs follow is not known
         again = "" if first == 0 else f", again at tolerance {aim:.2g}"
         return _integrate(
-            *(compiled, coordinates, start, until, aim, level, max_evaluations),
+            *(compiled, coordinates, start, until, aim, max(_VERIFICATION.lost, promised), level, max_evaluations),
             lambda fraction, note: report(first + (done - first) * fraction, note + again),
         )
 
@@ -135,7 +140,7 @@ def gradient_flow(
         aim, ratio = max(aim / ratio, _VERIFICATION.least), ratio**2
         run = integrate(aim)
     if verify is not False and run.status.ok:
-        promised, tightest = _VERIFICATION.promised * tolerance, _VERIFICATION.tightest * tolerance
+        tightest = _VERIFICATION.tightest * tolerance
         while max(run.time_error, _VERIFICATION.propagated * run.error) > promised and aim > tightest:
             aim /= _VERIFICATION.apart
             tighter = integrate(aim)
@@ -143,7 +148,8 @@ def gradient_flow(
             if run is not tighter:
                 break
         if verify and compared is None:
-            compared = integrate(_VERIFICATION.apart * tolerance)
+            coarser = integrate(_VERIFICATION.apart * tolerance)
+            compared = None if coarser.lost else coarser
     times = run.record(record)
     states = run.path(times)
     losses = compiled.at(coordinates.point(states))
@@ -214,6 +220,7 @@ def _integrate(
     start: AbstractInit,
     until: float,
     tolerance: float,
+    lost: float,
     level: float | None,
     max_evaluations: int,
     report: Report,
@@ -239,8 +246,10 @@ def _integrate(
             break
         for step, of_steps, of_rounding in zip(steps, stepper.errors, stepper.rounding, strict=True):
             after, error_after = step.differences[0], of_steps + of_rounding
-            relative, rounding = (float(np.max(error)) / max(_sizes(step, coordinates)) for error in (error_after, of_rounding))
-            if not relative <= max(_VERIFICATION.lost, _VERIFICATION.promised * tolerance):
+            relative, rounding = (
+                float(np.max(error)) / max(_sizes(step, coordinates)) for error in (error_after, of_rounding)
+            )
+            if not relative <= lost:
                 run.lost, run.of_rounding = True, not rounding <= relative / 2
                 run.status = _undecided(step.start, coordinates, of_rounding=run.of_rounding)
                 break
@@ -289,8 +298,10 @@ def _undecided(time: float, coordinates: AbstractFlowCoordinates, *, of_rounding
     """Return the status of a run whose further path errors decide."""
     cures = ["Perturb a start that is symmetric" if of_rounding else "Use a smaller tolerance"]
     if not isinstance(coordinates, MirrorCoordinates):
-        cures += ["use DiagonalInit for products of weights or factored_flow for products of matrices, which store "
-                  "small directions by their own size"]
+        cures += [
+            "use DiagonalInit for products of weights or factored_flow for products of matrices, which store "
+            "small directions by their own size"
+        ]
     source = "rounding errors" if of_rounding else "errors of the steps"
     return Status(
         False,

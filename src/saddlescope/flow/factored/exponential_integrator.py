@@ -330,6 +330,8 @@ class FactoredStepper:
     def _force(self, factors: "tuple[tuple[np.ndarray, np.ndarray], ...]") -> np.ndarray:
         """Return G at the products of some factors, flat."""
         force = -self.loss.value_and_gradient(np.concatenate([np.ravel(L @ R.T) for L, R in factors]))[1]
+        if not self._symmetries:
+            return force
         parts, size = list(self.loss.layout.build(force)), max(self._largest, self._size(force))
         for one, two in list(self._symmetries):  # of B: rounding of G must not lead away from them
             image = parts[one].T if one == two else parts[two]

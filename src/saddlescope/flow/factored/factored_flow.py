@@ -294,12 +294,15 @@ def factored_flow(
     """Follow gradient flow of full factors from a small start to a time.
 
     The method is that of `saddlescope.flow.factored.exponential_integrator`: exponentials of integrals of G = -dL/dB,
-    applied to scaled factors, and plateaus crossed in one step. Cost does not grow with log(1/alpha).
+    applied to scaled factors, and plateaus crossed in one step. The cost of a plateau does not grow with log(1/alpha).
+    In a valley along which the loss falls more slowly than exponentially, as where an entry grows for ever, stability
+    limits the steps: there the cost grows with the time, `until` log(1/alpha), and with the size of the product.
 
     Args:
         loss: the loss, a JAX function of the tuple of products, continuously differentiable, or an
             `saddlescope.loss.AbstractLoss`, which computes its gradient itself. Pass data as fields of a module.
-        start: the factors and their scale.
+        start: the factors and their scale. Symmetries of the start (`FactorInit.symmetries`) that the gradient has but
+            for rounding are kept, so that U V^T with U = V cannot learn a negative eigenvalue.
         until: the last time, in units of log(1/alpha); 0 is allowed.
         tolerance: the relative error of stage times to aim for. The error of each step's integral of G stays below
             a fiftieth of it, relative to 1 + the integral so far, in e-folds.
