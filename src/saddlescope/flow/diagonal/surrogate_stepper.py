@@ -34,6 +34,8 @@ class WindowPolicy:
         moving: lengths an entry must move within one unit of state to have its column of the Hessian
             evaluated.
         refresh: windows after which the Hessian is evaluated again; as many as it has columns, if these are more.
+        changed: part by which the Hessian may have changed before it is evaluated again: gradients correct it along the
+            path alone, and errors grow in other directions.
         least_spread: lengths: below, rounding decides the ratio of the surrogate's error to its spread.
     """
 
@@ -43,6 +45,7 @@ class WindowPolicy:
     longest: int = 60
     moving: float = 1e-6
     refresh: int = 40
+    changed: float = 0.01
     least_spread: float = 1e-7
 
 
@@ -117,7 +120,8 @@ class SurrogateStepper:
         """
         solver, surrogate = self._solver, self._surrogate
         self._age += 1
-        if self._age > max(self._policy.refresh, surrogate.columns.size) and surrogate.columns.size:
+        old = self._age > max(self._policy.refresh, surrogate.columns.size) or surrogate.age > self._policy.changed
+        if old and surrogate.columns.size:
             self._age = 1
             surrogate.set_columns(surrogate.columns, self._hessian(surrogate.columns))
         saved, start = solver.save(), solver.t
