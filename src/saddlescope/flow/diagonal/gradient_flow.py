@@ -235,23 +235,22 @@ def _integrate(
     stepper = SurrogateStepper(loss, coordinates, origin, until, tolerance=tolerance, local=local, samples=samples)
     band = coordinates.band(level) if level is not None else None
     crossings: list[LevelEvent] = []
-    error = np.zeros_like(origin)
+    error, growth = np.zeros_like(origin), 0.0  # of the state; its move in so long a time as until now, in its sizes
     while stepper.t < until:
         before = stepper.y
         try:
             steps = stepper.step()
         except StepError as failure:
-            growth = np.divide(*_sizes(run.interpolants[-1], coordinates)[::-1]) if run.interpolants else 0.0
             run.status = stuck(stepper.t, coordinates.time_unit, finite=failure.finite, growth=growth)
             break
         for step, of_steps, of_rounding in zip(steps, stepper.errors, stepper.rounding, strict=True):
             after, error_after = step.differences[0], of_steps + of_rounding
-            relative, rounding = (
-                float(np.max(error)) / max(_sizes(step, coordinates)) for error in (error_after, of_rounding)
-            )
+            size = coordinates.scale + float(np.max(np.abs(after)))
+            move = float(np.max(np.abs(after - before))) * step.end / (step.end - step.start)
+            growth, relative = move / size, float(np.max(error_after)) / max(size, move)
             if not relative <= lost:
-                run.lost, run.of_rounding = True, not rounding <= relative / 2
-                run.status = _undecided(step.start, coordinates, of_rounding=run.of_rounding)
+                run.lost, run.of_rounding = True, not float(np.max(of_rounding)) <= np.max(error_after) / 2
+                run.status = _undecided(step.start, coordinates, tolerance, of_rounding=run.of_rounding)
                 break
             run.error = max(run.error, relative)
             if band is not None:
@@ -288,26 +287,22 @@ def _crossings(
     return found
 
 
-def _sizes(step: Interpolant, coordinates: AbstractFlowCoordinates) -> tuple[float, float]:
-    """Return the size of the state at the end of a step, and that of its move in so long a time at the speed there."""
-    size = coordinates.scale + float(np.max(np.abs(step.differences[0])))
-    return size, step.end * float(np.max(np.abs(step.slopes(np.array([step.end])))))
-
-
-def _undecided(time: float, coordinates: AbstractFlowCoordinates, *, of_rounding: bool) -> Status:
+def _undecided(time: float, coordinates: AbstractFlowCoordinates, tolerance: float, *, of_rounding: bool) -> Status:
     """Return the status of a run whose further path errors decide."""
-    cures = ["Perturb a start that is symmetric" if of_rounding else "Use a smaller tolerance"]
+    cures = ["perturb a start that is symmetric"] if of_rounding else []
+    if not of_rounding and tolerance > _VERIFICATION.least:
+        cures = ["use a smaller tolerance"]
     if not isinstance(coordinates, MirrorCoordinates):
         cures += [
-            "use DiagonalInit for products of weights or factored_flow for products of matrices, which store "
-            "small directions by their own size"
+            "use DiagonalInit for products of weights or factored_flow for products of matrices, which store small "
+            "directions by their own size"
         ]
     source = "rounding errors" if of_rounding else "errors of the steps"
     return Status(
         False,
         "undecided",
         f"From {coordinates.time_unit} = {time:.6g} on, {source} that the flow has amplified decide the path.",
-        ", or ".join(cures) + ".",
+        f"{', or '.join(['Stop there', *cures])}.",
     )
 
 
