@@ -314,7 +314,7 @@ def _crossing(t: Series, height: Series, before: int) -> float:
     share = float(h[1] / (h[1] - h[0]))
     if len(known) == 5 and np.isfinite(h).all():
         durations, rises = np.abs(np.diff(times)), -np.diff(h)
-        q, other = (_power(*rises[k : k + 2], durations[k + 1] / durations[k]) for k in (1, 2))
+        q, other = (_power(rises[k], rises[k + 1], durations[k + 1] / durations[k]) for k in (1, 2))
         if abs(q - other) < 0.1 * q:  # rates that change between stages make another curve
             ahead = math.exp(-q * rises[1]) * math.expm1(q * h[1]) / math.expm1(-q * rises[1])
             ahead *= durations[1] / durations[0]

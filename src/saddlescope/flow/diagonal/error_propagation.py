@@ -49,10 +49,8 @@ class PropagatedError:
         """Carry the errors through a step, and add the step's own."""
         middle = step((step.start + step.end) / 2)
         columns, jacobian = system.jacobian(middle)
-        size = np.abs(middle)
-        if columns.size:
-            z = (step.end - step.start) * jacobian
-            size = size + np.abs(z) @ size[columns]
+        z = (step.end - step.start) * jacobian
+        size = np.abs(middle) + np.abs(z) @ np.abs(middle[columns])
         signs = self._rng.choice([-1.0, 1.0], (len(size), _OF_ROUNDING))
         self.samples[:, _SAMPLES:] += np.finfo(float).eps * size[:, None] * signs
         if columns.size:
