@@ -236,3 +236,28 @@ t, a = np.arange(4.0), np.ones((4, 2))
 def test_invalid_input_raises(call, says):
     with pytest.raises(InputError, match=says):
         call()
+
+
+def hyperbolic(t, blow_up, degree):
+    """Growth m' = c m^(degree - 1) from 1e-6 to infinity at a time, stopped at 1."""
+    power = degree - 2
+    return np.minimum(1e-6 * np.maximum(1 - t[:, None] / blow_up, 1e-300) ** (-1 / power), 1.0)
+
+
+@pytest.mark.parametrize("degree", [3, 4, 6])
+@pytest.mark.parametrize("level", [1e-3, 0.3])
+def test_growth_of_units_of_higher_degree_is_located_exactly_between_even_samples(degree, level):
+    t, blow_up = np.linspace(0.0, 1.0, 402), np.array([0.31, 0.5203, 0.77])
+    exact = blow_up * (1 - (1e-6 / level) ** (degree - 2))
+    found = find_stages(t, t, hyperbolic(t, blow_up, degree), level=level, time_unit="t")
+    np.testing.assert_allclose(found.times, exact, rtol=1e-9)
+    back = find_stages(t, t, hyperbolic(1.0 - t, blow_up, degree), level=level, time_unit="t")
+    np.testing.assert_allclose(back.times, 1 - exact[::-1], rtol=1e-9)
+
+
+def test_a_rate_that_changes_between_stages_is_no_curve():
+    """Growth at a rate of 1 to time 10, and of 5 after: exponential in each part."""
+    t = np.arange(0.0, 20.0, 2.5)
+    height = -30 + t + 4 * np.maximum(t - 10, 0)
+    found = find_stages(t, t, np.exp(np.minimum(height, 0.0))[:, None], level=np.exp(-10.0), time_unit="t")
+    np.testing.assert_allclose(found.times, [12.0], rtol=tolerances.CROSSING)

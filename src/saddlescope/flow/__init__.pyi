@@ -29,6 +29,7 @@ from .margin.results import DiagonalMarginFlow as DiagonalMarginFlow
 from .margin.results import DiagonalMarginInit as DiagonalMarginInit
 from .margin.results import KeyQueryMarginFlow as KeyQueryMarginFlow
 from .margin.results import MatrixMarginFlow as MatrixMarginFlow
+from .margin.systems import MarginLoss as MarginLoss
 from .status import BatchedFlowError as BatchedFlowError
 from .status import FlowError as FlowError
 from .status import Status as Status

@@ -53,8 +53,20 @@ class BatchedFlowError(FlowError):
         )
 
 
-def stuck(time: float, unit: str, *, finite: bool) -> Status:
-    """Return the status of a run that could take no step; `finite`: the right-hand side was finite after the time."""
+_BLOW_UP = 1e6  # sizes per time so far: no smooth path moves so fast but one that ends here
+
+
+def stuck(time: float, unit: str, *, finite: bool, growth: float = 0.0) -> Status:
+    """Return the status of a run that could take no step.
+
+    Args:
+        time: reached.
+        unit: of time.
+        finite: the right-hand side was finite after the time.
+        growth: the move in so long a time at the last speed, in units of the state: large at a blow-up.
+    """
+    if growth > _BLOW_UP:
+        return diverged(time, unit, "The parameters grow beyond all bounds in finite time,")
     if finite:
         return Status(
             False,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+import scipy  # loads `scipy.optimize` where it is first used
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
@@ -212,9 +213,10 @@ def find_stages(
     """Find the staircase in a recorded run: a new stage begins where a component becomes active or inactive.
 
     A component is active while its magnitude exceeds `level`. Between two samples the magnitude is assumed to grow or
-    decay exponentially, as it does near a saddle, so the crossing is exact there for any sampling; a magnitude of
-    exactly 0 is assumed to extend to the neighbouring sample. Components that cross between the same two samples are
-    ordered by their crossings.
+    decay exponentially, as it does near a saddle, so the crossing is exact there for any sampling. Where the four
+    samples on its low side agree on growth by a higher power of the magnitude, as of units of degree above 2, the
+    crossing is that of this law. A magnitude of exactly 0 is assumed to extend to the neighbouring sample. Components
+    that cross between the same two samples are ordered by their crossings.
 
     With noise a component flickers about the level. A state counts if it lasts `min_duration` without interruption. If
     the states before and after a flicker are equal, the flicker is ignored; if they differ, the change is placed at the
@@ -286,14 +288,58 @@ def _active_periods(t: Series, magnitude: Series, levels: Series, min_duration: 
         height = np.log(magnitude) - np.log(levels)
     active = height > 0
     before = np.flatnonzero(active[1:] != active[:-1])
-    low, high = np.minimum(height[before], height[before + 1]), np.maximum(height[before], height[before + 1])
-    # Part of the interval on the low side of the crossing: all of it if the low end is log 0.
-    part = np.where(np.isinf(low), 1.0, -low / np.where(np.isinf(low), 1.0, high - low))
-    crossings = t[before] + np.where(active[before + 1], part, 1.0 - part) * (t[before + 1] - t[before])
+    crossings = np.array([_crossing(t, height, k) for k in before.tolist()])
     bounds = np.concatenate([t[:1], crossings, t[-1:]])
     first, changes = _settled(bounds, min_duration)
     edges = [*([float(t[0])] if active[0] == (first % 2 == 0) else []), *changes]
     return list(itertools.zip_longest(edges[::2], edges[1::2], fillvalue=math.inf))
+
+
+def _crossing(t: Series, height: Series, before: int) -> float:
+    """Return the time at which a logarithmic height passes 0 between a sample and the next.
+
+    Exponential growth is a line, on which the time is found. Growth by a higher power of the magnitude, as of units of
+    degree above 2, is a curve that the samples on the low side tell: h' = c e^(q h) with q > 0, or
+
+        t(h) = t_1 + (t_1 - t_2) (1 - e^(-q (h - h_1))) / (e^(q (h_1 - h_2)) - 1),
+
+    with the samples 1 and 2 next to the passage, so that the high sample may be saturated.
+    """
+    side = -1 if height[before + 1] > 0 else 1  # the samples on the low side are before, or after
+    near = np.arange(before, before + 5 * side, side) + (side < 0)  # the high one first
+    known = near[(near >= 0) & (near < len(t))]
+    times, h = t[known], height[known]
+    if math.isinf(h[1]):
+        return float(times[0])
+    share = float(h[1] / (h[1] - h[0]))
+    if len(known) == 5 and np.isfinite(h).all():
+        durations, rises = np.abs(np.diff(times)), -np.diff(h)
+        q, other = (_power(rises[k], rises[k + 1], durations[k + 1] / durations[k]) for k in (1, 2))
+        if abs(q - other) < 0.1 * q:  # rates that change between stages make another curve
+            ahead = math.exp(-q * rises[1]) * math.expm1(q * h[1]) / math.expm1(-q * rises[1])
+            ahead *= durations[1] / durations[0]
+            share = ahead if ahead <= 1 else share
+    return float(times[1] + share * (times[0] - times[1]))
+
+
+def _power(rise: float, last: float, ratio: float) -> float:
+    """Return the q of growth as e^(q h) over an interval, and one before that took `ratio` times as long; at least 0.
+
+    It solves (e^(q last) - 1) / (1 - e^(-q rise)) = ratio, whose left side increases with q from last / rise.
+    """
+    if not (min(rise, last) > 0 and ratio > last / rise):
+        return 0.0
+
+    def excess(q: float) -> float:
+        return math.expm1(min(q * last, 700.0)) + ratio * math.expm1(-q * rise)
+
+    low = high = _STRAIGHT / rise
+    while excess(high) < 0:
+        low, high = high, 2 * high
+    return float(scipy.optimize.brentq(excess, low, high)) if high > low else 0.0
+
+
+_STRAIGHT = 1e-4  # of a rise: the power times it below which growth is exponential but for rounding
 
 
 def _settled(bounds: np.ndarray, min_duration: float) -> tuple[int, list[float]]:

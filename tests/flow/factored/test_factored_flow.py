@@ -257,3 +257,65 @@ def test_runs_that_end_early_say_why_and_keep_what_they_have():
 def test_starts_that_cannot_be_used_are_named(bad, sentence):
     with pytest.raises(InputError, match=sentence):
         FactorInit(**({"pairs": ((np.eye(2), np.eye(2)),), "log_scale": -9.0} | bad))
+
+
+def of_eigenvalues(*values):
+    Q = rotations(len(values))[0]
+    return Q, (Q * np.array(values)) @ Q.T
+
+
+@pytest.mark.parametrize("power", [-2, -28, -300])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_symmetric_factors_cannot_learn_a_negative_eigenvalue(power, sign):
+    """L = R stays so: what they leave of a target with eigenvalues 1 and -2 costs 2, from every scale."""
+    Q, target = of_eigenvalues(sign, -2 * sign)
+    left = Q @ np.array([[0.6], [1.1]])
+    start = FactorInit([(left, sign * left)], log_scale=power * np.log(10))
+    flow = factored_flow(lambda B: 0.5 * jnp.sum((B[0] - target) ** 2), start, until=6.0, tolerance=1e-4)
+    assert flow.losses[-1] == pytest.approx(2.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("until", [1.2, 6.0])
+def test_symmetric_factors_of_full_rank_are_followed_as_by_a_foreign_solver(until):
+    """U' = (M - U U^T) U at 1e-2; the eigenvalue -1.5 is never learned, though U V^T would learn it from rounding."""
+    _, target = of_eigenvalues(2.0, 0.7, -1.5)
+    U = np.random.default_rng(6).standard_normal((3, 2))
+
+    def slope(_, flat):
+        W = flat.reshape(3, 2)
+        return ((target - W @ W.T) @ W).ravel()
+
+    last = until * np.log(100)
+    exact = solve_ivp(slope, (0, last), 1e-2 * U.ravel(), method="DOP853", rtol=1e-12, atol=1e-30).y[:, -1]
+    flow = factored_flow(
+        lambda B: 0.5 * jnp.sum((B[0] - target) ** 2), FactorInit([(U, U)], np.log(1e-2)), until=until, tolerance=1e-7
+    )
+    np.testing.assert_allclose(flow(flow.times[-1:])[0][0], exact.reshape(3, 2) @ exact.reshape(3, 2).T, atol=1e-5)
+
+
+def test_a_symmetric_start_of_a_loss_that_is_not_leaves_the_symmetric_products():
+    target = np.array([[1.0, 0.5], [-0.5, 0.8]])
+    start = FactorInit([(np.eye(2), np.eye(2))], log_scale=-20.0)
+    flow = factored_flow(lambda B: 0.5 * jnp.sum((B[0] - target) ** 2), start, until=6.0, tolerance=1e-5)
+    np.testing.assert_allclose(flow(flow.times[-1:])[0][0], target, atol=1e-3)
+
+
+def test_equal_pairs_of_a_loss_that_exchanges_them_stay_equal():
+    """Their difference would grow from rounding; on the way of equal pairs the loss ends at 0."""
+    _, target = of_eigenvalues(2.0, 1.0)
+    pair = tuple(np.random.default_rng(7).standard_normal((2, 2, 2)))
+
+    def loss(B):
+        apart = jnp.sum((B[0] - B[1]) ** 2)
+        return 0.5 * jnp.sum((B[0] + B[1] - target) ** 2) - apart / 2 + apart**2
+
+    flow = factored_flow(loss, FactorInit([pair, pair], log_scale=-30.0), until=8.0, tolerance=1e-4)
+    assert flow.losses[-1] == pytest.approx(0.0, abs=1e-8)
+    one, two = flow(flow.times[-1:])
+    np.testing.assert_array_equal(one, two)
+
+
+def test_factors_that_blow_up_in_finite_time_are_called_so():
+    start = FactorInit([(np.ones((1, 1)), np.ones((1, 1)))], log_scale=-3.0)
+    flow = factored_flow(lambda B: -(B[0][0, 0] + B[0][0, 0] ** 3), start, until=9.0, tolerance=1e-4, throw=False)
+    assert flow.status.code == "diverged"

@@ -4,52 +4,74 @@
     J       Jacobian of the flow's right-hand side: e' = J e + new errors
 
 A small early error can move a late stage by much more: where the gradient nearly vanishes after a transition, the time
-to the next stage depends on small differences. A step of length h maps errors by (1 - z + z^2 / 2)^-1, an approximation
-of e^z for z = h J in the middle of the step that is damped where the flow is.
+to the next stage depends on small differences. So do rounding errors at a saddle whose unstable directions are absent
+from the state or smaller than its rounding. A step of length h maps errors by e^z for z = h J in the middle of the
+step, or by (1 - z + z^2 / 2)^-1, an approximation that is damped where the flow is, where nothing grows by much.
 """
 
 import numpy as np
 from jaxtyping import Float
+from scipy.linalg import expm
 
 from saddlescope.numerics.ndf import AbstractSystem, Interpolant
 
-_SAMPLES = 16
+_SAMPLES, _OF_ROUNDING = 16, 4
 
 
 class PropagatedError:
     """Errors of a state, carried along with the integration.
 
     New errors are estimates whose signs mean little: they are added with their own signs, and with random ones in 15
-    further samples. The size of an error is the largest of the first sample and the root mean square of all.
+    further samples. The size of an error is the largest of the first sample and the root mean square of all. Rounding
+    errors, of the state and of the gradient's terms, are carried in 4 more samples.
 
     Args:
         size: length of the state.
+        samples: those of an earlier run that ended at this state; None: the state is exact.
     """
 
-    def __init__(self, size: int) -> None:
-        self._samples = np.zeros((size, _SAMPLES))
+    def __init__(self, size: int, samples: Float[np.ndarray, "n 20"] | None = None) -> None:
+        self.samples = np.zeros((size, _SAMPLES + _OF_ROUNDING)) if samples is None else samples.copy()
         self._rng = np.random.default_rng(0)
 
     @property
     def size(self) -> Float[np.ndarray, "n"]:
-        """Size of the error of each entry of the state."""
-        mean_square = np.einsum("ns,ns->n", self._samples, self._samples) / _SAMPLES
-        return np.maximum(np.abs(self._samples[:, 0]), np.sqrt(mean_square))
+        """Size of the error of each entry of the state, but for rounding."""
+        of_steps = self.samples[:, :_SAMPLES]
+        return np.maximum(np.abs(of_steps[:, 0]), np.sqrt(np.mean(of_steps**2, axis=1)))
+
+    @property
+    def rounding(self) -> Float[np.ndarray, "n"]:
+        """Size of the error of each entry by rounding."""
+        return np.sqrt(np.mean(self.samples[:, _SAMPLES:] ** 2, axis=1))
 
     def advance(self, step: Interpolant, system: AbstractSystem) -> None:
         """Carry the errors through a step, and add the step's own."""
-        columns, jacobian = system.jacobian(step((step.start + step.end) / 2))
+        middle = step((step.start + step.end) / 2)
+        columns, jacobian = system.jacobian(middle)
+        z = (step.end - step.start) * jacobian
+        size = np.abs(middle) + np.abs(z) @ np.abs(middle[columns])
+        signs = self._rng.choice([-1.0, 1.0], (len(size), _OF_ROUNDING))
+        self.samples[:, _SAMPLES:] += np.finfo(float).eps * size[:, None] * signs
         if columns.size:
-            z = (step.end - step.start) * jacobian
-            active = z[columns]
-            inverse = active @ active / 2 - active
-            inverse.flat[:: columns.size + 1] += 1
-            after = np.linalg.solve(inverse, self._samples[columns])
-            self._samples += z @ (after - active @ after / 2)
+            self.samples += z @ _integrated(z[columns], self.samples[columns])
         self.add(step.error)
 
     def add(self, error: Float[np.ndarray, "n"]) -> None:
         """Add an error made at the present time."""
         signs = 2.0 * self._rng.integers(0, 2, _SAMPLES) - 1
         signs[0] = 1.0
-        self._samples += error[:, None] * signs
+        self.samples[:, :_SAMPLES] += error[:, None] * signs
+
+
+def _integrated(z: Float[np.ndarray, "a a"], errors: Float[np.ndarray, "a s"]) -> Float[np.ndarray, "a s"]:
+    """Return the mean of e^(s z) errors over s from 0 to 1."""
+    unit = np.eye(len(z))
+    # The Jacobian is similar to a symmetric matrix, which has the same diagonal and the same products z_ij z_ji.
+    symmetric = np.sign(z) * np.sqrt(np.abs(z * z.T))
+    try:
+        np.linalg.cholesky(unit - 2 * symmetric)
+    except np.linalg.LinAlgError:  # something grows by more than e^(1/2)
+        return expm(np.block([[z, unit], [np.zeros_like(z), np.zeros_like(z)]]))[: len(z), len(z) :] @ errors
+    after = np.linalg.solve(unit - z + z @ z / 2, errors)
+    return after - z @ after / 2

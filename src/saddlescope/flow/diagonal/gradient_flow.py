@@ -37,12 +37,19 @@ class Verification:
         propagated: factor of propagated errors, where these are small, that bounds those of times.
         apart: ratio of two runs' tolerances.
         tightest: of the tolerance: no run at a smaller one follows another.
+        lost: error of the state, relative to its size or to its move in so long a time at its present speed, that ends
+            a run; where a path has left an unstable manifold too late or too early, it is about 0.1.
+        regained: ratio of the tolerances of a run that ended so and of the next; each later one is the square of it.
+        least: the least tolerance of any run.
     """
 
     promised: float = 3.0
     propagated: float = 3.0
     apart: float = 10.0
     tightest: float = 1.1e-2
+    lost: float = 1e-2
+    regained: float = 100.0
+    least: float = 1e-11
 
 
 _VERIFICATION = Verification()
@@ -67,7 +74,11 @@ def gradient_flow(
     From `DiagonalInit` the flow is integrated in the coordinates of `saddlescope.flow.diagonal.coordinates`, in which
     plateaus are straight lines, u^2 - v^2 is conserved by construction, and any initial scale is possible. In float64
     weights (u, v), by contrast, a coordinate that leaves the support and returns with the other sign is lost below
-    alpha = 1e-8, silently and at any tolerance, because u^2 - v^2 is lost in rounding errors.
+    alpha = 1e-8, at any tolerance, because u^2 - v^2 is lost in rounding errors.
+
+    Errors of the steps and of rounding are carried along the flow to first order. Where they have grown to a hundredth
+    of the state, as on an unstable manifold or where a small direction drowns beside a large one, the run is repeated
+    at smaller tolerances, and ends with the status `undecided` there if rounding or the tolerance of 1e-11 decides.
 
     Args:
         loss: the loss, a function of beta for `DiagonalInit`, of the params for `ParameterInit`; twice continuously
@@ -91,9 +102,10 @@ def gradient_flow(
         level: a positive level at which to find crossings of |beta| (or of the parameters); None: find none. Two
             crossings of one entry within one step of the solver are not found.
         verify: None: while the errors of the run's steps and windows, propagated to the crossings to first order,
-            exceed three times the tolerance, run again at a tenth of the last run's, at most twice; the last run is
-            returned, and its difference from the one before as `Trajectory.accuracy`. True: do the same, and where one
-            run is enough, compare it with another at ten times the tolerance. False: one run, whatever its errors.
+            exceed three times the tolerance, or those of the state exceed it, run again at a tenth of the last run's,
+            at most twice; the last run is returned, and its difference from the one before as `Trajectory.accuracy`.
+            True: do the same, and where one run is enough, compare it with another at ten times the tolerance. False:
+            one run, whatever its errors; where these decide, it ends.
         throw: True: raise if the run ends early. False: return it; check `Trajectory.status`.
         max_evaluations: end early after so many evaluations of the gradient.
         report: called from time to time with the finished fraction and a note.
@@ -111,27 +123,33 @@ def gradient_flow(
     require_finite(first_loss, gradient)
     if isinstance(start, DiagonalInit):
         require_smooth_at_zero(lambda point: compiled.value_and_gradient(point)[1], len(gradient))
-    done = 0.0  # the share of the progress
+    promised, done = _VERIFICATION.promised * tolerance, 0.0  # the share of the progress
 
     def integrate(aim: float) -> _Run:
         nonlocal done
         first, done = done, 1.0 if verify is False else (1 + done) / 2  # how many runs follow is not known
         again = "" if first == 0 else f", again at tolerance {aim:.2g}"
         return _integrate(
-            *(compiled, coordinates, start.origin(), until, aim, level, max_evaluations),
+            *(compiled, coordinates, start, until, aim, max(_VERIFICATION.lost, promised), level, max_evaluations),
             lambda fraction, note: report(first + (done - first) * fraction, note + again),
         )
 
     run, compared, aim = integrate(tolerance), None, tolerance
+    ratio = _VERIFICATION.regained
+    while verify is not False and run.lost and not run.of_rounding and aim > _VERIFICATION.least:
+        aim, ratio = max(aim / ratio, _VERIFICATION.least), ratio**2
+        run = integrate(aim)
     if verify is not False and run.status.ok:
-        while run.time_error > _VERIFICATION.promised * tolerance and aim > _VERIFICATION.tightest * tolerance:
+        tightest = _VERIFICATION.tightest * tolerance
+        while max(run.time_error, _VERIFICATION.propagated * run.error) > promised and aim > tightest:
             aim /= _VERIFICATION.apart
             tighter = integrate(aim)
             run, compared = (tighter, run) if tighter.status.ok else (run, tighter)
             if run is not tighter:
                 break
         if verify and compared is None:
-            compared = integrate(_VERIFICATION.apart * tolerance)
+            coarser = integrate(_VERIFICATION.apart * tolerance)
+            compared = None if coarser.lost else coarser
     times = run.record(record)
     states = run.path(times)
     losses = compiled.at(coordinates.point(states))
@@ -153,7 +171,7 @@ def gradient_flow(
         time_error=_time_error(run, accuracy, tolerance),
         evaluations=compiled.evaluations,
         status=run.status,
-        end=ResumeFrom(start, states[-1]),
+        end=ResumeFrom(start, states[-1], run.samples),
         coordinates=coordinates,
         path=run.path,
     )
@@ -170,6 +188,10 @@ class _Run:
     interpolants: list[Interpolant] = field(default_factory=list)
     crossings: tuple[LevelEvent, ...] = ()
     time_error: float = 0.0
+    error: float = 0.0  # largest one of the state, relative to its size or to its move
+    samples: np.ndarray | None = None  # of the error of the last state
+    lost: bool = False  # errors have grown to the size of the state
+    of_rounding: bool = False  # and are due to rounding
     status: Status = REACHED
 
     @property
@@ -195,38 +217,52 @@ _RECORDS = 500  # at least so many steps are recorded where there are more; each
 def _integrate(
     loss: CompiledLoss,
     coordinates: AbstractFlowCoordinates,
-    origin: np.ndarray,
+    start: AbstractInit,
     until: float,
     tolerance: float,
+    lost: float,
     level: float | None,
     max_evaluations: int,
     report: Report,
 ) -> _Run:
-    run = _Run(origin)
+    origin = start.origin()
+    samples = start.samples if isinstance(start, ResumeFrom) else None
+    run = _Run(origin, samples=samples)
     if until == 0:
         return run
     limit = loss.gradients + max_evaluations
     local = tolerance * LOCAL_SHARE
-    stepper = SurrogateStepper(loss, coordinates, origin, until, tolerance=tolerance, local=local)
+    stepper = SurrogateStepper(loss, coordinates, origin, until, tolerance=tolerance, local=local, samples=samples)
     band = coordinates.band(level) if level is not None else None
     crossings: list[LevelEvent] = []
-    error = np.zeros_like(origin)
+    error, growth = np.zeros_like(origin), 0.0  # of the state; its move in so long a time as until now, in its sizes
     while stepper.t < until:
         before = stepper.y
         try:
             steps = stepper.step()
         except StepError as failure:
-            run.status = stuck(stepper.t, coordinates.time_unit, finite=failure.finite)
+            run.status = stuck(stepper.t, coordinates.time_unit, finite=failure.finite, growth=growth)
             break
-        for step, error_after in zip(steps, stepper.errors, strict=True):
-            after = step.differences[0]
+        for step, of_steps, of_rounding in zip(steps, stepper.errors, stepper.rounding, strict=True):
+            after, error_after = step.differences[0], of_steps + of_rounding
+            size = coordinates.scale + float(np.max(np.abs(after)))
+            move = float(np.max(np.abs(after - before))) * step.end / (step.end - step.start)
+            growth, relative = move / size, float(np.max(error_after)) / max(size, move)
+            if not relative <= lost:
+                run.lost, run.of_rounding = True, not float(np.max(of_rounding)) <= np.max(error_after) / 2
+                run.status = _undecided(step.start, coordinates, tolerance, of_rounding=run.of_rounding)
+                break
+            run.error = max(run.error, relative)
             if band is not None:
                 found = _crossings(step, before, after, *band)
                 shifts = [_shift(step, crossing, error, error_after) / crossing.time for crossing in found]
                 run.time_error = max([run.time_error, *shifts])
                 crossings += found
             before, error = after, error_after
-        run.interpolants += steps
+            run.interpolants.append(step)
+        run.samples = stepper.samples
+        if run.lost:
+            break
         if coordinates.diverged(stepper.y):
             run.status = diverged(stepper.t, coordinates.time_unit)
             break
@@ -251,6 +287,25 @@ def _crossings(
     return found
 
 
+def _undecided(time: float, coordinates: AbstractFlowCoordinates, tolerance: float, *, of_rounding: bool) -> Status:
+    """Return the status of a run whose further path errors decide."""
+    cures = ["perturb a start that is symmetric"] if of_rounding else []
+    if not of_rounding and tolerance > _VERIFICATION.least:
+        cures = ["use a smaller tolerance"]
+    if not isinstance(coordinates, MirrorCoordinates):
+        cures += [
+            "use DiagonalInit for products of weights or factored_flow for products of matrices, which store small "
+            "directions by their own size"
+        ]
+    source = "rounding errors" if of_rounding else "errors of the steps"
+    return Status(
+        False,
+        "undecided",
+        f"From {coordinates.time_unit} = {time:.6g} on, {source} that the flow has amplified decide the path.",
+        f"{', or '.join(['Stop there', *cures])}.",
+    )
+
+
 def _shift(step: Interpolant, crossing: LevelEvent, error: np.ndarray, error_after: np.ndarray) -> float:
     """Return the error of a crossing's time, given those of the state at both ends of the step."""
     i, share = crossing.index, (crossing.time - step.start) / (step.end - step.start)
@@ -261,7 +316,8 @@ def _shift(step: Interpolant, crossing: LevelEvent, error: np.ndarray, error_aft
 
 def _time_error(run: _Run, accuracy: Accuracy | None, tolerance: float) -> float | None:
     if not run.crossings:
-        return None
+        estimate = _VERIFICATION.propagated * run.error
+        return estimate if estimate > _VERIFICATION.promised * tolerance else None
     measured = _VERIFICATION.propagated * run.time_error if accuracy is None else accuracy.crossing_times
     return max(measured, tolerance)
 

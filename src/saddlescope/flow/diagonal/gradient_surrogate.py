@@ -75,9 +75,14 @@ class GradientSurrogate:
         """The length given, or the largest entry of a point added since, if that is larger."""
         return self._length
 
+    @property
+    def age(self) -> float:
+        """Part of itself by which the Hessian may have changed since it was set, of nodes and anchor by now."""
+        return self._bent * float(np.linalg.norm(self._anchor - self._of_hessian)) / self._length
+
     def set_columns(self, columns: np.ndarray, hessian: np.ndarray) -> None:
         """Replace the known columns of the Hessian."""
-        self.columns, self._hessian = columns, hessian
+        self.columns, self._hessian, self._of_hessian = columns, hessian, self._anchor
         self._fit()
 
     def add_columns(self, columns: np.ndarray, hessian: np.ndarray) -> None:
@@ -132,7 +137,9 @@ class GradientSurrogate:
 
     def _fit(self) -> None:
         aways = self._nodes[::-1] - self._anchor
-        left = self._of_nodes[::-1] - self._of_anchor - aways[:, self.columns] @ self._hessian.T
+        changes = self._of_nodes[::-1] - self._of_anchor
+        left = changes - aways[:, self.columns] @ self._hessian.T
+        self._bent = float(np.linalg.norm(left)) / max(float(np.linalg.norm(changes)), np.finfo(float).tiny)
         gram = aways @ aways.T
         far = math.sqrt(gram.diagonal().max(initial=0.0))
         self._unit = max(far, self._policy.shortest * self._length) if far else self._length

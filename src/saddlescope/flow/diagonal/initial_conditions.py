@@ -214,10 +214,12 @@ class ResumeFrom(AbstractInit, ReprMixin):
     Args:
         start: initial condition of that flow.
         state: its last state, in the coordinates `start.flow_coordinates()`.
+        samples: of that state's error, which the next flow carries on; None: the state is exact.
     """
 
     start: AbstractInit
     state: np.ndarray
+    samples: np.ndarray | None = None
 
     def flow_coordinates(self) -> AbstractFlowCoordinates:
         """Return the coordinates of the flow that ended here."""

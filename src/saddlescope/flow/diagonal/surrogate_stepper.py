@@ -34,6 +34,8 @@ class WindowPolicy:
         moving: lengths an entry must move within one unit of state to have its column of the Hessian
             evaluated.
         refresh: windows after which the Hessian is evaluated again; as many as it has columns, if these are more.
+        changed: part by which the Hessian may have changed before it is evaluated again: gradients correct it along the
+            path alone, and errors grow in other directions.
         least_spread: lengths: below, rounding decides the ratio of the surrogate's error to its spread.
     """
 
@@ -43,6 +45,7 @@ class WindowPolicy:
     longest: int = 60
     moving: float = 1e-6
     refresh: int = 40
+    changed: float = 0.01
     least_spread: float = 1e-7
 
 
@@ -56,13 +59,16 @@ class SurrogateStepper:
         until: the last time.
         tolerance: the size of errors, relative to the coordinates' scale and to |y|, that a window may make.
         local: the same for the error of one step of the stiff solver.
+        samples: of the error of y, from an earlier run; None: y is exact.
         policy: of the windows.
 
     Attributes:
         errors: estimated size of the state's error at the end of each step of the last window, to first order.
+        rounding: part of it that is due to rounding.
     """
 
     errors: list[np.ndarray]
+    rounding: list[np.ndarray]
 
     def __init__(
         self,
@@ -73,6 +79,7 @@ class SurrogateStepper:
         *,
         tolerance: float,
         local: float,
+        samples: np.ndarray | None = None,
         policy: WindowPolicy = WindowPolicy(),
     ) -> None:
         self._policy = policy
@@ -88,7 +95,7 @@ class SurrogateStepper:
         self._evaluate_columns(coordinates.metric(y))
         self._system = SurrogateSystem(self._surrogate, coordinates)
         self._solver = Stepper(self._system, y, until, rtol=local, atol=local * coordinates.scale)
-        self._propagated = PropagatedError(y.size)
+        self._propagated = PropagatedError(y.size, samples)
 
     @property
     def t(self) -> float:
@@ -100,6 +107,11 @@ class SurrogateStepper:
         """State at that time."""
         return self._solver.y
 
+    @property
+    def samples(self) -> np.ndarray:
+        """Samples of the error of that state, for a run that continues from there."""
+        return self._propagated.samples
+
     def step(self) -> list[Interpolant]:
         """Advance by one window.
 
@@ -108,7 +120,8 @@ class SurrogateStepper:
         """
         solver, surrogate = self._solver, self._surrogate
         self._age += 1
-        if self._age > max(self._policy.refresh, surrogate.columns.size) and surrogate.columns.size:
+        old = self._age > max(self._policy.refresh, surrogate.columns.size) or surrogate.age > self._policy.changed
+        if old and surrogate.columns.size:
             self._age = 1
             surrogate.set_columns(surrogate.columns, self._hessian(surrogate.columns))
         saved, start = solver.save(), solver.t
@@ -127,7 +140,7 @@ class SurrogateStepper:
                     solver.restore(saved)
                     steps, change = self._correct(steps)
                 if steps:
-                    self.errors = self._propagate(steps, change)
+                    self._propagate(steps, change)
                     surrogate.learn(point, gradient)
                     self._error, self._limit = max(error, self._error / 2), 4 * self._limit
                     return steps
@@ -165,14 +178,15 @@ class SurrogateStepper:
                 break
         return steps
 
-    def _propagate(self, steps: list[Interpolant], change: np.ndarray) -> list[np.ndarray]:
-        """Return the size of the error after each step; the correction of a window stands for what it leaves."""
-        errors = []
+    def _propagate(self, steps: list[Interpolant], change: np.ndarray) -> None:
+        """Estimate the errors after each step; the correction of a window stands for what it leaves."""
+        self.errors, self.rounding, propagated = [], [], self._propagated
         for step in steps:
-            self._propagated.advance(step, self._system)
-            errors.append(self._propagated.size)
-        self._propagated.add(change)
-        return [*errors[:-1], self._propagated.size]
+            propagated.advance(step, self._system)
+            if step is steps[-1]:
+                propagated.add(change)
+            self.errors.append(propagated.size)
+            self.rounding.append(propagated.rounding)
 
     def _correct(self, predicted: list[Interpolant]) -> tuple[list[Interpolant], np.ndarray]:
         """Integrate the window again; return its steps, none if they differ too much, and the change at its end."""

@@ -126,8 +126,9 @@ class Trajectory(ReprMixin, PlotMixin):
         time_error: estimate of the largest relative error of the crossings' times, at least the tolerance: the
             difference from the other run, or, without one, 3 times the errors of single steps and windows propagated
             to the crossings to first order. Infinite if the two runs differ in their crossings. On 42 problems with a
-            saturated tanh the true error was at most 1.5 times as large. None for a run without crossings, gradient
-            descent, and flows that a batch takes by explicit steps.
+            saturated tanh the true error was at most 1.5 times as large. Of a run without crossings: 3 times the error
+            of the state, relative to its size or to its move in so long a time, where that exceeds 3 times the
+            tolerance, else None. None for gradient descent, and flows that a batch takes by explicit steps.
         evaluations: numbers of evaluations of the loss, in all runs.
         status: termination status; what was computed until then is recorded.
         end: the last state, as a start for another run.

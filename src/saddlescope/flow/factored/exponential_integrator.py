@@ -13,6 +13,7 @@ length.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,6 +56,8 @@ _TRIALS = 60  # factors of at most 1e8 between sizes
 _SEARCHED = 1e-150, 1e150  # sizes at which G may change
 _NODES = 0.5 - np.sqrt(3) / 6, 0.5 + np.sqrt(3) / 6
 _WEIGHTS = 0.25 + np.sqrt(3) / 6, 0.25 - np.sqrt(3) / 6
+
+_ROUNDING = 1e-12  # of the largest G so far: a difference of two of its parts that is taken for rounding
 
 State = tuple[ScaledFactors, ...]
 
@@ -139,6 +142,9 @@ def _lagrange(nodes: np.ndarray, time: float) -> np.ndarray:
 class FactoredStepper:
     """Stepper of the flow from time 0 to `until`, one step at a time; times are those of the flow itself.
 
+    `symmetries` of the start, (p, p) for B_p = B_p^T and (p, q) for B_p = B_q, are kept as long as G has them but for
+    rounding.
+
     Attributes:
         t: time reached.
         state: factors at that time.
@@ -151,12 +157,15 @@ class FactoredStepper:
         state: State,
         until: float,
         *,
+        symmetries: Sequence[tuple[int, int]],
         tolerance: float,
         local: float,
         policy: FactoredPolicy = FactoredPolicy(),
     ) -> None:
         self.loss, self.t, self.state, self.until = loss, 0.0, state, until
         self.tolerance, self.local, self.policy = tolerance, local, policy
+        self._largest = 0.0
+        self._symmetries = list(symmetries)
         force = self._force(tuple(pair.factors() for pair in state))
         self._times, self._forces = np.zeros(1), force[None]  # where G is known, the last one at t
         self._efolds = 0.0  # integral of the largest |G|, relative to which errors are measured
@@ -175,6 +184,11 @@ class FactoredStepper:
             StepError: the step size fell below rounding.
         """
         return self._plateau_step() or self._polynomial_step()
+
+    @property
+    def growth(self) -> float:
+        """E-folds in so long a time at the present rate, in units of those so far: large at a blow-up."""
+        return self.t * self._size(self._forces[-1]) / (1 + self._efolds)
 
     @property
     def _allowed(self) -> float:
@@ -321,7 +335,17 @@ class FactoredStepper:
 
     def _force(self, factors: "tuple[tuple[np.ndarray, np.ndarray], ...]") -> np.ndarray:
         """Return G at the products of some factors, flat."""
-        return -self.loss.value_and_gradient(np.concatenate([np.ravel(L @ R.T) for L, R in factors]))[1]
+        force = -self.loss.value_and_gradient(np.concatenate([np.ravel(L @ R.T) for L, R in factors]))[1]
+        if not self._symmetries:
+            return force
+        parts, size = list(self.loss.layout.build(force)), max(self._largest, self._size(force))
+        for one, two in list(self._symmetries):  # of B: rounding of G must not lead away from them
+            image = parts[one].T if one == two else parts[two]
+            if np.abs(parts[one] - image).max() <= _ROUNDING * size:
+                parts[two] = (parts[one] + image) / 2 if one == two else parts[one]
+            else:
+                self._symmetries.remove((one, two))
+        return self.loss.layout.flatten(parts)
 
     def _natural_size(self) -> float:
         """Return the size of products along G(0) at which G changes by about its own size; 1 where it never does."""

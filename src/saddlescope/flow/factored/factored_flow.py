@@ -7,6 +7,7 @@ conservation law W_1^T W_1 - W_2^T W_2 = const (equation 5 of Boix-Adsera et al.
 construction.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -82,6 +83,25 @@ class FactorInit(ReprMixin):
                 f"log_scale must be finite and negative, as log(alpha) is for alpha < 1; got {self.log_scale!r}. "
                 "Weights that are not small need no rescaled time: start a loss of the factors from ParameterInit."
             )
+
+    @property
+    def symmetries(self) -> tuple[tuple[int, int], ...]:
+        """Symmetries of the start, which the flow keeps as long as the gradient has them.
+
+        (p, p): every column of left_p is that of right_p, or minus that, so that B_p is symmetric. (p, q): the pairs p
+        and q are equal.
+        """
+        signed = (
+            (p, p)
+            for p, (left, right) in enumerate(self.pairs)
+            if left.shape == right.shape and np.all(np.all(left == right, axis=0) | np.all(left == -right, axis=0))
+        )
+        equal = (
+            (p, q)
+            for (p, one), (q, two) in itertools.combinations(enumerate(self.pairs), 2)
+            if all(map(np.array_equal, one, two))
+        )
+        return (*signed, *equal)
 
     def state(self) -> State:
         """Return the factors in scaled coordinates."""
@@ -274,12 +294,15 @@ def factored_flow(
     """Follow gradient flow of full factors from a small start to a time.
 
     The method is that of `saddlescope.flow.factored.exponential_integrator`: exponentials of integrals of G = -dL/dB,
-    applied to scaled factors, and plateaus crossed in one step. Cost does not grow with log(1/alpha).
+    applied to scaled factors, and plateaus crossed in one step. The cost of a plateau does not grow with log(1/alpha).
+    In a valley along which the loss falls more slowly than exponentially, as where an entry grows for ever, stability
+    limits the steps: there the cost grows with the time, `until` log(1/alpha), and with the size of the product.
 
     Args:
         loss: the loss, a JAX function of the tuple of products, continuously differentiable, or an
             `saddlescope.loss.AbstractLoss`, which computes its gradient itself. Pass data as fields of a module.
-        start: the factors and their scale.
+        start: the factors and their scale. Symmetries of the start (`FactorInit.symmetries`) that the gradient has but
+            for rounding are kept, so that U V^T with U = V cannot learn a negative eigenvalue.
         until: the last time, in units of log(1/alpha); 0 is allowed.
         tolerance: the relative error of stage times to aim for. The error of each step's integral of G stays below
             a fiftieth of it, relative to 1 + the integral so far, in e-folds.
@@ -308,13 +331,16 @@ def factored_flow(
             f"until must be a time that the loss can resolve; got {until!r} for a gradient of "
             f"{float(np.max(np.abs(gradient))):.3g} at the start. Scale the loss."
         )
-    stepper = FactoredStepper(compiled, origin, until * unit, tolerance=tolerance, local=tolerance * LOCAL_SHARE)
+    local = tolerance * LOCAL_SHARE
+    stepper = FactoredStepper(
+        compiled, origin, until * unit, symmetries=start.symmetries, tolerance=tolerance, local=local
+    )
     interpolants, status = [], REACHED
     while stepper.t < until * unit:
         try:
             interpolants.append(stepper.step())
         except StepError as failure:
-            status = stuck(stepper.t / unit, TIME_UNIT, finite=failure.finite)
+            status = stuck(stepper.t / unit, TIME_UNIT, finite=failure.finite, growth=stepper.growth)
             break
         bound = _LARGEST_LOG + stepper.log_natural
         if max(float(np.max(pair.log_sizes)) for pair in stepper.state) > bound:

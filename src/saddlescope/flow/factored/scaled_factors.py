@@ -30,6 +30,7 @@ from scipy.linalg import solve_triangular
 
 _DEPENDENT = 1e-11  # relative size of a remainder that is rounding: the row depends on the others
 _CLEARED = 8 * np.finfo(float).eps  # relative size of what is taken for zero
+_SYMMETRIC = 64 * np.finfo(float).eps  # relative size of an antisymmetric part that is rounding
 _PIECE = 2.0  # e-folds per application: the parts of P that a structured rounding cannot reach stay below e^4 eps
 
 
@@ -141,7 +142,7 @@ class ScaledFactors:
         m, n = self.shape
         d = len(self.U)
         W = integral if m == n else np.pad(integral, ((0, d - m), (0, d - n)))
-        left, w, right = np.linalg.svd(W)
+        left, w, right = _decomposed(W)
         pieces = max(1, int(np.ceil(w[0] / _PIECE)))
         Y, Z = left.T @ self.U, right @ self.V
         a, b = self.a, self.b
@@ -250,6 +251,21 @@ class ScaledFactors:
             if start < rank:  # in the scaled core the eliminated part is as large as the rest, so no digits are lost
                 core[rest, rest] -= core[rest, one] @ np.linalg.lstsq(core[one, one], core[one, rest], rcond=None)[0]
         return np.append(np.sort(logs)[::-1][:rank], np.full(min(self.shape) - rank, -np.inf))
+
+
+def _decomposed(
+    W: Float[np.ndarray, "d d"],
+) -> tuple[Float[np.ndarray, "d d"], Float[np.ndarray, "d"], Float[np.ndarray, "d d"]]:
+    """Return the singular value decomposition; of a symmetric matrix with vectors that are equal up to exact signs.
+
+    So a pair with L = R stays so under symmetric G, also where the difference of the two would grow.
+    """
+    if np.abs(W - W.T).max() > _SYMMETRIC * np.abs(W).max():
+        return np.linalg.svd(W)
+    values, vectors = np.linalg.eigh((W + W.T) / 2)
+    order = np.argsort(-np.abs(values), kind="stable")
+    values, vectors = values[order], vectors[:, order]
+    return vectors, np.abs(values), np.where(values < 0, -1.0, 1.0)[:, None] * vectors.T
 
 
 def _cleared(matrix: Float[np.ndarray, "m n"], size: "float | np.ndarray") -> Float[np.ndarray, "m n"]:

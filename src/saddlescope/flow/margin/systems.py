@@ -33,7 +33,12 @@ def linear_solver(matrix: Float[np.ndarray, "N N"]) -> Solver:
 
 @runtime_checkable
 class MarginLoss(Protocol):
-    """A loss L of margins u (n, m), with its rates r = -dL/du in logarithms."""
+    """A loss L of margins u (n, m), with its rates r = -dL/du in logarithms.
+
+    Any object with these methods is one. For logistic regression on labels y and inputs x, m = 1, u = y w . x and
+    r = 1 / (n (1 + e^u)). Diagonal weights take the features y x, of shape (n, 1, d). Plain weights w are the first
+    column of W, with the differences y x and every query (1, 0, ..., 0).
+    """
 
     def log_rates(self, margins: Float[np.ndarray, "n m"]) -> tuple[Float[np.ndarray, "n m"], Float[np.ndarray, "n m"]]:
         """Return ln|r| and the signs of r."""
