@@ -84,14 +84,15 @@ def test_a_saddle_has_no_force_on_its_active_directions_and_exponents_between_0_
 def test_the_new_direction_is_the_top_pair_and_its_exponent_has_just_reached_1(attention):
     _, learned = attention
     for before, after in zip(learned.stages[:-1], learned.stages[1:], strict=True):
-        rate, start = before.rates[after.entered][0], before.exponents[after.entered][0]
+        (p,) = after.entered
+        rate, start = before.rates[p][0], before.exponents[p][0]
         np.testing.assert_allclose(start + rate * (after.time - before.time), 1, rtol=1e-12)
-        assert after.ranks[after.entered] == before.ranks[after.entered] + 1
+        assert after.ranks[p] == before.ranks[p] + 1
 
 
 def test_keys_and_queries_have_not_grown_before_values(attention):
     _, learned = attention
-    assert learned.stages[1].entered == 1
+    assert learned.stages[1].entered == (1,)
     np.testing.assert_allclose(learned.stages[1].exponents[0], 0, atol=1e-12)
     assert learned.stages[1].time == pytest.approx(1 / learned.stages[0].rates[1][0])
 
@@ -101,7 +102,7 @@ def test_the_flow_of_full_weights_converges_to_it_as_one_over_log_alpha(attentio
     task, learned = attention
     stages = learned.stages[1:4]
     levels = np.full((2, 4), 1e9)
-    where = tuple(np.array([(stage.entered, stage.ranks[stage.entered] - 1) for stage in stages]).T)
+    where = tuple(np.array([(p, stage.ranks[p] - 1) for stage in stages for p in stage.entered]).T)
     levels[where] = [stage.singular_values[p][i] / 2 for stage, p, i in zip(stages, *where, strict=True)]
     predicted = np.array([stage.time for stage in stages])
     constants = []

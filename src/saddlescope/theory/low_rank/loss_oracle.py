@@ -47,16 +47,22 @@ class ProductLossOracle:
     Args:
         loss: L(B), a JAX function of a tuple of matrices of the given shapes, or an `AbstractLoss` of one.
         shapes: (m, n) of each product.
+        symmetric: True for products of symmetric factors: G is then its symmetric part.
 
     Raises:
         InputError: invalid shapes, JAX not in float64 mode, a loss that cannot be called on such a tuple, does not
             return one float64 number, is not finite at 0, or has a gradient that jumps there.
     """
 
-    def __init__(self, loss: Callable[[Any], Array], shapes: Sequence[tuple[int, int]]) -> None:
+    def __init__(
+        self, loss: Callable[[Any], Array], shapes: Sequence[tuple[int, int]], *, symmetric: bool = False
+    ) -> None:
         self.loss, self.shapes = as_loss(loss), tuple((int(m), int(n)) for m, n in shapes)
+        self.symmetric = symmetric
         if not self.shapes or min(map(min, self.shapes)) < 1:
             raise InputError(f"shapes must hold (rows, columns) of each product, positive integers; got {shapes!r}.")
+        if symmetric and any(m != n for m, n in self.shapes):
+            raise InputError(f"shapes must be square for symmetric factors; got {shapes!r}.")
         if not callable(loss):
             raise InputError(f"loss must be a JAX function of a tuple of products; got {loss!r}.")
         require_float64("low_rank_learning")
@@ -88,10 +94,14 @@ class ProductLossOracle:
             NonFiniteProductLossError: one of them is NaN or infinite.
         """
         value, slopes = self._slopes(products)
-        force = tuple(-np.ldexp(np.asarray(slope), -self.exponent) for slope in slopes)
+        force = self._force(slopes)
         if not (np.isfinite(value) and all(np.isfinite(g).all() for g in force)):
             raise NonFiniteProductLossError
         return float(np.ldexp(float(value), -self.exponent)), force
+
+    def _force(self, slopes: tuple[Array, ...]) -> Matrices:
+        force = tuple(-np.ldexp(np.asarray(slope), -self.exponent) for slope in slopes)
+        return tuple((G + G.T) / 2 for G in force) if self.symmetric else force
 
     def _slopes(self, products: Matrices) -> tuple[Array, tuple[Array, ...]]:
         return _value_and_slope(self.loss, tuple(map(jnp.asarray, products)))
@@ -103,7 +113,7 @@ class ProductLossOracle:
             NonFiniteProductLossError: an entry is NaN or infinite.
         """
         slopes = _hvp(self.loss, tuple(map(jnp.asarray, products)), tuple(map(jnp.asarray, change)))
-        change_of_force = tuple(-np.ldexp(np.asarray(slope), -self.exponent) for slope in slopes)
+        change_of_force = self._force(slopes)
         if not all(np.isfinite(g).all() for g in change_of_force):
             raise NonFiniteProductLossError
         return change_of_force
