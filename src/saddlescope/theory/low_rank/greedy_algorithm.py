@@ -39,7 +39,6 @@ from saddlescope.theory.low_rank.growth_exponents import Frame, Growth, growth, 
 from saddlescope.theory.low_rank.loss_oracle import Matrices, ProductLossOracle
 from saddlescope.theory.low_rank.transition import LowRankDeparture, Saddle, follow_to_saddle
 
-
 Pairs = tuple[tuple[np.ndarray, np.ndarray], ...]
 
 _ABSENT = 1e-9  # share of the largest size below which a tied direction is absent from the initial weights

@@ -15,8 +15,8 @@ component that contains both (u_i, v_i) and (u_i, -v_i) therefore gives its smal
 a sign, that of det Y det Z, where Y and Z are the overlaps of the u and of the v with the singular vectors. For d = 1
 this means that a product of two numbers grows or shrinks with the sign of its force.
 
-Symmetric factors, L = R = U, move as U' = G U with a symmetric G: sizes grow at its eigenvalues, of either sign, and the
-same volumes say how these pair with exponents. No (u_i, -u_i) is involved, and so no orientation.
+Symmetric factors, L = R = U, move as U' = G U with a symmetric G: sizes grow at its eigenvalues, of either sign, and
+the same volumes say how these pair with exponents. No (u_i, -u_i) is involved, and so no orientation.
 """
 
 from collections.abc import Iterator

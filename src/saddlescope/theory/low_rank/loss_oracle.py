@@ -18,7 +18,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.loss_scale import scale_exponent
 from saddlescope.loss.abstract_loss import AbstractLoss, as_loss
-from saddlescope.loss.checks import require_smooth_at_zero
+from saddlescope.loss.checks import require_start_at_zero
 from saddlescope.numerics.tree_layout import TreeLayout
 
 Matrices = tuple[Float[np.ndarray, "_ _"], ...]
@@ -75,16 +75,15 @@ class ProductLossOracle:
         if getattr(out, "shape", None) != () or getattr(out, "dtype", None) != jnp.dtype("float64"):
             raise InputError(f"loss must return one float64 number; got {shown(out)}.")
         self.exponent = 0
-        try:
-            _, force = self.value_and_force(tuple(np.zeros(shape) for shape in self.shapes))
-        except NonFiniteProductLossError as error:
-            raise InputError(
-                "loss must be finite with a finite gradient where all products are 0, where learning starts; got NaN "
-                "or infinity. Look for a division, root or logarithm of a product, and for NaN in the data."
-            ) from error
-        layout = TreeLayout.of(force)
-        with np.errstate(invalid="ignore"):  # a gradient that is NaN next to 0 jumps there
-            require_smooth_at_zero(lambda at: layout.flatten(self._slopes(layout.build(at))[1]), layout.size, "B")
+        zero = tuple(np.zeros(shape) for shape in self.shapes)
+        layout = TreeLayout.of(zero)
+
+        def flat(at: np.ndarray) -> tuple[Array, np.ndarray]:
+            value, slopes = self._slopes(layout.build(at))
+            return value, layout.flatten(slopes)
+
+        require_start_at_zero(flat, layout.size, "B")
+        force = self.value_and_force(zero)[1]
         self.exponent = scale_exponent(force)
 
     def value_and_force(self, products: Matrices) -> tuple[float, Matrices]:

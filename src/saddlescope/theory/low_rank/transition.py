@@ -18,6 +18,8 @@ from jaxtyping import Float
 from scipy.integrate import RK45, Radau
 from scipy.sparse.linalg import LinearOperator, eigsh
 
+from saddlescope.loss.checks import rounding_share
+from saddlescope.theory.incremental.transition import AT_INFINITY, FLAT, ROUNDED, UNBOUNDED
 from saddlescope.theory.low_rank.loss_oracle import Matrices, NonFiniteProductLossError, ProductLossOracle
 from saddlescope.theory.saddle.newton import Linearised, NewtonPolicy, newton
 from saddlescope.theory.saddle.path import PathPolicy, SaddlePassage, TransitionFailure
@@ -28,9 +30,6 @@ _STIFF = 500  # steps after which the implicit solver takes over,
 _DENSE = 2000  # where it has at most so many weights, since its Jacobian is dense
 _FEW = 200  # weights up to which the Hessian is computed column by column
 _SHORTEST = 1e-10  # step, in units of 1 / rate, next to where the loss is not finite
-_UNBOUNDED = "the loss falls without bound along it"
-_AT_INFINITY = "the minimiser seems to be at infinity, as for losses with exponential tails on separable data"
-_FLAT = "there the loss is flat, as with more weights than samples, or it has no minimum"
 
 
 Spectra = tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
@@ -191,7 +190,7 @@ def _follow(oracle: ProductLossOracle, spectra: Spectra, departure: LowRankDepar
         largest = float(np.max(np.abs(solver.y)))
         if solver.status == "failed" or largest > _POLICY.largest or (outside and solver.h_abs * rate < _SHORTEST):
             unbounded = largest > _POLICY.largest or _falls_ahead(factors, solver.y)
-            return _no_minimum(departure, _UNBOUNDED) if unbounded or not outside else _not_finite(departure)
+            return _no_minimum(departure, UNBOUNDED) if unbounded or not outside else _not_finite(departure)
         if solver.t * rate > _POLICY.horizon:
             break
         fastest = max(fastest, float(np.linalg.norm(solver.f)))
@@ -220,13 +219,12 @@ def _follow(oracle: ProductLossOracle, spectra: Spectra, departure: LowRankDepar
                 "flow.factored_flow.",
                 status="saddle",
             )
-    return _no_minimum(departure, _AT_INFINITY if _grows_as_logarithm(sizes) else _FLAT)
+    return _no_minimum(departure, AT_INFINITY if _grows_as_logarithm(sizes) else _flat(factors, solver.y))
 
 
 def _no_minimum(departure: LowRankDeparture, why: str) -> TransitionFailure:
     return TransitionFailure(
-        f"The transition that {departure.named} finds no strict local minimum (Assumption 4.4 fails): {why}. Add a "
-        "small penalty on the products to the loss."
+        f"The transition that {departure.named} finds no strict local minimum (Assumption 4.4 fails): {why}"
     )
 
 
@@ -236,6 +234,14 @@ def _not_finite(departure: LowRankDeparture) -> TransitionFailure:
         "a division, root, norm or logarithm of a product.",
         status="not_finite",
     )
+
+
+def _flat(factors: _Factors, theta: Float[np.ndarray, "t"]) -> str:
+    force = factors.oracle.value_and_force(factors.products(theta))[1]
+    along = -factors.linearised(theta, force, theta)
+    terms = max(map(np.linalg.norm, force)) * np.linalg.norm(theta) + np.linalg.norm(along)
+    share = rounding_share(factors.velocity, theta, along, float(terms))
+    return ROUNDED.format(share) if share > 1e-9 else FLAT
 
 
 def _falls_ahead(factors: _Factors, theta: Float[np.ndarray, "t"]) -> bool:
@@ -354,4 +360,3 @@ def _spectra(factors: _Factors, theta: Float[np.ndarray, "t"]) -> Spectra:
         U, s, Vt = np.linalg.svd(B, full_matrices=False)
         found.append((U[:, :r], s[:r], Vt[:r]))
     return tuple(found)
-
