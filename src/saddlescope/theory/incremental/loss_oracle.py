@@ -119,20 +119,21 @@ class LossOracle:
     Args:
         loss: L(beta), a JAX function of an array of shape (size,).
         size: the number p of coordinates of beta.
+        weight_decay: lambda, of the weights u and v.
 
     Raises:
         InputError: JAX is not in float64 mode, the loss cannot be called on such an array or does not return one
             float64 number, it or its gradient is not finite at 0, or its gradient jumps at 0.
     """
 
-    def __init__(self, loss: Callable[[Array], Array], size: int) -> None:
+    def __init__(self, loss: Callable[[Array], Array], size: int, weight_decay: float = 0.0) -> None:
         if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
             raise InputError(f"size must be an integer of at least 1, the length of beta; got {size!r}.")
         if not callable(loss):
             raise InputError(f"loss must be a JAX function of beta, such as a DiagonalNetwork; got {loss!r}.")
         require_float64("incremental_learning")
         self.loss = as_loss(loss)
-        self.size = int(size)
+        self.size, self.decay = int(size), weight_decay
         self._last = _Known(np.full(self.size, np.nan), np.zeros(0, np.int64), np.zeros((self.size, 0)))
         self._latest = _KnownGradient(np.full(self.size, np.nan), np.zeros(0, np.int64), np.zeros(0))
         self._block = _KnownBlock(np.full(self.size, np.nan), np.zeros(0, np.int64), np.zeros((0, 0)))

@@ -5,7 +5,7 @@ A transition has some coordinates at zero and the signs of the others fixed. The
     A         the coordinates that are not zero
     D         their signs on the diagonal: beta_A = D x
     x         |beta_A| > 0, the point
-    r         D^T g_A, the rate: (log x)' = 2 r under gradient flow (equation 4)
+    r         D^T g_A - lambda, the rate: (log x)' = 2 r under gradient flow with weight decay lambda (equation 4)
     H         D^T (d^2 L / dbeta_A^2) D
 
 Coordinates that are tied, s_i g_i = s_j g_j on all of the face, preserve their ratio. They count as one
@@ -52,8 +52,9 @@ class StationaryPoint:
 
     Attributes:
         beta: s * u^2, shape (p,).
-        loss: L(beta).
-        gradient: g(beta) = -dL/dbeta, shape (p,); zero on the support up to rounding.
+        loss: L(beta), with the penalty of weight decay.
+        gradient: g(beta) = -dL/dbeta, shape (p,); zero on the support up to rounding, or lambda times
+            the sign of beta under weight decay.
         curvature: the constant c of Assumption 4.4, L(u~, s u~) - L(u, s u) >= c |u~ - u|^2 near u on the support: half
             the smallest eigenvalue of the Hessian in u. Infinite where the support is empty, 0 where coordinates are
             tied.
@@ -107,11 +108,11 @@ class Face:
 
     def rates(self, gradient: Float[np.ndarray, "p"]) -> Float[np.ndarray, "m"]:
         """Return r where g is `gradient`."""
-        return gradient[self.among] @ self.directions
+        return gradient[self.among] @ self.directions - self.oracle.decay
 
     def rate(self, x: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
         """Return r at x; raise NonFiniteLossError where the loss is not finite."""
-        return self.oracle.gradient_among(self.beta(x), self.among) @ self.directions
+        return self.oracle.gradient_among(self.beta(x), self.among) @ self.directions - self.oracle.decay
 
     def hessian(self, x: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
         """Return H at x; raise NonFiniteLossError where the loss is not finite."""
@@ -222,6 +223,7 @@ def newton_polish(
     if not (pushed_to_zero and c > 0):
         return None
     scale = float(np.max(np.abs(H) @ end, initial=0.0))
+    loss += face.oracle.decay * float(np.sum(np.abs(beta)))
     return StationaryPoint(beta, loss, gradient, curvature=0.0 if kept.ties else c, convergence_rate=c, scale=scale)
 
 

@@ -31,6 +31,7 @@ ROUNDED = (
     "there rounding is {:.0e} of the terms of its gradient, too much to find its end. Write exp(x) - 1 as expm1(x), "
     "log(1 + x) as log1p(x) and the like, or take larger units."
 )
+ROUGH = 1e-9  # rounding of a gradient, relative to its terms, with which no end is certain
 HORIZON = 1e12  # in units of 1 / |g_i|: a transition that lasts this long ends at no strict minimum
 
 
@@ -54,8 +55,8 @@ class SaddleDeparture:
 
     @property
     def entering_rate(self) -> float:
-        """Largest |g_i| of those that enter, at the saddle: log|beta_i| starts to grow at the rate 2 |g_i|."""
-        return float(np.max(np.abs(self.saddle.gradient[list(self.entering)])))
+        """Largest |g_i| - lambda of those that enter, at the saddle: log|beta_i| starts to grow at twice this rate."""
+        return float(np.max(np.abs(self.saddle.gradient[list(self.entering)]))) - self.oracle.decay
 
     def face(self) -> Face:
         """Return the face of the support of theta^k and the new coordinates, whose signs are those of g."""
@@ -75,7 +76,7 @@ class SaddleDeparture:
 
     def descends(self, end: StationaryPoint) -> bool:
         """Return True if the loss at the end is lower than at the saddle, as far as rounding shows."""
-        return end.loss <= self.saddle.loss + 4 * np.finfo(float).eps * abs(self.saddle.loss)
+        return bool(end.loss <= self.saddle.loss + 4 * np.finfo(float).eps * abs(self.saddle.loss))
 
     def no_stationary_point(
         self,
@@ -108,7 +109,7 @@ class SaddleDeparture:
         else:
             H = face.hessian(x)
             share = rounding_share(face.rate, x, -H @ x, float(np.max(np.abs(H) @ x)))
-            why = ROUNDED.format(share) if share > 1e-9 else FLAT
+            why = ROUNDED.format(share) if share > ROUGH else FLAT
         return TransitionFailure(
             f"The transition that starts with {self.named} finds no strict local minimum (Assumption 4.4 fails): it "
             f"was followed to max |beta| = {np.max(x):.3g}, and {why}"

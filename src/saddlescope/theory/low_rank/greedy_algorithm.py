@@ -58,7 +58,7 @@ class LowRankStage(ReprMixin):
         rank_drops: for each product, the decrease of its rank in the transition.
         products: B_p at the saddle.
         singular_values: of each product, its active ones, descending.
-        loss: L at the saddle, the level of the plateau.
+        loss: L at the saddle, with the penalty of weight decay: the level of the plateau.
         rates: of each product, sigma outside its active directions, descending: their growth rates. Of symmetric
             factors those of either sign.
         exponents: of each product, the xi that each rate is paired with when the stage begins.
@@ -137,6 +137,7 @@ def low_rank_learning(
     width: int | None = None,
     symmetric: bool = False,
     weights: Sequence[tuple[ArrayLike, ArrayLike]] | None = None,
+    weight_decay: float = 0.0,
     tolerance: float = 1e-9,
     max_stages: int | None = None,
     report: Report = silent,
@@ -151,7 +152,9 @@ def low_rank_learning(
         symmetric: True for products U U^T with U' = G U, the flow of L and R from L(0) = R(0). Gradient flow of
             L(U U^T) in U is the same at twice the speed.
         weights: (left, right) of each product, shapes (m, h) and (n, h), before they are scaled by alpha; equal for
-            symmetric factors. They decide what becomes active in a tie at the origin.
+            symmetric factors, and such are found. They decide what becomes active in a tie at the origin.
+        weight_decay: lambda of a penalty lambda/2 times the squares of all factors, not negative. At the stages it is
+            lambda times the sum of singular values, the nuclear norm, and part of their losses.
         tolerance: singular values of G smaller than this part of the largest at the origin count as zero, and times
             with a smaller relative difference are a tie.
         max_stages: largest number of transitions, at least 1; None: no limit.
@@ -184,13 +187,16 @@ def low_rank_learning(
         raise InputError(f"tolerance must be a number between 0 and 1e-3; got {tolerance!r}.")
     if max_stages is not None and not (isinstance(max_stages, int | np.integer) and max_stages >= 1):
         raise InputError(f"max_stages must be an integer of at least 1, or None; got {max_stages!r}.")
-    oracle = ProductLossOracle(loss, shapes, symmetric=symmetric)
+    if not 0 <= weight_decay < math.inf:
+        raise InputError(f"weight_decay must be finite and not negative; got {weight_decay!r}.")
+    oracle = ProductLossOracle(loss, shapes, symmetric=symmetric, weight_decay=weight_decay)
     start = None if weights is None else _initial_weights(weights, oracle)
     if start is not None:
         columns = start[0][0].shape[1]
         if width not in (None, columns):
             raise InputError(f"width must be the number of columns of weights, {columns}, or None; got {width!r}.")
         width = columns
+        oracle.symmetric = symmetric or _stay_symmetric(start, oracle)
     most = tuple(min(m, n, width or m) for m, n in oracle.shapes)
     origin = tuple(np.zeros(shape) for shape in oracle.shapes)
     spectra = tuple((np.zeros((m, 0)), np.zeros(0), np.zeros((0, n))) for m, n in oracle.shapes)
@@ -200,16 +206,16 @@ def low_rank_learning(
     frames = tuple(Frame(np.eye(d), np.eye(d), np.zeros(d)) for d in map(max, oracle.shapes))
     stages: list[LowRankStage] = []
     time, entered, margin = 0.0, (), math.inf
-    paired = symmetric_growth if symmetric else growth
+    paired = symmetric_growth if oracle.symmetric else growth
     while True:
         grown = tuple(paired(frame, _square(G)) for frame, G in zip(frames, saddle.force, strict=True))
         stages.append(_stage(saddle, grown, time, entered, margin, oracle.exponent))
         if len(stages) > 1:
             _report_stage(report, stages, most, max_stages)
-        arrivals = _Arrivals(grown, stages[-1].ranks, most, noise, time, tolerance)
+        arrivals = _Arrivals(grown, stages[-1].ranks, most, noise, oracle.decay, time, tolerance)
         end, status, message = time + arrivals.duration, None, ""
         shown = math.ldexp(end, -oracle.exponent)
-        departure = arrivals.departure(grown, oracle.shapes, start if len(stages) == 1 else None)
+        departure = arrivals.departure(grown, oracle, start if len(stages) == 1 else None)
         if not math.isfinite(end):
             status, message = (
                 AlgorithmStatus.CONVERGED,
@@ -227,7 +233,9 @@ def low_rank_learning(
             if isinstance(found, Saddle):
                 rises = [left.shape[1] for left, _ in departure.columns]
                 frames = tuple(
-                    _inactive_frame(of.after(arrivals.duration), rises[p], saddle.spectra[p], found, p)
+                    _inactive_frame(
+                        of.after(arrivals.duration), rises[p], saddle.spectra[p], found, p, 1 + oracle.decay * end
+                    )
                     for p, of in enumerate(grown)
                 )
                 entered = tuple(p for p, rise in enumerate(rises) for _ in range(rise))
@@ -253,13 +261,14 @@ class _Arrivals:
         ranks: tuple[int, ...],
         most: tuple[int, ...],
         noise: float,
+        decay: float,
         since: float,
         tolerance: float,
     ) -> None:
         waits = [
             (float(wait), p, j)
             for p, of in enumerate(grown)
-            for j, wait in enumerate(of.arrivals(noise))
+            for j, wait in enumerate(of.arrivals(noise, decay, 1 + decay * since))
             if ranks[p] < most[p] and math.isfinite(wait)
         ]
         waits.sort()
@@ -270,7 +279,7 @@ class _Arrivals:
         self.margin = later[0][0] - self.duration if later else math.inf
 
     def departure(
-        self, grown: Sequence[Growth], shapes: tuple[tuple[int, int], ...], start: Pairs | None
+        self, grown: Sequence[Growth], oracle: ProductLossOracle, start: Pairs | None
     ) -> LowRankDeparture | None:
         """Return what becomes active; None for a tie that the weights at the origin do not decide.
 
@@ -278,7 +287,7 @@ class _Arrivals:
         the product gains sum_jk p_j (a_j . a_k) q_k^T.
         """
         columns = []
-        for p, ((m, n), of) in enumerate(zip(shapes, grown, strict=True)):
+        for p, ((m, n), of) in enumerate(zip(oracle.shapes, grown, strict=True)):
             among = [j for product, j in self.tied if product == p]
             left, right = of.U[:m, among], of.V[:n, among]
             if len(self.tied) > 1:
@@ -292,7 +301,7 @@ class _Arrivals:
         sizes = [np.linalg.norm(left, axis=0) for left, _ in columns]
         if any(np.any(each <= _ABSENT * largest) for each in sizes):
             return None
-        rate = max((float(grown[p].rate[j]) for p, j in self.tied), default=0.0)
+        rate = max((float(grown[p].rate[j]) for p, j in self.tied), default=0.0) - oracle.decay
         return LowRankDeparture(tuple((left / largest, right / largest) for left, right in columns), rate)
 
 
@@ -314,9 +323,14 @@ def _stage(
 
 
 def _inactive_frame(
-    frame: Frame, entered: int, before: tuple[np.ndarray, np.ndarray, np.ndarray], found: Saddle, product: int
+    frame: Frame,
+    entered: int,
+    before: tuple[np.ndarray, np.ndarray, np.ndarray],
+    found: Saddle,
+    product: int,
+    level: float,
 ) -> Frame:
-    """Return the frame outside the new active directions: removed directions, with xi = 1, and the old inactive ones.
+    """Return the frame outside the new active directions: removed ones, with xi = level, and the old inactive ones.
 
     Active and inactive directions turn together, so that the orientation of all of them is preserved.
     """
@@ -338,15 +352,15 @@ def _inactive_frame(
     U, V = outside(U1, Uf, frame.U), outside(V1t.T, Vf, frame.V)
     if U.size and orientation((U1, V1t.T), (U, V)) != orientation((U0, V0t.T), (frame.U, frame.V)):
         V[:, -1] *= -1
-    return Frame(U, V, np.concatenate([np.ones(Uf.shape[1]), frame.xi[entered:]]))
+    return Frame(U, V, np.concatenate([np.full(Uf.shape[1], level), frame.xi[entered:]]))
 
 
 def _initial_weights(weights: Sequence[tuple[ArrayLike, ArrayLike]], oracle: ProductLossOracle) -> Pairs:
     """Return the initial weights of all products.
 
     Raises:
-        InputError: they are no finite matrices of the products' shapes with one number of columns, or not equal for
-            symmetric factors.
+        InputError: they are no finite matrices of the products' shapes with one number of columns, or not equal left
+            and right for symmetric factors.
     """
     with calling("weights must hold a pair (left, right) of matrices for each product"):
         pairs = tuple(
@@ -362,6 +376,17 @@ def _initial_weights(weights: Sequence[tuple[ArrayLike, ArrayLike]], oracle: Pro
     if oracle.symmetric and any(not np.array_equal(left, right) for left, right in pairs):
         raise InputError("weights must be equal left and right for symmetric factors; got others.")
     return pairs
+
+
+def _stay_symmetric(start: Pairs, oracle: ProductLossOracle) -> bool:
+    """Return True if factors are equal left and right and the loss keeps them so: G is symmetric where B is."""
+    if any(not np.array_equal(left, right) for left, right in start):
+        return False
+    rng = np.random.default_rng(0)
+    somewhere = tuple(A @ A.T for A in map(rng.standard_normal, oracle.shapes))
+    points = tuple(np.zeros(shape) for shape in oracle.shapes), somewhere
+    forces = [G for at in points for G in oracle.value_and_force(at)[1]]
+    return all(np.allclose(G, G.T, rtol=0, atol=1e-12 * np.max(np.abs(G), initial=0.0)) for G in forces)
 
 
 def _square(G: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "d d"]:

@@ -62,10 +62,17 @@ class Growth:
     start: Float[np.ndarray, "e"]
     symmetric: bool = False
 
-    def arrivals(self, noise: float) -> Float[np.ndarray, "e"]:
-        """Return the time until each direction becomes active, xi = 1; infinite where the rate is at most the noise."""
-        moving = self.rate > noise
-        return np.where(moving, np.maximum(1 - self.start, 0.0) / np.where(moving, self.rate, 1.0), np.inf)
+    def arrivals(self, noise: float, decay: float = 0.0, level: float = 1.0) -> Float[np.ndarray, "e"]:
+        """Return the time until each direction becomes active; infinite where the rate is at most the noise.
+
+        Args:
+            noise: of a rate.
+            decay: lambda, by which all sizes fall: a direction is active once xi = 1 + lambda T.
+            level: that value now.
+        """
+        net = self.rate - decay
+        moving = net > noise
+        return np.where(moving, np.maximum(level - self.start, 0.0) / np.where(moving, net, 1.0), np.inf)
 
     def after(self, duration: float) -> Frame:
         """Return the frame after a time: the singular pairs, those with negative exponents reversed."""

@@ -43,11 +43,13 @@ class ProductLossOracle:
 
     Attributes:
         exponent: chosen so that the largest entry of G at 0 is about 1; 0 where G is 0 there.
+        decay: lambda divided by 2^exponent.
 
     Args:
         loss: L(B), a JAX function of a tuple of matrices of the given shapes, or an `AbstractLoss` of one.
         shapes: (m, n) of each product.
         symmetric: True for products of symmetric factors: G is then its symmetric part.
+        weight_decay: lambda, of the factors.
 
     Raises:
         InputError: invalid shapes, JAX not in float64 mode, a loss that cannot be called on such a tuple, does not
@@ -55,7 +57,12 @@ class ProductLossOracle:
     """
 
     def __init__(
-        self, loss: Callable[[Any], Array], shapes: Sequence[tuple[int, int]], *, symmetric: bool = False
+        self,
+        loss: Callable[[Any], Array],
+        shapes: Sequence[tuple[int, int]],
+        *,
+        symmetric: bool = False,
+        weight_decay: float = 0.0,
     ) -> None:
         self.loss, self.shapes = as_loss(loss), tuple((int(m), int(n)) for m, n in shapes)
         self.symmetric = symmetric
@@ -85,6 +92,7 @@ class ProductLossOracle:
         require_start_at_zero(flat, layout.size, "B")
         force = self.value_and_force(zero)[1]
         self.exponent = scale_exponent(force)
+        self.decay = float(np.ldexp(weight_decay, -self.exponent))
 
     def value_and_force(self, products: Matrices) -> tuple[float, Matrices]:
         """Return L(B) and G(B).

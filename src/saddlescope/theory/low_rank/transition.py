@@ -1,7 +1,7 @@
 """Transition of gradient flow of low-rank factors once one more direction is active: equation 13 with matrices.
 
     L, R     factors of one product, (m, r) and (n, r), balanced: L^T L = R^T R
-    theta    all factors, flat; theta' = -dL/dtheta, that is L' = G R and R' = G^T L
+    theta    all factors, flat; theta' = -dL/dtheta - lambda theta, that is L' = G R - lambda L, R' = G^T L - lambda R
 
 Balanced factors stay balanced and preserve their rank, so the flow from the saddle plus a vanishing new pair stays on
 the products of that rank. An explicit solver follows it, and after 500 steps an implicit one: the problem is as stiff
@@ -19,7 +19,7 @@ from scipy.integrate import RK45, Radau
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from saddlescope.loss.checks import rounding_share
-from saddlescope.theory.incremental.transition import AT_INFINITY, FLAT, ROUNDED, UNBOUNDED
+from saddlescope.theory.incremental.transition import AT_INFINITY, FLAT, ROUGH, ROUNDED, UNBOUNDED
 from saddlescope.theory.low_rank.loss_oracle import Matrices, NonFiniteProductLossError, ProductLossOracle
 from saddlescope.theory.saddle.newton import Linearised, NewtonPolicy, newton
 from saddlescope.theory.saddle.path import PathPolicy, SaddlePassage, TransitionFailure
@@ -43,7 +43,7 @@ class Saddle:
     Attributes:
         products: B, shape (m, n) each.
         spectra: their U, s, V^T, cut to the active directions.
-        loss: L(B).
+        loss: L(B), with the penalty of weight decay.
         force: G(B).
         removed: for each product, the pairs (U, V) of active directions that left, shapes (m, f) and (n, f).
     """
@@ -62,7 +62,7 @@ class LowRankDeparture:
     Attributes:
         columns: for each product, what its factors gain but for their size, shapes (m, e) and (n, e); the largest is of
             size 1.
-        rate: their rate, u^T G v > 0.
+        rate: their rate, u^T G v - lambda > 0.
     """
 
     columns: tuple[tuple[np.ndarray, np.ndarray], ...]
@@ -102,14 +102,15 @@ class _Factors:
 
     def velocity(self, theta: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t"]:
         force = self.oracle.value_and_force(self.products(theta))[1]
-        return self.flat([(G @ R, G.T @ L) for G, (L, R) in zip(force, self.split(theta), strict=True)])
+        pushed = self.flat([(G @ R, G.T @ L) for G, (L, R) in zip(force, self.split(theta), strict=True)])
+        return pushed - self.oracle.decay * theta
 
     def linearised(self, theta: Float[np.ndarray, "t"], force: Matrices, change: Float[np.ndarray, "t"]) -> np.ndarray:
         """Return -d velocity[change]: the Hessian of the loss of the factors, times a vector."""
         pairs, moves = self.split(theta), self.split(change)
         moved = tuple(dL @ R.T + L @ dR.T for (L, R), (dL, dR) in zip(pairs, moves, strict=True))
         answer = self.oracle.hvp(self.products(theta), moved)
-        return -self.flat(
+        return self.oracle.decay * change - self.flat(
             [
                 (G @ dR + dG @ R, G.T @ dL + dG.T @ L)
                 for G, dG, (L, R), (dL, dR) in zip(force, answer, pairs, moves, strict=True)
@@ -205,6 +206,9 @@ def _follow(oracle: ProductLossOracle, spectra: Spectra, departure: LowRankDepar
             saddle = _saddle_near(kept, start, removed)
             if saddle is not None and passage.missed(_POLICY.tolerance):
                 return saddle
+            share = _rounding(kept, start)
+            if share > ROUGH:
+                return _no_minimum(departure, ROUNDED.format(share))
             wait = step + (step - since) // 4  # a few tests for every doubling of the path
         norm = float(np.linalg.norm(start))
         # Where a minimiser is at infinity, factors go on moving by as much in every e-fold of time: no saddle is near.
@@ -219,7 +223,9 @@ def _follow(oracle: ProductLossOracle, spectra: Spectra, departure: LowRankDepar
                 "flow.factored_flow.",
                 status="saddle",
             )
-    return _no_minimum(departure, AT_INFINITY if _grows_as_logarithm(sizes) else _flat(factors, solver.y))
+    if float(np.linalg.norm(solver.f)) > 0.5 * fastest:
+        return _no_minimum(departure, UNBOUNDED)
+    return _no_minimum(departure, AT_INFINITY if _grows_as_logarithm(sizes) else FLAT)
 
 
 def _no_minimum(departure: LowRankDeparture, why: str) -> TransitionFailure:
@@ -236,12 +242,11 @@ def _not_finite(departure: LowRankDeparture) -> TransitionFailure:
     )
 
 
-def _flat(factors: _Factors, theta: Float[np.ndarray, "t"]) -> str:
+def _rounding(factors: _Factors, theta: Float[np.ndarray, "t"]) -> float:
     force = factors.oracle.value_and_force(factors.products(theta))[1]
     along = -factors.linearised(theta, force, theta)
     terms = max(map(np.linalg.norm, force)) * np.linalg.norm(theta) + np.linalg.norm(along)
-    share = rounding_share(factors.velocity, theta, along, float(terms))
-    return ROUNDED.format(share) if share > 1e-9 else FLAT
+    return rounding_share(factors.velocity, theta, along, float(terms)) if theta.size else 0.0
 
 
 def _falls_ahead(factors: _Factors, theta: Float[np.ndarray, "t"]) -> bool:
@@ -259,7 +264,7 @@ def _grows_as_logarithm(sizes: list[tuple[float, float]]) -> bool:
         return False
     times, values = np.array(sizes).T
     last, middle, first = np.interp(times[-1] - np.log(10) * np.arange(3), times, values)
-    return last - middle > max(0.7 * (middle - first), 1e-3 * last)
+    return bool(last - middle > max(0.7 * (middle - first), 1e-3 * last))
 
 
 def _negative_hessian(factors: _Factors, t: float, theta: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t t"]:
@@ -322,9 +327,9 @@ def _without_vanishing(
 ) -> tuple[_Factors, Float[np.ndarray, "t"], tuple[tuple[np.ndarray, np.ndarray], ...]]:
     """Return the factors without the directions that tend to zero, and those directions."""
     force = factors.oracle.value_and_force(tuple((U * s) @ Vt for U, s, Vt in spectra))[1]
-    pairs, removed = [], []
+    pairs, removed, decay = [], [], factors.oracle.decay
     for (U, s, Vt), highest, G in zip(spectra, peak, force, strict=True):
-        falling = (s <= _POLICY.leaving * highest) & (np.sum(U * (G @ Vt.T), axis=0) < 0)
+        falling = (s <= _POLICY.leaving * highest) & (np.sum(U * (G @ Vt.T), axis=0) < decay)
         keep = len(s) - int(np.sum(np.logical_and.accumulate(falling[::-1])))
         pairs.append(((U * np.sqrt(s))[:, :keep], (Vt.T * np.sqrt(s))[:, :keep]))
         removed.append((U[:, keep:], Vt[keep:].T))
@@ -348,9 +353,11 @@ def _saddle_near(
             return None
     products = factors.products(end)
     loss, force = factors.oracle.value_and_force(products)
-    if any(np.any(np.sum(U * (G @ V), axis=0) >= 0) for G, (U, V) in zip(force, removed, strict=True)):
+    decay, spectra = factors.oracle.decay, _spectra(factors, end)
+    if any(np.any(np.sum(U * (G @ V), axis=0) >= decay) for G, (U, V) in zip(force, removed, strict=True)):
         return None  # no strict complementarity
-    return Saddle(products, _spectra(factors, end), loss, force, removed)
+    penalty = decay * sum(float(np.sum(s)) for _, s, _ in spectra)
+    return Saddle(products, spectra, loss + penalty, force, removed)
 
 
 def _spectra(factors: _Factors, theta: Float[np.ndarray, "t"]) -> Spectra:
