@@ -156,8 +156,8 @@ def require_start_at_zero(
         if np.isfinite(value) and np.isfinite(beside).all():
             raise InputError(
                 f"loss must have a gradient at {name} = 0, where learning starts; got {float(bad[0])!r} there, and "
-                "finite ones on both sides. Replace norms and roots, which have a kink at 0, by smooth functions, and "
-                "x log x by one that JAX can differentiate at 0."
+                "finite ones on both sides. Replace norms and roots, which have a kink at 0, by smooth functions or "
+                "weight decay, and x log x by one that JAX can differentiate at 0."
             )
         raise InputError(
             f"loss must be finite with a finite gradient at {name} = 0, where learning starts; got "
@@ -200,7 +200,7 @@ def require_smooth_at_zero(gradient: Callable[[np.ndarray], np.ndarray], size: i
         raise InputError(
             f"loss must be twice continuously differentiable at {name} = 0; got gradients on both sides of 0 that "
             f"differ by {apart(1e-7)[0]:.3g} at a distance of 1e-07. Replace |{name}|, norms, relu and the like by "
-            "smooth functions, such as GeLU."
+            "smooth functions, such as GeLU; for the l1 or nuclear norm, predictions take weight_decay."
         )
 
 

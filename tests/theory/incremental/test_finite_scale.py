@@ -250,23 +250,29 @@ def test_weight_decay_is_that_of_the_flow():
 
     Coordinate 0 enters, leaves and returns with the other sign, which takes longer, since it has decayed meanwhile.
     """
-    X, decay, log = np.array(problems.RETURNING_FEATURES), 0.1, 150.0
+    X, decay, log = np.array(problems.RETURNING_FEATURES), 0.01, 150.0
     y = X @ np.array(problems.RETURNING_TEACHER)
     u, v = np.array([1.0, 0.8, -1.2]), np.array([0.3, -0.5, 0.4])
     learned = incremental_learning(diagonal_linear_network(X, y), 3, weights=(u, v), weight_decay=decay)
-    assert any(stage.left for stage in learned.stages)
+    assert [stage.entered for stage in learned.stages] == [(), (2,), (0,), (1,), (0,)]
+
+    def sizes(logs):
+        return np.exp(2 * np.minimum(logs, 5.0))  # a trial point may overshoot
 
     def beta(logs):
-        sizes = np.exp(2 * np.minimum(logs, 5.0))  # a trial point may overshoot
-        return (sizes[:3] - sizes[3:]) / 4
+        return (sizes(logs)[:3] - sizes(logs)[3:]) / 4
 
     def slope(_, logs):
         g = 2 * X.T @ (y - X @ beta(logs)) / 3
         return np.concatenate([g - decay, -g - decay])
 
+    def jacobian(_, logs):
+        response = -X.T @ X @ np.hstack([np.eye(3), -np.eye(3)]) * sizes(logs) / 3
+        return np.concatenate([response, -response])
+
     start = np.log(np.abs([u + v, u - v])).ravel() - log
-    end = 1.1 * log * learned.stages[-1].time
-    run = solve_ivp(slope, (0, end), start, method="BDF", rtol=1e-9, atol=1e-9, dense_output=True)
+    end = 1.3 * log * learned.stages[-1].time
+    run = solve_ivp(slope, (0, end), start, method="BDF", jac=jacobian, rtol=1e-9, atol=1e-9, dense_output=True)
     found = []
     for before, stage in itertools.pairwise(learned.stages):
         (i,), half = stage.entered, stage.beta[stage.entered[0]] / 2
