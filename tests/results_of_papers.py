@@ -163,6 +163,13 @@ def appendix_limit():
     return least_l1(X, y), ss.incremental_learning(diagonal_linear_network(X, y), 4).stages[-1].beta
 
 
+@result("Jacobs and Burkholz 2025, arXiv 2408.09966", "weight decay 0.5 of u and v: times and end, a soft threshold")
+def soft_threshold():
+    target = np.array([3.0, -1.0, 0.3])
+    predicted = ss.incremental_learning(lambda beta: jnp.sum((beta - target) ** 2) / 2, 3, weight_decay=0.5)
+    return [1 / 2.5, 1 / 0.5, 2.5, -0.5, 0.0], [*times(predicted), *predicted.stages[-1].beta]
+
+
 def one_coordinate(s):
     return lambda beta: jnp.sum((beta - s) ** 2) / 2
 
@@ -384,6 +391,18 @@ def mode_times():
 def mode_losses():
     s, predicted = whitened()
     return [np.sum(s[k:] ** 2) / 2 for k in range(4)], predicted.staircase.losses
+
+
+@result(
+    "Srebro, Rennie and Jaakkola 2005, NIPS 17",
+    "weight decay 0.5 of factors: the nuclear norm's minimiser",
+    "SVD (NumPy)",
+)
+def nuclear_norm():
+    M = np.random.default_rng(14).standard_normal((4, 3)) * 1.5
+    U, s, Vt = np.linalg.svd(M, full_matrices=False)
+    predicted = ss.low_rank_learning(lambda B: jnp.sum((B[0] - M) ** 2) / 2, [(4, 3)], weight_decay=0.5)
+    return (U * np.maximum(s - 0.5, 0)) @ Vt, predicted.stages[-1].products[0]
 
 
 @result(
