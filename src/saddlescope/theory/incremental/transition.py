@@ -26,7 +26,7 @@ AT_INFINITY = (
     "the minimiser seems to be at infinity, as for losses with exponential tails on separable data. Add a small "
     "penalty to the loss."
 )
-FLAT = "there the loss is flat, as with more weights than samples, or it has no minimum. Add a small penalty to it."
+FLAT = "there the loss is flat, as with more weights than samples, or has a kink. Add a small penalty, or smooth it."
 ROUNDED = (
     "there rounding is {:.0e} of the terms of its gradient, too much to find its end. Write exp(x) - 1 as expm1(x), "
     "log(1 + x) as log1p(x) and the like, or take larger units."

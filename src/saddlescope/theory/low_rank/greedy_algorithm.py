@@ -36,7 +36,7 @@ from saddlescope.loss.checks import as_float64
 from saddlescope.measure.stages import Stage, Staircase
 from saddlescope.theory.incremental.prediction import TIME_UNIT, AlgorithmStatus
 from saddlescope.theory.low_rank.growth_exponents import Frame, Growth, growth, symmetric_growth
-from saddlescope.theory.low_rank.loss_oracle import Matrices, ProductLossOracle
+from saddlescope.theory.low_rank.loss_oracle import Matrices, NonFiniteProductLossError, ProductLossOracle
 from saddlescope.theory.low_rank.transition import LowRankDeparture, Saddle, follow_to_saddle
 
 Pairs = tuple[tuple[np.ndarray, np.ndarray], ...]
@@ -383,9 +383,12 @@ def _stay_symmetric(start: Pairs, oracle: ProductLossOracle) -> bool:
     if any(not np.array_equal(left, right) for left, right in start):
         return False
     rng = np.random.default_rng(0)
-    somewhere = tuple(A @ A.T for A in map(rng.standard_normal, oracle.shapes))
-    points = tuple(np.zeros(shape) for shape in oracle.shapes), somewhere
-    forces = [G for at in points for G in oracle.value_and_force(at)[1]]
+    beside = tuple(1e-3 * A @ A.T for A in map(rng.standard_normal, oracle.shapes))
+    points = tuple(np.zeros(shape) for shape in oracle.shapes), beside
+    try:
+        forces = [G for at in points for G in oracle.value_and_force(at)[1]]
+    except NonFiniteProductLossError:
+        return False
     return all(np.allclose(G, G.T, rtol=0, atol=1e-12 * np.max(np.abs(G), initial=0.0)) for G in forces)
 
 
