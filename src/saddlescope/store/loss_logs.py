@@ -86,10 +86,13 @@ def read_loss(path: Path, column: str | None = None) -> LossLog:
     Raises:
         InputError: the file is no log, is too large, or has no such column.
     """
-    columns = {name: values for name, values in _read(path).items() if np.any(np.isfinite(values))}
+    read = _read(path)
+    columns = {name: values for name, values in read.items() if np.any(np.isfinite(values))}
+    losses = [name for name in columns if _is_loss(name)]
+    if column is None and not losses and (empty := [name for name in read if _is_loss(name)]):
+        raise InputError(f"{path} has no finite value of {_listed(empty)}. Pass --column with another column's name.")
     if not columns:
         raise InputError(f"{path} has no numbers that could be a loss: it must be a log, such as a CSV with a header.")
-    losses = [name for name in columns if _LOSS.search(name) and not _NOT_LOSS.search(name)]
     if column is not None:
         chosen = _named(path, column, columns)
     elif losses:
@@ -102,6 +105,10 @@ def read_loss(path: Path, column: str | None = None) -> LossLog:
             raise InputError(f"{path} has no column named as a loss. Pass --column with one of {_listed(columns)}.")
         chosen = rest[0]
     return _loss_of(columns, chosen, tuple(name for name in losses if name != chosen))
+
+
+def _is_loss(name: str) -> bool:
+    return bool(_LOSS.search(name)) and not _NOT_LOSS.search(name)
 
 
 def _named(path: Path, column: str, columns: Columns) -> str:
@@ -328,7 +335,10 @@ def _line_record(line: str) -> dict[str, Any]:
 
 def _table(text: str) -> Columns | None:
     """Return the columns of a table with one separator, with a header or of numbers alone; None for other text."""
-    lines = [line for line in text[: 1 << 16].splitlines()[:-1] or text.splitlines() if line.strip()][:50]
+    start = text[: 1 << 16].splitlines()
+    if len(text) > 1 << 16:  # the last line is cut
+        start = start[:-1] or text.splitlines()
+    lines = [line for line in start if line.strip()][:50]
     head = lines[0].lstrip("# ").rstrip()
     body = [line for line in lines[1:] if not line.startswith("#")] or [head]
     for separator in (",", ";", "\t", r"\s+"):

@@ -31,7 +31,8 @@ class FactoredPolicy:
         points: values of G that an extrapolation goes through, at most.
         reach: e-folds of one step, at most.
         stable: step size in units of 1 / (rate at which G answers to its own integral); PECE is stable to 1.3.
-        visible: product of a direction that G can see, in units of the tolerance.
+        visible: product of a direction that G can see, in units of the tolerance and of the size at which G changes by
+            its own size.
         near: the remaining change of G that is taken as one decaying mode, in errors of a step.
         left: the change that may remain after that: slower modes may hide behind the fastest.
         dropped: G left on active directions, in units of the rate; with more of it, one of them grows.
@@ -50,6 +51,8 @@ class FactoredPolicy:
     seen: int = 12
 
 
+_TRIALS = 60  # factors of at most 1e8 between sizes
+_SEARCHED = 1e-150, 1e150  # sizes at which G may change
 _NODES = 0.5 - np.sqrt(3) / 6, 0.5 + np.sqrt(3) / 6
 _WEIGHTS = 0.25 + np.sqrt(3) / 6, 0.25 - np.sqrt(3) / 6
 
@@ -139,6 +142,7 @@ class FactoredStepper:
     Attributes:
         t: time reached.
         state: factors at that time.
+        log_natural: logarithm of the factors' size at which G changes by its own size.
     """
 
     def __init__(
@@ -158,6 +162,8 @@ class FactoredStepper:
         self._efolds = 0.0  # integral of the largest |G|, relative to which errors are measured
         self._largest = size = self._size(force)
         self._h = min(until, 0.01 / size) if size > 0 else until
+        self.log_natural = 0.5 * np.log(self._natural_size())
+        self._visible = 0.5 * np.log(policy.visible * tolerance) + self.log_natural
         self._rate = 0.0  # at which G answers to its own integral
         self._wait = 0
         self._settling: list[tuple[float, float]] = []  # times and log|dG/dt| since it has been falling
@@ -236,7 +242,7 @@ class FactoredStepper:
         if self._wait > 0:
             self._wait -= 1
             return None
-        visible = 0.5 * np.log(self.policy.visible * self.tolerance)
+        visible = self._visible
         active = tuple(int(np.sum(pair.log_sizes > visible)) for pair in self.state)
         settled = self._settled(active) if any(active) else (self.state, self._forces[-1])
         if settled is None:
@@ -316,6 +322,24 @@ class FactoredStepper:
     def _force(self, factors: "tuple[tuple[np.ndarray, np.ndarray], ...]") -> np.ndarray:
         """Return G at the products of some factors, flat."""
         return -self.loss.value_and_gradient(np.concatenate([np.ravel(L @ R.T) for L, R in factors]))[1]
+
+    def _natural_size(self) -> float:
+        """Return the size of products along G(0) at which G changes by about its own size; 1 where it never does."""
+        start = -self.loss.value_and_gradient(np.zeros(self.loss.layout.size))[1]
+        slope, size, outside = self._size(start), 1.0, np.inf
+        for _ in range(_TRIALS if slope > 0 else 0):
+            change = self._size(start + self.loss.value_and_gradient(start * (size / slope))[1]) / slope
+            if 0.1 < change < 10:
+                return size
+            if not np.isfinite(change):
+                outside, size = size, 1e-8 * size
+                continue
+            size *= np.clip(1 / max(change, 1e-16), 1e-16, 1e8)
+            if size >= outside:  # the loss ends before its gradient has changed
+                return outside
+            if not _SEARCHED[0] < size < _SEARCHED[1]:
+                break
+        return 1.0
 
     def _size(self, flat: np.ndarray) -> float:
         """Return the largest Frobenius norm of a pair's part."""

@@ -43,7 +43,7 @@ from saddlescope.numerics.ndf import StepError
 from saddlescope.numerics.step_roots import root_along
 from saddlescope.numerics.tree_layout import TreeLayout
 
-_LARGEST_LOG = 30.0  # of a direction's size
+_LARGEST_LOG = 30.0  # of a direction's size, relative to that at which the loss bends
 TIME_UNIT = "t / log(1/alpha)"
 
 
@@ -316,8 +316,9 @@ def factored_flow(
         except StepError as failure:
             status = stuck(stepper.t / unit, TIME_UNIT, finite=failure.finite)
             break
-        if max(float(np.max(pair.log_sizes)) for pair in stepper.state) > _LARGEST_LOG:
-            status = diverged(stepper.t / unit, TIME_UNIT, "The factors exceed 1e13")
+        bound = _LARGEST_LOG + stepper.log_natural
+        if max(float(np.max(pair.log_sizes)) for pair in stepper.state) > bound:
+            status = diverged(stepper.t / unit, TIME_UNIT, f"The factors exceed {np.exp(bound):.0e}")
             break
         if compiled.gradients >= max_evaluations and stepper.t < until * unit:
             cure = "Raise max_evaluations or tolerance."
