@@ -16,6 +16,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope.loss.compiled import Loss, loss_and_gradient
 
+ROUGH = 1e-7  # rounding of a gradient, relative to its terms, with which no minimum is certain
 _FLOAT64 = '`with jax.enable_x64(True):` around the code, or `jax.config.update("jax_enable_x64", True)` first'
 
 
@@ -207,7 +208,9 @@ def require_smooth_at_zero(gradient: Callable[[np.ndarray], np.ndarray], size: i
 def rounding_share(
     gradient: Callable[[np.ndarray], np.ndarray], at: np.ndarray, along: np.ndarray, terms: float
 ) -> float:
-    """Return the rounding of a gradient next to a point, relative to the terms that cancel in it.
+    """Return the rounding of a gradient next to a point, relative to the terms that cancel in it, if above 1e-11.
+
+    The gradient is compared with its linear part 1e-6 away, where the rest of a smooth loss is of order 1e-12.
 
     Args:
         gradient: of a loss, a function of a vector.
@@ -216,5 +219,5 @@ def rounding_share(
         terms: size of the terms.
     """
     here = gradient(at)
-    errors = [float(np.max(np.abs(gradient(at * (1 + e)) - here - e * along))) for e in (-2e-9, 1e-9, 3e-9)]
+    errors = [float(np.max(np.abs(gradient(at * (1 + e)) - here - e * along))) for e in (-2e-6, 1e-6, 3e-6)]
     return max(errors) / terms if terms > 0 else 0.0

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.linalg import get_lapack_funcs
 
+from saddlescope.loss.checks import ROUGH, rounding_share
 from saddlescope.theory.incremental.loss_oracle import LossOracle, NonFiniteLossError
 
 
@@ -195,10 +196,10 @@ def newton_polish(
     """Solve for the strict local minimum in which gradient flow from x ends; return None if that is not certain.
 
     Certain means: no coordinate moves by more than a factor 1 +- reach in the first step; every step is at most half
-    the one before, down to rounding, with a positive definite Hessian; the Hessian at the end is positive definite; and
-    the coordinates set to zero are pushed towards zero there (s_j g_j < 0: Karush, Kuhn and Tucker's condition with
-    strict complementarity). The Hessian is updated by secants. Where they fail it is recomputed, and the search
-    restarts from the current point.
+    the one before, down to rounding, with a positive definite Hessian; the Hessian at the end is positive definite; the
+    coordinates set to zero are pushed towards zero there (s_j g_j < 0: Karush, Kuhn and Tucker's condition with strict
+    complementarity); and rounding hides no end. The Hessian is updated by secants. Where they fail it is recomputed,
+    and the search restarts from the current point.
 
     Args:
         face: the face to search.
@@ -216,13 +217,15 @@ def newton_polish(
         beta = kept.beta(end)
         loss, gradient = face.oracle.value_and_gradient(beta)
         H = kept.hessian(end)
+        scale = float(np.max(np.abs(H) @ end, initial=0.0))
+        if end.size and rounding_share(kept.rate, end, -H @ end, scale) > ROUGH:
+            return None
     except NonFiniteLossError:
         return None
     pushed_to_zero = np.all(face.rates(gradient)[zero] < -noise)
     c = curvature(end, H)
     if not (pushed_to_zero and c > 0):
         return None
-    scale = float(np.max(np.abs(H) @ end, initial=0.0))
     loss += face.oracle.decay * float(np.sum(np.abs(beta)))
     return StationaryPoint(beta, loss, gradient, curvature=0.0 if kept.ties else c, convergence_rate=c, scale=scale)
 

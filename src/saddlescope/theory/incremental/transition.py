@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from saddlescope._shared.errors import InputError
-from saddlescope.loss.checks import rounding_share
+from saddlescope.loss.checks import ROUGH, rounding_share
 from saddlescope.theory.incremental.loss_oracle import LossOracle, NonFiniteLossError
 from saddlescope.theory.incremental.stationary_point import Face, StationaryPoint
 from saddlescope.theory.saddle.path import TransitionFailure
@@ -31,7 +31,6 @@ ROUNDED = (
     "there rounding is {:.0e} of the terms of its gradient, too much to find its end. Write exp(x) - 1 as expm1(x), "
     "log(1 + x) as log1p(x) and the like, or take larger units."
 )
-ROUGH = 1e-9  # rounding of a gradient, relative to its terms, with which no end is certain
 HORIZON = 1e12  # in units of 1 / |g_i|: a transition that lasts this long ends at no strict minimum
 
 

@@ -18,8 +18,8 @@ from jaxtyping import Float
 from scipy.integrate import RK45, Radau
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from saddlescope.loss.checks import rounding_share
-from saddlescope.theory.incremental.transition import AT_INFINITY, FLAT, ROUGH, ROUNDED, UNBOUNDED
+from saddlescope.loss.checks import ROUGH, rounding_share
+from saddlescope.theory.incremental.transition import AT_INFINITY, FLAT, ROUNDED, UNBOUNDED
 from saddlescope.theory.low_rank.loss_oracle import Matrices, NonFiniteProductLossError, ProductLossOracle
 from saddlescope.theory.saddle.newton import Linearised, NewtonPolicy, newton
 from saddlescope.theory.saddle.path import PathPolicy, SaddlePassage, TransitionFailure
@@ -160,7 +160,9 @@ def follow_to_saddle(
 
 def _follow(oracle: ProductLossOracle, spectra: Spectra, departure: LowRankDeparture) -> Saddle | TransitionFailure:
     pairs, rate = [(U * np.sqrt(s), Vt.T * np.sqrt(s)) for U, s, Vt in spectra], departure.rate
-    seed = _seed(oracle, tuple(L @ R.T for L, R in pairs), departure)
+    scale = max([1.0, *(float(s[0]) for _, s, _ in spectra if s.size)])
+    bend = _bend(oracle, tuple(L @ R.T for L, R in pairs), departure) or scale
+    seed, most = _POLICY.seed * min(bend, scale), _POLICY.largest * math.sqrt(max(bend, scale))
     pairs = [
         (np.column_stack([L, np.sqrt(seed) * left]), np.column_stack([R, np.sqrt(seed) * right]))
         for (L, R), (left, right) in zip(pairs, departure.columns, strict=True)
@@ -189,8 +191,8 @@ def _follow(oracle: ProductLossOracle, spectra: Spectra, departure: LowRankDepar
         with np.errstate(over="ignore", invalid="ignore"):  # a trial point may overshoot
             solver.step()
         largest = float(np.max(np.abs(solver.y)))
-        if solver.status == "failed" or largest > _POLICY.largest or (outside and solver.h_abs * rate < _SHORTEST):
-            unbounded = largest > _POLICY.largest or _falls_ahead(factors, solver.y)
+        if solver.status == "failed" or largest > most or (outside and solver.h_abs * rate < _SHORTEST):
+            unbounded = largest > most or _falls_ahead(factors, solver.y)
             return _no_minimum(departure, UNBOUNDED) if unbounded or not outside else _not_finite(departure)
         if solver.t * rate > _POLICY.horizon:
             break
@@ -203,12 +205,11 @@ def _follow(oracle: ProductLossOracle, spectra: Spectra, departure: LowRankDepar
         kept, start, removed = _without_vanishing(factors, spectra, peak)
         speed = float(np.linalg.norm(kept.velocity(start)))
         if not start.size or speed <= _POLICY.slow * fastest:
-            saddle = _saddle_near(kept, start, removed)
-            if saddle is not None and passage.missed(_POLICY.tolerance):
-                return saddle
-            share = _rounding(kept, start)
+            share, saddle = _rounding(kept, start), _saddle_near(kept, start, removed)
             if share > ROUGH:
                 return _no_minimum(departure, ROUNDED.format(share))
+            if saddle is not None and passage.missed(_POLICY.tolerance):
+                return saddle
             wait = step + (step - since) // 4  # a few tests for every doubling of the path
         norm = float(np.linalg.norm(start))
         # Where a minimiser is at infinity, factors go on moving by as much in every e-fold of time: no saddle is near.
@@ -246,7 +247,10 @@ def _rounding(factors: _Factors, theta: Float[np.ndarray, "t"]) -> float:
     force = factors.oracle.value_and_force(factors.products(theta))[1]
     along = -factors.linearised(theta, force, theta)
     terms = max(map(np.linalg.norm, force)) * np.linalg.norm(theta) + np.linalg.norm(along)
-    return rounding_share(factors.velocity, theta, along, float(terms)) if theta.size else 0.0
+    try:
+        return rounding_share(factors.velocity, theta, along, float(terms)) if theta.size else 0.0
+    except NonFiniteProductLossError:  # a pole is near
+        return 0.0
 
 
 def _falls_ahead(factors: _Factors, theta: Float[np.ndarray, "t"]) -> bool:
@@ -274,12 +278,11 @@ def _negative_hessian(factors: _Factors, t: float, theta: Float[np.ndarray, "t"]
         return np.zeros((theta.size, theta.size))
 
 
-def _seed(oracle: ProductLossOracle, products: Matrices, departure: LowRankDeparture) -> float:
-    """Return the size of the new pairs that changes G by a thousandth of their rate."""
-    rate, change = departure.rate, tuple(left @ right.T for left, right in departure.columns)
+def _bend(oracle: ProductLossOracle, products: Matrices, departure: LowRankDeparture) -> float:
+    """Return the size of the new pairs at which G has changed by their rate, to first order; 0 if it does not."""
+    change = tuple(left @ right.T for left, right in departure.columns)
     answer = max(float(np.linalg.norm(dG, 2)) for dG in oracle.hvp(products, change))
-    scale = max(1.0, *(float(np.linalg.norm(B, 2)) for B in products))
-    return min(_POLICY.seed * rate / answer if answer > 0 else 1.0, _POLICY.seed * scale)
+    return departure.rate / answer if answer > 0 else 0.0
 
 
 def _newton_polish(factors: _Factors, theta: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t"] | None:
