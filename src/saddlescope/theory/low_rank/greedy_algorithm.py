@@ -229,6 +229,7 @@ def low_rank_learning(
                 f"Stopped after max_stages={max_stages} transitions.",
             )
         if status is None:
+            assert departure is not None  # a tie otherwise
             found = follow_to_saddle(oracle, saddle.spectra, departure)
             if isinstance(found, Saddle):
                 rises = [left.shape[1] for left, _ in departure.columns]
