@@ -1,4 +1,7 @@
-"""Pages that exist while the docs are built: verdicts, board and models, too long to be kept, and plain references."""
+"""Pages that exist while the docs are built: verdicts, board and models, too long to be kept, and plain references.
+
+So does the page of other papers' results, which computes them.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 DOCS = Path(__file__).parents[1]
+RESULTS = DOCS / "results.md"
 STUB = """# {name}
 
 ```{{eval-rst}}
@@ -44,11 +48,15 @@ def write_pages(app: Sphinx) -> None:
     """Write the pages."""
     for file, text in written_pages().items():
         file.write_text(text)
+    sys.path.insert(0, str(DOCS.parent))
+    from tests.results_of_papers import page
+
+    RESULTS.write_text(page())
 
 
 def remove_pages(app: Sphinx, error: Exception | None) -> None:
     """Remove them: no other tool reads them."""
-    for file in written_pages():
+    for file in (*written_pages(), RESULTS):
         file.unlink(missing_ok=True)
 
 

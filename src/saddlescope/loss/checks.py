@@ -16,6 +16,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope.loss.compiled import Loss, loss_and_gradient
 
+ROUGH = 1e-7  # rounding of a gradient, relative to its terms, with which no minimum is certain
 _FLOAT64 = '`with jax.enable_x64(True):` around the code, or `jax.config.update("jax_enable_x64", True)` first'
 
 
@@ -136,6 +137,37 @@ def require_finite(value: float, gradient: np.ndarray) -> None:
         )
 
 
+def require_start_at_zero(
+    value_and_gradient: Callable[[np.ndarray], tuple[Any, np.ndarray]], size: int, name: str
+) -> None:
+    """Raise unless a loss is finite and smooth at 0, where learning starts.
+
+    Args:
+        value_and_gradient: of the loss, a function of a flat vector.
+        size: of the vector.
+        name: of the loss's argument, for an error.
+
+    Raises:
+        InputError: the loss or its gradient is NaN or infinite at 0, or `require_smooth_at_zero` fails.
+    """
+    value, slope = value_and_gradient(np.zeros(size))
+    bad = slope[~np.isfinite(slope)]
+    if not np.isfinite(value) or bad.size:
+        beside = [value_and_gradient(np.full(size, distance))[1] for distance in (-1e-7, 1e-7)]
+        if np.isfinite(value) and np.isfinite(beside).all():
+            raise InputError(
+                f"loss must have a gradient at {name} = 0, where learning starts; got {float(bad[0])!r} there, and "
+                "finite ones on both sides. Replace norms and roots, which have a kink at 0, by smooth functions or "
+                "weight decay, and x log x by one that JAX can differentiate at 0."
+            )
+        raise InputError(
+            f"loss must be finite with a finite gradient at {name} = 0, where learning starts; got "
+            f"{float(bad[0]) if np.isfinite(value) else float(value)!r}. Look for a division, root or logarithm of "
+            f"{name}, and for NaN in the data."
+        )
+    require_smooth_at_zero(lambda at: value_and_gradient(at)[1], size, name)
+
+
 def require_smooth_at_zero(gradient: Callable[[np.ndarray], np.ndarray], size: int, name: str = "beta") -> None:
     """Raise if the loss has a kink at 0, such as |beta|: every flow from small weights would be wrong.
 
@@ -157,7 +189,8 @@ def require_smooth_at_zero(gradient: Callable[[np.ndarray], np.ndarray], size: i
     def apart(distance: float) -> tuple[float, float]:
         """Return the difference of the gradients on both sides, and their rounding."""
         left, right = (gradient(sign * distance * direction) for sign in (-1, 1))
-        return float(np.max(np.abs(right - left))), 1e-12 * float(np.max(np.abs([left, right])))
+        with np.errstate(invalid="ignore"):  # a gradient that is NaN next to 0 jumps there
+            return float(np.max(np.abs(right - left))), 1e-12 * float(np.max(np.abs([left, right])))
 
     def shrinks(distance: float) -> bool:
         (far, _), (near, rounding) = apart(100 * distance), apart(distance)
@@ -167,6 +200,24 @@ def require_smooth_at_zero(gradient: Callable[[np.ndarray], np.ndarray], size: i
     if not any(map(shrinks, (1e-7, 1e-9, 1e-11, 1e-13, 1e-15))):
         raise InputError(
             f"loss must be twice continuously differentiable at {name} = 0; got gradients on both sides of 0 that "
-            f"differ by {apart(1e-7)[0]:.3g} at a distance of 1e-07. Replace |{name}|, relu and the like by smooth "
-            "functions, such as GeLU."
+            f"differ by {apart(1e-7)[0]:.3g} at a distance of 1e-07. Replace |{name}|, norms, relu and the like by "
+            "smooth functions, such as GeLU; for the l1 or nuclear norm, predictions take weight_decay."
         )
+
+
+def rounding_share(
+    gradient: Callable[[np.ndarray], np.ndarray], at: np.ndarray, along: np.ndarray, terms: float
+) -> float:
+    """Return the rounding of a gradient next to a point, relative to the terms that cancel in it, if above 1e-11.
+
+    The gradient is compared with its linear part 1e-6 away, where the rest of a smooth loss is of order 1e-12.
+
+    Args:
+        gradient: of a loss, a function of a vector.
+        at: the point.
+        along: the derivative of the gradient there, times the point.
+        terms: size of the terms.
+    """
+    here = gradient(at)
+    errors = [float(np.max(np.abs(gradient(at * (1 + e)) - here - e * along))) for e in (-2e-6, 1e-6, 3e-6)]
+    return max(errors) / terms if terms > 0 else 0.0

@@ -128,8 +128,8 @@ def predict(
         parameters: a pytree with the shapes of one unit's weights.
         widths: n_1, ..., n_(L-1), of the hidden layers of a network of depth L.
         weights: initial weights before they are scaled by alpha: (u, v); a pair (left, right) for each product; units
-            along a leading axis; or W_1, ..., W_L. Those of diagonal weights and of units are used by the prediction,
-            too. None: normal ones for the simulation.
+            along a leading axis; or W_1, ..., W_L. All but those of layers are used by the prediction, too. None:
+            normal ones for the simulation.
         seed: of the weights drawn for None, and of a search for escape directions.
         report: called with the finished fraction and a note.
         **options: more arguments of the predicting function.
@@ -200,6 +200,14 @@ def simulate(
     return prediction.flow(log_scale, until=until, tolerance=tolerance, **options)
 
 
+def _require_flow(options: dict[str, Any]) -> None:
+    if options.get("weight_decay"):
+        raise InputError(
+            "weight_decay must be 0 for a simulation from vanishing weights; got a prediction with another. Pass the "
+            "loss with its penalty to gradient_flow, from a ParameterInit."
+        )
+
+
 def _end(result: IncrementalLearning | LowRankLearning | UnitLearning | EscapeDirections, log_scale: float) -> float:
     if isinstance(result, EscapeDirections):
         return _SLOWER * -log_scale / float(result.speeds[result.best])
@@ -216,6 +224,7 @@ def _diagonal(loss: Any, size: int, weights: Any, seed: int, options: dict[str, 
     u, v = np.random.default_rng(seed).standard_normal((2, size)) if weights is None else weights
 
     def flow(log_scale: float, **given: Any) -> Trajectory:
+        _require_flow(options)
         return gradient_flow(loss, DiagonalInit(u, v, log_scale=log_scale), **given)
 
     return Prediction(network="diagonal weights", by="by size, incremental_learning", result=found, flow=flow)
@@ -224,17 +233,16 @@ def _diagonal(loss: Any, size: int, weights: Any, seed: int, options: dict[str, 
 def _factors(
     loss: Any, shapes: Sequence[tuple[int, int]], weights: Any, seed: int, options: dict[str, Any]
 ) -> Prediction:
+    found = low_rank_learning(loss, shapes, weights=weights, **options)
     draw, pairs = np.random.default_rng(seed).standard_normal, weights
     if pairs is None:
         columns = [options.get("width") or max(m, n) for m, n in shapes]
         pairs = [(draw((m, h)), draw((n, h))) for (m, n), h in zip(shapes, columns, strict=True)]
-    elif len(columns := {np.shape(left)[1] for left, _ in pairs}) > 1:
-        raise InputError(f"weights must have one number of columns for all products; got {sorted(columns)}.")
-    else:
-        options = {"width": columns.pop()} | options
-    found = low_rank_learning(loss, shapes, **options)
+        if options.get("symmetric"):
+            pairs = [(left, left) for left, _ in pairs]
 
     def flow(log_scale: float, **given: Any) -> FactoredTrajectory:
+        _require_flow(options)
         return factored_flow(loss, FactorInit(pairs, log_scale=log_scale), **given)
 
     return Prediction(network="full factors", by="by shapes, low_rank_learning", result=found, flow=flow)

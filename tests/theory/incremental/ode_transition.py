@@ -91,10 +91,10 @@ class OdeTransition:
                 if end is not None:
                     return end
             if divergence.diverging(x, r, (r < 0) & (x <= self.speed_tolerance * peak)):
-                return departure.no_stationary_point(float(np.max(x)), None, diverging=True)
+                return departure.no_stationary_point(face, x, diverging=True)
             if solver.status == "finished" or np.log(np.max(x)) > LARGEST_LOG:
                 break
-        return departure.no_stationary_point(float(np.max(x)), outside)
+        return departure.no_stationary_point(face, x, outside)
 
 
 def _start(face: Face, departure: SaddleDeparture) -> Float[np.ndarray, "m"]:

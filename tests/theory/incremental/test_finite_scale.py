@@ -6,6 +6,8 @@ import math
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
+from scipy.optimize import brentq
 from tests import problems
 
 from saddlescope._shared.errors import InputError
@@ -241,3 +243,51 @@ def test_times_at_a_scale_want_weights():
         _separate(1.0, 0.9).times_at(-10.0)
     with pytest.raises(InputError, match=r"math\.log"):
         _separate(1.0, 0.9).times_at(0.5)
+
+
+def test_weight_decay_is_that_of_the_flow():
+    """P = log(u + v) and M = log|u - v| fall at the rate lambda; SciPy follows them until coordinates are half grown.
+
+    Coordinate 0 enters, leaves and returns with the other sign, which takes longer, since it has decayed meanwhile.
+    """
+    X, decay, log = np.array(problems.RETURNING_FEATURES), 0.01, 150.0
+    y = X @ np.array(problems.RETURNING_TEACHER)
+    u, v = np.array([1.0, 0.8, -1.2]), np.array([0.3, -0.5, 0.4])
+    learned = incremental_learning(diagonal_linear_network(X, y), 3, weights=(u, v), weight_decay=decay)
+    assert [stage.entered for stage in learned.stages] == [(), (2,), (0,), (1,), (0,)]
+
+    def sizes(logs):
+        return np.exp(2 * np.minimum(logs, 5.0))  # a trial point may overshoot
+
+    def beta(logs):
+        return (sizes(logs)[:3] - sizes(logs)[3:]) / 4
+
+    def slope(_, logs):
+        g = 2 * X.T @ (y - X @ beta(logs)) / 3
+        return np.concatenate([g - decay, -g - decay])
+
+    def jacobian(_, logs):
+        response = -X.T @ X @ np.hstack([np.eye(3), -np.eye(3)]) * sizes(logs) / 3
+        return np.concatenate([response, -response])
+
+    start = np.log(np.abs([u + v, u - v])).ravel() - log
+    end = 1.3 * log * learned.stages[-1].time
+    run = solve_ivp(slope, (0, end), start, method="BDF", jac=jacobian, rtol=1e-9, atol=1e-9, dense_output=True)
+    found = []
+    for before, stage in itertools.pairwise(learned.stages):
+        (i,), half = stage.entered, stage.beta[stage.entered[0]] / 2
+        near = log * np.array([(before.time + stage.time) / 2, stage.time + 0.3 * (stage.time - before.time)])
+        found.append(brentq(lambda t, i=i, half=half: beta(run.sol(t))[i] / half - 1, *near) / log)
+    np.testing.assert_allclose(learned.times_at(-log)[1:], found, rtol=1e-5)
+    last = learned.stages[-1]
+    penalised = np.mean((X @ last.beta - y) ** 2) + decay * np.sum(np.abs(last.beta))
+    assert last.loss == pytest.approx(penalised, rel=1e-9)
+
+
+def test_weight_decay_is_a_soft_threshold():
+    scale, target, decay = np.array([1.0, 2.0, 1.0]), np.array([3.0, -1.0, 0.3]), 0.5
+    learned = incremental_learning(lambda beta: jnp.sum(scale * (beta - target) ** 2) / 2, 3, weight_decay=decay)
+    assert learned.staircase.times == pytest.approx((1 / 2.5, 1 / 1.5))
+    assert learned.stages[-1].beta == pytest.approx([2.5, -0.75, 0.0])
+    with pytest.raises(InputError, match="weight_decay must be finite and not negative"):
+        incremental_learning(lambda beta: jnp.sum(beta**2), 1, weight_decay=-1.0)

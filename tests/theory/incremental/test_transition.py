@@ -195,6 +195,20 @@ def test_a_loss_that_ends_in_nan_is_named(transition):
     assert "logarithm" in learned.message
 
 
+@pytest.mark.parametrize(
+    ("loss", "says"),
+    [
+        (lambda beta: -jnp.exp(beta[0]), "without bound"),
+        (lambda beta: -beta[0] - beta[0] ** 5, "without bound"),
+        (lambda beta: jnp.sum((jnp.exp(beta) - 1 - 1e-12) ** 2), "expm1"),
+    ],
+)
+def test_what_is_no_flat_loss_is_not_called_so(loss, says):
+    learned = incremental_learning(loss, 1)
+    assert learned.status == AlgorithmStatus.NO_MINIMUM
+    assert says in learned.message
+
+
 @POLICIES
 def test_a_barrier_is_no_obstacle(transition):
     """Trial points beyond the pole of the logarithm are not the loss's fault."""

@@ -4,7 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from saddlescope.theory.low_rank.growth_exponents import Frame, growth
+from saddlescope.theory.low_rank.growth_exponents import Frame, growth, symmetric_growth
 
 
 def rotation(rng, size):
@@ -52,19 +52,33 @@ def test_what_does_not_grow_never_arrives():
     assert np.isinf(grown.arrivals(1e-9)[1])
 
 
+def test_symmetric_directions_have_rates_and_exponents_of_either_sign():
+    grown = symmetric_growth(Frame(np.eye(3), np.eye(3), np.array([0.5, 0.2, -0.4])), np.diag([-2.0, 1.0, 0.5]))
+    np.testing.assert_allclose(grown.rate, [1.0, 0.5, -2.0])
+    np.testing.assert_allclose(grown.start, [0.2, -0.4, 0.5])
+    np.testing.assert_allclose(grown.arrivals(1e-9), [0.8, 2.8, np.inf])
+    np.testing.assert_allclose(grown.after(0.8).xi, [1.0, 0.0, -1.1])
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_pairing_is_the_growth_of_exact_products_of_exponentials(seed):
+def test_pairing_is_the_growth_of_exact_products_of_exponentials(seed, symmetric):
     """log of the singular values of exp(N S_2) exp(N S_1) over N, in 1500 digits, against two plateaus."""
     rng, N, d = np.random.default_rng(seed), 300, 2 + seed % 2
     forces = [rng.standard_normal((d, d)) for _ in range(2)]
-    first = growth(Frame(np.eye(d), np.eye(d), np.zeros(d)), forces[0]).after(1.0)
-    second = growth(first, forces[1])
+    if symmetric:
+        forces = [G + G.T for G in forces]
+    paired = symmetric_growth if symmetric else growth
+    first = paired(Frame(np.eye(d), np.eye(d), np.zeros(d)), forces[0]).after(1.0)
+    second = paired(first, forces[1])
     predicted = second.start + second.rate
     with mpmath.workdps(1500):
-        Phi = mpmath.eye(2 * d)
+        Phi = mpmath.eye(d if symmetric else 2 * d)
         for G in forces:
-            S = mpmath.matrix(np.block([[np.zeros((d, d)), G], [G.T, np.zeros((d, d))]]).tolist())
+            whole = G if symmetric else np.block([[np.zeros((d, d)), G], [G.T, np.zeros((d, d))]])
+            S = mpmath.matrix(whole.tolist())
             values, vectors = mpmath.eigsy(S)
             Phi = vectors * mpmath.diag([mpmath.exp(N * x) for x in values]) * vectors.T * Phi
         found = [float(mpmath.log(s)) / N for s in mpmath.svd_r(Phi, compute_uv=False)][:d]
-    np.testing.assert_allclose(np.sort(np.abs(predicted))[::-1], found, atol=0.03)
+    sizes = predicted if symmetric else np.abs(predicted)
+    np.testing.assert_allclose(np.sort(sizes)[::-1], found, atol=0.03)

@@ -46,11 +46,14 @@ def returning(P, Q):
     return along, loss
 
 
-def test_diagonal_problems_in_any_basis_are_those_of_algorithm_1_also_where_ranks_fall():
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_diagonal_problems_in_any_basis_are_those_of_algorithm_1_also_where_ranks_fall(decay):
     """A direction that leaves and returns with the other sign: pairing is by direction, not in sorted order."""
     P, Q = rotations(3)
     along, loss = returning(P, Q)
-    greedy, learned = incremental_learning(along, 3), low_rank_learning(loss, [(3, 3)])
+    greedy = incremental_learning(along, 3, weight_decay=decay)
+    learned = low_rank_learning(loss, [(3, 3)], weight_decay=decay)
+    np.testing.assert_allclose(learned.staircase.losses, greedy.staircase.losses, atol=1e-12)
     np.testing.assert_allclose(
         [stage.time for stage in learned.stages], [stage.time for stage in greedy.stages], rtol=1e-9
     )
@@ -84,14 +87,15 @@ def test_a_saddle_has_no_force_on_its_active_directions_and_exponents_between_0_
 def test_the_new_direction_is_the_top_pair_and_its_exponent_has_just_reached_1(attention):
     _, learned = attention
     for before, after in zip(learned.stages[:-1], learned.stages[1:], strict=True):
-        rate, start = before.rates[after.entered][0], before.exponents[after.entered][0]
+        (p,) = after.entered
+        rate, start = before.rates[p][0], before.exponents[p][0]
         np.testing.assert_allclose(start + rate * (after.time - before.time), 1, rtol=1e-12)
-        assert after.ranks[after.entered] == before.ranks[after.entered] + 1
+        assert after.ranks[p] == before.ranks[p] + 1
 
 
 def test_keys_and_queries_have_not_grown_before_values(attention):
     _, learned = attention
-    assert learned.stages[1].entered == 1
+    assert learned.stages[1].entered == (1,)
     np.testing.assert_allclose(learned.stages[1].exponents[0], 0, atol=1e-12)
     assert learned.stages[1].time == pytest.approx(1 / learned.stages[0].rates[1][0])
 
@@ -101,7 +105,7 @@ def test_the_flow_of_full_weights_converges_to_it_as_one_over_log_alpha(attentio
     task, learned = attention
     stages = learned.stages[1:4]
     levels = np.full((2, 4), 1e9)
-    where = tuple(np.array([(stage.entered, stage.ranks[stage.entered] - 1) for stage in stages]).T)
+    where = tuple(np.array([(p, stage.ranks[p] - 1) for stage in stages for p in stage.entered]).T)
     levels[where] = [stage.singular_values[p][i] / 2 for stage, p, i in zip(stages, *where, strict=True)]
     predicted = np.array([stage.time for stage in stages])
     constants = []
@@ -133,13 +137,90 @@ def test_two_directions_at_the_same_time_are_a_tie():
     assert (learned.status.value, learned.end, len(learned.stages)) == ("tie", 0.5, 1)
 
 
-def test_losses_without_a_minimum_stop_with_what_was_found():
-    learned = low_rank_learning(lambda B: jnp.sum(jnp.exp(-B[0])), [(2, 2)])
+def test_given_weights_decide_a_tie_at_the_origin():
+    """The flow keeps the direction that the weights have in the plane of equal singular values."""
+    target = jnp.diag(jnp.array([2.0, 2.0, 1.0]))
+    u, v = np.array([[0.3], [1.0], [-0.5]]), np.array([[0.9], [-0.2], [2.0]])
+    learned = low_rank_learning(lambda B: 0.5 * jnp.sum((B[0] - target) ** 2), [(3, 3)], weights=[(u, v)])
+    along = np.append((u + v)[:2, 0], 0.0)
+    assert (learned.status.value, learned.stages[1].entered, learned.stages[1].time) == ("converged", (0,), 0.5)
+    expected = 2 * np.outer(along, along) / (along @ along)
+    np.testing.assert_allclose(learned.stages[1].products[0], expected, atol=1e-9)
+
+
+def test_products_that_tie_enter_together():
+    targets = [jnp.diag(jnp.array([2.0, 1.0])), jnp.diag(jnp.array([2.0, 0.5]))]
+    weights = [np.random.default_rng(p).standard_normal((2, 2, 2)) for p in range(2)]
+    learned = low_rank_learning(
+        lambda B: 0.5 * sum(jnp.sum((b - t) ** 2) for b, t in zip(B, targets, strict=True)),
+        [(2, 2)] * 2,
+        weights=[(left, right) for left, right in weights],
+    )
+    assert [stage.entered for stage in learned.stages] == [(), (0, 1), (0,), (1,)]
+    np.testing.assert_allclose([stage.time for stage in learned.stages], [0.0, 0.5, 1.0, 2.0], rtol=1e-9)
+    np.testing.assert_allclose(learned.staircase.losses, [4.625, 0.625, 0.125, 0.0], atol=1e-12)
+
+
+def test_equal_weights_of_a_symmetric_loss_are_symmetric_factors():
+    target, left = jnp.diag(jnp.array([2.0, -3.0])), np.random.default_rng(0).standard_normal((2, 2))
+    found, declared = (
+        low_rank_learning(lambda B: 0.5 * jnp.sum((B[0] - target) ** 2), [(2, 2)], **more)
+        for more in ({"weights": [(left, left)]}, {"symmetric": True})
+    )
+    assert found.staircase.times == declared.staircase.times == (0.5,)
+    assert found.staircase.losses[-1] == pytest.approx(4.5)
+
+
+TARGET = jnp.diag(jnp.array([2.0, 1.0]))
+
+
+@pytest.mark.parametrize(
+    ("loss", "status", "says"),
+    [
+        (lambda B: jnp.sum(jnp.exp(-B[0])), "no_minimum", "Assumption 4.4"),
+        (lambda B: jnp.sum(jax.nn.softplus(-TARGET.diagonal() * jnp.diag(B[0]))), "no_minimum", "at infinity"),
+        (lambda B: -jnp.exp(B[0][0, 0]), "no_minimum", "without bound"),
+        (lambda B: -B[0][0, 0] - jnp.sum(B[0] ** 3), "no_minimum", "without bound"),
+        (lambda B: jnp.sum((jnp.exp(B[0]) - 1 - 1e-12 * TARGET) ** 2), "no_minimum", "expm1"),
+        (lambda B: jnp.sum(jnp.where(B[0] > 0.5, jnp.nan, (B[0] - 1) ** 2)), "not_finite", "logarithm"),
+        (lambda B: jnp.sqrt(1.2 - B[0][0, 0]), "not_finite", "root"),
+    ],
+)
+def test_a_transition_that_ends_at_no_minimum_names_the_reason(loss, status, says):
+    learned = low_rank_learning(loss, [(2, 2)])
+    assert (learned.status.value, len(learned.stages)) == (status, 1)
+    assert says in learned.message
+
+
+def test_separable_cross_entropy_has_a_first_stage_and_no_minimum():
+    X, labels = jnp.diag(jnp.array([3.0, 2.0, 1.0])), np.arange(3)
+
+    def loss(B):
+        return -jnp.mean(jax.nn.log_softmax(X @ B[0].T)[labels, labels])
+
+    force = -jax.grad(loss)((jnp.zeros((3, 3)),))[0]
+    learned = low_rank_learning(loss, [(3, 3)])
     assert learned.status.value == "no_minimum"
-    assert "Assumption 4.4" in learned.message
-    broken = low_rank_learning(lambda B: jnp.sum(jnp.where(B[0] > 0.5, jnp.nan, (B[0] - 1) ** 2)), [(2, 2)])
-    assert broken.status.value == "not_finite"
-    assert len(broken.stages) == 1
+    assert learned.end == pytest.approx(1 / np.linalg.norm(force, 2), rel=1e-12)
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e30])
+def test_the_unit_of_products_is_that_of_times(unit):
+    learned = low_rank_learning(lambda B: jnp.sum((B[0] / unit - TARGET) ** 2) / 2, [(2, 2)])
+    np.testing.assert_allclose(learned.staircase.times, np.array([0.5, 1.0]) * unit, rtol=1e-9)
+    np.testing.assert_allclose(learned.stages[-1].products[0] / unit, TARGET, atol=1e-9)
+
+
+@pytest.mark.parametrize("constant", [-2.5, 1e16])
+def test_a_constant_in_the_loss_changes_no_stage(constant):
+    """An energy with L(0) = 0 falls below 0; a large constant hides all falls in rounding."""
+
+    def loss(B):
+        return constant - jnp.trace(TARGET @ B[0]) + jnp.sum(B[0] ** 2) / 2
+
+    assert low_rank_learning(loss, [(2, 2)]).staircase.times == pytest.approx((0.5, 1.0))
+    diagonal = incremental_learning(lambda beta: loss((jnp.diag(beta),)), 2)
+    assert diagonal.staircase.times == pytest.approx((0.5, 1.0))
 
 
 @pytest.mark.parametrize(
@@ -148,7 +229,12 @@ def test_losses_without_a_minimum_stop_with_what_was_found():
         ({"shapes": []}, "shapes must hold"),
         ({"shapes": [(2, 3)]}, "loss must accept"),
         ({"loss": lambda B: B[0]}, "must return one float64 number"),
-        ({"loss": lambda B: jnp.sum(1 / B[0])}, "finite with a finite gradient where all products are 0"),
+        ({"loss": lambda B: jnp.sum(1 / B[0])}, "finite with a finite gradient at B = 0"),
+        ({"loss": lambda B: jnp.sum((B[0] - 1) ** 2) + jnp.linalg.norm(B[0])}, "kink at 0"),
+        ({"shapes": [(2, 3)], "symmetric": True}, "square"),
+        ({"weights": [(np.eye(2), np.ones((2, 3)))]}, "one number of columns"),
+        ({"weights": [(np.eye(2), 2 * np.eye(2))], "symmetric": True}, "equal left and right"),
+        ({"weights": [(np.eye(2), 2 * np.eye(2))], "width": 1}, "number of columns of weights"),
         ({"loss": lambda B: jnp.sum(B[0]) + jnp.linalg.norm(B[0], "nuc")}, "continuously differentiable at B = 0"),
     ],
 )

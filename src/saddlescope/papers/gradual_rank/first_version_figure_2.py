@@ -73,7 +73,7 @@ def _predict(params: Params, task: "FullAttentionTeacherTask", context: RunConte
     stages = learned.stages[1:]
     if not stages:
         raise InputError(f"No direction is ever learned: {learned.message} Choose another seed.")
-    entered = np.array([stage.entered for stage in stages])
+    entered = np.array([stage.entered[0] for stage in stages])
     values = np.zeros((len(stages), 2, d))
     for k, stage in enumerate(stages):
         for p, s in enumerate(stage.singular_values):

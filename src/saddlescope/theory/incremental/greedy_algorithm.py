@@ -44,6 +44,7 @@ def incremental_learning(
     size: int,
     *,
     weights: tuple[ArrayLike, ArrayLike] | None = None,
+    weight_decay: float = 0.0,
     transition: Transition | None = None,
     tolerance: float = 1e-11,
     max_stages: int | None = None,
@@ -77,6 +78,8 @@ def incremental_learning(
             `DiagonalNetwork`; an `AbstractLoss` computes its derivatives itself.
         size: p, the length of beta; at least 1.
         weights: (u0, v0), each of shape (p,): the initial weights before they are scaled by alpha.
+        weight_decay: lambda of a penalty lambda/2 (|u|^2 + |v|^2), not negative. At the stages it is lambda |beta|_1,
+            part of their losses. Weights shrink meanwhile: coordinates are active at xi = +-(1 + lambda T).
         transition: policy that finds a transition's end: `NewtonTransition`, or `TimedTransition`, which finds its
             times as well; None: `TimedTransition` with weights, and `NewtonTransition` without.
         tolerance: rounding error attributed to g, relative to the size of the terms that cancel in it, the larger of
@@ -104,7 +107,9 @@ def incremental_learning(
         raise InputError(f"tolerance must be a number between 0 and 1e-3; got {tolerance!r}.")
     if max_stages is not None and not (isinstance(max_stages, int | np.integer) and max_stages >= 1):
         raise InputError(f"max_stages must be an integer of at least 1, or None; got {max_stages!r}.")
-    oracle = LossOracle(loss, size)
+    if not 0 <= weight_decay < math.inf:
+        raise InputError(f"weight_decay must be finite and not negative; got {weight_decay!r}.")
+    oracle = LossOracle(loss, size, weight_decay)
     start = None if weights is None else FirstOrderInit.of(weights, oracle.size)
     transition = _policy(transition, timed=start is not None)
     origin = np.zeros(oracle.size)
@@ -116,7 +121,7 @@ def incremental_learning(
     stages = [GreedyStage.at(saddle, time=0.0, slope=origin, correction=correction)]
     while True:
         stage, noise = stages[-1], tolerance * max(scale, saddle.scale)
-        arrivals = _Arrivals(stage, noise, start)
+        arrivals = _Arrivals(stage, noise, start, weight_decay)
         status, message = arrivals.obstacle()
         if status is None and max_stages is not None and len(stages) > max_stages:
             status, message = (
@@ -140,7 +145,14 @@ def incremental_learning(
                     continue
                 status, message = AlgorithmStatus.NO_MINIMUM, f"At T = {arrivals.time:.6g}: {found.reason}"
         return IncrementalLearning(
-            tuple(stages), arrivals.time, arrivals.tied, status, message, weights=start, end_correction=arrivals.late
+            tuple(stages),
+            arrivals.time,
+            arrivals.tied,
+            status,
+            message,
+            weights=start,
+            end_correction=arrivals.late,
+            weight_decay=weight_decay,
         )
 
 
@@ -164,27 +176,29 @@ class _Arrivals:
         delays: time t of each of them after the first; all 0 without weights.
     """
 
-    def __init__(self, stage: GreedyStage, noise: float, weights: FirstOrderInit | None) -> None:
-        self._stage, self._weights = stage, weights
+    def __init__(self, stage: GreedyStage, noise: float, weights: FirstOrderInit | None, decay: float) -> None:
+        self._stage, self._weights, self._decay = stage, weights, decay
         g = stage.gradient
-        moving = (stage.beta == 0) & (np.abs(g) > noise)
+        net = np.abs(g) - decay
+        moving = (stage.beta == 0) & (net > noise)
         self.delta = np.full(g.size, np.inf)
-        self.delta[moving] = (np.sign(g[moving]) - stage.slope[moving]) / g[moving]
+        lacking = 1 + decay * stage.time - np.sign(g) * stage.slope
+        self.delta[moving] = lacking[moving] / net[moving]
         self.order = np.argsort(self.delta, kind="stable").tolist()
         first = self.order[0]
         self.time = stage.time + float(self.delta[first])
         self.tied: tuple[int, ...] = ()
         if moving.any():
-            # noise in g moves xi by noise * T over all stages, and so the arrival by noise * T / |g|.
-            doubt = noise * self.time / np.where(moving, np.abs(g), np.inf)
+            # noise in g moves xi by noise * T over all stages, and so the arrival by noise * T / (|g| - lambda).
+            doubt = noise * self.time / np.where(moving, net, np.inf)
             late = np.where(moving, self.delta, np.inf) - self.delta[first]
             self.tied = tuple(np.flatnonzero(late <= doubt + doubt[first]).tolist())
         self.late: float | None = None
         self.delays = (0.0,) * len(self.tied)
         if weights is not None and stage.correction is not None and self.tied:
             tied = list(self.tied)
-            lacking = weights.lacking(g, stage.correction.offset)[tied]
-            late = stage.correction.begins + lacking / np.abs(g[tied])
+            lacking = weights.lacking(g, stage.correction.offset)[tied] + decay * stage.correction.begins
+            late = stage.correction.begins + lacking / net[tied]
             self.late = float(np.min(late))
             self.delays = tuple((late - self.late).tolist())
 
@@ -206,14 +220,15 @@ class _Arrivals:
         stage, first, entered = self._stage, self.order[0], list(self.tied)
         later = [i for i in self.order if i not in self.tied and math.isfinite(self.delta[i])]
         second = later[0] if later else None
-        slope = np.where(stage.beta != 0, stage.slope, stage.slope + stage.gradient * self.delta[first])
-        slope[entered] = np.sign(stage.gradient[entered])
+        slope, level = stage.slope + stage.gradient * self.delta[first], 1 + self._decay * self.time
+        slope[stage.beta != 0] = level * np.sign(stage.beta[stage.beta != 0])
+        slope[entered] = level * np.sign(stage.gradient[entered])
         return GreedyStage.at(
             saddle,
             time=self.time,
             slope=slope,
             entered=self.tied,
-            signs=tuple(slope[entered].astype(int).tolist()),
+            signs=tuple(np.sign(slope[entered]).astype(int).tolist()),
             left=tuple(np.flatnonzero((stage.beta != 0) & (saddle.beta == 0)).tolist()),
             runner_up=second,
             margin=math.inf if second is None else float(self.delta[second] - self.delta[first]),

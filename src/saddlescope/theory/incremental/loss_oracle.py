@@ -20,7 +20,7 @@ from saddlescope._shared.compiled_functions import bound, compiled, eval_shape, 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope.loss.abstract_loss import AbstractLoss, as_loss
-from saddlescope.loss.checks import require_smooth_at_zero
+from saddlescope.loss.checks import require_start_at_zero
 
 
 class NonFiniteLossError(Exception):
@@ -119,20 +119,21 @@ class LossOracle:
     Args:
         loss: L(beta), a JAX function of an array of shape (size,).
         size: the number p of coordinates of beta.
+        weight_decay: lambda, of the weights u and v.
 
     Raises:
         InputError: JAX is not in float64 mode, the loss cannot be called on such an array or does not return one
             float64 number, it or its gradient is not finite at 0, or its gradient jumps at 0.
     """
 
-    def __init__(self, loss: Callable[[Array], Array], size: int) -> None:
+    def __init__(self, loss: Callable[[Array], Array], size: int, weight_decay: float = 0.0) -> None:
         if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
             raise InputError(f"size must be an integer of at least 1, the length of beta; got {size!r}.")
         if not callable(loss):
             raise InputError(f"loss must be a JAX function of beta, such as a DiagonalNetwork; got {loss!r}.")
         require_float64("incremental_learning")
         self.loss = as_loss(loss)
-        self.size = int(size)
+        self.size, self.decay = int(size), weight_decay
         self._last = _Known(np.full(self.size, np.nan), np.zeros(0, np.int64), np.zeros((self.size, 0)))
         self._latest = _KnownGradient(np.full(self.size, np.nan), np.zeros(0, np.int64), np.zeros(0))
         self._block = _KnownBlock(np.full(self.size, np.nan), np.zeros(0, np.int64), np.zeros((0, 0)))
@@ -141,7 +142,7 @@ class LossOracle:
         self._whole = False  # True once the loss is known to have no cheaper form on a face
         self._check_signature()
         self._check_differentiable()
-        self._check_at_zero()
+        require_start_at_zero(self._value_and_slope, self.size, "beta")
 
     def value_and_gradient(self, beta: Float[np.ndarray, "p"]) -> tuple[float, Float[np.ndarray, "p"]]:
         """Return L(beta) and g(beta) = -dL/dbeta.
@@ -290,14 +291,3 @@ class LossOracle:
         ):
             eval_shape(_value_and_gradient, self.loss, beta)
             eval_shape(_hessian_columns, self.loss, beta, column)
-
-    def _check_at_zero(self) -> None:
-        zero = np.zeros(self.size)
-        value, slope = self._value_and_slope(zero)
-        if not (np.isfinite(value) and np.all(np.isfinite(slope))):
-            what = value if not np.isfinite(value) else float(slope[~np.isfinite(slope)][0])
-            raise InputError(
-                f"loss must be finite with a finite gradient at beta = 0, where learning starts; got {what!r}. "
-                "Look for a division, root or logarithm of beta, and for NaN in the data."
-            )
-        require_smooth_at_zero(lambda beta: self._value_and_slope(beta)[1], self.size)

@@ -116,8 +116,8 @@ class NewtonTransition:
             if end is not None:
                 return end
             if divergence.diverging(x, r, vanishing(x, r, B, peak, self.fraction)):
-                return departure.no_stationary_point(float(np.max(x)), None, diverging=True)
-        return departure.no_stationary_point(float(np.max(model.x)), outside)
+                return departure.no_stationary_point(face, x, diverging=True)
+        return departure.no_stationary_point(face, model.x, outside)
 
     def _try_newton(
         self, departure: SaddleDeparture, face: Face, model: "_Model", peak: Float[np.ndarray, "m"]
@@ -126,7 +126,7 @@ class NewtonTransition:
             return None
         zero = vanishing(model.x, model.r, model.B, peak, self.fraction)
         end = newton_polish(face, model.x, model.B, zero, reach=self.reach, noise=departure.noise)
-        return end if end is not None and end.loss < departure.saddle.loss else None
+        return end if end is not None and departure.descends(end) else None
 
     def _follow(
         self, model: "_Model", limit: float, peak: Float[np.ndarray, "m"], entering_rate: float

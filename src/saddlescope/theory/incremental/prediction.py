@@ -42,9 +42,10 @@ class GreedyStage(ReprMixin):
         signs: the sign each of them took, +1 or -1.
         left: coordinates that left the support in the transition, ascending.
         beta: u * v at the saddle, shape (p,); exactly 0 outside the support.
-        loss: L(beta), the level of the plateau.
+        loss: L(beta), with the penalty of weight decay: the level of the plateau.
         gradient: g(beta) = -dL/dbeta, shape (p,).
-        slope: xi when the stage begins, shape (p,); sgn(beta) on the support.
+        slope: xi when the stage begins, shape (p,); sgn(beta) on the support, times 1 + lambda T_k
+            under weight decay.
         curvature: the largest constant c_k of Assumption 4.4 (half the smallest eigenvalue of the Hessian of L(u, s u)
             on the support); infinite for stage 0, and 0 if tied coordinates leave the loss flat along their difference.
         convergence_rate: the rate at which gradient flow, in time t, approaches the saddle: the same constant, but with
@@ -143,6 +144,7 @@ class IncrementalLearning(TableMixin, PlotMixin):
         message: the same in a sentence, with the cure for a failure.
         weights: logarithms of the initial weights, for the corrections; None if no weights were given.
         end_correction: the part of order 1 of `end`, in time t; None without weights, or if learning has converged.
+        weight_decay: lambda.
     """
 
     stages: tuple[GreedyStage, ...]
@@ -152,6 +154,7 @@ class IncrementalLearning(TableMixin, PlotMixin):
     message: str
     weights: FirstOrderInit | None = None
     end_correction: float | None = None
+    weight_decay: float = 0.0
 
     def __repr__(self) -> str:
         last = self.stages[-1]
@@ -254,11 +257,12 @@ class IncrementalLearning(TableMixin, PlotMixin):
             return -1, math.inf
         before, stage = self.stages[k - 1], self.stages[k]
         slope = before.slope + before.gradient * (stage.time - before.time)
-        efolds = (1 - np.sign(before.gradient) * slope) * log_time
+        efolds = (1 + self.weight_decay * stage.time - np.sign(before.gradient) * slope) * log_time
         if self.weights is not None and before.correction is not None and stage.correction is not None:
             passed = stage.correction.begins - before.correction.begins
             efolds = efolds + self.weights.lacking(before.gradient, before.correction.offset, passed)
-        efolds[(before.beta != 0) | (before.gradient == 0)] = np.inf
+            efolds += self.weight_decay * stage.correction.begins
+        efolds[(before.beta != 0) | (np.abs(before.gradient) <= self.weight_decay)] = np.inf
         efolds[list(stage.entered)] = np.inf
         nearest = int(np.argmin(efolds))
         return nearest, float(efolds[nearest])
@@ -275,7 +279,9 @@ class IncrementalLearning(TableMixin, PlotMixin):
         late = self.end_correction if after is None else after.begins
         if late is not None and stage.correction is not None:
             duration += late - stage.correction.begins
-        rates = [stage.convergence_rate, *np.abs(stage.gradient[[following, *stage.left]])]
+        left = list(stage.left)
+        falling = self.weight_decay - np.sign(stage.slope[left]) * stage.gradient[left]
+        rates = [stage.convergence_rate, abs(stage.gradient[following]) - self.weight_decay, *falling]
         return following, float(min(rates)) * duration
 
 

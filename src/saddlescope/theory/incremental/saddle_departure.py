@@ -100,7 +100,7 @@ def start_orbit(departure: SaddleDeparture, face: Face) -> OrbitStart:
         if gradient is not None:
             first = change @ small
             actual = gradient - saddle.gradient
-            if np.max(np.abs(face.rates(actual))) <= 3 * SMALL * departure.entering_rate:
+            if np.max(np.abs(actual[face.among] @ face.directions)) <= 3 * SMALL * departure.entering_rate:
                 before = np.where(new, 0.0, np.log(np.where(new, 1.0, at_saddle)))
                 before[new] = -2 * r * delays
                 # The second-order remainder of g is proportional to x^2, and so decays twice as fast into the past.

@@ -5,7 +5,7 @@ A transition has some coordinates at zero and the signs of the others fixed. The
     A         the coordinates that are not zero
     D         their signs on the diagonal: beta_A = D x
     x         |beta_A| > 0, the point
-    r         D^T g_A, the rate: (log x)' = 2 r under gradient flow (equation 4)
+    r         D^T g_A - lambda, the rate: (log x)' = 2 r under gradient flow with weight decay lambda (equation 4)
     H         D^T (d^2 L / dbeta_A^2) D
 
 Coordinates that are tied, s_i g_i = s_j g_j on all of the face, preserve their ratio. They count as one
@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.linalg import get_lapack_funcs
 
+from saddlescope.loss.checks import ROUGH, rounding_share
 from saddlescope.theory.incremental.loss_oracle import LossOracle, NonFiniteLossError
 
 
@@ -52,8 +53,9 @@ class StationaryPoint:
 
     Attributes:
         beta: s * u^2, shape (p,).
-        loss: L(beta).
-        gradient: g(beta) = -dL/dbeta, shape (p,); zero on the support up to rounding.
+        loss: L(beta), with the penalty of weight decay.
+        gradient: g(beta) = -dL/dbeta, shape (p,); zero on the support up to rounding, or lambda times
+            the sign of beta under weight decay.
         curvature: the constant c of Assumption 4.4, L(u~, s u~) - L(u, s u) >= c |u~ - u|^2 near u on the support: half
             the smallest eigenvalue of the Hessian in u. Infinite where the support is empty, 0 where coordinates are
             tied.
@@ -107,11 +109,11 @@ class Face:
 
     def rates(self, gradient: Float[np.ndarray, "p"]) -> Float[np.ndarray, "m"]:
         """Return r where g is `gradient`."""
-        return gradient[self.among] @ self.directions
+        return gradient[self.among] @ self.directions - self.oracle.decay
 
     def rate(self, x: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
         """Return r at x; raise NonFiniteLossError where the loss is not finite."""
-        return self.oracle.gradient_among(self.beta(x), self.among) @ self.directions
+        return self.oracle.gradient_among(self.beta(x), self.among) @ self.directions - self.oracle.decay
 
     def hessian(self, x: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
         """Return H at x; raise NonFiniteLossError where the loss is not finite."""
@@ -194,10 +196,10 @@ def newton_polish(
     """Solve for the strict local minimum in which gradient flow from x ends; return None if that is not certain.
 
     Certain means: no coordinate moves by more than a factor 1 +- reach in the first step; every step is at most half
-    the one before, down to rounding, with a positive definite Hessian; the Hessian at the end is positive definite; and
-    the coordinates set to zero are pushed towards zero there (s_j g_j < 0: Karush, Kuhn and Tucker's condition with
-    strict complementarity). The Hessian is updated by secants. Where they fail it is recomputed, and the search
-    restarts from the current point.
+    the one before, down to rounding, with a positive definite Hessian; the Hessian at the end is positive definite; the
+    coordinates set to zero are pushed towards zero there (s_j g_j < 0: Karush, Kuhn and Tucker's condition with strict
+    complementarity); and rounding hides no end. The Hessian is updated by secants. Where they fail it is recomputed,
+    and the search restarts from the current point.
 
     Args:
         face: the face to search.
@@ -215,13 +217,16 @@ def newton_polish(
         beta = kept.beta(end)
         loss, gradient = face.oracle.value_and_gradient(beta)
         H = kept.hessian(end)
+        scale = float(np.max(np.abs(H) @ end, initial=0.0))
+        if end.size and rounding_share(kept.rate, end, -H @ end, scale) > ROUGH:
+            return None
     except NonFiniteLossError:
         return None
     pushed_to_zero = np.all(face.rates(gradient)[zero] < -noise)
     c = curvature(end, H)
     if not (pushed_to_zero and c > 0):
         return None
-    scale = float(np.max(np.abs(H) @ end, initial=0.0))
+    loss += face.oracle.decay * float(np.sum(np.abs(beta)))
     return StationaryPoint(beta, loss, gradient, curvature=0.0 if kept.ties else c, convergence_rate=c, scale=scale)
 
 

@@ -125,14 +125,14 @@ class TimedTransition:
             away = float(np.max(np.abs(newton_displacement(x[~zero], r[~zero], B[np.ix_(~zero, ~zero)])), initial=0.0))
             if away <= near:
                 end = newton_polish(face, x, B, zero, reach=3 * self.reach, noise=departure.noise)
-                if end is not None and end.loss < departure.saddle.loss:
+                if end is not None and departure.descends(end):
                     return orbit.finish(departure, end, x, peak)
                 near = 0.5 * away
             if divergence.diverging(x, r, zero):
-                return departure.no_stationary_point(float(np.max(x)), None, diverging=True)
+                return departure.no_stationary_point(face, x, diverging=True)
             if solver.status == "finished" or np.log(np.max(x)) > LARGEST_LOG:
                 break
-        return departure.no_stationary_point(float(np.max(x)), flow.outside)
+        return departure.no_stationary_point(face, x, flow.outside)
 
 
 class _NotTiedError(Exception):

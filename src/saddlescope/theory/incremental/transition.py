@@ -12,14 +12,25 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 
 from saddlescope._shared.errors import InputError
+from saddlescope.loss.checks import ROUGH, rounding_share
 from saddlescope.theory.incremental.loss_oracle import LossOracle, NonFiniteLossError
 from saddlescope.theory.incremental.stationary_point import Face, StationaryPoint
 from saddlescope.theory.saddle.path import TransitionFailure
 
 LARGEST_LOG = 300.0  # log|beta| beyond it is divergence; e^300 and its square are still finite
+UNBOUNDED = "the loss falls without bound. Add a penalty to the loss that grows faster."
+AT_INFINITY = (
+    "the minimiser seems to be at infinity, as for losses with exponential tails on separable data. Add a small "
+    "penalty to the loss."
+)
+FLAT = "there the loss is flat, as with more weights than samples, or has a kink. Add a small penalty, or smooth it."
+ROUNDED = (
+    "there rounding is {:.0e} of the terms of its gradient, too much to find its end. Write exp(x) - 1 as expm1(x), "
+    "log(1 + x) as log1p(x) and the like, or take larger units."
+)
 HORIZON = 1e12  # in units of 1 / |g_i|: a transition that lasts this long ends at no strict minimum
 
 
@@ -43,8 +54,8 @@ class SaddleDeparture:
 
     @property
     def entering_rate(self) -> float:
-        """Largest |g_i| of those that enter, at the saddle: log|beta_i| starts to grow at the rate 2 |g_i|."""
-        return float(np.max(np.abs(self.saddle.gradient[list(self.entering)])))
+        """Largest |g_i| - lambda of those that enter, at the saddle: log|beta_i| starts to grow at twice this rate."""
+        return float(np.max(np.abs(self.saddle.gradient[list(self.entering)]))) - self.oracle.decay
 
     def face(self) -> Face:
         """Return the face of the support of theta^k and the new coordinates, whose signs are those of g."""
@@ -62,30 +73,54 @@ class SaddleDeparture:
         """Entering coordinates, for a message."""
         return ("coordinate " if len(self.entering) == 1 else "coordinates ") + ", ".join(map(str, self.entering))
 
+    def descends(self, end: StationaryPoint) -> bool:
+        """Return True if the loss at the end is lower than at the saddle, as far as rounding shows."""
+        return bool(end.loss <= self.saddle.loss + 4 * np.finfo(float).eps * abs(self.saddle.loss))
+
     def no_stationary_point(
-        self, largest: float, outside: NonFiniteLossError | None, *, diverging: bool = False
+        self,
+        face: Face,
+        x: Float[np.ndarray, "m"],
+        outside: NonFiniteLossError | None = None,
+        *,
+        diverging: bool = False,
     ) -> TransitionFailure:
         """Return the reason why the path was stopped without a stationary point.
 
         Args:
-            largest: max |beta| where it was stopped.
+            face: the face of the path.
+            x: where it was stopped.
             outside: set if the loss was not finite just beyond.
             diverging: True if the path is known to diverge.
 
         Raises:
-            NonFiniteLossError: that one, unless |beta| is so large there that the path diverges.
+            NonFiniteLossError: that one, unless |beta| is so large there, or the loss goes on falling, that the path
+                diverges.
         """
-        if outside is not None and largest < np.exp(LARGEST_LOG / 2):
+        far = np.log(np.max(x)) > (LARGEST_LOG if outside is None else LARGEST_LOG / 2)
+        if outside is not None and not (far or self._falls_beyond(face, x)):
             raise outside
-        why = (
-            "the minimiser seems to be at infinity, as for losses with exponential tails on separable data"
-            if diverging or np.log(largest) > LARGEST_LOG
-            else "there the loss is flat, as with more weights than samples, or it has no minimum"
-        )
+        fastest = float(np.max(np.abs(face.rate(x))))
+        if diverging:
+            why = AT_INFINITY
+        elif far or outside is not None or fastest > 10 * self.entering_rate:
+            why = UNBOUNDED
+        else:
+            H = face.hessian(x)
+            share = rounding_share(face.rate, x, -H @ x, float(np.max(np.abs(H) @ x)))
+            why = ROUNDED.format(share) if share > ROUGH else FLAT
         return TransitionFailure(
             f"The transition that starts with {self.named} finds no strict local minimum (Assumption 4.4 fails): it "
-            f"was followed to max |beta| = {largest:.3g}, and {why}. Add a small penalty on beta to the loss."
+            f"was followed to max |beta| = {np.max(x):.3g}, and {why}"
         )
+
+    def _falls_beyond(self, face: Face, x: Float[np.ndarray, "m"]) -> bool:
+        """Return True if the loss is finite and lower a little further out: then no pole is near."""
+        try:
+            losses = [face.oracle.value_and_gradient(face.beta(far * x))[0] for far in (1.0, 1.001)]
+        except NonFiniteLossError:
+            return False
+        return losses[1] < losses[0]
 
     def not_finite(self, error: NonFiniteLossError) -> str:
         """Return the message for a loss that was not finite on the path."""

@@ -12,6 +12,8 @@ The first exponent to reach 1 activates its singular pair, and gradient flow of 
 active directions to the next saddle (`transition`). For generic starts exponents and rates pair in sorted order,
 and the new direction is the top singular pair of G. For commuting problems (all G diagonal in one pair of bases) they
 pair by direction, and the predictions are those of Algorithm 1 for diagonal weights.
+
+Symmetric factors, B_p = U_p U_p^T, have the eigenvalues of G_p for rates (its symmetric part; Li, Luo and Lyu 2021).
 """
 
 import math
@@ -21,19 +23,29 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.arguments import calling, validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope._shared.results import TableMixin
 from saddlescope.figures.drawing import PlotMixin
 from saddlescope.figures.records import Panel
+from saddlescope.loss.checks import as_float64
 from saddlescope.measure.stages import Stage, Staircase
 from saddlescope.theory.incremental.prediction import TIME_UNIT, AlgorithmStatus
-from saddlescope.theory.low_rank.growth_exponents import Frame, Growth, growth
-from saddlescope.theory.low_rank.loss_oracle import Matrices, ProductLossOracle
-from saddlescope.theory.low_rank.transition import Saddle, follow_to_saddle
+from saddlescope.theory.low_rank.growth_exponents import Frame, Growth, growth, symmetric_growth
+from saddlescope.theory.low_rank.loss_oracle import Matrices, NonFiniteProductLossError, ProductLossOracle
+from saddlescope.theory.low_rank.transition import LowRankDeparture, Saddle, follow_to_saddle
+
+Pairs = tuple[tuple[np.ndarray, np.ndarray], ...]
+
+_ABSENT = 1e-9  # share of the largest size below which a tied direction is absent from the initial weights
+_TIED = (
+    "directions become active together: the next stage depends on their initial weights. At the origin weights decide "
+    "it; later, break the symmetry of the loss, or simulate with flow.factored_flow."
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -42,18 +54,19 @@ class LowRankStage(ReprMixin):
 
     Attributes:
         time: T_k, when the stage begins, in units of log(1/alpha).
-        entered: the product whose rank rose; None for stage 0.
+        entered: the products whose rank rose, each as often as it rose: one, unless several are tied; none for stage 0.
         rank_drops: for each product, the decrease of its rank in the transition.
         products: B_p at the saddle.
         singular_values: of each product, its active ones, descending.
-        loss: L at the saddle, the level of the plateau.
-        rates: of each product, sigma outside its active directions, descending: their growth rates.
+        loss: L at the saddle, with the penalty of weight decay: the level of the plateau.
+        rates: of each product, sigma outside its active directions, descending: their growth rates. Of symmetric
+            factors those of either sign.
         exponents: of each product, the xi that each rate is paired with when the stage begins.
         margin: delay of the runner-up after T_k, in units of log(1/alpha); infinite without a runner-up.
     """
 
     time: float
-    entered: int | None
+    entered: tuple[int, ...]
     rank_drops: tuple[int, ...]
     products: Matrices
     singular_values: tuple[Float[np.ndarray, "_"], ...]
@@ -122,6 +135,9 @@ def low_rank_learning(
     shapes: Sequence[tuple[int, int]],
     *,
     width: int | None = None,
+    symmetric: bool = False,
+    weights: Sequence[tuple[ArrayLike, ArrayLike]] | None = None,
+    weight_decay: float = 0.0,
     tolerance: float = 1e-9,
     max_stages: int | None = None,
     report: Report = silent,
@@ -132,7 +148,13 @@ def low_rank_learning(
         loss: L(B), a twice continuously differentiable JAX function of a tuple of products, such as a `FullAttention`.
             An `AbstractLoss` computes its gradient itself.
         shapes: (m, n) of each product.
-        width: number of columns of the factors, which bounds the ranks; None: no bound.
+        width: number of columns of the factors, which bounds the ranks; None: that of the weights, or no bound.
+        symmetric: True for products U U^T with U' = G U, the flow of L and R from L(0) = R(0). Gradient flow of
+            L(U U^T) in U is the same at twice the speed.
+        weights: (left, right) of each product, shapes (m, h) and (n, h), before they are scaled by alpha; equal for
+            symmetric factors, and such are found. They decide what becomes active in a tie at the origin.
+        weight_decay: lambda of a penalty lambda/2 times the squares of all factors, not negative. At the stages it is
+            lambda times the sum of singular values, the nuclear norm, and part of their losses.
         tolerance: singular values of G smaller than this part of the largest at the origin count as zero, and times
             with a smaller relative difference are a tie.
         max_stages: largest number of transitions, at least 1; None: no limit.
@@ -143,13 +165,14 @@ def low_rank_learning(
 
         - converged: no direction outside the active ones has a force, or all are active.
         - max_stages: the requested number of stages was found.
-        - tie: two directions become active at the same time.
+        - tie: two directions become active at the same time, not at the origin with given weights.
         - saddle: a transition comes so close to a saddle of its rank that rounding decides how it goes on.
         - no_minimum: a transition ends at no strict local minimum of its rank.
         - not_finite: the loss is NaN or infinite on a transition.
 
     Raises:
-        InputError: an argument out of range, JAX not in float64 mode, or a loss that is not finite at 0.
+        InputError: an argument out of range, weights of other shapes, JAX not in float64 mode, or a loss that is not
+            finite and smooth at 0.
 
     >>> import jax, jax.numpy as jnp
     >>> target = jnp.diag(jnp.array([3.0, 1.0, 0.0]))
@@ -164,7 +187,16 @@ def low_rank_learning(
         raise InputError(f"tolerance must be a number between 0 and 1e-3; got {tolerance!r}.")
     if max_stages is not None and not (isinstance(max_stages, int | np.integer) and max_stages >= 1):
         raise InputError(f"max_stages must be an integer of at least 1, or None; got {max_stages!r}.")
-    oracle = ProductLossOracle(loss, shapes)
+    if not 0 <= weight_decay < math.inf:
+        raise InputError(f"weight_decay must be finite and not negative; got {weight_decay!r}.")
+    oracle = ProductLossOracle(loss, shapes, symmetric=symmetric, weight_decay=weight_decay)
+    start = None if weights is None else _initial_weights(weights, oracle)
+    if start is not None:
+        columns = start[0][0].shape[1]
+        if width not in (None, columns):
+            raise InputError(f"width must be the number of columns of weights, {columns}, or None; got {width!r}.")
+        width = columns
+        oracle.symmetric = symmetric or _stay_symmetric(start, oracle)
     most = tuple(min(m, n, width or m) for m, n in oracle.shapes)
     origin = tuple(np.zeros(shape) for shape in oracle.shapes)
     spectra = tuple((np.zeros((m, 0)), np.zeros(0), np.zeros((0, n))) for m, n in oracle.shapes)
@@ -173,43 +205,42 @@ def low_rank_learning(
     noise = tolerance * max(float(np.linalg.norm(G, 2)) for G in saddle.force)
     frames = tuple(Frame(np.eye(d), np.eye(d), np.zeros(d)) for d in map(max, oracle.shapes))
     stages: list[LowRankStage] = []
-    time, entered, margin = 0.0, None, math.inf
+    time, entered, margin = 0.0, (), math.inf
+    paired = symmetric_growth if oracle.symmetric else growth
     while True:
-        grown = tuple(growth(frame, _square(G)) for frame, G in zip(frames, saddle.force, strict=True))
+        grown = tuple(paired(frame, _square(G)) for frame, G in zip(frames, saddle.force, strict=True))
         stages.append(_stage(saddle, grown, time, entered, margin, oracle.exponent))
         if len(stages) > 1:
             _report_stage(report, stages, most, max_stages)
-        arrivals = _Arrivals(grown, stages[-1].ranks, most, noise)
+        arrivals = _Arrivals(grown, stages[-1].ranks, most, noise, oracle.decay, time, tolerance)
         end, status, message = time + arrivals.duration, None, ""
         shown = math.ldexp(end, -oracle.exponent)
+        departure = arrivals.departure(grown, oracle, start if len(stages) == 1 else None)
         if not math.isfinite(end):
             status, message = (
                 AlgorithmStatus.CONVERGED,
                 "No direction outside the active ones has a force, or all are active.",
             )
-        elif arrivals.margin <= tolerance * max(end, arrivals.duration):
-            status, message = (
-                AlgorithmStatus.TIE,
-                f"Two directions become active at the same time, T = {shown:.6g}: the next stage depends on their "
-                "initial weights. Break the symmetry of the loss, or simulate with flow.factored_flow.",
-            )
+        elif departure is None:
+            status, message = AlgorithmStatus.TIE, f"At T = {shown:.6g} {len(arrivals.tied)} {_TIED}"
         elif max_stages is not None and len(stages) > max_stages:
             status, message = (
                 AlgorithmStatus.MAX_STAGES,
                 f"Stopped after max_stages={max_stages} transitions.",
             )
         if status is None:
-            number, j = arrivals.product, arrivals.direction
-            (m, n), of = oracle.shapes[number], grown[number]
-            found = follow_to_saddle(
-                oracle, saddle.spectra, saddle.force, (number, of.U[:m, j], of.V[:n, j], float(of.rate[j]))
-            )
+            assert departure is not None  # a tie otherwise
+            found = follow_to_saddle(oracle, saddle.spectra, departure)
             if isinstance(found, Saddle):
+                rises = [left.shape[1] for left, _ in departure.columns]
                 frames = tuple(
-                    _inactive_frame(of.after(arrivals.duration), int(p == number), saddle.spectra[p], found, p)
+                    _inactive_frame(
+                        of.after(arrivals.duration), rises[p], saddle.spectra[p], found, p, 1 + oracle.decay * end
+                    )
                     for p, of in enumerate(grown)
                 )
-                saddle, time, entered, margin = found, end, number, arrivals.margin
+                entered = tuple(p for p, rise in enumerate(rises) for _ in range(rise))
+                saddle, time, margin = found, end, arrivals.margin
                 continue
             status = AlgorithmStatus(found.status)
             message = f"At T = {shown:.6g}: {found.reason}"
@@ -217,28 +248,66 @@ def low_rank_learning(
 
 
 class _Arrivals:
-    """First direction that becomes active.
+    """Directions that become active first.
 
     Attributes:
         duration: time until then; infinite if none does.
-        product, direction: its product, and its index among the plateau's singular pairs.
+        tied: their products, and their indices among the plateau's singular pairs: more than one if times agree.
         margin: delay of the next one.
     """
 
-    def __init__(self, grown: Sequence[Growth], ranks: tuple[int, ...], most: tuple[int, ...], noise: float) -> None:
+    def __init__(
+        self,
+        grown: Sequence[Growth],
+        ranks: tuple[int, ...],
+        most: tuple[int, ...],
+        noise: float,
+        decay: float,
+        since: float,
+        tolerance: float,
+    ) -> None:
         waits = [
             (float(wait), p, j)
             for p, of in enumerate(grown)
-            for j, wait in enumerate(of.arrivals(noise))
-            if ranks[p] < most[p]
+            for j, wait in enumerate(of.arrivals(noise, decay, 1 + decay * since))
+            if ranks[p] < most[p] and math.isfinite(wait)
         ]
         waits.sort()
-        self.duration, self.product, self.direction = waits[0] if waits else (math.inf, -1, -1)
-        self.margin = waits[1][0] - self.duration if len(waits) > 1 and math.isfinite(waits[1][0]) else math.inf
+        self.duration = waits[0][0] if waits else math.inf
+        doubt = tolerance * (since + self.duration)
+        self.tied = [(p, j) for wait, p, j in waits if wait - self.duration <= doubt]
+        later = waits[len(self.tied) :]
+        self.margin = later[0][0] - self.duration if later else math.inf
+
+    def departure(
+        self, grown: Sequence[Growth], oracle: ProductLossOracle, start: Pairs | None
+    ) -> LowRankDeparture | None:
+        """Return what becomes active; None for a tie that the weights at the origin do not decide.
+
+        Tied directions of one product grow as (p_j, q_j) a_j, where a_j is what the initial weights have along them:
+        the product gains sum_jk p_j (a_j . a_k) q_k^T.
+        """
+        columns = []
+        for p, ((m, n), of) in enumerate(zip(oracle.shapes, grown, strict=True)):
+            among = [j for product, j in self.tied if product == p]
+            left, right = of.U[:m, among], of.V[:n, among]
+            if len(self.tied) > 1:
+                if start is None:
+                    return None
+                overlaps = left.T @ start[p][0] + right.T @ start[p][1]
+                turned, sizes, _ = np.linalg.svd(overlaps, full_matrices=False)
+                left, right = left @ (turned * sizes), right @ (turned * sizes)
+            columns.append((left, right))
+        largest = max((float(np.linalg.norm(left, 2)) for left, _ in columns if left.size), default=0.0)
+        sizes = [np.linalg.norm(left, axis=0) for left, _ in columns]
+        if any(np.any(each <= _ABSENT * largest) for each in sizes):
+            return None
+        rate = max((float(grown[p].rate[j]) for p, j in self.tied), default=0.0) - oracle.decay
+        return LowRankDeparture(tuple((left / largest, right / largest) for left, right in columns), rate)
 
 
 def _stage(
-    saddle: Saddle, grown: Sequence[Growth], time: float, entered: int | None, margin: float, exponent: int
+    saddle: Saddle, grown: Sequence[Growth], time: float, entered: tuple[int, ...], margin: float, exponent: int
 ) -> LowRankStage:
     """Return a stage of the loss itself, from what was found for the loss divided by 2^exponent."""
     return LowRankStage(
@@ -255,9 +324,14 @@ def _stage(
 
 
 def _inactive_frame(
-    frame: Frame, entered: int, before: tuple[np.ndarray, np.ndarray, np.ndarray], found: Saddle, product: int
+    frame: Frame,
+    entered: int,
+    before: tuple[np.ndarray, np.ndarray, np.ndarray],
+    found: Saddle,
+    product: int,
+    level: float,
 ) -> Frame:
-    """Return the frame outside the new active directions: removed directions, with xi = 1, and the old inactive ones.
+    """Return the frame outside the new active directions: removed ones, with xi = level, and the old inactive ones.
 
     Active and inactive directions turn together, so that the orientation of all of them is preserved.
     """
@@ -279,7 +353,44 @@ def _inactive_frame(
     U, V = outside(U1, Uf, frame.U), outside(V1t.T, Vf, frame.V)
     if U.size and orientation((U1, V1t.T), (U, V)) != orientation((U0, V0t.T), (frame.U, frame.V)):
         V[:, -1] *= -1
-    return Frame(U, V, np.concatenate([np.ones(Uf.shape[1]), frame.xi[entered:]]))
+    return Frame(U, V, np.concatenate([np.full(Uf.shape[1], level), frame.xi[entered:]]))
+
+
+def _initial_weights(weights: Sequence[tuple[ArrayLike, ArrayLike]], oracle: ProductLossOracle) -> Pairs:
+    """Return the initial weights of all products.
+
+    Raises:
+        InputError: they are no finite matrices of the products' shapes with one number of columns, or not equal left
+            and right for symmetric factors.
+    """
+    with calling("weights must hold a pair (left, right) of matrices for each product"):
+        pairs = tuple(
+            (as_float64("weights", np.array(left, np.float64)), as_float64("weights", np.array(right, np.float64)))
+            for left, right in weights
+        )
+    columns = {factor.shape[1:] for pair in pairs for factor in pair}
+    if [(len(left), len(right)) for left, right in pairs] != list(oracle.shapes) or len(columns.pop()) != 1 or columns:
+        shapes = [(left.shape, right.shape) for left, right in pairs]
+        raise InputError(
+            f"weights must be matrices of the heights {list(oracle.shapes)} with one number of columns; got {shapes}."
+        )
+    if oracle.symmetric and any(not np.array_equal(left, right) for left, right in pairs):
+        raise InputError("weights must be equal left and right for symmetric factors; got others.")
+    return pairs
+
+
+def _stay_symmetric(start: Pairs, oracle: ProductLossOracle) -> bool:
+    """Return True if factors are equal left and right and the loss keeps them so: G is symmetric where B is."""
+    if any(not np.array_equal(left, right) for left, right in start):
+        return False
+    rng = np.random.default_rng(0)
+    beside = tuple(1e-3 * A @ A.T for A in map(rng.standard_normal, oracle.shapes))
+    points = tuple(np.zeros(shape) for shape in oracle.shapes), beside
+    try:
+        forces = [G for at in points for G in oracle.value_and_force(at)[1]]
+    except NonFiniteProductLossError:
+        return False
+    return all(np.allclose(G, G.T, rtol=0, atol=1e-12 * np.max(np.abs(G), initial=0.0)) for G in forces)
 
 
 def _square(G: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "d d"]:

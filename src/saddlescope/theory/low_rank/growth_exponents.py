@@ -14,6 +14,9 @@ The flow also preserves an orientation: SO(d, d) has two kinds of maximal isotro
 component that contains both (u_i, v_i) and (u_i, -v_i) therefore gives its smallest exponent to its smallest rate with
 a sign, that of det Y det Z, where Y and Z are the overlaps of the u and of the v with the singular vectors. For d = 1
 this means that a product of two numbers grows or shrinks with the sign of its force.
+
+Symmetric factors, L = R = U, move as U' = G U with a symmetric G: sizes grow at its eigenvalues, of either sign, and
+the same volumes say how these pair with exponents. No (u_i, -u_i) is involved, and so no orientation.
 """
 
 from collections.abc import Iterator
@@ -50,24 +53,33 @@ class Growth:
         U, V: the singular vectors p_j, q_j, shapes (m, e) and (n, e).
         rate: sigma_j, shape (e,), descending.
         start: the exponent paired with sigma_j, shape (e,).
+        symmetric: True for symmetric factors, whose rates and exponents have signs.
     """
 
     U: Float[np.ndarray, "m e"]
     V: Float[np.ndarray, "n e"]
     rate: Float[np.ndarray, "e"]
     start: Float[np.ndarray, "e"]
+    symmetric: bool = False
 
-    def arrivals(self, noise: float) -> Float[np.ndarray, "e"]:
-        """Return the time until each direction becomes active, xi = 1; infinite where the rate is at most the noise."""
-        moving = self.rate > noise
-        return np.where(moving, np.maximum(1 - self.start, 0.0) / np.where(moving, self.rate, 1.0), np.inf)
+    def arrivals(self, noise: float, decay: float = 0.0, level: float = 1.0) -> Float[np.ndarray, "e"]:
+        """Return the time until each direction becomes active; infinite where the rate is at most the noise.
+
+        Args:
+            noise: of a rate.
+            decay: lambda, by which all sizes fall: a direction is active once xi = 1 + lambda T.
+            level: that value now.
+        """
+        net = self.rate - decay
+        moving = net > noise
+        return np.where(moving, np.maximum(level - self.start, 0.0) / np.where(moving, net, 1.0), np.inf)
 
     def after(self, duration: float) -> Frame:
         """Return the frame after a time: the singular pairs, those with negative exponents reversed."""
         xi = self.start + self.rate * duration
-        sign = np.where(xi < 0, -1.0, 1.0)
-        order = np.argsort(-np.abs(xi), kind="stable")
-        return Frame(self.U[:, order], (self.V * sign)[:, order], np.abs(xi)[order])
+        sign = np.where((xi < 0) & (not self.symmetric), -1.0, 1.0)
+        order = np.argsort(-sign * xi, kind="stable")
+        return Frame(self.U[:, order], (self.V * sign)[:, order], (sign * xi)[order])
 
 
 def components(touching: Bool[np.ndarray, "d d"]) -> Iterator[tuple[Int[np.ndarray, "_"], Int[np.ndarray, "_"]]]:
@@ -97,3 +109,13 @@ def growth(frame: Frame, force: Float[np.ndarray, "m n"]) -> Growth:
             start[forward] = np.sort(frame.xi[among])[::-1]
             start[forward[-1]] *= np.sign(orientation)
     return Growth(frame.U @ Y, frame.V @ Zt.T, rate, start[:size])
+
+
+def symmetric_growth(frame: Frame, force: Float[np.ndarray, "m m"]) -> Growth:
+    """Pair exponents and rates of symmetric factors on a plateau with a constant, symmetric G."""
+    rate, Y = (each[..., ::-1] for each in np.linalg.eigh(frame.U.T @ force @ frame.U))
+    start = np.zeros_like(rate)
+    for fast, large in components(np.abs(Y.T) > OVERLAP):
+        start[fast] = np.sort(frame.xi[large])[::-1]
+    U = frame.U @ Y
+    return Growth(U, U, rate, start, symmetric=True)

@@ -18,7 +18,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.loss_scale import scale_exponent
 from saddlescope.loss.abstract_loss import AbstractLoss, as_loss
-from saddlescope.loss.checks import require_smooth_at_zero
+from saddlescope.loss.checks import require_start_at_zero
 from saddlescope.numerics.tree_layout import TreeLayout
 
 Matrices = tuple[Float[np.ndarray, "_ _"], ...]
@@ -43,20 +43,33 @@ class ProductLossOracle:
 
     Attributes:
         exponent: chosen so that the largest entry of G at 0 is about 1; 0 where G is 0 there.
+        decay: lambda divided by 2^exponent.
 
     Args:
         loss: L(B), a JAX function of a tuple of matrices of the given shapes, or an `AbstractLoss` of one.
         shapes: (m, n) of each product.
+        symmetric: True for products of symmetric factors: G is then its symmetric part.
+        weight_decay: lambda, of the factors.
 
     Raises:
         InputError: invalid shapes, JAX not in float64 mode, a loss that cannot be called on such a tuple, does not
             return one float64 number, is not finite at 0, or has a gradient that jumps there.
     """
 
-    def __init__(self, loss: Callable[[Any], Array], shapes: Sequence[tuple[int, int]]) -> None:
+    def __init__(
+        self,
+        loss: Callable[[Any], Array],
+        shapes: Sequence[tuple[int, int]],
+        *,
+        symmetric: bool = False,
+        weight_decay: float = 0.0,
+    ) -> None:
         self.loss, self.shapes = as_loss(loss), tuple((int(m), int(n)) for m, n in shapes)
+        self.symmetric = symmetric
         if not self.shapes or min(map(min, self.shapes)) < 1:
             raise InputError(f"shapes must hold (rows, columns) of each product, positive integers; got {shapes!r}.")
+        if symmetric and any(m != n for m, n in self.shapes):
+            raise InputError(f"shapes must be square for symmetric factors; got {shapes!r}.")
         if not callable(loss):
             raise InputError(f"loss must be a JAX function of a tuple of products; got {loss!r}.")
         require_float64("low_rank_learning")
@@ -69,17 +82,17 @@ class ProductLossOracle:
         if getattr(out, "shape", None) != () or getattr(out, "dtype", None) != jnp.dtype("float64"):
             raise InputError(f"loss must return one float64 number; got {shown(out)}.")
         self.exponent = 0
-        try:
-            _, force = self.value_and_force(tuple(np.zeros(shape) for shape in self.shapes))
-        except NonFiniteProductLossError as error:
-            raise InputError(
-                "loss must be finite with a finite gradient where all products are 0, where learning starts; got NaN "
-                "or infinity. Look for a division, root or logarithm of a product, and for NaN in the data."
-            ) from error
-        layout = TreeLayout.of(force)
-        with np.errstate(invalid="ignore"):  # a gradient that is NaN next to 0 jumps there
-            require_smooth_at_zero(lambda at: layout.flatten(self._slopes(layout.build(at))[1]), layout.size, "B")
+        zero = tuple(np.zeros(shape) for shape in self.shapes)
+        layout = TreeLayout.of(zero)
+
+        def flat(at: np.ndarray) -> tuple[Array, np.ndarray]:
+            value, slopes = self._slopes(layout.build(at))
+            return value, layout.flatten(slopes)
+
+        require_start_at_zero(flat, layout.size, "B")
+        force = self.value_and_force(zero)[1]
         self.exponent = scale_exponent(force)
+        self.decay = float(np.ldexp(weight_decay, -self.exponent))
 
     def value_and_force(self, products: Matrices) -> tuple[float, Matrices]:
         """Return L(B) and G(B).
@@ -88,10 +101,14 @@ class ProductLossOracle:
             NonFiniteProductLossError: one of them is NaN or infinite.
         """
         value, slopes = self._slopes(products)
-        force = tuple(-np.ldexp(np.asarray(slope), -self.exponent) for slope in slopes)
+        force = self._force(slopes)
         if not (np.isfinite(value) and all(np.isfinite(g).all() for g in force)):
             raise NonFiniteProductLossError
         return float(np.ldexp(float(value), -self.exponent)), force
+
+    def _force(self, slopes: tuple[Array, ...]) -> Matrices:
+        force = tuple(-np.ldexp(np.asarray(slope), -self.exponent) for slope in slopes)
+        return tuple((G + G.T) / 2 for G in force) if self.symmetric else force
 
     def _slopes(self, products: Matrices) -> tuple[Array, tuple[Array, ...]]:
         return _value_and_slope(self.loss, tuple(map(jnp.asarray, products)))
@@ -103,7 +120,7 @@ class ProductLossOracle:
             NonFiniteProductLossError: an entry is NaN or infinite.
         """
         slopes = _hvp(self.loss, tuple(map(jnp.asarray, products)), tuple(map(jnp.asarray, change)))
-        change_of_force = tuple(-np.ldexp(np.asarray(slope), -self.exponent) for slope in slopes)
+        change_of_force = self._force(slopes)
         if not all(np.isfinite(g).all() for g in change_of_force):
             raise NonFiniteProductLossError
         return change_of_force

@@ -1,7 +1,7 @@
 """Transition of gradient flow of low-rank factors once one more direction is active: equation 13 with matrices.
 
     L, R     factors of one product, (m, r) and (n, r), balanced: L^T L = R^T R
-    theta    all factors, flat; theta' = -dL/dtheta, that is L' = G R and R' = G^T L
+    theta    all factors, flat; theta' = -dL/dtheta - lambda theta, that is L' = G R - lambda L, R' = G^T L - lambda R
 
 Balanced factors stay balanced and preserve their rank, so the flow from the saddle plus a vanishing new pair stays on
 the products of that rank. An explicit solver follows it, and after 500 steps an implicit one: the problem is as stiff
@@ -18,6 +18,8 @@ from jaxtyping import Float
 from scipy.integrate import RK45, Radau
 from scipy.sparse.linalg import LinearOperator, eigsh
 
+from saddlescope.loss.checks import ROUGH, rounding_share
+from saddlescope.theory.incremental.transition import AT_INFINITY, FLAT, ROUNDED, UNBOUNDED
 from saddlescope.theory.low_rank.loss_oracle import Matrices, NonFiniteProductLossError, ProductLossOracle
 from saddlescope.theory.saddle.newton import Linearised, NewtonPolicy, newton
 from saddlescope.theory.saddle.path import PathPolicy, SaddlePassage, TransitionFailure
@@ -27,6 +29,7 @@ _NEWTON = NewtonPolicy(stalled=1e-9, flat=1e-9)  # with steps by conjugate gradi
 _STIFF = 500  # steps after which the implicit solver takes over,
 _DENSE = 2000  # where it has at most so many weights, since its Jacobian is dense
 _FEW = 200  # weights up to which the Hessian is computed column by column
+_SHORTEST = 1e-10  # step, in units of 1 / rate, next to where the loss is not finite
 
 
 Spectra = tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
@@ -40,7 +43,7 @@ class Saddle:
     Attributes:
         products: B, shape (m, n) each.
         spectra: their U, s, V^T, cut to the active directions.
-        loss: L(B).
+        loss: L(B), with the penalty of weight decay.
         force: G(B).
         removed: for each product, the pairs (U, V) of active directions that left, shapes (m, f) and (n, f).
     """
@@ -52,8 +55,28 @@ class Saddle:
     removed: tuple[tuple[np.ndarray, np.ndarray], ...]
 
 
+@dataclass(frozen=True, eq=False)
+class LowRankDeparture:
+    """Directions that become active together at a saddle.
+
+    Attributes:
+        columns: for each product, what its factors gain but for their size, shapes (m, e) and (n, e); the largest is of
+            size 1.
+        rate: their rate, u^T G v - lambda > 0.
+    """
+
+    columns: tuple[tuple[np.ndarray, np.ndarray], ...]
+    rate: float
+
+    @property
+    def named(self) -> str:
+        """Products whose rank rises, for a message."""
+        numbers = [str(p) for p, (left, _) in enumerate(self.columns) if left.shape[1]]
+        return f"product {numbers[0]} starts" if len(numbers) == 1 else f"products {', '.join(numbers)} start"
+
+
 class _Factors:
-    """Factors of all products as one vector, with their gradient and its derivative."""
+    """Factors of all products as one vector, with their gradient and its derivative; of symmetric ones, U alone."""
 
     def __init__(self, oracle: ProductLossOracle, ranks: tuple[int, ...]) -> None:
         self.oracle, self.ranks = oracle, ranks
@@ -64,23 +87,30 @@ class _Factors:
         pairs, start = [], 0
         for m, n, r in self.sizes:
             middle, stop = start + m * r, start + (m + n) * r
-            pairs.append((theta[start:middle].reshape(m, r), theta[middle:stop].reshape(n, r)))
-            start = stop
+            left = theta[start:middle].reshape(m, r)
+            pairs.append((left, left if self.oracle.symmetric else theta[middle:stop].reshape(n, r)))
+            start = middle if self.oracle.symmetric else stop
         return pairs
+
+    def flat(self, pairs: list[tuple[np.ndarray, np.ndarray]]) -> Float[np.ndarray, "t"]:
+        """Return the vector of these factors."""
+        stored = [pair[:1] if self.oracle.symmetric else pair for pair in pairs]
+        return np.concatenate([np.ravel(factor) for pair in stored for factor in pair])
 
     def products(self, theta: Float[np.ndarray, "t"]) -> Matrices:
         return tuple(L @ R.T for L, R in self.split(theta))
 
     def velocity(self, theta: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t"]:
         force = self.oracle.value_and_force(self.products(theta))[1]
-        return _flat([(G @ R, G.T @ L) for G, (L, R) in zip(force, self.split(theta), strict=True)])
+        pushed = self.flat([(G @ R, G.T @ L) for G, (L, R) in zip(force, self.split(theta), strict=True)])
+        return pushed - self.oracle.decay * theta
 
     def linearised(self, theta: Float[np.ndarray, "t"], force: Matrices, change: Float[np.ndarray, "t"]) -> np.ndarray:
         """Return -d velocity[change]: the Hessian of the loss of the factors, times a vector."""
         pairs, moves = self.split(theta), self.split(change)
         moved = tuple(dL @ R.T + L @ dR.T for (L, R), (dL, dR) in zip(pairs, moves, strict=True))
         answer = self.oracle.hvp(self.products(theta), moved)
-        return -_flat(
+        return self.oracle.decay * change - self.flat(
             [
                 (G @ dR + dG @ R, G.T @ dL + dG.T @ L)
                 for G, dG, (L, R), (dL, dR) in zip(force, answer, pairs, moves, strict=True)
@@ -89,11 +119,15 @@ class _Factors:
 
     def curvatures(self, theta: Float[np.ndarray, "t"]) -> Float[np.ndarray, "e"]:
         """Return eigenvalues of the Hessian of the loss of the factors, ascending: all, or of many the outermost."""
-        times = _Hessian(self, theta)
         if theta.size > _FEW:
-            return np.sort(eigsh(times, k=2, which="BE", return_eigenvectors=False))
+            return np.sort(eigsh(_Hessian(self, theta), k=2, which="BE", return_eigenvectors=False))
+        return np.linalg.eigvalsh(self.hessian(theta))
+
+    def hessian(self, theta: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t t"]:
+        """Return the Hessian of the loss of the factors."""
+        times = _Hessian(self, theta)
         H = np.array([times.matvec(d) for d in np.eye(theta.size)])
-        return np.linalg.eigvalsh((H + H.T) / 2)
+        return (H + H.T) / 2
 
 
 class _Hessian(LinearOperator):
@@ -109,89 +143,146 @@ class _Hessian(LinearOperator):
 
 
 def follow_to_saddle(
-    oracle: ProductLossOracle,
-    spectra: Spectra,
-    force: Matrices,
-    entering: tuple[int, np.ndarray, np.ndarray, float],
+    oracle: ProductLossOracle, spectra: Spectra, departure: LowRankDeparture
 ) -> Saddle | TransitionFailure:
-    """Return the end of the path that leaves a saddle along a new pair of directions.
+    """Return the end of the path that leaves a saddle along new pairs of directions.
 
     Args:
         oracle: the loss.
         spectra: the saddle: U, s, V^T of each product, active directions only.
-        force: G there.
-        entering: index of the product that gains a direction, the pair u, v, and its rate u^T G v > 0.
+        departure: what becomes active.
     """
-    number, u, v, rate = entering
-    pairs = [(U * np.sqrt(s), Vt.T * np.sqrt(s)) for U, s, Vt in spectra]
-    seed = _seed(oracle, tuple(L @ R.T for L, R in pairs), force, entering)
-    L, R = pairs[number]
-    pairs[number] = np.column_stack([L, np.sqrt(seed) * u]), np.column_stack([R, np.sqrt(seed) * v])
-    factors = _Factors(oracle, tuple(L.shape[1] for L, _ in pairs))
-    solver = RK45(
-        lambda t, theta: factors.velocity(theta),
-        0.0,
-        _flat(pairs),
-        np.inf,
-        first_step=0.1 / rate,
-        rtol=_POLICY.tolerance,
-        atol=_POLICY.tolerance * np.sqrt(seed),
-    )
-    fastest, wait, since, passage = 0.0, 0, 0, SaddlePassage(0.0)
-    peak = [s for _, s, _ in _spectra(factors, solver.y)]
     try:
-        for step in range(_POLICY.steps):
-            if step == _STIFF and solver.y.size <= _DENSE:
-                since = wait = step
-                solver = Radau(solver.fun, solver.t, solver.y, np.inf, rtol=_POLICY.tolerance, atol=solver.atol)
-            solver.step()
-            if solver.status == "failed" or solver.t * rate > _POLICY.horizon:
-                break
-            if float(np.max(np.abs(solver.y))) > _POLICY.largest:
-                return TransitionFailure(
-                    f"The transition that product {number} starts diverges (Assumption 4.4 fails; losses with "
-                    "exponential tails have no minimum). Add a small penalty on the products to the loss."
-                )
-            fastest = max(fastest, float(np.linalg.norm(solver.f)))
-            if step % _POLICY.look or step < wait:
-                continue
-            spectra = _spectra(factors, solver.y)
-            peak = [np.maximum(p, s) for p, (_, s, _) in zip(peak, spectra, strict=True)]
-            kept, start, removed = _without_vanishing(factors, spectra, peak)
-            speed = float(np.linalg.norm(kept.velocity(start)))
-            if not start.size or speed <= _POLICY.slow * fastest:
-                saddle = _saddle_near(kept, start, removed)
-                if saddle is not None and passage.missed(_POLICY.tolerance):
-                    return saddle
-                wait = step + (step - since) // 4  # a few tests for every doubling of the path
-            if speed <= _POLICY.slow * fastest or math.isfinite(passage.here):
-                passage.note(solver.t, float(np.linalg.norm(start)), speed, kept.curvatures(start))
-            if passage.symmetric or not passage.missed(_POLICY.tolerance):
-                return TransitionFailure(
-                    f"The transition that product {number} starts comes so close to a saddle of its rank that rounding "
-                    "decides how it goes on, as by a symmetry of the loss. Break it, or simulate with "
-                    "flow.factored_flow.",
-                    status="saddle",
-                )
+        return _follow(oracle, spectra, departure)
     except NonFiniteProductLossError:
-        return TransitionFailure(
-            f"The loss is NaN or infinite on the path that product {number} starts. Look for a division, root or "
-            "logarithm of a product.",
-            status="not_finite",
-        )
+        return _not_finite(departure)
+
+
+def _follow(oracle: ProductLossOracle, spectra: Spectra, departure: LowRankDeparture) -> Saddle | TransitionFailure:
+    pairs, rate = [(U * np.sqrt(s), Vt.T * np.sqrt(s)) for U, s, Vt in spectra], departure.rate
+    scale = max([1.0, *(float(s[0]) for _, s, _ in spectra if s.size)])
+    bend = _bend(oracle, tuple(L @ R.T for L, R in pairs), departure) or scale
+    seed, most = _POLICY.seed * min(bend, scale), _POLICY.largest * math.sqrt(max(bend, scale))
+    pairs = [
+        (np.column_stack([L, np.sqrt(seed) * left]), np.column_stack([R, np.sqrt(seed) * right]))
+        for (L, R), (left, right) in zip(pairs, departure.columns, strict=True)
+    ]
+    factors = _Factors(oracle, tuple(L.shape[1] for L, _ in pairs))
+    outside = False
+
+    def slope(_: float, theta: np.ndarray) -> np.ndarray:
+        nonlocal outside
+        try:
+            return factors.velocity(theta)
+        except NonFiniteProductLossError:
+            outside = True
+            return np.full_like(theta, np.nan)  # makes the solver take a smaller step
+
+    tolerances = {"rtol": _POLICY.tolerance, "atol": _POLICY.tolerance * np.sqrt(seed)}
+    solver = RK45(slope, 0.0, factors.flat(pairs), np.inf, first_step=0.1 / rate, **tolerances)
+    fastest, wait, since, passage = 0.0, 0, 0, SaddlePassage(0.0)
+    peak, sizes = [s for _, s, _ in _spectra(factors, solver.y)], []
+    for step in range(_POLICY.steps):
+        if step == _STIFF and solver.y.size <= _DENSE:
+            since = wait = step
+            jacobian = partial(_negative_hessian, factors)
+            solver = Radau(slope, solver.t, solver.y, np.inf, jac=jacobian, **tolerances)
+        outside = False
+        with np.errstate(over="ignore", invalid="ignore"):  # a trial point may overshoot
+            solver.step()
+        largest = float(np.max(np.abs(solver.y)))
+        if solver.status == "failed" or largest > most or (outside and solver.h_abs * rate < _SHORTEST):
+            unbounded = largest > most or _falls_ahead(factors, solver.y)
+            return _no_minimum(departure, UNBOUNDED) if unbounded or not outside else _not_finite(departure)
+        if solver.t * rate > _POLICY.horizon:
+            break
+        fastest = max(fastest, float(np.linalg.norm(solver.f)))
+        if step % _POLICY.look or step < wait:
+            continue
+        spectra = _spectra(factors, solver.y)
+        sizes.append((math.log(solver.t), sum(float(np.sum(s)) for _, s, _ in spectra)))
+        peak = [np.maximum(p, s) for p, (_, s, _) in zip(peak, spectra, strict=True)]
+        kept, start, removed = _without_vanishing(factors, spectra, peak)
+        speed = float(np.linalg.norm(kept.velocity(start)))
+        if not start.size or speed <= _POLICY.slow * fastest:
+            share, saddle = _rounding(kept, start), _saddle_near(kept, start, removed)
+            if share > ROUGH:
+                return _no_minimum(departure, ROUNDED.format(share))
+            if saddle is not None and passage.missed(_POLICY.tolerance):
+                return saddle
+            wait = step + (step - since) // 4  # a few tests for every doubling of the path
+        norm = float(np.linalg.norm(start))
+        # Where a minimiser is at infinity, factors go on moving by as much in every e-fold of time: no saddle is near.
+        if (speed <= _POLICY.slow * fastest and speed * solver.t <= _POLICY.leaving * norm) or math.isfinite(
+            passage.here
+        ):
+            passage.note(solver.t, norm, speed, kept.curvatures(start))
+        if passage.symmetric or not passage.missed(_POLICY.tolerance):
+            return TransitionFailure(
+                f"The transition that {departure.named} comes so close to a saddle of its rank that rounding "
+                "decides how it goes on, as by a symmetry of the loss. Break it, or simulate with "
+                "flow.factored_flow.",
+                status="saddle",
+            )
+    if float(np.linalg.norm(solver.f)) > 0.5 * fastest:
+        return _no_minimum(departure, UNBOUNDED)
+    return _no_minimum(departure, AT_INFINITY if _grows_as_logarithm(sizes) else FLAT)
+
+
+def _no_minimum(departure: LowRankDeparture, why: str) -> TransitionFailure:
     return TransitionFailure(
-        f"The transition that product {number} starts finds no strict local minimum (Assumption 4.4 fails; more "
-        "weights than samples make it flat). Add a small penalty on the products to the loss."
+        f"The transition that {departure.named} finds no strict local minimum (Assumption 4.4 fails): {why}"
     )
 
 
-def _seed(oracle: ProductLossOracle, products: Matrices, force: Matrices, entering: tuple) -> float:
-    """Return the size of the new pair that changes G by a thousandth of its rate."""
-    number, u, v, rate = entering
-    change = tuple(np.outer(u, v) if p == number else np.zeros_like(B) for p, B in enumerate(products))
+def _not_finite(departure: LowRankDeparture) -> TransitionFailure:
+    return TransitionFailure(
+        f"The loss, or its first or second derivative, is NaN or infinite on the path that {departure.named}. Look for "
+        "a division, root, norm or logarithm of a product.",
+        status="not_finite",
+    )
+
+
+def _rounding(factors: _Factors, theta: Float[np.ndarray, "t"]) -> float:
+    force = factors.oracle.value_and_force(factors.products(theta))[1]
+    along = -factors.linearised(theta, force, theta)
+    terms = max(map(np.linalg.norm, force)) * np.linalg.norm(theta) + np.linalg.norm(along)
+    try:
+        return rounding_share(factors.velocity, theta, along, float(terms)) if theta.size else 0.0
+    except NonFiniteProductLossError:  # a pole is near
+        return 0.0
+
+
+def _falls_ahead(factors: _Factors, theta: Float[np.ndarray, "t"]) -> bool:
+    """Return True if the loss is finite and lower a little further out: then no pole is near, and weights grow on."""
+    try:
+        losses = [factors.oracle.value_and_force(factors.products(far * theta))[0] for far in (1.0, 1.001)]
+    except NonFiniteProductLossError:
+        return False
+    return losses[1] < losses[0]
+
+
+def _grows_as_logarithm(sizes: list[tuple[float, float]]) -> bool:
+    """Return True if the singular values grew in the last decade of time almost as much as in the one before."""
+    if len(sizes) < 2:
+        return False
+    times, values = np.array(sizes).T
+    last, middle, first = np.interp(times[-1] - np.log(10) * np.arange(3), times, values)
+    return bool(last - middle > max(0.7 * (middle - first), 1e-3 * last))
+
+
+def _negative_hessian(factors: _Factors, t: float, theta: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t t"]:
+    try:
+        return -factors.hessian(theta)
+    except NonFiniteProductLossError:
+        return np.zeros((theta.size, theta.size))
+
+
+def _bend(oracle: ProductLossOracle, products: Matrices, departure: LowRankDeparture) -> float:
+    """Return the size of the new pairs at which G has changed by their rate, to first order; 0 if it does not."""
+    change = tuple(left @ right.T for left, right in departure.columns)
     answer = max(float(np.linalg.norm(dG, 2)) for dG in oracle.hvp(products, change))
-    scale = max(1.0, *(float(np.linalg.norm(B, 2)) for B in products))
-    return min(_POLICY.seed * rate / answer if answer > 0 else 1.0, _POLICY.seed * scale)
+    return departure.rate / answer if answer > 0 else 0.0
 
 
 def _newton_polish(factors: _Factors, theta: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t"] | None:
@@ -239,20 +330,24 @@ def _without_vanishing(
 ) -> tuple[_Factors, Float[np.ndarray, "t"], tuple[tuple[np.ndarray, np.ndarray], ...]]:
     """Return the factors without the directions that tend to zero, and those directions."""
     force = factors.oracle.value_and_force(tuple((U * s) @ Vt for U, s, Vt in spectra))[1]
-    pairs, removed = [], []
+    pairs, removed, decay = [], [], factors.oracle.decay
     for (U, s, Vt), highest, G in zip(spectra, peak, force, strict=True):
-        falling = (s <= _POLICY.leaving * highest) & (np.sum(U * (G @ Vt.T), axis=0) < 0)
+        falling = (s <= _POLICY.leaving * highest) & (np.sum(U * (G @ Vt.T), axis=0) < decay)
         keep = len(s) - int(np.sum(np.logical_and.accumulate(falling[::-1])))
         pairs.append(((U * np.sqrt(s))[:, :keep], (Vt.T * np.sqrt(s))[:, :keep]))
         removed.append((U[:, keep:], Vt[keep:].T))
-    return _Factors(factors.oracle, tuple(L.shape[1] for L, _ in pairs)), _flat(pairs), tuple(removed)
+    kept = _Factors(factors.oracle, tuple(L.shape[1] for L, _ in pairs))
+    return kept, kept.flat(pairs), tuple(removed)
 
 
 def _saddle_near(
     factors: _Factors, start: Float[np.ndarray, "t"], removed: tuple[tuple[np.ndarray, np.ndarray], ...]
 ) -> Saddle | None:
     """Return the nearby saddle; None if none is found, or if G does not push removed directions to zero there."""
-    end = _newton_polish(factors, start) if start.size else start
+    try:
+        end = _newton_polish(factors, start) if start.size else start
+    except NonFiniteProductLossError:  # of a step too far
+        return None
     if end is None:
         return None
     if start.size:
@@ -261,9 +356,11 @@ def _saddle_near(
             return None
     products = factors.products(end)
     loss, force = factors.oracle.value_and_force(products)
-    if any(np.any(np.sum(U * (G @ V), axis=0) >= 0) for G, (U, V) in zip(force, removed, strict=True)):
+    decay, spectra = factors.oracle.decay, _spectra(factors, end)
+    if any(np.any(np.sum(U * (G @ V), axis=0) >= decay) for G, (U, V) in zip(force, removed, strict=True)):
         return None  # no strict complementarity
-    return Saddle(products, _spectra(factors, end), loss, force, removed)
+    penalty = decay * sum(float(np.sum(s)) for _, s, _ in spectra)
+    return Saddle(products, spectra, loss + penalty, force, removed)
 
 
 def _spectra(factors: _Factors, theta: Float[np.ndarray, "t"]) -> Spectra:
@@ -273,7 +370,3 @@ def _spectra(factors: _Factors, theta: Float[np.ndarray, "t"]) -> Spectra:
         U, s, Vt = np.linalg.svd(B, full_matrices=False)
         found.append((U[:, :r], s[:r], Vt[:r]))
     return tuple(found)
-
-
-def _flat(pairs: list[tuple[np.ndarray, np.ndarray]]) -> Float[np.ndarray, "t"]:
-    return np.concatenate([np.ravel(factor) for pair in pairs for factor in pair])
