@@ -4,6 +4,7 @@ import math
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch.nn import functional
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import silent
 from saddlescope.ranks import Every, RankTracker
-from saddlescope.training import SGD, Adam, TrainConfig, ViT, ViTConfig, fit, image_training, load, run_checkpoint
+from saddlescope.training import SGD, Adam, TrainConfig, ViT, ViTConfig, fit, image_training, load, training_run
 from saddlescope.training.image_batches import epoch_order
 
 SMALL = ViTConfig(image_size=8, channels=1, patch=4, embedding=16, depth=2, heads=2, head_width=4, mlp_width=16)
@@ -198,27 +199,17 @@ def test_a_folder_that_cannot_be_written_to_is_known_before_the_first_step(digit
     assert_identical([*model.state_dict().values()], [*ViT(SMALL).state_dict().values()])
 
 
-def test_bad_input(digits, types_unchecked):
+def test_bad_input(digits):
     with pytest.raises(InputError, match="batch must be at most the 100 training images; got 512"):
         fit(ViT(SMALL), digits, TrainConfig())
     with pytest.raises(InputError, match="checkpoint_every must be at least 1; got 0"):
         fit(ViT(SMALL), digits, CONFIG, checkpoint_every=0)
     with pytest.raises(InputError, match=r"model must return a logit for each of the 10 classes; got shape \(50, 4\)"):
         fit(ViT(replace(SMALL, classes=4)), digits, CONFIG)
-    for bad, message in (
-        (lambda: TrainConfig(epochs=0), "epochs must be at least 1; got 0"),
-        (lambda: TrainConfig(epochs=3), "warmup_epochs must be at least 0 and at most 3; got 15"),
-        (lambda: TrainConfig(seed=-1), "seed must be"),
-        (lambda: Adam(learning_rate=0.0), "learning_rate must be above 0; got 0.0"),
-        (lambda: Adam(betas=(0.9, 1.0)), "betas must be"),
-        (lambda: SGD(learning_rate=math.inf), "learning_rate must be"),
-        (lambda: SGD(momentum=1.0), "momentum must be"),
-        (lambda: TrainConfig(batch=10, pieces=3), "pieces must divide batch=10; got 3"),
-    ):
-        with pytest.raises(InputError, match=message):
-            bad()
-    with types_unchecked(), pytest.raises(InputError, match="no precision 'half'"):
-        TrainConfig(precision="half")
+    with pytest.raises(InputError, match="warmup_epochs must be at least 0 and at most 3; got 15"):
+        TrainConfig(epochs=3)
+    with pytest.raises(InputError, match="pieces must divide batch=10; got 3"):
+        TrainConfig(batch=10, pieces=3)
 
 
 def test_a_diverging_run_stops_and_keeps_its_last_good_checkpoint(digits, tmp_path):
@@ -285,16 +276,16 @@ def test_losses_that_wait_on_the_device_are_looked_at_before_they_are_kept(digit
     assert not (tmp_path / "run").exists()
 
 
-def test_checkpoints_come_at_ends_of_epochs_but_take_no_more_than_their_share(digits, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("clock", "expected"), [(lambda: 0.0, [0, 3, 6, 9, 12]), (count().__next__, [0, 12])])
+def test_checkpoints_come_at_ends_of_epochs_but_take_no_more_than_their_share(
+    digits, tmp_path, monkeypatch, clock, expected
+):
+    """By a clock that stands still, writing takes no time; by one that counts its readings, half of the time."""
     written = []
-    monkeypatch.setattr(run_checkpoint, "write_state", lambda path, state: written.append(state["step"]))
-    monkeypatch.setattr(run_checkpoint, "_PAUSE", 0.0)
+    monkeypatch.setattr(training_run, "write_state", lambda path, state: written.append(state["step"]))
+    monkeypatch.setattr(training_run.time, "monotonic", clock)
     fit(ViT(SMALL), digits, CONFIG, checkpoint=tmp_path / "run")
-    assert written == [0, 3, 6, 9, 12]
-    written.clear()
-    monkeypatch.setattr(run_checkpoint, "_PAUSE", math.inf)
-    fit(ViT(SMALL), digits, CONFIG, checkpoint=tmp_path / "run")
-    assert written == [0, 12]
+    assert written == expected
 
 
 def test_threads_are_set_while_it_trains_and_put_back():
@@ -306,5 +297,3 @@ def test_threads_are_set_while_it_trains_and_put_back():
     fit(model, data, config, report=lambda fraction, note: seen.append(torch.get_num_threads()))
     assert seen == [before + 1]
     assert torch.get_num_threads() == before
-    with pytest.raises(InputError, match="threads must be at least 1"):
-        TrainConfig(threads=0)

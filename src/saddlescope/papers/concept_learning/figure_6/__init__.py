@@ -150,7 +150,7 @@ def _train_model(params: Params, signal: float, seed: int, context: RunContext) 
 
     names = "steps batch learning_rate weight_decay average images record_ratio first_record record_images"
     config = _chosen(params, *names.split(), "sampling_steps", "threads", "precision", "compiled")
-    history = fit_diffusion(
+    fitted = fit_diffusion(
         _process(params, signal),
         UNetConfig(**_chosen(params, "pixels", "channels", "blocks", "normalization", "dropout")),
         DiffusionConfig(seed=seed, **config),
@@ -159,7 +159,7 @@ def _train_model(params: Params, signal: float, seed: int, context: RunContext) 
         checkpoint=context.scratch / f"signal-{signal:g}-seed-{seed}.pt",
         report=context.note(f"signal {signal:g} seed {seed}"),
     )
-    return history.to_xarray()[["images", "position", "raw_position", "blank", "probability", "loss", "gamma"]]
+    return fitted.records[["images", "position", "raw_position", "blank", "probability", "loss", "gamma"]]
 
 
 entry = Entry(
