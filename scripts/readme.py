@@ -71,7 +71,7 @@ def every_record(runs: list[Reproduction], earlier: list[dict]) -> list[dict]:
             for claim in find_entry(name).claims:
                 before = known.get(claim.name, {})
                 measured = estimate_of(before) if before else absent
-                records.append({"entry": name, "size": size} | before | record(claim.verdict(measured, size)))
+                records.append({"entry": name, "size": size} | before | record(claim.verdict(measured)))
     return records
 
 

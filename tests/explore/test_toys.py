@@ -34,7 +34,7 @@ def test_the_quick_size_has_figures_and_verdicts(name, tmp_path, types_unchecked
     with types_unchecked():
         run = entry.run(entry.configure("quick"), RunContext(tmp_path))
     assert entry.figures(run)
-    assert len(entry.judge(run, "quick")) == len(entry.claims)
+    assert len(entry.judge(run)) == len(entry.claims)
 
 
 def test_a_small_scale_makes_the_steps_and_a_large_one_melts_them(toy):

@@ -1,4 +1,4 @@
-"""Parts of runs for the tests of processes: functions that another process can import."""
+"""Cells and tasks for the tests of processes: functions that another process can import."""
 
 import os
 import signal
@@ -17,18 +17,23 @@ if TYPE_CHECKING:
     from saddlescope.reproduction.process_pool import Report
 
 
-@dataclass(frozen=True)
-class Square:
-    """Compute n^2 and report the process once in the middle."""
+def square(n: int, context: "RunContext") -> "xr.Dataset":
+    """Compute n² and report once in the middle; 0 is refused, -2 fails, -3 is killed, others below 0 never end."""
+    import xarray as xr
 
-    n: int
-
-    def __call__(self, context: "RunContext") -> "xr.Dataset":
-        import xarray as xr
-
-        sys.stdout.write("a line that is no message\n")
-        context.report(0.5, f"half of {self.n}")
-        return xr.Dataset({"square": self.n**2, "process": os.getpid()})
+    if n == 0:
+        raise InputError("n must be at least 1; got 0.")
+    if n == -2:
+        raise ZeroDivisionError
+    if n == -3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if n < 0:
+        (context.scratch / f"{os.getpid()}.process").touch()
+        while True:
+            time.sleep(0.1)
+    sys.stdout.write("a line that is no message\n")
+    context.report(0.5, f"half of {n}")
+    return xr.Dataset({"square": n**2, "process": os.getpid(), "cell": context.cell})
 
 
 @dataclass(frozen=True)
@@ -42,26 +47,3 @@ class Reports:
             report(0.5, "half")
         except Exception:
             self.failed.touch()
-
-
-def refused(context: "RunContext") -> "xr.Dataset":
-    """Cannot go on, and says why."""
-    raise InputError("n must be at least 1; got 0.")
-
-
-def failing(context: "RunContext") -> "xr.Dataset":
-    """Fail with a defect."""
-    raise ZeroDivisionError
-
-
-def killed(context: "RunContext") -> "xr.Dataset":
-    """Is killed, as for want of memory."""
-    os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError
-
-
-def endless(context: "RunContext") -> "xr.Dataset":
-    """Never comes to an end; its number is in a file."""
-    (context.scratch / f"{os.getpid()}.process").touch()
-    while True:
-        time.sleep(0.1)

@@ -71,19 +71,6 @@ def test_a_claim_that_nothing_could_refute_is_refused(low, high):
         Claim(**FIELDS, statistic=of(Estimate(0.0)), low=low, high=high)
 
 
-def test_at_other_sizes_a_claim_is_not_tested():
-    claim = Claim(**FIELDS, statistic=of(Estimate(2.0)), high=1.0, sizes=("default", "paper"))
-    assert claim.judge(xr.Dataset()).outcome is Outcome.FAILS
-    verdict = claim.judge(xr.Dataset(), "quick")
-    assert (verdict.outcome, verdict.value) == (Outcome.NOT_TESTED, 2.0)
-
-
-@pytest.mark.parametrize("sizes", [(), ("quik",)])
-def test_a_claim_names_existing_sizes(sizes, types_unchecked):
-    with types_unchecked(), pytest.raises(ValueError, match="one or more of the sizes quick, default, reduced, paper"):
-        Claim(**FIELDS, statistic=of(Estimate(0.0)), high=1.0, sizes=sizes)
-
-
 def test_claims_are_declared_beside_their_statistics():
     claims = Claims(limits="One run.")
 

@@ -11,64 +11,64 @@ import pytest
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.parallel_parts import run_parallel_parts
 
 _HERE = Path(__file__).parent
-_PARTS = {f"part-{n}": parallel_tasks.Square(n) for n in (3, 1, 2)}
 
 
 @pytest.fixture(autouse=True)
 def importable(monkeypatch):
-    """Make the parts of these tests importable in worker processes."""
+    """Make the cells of these tests importable in worker processes."""
     monkeypatch.setenv("PYTHONPATH", str(_HERE))
 
 
+def _cells(context: RunContext, processes: int, *numbers: int):
+    return context.cells({"n": numbers}, parallel_tasks.square, processes=processes)
+
+
 @pytest.mark.parametrize("processes", [1, 2])
-def test_parts_come_in_their_order_wherever_they_are_made(tmp_path, processes):
+def test_cells_come_in_their_order_wherever_they_are_made(tmp_path, processes):
     reported = []
     context = RunContext(tmp_path, lambda fraction, note: reported.append((fraction, note)))
-    made = run_parallel_parts(context, _PARTS, processes=processes)
+    made = _cells(context, processes, 3, 1, 2)
     assert [int(part.square) for part in made] == [9, 1, 4]
+    assert [int(part.cell) for part in made] == [0, 1, 2]
     assert all((int(part.process) == os.getpid()) == (processes == 1) for part in made)
     halves = [(fraction, note) for fraction, note in reported if "half of" in note]
-    assert sorted(note.rpartition(", ")[2] for _, note in halves) == ["half of 1", "half of 2", "half of 3"]
+    assert sorted(note for _, note in halves) == ["n 1, half of 1", "n 2, half of 2", "n 3, half of 3"]
     assert all(0 < fraction < 1 for fraction, _ in halves)
 
 
-def test_a_process_makes_one_part_after_another(tmp_path):
-    parts = {f"part-{n}": parallel_tasks.Square(n) for n in range(1, 13)}
-    made = run_parallel_parts(RunContext(tmp_path), parts, processes=2)
+def test_a_process_makes_one_cell_after_another(tmp_path):
+    made = _cells(RunContext(tmp_path), 2, *range(1, 13))
     assert [int(part.square) for part in made] == [n**2 for n in range(1, 13)]
     assert len({int(part.process) for part in made}) <= 2
 
 
-def test_finished_parts_are_not_made_again(tmp_path):
-    context = RunContext(tmp_path)
-    first = run_parallel_parts(context, {"part-3": _PARTS["part-3"]}, processes=2)[0]
+def test_finished_cells_are_not_made_again(tmp_path):
+    first = _cells(RunContext(tmp_path), 2, 3)[0]
     reported = []
-    again = run_parallel_parts(RunContext(tmp_path, lambda *news: reported.append(news)), _PARTS, processes=2)
+    again = _cells(RunContext(tmp_path, lambda *news: reported.append(news)), 2, 3, 1, 2)
     assert int(again[0].process) == int(first.process)
     assert [note for _, note in reported if "half of 3" in note] == []
-    assert min(fraction for fraction, _ in reported) >= (1 + 0.5) / 3, "the finished part counts"
+    assert min(fraction for fraction, _ in reported) >= (1 + 0.5) / 3, "the finished cell counts"
 
 
-def test_what_a_part_refuses_is_said_here_and_the_finished_ones_stay(tmp_path):
+@pytest.mark.parametrize("processes", [1, 2])
+def test_what_a_cell_refuses_is_said_here_and_the_finished_ones_stay(tmp_path, processes):
     context = RunContext(tmp_path)
+    _cells(context, 1, 2)
     with pytest.raises(InputError, match=r"^n must be at least 1; got 0\.$"):
-        run_parallel_parts(context, {"part-2": _PARTS["part-2"], "other": parallel_tasks.refused}, processes=1)
-    with pytest.raises(InputError, match=r"^n must be at least 1; got 0\.$"):
-        run_parallel_parts(context, {"a": parallel_tasks.refused, "b": parallel_tasks.endless}, processes=2)
-    assert context.has("part-2")
+        _cells(context, processes, 2, 0, -1)
+    assert [path.name for path in tmp_path.glob("*.nc")] == ["n=2.nc"]
     assert _gone(tmp_path), "the other process ends as well"
 
 
-def test_a_part_that_fails_or_is_killed_is_no_result(tmp_path):
-    context = RunContext(tmp_path)
-    with pytest.raises(RuntimeError, match="a failed, ZeroDivisionError"):
-        run_parallel_parts(context, {"a": parallel_tasks.failing, "b": parallel_tasks.endless}, processes=2)
-    with pytest.raises(InputError, match=r"the process of a was killed by signal 9\. Rerun the same command to resume"):
-        run_parallel_parts(context, {"a": parallel_tasks.killed, "b": parallel_tasks.endless}, processes=2)
-    assert not any(context.has(name) for name in "ab")
+def test_a_cell_that_fails_or_is_killed_is_no_result(tmp_path):
+    with pytest.raises(RuntimeError, match="n -2 failed, ZeroDivisionError"):
+        _cells(RunContext(tmp_path), 2, -2, -1)
+    with pytest.raises(InputError, match=r"the process of n -3 was killed by signal 9\. Rerun the same command"):
+        _cells(RunContext(tmp_path), 2, -3, -1)
+    assert not list(tmp_path.glob("*.nc"))
     assert _gone(tmp_path)
 
 
@@ -76,14 +76,12 @@ def test_processes_end_with_their_parent_however_it_ends(tmp_path):
     program = (
         "import sys; from pathlib import Path; import parallel_tasks\n"
         "from saddlescope.reproduction.context import RunContext\n"
-        "from saddlescope.reproduction.parallel_parts import run_parallel_parts\n"
-        "parts = {'a': parallel_tasks.endless, 'b': parallel_tasks.endless}\n"
-        "run_parallel_parts(RunContext(Path(sys.argv[1])), parts, processes=2)\n"
+        "RunContext(Path(sys.argv[1])).cells({'n': (-1, -4)}, parallel_tasks.square, processes=2)\n"
     )
     with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)]) as parent:
         deadline = time.monotonic() + 60
         while len(list(tmp_path.glob("*.process"))) < 2:
-            assert time.monotonic() < deadline, "the parts never began"
+            assert time.monotonic() < deadline, "the cells never began"
             time.sleep(0.05)
         parent.send_signal(signal.SIGKILL)
     assert _gone(tmp_path)

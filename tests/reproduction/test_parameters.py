@@ -31,14 +31,14 @@ class Params(EntryParams):
             raise InputError(f"steps must be at least {len(self.seeds)}, the number of seeds; got {self.steps!r}.")
 
 
-class Longer(Params):
+class Longer(Params, share=0.25):
     steps: int = param(20, "steps of a longer training", ge=5)
     words: str = param("none", "label")
 
 
 def test_a_subclass_needs_no_decorator_and_is_frozen():
     params = Longer(steps=7)
-    assert (params.steps, params.share, params.words) == (7, 0.5, "none")
+    assert (params.steps, params.share, params.words) == (7, 0.25, "none")
     assert params == Longer(steps=7) != Longer()
     with pytest.raises(AttributeError):
         params.steps = 8
@@ -50,6 +50,8 @@ def test_records_are_inherited_and_replaced():
     assert records["steps"].description == "steps of a longer training"
     assert (records["steps"].ge, records["steps"].le) == (5, None)
     assert records["rate"].words == "learning rate (1/s)"
+    assert (records["share"].default, records["share"].lt) == (0.25, 1)
+    assert parameters(Params)["share"].default == Params().share == 0.5
     assert records["norms"].many
     assert records["norms"].choices == ("l1", "nuclear")
 
@@ -149,6 +151,13 @@ def test_the_schema_accepts_what_the_records_accept():
     for wrong in ({"steps": 0}, {"circles": [6]}, {"norms": ["l2"]}, {"other": 1}, {"seeds": [1, 1]}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(wrong, made)
+
+
+def test_a_default_of_no_field_is_refused():
+    with pytest.raises(TypeError, match="Wrong has no field 'shares'"):
+
+        class Wrong(Params, shares=0.25):
+            pass
 
 
 def test_fields_without_a_record_are_refused():

@@ -33,6 +33,12 @@ def test_a_run_is_stored_with_verdicts_and_provenance(run, tmp_path, tiny):
     assert [p.name for p in made.file.parent.iterdir()] == ["quick.nc"]
 
 
+def test_progress_ends_with_the_run(run):
+    reports: list[tuple[float, str]] = []
+    run(size="quick", report=lambda *news: reports.append(news))
+    assert reports[-1] == (1.0, "done")
+
+
 def test_a_stored_run_is_judged_again_and_not_run_again(run, heard, monkeypatch):
     first = run()
     monkeypatch.setenv("TINY_FAILS", "1")

@@ -184,7 +184,7 @@ def show(
                 "claims": [
                     {"claim": c.name, "statement": c.statement, "quantity": c.quantity, "kind": c.kind}
                     | {"source": c.source, "unit": c.unit, "low": finite(c.low), "high": finite(c.high)}
-                    | {"sizes": list(c.sizes), "requires": [first_line(required) for required in c.requires]}
+                    | {"requires": [first_line(required) for required in c.requires]}
                     for c in found.claims
                 ],
                 "limits": found.claims.limits,

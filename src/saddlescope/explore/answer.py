@@ -35,11 +35,11 @@ def answer(
         settings: those that differ from the size.
         entry_file: your Python file that declares the entry; None for an entry of this package.
     """
-    verdicts = entry.judge(run, size)
+    verdicts = entry.judge(run)
     parts = pages().get_template("claims.html")
     return {
         "figures": [_drawn(figure) for figure in entry.figures(run)],
-        "claims": parts.render(rows=claim_rows(verdicts), tallied=tallies(verdicts)),
+        "claims": parts.render(rows=claim_rows(verdicts), tallied=tallies(verdicts), smoke=size == "quick"),
         "signs": [{"claim": v.claim, "outcome": str(v.outcome), "sign": SYMBOLS[v.outcome]} for v in verdicts],
         "label": " ".join(f"{name}={value}" for name, value in settings.items()) or f"{size} values",
         "command": command(entry.name, size, settings, entry_file),

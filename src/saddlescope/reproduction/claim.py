@@ -10,16 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partialmethod
-from typing import Literal, SupportsFloat, TypeVar
+from typing import SupportsFloat, TypeVar
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
 from saddlescope._shared.reprs import ReprMixin, brief
-from saddlescope.reproduction.catalogue import SIZES
-
-Size = Literal["quick", "default", "reduced", "paper"]
 
 
 class Kind(StrEnum):
@@ -60,7 +57,7 @@ class Outcome(StrEnum):
     """Outside the bounds of a stand-in or an extension: nothing about the paper is refuted."""
     UNDECIDED = "undecided"
     NOT_TESTED = "not tested"
-    """The claim cannot be judged at the run's size, or what it requires is not met; no verdict."""
+    """What the claim requires is not met; no verdict."""
 
     def counted(self, n: int) -> str:
         """Return a number of claims with this outcome in words, such as "2 hold"."""
@@ -270,7 +267,6 @@ class Claim(ReprMixin):
             decides nothing.
         low, high: the bounds, written before the run; the claim holds when the value is between them.
         unit: unit of value, uncertainty and bounds; empty for pure numbers.
-        sizes: sizes of a run at which the claim can be judged; at others it is not tested.
         requires: preconditions, such as that the networks have learned; where one is not met the claim is not tested.
     """
 
@@ -282,14 +278,11 @@ class Claim(ReprMixin):
     low: float = -math.inf
     high: float = math.inf
     unit: str = ""
-    sizes: tuple[Size, ...] = SIZES
     requires: tuple[Requirement, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.low <= self.high or (math.isinf(self.low) and math.isinf(self.high)):
             raise ValueError(f"Claim {self.name!r} must have low <= high, one of them finite.")
-        if not self.sizes or set(self.sizes) - set(SIZES):
-            raise ValueError(f"Claim {self.name!r} must have one or more of the sizes {', '.join(SIZES)}.")
         for function in (self.statistic, *self.requires):
             if not first_line(function):
                 raise ValueError(f"Claim {self.name!r} needs a docstring on {function!r}: its first line is shown.")
@@ -299,16 +292,16 @@ class Claim(ReprMixin):
         """What is measured: the first line of the statistic's docstring."""
         return first_line(self.statistic)
 
-    def judge(self, run: xr.Dataset, size: str = "default") -> Verdict:
-        """Compare the statistic of a stored run of one size with the bounds, where what it requires is met."""
+    def judge(self, run: xr.Dataset) -> Verdict:
+        """Compare the statistic of a stored run with the bounds, where what it requires is met."""
         unmet = [first_line(required) for required in self.requires if not required(run)]
         measured = Estimate.not_tested("Required, but not met: " + "; ".join(unmet)) if unmet else self.statistic(run)
         if not isinstance(measured, Estimate):
             raise TypeError(f"the claim {self.name} must return an Estimate; got {measured!r:.80}")
-        return self.verdict(measured, size)
+        return self.verdict(measured)
 
-    def verdict(self, measured: Estimate, size: str = "default") -> Verdict:
-        """Return the verdict on an estimate of a run of one size."""
+    def verdict(self, measured: Estimate) -> Verdict:
+        """Return the verdict on an estimate."""
         return Verdict(
             claim=self.name,
             statement=self.statement,
@@ -320,7 +313,7 @@ class Claim(ReprMixin):
             high=self.high,
             value=measured.value,
             uncertainty=measured.uncertainty,
-            outcome=self.outcome(measured) if size in self.sizes else Outcome.NOT_TESTED,
+            outcome=self.outcome(measured),
             remark=measured.remark,
             n=measured.n,
             evidence=measured.evidence,
@@ -370,7 +363,6 @@ class Claims(list[Claim]):
         low: float = -math.inf,
         high: float = math.inf,
         unit: str = "",
-        sizes: tuple[Size, ...] = SIZES,
         requires: Sequence[Requirement] = (),
     ) -> Callable[[S], S]:
         def register(statistic: S) -> S:
@@ -384,7 +376,6 @@ class Claims(list[Claim]):
                     low=low,
                     high=high,
                     unit=unit,
-                    sizes=sizes,
                     requires=(*self._requires, *requires),
                 )
             )
@@ -400,11 +391,6 @@ class Claims(list[Claim]):
     """Return a decorator that adds the paper's statement on smaller data or networks; arguments as in `Claim`."""
     extension = partialmethod(_add, Kind.EXTENSION)
     """Return a decorator that adds a question beyond the paper; arguments as in `Claim`."""
-
-
-def judge(claims: Sequence[Claim], run: xr.Dataset, size: str = "default") -> tuple[Verdict, ...]:
-    """Return the verdicts of all claims on a stored run."""
-    return tuple(claim.judge(run, size) for claim in claims)
 
 
 def inside(measured: Estimate, low: float, high: float) -> bool | None:

@@ -4,9 +4,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from functools import partial
+from itertools import accumulate, product, starmap
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import xarray as xr
 
@@ -14,6 +15,7 @@ from saddlescope._shared.errors import BusyError, InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.reproduction.data_sets import Digested, require_unchanged
+from saddlescope.reproduction.grid import Axes, Join, join_cells
 
 D = TypeVar("D", bound=Digested)
 T = TypeVar("T")
@@ -35,6 +37,8 @@ class RunContext(ReprMixin):
         shared: folder of the parts that runs of several entries share; None: the parts stay in the scratch folder.
         again: make shared parts again, even if an earlier run has stored them.
         data_sets: checksums of the data sets by which the run is named; `read_data` admits no others.
+        cell: number of the cell that `over` computes; of a run, 0.
+        inside: beginning of the names of its cached parts: those of the cells that it is in.
     """
 
     scratch: Path
@@ -43,6 +47,65 @@ class RunContext(ReprMixin):
     shared: Path | None = None
     again: bool = False
     data_sets: Mapping[str, str] = field(default_factory=dict)
+    cell: int = 0
+    inside: str = ""
+
+    def over(
+        self,
+        axes: Axes,
+        compute: Callable[..., xr.Dataset],
+        *,
+        name: str = "",
+        weights: Sequence[int | float] = (),
+        processes: int = 1,
+        join: Join = "exact",
+    ) -> xr.Dataset:
+        """Return the data sets of all cells of a grid, each made by `cells`, joined along its axes by `join_cells`.
+
+        >>> def compute(scale: float, seed: int, step: RunContext) -> xr.Dataset:
+        ...     return xr.Dataset({"end": scale * seed})
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as scratch:
+        ...     RunContext(Path(scratch)).over({"scale": (0.5, 1.0), "seed": range(2)}, compute).end.values.tolist()
+        [[0.0, 0.5], [0.0, 1.0]]
+        """
+        parts = self.cells(axes, compute, name=name, weights=weights, processes=processes)
+        return join_cells(parts, axes, join=join)
+
+    def cells(
+        self,
+        axes: Axes,
+        compute: Callable[..., xr.Dataset],
+        *,
+        name: str = "",
+        weights: Sequence[int | float] = (),
+        processes: int = 1,
+    ) -> list[xr.Dataset]:
+        """Return the data set of every cell of a grid, the last axis fastest, computing those that are not cached.
+
+        Args:
+            axes: values by name, the slowest first: numbers or words, as they name the cached parts.
+            compute: function from the values of a cell, and the context of its step, to its data set. With more than
+                one process it is pickled: it must be a function, or a partial of one, of a module.
+            name: distinguishes the grids of one run that have the same axes.
+            weights: time that each cell takes, in any unit; equal if left out.
+            processes: number of worker processes, for cells that cannot use more than one processor; with 1 they are
+                computed here. It changes no result.
+
+        Raises:
+            InputError: a cell raised it, or its process was killed; finished cells stay cached.
+            RuntimeError: a cell failed in its process; standard error has its traceback.
+        """
+        cells = [_Cell.of(k, name, axes, values, compute) for k, values in enumerate(product(*axes.values()))]
+        missing = [cell for cell in cells if not self.has(cell.part)]
+        if min(processes, len(missing)) > 1:
+            from saddlescope.reproduction.process_pool import run_tasks
+
+            tasks = {cell.label: partial(_store, cell, replace(self, report=silent)) for cell in missing}
+            _, rest = self.split(len(cells) - len(missing), len(missing))
+            run_tasks(tasks, processes=processes, report=rest.report, ended=_ended)
+        steps = self.steps(cells, weights)
+        return [cell.make(replace(step, report=step.note(cell.label))) for cell, step in steps]
 
     def split(self, *weights: int | float) -> "tuple[RunContext, ...]":
         """Return one context per part of the run, each reporting 0 to 1 over its share of the progress of this one.
@@ -137,7 +200,55 @@ class RunContext(ReprMixin):
         return store.read(folder.file)
 
     def _file(self, name: str) -> Path:
-        return self.scratch / f"{name}.nc"
+        return self.scratch / f"{self.inside}{name}.nc"
+
+
+class _Cell(NamedTuple):
+    """One cell of a grid: its number, its values in words, and the name and the computation of its cached part."""
+
+    number: int
+    label: str
+    part: str
+    compute: Callable[[RunContext], xr.Dataset]
+
+    @classmethod
+    def of(
+        cls, number: int, name: str, axes: Axes, values: tuple[Any, ...], compute: Callable[..., xr.Dataset]
+    ) -> "_Cell":
+        named = list(zip(axes, values, strict=True))
+        part = ",".join(filter(None, [name, *(f"{axis}={value}" for axis, value in named)]))
+        return cls(number, ", ".join(starmap(_in_words, named)), part, partial(compute, *values))
+
+    def make(self, context: RunContext) -> xr.Dataset:
+        """Return the cached part, computing it between its first report and its last if absent."""
+        own = replace(context, cell=self.number, inside=f"{context.inside}{self.part},")
+
+        def compute() -> xr.Dataset:
+            own.report(0.0, "begun")
+            made = self.compute(own)
+            own.report(1.0, "done")
+            return made
+
+        return context.cached(self.part, compute)
+
+
+def _store(cell: _Cell, context: RunContext, report: Report) -> None:
+    """Make a cell in a process of its own."""
+    cell.make(replace(context, report=report))
+
+
+def _ended(name: str, status: int) -> None:
+    if status >= 0:
+        raise RuntimeError(f"The process of {name} ended with status {status} in the middle of its work.")
+    raise InputError(
+        f"processes must be few enough for the memory; the process of {name} was killed by signal {-status}. Rerun the "
+        "same command to resume, with a smaller processes= to use less memory."
+    )
+
+
+def _in_words(axis: str, value: object) -> str:
+    """Return a value of an axis in words: a word says what it is, a number needs the name of its axis."""
+    return value if isinstance(value, str) else f"{axis} {value:g}" if isinstance(value, float) else f"{axis} {value}"
 
 
 def _share(report: Report, start: float, stop: float) -> Report:

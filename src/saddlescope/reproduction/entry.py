@@ -3,7 +3,6 @@
     entry = Entry(
         "concept-learning/figure-8",
         "The order of learning follows the signal",
-        citation=CITATION,
         source="Section 3, Figure 8",
         params=Params,
         quick={"seeds": (0,)},
@@ -18,6 +17,7 @@ those inside.
 """
 
 import dataclasses
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
@@ -31,7 +31,7 @@ from saddlescope._shared.reprs import ReprMixin, Table, brief
 from saddlescope.figures.records import Figure
 from saddlescope.reproduction import catalogue
 from saddlescope.reproduction.catalogue import SIZES
-from saddlescope.reproduction.claim import Claims, Verdict, judge
+from saddlescope.reproduction.claim import Claims, Verdict
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.data_sets import DataSets
 from saddlescope.reproduction.metric import Metric
@@ -49,7 +49,7 @@ class Entry(ReprMixin, Generic[P]):
     Attributes:
         name: `group/entry`, such as `gradual-rank/figure-2`; used on the command line and in addresses.
         title: one line without a full stop.
-        citation: the paper; empty if there is none.
+        citation: the paper, by default the `CITATION` of its folder; empty if there is none.
         source: place in the paper.
         params: class of its parameters; its defaults are the default size.
         run: the only function that simulates; from the parameters and the context to the labelled results.
@@ -77,6 +77,10 @@ class Entry(ReprMixin, Generic[P]):
     paper: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     metrics: Sequence[Metric] = ()
     data: DataSets | None = None
+
+    def __post_init__(self) -> None:
+        paper = sys.modules.get(".".join(self.params.__module__.split(".")[:3]))
+        object.__setattr__(self, "citation", self.citation or getattr(paper, "CITATION", ""))
 
     def __repr__(self) -> str:
         return f"Entry({self.name!r}: {brief(self.title)}; {self.source}; {len(self.claims)} claims)"
@@ -149,9 +153,9 @@ class Entry(ReprMixin, Generic[P]):
             raise unknown(f"parameter of {self.name}", field, self.parameters)
         return self.parameters[field].parse(Parameter.text(given))
 
-    def judge(self, run: xr.Dataset, size: str = "default") -> tuple[Verdict, ...]:
-        """Return the verdicts of all claims on a stored run of one size."""
-        return judge(self.claims, run, size)
+    def judge(self, run: xr.Dataset) -> tuple[Verdict, ...]:
+        """Return the verdicts of all claims on a stored run."""
+        return tuple(claim.judge(run) for claim in self.claims)
 
 
 @cache

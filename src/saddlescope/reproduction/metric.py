@@ -12,7 +12,7 @@ import xarray as xr
 from saddlescope._shared.reprs import ReprMixin
 
 
-@dataclass(frozen=True, repr=False, kw_only=True)
+@dataclass(frozen=True, repr=False)
 class Metric(ReprMixin):
     """One number of a stored run.
 

@@ -236,7 +236,8 @@ def param(
 class EntryParams:
     """Parameters of an entry: a frozen, keyword-only dataclass whose fields are declared by `param`.
 
-    Subclasses need no decorator. A check of several fields at once belongs in `check`.
+    Subclasses need no decorator. A check of several fields at once belongs in `check`. Keywords of a subclass are other
+    defaults of fields that it inherits: `class Wide(Params, dim=64)`.
 
     Raises:
         InputError: a value does not fit its record.
@@ -244,8 +245,14 @@ class EntryParams:
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, **defaults: Any) -> None:
         super().__init_subclass__()
+        for name, value in defaults.items():
+            if name not in cls.__dataclass_fields__:
+                raise TypeError(f"{cls.__qualname__} has no field {name!r} whose default could be {value!r}.")
+            inherited = cls.__dataclass_fields__[name]
+            setattr(cls, name, dataclasses.field(default=value, metadata=inherited.metadata))
+            cls.__annotations__[name] = inherited.type
         dataclass(frozen=True, kw_only=True)(cls)
 
     def __post_init__(self) -> None:

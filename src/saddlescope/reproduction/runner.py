@@ -103,7 +103,7 @@ class Reproduction(ReprMixin):
     def verdicts(self) -> tuple[Verdict, ...]:
         """Verdicts of the current claims on the stored data."""
         with self._reading("claims"):
-            return self.entry.judge(self.run, self.provenance.size)
+            return self.entry.judge(self.run)
 
     @cached_property
     def figures(self) -> tuple[Figure, ...]:
@@ -255,7 +255,7 @@ def _stored(run: xr.Dataset, entry: entries.Entry, size: str, folder: "store.Run
     """Judge a run as stored, so that `check` agrees, and write it once, with the verdicts."""
     reproduction = Reproduction(folder.file, entry, store.Provenance.of(run), store.as_stored(run))
     with own_errors_named(entry.name):
-        vars(reproduction)["verdicts"] = entry.judge(reproduction.run, size)  # an error of a claim here is a defect
+        vars(reproduction)["verdicts"] = entry.judge(reproduction.run)  # an error of a claim here is a defect
     store.write(_with_verdicts(run, reproduction), folder.file)
     stored = dataclasses.replace(reproduction, run=_with_verdicts(reproduction.run, reproduction))
     vars(stored)["verdicts"] = reproduction.verdicts
@@ -303,6 +303,7 @@ def stamped_run(
         _outside_causes_named(),
     ):
         run = entry.run(params, context)
+        context.report(1.0, "done")
     if not isinstance(run, xr.Dataset):
         raise InputError(f"The run of {entry.name} must return an xarray.Dataset; got {run!r:.80}. Mend the entry.")
     made = {"entry": entry.name, "size": size, "settings": settings, "params": json_values(params), "resumed": resumed}

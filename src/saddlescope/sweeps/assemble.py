@@ -73,10 +73,10 @@ def _judge(
     """Write the claims and metrics of one run into the arrays."""
     for k, claim in enumerate(grid.entry.claims):
         try:
-            verdict = claim.judge(run, grid.size)
+            verdict = claim.judge(run)
         except Exception as error:  # it may need more than one point has, such as two scales
             why = f"It cannot be judged at this point: {described(error)}."
-            verdict = claim.verdict(Estimate.unresolved(why), grid.size)
+            verdict = claim.verdict(Estimate.unresolved(why))
         numbers["value"][(*index, k)] = verdict.value
         numbers["uncertainty"][(*index, k)] = verdict.uncertainty
         words["outcome"][(*index, k)] = str(verdict.outcome)

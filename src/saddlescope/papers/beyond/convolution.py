@@ -19,7 +19,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.beyond import CITATION
 from saddlescope.papers.beyond.shared.stage_claims import SADDLES, stage_figures
 from saddlescope.papers.beyond.shared.stage_comparison import (
     StageParams,
@@ -158,7 +157,6 @@ figures = stage_figures(
 entry = Entry(
     "beyond/convolution",
     "Convolutions on separate patches: one kernel at a time, in closed form",
-    citation=CITATION,
     source="Zhang et al., number of kernels",
     params=Params,
     quick={
@@ -177,7 +175,6 @@ entry = Entry(
 overlap = Entry(
     "beyond/convolution-overlap",
     "Convolutions of stride 1: two kernels are learned, and fit every linear target",
-    citation=CITATION,
     source="Zhang et al., number of kernels",
     params=OverlapParams,
     quick={"seeds": (0, 1), "log10_scales": (-32.0, -128.0), "width": 2, "positions": 2},

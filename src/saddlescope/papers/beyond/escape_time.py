@@ -16,7 +16,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.beyond import CITATION
 from saddlescope.plot import Axis, Figure, Line, Panel, Table
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
@@ -134,7 +133,6 @@ def _exponent(run: xr.Dataset) -> Estimate:
     "With two small layers, the escape time grows as the logarithm of the initial scale",
     f"{SOURCE}, at the critical number r = 2; derived in the module",
     high=1.1,
-    sizes=("default", "paper"),
 )
 def _logarithm(run: xr.Dataset) -> Estimate:
     """Largest ratio of the extra times of the last two steps in log ε, or its inverse: 1 for a logarithm."""
@@ -176,7 +174,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "beyond/escape-time",
     "Escape time of deep smooth networks: the exponent counts the small layers",
-    citation=CITATION,
     source="Rawal and DeWeese, escape time law",
     params=Params,
     quick={"depths": (3, 4), "small": (3,), "log10_scales": (-1.5, -2.0), "seeds": (0,), "width": 4},

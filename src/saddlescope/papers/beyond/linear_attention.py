@@ -17,7 +17,6 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.beyond import CITATION
 from saddlescope.papers.beyond.shared.stage_claims import AGF, SADDLES, add_level_claim, stage_figures
 from saddlescope.papers.beyond.shared.stage_comparison import (
     StageParams,
@@ -118,7 +117,6 @@ add_level_claim(claims, "linear attention")
 entry = Entry(
     "beyond/linear-attention",
     "Linear attention learns regression in context: principal components in order",
-    citation=CITATION,
     source="Kunin et al., linear transformers; Zhang et al., heads",
     params=Params,
     quick={"seeds": (0, 1), "eigenvalues": (2.0, 1.0), "heads": 3, "log10_scales": (-2.0, -6.0)},

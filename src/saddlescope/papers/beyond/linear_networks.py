@@ -12,7 +12,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.beyond import CITATION
 from saddlescope.papers.beyond.shared.stage_claims import AGF, SADDLES, add_level_claim, add_slope_claim, stage_figures
 from saddlescope.papers.beyond.shared.stage_comparison import (
     StageParams,
@@ -149,7 +148,6 @@ add_level_claim(diagonal_claims, "diagonal linear networks")
 entry = Entry(
     "beyond/linear-networks",
     "Fully connected linear networks: singular modes in order, in closed form",
-    citation=CITATION,
     source="Kunin et al., linear networks; Zhang et al., rank",
     params=Params,
     quick={
@@ -170,7 +168,6 @@ entry = Entry(
 diagonal = Entry(
     "beyond/diagonal-networks",
     "Diagonal linear networks: the greedy prediction for sums of units is Algorithm 1",
-    citation=CITATION,
     source="Kunin et al., diagonal linear networks",
     params=DiagonalParams,
     quick={"seeds": (0, 1), "log10_scales": (-32.0, -128.0), "coordinates": 2},

@@ -17,7 +17,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.beyond import CITATION
 from saddlescope.papers.beyond.shared.stage_claims import AGF, stage_table
 from saddlescope.papers.beyond.shared.stage_comparison import (
     SeedParams,
@@ -205,7 +204,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "beyond/modular-addition",
     "Modular addition: Fourier features in the order of their coefficients",
-    citation=CITATION,
     source="Kunin et al., quadratic networks on modular addition",
     params=Params,
     quick={"seeds": (10,), "modulus": 7, "coefficients": (1.0, 0.6), "neurons": 16, "until": 13.0},

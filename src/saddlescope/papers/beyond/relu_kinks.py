@@ -17,7 +17,6 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.beyond import CITATION
 from saddlescope.papers.beyond.shared.stage_claims import SADDLES, stage_figure
 from saddlescope.papers.beyond.shared.stage_comparison import (
     StageParams,
@@ -134,7 +133,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "beyond/relu-kinks",
     "ReLU neurons on one-dimensional data: one more kink at each stage",
-    citation=CITATION,
     source="Zhang et al., number of kinks",
     params=Params,
     quick={"seeds": (0, 1), "log10_scales": (-20.0, -70.0), "samples": 13},

@@ -3,6 +3,3 @@
 CITATION = (
     "Yang, Park, Lubana, Okawa, Hu, Tanaka: Dynamics of concept learning and compositional generalization, arXiv 2024"
 )
-
-LARGE = ("default", "paper")
-"""Sizes with enough starts, seeds or training steps for the claims that name them; the quick size has too few."""

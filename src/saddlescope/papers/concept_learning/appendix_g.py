@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.plot import Axis, Figure, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 from saddlescope.reproduction.device import prepare_device
@@ -59,7 +58,6 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     for process, step in context.steps(circles):
         name = f"classifier-{process.color_signal:g}"
         found.append(step.cached(name, partial(_evaluate_classifier, params, process, name, step)))
-    context.report(1.0, "done")
     return xr.concat(found, dim="signal").assign_coords(signal=list(params.signals))
 
 
@@ -114,7 +112,6 @@ claims = Claims(
     "The circle classifier is right about colour, and about size, in at least 99.9 % of held-out images",
     "Appendix G.3: '100% accuracy on a held out test set'",
     low=0.999,
-    sizes=LARGE,
 )
 def _accuracy(run: xr.Dataset) -> Estimate:
     """Accuracy on held-out true images of circles, lowest over both concepts and all colour signals."""
@@ -133,7 +130,6 @@ def separated(run: xr.Dataset) -> bool:
     "between the class means of either concept",
     "Appendix G.3; half of the width of a proportional rise is this project's bar",
     low=0.4,
-    sizes=LARGE,
     requires=[separated],
 )
 def _rise_width(run: xr.Dataset) -> Estimate:
@@ -173,7 +169,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "concept-learning/appendix-g",
     "Appendix G: the classifier of the diffusion models' images, and its probability as a coordinate",
-    citation=CITATION,
     source="Appendix G",
     params=Params,
     quick=dict(signals=(0.7,), pixels=12, channels=(4, 8), steps=8, held_out=100, places=11, between=4),

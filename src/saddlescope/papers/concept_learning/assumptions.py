@@ -17,14 +17,11 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.progress import Report
-from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.papers.concept_learning.shared.authors_programs import CODE, PROGRAMS
 from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, Signal, draw_starts
 from saddlescope.papers.concept_learning.shared.two_layer_runs import half_times, strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Mark, Panel, Table, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
-from saddlescope.reproduction.grid import cached_rows
 
 # The paper does not print the data of Figure 5; these are the two concepts of the authors' program
 _DATA = FIGURES | {"Figure 5": Signal(PROGRAMS["Figure 5"].mu[:2], PROGRAMS["Figure 5"].sigma[:2])}
@@ -55,12 +52,9 @@ class Params(EntryParams):
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Compute the largest omega, and follow starts on the data of the figures."""
     theory, runs = context.split(0.2, 0.8)
-    theory.report(0.0, "the largest omega")
     computed = theory.cached("theory", lambda: _largest_omegas(params))
     axes = {"data": tuple(_DATA), "scale": params.scales}
-    followed = cached_rows(axes, partial(_follow_starts, params), runs, name="runs")
-    context.report(1.0, "done")
-    return xr.merge([computed, followed], join="exact")
+    return xr.merge([computed, runs.over(axes, partial(_follow_starts, params))], join="exact")
 
 
 def _largest_omegas(params: Params) -> xr.Dataset:
@@ -91,14 +85,12 @@ def _largest_log10_omega(strengths: list[float], beta: float) -> float:
     return max(largest_start(strengths, beta=beta, kappa=kappa).log_omega for kappa in _KAPPAS) / np.log(10)
 
 
-def _follow_starts(params: Params, k: int, cell: tuple[str, float], report: Report) -> xr.Dataset:
+def _follow_starts(params: Params, name: str, scale: float, step: RunContext) -> xr.Dataset:
     """Return counts of ordered and small starts on the data of one figure, and the median of `minor`."""
     from saddlescope.flow import symmetric_flows
 
-    name, scale = cell
-    report(0.0, f"{name}, scale {scale:g}")
     a, x = strengths_and_test_point(*_DATA[name])
-    U = draw_starts(np.random.default_rng((params.seed, k)), "normal", scale, (params.starts, len(a), len(a)))
+    U = draw_starts(np.random.default_rng((params.seed, step.cell)), "normal", scale, (params.starts, len(a), len(a)))
     times = np.geomspace(*_MARKED, params.marks)
     ordered, minor = [], []
     for some in np.array_split(U, -(-params.starts // 256)):  # as many as fit in memory with their recorded W
@@ -168,7 +160,6 @@ def _least_share(one: xr.Dataset, of: str) -> Estimate:
     "From nearly all random starts of scale up to 0.001, the network learns the concepts in order of strength",
     "Section 4.2.1, for small weights; the bound is from trial runs on other seeds",
     low=0.98,
-    sizes=LARGE,
 )
 def ordered_share(run: xr.Dataset) -> Estimate:
     """Share of starts whose major entries pass 1/2 in order of strength, smallest over data sets and scales."""
@@ -180,7 +171,6 @@ def ordered_share(run: xr.Dataset) -> Estimate:
     "Far outside the assumptions, minor entries stay below 0.4 from nearly all random starts",
     "Lemma D.8 with Assumption D.3; the bound is from trial runs on other seeds",
     low=0.97,
-    sizes=LARGE,
 )
 def small_share(run: xr.Dataset) -> Estimate:
     """Share of starts with every minor |w_ij| at most 0.4 at all times, smallest over data sets and scales."""
@@ -226,7 +216,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "concept-learning/assumptions",
     "Assumptions D.1 to D.5: the starts at which they hold, and the dynamics far outside them",
-    citation=CITATION,
     source="Appendix D.1",
     params=Params,
     quick=dict(ratios=10, scales=(0.1, 0.001), starts=64, marks=101),

@@ -13,7 +13,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.progress import Report
-from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.papers.concept_learning.shared.random_starts import (
     FIGURES,
     LAWS,
@@ -59,7 +58,6 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     for (k, (name, law)), step in context.steps(cells, weights=(6, 6, 10, 10, 18, 20)):  # of the time, about
         sample = partial(_sample_law, name, law, params, (params.seed, k), step.report)
         samples.append(step.cached(f"sample-{k}", sample))
-    context.report(1.0, "done")
     return join_cells(samples, axes)
 
 
@@ -101,7 +99,6 @@ def _visible(run: xr.Dataset, name: str, law: str, least: int, *, hysteresis: fl
     "From some starts the loss on three concepts descends three times, and on four concepts four times",
     "Appendix E.1 and Figures 8 and 9: 'it is indeed possible to see multiple descent'; one start of each is enough",
     low=1.0,
-    sizes=LARGE,
 )
 def multiple(run: xr.Dataset) -> Estimate:
     """Number of random positive starts with s visible descents or more, the smaller for s = 3 and s = 4."""
@@ -115,7 +112,6 @@ def multiple(run: xr.Dataset) -> Estimate:
     "On the data of Figure 8, at most 5% of positive starts give three or more visible descents",
     "Appendix E.1: 'only with a subtle choice' and under 'specific initialization conditions'; 5% is this project's",
     high=0.05,
-    sizes=LARGE,
 )
 def triple_share(run: xr.Dataset) -> Estimate:
     """Share of random positive starts with three or more visible descents."""
@@ -172,7 +168,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "concept-learning/descents",
     "Number of descents of the loss out of distribution over hundreds of thousands of starts",
-    citation=CITATION,
     source="Section 4.2.2, E.1",
     params=Params,
     quick=dict(starts=256),

@@ -10,7 +10,6 @@ the times of learning. Without noise the diagonal is logistic: dw_kk/dt = 4 a_k 
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared.two_layer_runs import TwoLayerParams, strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Line, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
@@ -43,7 +42,6 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         stages.append(_stage_times(a, scale * units, params.until))
     largest = int(np.argmax(np.median(stages[-1].noise_share, axis=1)))
     terms = _term_curves(a, params.scales[-1] * units[largest], params.until)
-    context.report(1.0, "done")
     together = xr.concat(stages, dim="scale").assign_coords(scale=list(params.scales))
     return together.merge(terms).assign(strength=("concept", a))
 
@@ -175,7 +173,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "concept-learning/equation-4-3",
     "Equation 4.3: growth, suppression and noise, and the effect of leaving the noise out",
-    citation=CITATION,
     source="Section 4.2",
     params=Params,
     quick=dict(starts=10),

@@ -18,14 +18,13 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared import two_layer_figures as views
 from saddlescope.papers.concept_learning.shared import two_layer_runs as two_layer
 from saddlescope.papers.concept_learning.shared.authors_programs import CODE, DIVISOR, PROGRAMS, STEP
 from saddlescope.papers.concept_learning.shared.discrete_maps import LOST, gradient_runs, printed_runs
 from saddlescope.plot import Axis, Figure, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
-from saddlescope.reproduction.grid import grid_dataset
+from saddlescope.reproduction.grid import join_cells
 
 _PROGRAM = PROGRAMS["Figure 10"]
 
@@ -92,20 +91,20 @@ def _repeat_program(starts: np.ndarray) -> xr.Dataset:
         many = follow(strengths, starts, step=step, steps=end, keep=100)
         weakest, losses, lost = one.W[0, :, 0, 0], one.losses(x)[0], one.lowest[0] < LOST
         found.append(
-            {
-                "theirs": weakest[shown],
-                "theirs_end": weakest[end],
-                "theirs_later": weakest[-1],
-                "theirs_loss": losses[end],
-                "theirs_lost": lost.argmax() if lost.any() else np.inf,
-                "theirs_blown": np.isnan(losses).argmax() if np.isnan(losses).any() else np.inf,
-                "uniform_weakest": many.W[:, -1, 0, 0],
-                "uniform_loss": many.losses(x)[:, -1],
-            }
+            xr.Dataset(
+                {
+                    "theirs": ("theirs_step", weakest[shown]),
+                    "theirs_end": weakest[end],
+                    "theirs_later": weakest[-1],
+                    "theirs_loss": losses[end],
+                    "theirs_lost": lost.argmax() if lost.any() else np.inf,
+                    "theirs_blown": np.isnan(losses).argmax() if np.isnan(losses).any() else np.inf,
+                    "uniform_weakest": ("uniform_start", many.W[:, -1, 0, 0]),
+                    "uniform_loss": ("uniform_start", many.losses(x)[:, -1]),
+                }
+            )
         )
-    tails = {"theirs": ("theirs_step",), "uniform_weakest": ("uniform_start",), "uniform_loss": ("uniform_start",)}
-    axes = {"map": tuple(_MAPS), "moment": ("A", "A^2")}
-    return grid_dataset(found, axes, tails).assign_coords(theirs_step=shown)
+    return join_cells(found, {"map": tuple(_MAPS), "moment": ("A", "A^2")}).assign_coords(theirs_step=shown)
 
 
 _THEIRS = f"{_PROGRAM.path} of {CODE}"
@@ -182,7 +181,6 @@ def mended(run: xr.Dataset) -> Estimate:
     "From most starts of the authors' law, their iteration of D.2 with A² diverges or ends with w_11 < 0",
     f"{_THEIRS}; most means more than half, .69 of 300 starts of another seed",
     low=0.5,
-    sizes=("default", "paper"),
 )
 def impossible_share(run: xr.Dataset) -> Estimate:
     """Share of uniform starts whose w_11 is negative after the program's 10 000 steps, or has blown up."""
@@ -252,7 +250,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "concept-learning/figure-10",
     "Figure 10: explanations of a concept that seems never to be learned",
-    citation=CITATION,
     source="Appendix E.3",
     params=Params,
     quick=dict(starts=512, map_starts=96),

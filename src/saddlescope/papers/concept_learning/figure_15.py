@@ -18,7 +18,6 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.plot import Axis, Figure, Film, Line, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
@@ -108,7 +107,6 @@ def _mean(values: xr.DataArray, remark: str = "") -> Estimate:
     "Mean circle images differ more in colour than in size on the left of Figure 15, and more in size on the right",
     "Figure 15, left and right; the settings are the ends of appendix G.1",
     low=1.0,
-    sizes=LARGE,
 )
 def _signal_ratio(run: xr.Dataset) -> Estimate:
     """Signal of the stronger concept over that of the other, measured from (red, big), smaller of both sides."""
@@ -127,7 +125,6 @@ def _signal_ratio(run: xr.Dataset) -> Estimate:
     "Figure 15: 'control the strength of the two concept signals independently', of the images; 10 % is this "
     "project's bar",
     high=1.1,
-    sizes=LARGE,
 )
 def _dependence(run: xr.Dataset) -> Estimate:
     """Factor by which a signal changes between ends of the other concept's setting, larger of both concepts."""
@@ -146,7 +143,6 @@ def _dependence(run: xr.Dataset) -> Estimate:
     "differ between sizes",
     "Figure 15 has one signal for each concept, whatever the value of the other; the unseen class is small",
     low=1.0,
-    sizes=LARGE,
 )
 def _small_circle_ratio(run: xr.Dataset) -> Estimate:
     """Signal of colour among small circles over that of size, averaged over both colours."""
@@ -162,7 +158,6 @@ def _small_circle_ratio(run: xr.Dataset) -> Estimate:
     "Section 2, whose clusters are on the coordinate axes; 0.1 is this project's bar",
     low=-0.1,
     high=0.1,
-    sizes=LARGE,
 )
 def _overlap(run: xr.Dataset) -> Estimate:
     """Cosine between the directions from the mean (red, big) to the means of (blue, big) and (red, small)."""
@@ -208,7 +203,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "concept-learning/figure-15",
     "Figure 15: signals of colour and size, measured in the images",
-    citation=CITATION,
     source="Figure 15, appendix G.1",
     params=Params,
     quick=dict(pixels=16, sizes=(0.2, 0.4), images=32, seeds=(0, 1), read=128, shown=3),

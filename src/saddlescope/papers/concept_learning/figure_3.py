@@ -15,7 +15,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.papers.concept_learning.shared.perceptron_training import TrainingParams
 from saddlescope.papers.concept_learning.shared.transient_memorization import (
     difference_of_shares,
@@ -74,7 +73,6 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     for n, (kind, step) in enumerate(context.steps(kinds)):
         part = step.cached(f"kind-{n}", partial(train_kind, *kind, [task], seeds, step))
         parts.append(part.isel(task=0, drop=True).drop_vars("mu"))
-    context.report(1.0, "done")
     paper = [part for part in parts if int(part.depth) == params.depth and part.kind.item() in (LOW, HIGH)]
     shown = xr.concat([part[["output"]] for part in paper], "dimension").rename({"kind": "shown"}).drop_vars("depth")
     networks = xr.concat([part.drop_vars("output") for part in parts], "network")
@@ -119,7 +117,6 @@ claims = Claims(
     "d or of the text's width 64",
     "Section 3.3 and Figure 2 (c): 'The lower the dimensionality, the stronger Transient Memorization it has'",
     low=0.0,
-    sizes=LARGE,
 )
 def _dimension_difference(run: xr.Dataset) -> Estimate:
     """Share of transient networks at d = 2 less that at d = 64, smaller of two hidden widths."""
@@ -133,7 +130,6 @@ def _dimension_difference(run: xr.Dataset) -> Estimate:
     "Section 3.3: 'turns toward the training set cluster with the strongest signal [...] and thus generalizes OOD'; "
     "80 %, and 1 % of the first loss in the end, are this project's bars",
     low=0.8,
-    sizes=LARGE,
 )
 def _memorizing(run: xr.Dataset) -> Estimate:
     """Share of transient networks at d = 2 nearer to that cluster at the peak whose loss ends below 1 %."""
@@ -152,7 +148,6 @@ def _memorizing(run: xr.Dataset) -> Estimate:
     "with and without minibatches",
     "Appendix F: 'models with more layers [...] are easier to have Transient Memorization'",
     low=0.0,
-    sizes=LARGE,
 )
 def _depth_difference(run: xr.Dataset) -> Estimate:
     """Share of transient networks at d = 2 at the largest depth less that at two layers, smaller of both trainings."""
@@ -178,7 +173,6 @@ def small_starts_are_monotone(run: xr.Dataset) -> bool:
     "and falls again",
     "Not in the paper, whose one-layer networks have d = 64; the start is not small at d = 2: equation 4.2",
     low=1.0,
-    sizes=LARGE,
     requires=[small_starts_are_monotone],
 )
 def _one_layer_number(run: xr.Dataset) -> Estimate:
@@ -194,7 +188,6 @@ def _one_layer_number(run: xr.Dataset) -> Estimate:
     "of width 64, with and without minibatches",
     "This project's, beside section 3.3, which names the dimension",
     low=0.0,
-    sizes=LARGE,
 )
 def _width_difference(run: xr.Dataset) -> Estimate:
     """Share of transient networks at d = 2 with hidden width 2 less that with 64, smaller of both trainings."""
@@ -203,9 +196,9 @@ def _width_difference(run: xr.Dataset) -> Estimate:
 
 metrics = (
     Metric(
-        name="transient",
-        quantity="share of networks in low dimension whose loss rises between descents",
-        statistic=lambda run: float((select_networks(run, LOW).descents > 1).mean()),
+        "transient",
+        "share of networks in low dimension whose loss rises between descents",
+        lambda run: float((select_networks(run, LOW).descents > 1).mean()),
     ),
 )
 
@@ -246,7 +239,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "concept-learning/figure-3",
     "Figures 2 (c) and 3: deep networks memorize for a while before they generalise",
-    citation=CITATION,
     source="Figures 2 (c) and 3, section 3.3",
     params=Params,
     quick=dict(high=24, depths=(1, 4), seeds=8, samples=1000, epochs=50, per_doubling=16),

@@ -15,12 +15,11 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.papers.concept_learning.shared import two_layer_figures as views
 from saddlescope.papers.concept_learning.shared import two_layer_runs as two_layer
 from saddlescope.plot import Figure
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
-from saddlescope.reproduction.grid import grid_dataset
+from saddlescope.reproduction.grid import join_cells
 
 _PHASE = 1e-3  # the largest entry of W at the end of the initial phase
 _LATER = 0.1  # scale of the start from which irrelevant entries are seen to act later
@@ -63,7 +62,6 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     for (n, scale), step in many.steps(enumerate(params.scales)):
         step.report(0.0, f"starts of scale {scale:g}")
         histories.append(step.cached(f"lives-{n}", partial(_follow_entries, a, scale * units, params.until)))
-    context.report(1.0, "done")
     weak, strong = np.array(_concept_pairs(a)).T
     return one.merge(xr.concat(histories, dim="scale").assign_coords(scale=list(params.scales))).assign(
         irrelevant_later=("instance", effects),
@@ -111,21 +109,19 @@ def _follow_entries(a: np.ndarray, starts: np.ndarray, until: float) -> xr.Datas
         W, grown, size = path(leaves)[0], np.exp(2 * (a[:, None] + a) * leaves), np.sqrt(np.diag(W0))
         minor = [histories[entry] for entry in pairs]
         at_peak = path([min(one.top, until) for one in minor])
+        rate = (np.log(np.abs(W / W0)) / leaves)[np.ix_(order, order)]  # strongest concept first
         found.append(
             {
-                "growth_error": np.abs(W - W0 * grown) / (size[:, None] * size * grown),
-                "rate": (np.log(np.abs(W / W0)) / leaves)[np.ix_(order, order)],  # strongest concept first
-                "major_time": [histories[k, k].top for k in range(len(a))],
-                "major_predicted": concept_stages(a, start).times,
-                "peak_time": [one.top for one in minor],
-                "suppressed": [one.settles for one in minor],
-                "suppressor": [at_peak[n, strong, strong] for n, (_, strong) in enumerate(pairs)],
+                "growth_error": (("place", "other_place"), np.abs(W - W0 * grown) / (size[:, None] * size * grown)),
+                "rate": (("place", "other_place"), rate),
+                "major_time": ("concept", [histories[k, k].top for k in range(len(a))]),
+                "major_predicted": ("concept", concept_stages(a, start).times),
+                "peak_time": ("pair", [one.top for one in minor]),
+                "suppressed": ("pair", [one.settles for one in minor]),
+                "suppressor": ("pair", [at_peak[n, strong, strong] for n, (_, strong) in enumerate(pairs)]),
             }
         )
-    tails: dict[str, tuple[str, ...]] = dict.fromkeys(("growth_error", "rate"), ("place", "other_place"))
-    tails |= dict.fromkeys(("major_time", "major_predicted"), ("concept",))
-    tails |= dict.fromkeys(("peak_time", "suppressed", "suppressor"), ("pair",))
-    return grid_dataset(found, {"start_of": range(len(starts))}, tails)
+    return join_cells([xr.Dataset(one) for one in found], {"start_of": range(len(starts))})
 
 
 claims = Claims(
@@ -167,7 +163,6 @@ def growth_error(run: xr.Dataset) -> Estimate:
     "From 99 % of starts, concepts sorted, each entry of W initially grows faster than those below or to its right",
     "Section 4.2.1, for entries of about one size; at most 2 wrong pairs in pilots of 400 and 800 starts",
     low=0.99,
-    sizes=LARGE,
 )
 def ordered_share(run: xr.Dataset) -> Estimate:
     """Share of starts with every neighbouring pair of entries in this order of initial growth, at both scales."""
@@ -182,7 +177,6 @@ def ordered_share(run: xr.Dataset) -> Estimate:
     "Minor entries are suppressed in groups, in the order in which their stronger concepts are learned",
     "Section 4.2.1, for strengths whose difference is large enough, here as in Assumption D.5",
     high=0.0,
-    sizes=LARGE,
 )
 def out_of_order(run: xr.Dataset) -> Estimate:
     """Number of starts with peaks of minor entries out of order, or an entry never suppressed, at either scale."""
@@ -201,7 +195,6 @@ def out_of_order(run: xr.Dataset) -> Estimate:
     "Each minor |w_ik| peaks when w_kk of its stronger concept k equals 2(a_i + a_k)/(3a_k + a_i)",
     "Section 4.2.1: after w_kk is 'significant'; the value follows from equation 4.3 without noise",
     high=0.01,
-    sizes=LARGE,
 )
 def suppressor_error(run: xr.Dataset) -> Estimate:
     """Largest error of w_kk at the peak of |w_ik|, over pairs and starts of the smallest scale."""
@@ -216,7 +209,6 @@ def suppressor_error(run: xr.Dataset) -> Estimate:
     "theory.concepts.concept_stages; the noise term leaves them of w_kk(0). 4e-6 on average in a pilot",
     high=1e-3,
     unit="t",
-    sizes=LARGE,
 )
 def stage_time_error(run: xr.Dataset) -> Estimate:
     """Largest error of a predicted time of w_kk = 1/2, over concepts and starts of the smallest scale."""
@@ -254,7 +246,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "concept-learning/figure-4",
     "Figure 4: growth and suppression of the entries of W",
-    citation=CITATION,
     source="Section 4.2.1",
     params=Params,
     quick=dict(starts=12),

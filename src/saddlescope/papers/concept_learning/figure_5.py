@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared import two_layer_figures as views
 from saddlescope.papers.concept_learning.shared import two_layer_runs as two_layer
 from saddlescope.papers.concept_learning.shared.authors_programs import CODE, PROGRAMS
@@ -75,7 +74,6 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     flows = follow(2 * max(params.scales) * rng.random((params.outputs, 2, 2)), record=times)
     outputs = (flows.W @ x)[:, :, weak] / x[weak]
     authors = two_layer.authors_run(PROGRAMS["Figure 5"])
-    context.report(1.0, "done")
     dims = ("law", "scale", "sample")
     statistics = xr.Dataset(
         {
@@ -170,7 +168,6 @@ def often(run: xr.Dataset) -> Estimate:
     "Nearly all normal starts from which the loss descends twice have a positive minor entry w_12",
     "Section 4.2.2, footnote 3 and the equal chances of both signs; 0.95 allows for exceptions",
     low=0.95,
-    sizes=("default", "paper"),
 )
 def positive_share(run: xr.Dataset) -> Estimate:
     """Share with w_12(0) > 0 among normal starts of the largest scale with two descents."""
@@ -234,7 +231,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "concept-learning/figure-5",
     "Figure 5: a minor entry of W makes the loss rise between two descents",
-    citation=CITATION,
     source="Section 4.2",
     params=Params,
     quick=dict(starts=1024, outputs=512),

@@ -19,7 +19,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared.perceptron_training import TrainingParams, after_last, train
 from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
@@ -168,7 +167,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "concept-learning/figure-7",
     "Figure 7: order in which a ReLU network learns the points of a cube of concepts",
-    citation=CITATION,
     source="Appendix B, equation B.2",
     params=Params,
     quick=dict(seeds=2, samples=2500, epochs=30, marks=3),

@@ -20,7 +20,6 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.papers.concept_learning.shared.perceptron_training import (
     PrintedConcepts,
     TrainingParams,
@@ -170,7 +169,6 @@ def _order_claims(place: str, limits: str = "") -> Claims:
         "concept of larger second moment first",
         f"{place}; sections 3.1 and 4.1",
         low=0.9,
-        sizes=LARGE,
     )(ordered_share)
     claims.reading(
         "shift",
@@ -178,7 +176,6 @@ def _order_claims(place: str, limits: str = "") -> Claims:
         "further towards concept 1",
         f"{place}, section 3.1: 'the preference of the model shifts from one cluster to another'",
         low=0.9,
-        sizes=LARGE,
     )(shifted_share)
     return claims
 
@@ -197,7 +194,6 @@ one_layer_claims = _order_claims(
     "At the weaker concept's smallest diversity, one-layer networks learn at least 1.5 times as late as at its largest",
     "Section 3.2, σ = (.05, .05) beside (2, .05): 'many more time'",
     low=1.5,
-    sizes=LARGE,
 )
 def _lateness(run: xr.Dataset) -> Estimate:
     """Time until the output stays within 10 % of the test point, smallest over largest σ₁, median over seeds."""
@@ -286,7 +282,6 @@ _QUICK = dict(varied_mu=(1.0, 3.0), varied_sigma=(0.05, 2.0), seeds=20, dim=24, 
 figure_2 = Entry(
     "concept-learning/figure-2",
     "Figure 2 (a, b): one-layer networks learn the stronger and the more diverse concept first",
-    citation=CITATION,
     source="Figure 2, section 3.1",
     params=Params,
     quick=dict(_QUICK, seeds=6, dim=32, samples=2000),
@@ -298,7 +293,6 @@ figure_2 = Entry(
 figure_11 = Entry(
     "concept-learning/figure-11",
     "Figure 11: two-layer linear networks learn the stronger and the more diverse concept first",
-    citation=CITATION,
     source="Appendix F, Figure 11",
     params=Params,
     quick=dict(_QUICK, every=20),
@@ -310,7 +304,6 @@ figure_11 = Entry(
 figure_12 = Entry(
     "concept-learning/figure-12",
     "Figure 12: two-layer ReLU networks learn the stronger and the more diverse concept first",
-    citation=CITATION,
     source="Appendix F, Figure 12",
     params=ReluParams,
     quick=_QUICK,

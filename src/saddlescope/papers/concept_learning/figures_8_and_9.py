@@ -16,7 +16,6 @@ from typing import ClassVar
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared import two_layer_figures as views
 from saddlescope.papers.concept_learning.shared import two_layer_runs as two_layer
 from saddlescope.papers.concept_learning.shared.authors_programs import CODE, PROGRAMS
@@ -203,7 +202,6 @@ def _descents(one: xr.Dataset, name: str, start: str) -> Figure:
 figure_8 = Entry(
     "concept-learning/figure-8",
     "Figure 8: the loss out of distribution descends three times",
-    citation=CITATION,
     source="Appendix E.1",
     params=Params,
     quick=dict(pool=1024, generations=6),
@@ -216,7 +214,6 @@ figure_8 = Entry(
 figure_9 = Entry(
     "concept-learning/figure-9",
     "Figure 9: the loss out of distribution descends four times",
-    citation=CITATION,
     source="Appendix E.1",
     params=Figure9Params,
     quick=dict(pool=2048, generations=8),

@@ -24,7 +24,6 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
-from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, train
 from saddlescope.papers.concept_learning.shared.two_layer_runs import half_times, strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
@@ -75,7 +74,6 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         context.cached(f"sgd-{clusters}", partial(_sgd_half_times, params, clusters, step.report))
         for clusters, step in sgd.steps(params.clusters)
     ]
-    context.report(1.0, "done")
     together = xr.concat(trained, dim="clusters")
     return xr.merge([flows, together]).assign_attrs(mu=list(params.mu), sigma=params.sigma)
 
@@ -166,7 +164,6 @@ claims = Claims(
     "Section 4: a_1 = a_2; a twentieth for the starts at a finite scale",
     low=0.95,
     high=1.05,
-    sizes=LARGE,
 )
 def two_layer_flip(run: xr.Dataset) -> Estimate:
     """Mean over starts of σ₁ at the flip over that for equal second moments, smallest scale."""
@@ -183,7 +180,6 @@ def two_layer_flip(run: xr.Dataset) -> Estimate:
     "Section 3.1, Figure 2 (b), and Theorem 4.1; .15 for the noise of default starts",
     low=0.85,
     high=1.15,
-    sizes=LARGE,
 )
 def one_layer_flip(run: xr.Dataset) -> Estimate:
     """Mean over runs of the ratio a₁/a₂ at the flip, farther from 1 of data with an origin cluster and without."""
@@ -230,7 +226,6 @@ def _cumulative(flips: np.ndarray, label: str, color: int) -> Line:
 entry = Entry(
     "concept-learning/order-flip",
     "The diversity at which the order of learning of two concepts flips",
-    citation=CITATION,
     source="Sections 3.1 and 4",
     params=Params,
     quick=dict(ratios=7, scales=(0.1, 1e-3), starts=20, clusters=(2,), runs=2, samples=1000),

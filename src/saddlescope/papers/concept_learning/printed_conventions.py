@@ -23,7 +23,6 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.papers.concept_learning.figures_2_11_12 import half_times
 from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, PrintedConcepts, train
 from saddlescope.papers.concept_learning.shared.transient_memorization import least, loss_descents
@@ -101,7 +100,6 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     for (figure, convention), step in context.steps(kinds, weights=weights):
         part = step.cached(f"{figure}-{convention}", partial(train_one, figure, convention, step))
         parts.setdefault(figure, []).append(part)
-    context.report(1.0, "done")
     together = [xr.concat(found, "convention", join="outer") for found in parts.values()]
     return xr.merge(together).assign_coords(convention=list(CONVENTIONS))
 
@@ -139,7 +137,6 @@ def _worst(run: xr.Dataset, figures: Sequence[str]) -> Estimate:
     "Figures 2, 11 and 12 learn the concept of larger second moment first",
     "Section 3.1: 'generally speaking, the model prefers direction that has a stronger signal and more diverse data'",
     low=0.75,
-    sizes=LARGE,
 )
 def _least_order(run: xr.Dataset) -> Estimate:
     """Share of networks whose output reaches 1/2 first along the concept of larger a_p, least figure and convention."""
@@ -151,7 +148,6 @@ def _least_order(run: xr.Dataset) -> Estimate:
     "In no convention does a network of Figure 3 at d = 64 memorize transiently",
     "Section 3.3: 'does not actually exhibit non-monotonic behavior'; the level is this project's",
     high=0.0,
-    sizes=LARGE,
 )
 def _transient_number(run: xr.Dataset) -> Estimate:
     """Number of four-layer linear networks at d = 64 whose loss falls, rises and falls again, over conventions."""
@@ -165,7 +161,6 @@ def _transient_number(run: xr.Dataset) -> Estimate:
     "In every convention, at least a tenth of Figure 3's networks at d = 2 memorize transiently",
     "Figures 2 (c) and 3, one network; a figure of something rarer than one in ten would be an exception",
     low=0.1,
-    sizes=LARGE,
 )
 def _least_transient(run: xr.Dataset) -> Estimate:
     """Share of four-layer linear networks at d = 2 whose loss falls, rises and falls again, least convention."""
@@ -195,7 +190,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "concept-learning/printed-conventions",
     "Figures 2, 3, 11 and 12 in the conventions of the text and of the authors' program",
-    citation=CITATION,
     source="Figures 2, 3, 11, 12, F.1",
     params=Params,
     quick=dict(figures=("figure-3-low",), low_seeds=2, samples=256, epochs=20, per_doubling=8),

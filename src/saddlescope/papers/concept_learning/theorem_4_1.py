@@ -12,7 +12,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.progress import Report
-from saddlescope.papers.concept_learning import CITATION
 from saddlescope.plot import Axis, Figure, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
@@ -39,7 +38,6 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     exact, rising = context.split(0.6, 0.4)
     flows = exact.cached("flows", lambda: _exact_flows(params, exact.report))
     rises = rising.cached("rises", lambda: _rising_losses(params, rising.report))
-    context.report(1.0, "done")
     return xr.merge([flows, rises, _moment_errors(params)]).assign_attrs(starts=params.starts)
 
 
@@ -180,7 +178,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "concept-learning/theorem-4-1",
     "Theorem 4.1: one layer in closed form, compared with gradient flow",
-    citation=CITATION,
     source="Section 4.1 and Appendix C.2",
     params=Params,
     quick=dict(dim=5, flows=2, runs=2, starts=200),

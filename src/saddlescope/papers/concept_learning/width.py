@@ -13,7 +13,6 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, VISIBLE, draw_starts
 from saddlescope.papers.concept_learning.shared.transient_memorization import difference_of_shares
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
@@ -52,7 +51,6 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         step.report(0.0, f"dimension {d}, scale {scale:g}, width {width}")
         starts = params.starts if d == 2 else params.high_starts
         made.append(step.cached(f"sample-{k}", partial(sample_starts, d, width, scale, starts, (params.seed, k))))
-    context.report(1.0, "done")
     return join_cells(made, axes)
 
 
@@ -84,7 +82,6 @@ claims = Claims(
     "out-of-distribution loss",
     "Appendix E.2; 5% is this project's bar",
     high=0.05,
-    sizes=LARGE,
 )
 def _widest_share(run: xr.Dataset) -> Estimate:
     """Share of starts with two or more visible descents, at d = 2, the largest width and the second smallest scale."""
@@ -101,7 +98,6 @@ def _widest_share(run: xr.Dataset) -> Estimate:
     "in more",
     "Section 3.3: 'strongest when dimensionality d of the dataset is low'",
     low=0.0,
-    sizes=LARGE,
 )
 def _dimension_difference(run: xr.Dataset) -> Estimate:
     """Share of starts with two or more visible descents at d = 2 less that at higher d, mean over widths.
@@ -153,7 +149,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "concept-learning/width",
     "Width: the effect of the width d' and of the dimension d on transient memorization",
-    citation=CITATION,
     source="Section 3.3, appendix E.2",
     params=Params,
     quick=dict(widths=(2, 16), scales=(0.001, 0.03), high=4, starts=400, high_starts=48),

@@ -14,7 +14,6 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
@@ -130,7 +129,6 @@ def reaches_the_optimum(run: xr.Dataset) -> bool:
     "No search at a depth above 3 finds a faster direction",
     "Section 5, hypothesis 2 with L_0 = 3; 1e-9 for rounding",
     high=1e-9,
-    sizes=("default", "paper"),
     requires=[reaches_the_optimum],
 )
 def largest_excess(run: xr.Dataset) -> Estimate:
@@ -145,7 +143,6 @@ def largest_excess(run: xr.Dataset) -> Estimate:
     "The fastest direction found has rank one from layer 3 on",
     "Section 5, hypothesis 2 with L_0 = 3",
     high=1.0,
-    sizes=("default", "paper"),
     requires=[reaches_the_optimum],
 )
 def largest_rank(run: xr.Dataset) -> Estimate:
@@ -161,14 +158,14 @@ def largest_rank(run: xr.Dataset) -> Estimate:
 
 metrics = (
     Metric(
-        name="success",
-        quantity="share of starts that reach the optimal escape speed",
-        statistic=lambda run: float((abs(run.speed / run.lower - 1) < 1e-6).mean()),
+        "success",
+        "share of starts that reach the optimal escape speed",
+        lambda run: float((abs(run.speed / run.lower - 1) < 1e-6).mean()),
     ),
     Metric(
-        name="layers_above_one",
-        quantity="layers of rank above one in the fastest direction, largest number over data and depths",
-        statistic=lambda run: float((run["rank"] > 1).sum("layer").max()),
+        "layers_above_one",
+        "layers of rank above one in the fastest direction, largest number over data and depths",
+        lambda run: float((run["rank"] > 1).sum("layer").max()),
     ),
 )
 
@@ -204,7 +201,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "deep-relu/conjecture-2",
     "Conjecture 2: the optimal escape direction has rank one at all but the first layers",
-    citation=CITATION,
     source="Section 5, conjecture 2",
     params=Params,
     quick=dict(

@@ -13,7 +13,6 @@ deeper ones. Here they are layers 3 and on.
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.layer_measurements import (
     TeacherParams,
     image_jobs,
@@ -21,7 +20,7 @@ from saddlescope.papers.deep_relu.shared.layer_measurements import (
     teacher_job,
     train_jobs,
 )
-from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_METRICS, TRAINED
+from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_METRICS
 from saddlescope.papers.deep_relu.shared.training import concatenate_networks
 from saddlescope.papers.image_data import IMAGES
 from saddlescope.plot import Axis, Figure, Mark, Panel, Table, lines
@@ -93,7 +92,6 @@ claims = Claims(
     "Up to the next saddle, layers from the third on stay approximately rank one",
     "Section 5, hypothesis 3; the layers are those that Theorem 3.1 brings near rank one",
     high=1.0,
-    sizes=TRAINED,
 )
 def most_learned_values(run: xr.Dataset) -> Estimate:
     """Largest number of singular values above 1.5 times the largest initial one, in layers from the third on."""
@@ -105,7 +103,6 @@ def most_learned_values(run: xr.Dataset) -> Estimate:
     "From the escape to the next saddle, layer 2 stays approximately rank one too",
     "sharper than hypothesis 3: all layers but the first",
     high=1.0,
-    sizes=TRAINED,
 )
 def most_learned_values_of_the_second(run: xr.Dataset) -> Estimate:
     """Largest number of singular values of layer 2 above 1.5 times its largest initial one."""
@@ -152,7 +149,6 @@ def _panel(one: xr.Dataset) -> Panel:
 entry = Entry(
     "deep-relu/conjecture-3",
     "Conjecture 3: layers of rank one keep rank one until the next saddle",
-    citation=CITATION,
     source="Section 5, hypothesis 3",
     params=Params,
     quick=dict(images=0, teachers=1, samples=60, width=16, deviation=0.03, steps=8_000),

@@ -17,7 +17,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.layer_measurements import (
     TeacherParams,
     image_jobs,
@@ -25,7 +24,7 @@ from saddlescope.papers.deep_relu.shared.layer_measurements import (
     teacher_job,
     train_jobs,
 )
-from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_METRICS, TRAINED
+from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_METRICS
 from saddlescope.papers.deep_relu.shared.training import concatenate_networks
 from saddlescope.papers.deep_relu.shared.training_figures import by_network, stage_table
 from saddlescope.papers.image_data import IMAGES
@@ -116,7 +115,6 @@ claims = Claims(
     "On teachers of unequal strengths the bottleneck rank rises by one at each saddle",
     "Section 5, hypothesis 4: 'the BN-rank increases gradually between each plateau/saddle'",
     high=0.0,
-    sizes=TRAINED,
 )
 def wrong_rises(run: xr.Dataset) -> Estimate:
     """Number of changes of the bottleneck rank from one plateau to the next other than +1."""
@@ -128,7 +126,6 @@ def wrong_rises(run: xr.Dataset) -> Estimate:
     "Networks that fit a teacher end at its bottleneck rank",
     "Section 5, hypothesis 4: 'stopping at the smallest BN-rank sufficient to fit the data'",
     high=0.0,
-    sizes=TRAINED,
 )
 def wrong_ends(run: xr.Dataset) -> Estimate:
     """Number of networks that fit the data at another bottleneck rank, over teachers of unequal and equal strengths."""
@@ -146,7 +143,6 @@ def wrong_ends(run: xr.Dataset) -> Estimate:
     "When networks learn images of digits, the bottleneck rank rises by one from each plateau of the loss to the next",
     "Section 5, hypothesis 4, if every plateau is a saddle",
     high=0.0,
-    sizes=TRAINED,
 )
 def wrong_rises_on_images(run: xr.Dataset) -> Estimate:
     """Number of changes of the bottleneck rank from one plateau to the next other than +1."""
@@ -190,7 +186,6 @@ def _panels(one: xr.Dataset) -> list[Panel]:
 entry = Entry(
     "deep-relu/conjecture-4",
     "Conjecture 4: the bottleneck rank rises by one at each saddle",
-    citation=CITATION,
     source="Section 5, hypothesis 4",
     params=Params,
     quick=dict(

@@ -10,12 +10,9 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.progress import Report
-from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle, depth_three_optimum
 from saddlescope.plot import Axis, Figure, Line, Panel, Table, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
-from saddlescope.reproduction.grid import cached_rows
 
 ROUNDING = 1e-12
 
@@ -39,18 +36,17 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Certify the circles, one after the other, and evaluate the networks of the example."""
-    circles = cached_rows({"samples": params.samples}, _certify_circle, context)
+    circles = context.over({"samples": params.samples}, _certify_circle)
     return circles.merge(_evaluate_networks(params.curve))
 
 
-def _certify_circle(_: int, row: tuple[int], report: Report) -> xr.Dataset:
+def _certify_circle(samples: int, step: RunContext) -> xr.Dataset:
     from saddlescope.theory.escape.certificate import certified_escape_speed
     from saddlescope.theory.escape.rank_one import rank_one_escape_speed
 
-    X, G = alternating_circle(row[0])
+    X, G = alternating_circle(samples)
     best, rank_one = certified_escape_speed(X, G), rank_one_escape_speed(X, G)
     ranks = [int(np.linalg.matrix_rank(weight, tol=1e-9)) for weight in best.weights]
-    report(1.0, f"circle of {row[0]} points")
     speeds = {"lower": best.lower, "upper": best.upper, "rank_one": rank_one.lower, "rank_one_upper": rank_one.upper}
     return xr.Dataset({**speeds, "ranks": ("layer", ranks)}, {"layer": [1, 2, 3]})
 
@@ -202,7 +198,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "deep-relu/example-1",
     "Example 1: an optimal escape direction that is not rank one, certified",
-    citation=CITATION,
     source="Section 4, Example 1",
     params=Params,
     quick=dict(samples=(4, 6, 8, 12), curve=181),

@@ -14,11 +14,9 @@ from the origin after 190,000 to 250,000 steps and were still on the first plate
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.plateau_statistics import (
     ACCURACY_METRIC,
     STAIRCASE_METRICS,
-    TRAINED,
     ends_early,
     judge_first_plateaus,
     select_first_plateau,
@@ -55,7 +53,6 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     sizes = {"width": params.width, "batch": params.batch, "steps": params.steps}
     setup = TrainingSetup(depth=6, deviation=params.deviation, rate=params.rate, **sizes)
     found = train_seeds(loss, setup, params.seeds, context, per_doubling=params.marks)
-    context.report(1.0, "done")
     return found.assign_attrs(data=params.dataset)
 
 
@@ -80,7 +77,6 @@ def learned(run: xr.Dataset) -> bool:
     "Training at depth 6 shows two distinct saddles",
     "Section 3.3 and Figure 1: 'two distinct saddle points'; of most networks",
     low=0.5,
-    sizes=TRAINED,
     requires=[learned],
 )
 def share_with_two_saddles(run: xr.Dataset) -> Estimate:
@@ -93,7 +89,6 @@ def share_with_two_saddles(run: xr.Dataset) -> Estimate:
     "After the first one a single singular value dominates in every layer",
     "Section 3.3 and Figure 1: 'a single dominant singular value in every layer', read as a factor 2",
     high=-1.0,
-    sizes=TRAINED,
 )
 def mean_largest_ratio(run: xr.Dataset) -> Estimate:
     """Mean of log₂ of the largest s₂/s₁ of a layer midway through the first plateau."""
@@ -108,7 +103,6 @@ def mean_largest_ratio(run: xr.Dataset) -> Estimate:
     "There layers 4 to 6 are closer to rank one than layers 1 to 3",
     "Section 3.3 and Figure 1: 'particularly pronounced in the deeper layers (layers 4-6)'",
     high=0.0,
-    sizes=TRAINED,
 )
 def mean_ratio_of_deeper_layers(run: xr.Dataset) -> Estimate:
     """Mean of log₂ of the mean s₂/s₁ of layers 4 to 6 over that of layers 1 to 3, midway through the first plateau."""
@@ -124,7 +118,6 @@ def mean_ratio_of_deeper_layers(run: xr.Dataset) -> Estimate:
     "Towards the end of training a second dominant singular value appears",
     "Section 3.3 and Figure 1; in layers 3 to 5, read as s₃/s₂ at most half s₂/s₁",
     high=-1.0,
-    sizes=TRAINED,
     requires=[learned],
 )
 def mean_second_ratio(run: xr.Dataset) -> Estimate:
@@ -166,7 +159,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "deep-relu/figure-1",
     "Figures 1 and 3: MNIST is learned from saddle to saddle at depth 6",
-    citation=CITATION,
     source="Section 3.3",
     params=Params,
     quick=dict(width=24, deviation=0.06, steps=16_000, marks=16, seeds=(0, 1)),

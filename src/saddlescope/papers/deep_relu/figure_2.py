@@ -14,14 +14,10 @@ from itertools import pairwise
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.progress import Report
-from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle, rank_one_optimum
 from saddlescope.papers.deep_relu.shared.shares import share_curve, share_difference
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
-from saddlescope.reproduction.claim import Size
-from saddlescope.reproduction.grid import cached_rows
 
 _WIDE = 64  # the least width at which conjecture 1 is compared with the runs
 _FASTER = 1e-9  # above the best speed of rank one, where many runs end
@@ -54,17 +50,16 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     X, G = alternating_circle(params.circles[0])
     search, wider = context.split(0.75, 0.25)
     axes = {"circle": params.circles, "width": params.widths}
-    runs = cached_rows(axes, partial(_search_directions, params), search, name="search")
-    wide = cached_rows({"wide": params.wide}, partial(_search_wide, params), wider, name="wide")
+    runs = search.over(axes, partial(_search_directions, params))
+    wide = wider.over({"wide": params.wide}, partial(_search_wide, params))
     optima = xr.concat([_optimum(samples) for samples in params.circles], dim="circle")
     data = xr.Dataset({"inputs": (("axis", "sample"), X.T), "gradient": ("sample", G[:, 0])})
     return xr.merge([runs, wide, optima, data])
 
 
-def _search_directions(params: Params, _: int, row: tuple[int, int], report: Report) -> xr.Dataset:
+def _search_directions(params: Params, samples: int, width: int, step: RunContext) -> xr.Dataset:
     from saddlescope.theory.escape.directions import escape_directions
 
-    samples, width = row
     found = escape_directions(
         *alternating_circle(samples),
         depth=3,
@@ -74,23 +69,21 @@ def _search_directions(params: Params, _: int, row: tuple[int, int], report: Rep
         record=np.arange(1, 51) * params.steps // 50,
         seed=params.seed + 1000 * samples + width,
     )
-    report(1.0, f"N = {samples}, width {width}")
     curves = {"speed": ("start", found.speeds), "curve": (("run", "step"), found.curves[: params.drawn])}
     return xr.Dataset(curves, {"step": found.steps})
 
 
-def _search_wide(params: Params, _: int, row: tuple[int], report: Report) -> xr.Dataset:
+def _search_wide(params: Params, width: int, step: RunContext) -> xr.Dataset:
     from saddlescope.theory.escape.directions import escape_directions
 
     found = escape_directions(
         *alternating_circle(params.circles[-1]),
         depth=3,
-        widths=row[0],
+        widths=width,
         num_starts=params.wide_starts,
         steps=params.wide_steps,
-        seed=params.seed + 200_000 + row[0],
+        seed=params.seed + 200_000 + width,
     )
-    report(1.0, f"N = {params.circles[-1]}, width {row[0]}")
     return xr.Dataset({"wide_speed": ("wide_start", found.speeds)})
 
 
@@ -109,8 +102,6 @@ def _is_optimal(one: xr.Dataset) -> xr.DataArray:
     return abs(one.speed - one.optimum) < _OPTIMAL
 
 
-_LARGER: tuple[Size, ...] = ("default", "paper")  # the quick run has two narrow widths on one circle
-
 claims = Claims(
     limits="Figure 2 has no numbers and the paper no learning rate; here descent is heavy ball with a decaying step. "
     "Widths double from step to step, up to 64, so that a fall between them would not show. Conjecture 1 names no "
@@ -124,7 +115,6 @@ claims = Claims(
     "As width increases, the fraction of runs that beat every rank-one network increases",
     "Figure 2, on 8 circle points",
     low=0.0,
-    sizes=_LARGER,
 )
 def least_gain_with_width(run: xr.Dataset) -> Estimate:
     """Smallest change of the share of such runs from one width to the next, without pairs of shares both 0 or 1."""
@@ -143,7 +133,6 @@ def least_gain_with_width(run: xr.Dataset) -> Estimate:
     "On 8 points, wide networks find the optimum in nine of ten runs",
     "Section 5, conjecture 1; nine of ten is this project's",
     low=0.9,
-    sizes=_LARGER,
 )
 def optimal_share(run: xr.Dataset) -> Estimate:
     """Share of runs at the largest width with a speed within 1e-6 of the certified optimum."""
@@ -159,7 +148,6 @@ def optimal_share(run: xr.Dataset) -> Estimate:
     "On 16 points, wider networks find it more often",
     "Section 5, conjecture 1: 'the more neurons, the more likely'",
     low=0.0,
-    sizes=_LARGER,
 )
 def gain_of_wide_networks(run: xr.Dataset) -> Estimate:
     """Share of runs within 1e-6 of the certified optimum at width 256 minus that at width 16."""
@@ -176,9 +164,9 @@ def gain_of_wide_networks(run: xr.Dataset) -> Estimate:
 
 metrics = tuple(
     Metric(
-        name=name,
-        quantity=f"share of starts {words}, at the largest width",
-        statistic=lambda run, hits=hits: float(hits(run.isel(width=-1)).mean()),
+        name,
+        f"share of starts {words}, at the largest width",
+        lambda run, hits=hits: float(hits(run.isel(width=-1)).mean()),
     )
     for name, words, hits in (
         ("success", "at the optimal speed", _is_optimal),
@@ -240,7 +228,6 @@ def _runs_panel(run: xr.Dataset, width: int) -> Panel:
 entry = Entry(
     "deep-relu/figure-2",
     "Figures 2 and 6: wide networks find faster escape directions than any of rank one",
-    citation=CITATION,
     source="Section 4.1, conjecture 1",
     params=Params,
     quick=dict(widths=(1, 8), circles=(8,), starts=6, steps=1000, drawn=4, wide=(8,), wide_starts=6, wide_steps=1000),

@@ -7,7 +7,6 @@ has the speed |sum_j G_j relu(W_1 x_j)|, which equation 6 gives in closed form.
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
 from saddlescope.plot import Axis, Figure, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
@@ -31,7 +30,6 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         speeds.append(abs(escape_speed((np.array([[np.cos(phi), np.sin(phi)]]), np.eye(1), np.eye(1)), X, G)))
         if k % 100 == 0:
             context.report(k / params.angles, f"angle {phi:.2f}")
-    context.report(1.0, "done")
     curves = {"speed": ("angle", np.array(speeds)), "equation_6": ("angle", _equation_6(angle))}
     return xr.Dataset(curves, {"angle": ("angle", angle, {"units": "rad"})})
 
@@ -86,7 +84,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "deep-relu/figure-5",
     "Figure 5: escape speed of one neuron by angle",
-    citation=CITATION,
     source="Appendix C.1, equation 6",
     params=Params,
     quick=dict(angles=361),

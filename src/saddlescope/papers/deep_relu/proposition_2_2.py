@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.network_ensembles import draw_networks
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
@@ -375,7 +374,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "deep-relu/proposition-2-2",
     "Proposition 2.2: growth of weights along an escape direction",
-    citation=CITATION,
     source="Section 2",
     params=Params,
     quick=dict(depths=(4,), balance_starts=2, networks=20),

@@ -13,8 +13,6 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.progress import Report
-from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
 from saddlescope.papers.deep_relu.shared.network_ensembles import (
     KINDS,
@@ -24,7 +22,6 @@ from saddlescope.papers.deep_relu.shared.network_ensembles import (
 )
 from saddlescope.plot import Axis, Figure, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
-from saddlescope.reproduction.grid import cached_rows
 
 
 class Params(EntryParams):
@@ -43,18 +40,18 @@ class Params(EntryParams):
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Deepen the networks, depth by depth, then certify s*(2) and s*(3), data set by data set."""
     deepening, certified = context.split(0.8, 0.2)
-    networks = cached_rows({"depth": params.depths}, partial(_deepen_networks, params), deepening, name="depth")
+    networks = deepening.over({"depth": params.depths}, partial(_deepen_networks, params))
     data = {"data": range(params.data + 1)}
-    return networks.merge(cached_rows(data, partial(_certify_speeds, params), certified, name="data"))
+    return networks.merge(certified.over(data, partial(_certify_speeds, params)))
 
 
-def _deepen_networks(params: Params, _: int, row: tuple[int], report: Report) -> xr.Dataset:
+def _deepen_networks(params: Params, depth: int, step: RunContext) -> xr.Dataset:
     """Deepen networks of one depth; return their gain in speed, and the tail 1 - |A|_op^2 / |A|_F^2 of new layers."""
     from saddlescope.theory.escape.bounds import layer_ratios
     from saddlescope.theory.escape.deeper_network import deepen
     from saddlescope.theory.escape.speed import escape_speed
 
-    (depth,), rng = row, np.random.default_rng([params.seed, *row])
+    rng = np.random.default_rng([params.seed, depth])
     gain, tail = np.zeros((2, len(KINDS), params.count))
     for k, kind in enumerate(KINDS):
         for n, (weights, X, G) in enumerate(draw_networks(kind, depth=depth, count=params.count, seed=params.seed)):
@@ -62,11 +59,11 @@ def _deepen_networks(params: Params, _: int, row: tuple[int], report: Report) ->
             ratios = layer_ratios(deeper, X, G)
             gain[k, n] = escape_speed(deeper, X, G) / escape_speed(weights, X, G) - 1
             tail[k, n] = max(ratios.weights[depth - 1 :].max(), ratios.activations[depth:].max(initial=0.0))
-        report((k + 1) / len(KINDS), f"depth {depth}, {kind}")
+        step.report((k + 1) / len(KINDS), kind)
     return xr.Dataset({"gain": (("kind", "case"), gain), "tail": (("kind", "case"), tail)}, {"kind": list(KINDS)})
 
 
-def _certify_speeds(params: Params, number: int, _: tuple[int], report: Report) -> xr.Dataset:
+def _certify_speeds(params: Params, number: int, step: RunContext) -> xr.Dataset:
     """Bound s*(2) above and s*(3) below on Example 1's circle (0), or on one with points and gradients moved."""
     from saddlescope.theory.escape.certificate import certified_escape_speed
     from saddlescope.theory.escape.rank_one import rank_one_escape_speed
@@ -77,7 +74,6 @@ def _certify_speeds(params: Params, number: int, _: tuple[int], report: Report) 
         X = (X.T + rng.normal(0, 0.05, X.T.shape)).T
         G = G * rng.uniform(0.9, 1.1, G.shape)
     shallow, best = rank_one_escape_speed(X, G, depth=2), certified_escape_speed(X, G)
-    report(1.0, f"data set {number + 1}")
     return xr.Dataset({"shallow_upper": shallow.upper, "lower": best.lower})
 
 
@@ -140,7 +136,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "deep-relu/proposition-3-2",
     "Proposition 3.2: deeper networks escape at least as fast as shallower ones",
-    citation=CITATION,
     source="Proposition 3.2",
     params=Params,
     quick=dict(depths=(3,), count=40, data=1),

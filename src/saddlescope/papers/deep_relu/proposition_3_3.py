@@ -22,12 +22,9 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.progress import Report
-from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.network_ensembles import network_points
 from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
-from saddlescope.reproduction.grid import cached_rows
 
 _KINDS = ("v ≥ 0", "v of both signs")
 _RATIOS = {"weights": "tail(W)", "activations": "tail(Zσ)", "relu": "|Zσ − Z|²/|Z|²"}
@@ -52,11 +49,11 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Certify data sets, distance by distance."""
-    return cached_rows({"log10_distance": params.log10_distances}, partial(_certify_at_distance, params), context)
+    return context.over({"log10_distance": params.log10_distances}, partial(_certify_at_distance, params))
 
 
-def _certify_at_distance(params: Params, number: int, cell: tuple[float], report: Report) -> xr.Dataset:
-    rng, (log10,), rows = np.random.default_rng([params.seed, number]), cell, []
+def _certify_at_distance(params: Params, log10: float, step: RunContext) -> xr.Dataset:
+    rng, rows = np.random.default_rng([params.seed, step.cell]), []
     eps = 10.0**log10
     for k, kind in enumerate(_KINDS):
         for _ in range(params.count):
@@ -65,7 +62,7 @@ def _certify_at_distance(params: Params, number: int, cell: tuple[float], report
             u, E = np.abs(rng.normal(size=2)), rng.normal(size=(2, params.points))
             X = (np.outer(u, v) / np.linalg.norm(u) / np.linalg.norm(v) + eps * E / np.linalg.norm(E)).T
             rows.append(_measure(X, rng.normal(size=(params.points, 1)), eps))
-        report((k + 1) / len(_KINDS), f"eps = 1e{log10:g}, {kind}")
+        step.report((k + 1) / len(_KINDS), kind)
     found = xr.concat(rows, dim="row").coarsen(row=params.count).construct(row=("kind", "case"))
     return found.assign_coords(kind=list(_KINDS))
 
@@ -131,7 +128,6 @@ def largest_excess(run: xr.Dataset) -> Estimate:
     "With v of both signs, optimal escape networks typically exceed Proposition 3.3's bound tenfold",
     "Proposition 3.3 requires v >= 0: otherwise ReLU must cut v; tenfold is this project's",
     low=1.0,
-    sizes=("default", "paper"),
 )
 def typical_violation(run: xr.Dataset) -> Estimate:
     """Median log₁₀ of the largest ratio of a layer over the bound, at the smallest ε."""
@@ -170,7 +166,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "deep-relu/proposition-3-3",
     "Proposition 3.3: inputs near rank one have optimal escape directions near rank one",
-    citation=CITATION,
     source="Proposition 3.3",
     params=Params,
     quick=dict(log10_distances=(-4.0, -2.0, -1.0), count=6),

@@ -17,8 +17,6 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.progress import Report
-from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.network_ensembles import (
     KINDS,
     describe_networks,
@@ -27,7 +25,6 @@ from saddlescope.papers.deep_relu.shared.network_ensembles import (
 )
 from saddlescope.plot import Axis, Figure, Line, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
-from saddlescope.reproduction.grid import cached_rows
 
 _ROUNDING = 1e-9  # of the logarithms: speeds down to 1e-12 of |X||G| lose digits
 
@@ -43,14 +40,14 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Evaluate networks depth by depth, kind by kind."""
-    return cached_rows({"depth": params.depths}, partial(_evaluate_depth, params), context)
+    return context.over({"depth": params.depths}, partial(_evaluate_depth, params))
 
 
-def _evaluate_depth(params: Params, _: int, row: tuple[int], report: Report) -> xr.Dataset:
+def _evaluate_depth(params: Params, depth: int, step: RunContext) -> xr.Dataset:
     from saddlescope.theory.escape.bounds import layer_deficits, layer_ratios, low_rank_activations, speed_deficit
     from saddlescope.theory.escape.speed import escape_speed
 
-    (depth,), (budget, spent) = row, np.zeros((2, len(KINDS), params.count))
+    budget, spent = np.zeros((2, len(KINDS), params.count))
     missing = np.zeros((len(KINDS), params.count, len(params.shares)))
     for k, kind in enumerate(KINDS):
         for n, (weights, X, G) in enumerate(draw_networks(kind, depth=depth, count=params.count, seed=params.seed)):
@@ -61,7 +58,7 @@ def _evaluate_depth(params: Params, _: int, row: tuple[int], report: Report) -> 
             for p, share in enumerate(params.shares):
                 bound, least = low_rank_activations(X, G, speed=speed, depth=depth, share=share)
                 missing[k, n, p] = least - np.sum(tails <= bound + _ROUNDING)
-        report((k + 1) / len(KINDS), f"depth {depth}, {kind}")
+        step.report((k + 1) / len(KINDS), kind)
     case = ("kind", "case")
     variables = {"budget": (case, budget), "spent": (case, spent), "missing": ((*case, "share"), missing)}
     return xr.Dataset(variables, {"kind": list(KINDS), "share": list(params.shares)})
@@ -129,7 +126,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "deep-relu/proposition-3-4",
     "Proposition 3.4: a fast network has few layers of high rank",
-    citation=CITATION,
     source="Proposition 3.4",
     params=Params,
     quick=dict(depths=(4,), count=60),

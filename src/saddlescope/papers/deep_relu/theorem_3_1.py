@@ -28,7 +28,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
@@ -234,7 +233,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "deep-relu/theorem-3-1",
     "Theorem 3.1: deeper layers are nearer rank one",
-    citation=CITATION,
     source="Theorem 3.1",
     params=Params,
     quick=dict(depth=16, circles=(6, 8), moved=4, log10_distances=(-1.0, -3.0), count=5, matrices=30),

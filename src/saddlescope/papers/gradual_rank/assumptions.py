@@ -20,7 +20,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.progress import Report, silent
-from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared.head_task import HeadSizes
 from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.plot import Axis, Figure, Mark, Panel, lines
@@ -181,7 +180,6 @@ def _seeds_with_leaving(run: xr.Dataset) -> Estimate:
     "Every diagonal entry that becomes zero again has a nonzero loss gradient at the new plateau",
     "Assumption 4.3: g_i(θ^k) ≠ 0; beyond 1e-9",
     low=1e-9,
-    sizes=("default", "paper"),  # in the two instances of the quick size no coordinate leaves
 )
 def _push(run: xr.Dataset) -> Estimate:
     """Smallest gradient of such an entry, relative to the largest gradient at the origin."""
@@ -245,7 +243,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "gradual-rank/assumptions",
     "Assumptions 4.3, 4.4 and 4.5 in every stage of ten instances of the toy task",
-    citation=CITATION,
     source="Section 4.2",
     params=Params,
     quick=dict(seeds=(0, 1), samples=100, tokens=5, dim=5, draws=1),

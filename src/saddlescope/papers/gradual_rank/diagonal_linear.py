@@ -18,7 +18,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.plot import Axis, Figure, Line, Panel, corners
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
 
@@ -152,14 +151,14 @@ def _flow_excess(run: xr.Dataset) -> Estimate:
 
 metrics = (
     Metric(
-        name="stages",
-        quantity="stages of Algorithm 1, mean over problems",
-        statistic=lambda run: float(run.stage_time.notnull().sum("stage").mean()),
+        "stages",
+        "stages of Algorithm 1, mean over problems",
+        lambda run: float(run.stage_time.notnull().sum("stage").mean()),
     ),
     Metric(
-        name="excess",
-        quantity="relative excess of the flow's ℓ1 norm, mean over problems",
-        statistic=lambda run: float(_excess(run).mean()),
+        "excess",
+        "relative excess of the flow's ℓ1 norm, mean over problems",
+        lambda run: float(_excess(run).mean()),
         scale="log",
     ),
 )
@@ -209,7 +208,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "gradual-rank/diagonal-linear",
     "Diagonal linear networks: the last stage is the interpolator of least ℓ1 norm",
-    citation=CITATION,
     source="Section 4",
     params=Params,
     quick=dict(problems=3, samples=6, coordinates=12, tolerance=1e-3),

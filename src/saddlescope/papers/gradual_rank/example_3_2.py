@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared.diagonal_entries import PRODUCTS, flow_and_limit, staircase
 from saddlescope.papers.gradual_rank.shared.head_task import HeadSizes
 from saddlescope.papers.gradual_rank.shared.joined_parts import over
@@ -229,14 +228,14 @@ def _convergence_ratio(run: xr.Dataset) -> Estimate:
 
 metrics = (
     Metric(
-        name="stages",
-        quantity="stages that Algorithm 1 predicts, mean over networks",
-        statistic=lambda run: float(run.predicted_time.notnull().sum("stage").mean()),
+        "stages",
+        "stages that Algorithm 1 predicts, mean over networks",
+        lambda run: float(run.predicted_time.notnull().sum("stage").mean()),
     ),
     Metric(
-        name="resolved",
-        quantity="plateaus that the smallest α resolves, mean over networks",
-        statistic=lambda run: float(run.resolved.isel(scale=-1).sum("stage").mean()),
+        "resolved",
+        "plateaus that the smallest α resolves, mean over networks",
+        lambda run: float(run.resolved.isel(scale=-1).sum("stage").mean()),
     ),
 )
 
@@ -288,7 +287,6 @@ def _entry_panels(one: xr.Dataset) -> tuple[Panel, ...]:
 entry = Entry(
     "gradual-rank/example-3-2",
     "Example 3.2: transformers with diagonal attention weights learn in stages",
-    citation=CITATION,
     source="Section 3, Theorem 4.1",
     params=Params,
     quick=dict(seeds=(31, 32), layers=(1,), heads=(1,), samples=40, tokens=3, dim=3, hidden=3, points=201),

@@ -17,7 +17,6 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
-from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared import noisy_training
 from saddlescope.papers.gradual_rank.shared.noisy_training import beta_of
 from saddlescope.plot import Axis, Figure, Panel
@@ -206,7 +205,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "gradual-rank/figure-10",
     "Figures 3 (a) and 10: after noise at random times, training returns to the plateau",
-    citation=CITATION,
     source="Assumption 4.4",
     params=Params,
     quick=dict(

@@ -15,7 +15,6 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
-from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared import noisy_training
 from saddlescope.papers.gradual_rank.shared.diagonal_entries import coordinate_name
 from saddlescope.papers.gradual_rank.shared.noisy_training import beta_of
@@ -173,7 +172,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "gradual-rank/figure-11",
     "Figures 3 (b) and 11: noise at the beginning of a stage does not change its end",
-    citation=CITATION,
     source="Assumption 4.5",
     params=Params,
     quick=dict(

@@ -18,7 +18,6 @@ from dataclasses import replace
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared import stage_times
 from saddlescope.papers.gradual_rank.shared.diagonal_entries import (
     PRODUCTS,
@@ -259,7 +258,6 @@ def _row(run: xr.Dataset, stage: xr.Dataset) -> tuple[str | float | int, ...]:
 entry = Entry(
     "gradual-rank/figure-2",
     "Figure 2: one diagonal attention head learns its coordinates one at a time",
-    citation=CITATION,
     source="Section 4 and appendix A",
     params=Params,
     quick=dict(log10_scales=(-2.0, -16.0, -512.0), samples=100, tokens=5, dim=8, until=160.0, points=401),
@@ -331,7 +329,6 @@ def _trajectories(run: xr.Dataset) -> list[Figure]:
 figure_8 = Entry(
     "gradual-rank/figure-8",
     "Figures 8 and 9: the diagonals of both products tend to a limiting trajectory as α vanishes",
-    citation=CITATION,
     source="Appendix A",
     params=Params,
     quick=entry.quick,

@@ -7,9 +7,8 @@ defaults train a small GPT-2 on the help texts of Python. Terms are those of `sh
 
 import xarray as xr
 
-from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared.gpt2_training import PAPER, QUICK, TEXTS, GPT2Params, train
-from saddlescope.papers.gradual_rank.shared.training_metrics import LONG, language_metrics, of_both
+from saddlescope.papers.gradual_rank.shared.training_metrics import language_metrics, of_both
 from saddlescope.plot import Axis, Figure, Mark, Panel, lines
 from saddlescope.plot.rank_figures import (
     PRODUCTS,
@@ -63,7 +62,6 @@ _BOTH = f"{PRODUCTS['KQ']} and of {PRODUCTS['VO']}"
     f"From a tenth of GPT-2's training to its end, the stable rank of the learned updates of {_BOTH} increases",
     "Figure 20, caption: 'increases gradually'; a tenth: this project",
     low=0.0,
-    sizes=LONG,
 )
 def _rise(run: xr.Dataset) -> Estimate:
     """Stable rank of the update at the end minus after a tenth of training, mean over heads and seeds."""
@@ -83,7 +81,6 @@ def _relative(run: xr.Dataset, product: str) -> xr.DataArray:
     f"GPT-2's learned updates of {_BOTH} end with at most half the stable rank of the initial products",
     "Section 5: 'ultimately low-rank when compared to the initial spectrum'; half: this project",
     high=0.5,
-    sizes=LONG,
 )
 def _low(run: xr.Dataset) -> Estimate:
     """Stable rank of the final update over that of the initial product, each a mean over heads, mean over seeds."""
@@ -95,7 +92,6 @@ def _low(run: xr.Dataset) -> Estimate:
     f"Throughout GPT-2's training, the updates of {_BOTH} have at most half the stable rank of the initial products",
     "Figure 20, caption: 'remains small throughout training'; half: this project",
     high=0.5,
-    sizes=LONG,
 )
 def _throughout(run: xr.Dataset) -> Estimate:
     """Largest stable rank of the update over training, over that of the initial product, mean over heads and seeds."""
@@ -132,7 +128,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "gradual-rank/figure-20",
     "Figure 20: GPT-2 learns by updates of low rank",
-    citation=CITATION,
     source="Section 5 and appendix B.2",
     params=Params,
     quick=SMOKE,

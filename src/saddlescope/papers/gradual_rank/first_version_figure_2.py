@@ -17,7 +17,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared import stage_times
 from saddlescope.papers.gradual_rank.shared.diagonal_entries import PRODUCTS
 from saddlescope.papers.gradual_rank.shared.head_task import HeadParams
@@ -271,7 +270,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "gradual-rank/figure-2-v1",
     "Figure 2 of the first version: diagonal and full weights learn one direction at a time",
-    citation=CITATION,
     source="Section 5 of version 1",
     params=Params,
     quick=dict(log10_scales=(-32.0, -128.0), points=120, tolerance=1e-3, samples=40, tokens=4, dim=3, rank=2),

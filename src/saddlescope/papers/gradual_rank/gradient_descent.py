@@ -23,7 +23,6 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
-from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared.head_task import HeadParams
 from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.papers.gradual_rank.shared.stage_times import halfway_times, predicted_stages
@@ -165,7 +164,6 @@ claims = Claims(
     "SGD learns a head's first diagonal entries in the order of gradient flow",
     "Figure 2, which the paper made with SGD; nine runs in ten",
     low=0.9,
-    sizes=("default", "paper"),
 )
 def _same_order(run: xr.Dataset) -> Estimate:
     """Share of SGD runs that learn all judged entries in the order of gradient flow."""
@@ -248,7 +246,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "gradual-rank/gradient-descent",
     "Gradient descent: the paper's own procedure beside the gradient flow of its theory",
-    citation=CITATION,
     source="Appendix A",
     params=Params,
     quick=dict(

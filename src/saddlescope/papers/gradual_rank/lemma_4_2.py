@@ -12,7 +12,6 @@ One step of gradient descent is u + η v g, v + η u g, and multiplies κ by 1 -
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared.head_task import HeadParams
 from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
@@ -124,7 +123,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "gradual-rank/lemma-4-2",
     "Lemma 4.2: gradient flow conserves u² − v², and u + v carries the state",
-    citation=CITATION,
     source="Lemma 4.2, Section 4.1",
     params=Params,
     quick=dict(samples=100, tokens=5, dim=8, until=24.0, records=49),

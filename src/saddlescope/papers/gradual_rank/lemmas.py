@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared.head_task import HeadSizes
 from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.plot import Axis, Figure, Panel, lines
@@ -372,7 +371,6 @@ def _transition_power(run: xr.Dataset) -> Estimate:
     "During a transition, every weight changes by at most a factor that does not depend on α",
     "Lemma C.10: |θ(t)|/|θ(t_k)| in [1/C'', C'']",
     high=0.0,
-    sizes=("default", "paper"),
 )
 def _zeros_of_v(run: xr.Dataset) -> Estimate:
     """Number of weights v that pass 0 in a transition at the smallest α."""
@@ -459,7 +457,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "gradual-rank/lemmas",
     "Lemmas C.5 to C.10 and D.1 to D.4 on attention heads, and losses with exponential tails",
-    citation=CITATION,
     source="Appendices C and D, Section 6",
     params=Params,
     quick=dict(seeds=(21, 22), log10_scales=(-32.0, -64.0), samples=20, tokens=3, dim=3, stages=3),

@@ -24,7 +24,6 @@ from math import log
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared import stage_times
 from saddlescope.papers.gradual_rank.shared.head_task import HeadSizes
 from saddlescope.papers.gradual_rank.shared.joined_parts import over
@@ -301,7 +300,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "gradual-rank/theorem-4-1",
     "Theorem 4.1: how fast the flow approaches its stages as the initial scale vanishes",
-    citation=CITATION,
     source="Theorem 4.1",
     params=Params,
     quick=dict(

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared.head_task import HeadSizes
 from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.papers.gradual_rank.shared.stage_times import passings
@@ -198,7 +197,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "gradual-rank/tied-heads",
     "Two heads in one layer: Assumption 4.3 never holds, and both heads learn together",
-    citation=CITATION,
     source="Section 4.2",
     params=Params,
     quick=dict(seeds=(1, 2), log10_scales=(-8.0, -128.0), samples=40, tokens=4, dim=3, hidden=4, points=201),

@@ -20,8 +20,7 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.gradual_rank import CITATION
-from saddlescope.papers.gradual_rank.shared.training_metrics import LONG, image_metrics, of_both
+from saddlescope.papers.gradual_rank.shared.training_metrics import image_metrics, of_both
 from saddlescope.papers.gradual_rank.shared.vit_training import (
     CIFAR,
     GPU,
@@ -140,7 +139,6 @@ def _growth_claims(rises: str, low: str = "Appendix B: 'leading to a low rank bi
         f"After the first epoch, a vision transformer's learned updates of {both} increase in stable rank",
         rises,
         low=0.0,
-        sizes=LONG,
     )
     def rise(run: xr.Dataset) -> Estimate:
         """Stable rank of the update at the end minus after the first epoch, mean over heads and seeds."""
@@ -152,7 +150,6 @@ def _growth_claims(rises: str, low: str = "Appendix B: 'leading to a low rank bi
         "products",
         low,
         high=0.5,
-        sizes=LONG,
     )
     def final(run: xr.Dataset) -> Estimate:
         """Stable rank of the final update over that of the initial product, each a mean over heads, mean over seeds."""
@@ -186,7 +183,6 @@ figure_1_claims = Claims(
     "directions as the initial products",
     "Figures 1 and 14; half: this project",
     high=0.5,
-    sizes=LONG,
 )
 def _narrow(run: xr.Dataset) -> Estimate:
     """Directions with 90 % of the energy, the update's most after the first epoch over the initial product's."""
@@ -203,7 +199,6 @@ def _narrow(run: xr.Dataset) -> Estimate:
     f"After the first epoch, the learned updates of {PRODUCTS['KQ']} and {PRODUCTS['VO']} spread over more directions",
     "Section 1: 'the rank of this difference grows gradually during training; see Figure 1'",
     low=0.0,
-    sizes=LONG,
 )
 def _widens(run: xr.Dataset) -> Estimate:
     """Directions with 90 % of the update's energy, at the end minus after epoch one, mean over heads and seeds."""
@@ -222,7 +217,6 @@ figure_4_claims = _growth_claims(
     "product",
     "Section 5, Figure 5: 'extremely low-rank when compared to the initial spectrum'; a third: this project",
     high=1 / 3,
-    sizes=LONG,
 )
 def _directions_left(run: xr.Dataset) -> Estimate:
     """Directions with 90 % of the energy, mean over heads, final update over initial product, mean over seeds."""
@@ -243,7 +237,6 @@ figure_6_claims = Claims(
     "Vision transformers that start from smaller weights end with learned updates of lower stable rank",
     "Figure 7: 'smaller initialization scales lead to lower-rank attention heads'",
     low=0.0,
-    sizes=LONG,
 )
 def _falls(run: xr.Dataset) -> Estimate:
     """Slope of the log final stable rank of the update, mean over heads, over log initial scale, mean over seeds."""
@@ -291,7 +284,6 @@ _ranks_and_stages = _drawn(stable_rank_figure, spectrum_stages_figure, training_
 figure_1 = Entry(
     "gradual-rank/figure-1",
     "Figures 1 and 14: spectra of the learned updates of attention at stages of training",
-    citation=CITATION,
     source="Section 1 and appendix B.2",
     params=NarrowTraining,
     quick=QUICK,
@@ -307,7 +299,6 @@ figure_1 = Entry(
 figure_4 = Entry(
     "gradual-rank/figure-4",
     "Figures 4, 5 and 15: a vision transformer learns by updates of low and growing rank",
-    citation=CITATION,
     source="Section 5 and appendix B.2",
     params=ScaledTraining,
     quick=QUICK,
@@ -323,7 +314,6 @@ figure_4 = Entry(
 figure_12 = Entry(
     "gradual-rank/figure-12",
     "Figure 12: gradual rank increase in a vision transformer trained with SGD",
-    citation=CITATION,
     source="Appendix B.1, Figure 12",
     params=SGDTraining,
     quick=changes(SGDTraining, QUICK | dict(learning_rate=0.3)),
@@ -339,7 +329,6 @@ figure_12 = Entry(
 figure_13 = Entry(
     "gradual-rank/figure-13",
     "Figure 13: gradual rank increase with SGD on 100 classes",
-    citation=CITATION,
     source="Appendix B.1, Figure 13",
     params=SGDPairsTraining,
     quick=changes(SGDPairsTraining, QUICK_PAIRS | dict(learning_rate=0.3)),
@@ -355,7 +344,6 @@ figure_13 = Entry(
 figure_16 = Entry(
     "gradual-rank/figure-16",
     "Figures 16 and 17: updates of low and growing rank on 100 classes",
-    citation=CITATION,
     source="Appendix B.2, Figures 16 and 17",
     params=PairsTraining,
     quick=changes(PairsTraining, QUICK_PAIRS),
@@ -371,7 +359,6 @@ figure_16 = Entry(
 figure_18 = Entry(
     "gradual-rank/figure-18",
     "Figures 18 and 19: updates of low and growing rank in a deep ViT with 12 heads",
-    citation=CITATION,
     source="Appendix B.2, Figures 18 and 19",
     params=DeepTraining,
     quick=changes(DeepTraining, QUICK | dict(depth=3)),
@@ -389,7 +376,6 @@ figure_18 = Entry(
 figure_6 = Entry(
     "gradual-rank/figure-6",
     "Figures 6 and 7: smaller initial weights lead to updates of lower rank",
-    citation=CITATION,
     source="Section 5, effect of initialization scale",
     params=SeveralScales,
     quick=QUICK | dict(scales=(1.0, 0.3), epochs=6),

@@ -12,8 +12,6 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.progress import Report
-from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.curves import flow_panel
 from saddlescope.papers.softmax_attention.shared.first_seeds import first_seeds
 from saddlescope.papers.softmax_attention.shared.lost_samples import (
@@ -25,7 +23,6 @@ from saddlescope.papers.softmax_attention.shared.lost_samples import (
 )
 from saddlescope.plot import Axis, Figure, Mark, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
-from saddlescope.reproduction.grid import cached_rows
 
 
 class Params(EntryParams):
@@ -55,19 +52,19 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         return all(separability(draw(seed=seed, gap=gap), diagonal=True).separable for gap in params.gaps)
 
     seeds = first_seeds(params.instances, params.seed, separable)
-    rows = cached_rows({"gap": params.gaps}, partial(_follow_flows, params, seeds), context)
+    rows = context.over({"gap": params.gaps}, partial(_follow_flows, params, seeds))
     return rows.assign_coords(log10_time=("time", np.array(params.log10_times)))
 
 
-def _follow_flows(params: Params, seeds: list[int], _: int, row: tuple[float], report: Report) -> xr.Dataset:
+def _follow_flows(params: Params, seeds: list[int], gap: float, step: RunContext) -> xr.Dataset:
     from saddlescope.models import check_token_assumptions, gaussian_tokens
 
     small, lost, times = [], [], np.array(params.log10_times)
     for k, seed in enumerate(seeds):
-        data = gaussian_tokens(params.samples, params.tokens, params.dim, seed=seed, gap=row[0])
+        data = gaussian_tokens(params.samples, params.tokens, params.dim, seed=seed, gap=gap)
         small.append(check_token_assumptions(data).small_initial_loss.number)
         lost.append(log_lost_samples(data, params.scale, times * np.log(10)))
-        report((k + 1) / len(seeds), f"gap {row[0]:g}, instance {k + 1}")
+        step.report((k + 1) / len(seeds), f"instance {k + 1}")
     return xr.Dataset(
         {"log_lost": (("instance", "flow", "time"), lost), "log_start": ("instance", small)},
         coords={"flow": list(FLOWS), "instance": seeds},
@@ -95,7 +92,6 @@ claims = Claims(
     "Under Assumption 3 diagonal weights finally select the optimal token of every sample",
     "Appendix A.5, (C2), from a smaller loss at the start than at any wrong token; no exception is allowed",
     high=0.0,
-    sizes=("default", "paper"),  # the quick size has two draws
 )
 def _count_losing_where_allowed(run: xr.Dataset) -> Estimate:
     """Number of such flows with a final excess loss above half that of one sample at a wrong token."""
@@ -108,7 +104,6 @@ def _count_losing_where_allowed(run: xr.Dataset) -> Estimate:
     "In most draws diagonal weights select every optimal token at all gaps at which Assumption 3 does not hold",
     "Not in the paper; more than half",
     low=0.5,
-    sizes=("default", "paper"),
 )
 def _share_kept_without(run: xr.Dataset) -> Estimate:
     """Share of draws without a sample at a wrong token at the last time, over gaps that violate the assumption."""
@@ -150,7 +145,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "softmax-attention/assumption-3",
     "Assumption 3: a small initial loss suffices, but is not necessary",
-    citation=CITATION,
     source="Assumption 3, Theorem 4.1",
     params=Params,
     quick=dict(gaps=(0.25, 7.0), instances=2, log10_times=(-1.0, 1.0, 3.0, 30.0)),

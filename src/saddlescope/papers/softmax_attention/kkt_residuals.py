@@ -23,13 +23,10 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.progress import Report
-from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.curves import flow_panel
 from saddlescope.papers.softmax_attention.shared.first_seeds import first_seeds
 from saddlescope.plot import Axis, Figure
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
-from saddlescope.reproduction.grid import cached_rows
 
 if TYPE_CHECKING:
     from saddlescope.models.tokens.data import TokenData
@@ -58,21 +55,21 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Follow all flows, and compute the residuals at the recorded times."""
-    found = cached_rows({"kind": _KINDS}, partial(_follow_kind, params), context)
+    found = context.over({"kind": _KINDS}, partial(_follow_kind, params))
     return found.assign_attrs(tolerance=params.tolerance, dim=params.dim)
 
 
-def _follow_kind(params: Params, _: int, row: tuple[str], report: Report) -> xr.Dataset:
+def _follow_kind(params: Params, kind: str, step: RunContext) -> xr.Dataset:
     from saddlescope.models import conditioned_tokens, gaussian_tokens, separability
 
-    make = conditioned_tokens if row[0] == _KINDS[0] else gaussian_tokens
+    make = conditioned_tokens if kind == _KINDS[0] else gaussian_tokens
     draw = partial(make, params.samples, params.tokens, params.dim)
     seeds = first_seeds(params.instances, params.seed, lambda s: separability(draw(seed=s), diagonal=True).separable)
     histories: list[xr.Dataset] = []
     for k, seed in enumerate(seeds):
         flows = [_follow_instance(draw(seed=seed), scale, params) for scale in params.scales]
         histories.append(xr.concat(flows, "scale"))
-        report((k + 1) / len(seeds), f"{row[0]}, instance {k + 1}")
+        step.report((k + 1) / len(seeds), f"instance {k + 1}")
     return xr.concat(histories, "instance")
 
 
@@ -221,7 +218,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "softmax-attention/kkt-residuals",
     "KKT residuals of the direction of diagonal weights",
-    citation=CITATION,
     source="Appendix A.5",
     params=Params,
     quick=dict(instances=2, scales=(0.3,), times=9, seed=3),

@@ -19,7 +19,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.curves import flow_panel
 from saddlescope.papers.softmax_attention.shared.first_seeds import first_seeds
 from saddlescope.plot import Axis, Figure, Panel
@@ -233,7 +232,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "softmax-attention/lemma-4-2",
     "Lemma 4.2: diagonal weights diverge if they can separate the data",
-    citation=CITATION,
     source="Lemma 4.2, appendix A.4",
     params=Params,
     quick=dict(instances=2, log10_times=(0.0, 2.0, 30.0, 300.0)),

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.progress import Report
-from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.aligned import (
     KINDS,
     AlignedParams,
@@ -25,7 +23,6 @@ from saddlescope.papers.softmax_attention.shared.aligned import (
 from saddlescope.papers.softmax_attention.shared.curves import flow_panel
 from saddlescope.plot import Axis, Figure
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
-from saddlescope.reproduction.grid import cached_rows
 
 if TYPE_CHECKING:
     from saddlescope.models import TokenData
@@ -54,7 +51,7 @@ class Params(AlignedParams):
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Follow aligned flows of all kinds, then the perturbed ones."""
     first, second = context.split(1, 1)
-    aligned = cached_rows({"kind": KINDS}, partial(_follow_aligned, params), first, name="aligned")
+    aligned = first.over({"kind": KINDS}, partial(_follow_aligned, params))
     perturbed = second.cached("perturbed", partial(_follow_perturbed, params, second))
     return xr.merge([aligned, perturbed], join="exact")
 
@@ -78,17 +75,17 @@ def _follow(data: "TokenData", start: "Weights", params: Params) -> "list[Weight
     return [(flow.keys(k), flow.queries(k)) for k in range(params.times + 1)]
 
 
-def _follow_aligned(params: Params, _: int, row: tuple[str], report: Report) -> xr.Dataset:
+def _follow_aligned(params: Params, kind: str, step: RunContext) -> xr.Dataset:
     from saddlescope.models import alignment_residual
 
     residuals, across = np.zeros((2, params.instances, params.times + 1))
     for n in range(params.instances):
-        data, start = _draw(row[0], params, params.seed + n)
+        data, start = _draw(kind, params, params.seed + n)
         for k, (K, Q) in enumerate(_follow(data, start.weights, params)):
             residuals[n, k] = alignment_residual(data, K, Q)
             diagonals = [(now, np.eye(*now.shape) * now) for now in start.coordinates(K, Q)]
             across[n, k] = max(np.linalg.norm(now - kept) / np.linalg.norm(now) for now, kept in diagonals)
-        report((n + 1) / params.instances, f"{row[0]}, instance {n + 1}")
+        step.report((n + 1) / params.instances, f"instance {n + 1}")
     axes = ("instance", "log_time")
     return xr.Dataset({"alignment": (axes, residuals), "across": (axes, across)}, {"log_time": _log_times(params)})
 
@@ -191,7 +188,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "softmax-attention/lemma-5-1",
     "Lemma 5.1: alignment of K and Q is preserved, but does not attract",
-    citation=CITATION,
     source="Lemma 5.1",
     params=Params,
     quick=dict(samples=2, tokens=3, dim=3, columns=3, instances=2, etas=(1.0,), times=4, tolerance=1e-6),

@@ -22,7 +22,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.curves import flow_panel
 from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
@@ -245,7 +244,6 @@ def closed_form_figures(run: xr.Dataset) -> list[Figure]:
 equivalence = Entry(
     "softmax-attention/lemma-4-1",
     "Lemma 4.1: keys times queries and a difference of squares are one flow",
-    citation=CITATION,
     source="Lemma 4.1, appendix A.2",
     params=Params,
     quick=dict(samples=(4,), tokens=(5,), dims=(8,), instances=1, log10_times=(1.0, 3.0, 6.0, 10.0), seed=2),
@@ -258,7 +256,6 @@ equivalence = Entry(
 closed_form = Entry(
     "softmax-attention/lemma-a-1",
     "Lemma A.1: diagonal weights in closed form, and the fall of their loss",
-    citation=CITATION,
     source="Lemma A.1, equations 19 and 27",
     params=ClosedFormParams,
     quick=dict(samples=(4,), tokens=(5,), dims=(8,), instances=1, log10_times=(1.0, 3.0, 10.0), seed=2),

@@ -17,12 +17,9 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.progress import Report
-from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.curves import flow_panel
 from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
-from saddlescope.reproduction.grid import cached_rows
 
 WEIGHTS, FACTORS = "W alone", "keys and queries"
 
@@ -64,12 +61,12 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Follow both flows and solve both problems of every draw, and one linear regression."""
-    found = cached_rows({"draw": range(params.draws)}, partial(_compare_draw, params), context)
+    found = context.over({"draw": range(params.draws)}, partial(_compare_draw, params))
     times = ("time", list(params.log10_times))
     return found.assign_coords(flow=[WEIGHTS, FACTORS], log10_time=times, scale=list(params.scales))
 
 
-def _compare_draw(params: Params, draw: int, _: tuple[int], report: Report) -> xr.Dataset:
+def _compare_draw(params: Params, draw: int, step: RunContext) -> xr.Dataset:
     """Return the excesses of both flows of one draw, (flow, time), the ranks of both solutions, and a regression."""
     from saddlescope.models import gaussian_tokens
     from saddlescope.papers.softmax_attention.shared.flows import draw_head, in_balance, key_query_flow, matrix_flow
@@ -95,7 +92,6 @@ def _compare_draw(params: Params, draw: int, _: tuple[int], report: Report) -> x
         "frobenius": (("flow", "time"), norms / margins / frobenius.dual - 1),
     }
     regression = _regress(params, seed)
-    report(1.0, f"draw {draw + 1} of {params.draws}")
     return regression.assign(excesses).assign(ranks=("flow", [frobenius.rank, nuclear.rank]))
 
 
@@ -195,7 +191,6 @@ def _regressions(run: xr.Dataset) -> Estimate:
     "(-0.19 to -0.26)",
     low=-0.5,
     high=-0.05,
-    sizes=("default", "paper"),
 )
 def _excess_exponent(run: xr.Dataset) -> Estimate:
     """Exponent of the excess as a power of ln t, from t = 1e1000 or later to the last time, median over draws."""
@@ -242,7 +237,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "softmax-attention/section-4-2",
     "Section 4.2: each parametrisation minimises its own norm",
-    citation=CITATION,
     source="Section 4.2",
     params=Params,
     quick=dict(samples=4, dim=8, draws=4, log10_times=(10.0, 100.0, 1e3, 1e5), scales=(1.0, 0.1)),

@@ -15,12 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.progress import Report
-from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.curves import share_curve
 from saddlescope.plot import Axis, Figure, Mark, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
-from saddlescope.reproduction.grid import cached_rows
 
 if TYPE_CHECKING:
     from saddlescope.models.tokens.data import TokenData
@@ -44,17 +41,17 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Count the separable instances of every dimension."""
-    counted = cached_rows({"d": params.dims}, partial(_count_separable, params), context)
+    counted = context.over({"d": params.dims}, partial(_count_separable, params))
     return counted.assign_attrs(trials=params.trials, n=params.samples, L=params.tokens)
 
 
-def _count_separable(params: Params, _: int, row: tuple[int], report: Report) -> xr.Dataset:
+def _count_separable(params: Params, d: int, step: RunContext) -> xr.Dataset:
     from saddlescope.models import gaussian_tokens, separability
 
     separable, worst = np.zeros(2, int), np.zeros(2)
     for trial in range(params.trials):
-        seed = params.seed + trial + _APART * (1000 * params.tokens + row[0])  # no dimension shares draws
-        data = gaussian_tokens(params.samples, params.tokens, row[0], seed=seed)
+        seed = params.seed + trial + _APART * (1000 * params.tokens + d)  # no dimension shares draws
+        data = gaussian_tokens(params.samples, params.tokens, d, seed=seed)
         for kind in range(2):
             answer = separability(data, diagonal=kind == 1)
             separable[kind] += answer.separable
@@ -64,7 +61,6 @@ def _count_separable(params: Params, _: int, row: tuple[int], report: Report) ->
             else:
                 residual = _farkas_residual(data, answer.multipliers, kind == 1)
             worst[kind] = max(worst[kind], residual)
-    report(1.0, f"d = {row[0]}")
     return xr.Dataset({"separable": ("kind", separable), "worst_proof": ("kind", worst)}, {"kind": list(_KINDS)})
 
 
@@ -107,7 +103,6 @@ def _count_inseparable(run: xr.Dataset) -> Estimate:
     "In the smallest dimension above n and L, diagonal attention weights separate less than half of Gaussian draws",
     "Not in the paper, whose section 4 needs diagonal weights; less than half of them",
     high=0.5,
-    sizes=("default", "paper"),  # twenty draws leave the share uncertain by 0.2
 )
 def _share_just_above(run: xr.Dataset) -> Estimate:
     """Share of Gaussian draws in which some diagonal weights prefer every optimal token."""
@@ -145,7 +140,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "softmax-attention/separability",
     "Diagonal weights need far more dimensions to separate Gaussian data",
-    citation=CITATION,
     source="Assumption 1, section 3.1",
     params=Params,
     quick=dict(dims=(3, 9, 32), trials=20),

@@ -20,7 +20,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.curves import flow_panel
 from saddlescope.plot import Axis, Figure, Line, Mark
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
@@ -145,7 +144,6 @@ def _exceptions(run: xr.Dataset) -> Estimate:
     "The theorem has no rate; the next term after ln t would give an exponent of -1",
     low=-0.5,
     high=0.0,
-    sizes=("default", "paper"),
 )
 def _gaussian_exponent(run: xr.Dataset) -> Estimate:
     """Exponent of the distance as a power of ln t between ln t = 1e5 and 1e7, median over Gaussian data sets."""
@@ -159,7 +157,6 @@ def _gaussian_exponent(run: xr.Dataset) -> Estimate:
     "On Gaussian data, the direction is still more than 5 % from the ℓ1 solution at t = 1e300",
     "The theorem has no rate; trial runs on other seeds had 8 to 54 %",
     low=0.05,
-    sizes=("default", "paper"),  # the quick size has three data sets
 )
 def _gaussian_error(run: xr.Dataset) -> Estimate:
     """Relative distance of the direction from the ℓ1 solution at t = 1e300, mean over Gaussian data sets."""
@@ -194,7 +191,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "softmax-attention/theorem-4-1",
     "Theorem 4.1: diagonal weights and the ℓ1 problem",
-    citation=CITATION,
     source="Theorem 4.1, section 4.1",
     params=Params,
     quick=dict(samples=(4,), tokens=(5,), dims=(8,), instances=2, raw=3, marks=17),

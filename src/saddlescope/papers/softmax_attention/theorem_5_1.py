@@ -16,8 +16,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.progress import Report
-from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.aligned import (
     KINDS,
     AlignedParams,
@@ -27,7 +25,6 @@ from saddlescope.papers.softmax_attention.shared.aligned import (
 from saddlescope.papers.softmax_attention.shared.curves import flow_panel
 from saddlescope.plot import Axis, Figure
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
-from saddlescope.reproduction.grid import cached_rows
 
 if TYPE_CHECKING:
     from saddlescope.models.tokens.data import TokenData
@@ -54,10 +51,10 @@ class Params(AlignedParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Compute flows, quadratures and solutions of all instances."""
-    return cached_rows({"instance": range(params.instances)}, partial(_compare_instance, params), context)
+    return context.over({"instance": range(params.instances)}, partial(_compare_instance, params))
 
 
-def _compare_instance(params: Params, instance: int, _: tuple[int], report: Report) -> xr.Dataset:
+def _compare_instance(params: Params, instance: int, step: RunContext) -> xr.Dataset:
     """Compare both flows of one instance with the solution, and that of K and Q with its quadrature."""
     from saddlescope.models import check_token_assumptions
     from saddlescope.papers.softmax_attention.shared.flows import key_query_flow
@@ -77,7 +74,6 @@ def _compare_instance(params: Params, instance: int, _: tuple[int], report: Repo
     excess = norms / np.where(flow.margin > 0, flow.margin, np.nan) / nuclear_svm(data).certificate.dual - 1
     answers = check_token_assumptions(data, start.weights)
     aligned = answers.aligned is not None and answers.aligned.holds
-    report(1.0, f"instance {instance + 1} of {params.instances}")
     early = [W for W, time in zip(products, log_times, strict=True) if time <= _EARLY]
     return xr.Dataset(
         {
@@ -185,7 +181,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "softmax-attention/theorem-5-1",
     "Theorem 5.1: aligned keys and queries and the nuclear-norm problem",
-    citation=CITATION,
     source="Theorem 5.1",
     params=Params,
     quick=dict(samples=2, tokens=3, dim=3, columns=3, instances=2, times=5, tolerance=1e-10),

@@ -13,8 +13,6 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.progress import Report
-from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.curves import flow_panel
 from saddlescope.papers.softmax_attention.shared.first_seeds import first_seeds
 from saddlescope.papers.softmax_attention.shared.lost_samples import (
@@ -26,7 +24,6 @@ from saddlescope.papers.softmax_attention.shared.lost_samples import (
 )
 from saddlescope.plot import Axis, Figure, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
-from saddlescope.reproduction.grid import cached_rows
 
 _GAPS = (1.0, 20.0)  # of the Gaussian data, means
 
@@ -51,13 +48,13 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     """Follow the conditioned and the Gaussian instances, each at all spreads."""
     first, second = context.split(0.4, 0.6)
     instances = {"instance": range(params.conditioned)}
-    conditioned = cached_rows(instances, partial(_follow_conditioned, params), first, name="conditioned")
+    conditioned = first.over(instances, partial(_follow_conditioned, params))
     draws = {"draw": range(params.gaussian)}
-    gaussian = cached_rows(draws, partial(_follow_gaussian, params, _separable_seeds(params)), second, name="gaussian")
+    gaussian = second.over(draws, partial(_follow_gaussian, params, _separable_seeds(params)))
     return xr.merge([conditioned, gaussian])
 
 
-def _follow_conditioned(params: Params, instance: int, _: tuple[int], report: Report) -> xr.Dataset:
+def _follow_conditioned(params: Params, instance: int, step: RunContext) -> xr.Dataset:
     """Follow one conditioned instance at all spreads, and compare it with the l1 solution of its data."""
     from saddlescope.models import conditioned_tokens, with_gaps
     from saddlescope.papers.softmax_attention.shared.flows import diagonal_flow
@@ -70,7 +67,6 @@ def _follow_conditioned(params: Params, instance: int, _: tuple[int], report: Re
         data = with_gaps(base, base.gaps * (1 + spread * factors))
         best, direction = l1_svm(data).beta, diagonal_flow(data, params.scale, log_times, 1e-8).direction
         errors.append(np.linalg.norm(direction - best, axis=1) / np.linalg.norm(best))
-    report(1.0, f"conditioned instance {instance + 1} of {params.conditioned}")
     axes, coords = ("spread", "log_time"), {"spread": list(params.spreads), "log_time": log_times}
     return xr.Dataset({"error": (axes, np.array(errors))}, coords)
 
@@ -92,14 +88,13 @@ def _draw_gaussian(seed: int, gap: float, spread: float):
     return gaussian_tokens(4, 5, 8, seed=seed, gap=gap, spread=spread)
 
 
-def _follow_gaussian(params: Params, seeds: list[int], draw: int, _: tuple[int], report: Report) -> xr.Dataset:
+def _follow_gaussian(params: Params, seeds: list[int], draw: int, step: RunContext) -> xr.Dataset:
     """Return the number of samples that the flows of one Gaussian draw lose, at all spreads and gaps."""
     log_times = np.log(10) * np.array([3.0, _WHEN])
     lost = np.empty((len(params.spreads), len(_GAPS), len(FLOWS)))
     for i, j in np.ndindex(lost.shape[:2]):
         data = _draw_gaussian(seeds[draw], _GAPS[j], params.spreads[i])
         lost[i, j] = np.exp(log_lost_samples(data, params.scale, log_times)[:, -1])
-    report(1.0, f"Gaussian draw {draw + 1} of {params.gaussian}")
     coords = {"spread": list(params.spreads), "gap": list(_GAPS), "flow": list(FLOWS)}
     return xr.Dataset({"lost": (("spread", "gap", "flow"), lost)}, coords)
 
@@ -136,7 +131,6 @@ def _slowest_fall(run: xr.Dataset) -> Estimate:
     "One attention matrix W learns every sample at every spread and mean of the gaps",
     "Not in the paper, with equal scores either; no exception is allowed",
     high=0.0,
-    sizes=("default", "paper"),
 )
 def _count_losing_alone(run: xr.Dataset) -> Estimate:
     """Number of flows of W on Gaussian data that attend to a wrong token of some sample by t = 1e30."""
@@ -175,7 +169,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "softmax-attention/unequal-scores",
     "Unequal scores: the same limit as with equal scores",
-    citation=CITATION,
     source="Assumption 2 and the remark after it",
     params=Params,
     quick=dict(spreads=(0.1, 0.9), conditioned=2, gaussian=2),

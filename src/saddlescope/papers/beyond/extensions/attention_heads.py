@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.beyond import CITATION
 from saddlescope.papers.beyond.shared.stage_claims import stage_figure
 from saddlescope.papers.beyond.shared.stage_comparison import (
     StageParams,
@@ -176,7 +175,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "beyond/attention-heads",
     "Softmax heads with diagonal weights: which head learns what at which stage",
-    citation=CITATION,
     source="Boix-Adserà et al., Example 3.2; Kunin et al., sums of units",
     params=Params,
     quick={"seeds": (0, 2), "samples": 20, "stages": 2, "log10_scales": (-32.0, -128.0)},

@@ -15,13 +15,11 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.progress import Report
-from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.papers.concept_learning.shared.random_starts import VISIBLE, count_starts, draw_starts
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Heat, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Evidence, RunContext, param
-from saddlescope.reproduction.grid import cached_rows, grid_dataset
+from saddlescope.reproduction.grid import join_cells
 
 _CONCEPTS = (2, 3)
 _MOST = 4  # largest count of descents; higher counts are added to it
@@ -60,27 +58,22 @@ class Params(EntryParams):
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Run the grid row by row; a killed run resumes after its last complete row."""
     axes = {"concepts": _CONCEPTS, "ratio": params.ratios, "sigma": params.sigmas}
-    made = cached_rows(axes, partial(_run_row, params), context)
-    context.report(1.0, "done")
-    return made
+    return context.over(axes, partial(_run_row, params))
 
 
-def _run_row(params: Params, k: int, laws: tuple[int, float, float], report: Report) -> xr.Dataset:
+def _run_row(params: Params, concepts: int, ratio: float, sigma: float, step: RunContext) -> xr.Dataset:
     """Run all scales and widths of one data law."""
-    concepts, ratio, sigma = laws
     axes = {"scale": params.scales, "factor": params.factors}
     grid = list(itertools.product(*axes.values()))
-    rng, found = np.random.default_rng((params.seed, k)), []
+    rng, found = np.random.default_rng((params.seed, step.cell)), []
     for n, (scale, factor) in enumerate(grid):
-        cell = f"{concepts} concepts, ratio {ratio:g}, sigma {sigma:g}, scale {scale:g}, width x {factor}"
-        report(n / len(grid), cell)
+        step.report(n / len(grid), f"scale {scale:g}, width x {factor}")
         U = draw_starts(rng, "normal", scale, (params.starts, concepts, concepts * factor))
         found.append(_summarise(U, tuple(ratio**k for k in range(concepts)), concepts * (sigma,)))
-    row = grid_dataset(found, axes, {"counts": ("descents",), "visible": ("descents",)})
-    return row.assign_coords(descents=np.arange(_MOST + 1))
+    return join_cells(found, axes).assign_coords(descents=np.arange(_MOST + 1))
 
 
-def _summarise(U: np.ndarray, mu: tuple[float, ...], sigma: tuple[float, ...]) -> dict[str, np.ndarray]:
+def _summarise(U: np.ndarray, mu: tuple[float, ...], sigma: tuple[float, ...]) -> xr.Dataset:
     """Follow the starts of one cell, and summarise their descents."""
     from saddlescope.flow import symmetric_flows
     from saddlescope.measure import find_descents
@@ -92,12 +85,14 @@ def _summarise(U: np.ndarray, mu: tuple[float, ...], sigma: tuple[float, ...]) -
     if (above := counts > len(mu)).any():
         counts[above] = find_descents(exact(U[above]).turning_losses).counts
     small = np.linalg.norm(U, 2, axis=(1, 2)) <= 1
-    return {
-        "counts": count_starts(counts, _MOST),
-        "visible": count_starts(find_descents(losses, hysteresis=VISIBLE).counts, _MOST),
-        "small": np.sum(small),
-        "exceptions": np.sum(small & (counts > len(mu))),
-    }
+    return xr.Dataset(
+        {
+            "counts": ("descents", count_starts(counts, _MOST)),
+            "visible": ("descents", count_starts(find_descents(losses, hysteresis=VISIBLE).counts, _MOST)),
+            "small": np.sum(small),
+            "exceptions": np.sum(small & (counts > len(mu))),
+        }
+    )
 
 
 claims = Claims(
@@ -113,7 +108,6 @@ claims = Claims(
     "If no eigenvalue of W exceeds 1 at the start, the loss descends at most once per concept, every rise counted",
     "This project's conjecture, from the cycle of growth and suppression in section 4.2",
     high=0.0,
-    sizes=LARGE,
 )
 def exceptions(run: xr.Dataset) -> Estimate:
     """Number of such starts with more descents than concepts, between exact extrema of the loss."""
@@ -137,7 +131,6 @@ def _compared(value: float, error: float, one: Estimate, other: Estimate) -> Est
     "The loss visibly rises more often when neighbouring signals differ most than when they differ least",
     "Section 4.2.1: suppression needs a large difference of a_1 and a_2; the bound: any difference",
     low=0.0,
-    sizes=LARGE,
 )
 def ratio_difference(run: xr.Dataset) -> Estimate:
     """Share of starts with two or more visible descents at the largest ratio, less that at the smallest above 1."""
@@ -154,7 +147,6 @@ def ratio_difference(run: xr.Dataset) -> Estimate:
     "Visible rises of the loss are at most 15% as frequent in the widest networks as in the narrowest",
     "Appendix E.2; the bound is from trial runs at one ratio, on other seeds",
     high=0.15,
-    sizes=LARGE,
 )
 def width_ratio(run: xr.Dataset) -> Estimate:
     """Share of starts with two or more visible descents at the largest width, over that at the smallest."""
@@ -207,7 +199,6 @@ def _map(title: str, values: xr.DataArray, x: str, y: str) -> Panel:
 entry = Entry(
     "concept-learning/atlas",
     "Atlas: a million starts over the ratio of μ, σ, initial scale and width",
-    citation=CITATION,
     source="Section 4.2, beyond",
     params=Params,
     quick=dict(ratios=(1.0, 2.0), sigmas=(0.05,), scales=(0.01, 0.1), factors=(1, 8), starts=64),

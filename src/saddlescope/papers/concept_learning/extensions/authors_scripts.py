@@ -17,7 +17,6 @@ from itertools import product
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared.authors_programs import CODE, DIVISOR, PROGRAMS, STEP
 from saddlescope.papers.concept_learning.shared.discrete_maps import printed_runs
 from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, VISIBLE, count_starts
@@ -131,7 +130,6 @@ def _not_fewer(run: xr.Dataset) -> Estimate:
     "of Figure 8 and the four of Figure 9",
     "A question about the programs, which square A",
     low=1.5,
-    sizes=("default", "paper"),
 )
 def _share_ratio(run: xr.Dataset) -> Estimate:
     """Share of starts with as many descents as concepts under A² over that under A, smaller of both figures."""
@@ -168,7 +166,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "concept-learning/authors-scripts",
     "The authors' programs: effects of the squared data matrix on the figures",
-    citation=CITATION,
     source="Appendix E",
     params=Params,
     quick=dict(starts=160),

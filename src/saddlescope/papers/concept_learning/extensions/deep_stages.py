@@ -16,7 +16,6 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
-from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
@@ -55,7 +54,6 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         step.cached(f"random-{depth}", partial(_random_starts, params, depth, step.report))
         for depth, step in context.steps(params.depths)
     ]
-    context.report(1.0, "done")
     return xr.concat(parts, dim="depth")
 
 
@@ -140,7 +138,6 @@ claims = Claims(
     "At the smallest initial scale all predicted learning times of deep linear networks are right within 4%",
     "This project's prediction, theory.concepts.deep_stages",
     high=0.04,
-    sizes=LARGE,
 )
 def largest_error(run: xr.Dataset) -> Estimate:
     """Largest relative error of a time of w_kk = 1/2, over depths and random starts."""
@@ -155,7 +152,6 @@ def largest_error(run: xr.Dataset) -> Estimate:
     "From all random starts of the smallest scale, deep linear networks learn the concepts in the predicted order",
     "This project's prediction, theory.concepts.deep_stages",
     high=0.0,
-    sizes=LARGE,
 )
 def other_orders(run: xr.Dataset) -> Estimate:
     """Number of random starts, over all depths, whose entries w_kk reach 1/2 in another order."""
@@ -190,7 +186,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "concept-learning/deep-stages",
     "Future directions: stage times of deeper linear networks",
-    citation=CITATION,
     source="Appendix E.4",
     params=Params,
     quick=dict(mu=(1.5, 2.2), depths=(4,), scales=(0.1, 0.01), starts=1, tolerance=1e-5),

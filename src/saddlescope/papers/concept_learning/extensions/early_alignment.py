@@ -20,7 +20,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.progress import Report
-from saddlescope.papers.concept_learning import CITATION
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
@@ -64,7 +63,6 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         for n, (scale, step) in enumerate(context.steps(params.scales))
     ]
     fastest = np.asarray(rank_one_escape_speed(X, -X / len(X), depth=2).weights[0][0])
-    context.report(1.0, "done")
     return xr.concat(parts, "scale").assign(fastest=("coordinate", fastest / np.linalg.norm(fastest)))
 
 
@@ -254,7 +252,6 @@ def _turning(run: xr.Dataset, one: xr.Dataset) -> Panel:
 entry = Entry(
     "concept-learning/early-alignment",
     "Future directions: two-layer ReLU networks align early, and then behave like linear ones",
-    citation=CITATION,
     source="Appendix E.4",
     params=Params,
     quick=dict(samples=60, neurons=20, scales=(0.1, 1e-3), runs=2, rate=0.02),

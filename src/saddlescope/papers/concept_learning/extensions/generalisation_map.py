@@ -22,12 +22,9 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.progress import Report
-from saddlescope.papers.concept_learning import CITATION, LARGE
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Heat, Line, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Evidence, RunContext, param
-from saddlescope.reproduction.grid import cached_rows
 
 Diverse = Literal["both", "strong", "weak"]
 
@@ -73,22 +70,21 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Run the grid row by row; a killed run resumes after its last complete row."""
-    made = cached_rows({"diverse": tuple(_TITLES), "ratio": params.ratios}, partial(_run_row, params), context)
-    context.report(1.0, "done")
+    made = context.over({"diverse": tuple(_TITLES), "ratio": params.ratios}, partial(_run_row, params))
     return made.assign_attrs(done=params.done)
 
 
-def _run_row(params: Params, k: int, law: tuple[Diverse, float], report: Report) -> xr.Dataset:
+def _run_row(params: Params, diverse: Diverse, ratio: float, step: RunContext) -> xr.Dataset:
     """Run all diversities and scales at one ratio of the signals, with both models."""
     shape = (len(params.sigmas), len(params.scales), params.starts)
-    units = np.random.default_rng((params.seed, k)).standard_normal((*shape, 2, 2, params.width))
+    units = np.random.default_rng((params.seed, step.cell)).standard_normal((*shape, 2, 2, params.width))
     starts = (np.array(params.scales)[:, None, None, None, None] * units).reshape(shape[0], -1, 2, 2, params.width)
-    laws = [data_law(*law, sigma, params.calm) for sigma in params.sigmas]
+    laws = [data_law(diverse, ratio, sigma, params.calm) for sigma in params.sigmas]
     symmetric = []
     for n, ((a, x), some) in enumerate(zip(laws, starts, strict=True)):
-        report(0.5 * n / len(laws), f"diversity in {law[0]}, ratio {law[1]:g}: symmetric networks")
+        step.report(0.5 * n / len(laws), "symmetric networks")
         symmetric.append(symmetric_outputs(a, x, some[:, 0], params))
-    report(0.5, f"diversity in {law[0]}, ratio {law[1]:g}: descent")
+    step.report(0.5, "descent")
     at_stop = np.reshape([symmetric, trained_outputs(laws, starts, params)], (2, *shape))
     return xr.Dataset(
         {
@@ -176,7 +172,6 @@ _CLEAR = 0.05  # predicted outputs nearer to one half than this are on the borde
     "Derived from equation 4.1: the weaker concept is at one half if its share of the first loss is four times the "
     "stop's",
     low=0.99,
-    sizes=LARGE,
 )
 def border_share(run: xr.Dataset) -> Estimate:
     """Share of starts whose outputs at the stop are above one half or not as predicted, smaller of two models."""
@@ -225,7 +220,6 @@ def _diversity_effect(run: xr.Dataset, diverse: str) -> Estimate:
     "More variance along both concepts makes fewer networks fail to generalize when training stops at 1% loss",
     "Section 3.1: with more diverse data, the model generalizes better; any difference counts",
     high=0.0,
-    sizes=LARGE,
 )
 def effect_of_both(run: xr.Dataset) -> Estimate:
     """Share of starts that fail at the largest σ less that at the smallest, mean over cells."""
@@ -237,7 +231,6 @@ def effect_of_both(run: xr.Dataset) -> Estimate:
     "More variance along the stronger signal alone makes more networks fail to generalize at that stop",
     "It lowers the other concept's share of the loss, contrary to section 3.1 taken for any diversity",
     low=0.0,
-    sizes=LARGE,
 )
 def effect_of_the_stronger(run: xr.Dataset) -> Estimate:
     """Share of starts that fail at the largest σ less that at the smallest, mean over cells."""
@@ -280,7 +273,6 @@ def _map(title: str, failed: xr.DataArray, share: xr.DataArray) -> Panel:
 entry = Entry(
     "concept-learning/generalisation-map",
     "Generalisation map: regions in which training stops before both concepts are learned",
-    citation=CITATION,
     source="Section 4.2, beyond",
     params=Params,
     quick=dict(ratios=(2.0, 6.0), sigmas=(0.05, 4.0), scales=(1e-3, 1e-1), starts=3, horizon=150.0),

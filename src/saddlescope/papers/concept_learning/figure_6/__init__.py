@@ -15,7 +15,6 @@ Further terms are those of `curves` and `theory`.
 
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -23,14 +22,12 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import silent
-from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.figure_6.claims import claims
 from saddlescope.papers.concept_learning.figure_6.figures import figures
 from saddlescope.papers.concept_learning.figure_6.theory import predict_trajectories
 from saddlescope.reproduction import Entry, EntryParams, RunContext, param
 from saddlescope.reproduction.device import prepare_device
 from saddlescope.reproduction.grid import join_cells
-from saddlescope.reproduction.parallel_parts import run_parallel_parts
 
 if TYPE_CHECKING:
     from saddlescope.training.diffusion.circles import CircleProcess
@@ -100,8 +97,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     classifiers, models = context.split(_CLASSIFIER, len(params.seeds))
     accuracy = [_fit_classifier(params, signal, step).accuracy for signal, step in classifiers.steps(params.signals)]
     axes = {"signal": params.signals, "seed": params.seeds}
-    parts = {f"signal-{at[0]:g}-seed-{at[1]}": partial(_train_model, params, *at) for at in product(*axes.values())}
-    made = run_parallel_parts(models, parts, processes=params.processes)
+    made = models.cells(axes, partial(_train_model, params), processes=params.processes)
     shown = [part.images.isel(image=slice(_SHOWN)) for part in made[:: len(params.seeds)]]
     geometry = [concept_geometry(_process(params, signal), images=params.images) for signal in params.signals]
     trained = join_cells([part.drop_vars("images").drop_attrs() for part in made], axes).assign(
@@ -157,7 +153,7 @@ def _train_model(params: Params, signal: float, seed: int, context: RunContext) 
         classifier=_fit_classifier(params, signal, replace(context, report=silent)).classifier,
         device=params.device,
         checkpoint=context.scratch / f"signal-{signal:g}-seed-{seed}.pt",
-        report=context.note(f"signal {signal:g} seed {seed}"),
+        report=context.report,
     )
     return fitted.records[["images", "position", "raw_position", "blank", "probability", "loss", "gamma"]]
 
@@ -165,7 +161,6 @@ def _train_model(params: Params, signal: float, seed: int, context: RunContext) 
 entry = Entry(
     "concept-learning/figure-6",
     "Figure 6: learning of concepts in a diffusion model: order, transient memorization, slowing down",
-    citation=CITATION,
     source="Section 5",
     params=Params,
     quick=dict(

@@ -9,7 +9,6 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from saddlescope.papers.concept_learning import LARGE
 from saddlescope.papers.concept_learning.figure_6 import curves
 from saddlescope.reproduction import Claims, Estimate
 
@@ -82,7 +81,6 @@ def _resolved(values: ArrayLike, what: str = "models", remark: str = "") -> Esti
     "Most diffusion models learn colour first at the strongest colour signal and size first at the weakest",
     "Figure 6 (a): 'the signal intensity can reverse the order'; more than half of the seeds is this project's bar",
     low=0.5,
-    sizes=LARGE,
     requires=[*LEARNED, estimators_agree],
 )
 def _reversal(run: xr.Dataset) -> Estimate:
@@ -101,7 +99,6 @@ def _reversal(run: xr.Dataset) -> Estimate:
     "weakest",
     "Section 5: 'speed and order of compositional generalization is determined by concept signal'",
     low=0.0,
-    sizes=LARGE,
     requires=LEARNED,
 )
 def _speed(run: xr.Dataset) -> Estimate:
@@ -118,7 +115,6 @@ def _speed(run: xr.Dataset) -> Estimate:
     "strongest colour signal, size at the weakest",
     "Figure 6 (a): 'a bend towards the concept with stronger signal'; 0.2 is this project's bar",
     low=0.2,
-    sizes=LARGE,
     requires=LEARNED,
 )
 def _bend(run: xr.Dataset) -> Estimate:
@@ -133,7 +129,6 @@ def _bend(run: xr.Dataset) -> Estimate:
     "Figure 6 (b): 'the concept space MSE has a phase where it increases'; 0.02 is this project's bar, as records can "
     "differ by 0.01",
     low=_RISE,
-    sizes=LARGE,
     requires=LEARNED,
 )
 def rise_by_images(run: xr.Dataset) -> Estimate:
@@ -146,7 +141,6 @@ def rise_by_images(run: xr.Dataset) -> Estimate:
     "At their peak error on the unseen class, most diffusion models show only blue or only small",
     "Section 4.2.2, 'Transient Memorization'; more than half is this project's bar",
     low=0.5,
-    sizes=LARGE,
     requires=[*LEARNED, error_rises],
 )
 def _memorizing(run: xr.Dataset) -> Estimate:
@@ -168,7 +162,6 @@ def _memorizing(run: xr.Dataset) -> Estimate:
     "On average, diffusion models' concept-space MSE for the unseen class ends below its value before its largest rise",
     "Section 5: 'This bend is transient'",
     high=1.0,
-    sizes=LARGE,
     requires=[*LEARNED, error_rises],
 )
 def _transient(run: xr.Dataset) -> Estimate:
@@ -189,7 +182,6 @@ def _transient(run: xr.Dataset) -> Estimate:
     "Figure 6 (c): speed 'decelerates at an exponential rate', as in Theorem 4.1; of positions, since jitter adds to "
     "every speed and over growing gaps falls as a power law",
     low=0.0,
-    sizes=LARGE,
     requires=LEARNED,
 )
 def _terminal_law(run: xr.Dataset) -> Estimate:
@@ -218,7 +210,6 @@ _THEORY = "Section 5: 'the findings from our theory and the SIM task [...] gener
     "At unfitted colour signals, SIM linear-network theory predicts which concept most diffusion models learn first",
     f"{_THEORY}; more than half, as by chance, is this project's bar",
     low=0.5,
-    sizes=LARGE,
     requires=LEARNED,
 )
 def _predicted_order(run: xr.Dataset) -> Estimate:
@@ -240,7 +231,6 @@ def _predicted_order(run: xr.Dataset) -> Estimate:
     "one-layer networks",
     "Section 4: one layer has no transient memorization",
     high=1.0,
-    sizes=LARGE,
 )
 def _against_one(run: xr.Dataset) -> Estimate:
     """Error of the two-layer fit to the unseen class's path over that of the one-layer fit, mean over models."""

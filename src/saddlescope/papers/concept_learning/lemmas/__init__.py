@@ -20,7 +20,6 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.lemmas.violations import KAPPA, K, Runs, Starts, excesses
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
@@ -54,7 +53,6 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
             count = partial(_count_violations, f"ratio {ratio:g}, {{}} starts, {kind}", starts, runs)
             made.append(context.cached(f"{kind}-{n}", count))
     example = context.cached("example", lambda: _example_runs(params))
-    context.report(1.0, "done")
     return xr.merge([xr.concat(made, "group"), example], join="exact", combine_attrs="drop_conflicts")
 
 
@@ -248,7 +246,6 @@ def _panel(one: xr.Dataset) -> Panel:
 entry = Entry(
     "concept-learning/lemmas",
     "Lemmas D.1 to D.8, compared with runs from starts that the assumptions allow",
-    citation=CITATION,
     source="Appendix D.2",
     params=Params,
     quick=dict(ratios=(10.0,), starts=4, marks=300),

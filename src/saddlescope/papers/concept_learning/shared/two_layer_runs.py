@@ -144,20 +144,15 @@ def entry_index(one: xr.Dataset, i: int, j: int) -> int:
 
 METRICS = (
     Metric(
-        name="descents",
-        quantity="descents of the loss out of distribution",
-        statistic=lambda run: float((run.turning_loss.diff("turn") < 0).sum()),
+        "descents",
+        "descents of the loss out of distribution",
+        lambda run: float((run.turning_loss.diff("turn") < 0).sum()),
     ),
     Metric(
-        name="rise",
-        quantity="largest rise of the loss between neighbouring turns, over the first loss",
-        statistic=lambda run: float(run.turning_loss.diff("turn").max().clip(0.0) / run.turning_loss[0]),
+        "rise",
+        "largest rise of the loss between neighbouring turns, over the first loss",
+        lambda run: float(run.turning_loss.diff("turn").max().clip(0.0) / run.turning_loss[0]),
     ),
-    Metric(
-        name="final_loss",
-        quantity="final loss out of distribution",
-        statistic=lambda run: float(run.loss.isel(time=-1)),
-        scale="log",
-    ),
+    Metric("final_loss", "final loss out of distribution", lambda run: float(run.loss.isel(time=-1)), scale="log"),
 )
 """Metrics of one followed start."""

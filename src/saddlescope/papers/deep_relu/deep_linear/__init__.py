@@ -17,13 +17,11 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_METRICS
 from saddlescope.papers.deep_relu.shared.training import concatenate_networks, find_stages, observe_spectra
 from saddlescope.papers.deep_relu.shared.training_figures import by_network, stage_table
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
-from saddlescope.reproduction.claim import Size
 
 _MOST = 12  # stored stages
 
@@ -121,15 +119,12 @@ claims = Claims(
     "least that the finder looks for. The bound on the levels is from runs on other seeds, since plateaus are finite."
 )
 
-_SIZES: tuple[Size, ...] = ("default", "paper")
-
 
 @claims.reading(
     "stages",
     "The k-th saddle has rank k in every layer",
     "Section 5, hypothesis 4, on linear networks",
     high=0.0,
-    sizes=_SIZES,
 )
 def count_wrong_networks(run: xr.Dataset) -> Estimate:
     """Number of networks with a number of loss plateaus, or a rank of a layer on one, other than predicted."""
@@ -145,7 +140,6 @@ def count_wrong_networks(run: xr.Dataset) -> Estimate:
     "Each saddle is the best linear fit of its rank",
     "Section 5, hypothesis 4, on linear networks: 'locally optimal rank 1 fit', 'and so on'; 1e-3 is this project's",
     high=1e-3,
-    sizes=_SIZES,
 )
 def largest_level_error(run: xr.Dataset) -> Estimate:
     """Largest difference of a plateau's loss from that of the best linear fit of its rank, over the loss range."""
@@ -193,7 +187,6 @@ def _panels(one: xr.Dataset) -> list[Panel]:
 entry = Entry(
     "deep-relu/deep-linear",
     "Deep linear networks go from saddle to saddle of known level and rank",
-    citation=CITATION,
     source="Section 5, references 27 and 32",
     params=Params,
     quick=dict(depths=(3,), deviations=(0.01,), seeds=(0, 1), steps=20_000),

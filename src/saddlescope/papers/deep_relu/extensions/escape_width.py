@@ -19,14 +19,10 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.progress import Report
-from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle, depth_three_optimum, rank_one_optimum
 from saddlescope.papers.deep_relu.shared.shares import share_curve, share_difference
 from saddlescope.plot import Axis, Band, Figure, Line, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Evidence, Metric, RunContext, param
-from saddlescope.reproduction.claim import Size
-from saddlescope.reproduction.grid import cached_rows
 
 Success = Literal["faster", "optimal"]
 
@@ -60,22 +56,21 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     equal, unequal = context.split(0.8, 0.2)
     square = {"depth": params.depths, "width": params.widths}
     oblong = {"first": params.unequal, "second": params.unequal}
-    found = cached_rows(square, partial(_descend, params, "speed"), equal, name="equal")
-    return found.merge(cached_rows(oblong, partial(_descend, params, "unequal_speed"), unequal, name="unequal"))
+    found = equal.over(square, partial(_descend, params, "speed"))
+    return found.merge(unequal.over(oblong, partial(_descend, params, "unequal_speed")))
 
 
-def _descend(params: Params, name: str, k: int, cell: tuple[int, int], report: Report) -> xr.Dataset:
+def _descend(params: Params, name: str, first: int, second: int, step: RunContext) -> xr.Dataset:
     """Return the speeds at which descents of a network end, given its depth and width, or its two hidden widths."""
     from saddlescope.theory.escape.sphere_descent import sphere_descent
 
     equal = name == "speed"
-    hidden, place = ((cell[1],) * (cell[0] - 1), 0) if equal else (cell, 1)
+    hidden, place = ((second,) * (first - 1), 0) if equal else ((first, second), 1)
     X, G = alternating_circle(_SAMPLES)
-    rng, shape = np.random.default_rng((params.seed, place, k)), (X.shape[1], *hidden, G.shape[1])
+    rng, shape = np.random.default_rng((params.seed, place, step.cell)), (X.shape[1], *hidden, G.shape[1])
     weights = tuple(rng.standard_normal((params.starts, out, into)) for into, out in pairwise(shape))
     record = np.array([params.steps])
     _, speeds = sphere_descent(weights, X, G, steps=params.steps, learning_rate=_RATE, record=record)
-    report(1.0, "depth {}, width {}".format(*cell) if equal else "widths {} and {}".format(*cell))
     return xr.Dataset({name: ("start", speeds[:, -1])})
 
 
@@ -144,8 +139,6 @@ def _power(law: OddsLaw | None, powers: np.ndarray, n: int) -> Estimate:
     return Estimate(value, error, n=n, evidence=Evidence.SAMPLE, over="random starts")
 
 
-_LARGER: tuple[Size, ...] = ("default", "paper")  # the quick run has too few widths, starts and steps
-
 claims = Claims(
     limits="One data set, that of Example 1. Widths from 3 to 32 span one decade, on which two parameters fit most "
     "rising curves to 12 %: the cube is a description, not a law. All bounds are from a pilot on another seed. That "
@@ -172,7 +165,6 @@ def follows_a_power_law(run: xr.Dataset) -> bool:
     "after Figure 2; a pilot had the power 3.1 ± 0.4",
     low=2.5,
     high=3.5,
-    sizes=_LARGER,
     requires=[follows_a_power_law],
 )
 def power_of_the_width(run: xr.Dataset) -> Estimate:
@@ -185,7 +177,6 @@ def power_of_the_width(run: xr.Dataset) -> Estimate:
     "At depth 3 these odds grow more with the first hidden width than with the second",
     "an optimum needs one neuron in the second layer (the argument of Proposition 3.2), several in the first",
     low=0.0,
-    sizes=_LARGER,
 )
 def first_layer_advantage(run: xr.Dataset) -> Estimate:
     """Fitted power of the first hidden layer's width minus that of the second's."""
@@ -202,7 +193,6 @@ def _hits(run: xr.Dataset, depth: int, width: int, success: Success) -> np.ndarr
     "At the largest width, the share of optimal escapes drops by at least 0.25 from depth 3 to the deepest",
     "a pilot",
     low=0.25,
-    sizes=_LARGER,
 )
 def optimal_share_lost_with_depth(run: xr.Dataset) -> Estimate:
     """Share of optimal descents at depth 3 minus that at the largest depth."""
@@ -215,7 +205,6 @@ def optimal_share_lost_with_depth(run: xr.Dataset) -> Estimate:
     "At the largest depth, wider networks reach the optimal escape speed more often",
     "Section 5, conjecture 1, at depths for which the paper has no figure",
     low=0.0,
-    sizes=_LARGER,
 )
 def optimal_share_gained_with_width(run: xr.Dataset) -> Estimate:
     """Share of optimal descents at the largest width minus that at a quarter of it."""
@@ -228,9 +217,9 @@ def optimal_share_gained_with_width(run: xr.Dataset) -> Estimate:
 
 metrics = tuple(
     Metric(
-        name=f"{success}_share",
-        quantity=f"share of {success} runs at the largest width, L = 3",
-        statistic=lambda run, success=success: float(_hits(run, _DEPTH, int(run.width[-1]), success).mean()),
+        f"{success}_share",
+        f"share of {success} runs at the largest width, L = 3",
+        lambda run, success=success: float(_hits(run, _DEPTH, int(run.width[-1]), success).mean()),
     )
     for success in ("faster", "optimal")
 )
@@ -267,7 +256,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "deep-relu/escape-width",
     "Escape and width: the share of descents that find a fast direction",
-    citation=CITATION,
     source="Section 4.1, beyond",
     params=Params,
     quick=dict(widths=(4, 16), depths=(3, 4), unequal=(16,), starts=16, steps=600),

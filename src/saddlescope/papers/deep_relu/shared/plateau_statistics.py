@@ -8,10 +8,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.reproduction import Estimate, Metric
-from saddlescope.reproduction.claim import Size
-
-TRAINED: tuple[Size, ...] = ("default", "reduced", "paper")
-"""Sizes whose networks escape twice; those of the quick size do not."""
 
 
 def select_first_plateau(run: xr.Dataset) -> xr.Dataset:
@@ -77,20 +73,14 @@ def _final_loss(run: xr.Dataset) -> float:
 
 
 STAIRCASE_METRICS = (
+    Metric("stages", "stages found, mean over networks", lambda run: float(run.stages_found.mean())),
     Metric(
-        name="stages", quantity="stages found, mean over networks", statistic=lambda run: float(run.stages_found.mean())
+        "rank", "largest rank of a stage, mean over networks", lambda run: float(run.stage_rank.max("stage").mean())
     ),
-    Metric(
-        name="rank",
-        quantity="largest rank of a stage, mean over networks",
-        statistic=lambda run: float(run.stage_rank.max("stage").mean()),
-    ),
-    Metric(name="final_loss", quantity="final loss, mean over networks", statistic=_final_loss, scale="log"),
+    Metric("final_loss", "final loss, mean over networks", _final_loss, scale="log"),
 )
 """Metrics that every run with stored staircases and losses has."""
 
 ACCURACY_METRIC = Metric(
-    name="accuracy",
-    quantity="final accuracy, mean over networks",
-    statistic=lambda run: float(run.accuracy.isel(step=-1).mean()),
+    "accuracy", "final accuracy, mean over networks", lambda run: float(run.accuracy.isel(step=-1).mean())
 )

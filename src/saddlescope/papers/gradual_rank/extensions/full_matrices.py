@@ -7,10 +7,9 @@ matrices.
 
 import xarray as xr
 
-from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.figure_20 import FULL, REDUCED, SMOKE, Params, late_rise, learned, training_figure
 from saddlescope.papers.gradual_rank.shared.gpt2_training import TEXTS, train
-from saddlescope.papers.gradual_rank.shared.training_metrics import LONG, banded, language_metrics, worst_mean
+from saddlescope.papers.gradual_rank.shared.training_metrics import banded, language_metrics, worst_mean
 from saddlescope.plot import Axis, Band, Figure, Line, Panel
 from saddlescope.plot.rank_figures import stable_rank_figure
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext
@@ -55,7 +54,6 @@ claims = Claims(
     "From a tenth of GPT-2's training to its end, updates of full attention and MLP matrices increase in stable rank",
     "As Figure 20, 'increases gradually'",
     low=0.0,
-    sizes=LONG,
 )
 def _rise(run: xr.Dataset) -> Estimate:
     """Stable rank of the update at the end minus after a tenth of training, mean over matrices and seeds."""
@@ -69,7 +67,6 @@ def _rise(run: xr.Dataset) -> Estimate:
     "GPT-2's updates of full attention and MLP matrices end with at most half the stable rank of the initial matrices",
     "As Figures 4 and 20",
     high=0.5,
-    sizes=LONG,
 )
 def _low(run: xr.Dataset) -> Estimate:
     """Stable rank of the final update over that of the initial matrix, each a mean over matrices, mean over seeds."""
@@ -103,7 +100,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "gradual-rank/full-matrices",
     "Low and growing rank of the updates of full attention and MLP matrices in GPT-2",
-    citation=CITATION,
     source="beyond Section 5",
     params=Params,
     quick=SMOKE,

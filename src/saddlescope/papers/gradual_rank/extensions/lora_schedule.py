@@ -24,7 +24,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared.gpt2_training import (
     PAPER,
     QUICK,
@@ -194,7 +193,6 @@ claims = Claims(
     "Question of this project",
     low=0.0,
     unit="nats",
-    sizes=("default", "paper"),  # twelve steps of the quick models adapt to nothing
     requires=[equal_parameters],
 )
 def _better(run: xr.Dataset) -> Estimate:
@@ -245,7 +243,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "gradual-rank/lora-schedule",
     "LoRA with ranks allotted from the first steps of full fine-tuning",
-    citation=CITATION,
     source="Discussion, beyond the paper",
     params=Params,
     quick=SHORT,

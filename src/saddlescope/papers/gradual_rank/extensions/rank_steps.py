@@ -14,7 +14,6 @@ from dataclasses import replace
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared.training_metrics import banded, image_metrics, worst_mean
 from saddlescope.papers.gradual_rank.shared.vit_training import CIFAR, QUICK, changes, learned
 from saddlescope.papers.gradual_rank.vit_figures import SeveralScales, train_at_scales
@@ -23,7 +22,6 @@ from saddlescope.plot import Axis, Band, Figure, Line, Panel
 from saddlescope.plot.rank_figures import PRODUCTS
 from saddlescope.plot.rank_staircase_figure import staircase_figure
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext
-from saddlescope.reproduction.claim import Size
 
 CLOCKS = {"steps": "training steps", "rates": "summed learning rates"}
 
@@ -59,7 +57,6 @@ claims = Claims(
     "remark has both. A detector that misses small steps makes ramps of them.",
     requires=[learned],
 )
-LONG: tuple[Size, ...] = ("default", "paper")  # the quick run has one block, and no scale below 0.3
 
 
 def _share(run: xr.Dataset, clock: str) -> np.ndarray:
@@ -73,7 +70,6 @@ def _share(run: xr.Dataset, clock: str) -> np.ndarray:
     "At the smallest initial scale, at least half of the updates of heads gain rank by steps, in either clock",
     "Theorem 4.1; half: this project",
     low=0.5,
-    sizes=LONG,
 )
 def _stairs(run: xr.Dataset) -> Estimate:
     """Share of heads' updates with a jump of a singular value between plateaus, mean over seeds."""
@@ -85,7 +81,6 @@ def _stairs(run: xr.Dataset) -> Estimate:
     "The share of heads' updates that gain rank by steps falls with the initial scale, in either clock",
     "Theorem 4.1 is about the limit of vanishing scale",
     high=0.0,
-    sizes=LONG,
 )
 def _falls(run: xr.Dataset) -> Estimate:
     """Slope of the share of updates with a step over log₁₀ of the initial scale, mean over seeds."""
@@ -124,7 +119,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "gradual-rank/rank-steps",
     "Rank steps of single heads at several initial scales",
-    citation=CITATION,
     source="beyond Section 5",
     params=Params,
     quick=changes(Params, QUICK | dict(scales=(1.0, 0.3), seeds=(0, 1, 2), depth=1, epochs=8, learning_rate=1e-2)),

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.plot import Axis, Band, Figure, Line, Mark, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 from saddlescope.reproduction.grid import join_cells
@@ -61,7 +60,6 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     with jax.enable_x64(True):
         for dim, step in context.steps(params.dims):
             parts.append(step.cached(f"dim{dim}", partial(_follow, params, dim, step)))
-    context.report(1.0, "done")
     plateaus = range(1, 3 * max(params.dims) + 1)
     cells = [part.isel(flow=n).reindex(plateau=plateaus) for part in parts for n in range(part.sizes["flow"])]
     grid = join_cells(cells, axes)
@@ -145,7 +143,6 @@ claims = Claims(
     "One e-fold of correction on either side of a plateau",
     low=0.9,
     high=1.1,
-    sizes=("default", "paper"),
 )
 def _found_over_predicted(run: xr.Dataset) -> Estimate:
     """Ratio of plateaus found in the flow to those so separated, at initial scales up to 1e-4, mean over tasks."""
@@ -162,7 +159,6 @@ def _found_over_predicted(run: xr.Dataset) -> Estimate:
     "A density of plateau lengths that is finite at 0; a bar set before the pilot",
     low=-1.15,
     high=-0.85,
-    sizes=("default", "paper"),
 )
 def _unresolved_power(run: xr.Dataset) -> Estimate:
     """Fitted power of log(1/α) in the number of plateaus not found, from α = 1e-8 down, with a jackknife over seeds."""
@@ -219,7 +215,6 @@ def _numbers(one: xr.Dataset) -> Panel:
 entry = Entry(
     "gradual-rank/resolved-stages",
     "Resolved stages: the number of Algorithm 1's plateaus that a flow has at an initial scale",
-    citation=CITATION,
     source="Section 4, beyond",
     params=Params,
     quick=dict(dims=(3,), log10_scales=(-2.0, -16.0, -64.0), seeds=2, samples=20, tokens=4),

@@ -20,7 +20,6 @@ from typing import Literal, get_args
 
 import xarray as xr
 
-from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.rank_rise.measures import (
     RANKS,
     TRANSIENT,
@@ -31,7 +30,7 @@ from saddlescope.papers.gradual_rank.rank_rise.measures import (
     rise_above_noise,
     upper_level,
 )
-from saddlescope.papers.gradual_rank.shared.training_metrics import LONG, banded
+from saddlescope.papers.gradual_rank.shared.training_metrics import banded
 from saddlescope.papers.gradual_rank.shared.vit_training import (
     CIFAR,
     QUICK,
@@ -140,7 +139,6 @@ def _add_rise(network: str, product: str, measure: str) -> None:
         f"From {STARTS[network]}, the {RANKS[measure]} of the update of {PRODUCTS[product]} rises above gradient noise",
         "Section 5, Figures 4 and 15: 'gradually increases in stable rank during training'",
         low=0.0,
-        sizes=LONG,
         requires=[_learned(network)],
     )
     def rise(run: xr.Dataset) -> Estimate:
@@ -158,7 +156,6 @@ def _add_gradual(network: str, product: str) -> None:
         f"From {STARTS[network]}, at least half of the {PRODUCTS[product]} updates gain rank at two or more times",
         "Section 1: 'the rank of this difference grows gradually during training'; half: this project",
         low=0.5,
-        sizes=LONG,
         requires=[_learned(network)],
     )
     def distinct(run: xr.Dataset) -> Estimate:
@@ -236,7 +233,6 @@ Matrix products are in float32: in bfloat16 stable ranks of W_K W_Qᵀ were 10 %
 entry = Entry(
     "gradual-rank/rank-rise",
     "The rank of a vision transformer's updates against that of accumulated gradient noise",
-    citation=CITATION,
     source="Section 5, Figures 4 and 15, with a null",
     params=Params,
     quick=changes(Params, QUICK | dict(heads=4, head_width=8, draws=3, records=20, epochs=4)),

@@ -13,20 +13,15 @@ if TYPE_CHECKING:
     from saddlescope.theory import IncrementalLearning
 
 STAGES = Metric(
-    name="stages",
-    quantity="number of stages that the flow passes at the smallest α",
-    statistic=lambda run: float((run.found_time.isel(scale=-1) < float("inf")).sum()),
+    "stages",
+    "number of stages that the flow passes at the smallest α",
+    lambda run: float((run.found_time.isel(scale=-1) < float("inf")).sum()),
 )
 RESOLVED = Metric(
-    name="resolved",
-    quantity="number of plateaus that the smallest α resolves",
-    statistic=lambda run: float(run.resolved.isel(scale=-1).sum()),
+    "resolved", "number of plateaus that the smallest α resolves", lambda run: float(run.resolved.isel(scale=-1).sum())
 )
 FINAL_LOSS = Metric(
-    name="final_loss",
-    quantity="final loss at the smallest α",
-    statistic=lambda run: float(run.loss.isel(scale=-1, time=-1)),
-    scale="log",
+    "final_loss", "final loss at the smallest α", lambda run: float(run.loss.isel(scale=-1, time=-1)), scale="log"
 )
 
 

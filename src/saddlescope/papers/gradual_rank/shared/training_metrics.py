@@ -10,11 +10,8 @@ import xarray as xr
 from saddlescope.plot import Band, Line
 from saddlescope.plot.rank_figures import PRODUCTS
 from saddlescope.reproduction import Estimate, Metric
-from saddlescope.reproduction.claim import Size, inside
+from saddlescope.reproduction.claim import inside
 from saddlescope.reproduction.formatting import measured
-
-LONG: tuple[Size, ...] = ("default", "reduced", "paper")
-"""The quick networks are too small, and trained too briefly, for their ranks to mean anything."""
 
 
 def worst(cases: Mapping[str, Estimate], *, low: float = -np.inf, high: float = np.inf) -> Estimate:
@@ -66,13 +63,13 @@ def _last(
 ) -> Metric:
     """Return the last value of a variable, mean over seeds, as a metric."""
     statistic = lambda run: float(run[variable].isel({dim: -1}).mean())  # noqa: E731
-    return Metric(name=name, quantity=f"{quantity}, mean over seeds", statistic=statistic, unit=unit, scale=scale)
+    return Metric(name, f"{quantity}, mean over seeds", statistic, unit=unit, scale=scale)
 
 
 _STABLE_RANK = Metric(
-    name="stable_rank",
-    quantity="stable rank of the updates in the end, mean over measurable heads",
-    statistic=lambda run: float(run.stable_rank.where(run.measurable).isel(step=-1).mean()),
+    "stable_rank",
+    "stable rank of the updates in the end, mean over measurable heads",
+    lambda run: float(run.stable_rank.where(run.measurable).isel(step=-1).mean()),
 )
 
 image_metrics = (

@@ -20,12 +20,9 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.progress import Report
-from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.curves import flow_panel
 from saddlescope.plot import Axis, Figure, Mark, Table
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
-from saddlescope.reproduction.grid import cached_rows
 
 if TYPE_CHECKING:
     from saddlescope.models.tokens.data import TokenData
@@ -62,21 +59,21 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     """Study every pair."""
     pairs = list(itertools.combinations(range(params.digits), 2))
     names = [f"{first}, {second}" for first, second in pairs]
-    return cached_rows({"pair": names}, partial(_study_pair, params, pairs), context)
+    return context.over({"pair": names}, partial(_study_pair, params, pairs))
 
 
-def _study_pair(params: Params, pairs: list[tuple[int, int]], n: int, row: tuple[str], report: Report) -> xr.Dataset:
+def _study_pair(params: Params, pairs: list[tuple[int, int]], pair: str, step: RunContext) -> xr.Dataset:
     """Study one pair of digits."""
     from saddlescope.models import separability
     from saddlescope.studies import implicit_bias
 
-    data, _ = digit_tokens(*pairs[n], images=params.images, skip=params.skip, head=params.head)
+    data, _ = digit_tokens(*pairs[step.cell], images=params.images, skip=params.skip, head=params.head)
     record, separable = np.geomspace(1.0, 1e6, params.times), separability(data).separable
     outcome, rank = np.full(len(_FLOWS), "none", "U10"), np.zeros(2)
     share = np.full((len(_FLOWS), 2, params.times), np.nan)
     if separable:
         policies = {"record": record, "log_scale": math.log(params.scale), "seed": params.seed}
-        study = implicit_bias(data, report=lambda part, note: report(part, f"digits {row[0]}, {note}"), **policies)
+        study = implicit_bias(data, report=step.report, **policies)
         rank[:] = study.nuclear.certificate.rank, study.frobenius.certificate.rank
         for k, name in enumerate(_FLOWS):
             if name in study.verdicts:
@@ -84,7 +81,6 @@ def _study_pair(params: Params, pairs: list[tuple[int, int]], n: int, row: tuple
                 share[k], last = of.share.values.T, float(of.margin[-1])
                 chosen = "lost" if last <= 0 else study.verdicts[name].norm
                 outcome[k] = "unfollowed" if np.isnan(last) else chosen
-    report(1.0, f"digits {row[0]}")
     found = {"outcome": ("flow", outcome), "share": (("flow", "norm", "log_time"), share), "rank": ("norm", rank)}
     coords = {"flow": list(_FLOWS), "norm": _NORMS, "log_time": record}
     return xr.Dataset({**found, "separable": separable}, coords)
@@ -135,7 +131,6 @@ claims = Claims(
     "matrix W the Frobenius norm",
     "Section 4.2, beyond its assumptions",
     low=0.9,
-    sizes=("default", "paper"),
 )
 def _decided_share(run: xr.Dataset) -> Estimate:
     """Share of pairs of digits with all best patches chosen whose direction has the least such norm, worst flow."""
@@ -151,7 +146,6 @@ def _decided_share(run: xr.Dataset) -> Estimate:
     "For every separable pair of digits, the solution of least nuclear norm has the lower rank",
     'Section 4.2, "encourages a low-rank structure", beyond its assumptions; no exception is allowed',
     high=0.0,
-    sizes=("default", "paper"),
 )
 def _rank_exceptions(run: xr.Dataset) -> Estimate:
     """Number of separable pairs in which the rank of the least-nuclear-norm solution is not the lower one."""
@@ -189,7 +183,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "softmax-attention/digits",
     "The norm that each flow minimises on images of digits",
-    citation=CITATION,
     source="Section 4.2",
     params=Params,
     quick=dict(digits=2, images=4, skip=0, times=4),

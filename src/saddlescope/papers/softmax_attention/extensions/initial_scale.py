@@ -17,12 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.progress import Report
-from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.curves import flow_panel
 from saddlescope.plot import Axis, Figure
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
-from saddlescope.reproduction.grid import cached_rows
 
 if TYPE_CHECKING:
     from saddlescope.models.tokens.data import TokenData
@@ -61,35 +58,33 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     joined = []
     for (kind, (count, follow)), part in context.steps(kinds.items(), [count for count, _ in kinds.values()]):
         seeds = {f"{kind}_seed": range(params.seed, params.seed + count)}
-        joined.append(cached_rows(seeds, partial(follow, times, params), part, name=kind))
+        joined.append(part.over(seeds, partial(follow, times, params)))
     return xr.merge(joined, compat="equals", join="exact").assign_coords(log_time=("time", times))
 
 
-def _follow_scales(times: np.ndarray, params: Params, _: int, row: tuple[int], report: Report) -> xr.Dataset:
+def _follow_scales(times: np.ndarray, params: Params, seed: int, step: RunContext) -> xr.Dataset:
     """Follow one Gaussian data set from every scale, the same for all coordinates."""
     from saddlescope.papers.softmax_attention.shared.flows import diagonal_flow
     from saddlescope.papers.softmax_attention.shared.separable_tokens import separable_gaussian_tokens
     from saddlescope.theory.attention.svm import l1_svm
 
-    data = separable_gaussian_tokens(params.samples, params.tokens, params.dim, seed=row[0])
+    data = separable_gaussian_tokens(params.samples, params.tokens, params.dim, seed=seed)
     beta, directions = l1_svm(data).beta, [diagonal_flow(data, scale, times).direction for scale in params.scales]
     errors = [np.linalg.norm(direction - beta, axis=-1) / np.linalg.norm(beta) for direction in directions]
-    report(1.0, f"Gaussian data, seed {row[0]}")
     return xr.Dataset({"raw_error": (("scale", "time"), errors)}, {"scale": list(params.scales)})
 
 
-def _follow_degenerate(times: np.ndarray, params: Params, _: int, row: tuple[int], report: Report) -> xr.Dataset:
+def _follow_degenerate(times: np.ndarray, params: Params, seed: int, step: RunContext) -> xr.Dataset:
     """Follow one degenerate data set from several ω₀, the last a multiple of the first."""
     from saddlescope.papers.softmax_attention.shared.flows import diagonal_flow
 
-    of = degenerate_tokens(params.samples, params.tokens, params.dim, row[0])
-    scales = 0.3 * np.exp(np.random.default_rng((row[0], 1)).uniform(-1, 1, (params.starts, of.data.dim)))
+    of = degenerate_tokens(params.samples, params.tokens, params.dim, seed)
+    scales = 0.3 * np.exp(np.random.default_rng((seed, 1)).uniform(-1, 1, (params.starts, of.data.dim)))
     scales[-1] = scales[0] / 30
     directions = np.array([diagonal_flow(of.data, scale, times).direction for scale in scales])
     limits, size = np.array([least_entropy(of, scale) for scale in scales]), np.linalg.norm(of.beta)
     apart = np.linalg.norm(directions[:, None] - directions[None], axis=-1).max(axis=(0, 1))
     errors = np.linalg.norm(directions - limits[:, None], axis=-1) / size
-    report(1.0, f"degenerate data, seed {row[0]}")
     return xr.Dataset({"entropy_error": (("start", "time"), errors), "spread": ("time", apart / size)})
 
 
@@ -191,7 +186,6 @@ def _entropy_error(run: xr.Dataset) -> Estimate:
     "The smallest initial scale brings diagonal weights no nearer the ℓ1 solution by t = 1e300 than 0.3 does",
     "The ℓ1 bias of squared weights is usually shown for small scales; trial runs on seeds 200 to 209 gave 0.64",
     low=0.0,
-    sizes=("default", "paper"),  # the quick size has two data sets
 )
 def _gain_of_small_scale(run: xr.Dataset) -> Estimate:
     """Mean log10 of the ratio of distances from the solution, smallest initial scale over 0.3, of Gaussian data."""
@@ -225,7 +219,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "softmax-attention/initial-scale",
     "When the limit depends on the initial scale, and why smaller is not better",
-    citation=CITATION,
     source="Theorem 4.1, equation 5",
     params=Params,
     quick=dict(degenerate=2, starts=3, raw=2, scales=(0.3, 0.1), marks=7),

@@ -12,12 +12,9 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.progress import Report
-from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.curves import flow_panel
 from saddlescope.plot import Axis, Figure, Line, Mark
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
-from saddlescope.reproduction.grid import cached_rows
 
 _SAME = 0.01  # values this near each other, relatively, are of one solution
 
@@ -49,11 +46,11 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Follow all heads on every draw; a head with d_e = d is the last one."""
-    found = cached_rows({"draw": range(params.draws)}, partial(_follow_draw, params), context)
+    found = context.over({"draw": range(params.draws)}, partial(_follow_draw, params))
     return found.assign_coords(columns=[*params.columns, params.dim], log10_time=("time", list(params.log10_times)))
 
 
-def _follow_draw(params: Params, draw: int, _: tuple[int], report: Report) -> xr.Dataset:
+def _follow_draw(params: Params, draw: int, step: RunContext) -> xr.Dataset:
     """Return the values of every head and start, (columns, start, time), and of the SVMs."""
     from saddlescope.models import gaussian_tokens
     from saddlescope.papers.softmax_attention.shared.flows import draw_head, in_balance, key_query_flow
@@ -70,7 +67,6 @@ def _follow_draw(params: Params, draw: int, _: tuple[int], report: Report) -> xr
         values[column, start] = sums / np.where(flow.margin > 0, flow.margin, np.nan)
     convex = nuclear_svm(data).certificate
     bounded = [nuclear_svm(data, d_e, num_starts=params.search, seed=seed).certificate.primal for d_e in every]
-    report(1.0, f"draw {draw + 1} of {params.draws}")
     found = {"value": (("columns", "start", "time"), values), "bounded": ("columns", bounded)}
     return xr.Dataset({**found, "least": convex.dual, "rank": convex.rank})
 
@@ -101,7 +97,6 @@ claims = Claims(
     "In at least 80 % of draws, narrow heads that can hold the solution of least nuclear norm come within 5 % of it",
     "(W_*-SVM), whose solution the rank bound does not change then",
     low=0.8,
-    sizes=("default", "paper"),  # the quick size has two draws
 )
 def _sufficient_share(run: xr.Dataset) -> Estimate:
     """Share of draws whose narrow heads with as many columns as its rank all end within 5 % of the least norm."""
@@ -118,7 +113,6 @@ def _sufficient_share(run: xr.Dataset) -> Estimate:
     "At least 90 % of heads with one column reach the best solution of rank one that a search finds",
     "Section 3.2 poses (W_*-SVM) with the rank bound, for which the paper claims nothing below d",
     low=0.9,
-    sizes=("default", "paper"),
 )
 def _best_share(run: xr.Dataset) -> Estimate:
     """Share of draws whose heads end with a nuclear norm over margin within 1 % of the best of many searches."""
@@ -160,7 +154,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "softmax-attention/narrow-heads",
     "Heads with fewer columns than dimensions",
-    citation=CITATION,
     source="Sections 3.2 and 5",
     params=Params,
     quick=dict(columns=(1, 2), draws=2, search=4, log10_times=(10.0, 1e3, 1e5), seed=1),
