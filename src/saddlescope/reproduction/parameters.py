@@ -263,6 +263,10 @@ class EntryParams:
     def check(self) -> None:
         """Raise InputError unless the fields fit each other; by default they always do."""
 
+    def only(self, *names: str) -> dict[str, Any]:
+        """Return the values of some fields by name."""
+        return {name: getattr(self, name) for name in names}
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle by the file of the class, so that worker processes can read parameters of your own entries."""
         module = sys.modules[type(self).__module__]

@@ -21,7 +21,6 @@ import xarray as xr
 
 from saddlescope._shared.progress import Report, silent
 from saddlescope.papers.gradual_rank.shared.head_task import HeadSizes
-from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.plot import Axis, Figure, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
@@ -48,7 +47,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     import jax
 
     with jax.enable_x64(True):
-        return over("seed", params.seeds, partial(_instance, params), context)
+        return context.over({"seed": params.seeds}, partial(_instance, params), join="outer")
 
 
 def _instance(params: Params, seed: int, context: RunContext) -> xr.Dataset:

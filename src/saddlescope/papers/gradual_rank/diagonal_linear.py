@@ -20,6 +20,9 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope.plot import Axis, Figure, Line, Panel, corners
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
+from saddlescope.reproduction.grid import join_cells
+
+_CURVES = ["flow_beta", "predicted_beta", "predicted_slope"]  # of the first problem, over time
 
 
 class Params(EntryParams):
@@ -44,14 +47,11 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     """Run Algorithm 1 and the flow on each problem; finished problems are cached."""
     import jax
 
-    parts: list[xr.Dataset] = []
+    problems = {"problem": range(params.problems)}
     with jax.enable_x64(True):
-        for k, step in context.steps(range(params.problems)):
-            parts.append(step.cached(f"problem{k}", partial(_solve, params, k, step)))
-            step.report(1.0, f"problem {k + 1} of {params.problems} done")
+        parts = context.cells(problems, partial(_solve, params))
     each = [part.drop_dims("moment", errors="ignore") for part in parts]
-    together = xr.concat(each, dim="problem", join="outer", combine_attrs="drop")
-    return together.assign({name: parts[0][name] for name in parts[0].data_vars if name not in each[0]})
+    return join_cells(each, problems, join="outer").merge(parts[0][_CURVES])
 
 
 def _solve(params: Params, k: int, context: RunContext) -> xr.Dataset:
@@ -98,7 +98,7 @@ def _solve(params: Params, k: int, context: RunContext) -> xr.Dataset:
         stage.slope + (time - stage.time) * np.where(stage.beta == 0, stage.gradient, 0)
         for stage, time in zip(stages, times, strict=True)
     ]
-    curves = {"flow_beta": flow(times), "predicted_beta": [stage.beta for stage in stages], "predicted_slope": slope}
+    curves = dict(zip(_CURVES, (flow(times), [stage.beta for stage in stages], slope), strict=True))
     return solved.assign({name: (("moment", "coordinate"), np.stack(each)) for name, each in curves.items()}).assign(
         time=("moment", times)
     )

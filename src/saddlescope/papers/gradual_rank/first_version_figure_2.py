@@ -20,7 +20,6 @@ from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.shared import stage_times
 from saddlescope.papers.gradual_rank.shared.diagonal_entries import PRODUCTS
 from saddlescope.papers.gradual_rank.shared.head_task import HeadParams
-from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.plot import Axis, Figure, Line, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
@@ -58,7 +57,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     with jax.enable_x64(True):
         task = full_attention_teacher_task(params.seed, rank=params.rank, **sizes)
         theory = prediction.cached("theory", lambda: _predict(params, task, prediction))
-        flows = over("scale", params.log10_scales, partial(_simulate, params, task, theory), full, name="flow")
+        flows = full.over({"scale": params.log10_scales}, partial(_simulate, params, task, theory))
         diagonal = head.cached("diagonal", lambda: _diagonal(params, head))
     return xr.merge([theory, flows, diagonal], combine_attrs="drop").assign_attrs(
         theory.attrs, log10_diagonal=params.log10_diagonal
