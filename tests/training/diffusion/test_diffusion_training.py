@@ -1,22 +1,15 @@
-"""Training of the diffusion model: steps, records, and resumption to the last bit."""
+"""Training of the diffusion model: steps and records."""
 
 import copy
 import math
-import subprocess
-import sys
-import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-import xarray as xr
 from tiny_diffusion import CONFIG, NETWORK, PROCESS
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.progress import silent
-from saddlescope.ranks.state_files import read_state
 from saddlescope.training import torch_settings
 from saddlescope.training.diffusion import training
 from saddlescope.training.diffusion.circles import CircleProcess
@@ -28,16 +21,6 @@ from saddlescope.training.diffusion.variational_diffusion import VariationalDiff
 
 ONE_STEP = replace(CONFIG, steps=1, first_record=1)
 CLASSIFIER = ConceptClassifier(UNetConfig(pixels=8, channels=(8,), blocks=1), hidden=4, seed=3).eval()
-
-
-class Interrupted(KeyboardInterrupt):
-    pass
-
-
-def assert_identical(one, other):
-    """Compare all reproducible results: all but the time of a step."""
-    xr.testing.assert_identical(one.records.drop_attrs(), other.records.drop_attrs())
-    torch.testing.assert_close(one.model.state_dict(), other.model.state_dict(), rtol=0, atol=0)
 
 
 def test_a_plain_loop_makes_the_same_steps():
@@ -159,78 +142,6 @@ def test_without_an_average_raw_positions_are_the_positions_and_with_one_they_ar
     assert not np.array_equal(averaged.raw_position, averaged.position[:, 3:], equal_nan=True)
 
 
-@pytest.mark.parametrize("every", [None, 4])
-def test_an_interrupted_run_resumes_to_the_last_bit(tmp_path, types_unchecked, every):
-    """Use dropout, which draws random numbers, and a different global random state each time."""
-
-    def call(checkpoint, report=silent):
-        torch.manual_seed(time.monotonic_ns())
-        before = torch.get_rng_state()
-        try:
-            return fit_diffusion(
-                PROCESS, NETWORK, CONFIG, classifier=CLASSIFIER, checkpoint=checkpoint, checkpoint_every=every,
-                report=report,
-            )  # fmt: skip
-        finally:
-            assert torch.equal(before, torch.get_rng_state())
-
-    def interrupt(fraction, note):
-        raise Interrupted
-
-    with types_unchecked():
-        whole = call(None)
-        for _ in range(2):
-            with pytest.raises(Interrupted):
-                call(tmp_path / "run", interrupt)
-        resumed = call(tmp_path / "run")
-    assert_identical(resumed, whole)
-    written = (tmp_path / "run").stat().st_mtime_ns
-    assert_identical(call(tmp_path / "run", interrupt), whole)  # a finished run returns what it found, without a step
-    assert (tmp_path / "run").stat().st_mtime_ns == written
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
-
-
-def test_sigkill_at_any_moment_changes_nothing(tmp_path):
-    """Kill while a checkpoint is written, just before it is renamed, at a record, and at random moments."""
-    program, path = Path(__file__).parents[1] / "killed_diffusion_run.py", tmp_path / "run"
-    subprocess.run([sys.executable, str(program), str(path)], check=True)
-    resumed = fit_diffusion(PROCESS, NETWORK, CONFIG, checkpoint=path, checkpoint_every=1)
-    assert_identical(resumed, fit_diffusion(PROCESS, NETWORK, CONFIG))
-
-
-def test_a_checkpoint_of_another_run_is_refused(tmp_path):
-    path = tmp_path / "run"
-    fit_diffusion(PROCESS, NETWORK, ONE_STEP, checkpoint=path)
-    content = path.read_bytes()
-    others = {
-        "configuration": (PROCESS, NETWORK, replace(ONE_STEP, steps=2), None),
-        "network": (PROCESS, replace(NETWORK, dropout=0.2), ONE_STEP, None),
-        "data": (replace(PROCESS, color_signal=0.2), NETWORK, ONE_STEP, None),
-        "classifier": (PROCESS, NETWORK, ONE_STEP, CLASSIFIER),
-    }
-    for part, (process, network, other, classifier) in others.items():
-        with pytest.raises(InputError, match=f"checkpoint must belong to this run; .*differs in {part}[.] Call"):
-            fit_diffusion(process, network, other, classifier=classifier, checkpoint=path)
-    with pytest.raises(InputError, match="differs in network and initial weights"):
-        fit_diffusion(PROCESS, replace(NETWORK, blocks=2), ONE_STEP, checkpoint=path)
-    assert path.read_bytes() == content
-    path.write_bytes(content[:-1])
-    with pytest.raises(InputError, match="checkpoint must be a complete checkpoint"):
-        fit_diffusion(PROCESS, NETWORK, ONE_STEP, checkpoint=path)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=r"Cannot write .*file/run: Not a directory[.] Give another path[.]$"):
-        fit_diffusion(PROCESS, NETWORK, ONE_STEP, checkpoint=tmp_path / "file" / "run")
-
-
-def test_a_diverging_run_stops_and_keeps_its_last_good_checkpoint(tmp_path):
-    config = replace(CONFIG, learning_rate=1e30)
-    with pytest.raises(InputError, match=r"learning_rate must be small enough for a finite loss; got 1e[+]30, and the"):
-        fit_diffusion(PROCESS, NETWORK, config, checkpoint=tmp_path / "run", checkpoint_every=1)
-    state = read_state(tmp_path / "run")
-    assert state is not None
-    assert torch.isfinite(state["losses"]).all()
-
-
 def test_losses_that_wait_on_the_device_are_looked_at_before_they_are_kept(tmp_path):
     run = training._DiffusionRun(PROCESS, NETWORK, CONFIG, None, torch.device("cpu"), tmp_path / "run")
     run.losses[:3, 0] = torch.tensor([2.0, math.nan, math.inf])
@@ -262,14 +173,6 @@ def test_bad_input():
         fit_diffusion(PROCESS, replace(NETWORK, condition=3), CONFIG)
     with pytest.raises(InputError, match="checkpoint_every must be at least 1; got 0"):
         fit_diffusion(PROCESS, NETWORK, CONFIG, checkpoint_every=0)
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without GPU")
-def test_a_gpu_that_is_not_there_is_refused():
-    with pytest.raises(InputError, match=r"device='cuda' was requested, but PyTorch found no GPU\. Pass device='cpu'"):
-        fit_diffusion(PROCESS, NETWORK, CONFIG, device="cuda")
-    with pytest.raises(InputError, match="device must be cpu or cuda, or cuda:1 and so on; got 'gpu'"):
-        fit_diffusion(PROCESS, NETWORK, CONFIG, device="gpu")
 
 
 def test_bfloat16_learns_the_same_and_keeps_float32_weights():

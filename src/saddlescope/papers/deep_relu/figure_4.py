@@ -74,7 +74,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     shallow = partial(network, depth=4, rate=params.rate, steps=params.steps)
     deep = partial(network, depth=6, rate=params.deep_rate, steps=params.deep_steps)
     each = [*(shallow(deviation=of) for of in params.deviations), deep(deviation=params.deep_deviation)]
-    setups = dict(zip(NAMES, each, strict=True))
+    setups: dict[str, TrainingSetup] = dict(zip(NAMES, each, strict=True))
 
     def train(name: str, step: RunContext) -> xr.Dataset:
         of = setups[name]

@@ -98,8 +98,8 @@ def _solve(params: Params, k: int, context: RunContext) -> xr.Dataset:
         stage.slope + (time - stage.time) * np.where(stage.beta == 0, stage.gradient, 0)
         for stage, time in zip(stages, times, strict=True)
     ]
-    curves = dict(zip(_CURVES, (flow(times), [stage.beta for stage in stages], slope), strict=True))
-    return solved.assign({name: (("moment", "coordinate"), np.stack(each)) for name, each in curves.items()}).assign(
+    curves = zip(_CURVES, (flow(times), np.stack([stage.beta for stage in stages]), np.stack(slope)), strict=True)
+    return solved.assign({name: (("moment", "coordinate"), each) for name, each in curves}).assign(
         time=("moment", times)
     )
 

@@ -38,10 +38,10 @@ def diagonal_flow(
     return diagonal_margin_flow(selection_loss(data), data.features, scale, **policies)
 
 
-def matrix_flow(data: TokenData, log_times: np.ndarray) -> MatrixMarginFlow:
+def matrix_flow(data: TokenData, log_times: np.ndarray, tolerance: float = 1e-7) -> MatrixMarginFlow:
     """Follow W alone from 0."""
     loss, until = selection_loss(data), log_times[-1]
-    return matrix_margin_flow(loss, data.differences, data.z, log_until=until, record=log_times, tolerance=1e-7)
+    return matrix_margin_flow(loss, data.differences, data.z, log_until=until, record=log_times, tolerance=tolerance)
 
 
 def key_query_flow(data: TokenData, start: Weights, log_times: np.ndarray, tolerance: float) -> KeyQueryMarginFlow:
