@@ -8,8 +8,9 @@ from typing import Literal
 
 import pytest
 
+from bad_arguments import bad_values
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import EntryParams, param, parameters
+from saddlescope.reproduction import EntryParams, entry_names, find_entry, param, parameters
 from saddlescope.reproduction.parameters import schema
 
 
@@ -61,33 +62,22 @@ def test_records_are_inherited_and_replaced():
     [
         ({"steps": 0}, "steps must be between 1 and 1000; got 0."),
         ({"steps": 2.5}, "steps must be an integer, such as steps=3; got 2.5."),
-        ({"steps": True}, "steps must be an integer, such as steps=3; got True."),
         ({"rate": 0.0}, "rate must be positive; got 0.0."),
         ({"rate": math.nan}, "rate must be a finite number, such as rate=1e-8; got nan."),
-        ({"rate": math.inf}, "rate must be a finite number, such as rate=1e-8; got inf."),
         ({"share": 1.0}, "share must be above 0 and below 1; got 1.0."),
         ({"centred": 1}, "centred must be true or false, such as centred=true; got 1."),
         ({"data": "mnits"}, "There is no choice for data 'mnits'; did you mean mnist or digits?"),
         ({"norms": ("l2",)}, "norms must be one or more words, each one of l1, nuclear, each once"),
-        ({"norms": ("l1", "l1")}, "norms must be one or more words"),
         ({"log10_scales": (-8.0, -1.0)}, "log10_scales must be one or more negative numbers, decreasing, such as"),
-        ({"log10_scales": (-1.0, -1.0)}, "log10_scales must be"),
-        ({"log10_scales": (0.0,)}, "log10_scales must be"),
-        ({"log10_scales": (-math.inf,)}, "log10_scales must be"),
-        ({"log10_scales": ()}, "log10_scales must be"),
-        ({"log10_scales": [-1.0]}, "log10_scales must be"),
         (
             {"rates": (1.0,)},
             "rates must be two or more positive numbers, decreasing, such as rates=2.0,1.0; got (1.0,).",
         ),
         ({"circles": (8, 6)}, "circles must be one or more integers, each a multiple of 4 and at least 4, increasing"),
-        ({"circles": (16, 8)}, "circles must be"),
-        ({"circles": (0, 8)}, "circles must be"),
         (
             {"pair": (1.0, 2.0, 3.0)},
             "pair must be exactly 2 positive numbers, increasing, such as pair=1.0,2.0; got (1.0,",
         ),
-        ({"pair": (1.0,)}, "pair must be exactly 2 positive numbers, increasing"),
         ({"seeds": (1, 1)}, "seeds must be any number of integers, each at least 0, each once"),
         ({"seeds": (1, 2, 3), "steps": 2}, "steps must be at least 3, the number of seeds; got 2."),
     ],
@@ -97,6 +87,17 @@ def test_values_out_of_range_are_refused_in_one_sentence(changed, sentence):
         Params(**changed)
     assert str(refused.value).startswith(sentence)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", [*entry_names(), ""])
+def test_whatever_a_record_excludes_is_refused_in_one_sentence(name):
+    for record in parameters(find_entry(name).params if name else Params).values():
+        for bad in bad_values(record):
+            with pytest.raises(
+                InputError, match=f"^{record.name} must be |^There is no choice for {record.name} "
+            ) as no:
+                record.check(bad)
+            assert "\n" not in str(no.value)
 
 
 def test_values_in_range_are_accepted():

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partialmethod
-from typing import SupportsFloat, TypeVar
+from typing import SupportsFloat, TypedDict, TypeVar, Unpack
 
 import numpy as np
 import xarray as xr
@@ -302,23 +302,11 @@ class Claim(ReprMixin):
 
     def verdict(self, measured: Estimate) -> Verdict:
         """Return the verdict on an estimate."""
-        return Verdict(
-            claim=self.name,
-            statement=self.statement,
-            quantity=self.quantity,
-            kind=self.kind,
-            source=self.source,
-            unit=self.unit,
-            low=self.low,
-            high=self.high,
-            value=measured.value,
-            uncertainty=measured.uncertainty,
-            outcome=self.outcome(measured),
-            remark=measured.remark,
-            n=measured.n,
-            evidence=measured.evidence,
-            over=measured.over,
-        )
+        stated = {
+            name: getattr(self, name) for name in ("statement", "quantity", "kind", "source", "unit", "low", "high")
+        }
+        found = {name: getattr(measured, name) for name in ("value", "uncertainty", "remark", "n", "evidence", "over")}
+        return Verdict(claim=self.name, outcome=self.outcome(measured), **stated, **found)
 
     def outcome(self, measured: Estimate) -> Outcome:
         """Return the outcome that an estimate gives this kind of claim."""
@@ -330,6 +318,14 @@ class Claim(ReprMixin):
             return Outcome.UNDECIDED
         holds = inside(measured, self.low, self.high)
         return Outcome.UNDECIDED if holds is None else _WORDS[self.kind][not holds]
+
+
+class _Bounds(TypedDict, total=False):
+    """Keywords of the decorators, as in `Claim`."""
+
+    low: float
+    high: float
+    unit: str
 
 
 class Claims(list[Claim]):
@@ -360,25 +356,16 @@ class Claims(list[Claim]):
         statement: str,
         source: str,
         *,
-        low: float = -math.inf,
-        high: float = math.inf,
-        unit: str = "",
         requires: Sequence[Requirement] = (),
+        **bounds: Unpack[_Bounds],
     ) -> Callable[[S], S]:
+        needs = (*self._requires, *requires)
+
         def register(statistic: S) -> S:
-            self.append(
-                Claim(
-                    name=name,
-                    statement=statement,
-                    kind=kind,
-                    source=source,
-                    statistic=statistic,
-                    low=low,
-                    high=high,
-                    unit=unit,
-                    requires=(*self._requires, *requires),
-                )
+            claim = Claim(
+                name=name, statement=statement, kind=kind, source=source, statistic=statistic, requires=needs, **bounds
             )
+            self.append(claim)
             return statistic
 
         return register

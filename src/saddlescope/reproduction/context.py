@@ -104,8 +104,13 @@ class RunContext(ReprMixin):
             tasks = {cell.label: partial(_store, cell, replace(self, report=silent)) for cell in missing}
             _, rest = self.split(len(cells) - len(missing), len(missing))
             run_tasks(tasks, processes=processes, report=rest.report, ended=_ended)
-        steps = self.steps(cells, weights)
-        return [cell.make(replace(step, report=step.note(cell.label))) for cell, step in steps]
+        found = []
+        for cell, step in self.steps(cells, weights):
+            report = silent if self.has(cell.part) else step.note(cell.label)
+            report(0.0, "begun")
+            found.append(cell.make(replace(step, report=report)))
+            report(1.0, "done")
+        return found
 
     def split(self, *weights: int | float) -> "tuple[RunContext, ...]":
         """Return one context per part of the run, each reporting 0 to 1 over its share of the progress of this one.
@@ -220,16 +225,9 @@ class _Cell(NamedTuple):
         return cls(number, ", ".join(starmap(_in_words, named)), part, partial(compute, *values))
 
     def make(self, context: RunContext) -> xr.Dataset:
-        """Return the cached part, computing it between its first report and its last if absent."""
+        """Return the cached part, computing it if absent."""
         own = replace(context, cell=self.number, inside=f"{context.inside}{self.part},")
-
-        def compute() -> xr.Dataset:
-            own.report(0.0, "begun")
-            made = self.compute(own)
-            own.report(1.0, "done")
-            return made
-
-        return context.cached(self.part, compute)
+        return context.cached(self.part, partial(self.compute, own))
 
 
 def _store(cell: _Cell, context: RunContext, report: Report) -> None:

@@ -10,7 +10,7 @@ whatever the depth L.
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise, product
+from itertools import pairwise
 
 import numpy as np
 import xarray as xr
@@ -45,20 +45,16 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     """Measure the escape time of each network from each scale."""
     import jax
 
-    cases = [(L, r, seed) for L, r, seed in product(params.depths, params.small, params.seeds) if r <= L]
+    axes = {"small": params.small, "seed": params.seeds}
     times: list[xr.Dataset] = []
     with jax.enable_x64(True):
-        for case, step in context.steps(cases):
-            depth, small, seed = case
-            name = f"case-{depth}-{small}-{seed}"
-            times.append(step.cached(name, partial(_escape_times, params, *case)))
-            step.report(1.0, f"{depth} layers, {small} of them small, seed {seed} done")
-    coords = dict(zip(("depth", "small", "seed"), zip(*cases, strict=True), strict=True))
-    run = xr.concat(times, dim="case").assign_coords(scale=list(params.log10_scales))
-    return run.assign_coords({name: ("case", list(values)) for name, values in coords.items()})
+        for depth, step in context.steps(params.depths):
+            axes["small"] = tuple(r for r in params.small if r <= depth)
+            times += step.cells(axes, partial(_escape_times, params, depth), name=f"{depth} layers")
+    return xr.concat(times, dim="case").assign_coords(scale=list(params.log10_scales))
 
 
-def _escape_times(params: Params, depth: int, small: int, seed: int) -> xr.Dataset:
+def _escape_times(params: Params, depth: int, small: int, seed: int, step: RunContext) -> xr.Dataset:
     import jax
     import jax.numpy as jnp
 
@@ -74,9 +70,8 @@ def _escape_times(params: Params, depth: int, small: int, seed: int) -> xr.Datas
             hidden = jnp.tanh(hidden @ weight.T)
         return jnp.mean(((hidden @ weights[-1].T)[:, 0] - jnp.asarray(y)) ** 2) / 2
 
-    return xr.Dataset(
-        {"escape_time": ("scale", [_escape_time(loss, layers, small, 10.0**scale) for scale in params.log10_scales])}
-    )
+    times = [_escape_time(loss, layers, small, 10.0**scale) for scale in params.log10_scales]
+    return xr.Dataset({"escape_time": ("scale", times)}, {"depth": depth, "small": small, "seed": seed})
 
 
 def _escape_time(loss, layers: list[np.ndarray], small: int, scale: float) -> float:

@@ -42,16 +42,12 @@ class Params(StageParams):
             )
 
 
-class DiagonalParams(StageParams):
+class DiagonalParams(StageParams, seeds=tuple(range(10, 20)), log10_scales=(-128.0, -512.0, -2048.0)):
     """Random regression problems with more samples than coordinates."""
 
-    seeds: tuple[int, ...] = param(tuple(range(10, 20)), "seeds of data and initial weights", ge=0, order="distinct")
     samples: int = param(40, "samples n", ge=1)
     coordinates: int = param(4, "coordinates p", ge=1, le=64)
     ratio: float = param(1.7, "size of each coordinate of the teacher over the next", gt=1)
-    log10_scales: tuple[float, ...] = param(
-        (-128.0, -512.0, -2048.0), "log10 of the initial scales α", ge=-4096, le=-1, order="decreasing", least=2
-    )
 
 
 @over_seeds

@@ -37,12 +37,9 @@ _RECORDS = 1501
 _CLOSE = 4001  # until the end of the prediction, whose plateaus may be short
 
 
-class Params(SeedParams):
+class Params(SeedParams, seeds=tuple(range(20, 25))):
     """Templates with a few frequencies of given coefficients."""
 
-    seeds: tuple[int, ...] = param(
-        tuple(range(20, 25)), "seeds of frequencies, phases and initial weights", ge=0, order="distinct"
-    )
     modulus: int = param(20, "modulus p", ge=5, le=40)
     coefficients: tuple[float, ...] = param(
         (1.0, 0.7, 0.5), "coefficients of the template's frequencies, up to a factor", gt=0, order="decreasing"

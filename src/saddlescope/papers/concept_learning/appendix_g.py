@@ -53,21 +53,19 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
     prepare_device(params.device)
     params.config().backbone(params.pixels)  # sizes that do not fit are refused before any work
-    circles = [CircleProcess(pixels=params.pixels, color_signal=signal) for signal in params.signals]
-    found = []
-    for process, step in context.steps(circles):
-        name = f"classifier-{process.color_signal:g}"
-        found.append(step.cached(name, partial(_evaluate_classifier, params, process, name, step)))
-    return xr.concat(found, dim="signal").assign_coords(signal=list(params.signals))
+    for signal in params.signals:
+        CircleProcess(pixels=params.pixels, color_signal=signal)
+    return context.over({"signal": params.signals}, partial(_evaluate_classifier, params))
 
 
-def _evaluate_classifier(params: Params, process: "CircleProcess", name: str, context: RunContext) -> xr.Dataset:
+def _evaluate_classifier(params: Params, signal: float, step: RunContext) -> xr.Dataset:
     """Train a classifier, and read images between class means by it and by the direct estimator."""
-    from saddlescope.training.diffusion.circles import CONCEPTS
+    from saddlescope.training.diffusion.circles import CONCEPTS, CircleProcess
     from saddlescope.training.diffusion.classifier import fit_classifier
     from saddlescope.training.diffusion.positions import concept_positions
 
-    kept = {"checkpoint": context.scratch / f"{name}.pt", "report": context.report}
+    process = CircleProcess(pixels=params.pixels, color_signal=signal)
+    kept = {"checkpoint": step.scratch / f"classifier-{signal:g}.pt", "report": step.report}
     fitted = fit_classifier(process, params.config(), device=params.device, **kept)
     way = np.linspace(0, 1, params.places)
     between, read = np.zeros((2, len(CONCEPTS), params.places))

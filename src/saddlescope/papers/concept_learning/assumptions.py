@@ -51,10 +51,9 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Compute the largest omega, and follow starts on the data of the figures."""
-    theory, runs = context.split(0.2, 0.8)
-    computed = theory.cached("theory", lambda: _largest_omegas(params))
+    computed = context.cached("theory", lambda: _largest_omegas(params))
     axes = {"data": tuple(_DATA), "scale": params.scales}
-    return xr.merge([computed, runs.over(axes, partial(_follow_starts, params))], join="exact")
+    return xr.merge([computed, context.over(axes, partial(_follow_starts, params))], join="exact")
 
 
 def _largest_omegas(params: Params) -> xr.Dataset:

@@ -12,7 +12,6 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.progress import Report
 from saddlescope.papers.concept_learning.shared.random_starts import (
     FIGURES,
     LAWS,
@@ -24,7 +23,6 @@ from saddlescope.papers.concept_learning.shared.random_starts import (
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Line, Panel, Table
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
-from saddlescope.reproduction.grid import join_cells
 
 _DATA = ("Figure 5", "Figure 8", "Figure 9")
 
@@ -53,22 +51,18 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Sample starts of every figure's data and law."""
-    samples, axes = [], {"data": _DATA, "law": LAWS}
-    cells = enumerate(product(*axes.values()))
-    for (k, (name, law)), step in context.steps(cells, weights=(6, 6, 10, 10, 18, 20)):  # of the time, about
-        sample = partial(_sample_law, name, law, params, (params.seed, k), step.report)
-        samples.append(step.cached(f"sample-{k}", sample))
-    return join_cells(samples, axes)
+    return context.over({"data": _DATA, "law": LAWS}, partial(_sample_law, params), weights=(6, 6, 10, 10, 18, 20))
 
 
-def _sample_law(name: str, law: Law, params: Params, seed: tuple[int, ...], report: Report) -> xr.Dataset:
+def _sample_law(params: Params, name: str, law: Law, step: RunContext) -> xr.Dataset:
     """Follow starts of one law; count descents, against hysteresis, too."""
     from saddlescope.flow import symmetric_flows
     from saddlescope.measure import find_descents
 
     a, x = strengths_and_test_point(*FIGURES[name])
-    starts = draw_starts(np.random.default_rng(seed), law, params.scale, (params.starts, len(a), len(a)))
-    flows = symmetric_flows(a, starts, test_point=x, until=_UNTIL, tolerance=_TOLERANCE, report=report)
+    rng = np.random.default_rng((params.seed, step.cell))
+    starts = draw_starts(rng, law, params.scale, (params.starts, len(a), len(a)))
+    flows = symmetric_flows(a, starts, test_point=x, until=_UNTIL, tolerance=_TOLERANCE, report=step.report)
     rises = find_descents(flows.turning_losses).rises[:, 1:].max(axis=1) / (x @ x / 2)  # the largest between descents
     counts = [find_descents(flows.turning_losses, hysteresis=h).counts for h in _HYSTERESES]
     return xr.Dataset(

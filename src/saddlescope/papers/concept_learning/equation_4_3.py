@@ -7,6 +7,8 @@ the 2, which D.1 has and D.2 drops. Section 4.2 leaves N out, as "never too larg
 the times of learning. Without noise the diagonal is logistic: dw_kk/dt = 4 a_k w_kk (1 − w_kk).
 """
 
+from functools import partial
+
 import numpy as np
 import xarray as xr
 
@@ -15,10 +17,9 @@ from saddlescope.plot import Axis, Figure, Line, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 
-class Params(TwoLayerParams):
+class Params(TwoLayerParams, until=60.0):
     """Small starts on the data of Figure 8."""
 
-    until: float = param(60.0, "end of the gradient flow", unit="t", gt=0)
     scales: tuple[float, ...] = param(
         (1e-1, 1e-3, 1e-5),
         "standard deviations of the entries of U of small starts",
@@ -36,24 +37,20 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     """Follow small starts, and predict their stage times with noise and without."""
     a, _ = strengths_and_test_point(params.mu, params.sigma)
     units = np.random.default_rng(params.seed).standard_normal((params.starts, len(a), len(a)))
-    stages = []
-    for scale, step in context.steps(params.scales):
-        step.report(0.0, f"starts of scale {scale:g}")
-        stages.append(_stage_times(a, scale * units, params.until))
-    largest = int(np.argmax(np.median(stages[-1].noise_share, axis=1)))
+    stages = context.over({"scale": params.scales}, partial(_stage_times, a, units, params.until))
+    largest = int(stages.noise_share.isel(scale=-1).median("concept").argmax())
     terms = _term_curves(a, params.scales[-1] * units[largest], params.until)
-    together = xr.concat(stages, dim="scale").assign_coords(scale=list(params.scales))
-    return together.merge(terms).assign(strength=("concept", a))
+    return stages.merge(terms).assign(strength=("concept", a))
 
 
-def _stage_times(a: np.ndarray, starts: np.ndarray, until: float) -> xr.Dataset:
+def _stage_times(a: np.ndarray, units: np.ndarray, until: float, scale: float, step: RunContext) -> xr.Dataset:
     """Return stage times of each start by flow and by prediction, with N and without."""
     from saddlescope.flow import symmetric_path
     from saddlescope.theory.concepts import concept_stages
 
     weights, concepts = a + a[:, None], range(len(a))
     found, schur, bare, shares = [], [], [], []
-    for start in starts:
+    for start in scale * units:
         path = symmetric_path(a, start, until=until, tolerance=1e-11)
         found.append([path.crossings(k, k, 0.5).max(initial=0.0) for k in concepts])
         schur.append(concept_stages(a, start).times)

@@ -33,14 +33,13 @@ _MAPS = {"D.2": (printed_runs, STEP), "U": (gradient_runs, STEP / 2)}  # with st
 _LIKE = 0.02  # of μ_1²/2: a loss that looks like Figure 10's
 
 
-class Params(two_layer.TwoLayerParams):
+class Params(two_layer.TwoLayerParams, until=120.0):
     """The paper's data, from a batch of random starts."""
 
     mu: tuple[float, ...] = param(
         (0.7, 1.7, 3.0), "distance of each cluster from the origin, in ascending order", gt=0, least=3, most=6
     )
     horizon: float = param(20.0, "time at which the plateau is cut off", unit="t", gt=0)
-    until: float = param(120.0, "end of the runs", unit="t", gt=0)
     scale: float = param(0.1, "standard deviation of the entries of U", ge=1e-6, le=0.3, scale="log")
     starts: int = param(8192, "random starts of full rank, of which the one with the longest plateau is shown", ge=1)
     map_starts: int = param(1024, "random starts of the authors' law from which the maps are iterated", ge=1)
@@ -59,14 +58,11 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     a, x = two_layer.strengths_and_test_point(params.mu, params.sigma)
     rng = np.random.default_rng(params.seed)
     starts = params.scale * rng.standard_normal((params.starts, len(a), len(a)))
-    many, single, theirs = context.split(0.5, 0.1, 0.4)
+    many, _ = context.split(0.6, 0.4)
     batch = many.cached("batch", partial(_random_batch, a, x, starts, params, many))
-    single.report(0.0, "the longest plateau")
     plateau = two_layer.follow_start(a, x, starts[int(np.argmax(batch.learned_at.values))], params.until)
-    theirs.report(0.0, "the authors' run, and others from its law of starts")
     uniform = rng.random((params.map_starts, *_PROGRAM.start.shape)) / DIVISOR
-    authors = theirs.cached("authors", partial(_repeat_program, uniform))
-    theirs.report(1.0, "done")
+    authors = context.cached("authors", partial(_repeat_program, uniform))
     return xr.merge([plateau, batch, authors]).assign(horizon=params.horizon, lost_loss=float(x[0] ** 2 / 2))
 
 

@@ -47,17 +47,17 @@ class Params(TrainingParams):
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Train the networks of three layers, then those of the comparisons."""
     tasks = [(tuple(factor * value for value in params.mu), params.sigma) for factor in (1, 2)]
+    kinds = {_DEEP: (3, 3, params.seeds), _ONE: (1, 3, params.seeds), _WIDE: (2, 64, params.wide_seeds)}
+    kinds = {kind: of for kind, of in kinds.items() if of[-1]}
 
-    kinds = [(_DEEP, 3, 3, params.seeds), (_ONE, 1, 3, params.seeds), (_WIDE, 2, 64, params.wide_seeds)]
-    parts: list[xr.Dataset] = []
-    for (kind, depth, dim, count), step in context.steps(kinds, weights=(0.4, 0.2, 0.4)):
+    def train_one(kind: str, step: RunContext) -> xr.Dataset:
+        depth, dim, count = kinds[kind]
         training, seeds = params.training(depth=depth, dim=dim, rotated=False), range(params.seed, params.seed + count)
-        if count:
-            part = step.cached(f"kind-{len(parts)}", partial(train_kind, kind, training, tasks, seeds, step))
-            part = part.assign_coords(task=["small", "large"]).drop_vars("depth")
-            below = part.test_loss < 0.01 * part.test_loss.isel(step=0)
-            learned = part.step[below.argmax("step")].drop_vars("step").where(below.any("step"))
-            parts.append(part.assign(learned=learned))
+        part = train_kind(kind, training, tasks, seeds, step).assign_coords(task=["small", "large"]).drop_vars("depth")
+        below = part.test_loss < 0.01 * part.test_loss.isel(step=0)
+        return part.assign(learned=part.step[below.argmax("step")].drop_vars("step").where(below.any("step")))
+
+    parts = context.cells({"kind": list(kinds)}, train_one, weights=(0.4, 0.2, 0.4)[: len(kinds)])
     shown = parts[0][["output", "test_loss", "mu"]].drop_vars("kind")
     each = [part[["descents", "rise", "peak_output", "learned"]] for part in parts]
     return xr.merge([xr.concat(each, "kind", join="outer"), shown])

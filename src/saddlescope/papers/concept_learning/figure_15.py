@@ -51,7 +51,6 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     by_size = [circles(color_signal=0.4, size_signal=size) for size in params.sizes]
 
     def measure(seed: int, step: RunContext) -> xr.Dataset:
-        step.report(0.0, f"seed {seed}")
         chosen = {"images": params.images, "seed": seed}
         signals = [[pixel_signals(one, **chosen).means for one in processes] for processes in (by_color, by_size)]
         geometries = [concept_geometry(process, **chosen) for process in by_color]
@@ -64,29 +63,20 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
             }
         )
 
-    measuring, drawing = context.split(0.9, 0.1)
-    measured = [
-        step.cached(f"seed-{seed}", partial(measure, seed, step)) for seed, step in measuring.steps(params.seeds)
-    ]
-    drawing.report(0.0, "images")
+    measured = context.over({"seed": params.seeds}, measure)
     shown = [  # of every class and process, with the same places and backgrounds
         [process.draw(np.full(params.shown, k), seed=_EXAMPLES_SEED).images for k in range(len(CLASSES))]
         for process in by_color
     ]
     classes = np.arange(params.read) % len(CLASSES)
     read = [concept_positions(one.draw(classes, seed=_READ_SEED).images, one).position for one in by_color]
-    drawing.report(1.0, "done")
     image = ("color_setting", "class", "example", "channel", "row", "column")
-    settings = {"color_setting": list(params.colors), "size_setting": list(params.sizes), "seed": list(params.seeds)}
-    return (
-        xr.concat(measured, "seed")
-        .assign(
-            shown=(image, np.round(255 * np.array(shown)).astype(np.uint8)),
-            position=(("color_setting", "image", "concept"), np.stack(read)),
-            image_class=("image", classes),
-        )
-        .assign_coords({**settings, "concept": list(CONCEPTS), "class": list(CLASSES)})
-    )
+    settings = {"color_setting": list(params.colors), "size_setting": list(params.sizes)}
+    return measured.assign(
+        shown=(image, np.round(255 * np.array(shown)).astype(np.uint8)),
+        position=(("color_setting", "image", "concept"), np.stack(read)),
+        image_class=("image", classes),
+    ).assign_coords({**settings, "concept": list(CONCEPTS), "class": list(CLASSES)})
 
 
 claims = Claims(

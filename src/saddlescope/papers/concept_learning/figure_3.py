@@ -9,7 +9,6 @@ see all samples in each step, have hidden layers of width 64, or have one layer 
 """
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import xarray as xr
@@ -67,12 +66,13 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         (SMALL, replace(low, depth=1, scale=_SMALL_SCALE)),
         (WIDE_SGD, replace(low, hidden=params.high)),
     ]
-
+    named = {f"{kind}, depth {training.depth}": (kind, training) for kind, training in kinds}
     seeds, task = range(params.seed, params.seed + params.seeds), (params.mu, params.sigma)
-    parts = []
-    for n, (kind, step) in enumerate(context.steps(kinds)):
-        part = step.cached(f"kind-{n}", partial(train_kind, *kind, [task], seeds, step))
-        parts.append(part.isel(task=0, drop=True).drop_vars("mu"))
+
+    def train_one(name: str, step: RunContext) -> xr.Dataset:
+        return train_kind(*named[name], [task], seeds, step).isel(task=0, drop=True).drop_vars("mu")
+
+    parts = context.cells({"network": list(named)}, train_one)
     paper = [part for part in parts if int(part.depth) == params.depth and part.kind.item() in (LOW, HIGH)]
     shown = xr.concat([part[["output"]] for part in paper], "dimension").rename({"kind": "shown"}).drop_vars("depth")
     networks = xr.concat([part.drop_vars("output") for part in parts], "network")

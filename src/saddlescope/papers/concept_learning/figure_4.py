@@ -26,12 +26,10 @@ _LATER = 0.1  # scale of the start from which irrelevant entries are seen to act
 _INSTANCES = 20  # starts whose irrelevant entries are changed
 
 
-class Params(two_layer.TwoLayerParams):
+class Params(two_layer.TwoLayerParams, mu=(0.6, 1.2, 2.4), until=120.0):
     """Three concepts far apart, with two more directions in the run that is shown."""
 
-    mu: tuple[float, ...] = param((0.6, 1.2, 2.4), "distance of each cluster from the origin", gt=0, least=2, most=6)
     empty: int = param(2, "directions without a concept in the run shown", ge=1)
-    until: float = param(120.0, "end of the gradient flow", unit="t", gt=0)
     scales: tuple[float, ...] = param(
         (1e-3, 1e-5),
         "standard deviations of the entries of U; the run shown starts at the first",
@@ -51,19 +49,14 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     a, x = two_layer.strengths_and_test_point(params.mu, params.sigma)
     rng = np.random.default_rng(params.seed)
     wide, point = (np.append(values, np.zeros(params.empty)) for values in (a, x))
-    shown, many = context.split(0.1, 0.9)
-    shown.report(0.0, "the run shown")
     one = two_layer.follow_start(
         wide, point, params.scales[0] * rng.standard_normal((len(wide), len(wide))), params.until
     )
     effects = [_irrelevant_effect(wide, point, params.until, rng) for _ in range(_INSTANCES)]
     units = rng.standard_normal((params.starts, len(a), len(a)))
-    histories = []
-    for (n, scale), step in many.steps(enumerate(params.scales)):
-        step.report(0.0, f"starts of scale {scale:g}")
-        histories.append(step.cached(f"lives-{n}", partial(_follow_entries, a, scale * units, params.until)))
+    histories = context.over({"scale": params.scales}, partial(_follow_entries, a, units, params.until))
     weak, strong = np.array(_concept_pairs(a)).T
-    return one.merge(xr.concat(histories, dim="scale").assign_coords(scale=list(params.scales))).assign(
+    return one.merge(histories).assign(
         irrelevant_later=("instance", effects),
         strong=("pair", strong),
         suppressor_predicted=("pair", 2 * (a[weak] + a[strong]) / (3 * a[strong] + a[weak])),
@@ -94,7 +87,7 @@ def _irrelevant_effect(a: np.ndarray, x: np.ndarray, until: float, rng: np.rando
     return float(np.abs(one - two).max())
 
 
-def _follow_entries(a: np.ndarray, starts: np.ndarray, until: float) -> xr.Dataset:
+def _follow_entries(a: np.ndarray, units: np.ndarray, until: float, scale: float, step: RunContext) -> xr.Dataset:
     """Follow the entries of W from each start, beside the predictions of its Schur complements."""
     from saddlescope.flow import symmetric_path
     from saddlescope.measure import entry_histories
@@ -102,7 +95,7 @@ def _follow_entries(a: np.ndarray, starts: np.ndarray, until: float) -> xr.Datas
 
     order, pairs = np.argsort(-a), _concept_pairs(a)
     found = []
-    for start in starts:
+    for start in scale * units:
         path = symmetric_path(a, start, until=until, tolerance=1e-11)
         histories, W0 = entry_histories(path, a), start @ start.T
         leaves = min(float(path.crossings(k, k, _PHASE).min()) for k in range(len(a)))
@@ -121,7 +114,7 @@ def _follow_entries(a: np.ndarray, starts: np.ndarray, until: float) -> xr.Datas
                 "suppressor": ("pair", [at_peak[n, strong, strong] for n, (_, strong) in enumerate(pairs)]),
             }
         )
-    return join_cells([xr.Dataset(one) for one in found], {"start_of": range(len(starts))})
+    return join_cells([xr.Dataset(one) for one in found], {"start_of": range(len(units))})
 
 
 claims = Claims(

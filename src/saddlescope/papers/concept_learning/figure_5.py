@@ -11,7 +11,6 @@ A. Time is that of the gradient flow of equation 4.1, half that of 4.3.
 """
 
 from functools import partial
-from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,13 +30,10 @@ _LAWS = ("normal", "positive")
 _SEEN = 0.01  # of the first loss, or of the target of an output: a visible change
 
 
-class Params(two_layer.TwoLayerParams):
+class Params(two_layer.TwoLayerParams, sigma=(0.05, 0.05)):
     """Random starts on the two concepts of the authors' program."""
 
     mu: tuple[float, ...] = param((1.0, 1.5), "distance of both clusters from the origin", gt=0, least=2, most=2)
-    sigma: tuple[float, ...] = param(
-        (0.05, 0.05), "standard deviation of the clusters along each concept", ge=0, least=2
-    )
     scales: tuple[float, ...] = param(
         (0.1, 0.001, 0.00001),
         "scales of random starts: standard deviation of normal, half the bound of positive entries",
@@ -62,29 +58,20 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     def rise(flows: "SymmetricFlows") -> np.ndarray:
         return find_descents(flows.turning_losses).rises[:, 1:].sum(axis=1) / flows.losses[:, 0]
 
-    shape = (len(_LAWS), len(params.scales), params.starts)
-    rises, positive = np.empty(shape), np.empty(shape, bool)
-    for ((m, scale), (n, law)), step in context.steps(product(enumerate(params.scales), enumerate(_LAWS))):
-        step.report(0.0, f"{params.starts} {law} starts of scale {scale:g}")
-        rng, size = np.random.default_rng([params.seed, n, m]), (params.starts, 2, 2)
+    def sample(law: str, scale: float, step: RunContext) -> xr.Dataset:
+        rng = np.random.default_rng([params.seed, *divmod(step.cell, len(params.scales))])
+        size = (params.starts, 2, 2)
         flows = follow(scale * rng.standard_normal(size) if law == "normal" else 2 * scale * rng.random(size))
-        rises[n, m], positive[n, m] = rise(flows), flows.W[:, 0, 0, 1] > 0
+        return xr.Dataset({"rise": ("sample", rise(flows)), "positive": ("sample", flows.W[:, 0, 0, 1] > 0)})
+
+    statistics = context.over({"law": _LAWS, "scale": params.scales}, sample)
     rng, weak = np.random.default_rng([params.seed, 2]), int(np.argmin(a))
     times = np.geomspace(1e-3 * params.until, params.until, 200)
     flows = follow(2 * max(params.scales) * rng.random((params.outputs, 2, 2)), record=times)
     outputs = (flows.W @ x)[:, :, weak] / x[weak]
     authors = two_layer.authors_run(PROGRAMS["Figure 5"])
-    dims = ("law", "scale", "sample")
-    statistics = xr.Dataset(
-        {
-            "rise": (dims, rises, {"long_name": "rise between two descents over the first loss; 0 for one descent"}),
-            "positive": (dims, positive, {"long_name": "True if w_12 is positive at the start"}),
-            "output_rise": ("recorded", rise(flows)),
-            "output_fall": ("recorded", (np.maximum.accumulate(outputs, axis=1) - outputs).max(axis=1)),
-        },
-        coords={"law": list(_LAWS), "scale": list(params.scales)},
-    )
-    return statistics.merge(authors)
+    falls = (np.maximum.accumulate(outputs, axis=1) - outputs).max(axis=1)
+    return statistics.assign(output_rise=("recorded", rise(flows)), output_fall=("recorded", falls)).merge(authors)
 
 
 claims = Claims(

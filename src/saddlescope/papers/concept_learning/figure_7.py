@@ -13,7 +13,6 @@ cluster at the origin. The loss is recorded at all 16 test points.
 """
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import xarray as xr
@@ -60,15 +59,15 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     task, seeds = (params.mu, (params.sigma,) * len(params.mu)), range(params.seed, params.seed + params.seeds)
 
     def train_kind(kind: str, step: RunContext) -> xr.Dataset:
-        found = train(kinds[kind], [task], seeds, checkpoint=step.scratch / f"{kind}.npz", report=step.note(kind))
+        found = train(kinds[kind], [task], seeds, checkpoint=step.scratch / f"{kind}.npz", report=step.report)
         loss = found.test_loss.isel(task=0, drop=True) * params.dim  # a mean over dimensions before
         return xr.Dataset({"loss": loss, "index": found["index"]}).assign_coords(
             epoch=("step", found.step.values / per_epoch)
         )
 
-    made = [step.cached(kind, partial(train_kind, kind, step)) for kind, step in context.steps(kinds)]
-    loss = xr.concat([one.loss for one in made], "convention").assign_coords(convention=list(kinds))
-    return xr.Dataset({"loss": loss.transpose("convention", "seed", "step", "point"), "index": made[0]["index"]})
+    made = context.over({"convention": list(kinds)}, train_kind)
+    loss = made.loss.transpose("convention", "seed", "step", "point")
+    return xr.Dataset({"loss": loss, "index": made["index"].isel(convention=0, drop=True)})
 
 
 def _pairs(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:

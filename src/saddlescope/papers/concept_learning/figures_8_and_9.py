@@ -37,18 +37,11 @@ class Params(two_layer.TwoLayerParams):
     seed: int = param(0, "seed of the search", ge=0)
 
 
-class Figure9Params(Params):
+class Figure9Params(Params, mu=(1.0, 1.5, 2.2, 2.7), sigma=(0.05, 0.05, 0.05, 0.5)):
     """The paper's data of Figure 9, and the search for a start."""
 
     figure: ClassVar[int] = 9
     descents: ClassVar[int] = 4
-
-    mu: tuple[float, ...] = param(
-        (1.0, 1.5, 2.2, 2.7), "distance of each cluster from the origin", gt=0, least=2, most=6
-    )
-    sigma: tuple[float, ...] = param(
-        (0.05, 0.05, 0.05, 0.5), "standard deviation of the clusters along each concept", ge=0, least=2
-    )
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -56,19 +49,15 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     from saddlescope.flow import find_start
 
     a, x = two_layer.strengths_and_test_point(params.mu, params.sigma)
-    search, follow = context.split(0.9, 0.1)
 
     def search_start() -> xr.Dataset:
         asked = {name: getattr(params, name) for name in ("descents", "until", "seed", "least", "bound", "generations")}
-        found = find_start(a, test_point=x, num_starts=params.pool, report=search.report, **asked)
+        found = find_start(a, test_point=x, num_starts=params.pool, report=context.report, **asked)
         return xr.Dataset({"start": (("row", "unit"), found.start)})
 
-    found = search.cached("start", search_start)
-    follow.report(0.0, "the runs")
+    found = context.cached("start", search_start)
     one = two_layer.follow_start(a, x, found.start.values, params.until)
-    authors = two_layer.authors_run(PROGRAMS[f"Figure {params.figure}"])
-    follow.report(1.0, "done")
-    return one.merge(authors)
+    return one.merge(two_layer.authors_run(PROGRAMS[f"Figure {params.figure}"]))
 
 
 def _visible_descents(one: xr.Dataset) -> Estimate:

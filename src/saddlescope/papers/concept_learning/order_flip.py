@@ -23,7 +23,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.progress import Report
 from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, train
 from saddlescope.papers.concept_learning.shared.two_layer_runs import half_times, strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
@@ -69,17 +68,13 @@ def _diversity(ratio: float | np.ndarray, mu: Sequence[float], sigma: float, clu
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Follow flows of the symmetric network, then train one layer by SGD."""
     flow, sgd = context.split(0.5, 0.5)
-    flows = context.cached("flows", lambda: _symmetric_half_times(params, flow.report))
-    trained = [
-        context.cached(f"sgd-{clusters}", partial(_sgd_half_times, params, clusters, step.report))
-        for clusters, step in sgd.steps(params.clusters)
-    ]
-    together = xr.concat(trained, dim="clusters")
-    return xr.merge([flows, together]).assign_attrs(mu=list(params.mu), sigma=params.sigma)
+    flows = flow.over({"scale": params.scales}, partial(_symmetric_half_times, params))
+    trained = sgd.over({"clusters": params.clusters}, partial(_sgd_half_times, params))
+    return xr.merge([flows, trained]).assign_attrs(mu=list(params.mu), sigma=params.sigma)
 
 
-def _symmetric_half_times(params: Params, report: Report) -> xr.Dataset:
-    """Return half-times of every start and ratio."""
+def _symmetric_half_times(params: Params, scale: float, step: RunContext) -> xr.Dataset:
+    """Return half-times of every start and ratio at one scale."""
     import jax
 
     from saddlescope.flow import symmetric_flows
@@ -87,38 +82,36 @@ def _symmetric_half_times(params: Params, report: Report) -> xr.Dataset:
 
     ratios = _strength_ratios(params.ratios)
     variances = _diversity(ratios, params.mu, params.sigma, 2)
-    half = np.zeros((len(params.scales), params.starts, len(ratios), 2))
+    half = np.zeros((params.starts, len(ratios), 2))
     with jax.enable_x64(True):
         units = np.asarray(symmetric_weights(2, 2, seed=params.seed, log_scale=0.0, num_starts=params.starts))
-    for n, m in np.ndindex(len(params.scales), len(ratios)):
-        a, x = strengths_and_test_point(params.mu, (float(variances[m]) ** 0.5, params.sigma))
+    for m, variance in enumerate(variances):
+        a, x = strengths_and_test_point(params.mu, (float(variance) ** 0.5, params.sigma))
         # Until the slower concept of nearly every start is learned: e^(4 a t) makes up for the start's size.
-        until, U = (10 - 2 * np.log(params.scales[n])) / (4 * float(a.min())), params.scales[n] * units
+        until = (10 - 2 * np.log(scale)) / (4 * float(a.min()))
         marks = np.linspace(0.0, until, 400)
-        flows = symmetric_flows(a, U, test_point=x, until=until, tolerance=1e-8, record=marks)
-        half[n, :, m] = half_times(flows.times, np.einsum("nkii->nki", flows.W))
-        report((n * len(ratios) + m + 1) / (len(params.scales) * len(ratios)), f"scale {params.scales[n]:g}")
-    return xr.Dataset(
-        {"half": (("scale", "start", "ratio", "concept"), half, {"units": "t"})},
-        coords={"scale": list(params.scales), "ratio": ratios, "concept": [1, 2]},
-    )
+        flows = symmetric_flows(a, scale * units, test_point=x, until=until, tolerance=1e-8, record=marks)
+        half[:, m] = half_times(flows.times, np.einsum("nkii->nki", flows.W))
+        step.report((m + 1) / len(ratios), f"{m + 1} of {len(ratios)} ratios")
+    dims = ("start", "ratio", "concept")
+    return xr.Dataset({"half": (dims, half, {"units": "t"})}, {"ratio": ratios, "concept": [1, 2]})
 
 
 def _strength_ratios(count: int) -> np.ndarray:
     return np.linspace(0.35, 2.2, count)
 
 
-def _sgd_half_times(params: Params, clusters: int, report: Report) -> xr.Dataset:
+def _sgd_half_times(params: Params, clusters: int, step: RunContext) -> xr.Dataset:
     """Return half-times of every SGD run and ratio."""
     ratios, epochs = _strength_ratios(_SGD_RATIOS), _EPOCHS * 5000 // params.samples
     training = PerceptronTraining(origin=clusters == 3, samples=params.samples, epochs=epochs, every=5)
     variances = _diversity(ratios, params.mu, params.sigma, clusters)
     tasks = [(params.mu, (float(variance), params.sigma**2)) for variance in variances]
-    trained = train(training, tasks, range(params.seed, params.seed + params.runs), report=report)
+    trained = train(training, tasks, range(params.seed, params.seed + params.runs), report=step.report)
     half = half_times(trained.step.values, trained.output.values / np.array(params.mu))
     return xr.Dataset(
         {"sgd_half": (("sgd_ratio", "seed", "concept"), half)},
-        coords={"sgd_ratio": ratios, "seed": trained.seed.values, "clusters": clusters, "concept": [1, 2]},
+        coords={"sgd_ratio": ratios, "seed": trained.seed.values, "concept": [1, 2]},
     )
 
 

@@ -86,7 +86,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         chosen = replace(chosen, samples=params.samples, epochs=params.epochs, per_doubling=params.per_doubling)
         count = params.low_seeds if chosen.dim == 2 else params.relu_seeds if chosen.relu else params.seeds
         seeds = range(params.seed, params.seed + count)
-        found = train(chosen, tasks(figure, convention), seeds, report=step.note(f"{figure}, {convention}"))
+        found = train(chosen, tasks(figure, convention), seeds, report=step.report)
         if figure in ORDERED:
             first, second = np.moveaxis(half_times(found), -1, 0)
             right = np.where(_FIRST == 1, first < second, second < first)
@@ -94,14 +94,11 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         found = found.isel(task=0)
         return xr.Dataset({figure: (f"{figure}-seed", loss_descents(found, "seed").descents.values > 1)})
 
-    parts: dict[str, list[xr.Dataset]] = {}
-    kinds = list(product(params.figures, CONVENTIONS))
-    weights = [5.0 if _NETWORKS[figure].relu else 1.0 for figure, _ in kinds]
-    for (figure, convention), step in context.steps(kinds, weights=weights):
-        part = step.cached(f"{figure}-{convention}", partial(train_one, figure, convention, step))
-        parts.setdefault(figure, []).append(part)
-    together = [xr.concat(found, "convention", join="outer") for found in parts.values()]
-    return xr.merge(together).assign_coords(convention=list(CONVENTIONS))
+    weights = [5.0 if _NETWORKS[figure].relu else 1.0 for figure in params.figures]
+    return xr.merge(
+        step.over({"convention": CONVENTIONS}, partial(train_one, figure), name=figure, join="outer")
+        for figure, step in context.steps(params.figures, weights)
+    )
 
 
 claims = Claims(

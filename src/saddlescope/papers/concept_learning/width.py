@@ -7,9 +7,6 @@ hardly makes the loss rise. Descents are visible ones: separated by rises of mor
 reader of the paper's figures could see.
 """
 
-import itertools
-from functools import partial
-
 import numpy as np
 import xarray as xr
 
@@ -18,7 +15,6 @@ from saddlescope.papers.concept_learning.shared.transient_memorization import di
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Evidence, RunContext, param
-from saddlescope.reproduction.grid import join_cells
 
 _UNTIL = 100.0
 _TOLERANCE = 1e-6
@@ -44,14 +40,16 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Sample starts for every dimension, scale and width."""
-    axes = {"dim": (2, params.high), "scale": params.scales, "width": params.widths}
-    grid = list(itertools.product(*axes.values()))
-    made = []
-    for (k, (d, scale, width)), step in context.steps(enumerate(grid), [1.0 if d == 2 else 2.0 for d, _, _ in grid]):
-        step.report(0.0, f"dimension {d}, scale {scale:g}, width {width}")
+
+    def sample(d: int, scale: float, width: int, step: RunContext) -> xr.Dataset:
         starts = params.starts if d == 2 else params.high_starts
-        made.append(step.cached(f"sample-{k}", partial(sample_starts, d, width, scale, starts, (params.seed, k))))
-    return join_cells(made, axes)
+        return sample_starts(d, width, scale, starts, (params.seed, step.cell))
+
+    axes, each = (
+        {"dim": (2, params.high), "scale": params.scales, "width": params.widths},
+        len(params.scales) * len(params.widths),
+    )
+    return context.over(axes, sample, weights=[1] * each + [2] * each)
 
 
 def sample_starts(d: int, width: int, scale: float, starts: int, seed: tuple[int, int]) -> xr.Dataset:

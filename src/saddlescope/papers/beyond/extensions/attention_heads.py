@@ -39,37 +39,29 @@ _LEARNED = 0.01  # products above it count as learned
 _SEPARATED = 10.0  # e-folds that separate a stage from the next
 
 
-class Params(StageParams):
+class Params(StageParams, seeds=tuple(range(10, 30)), log10_scales=(-128.0, -512.0, -2048.0)):
     """One layer of heads that learns a teacher of the same form."""
 
-    seeds: tuple[int, ...] = param(
-        tuple(range(10, 30)), "seeds of bases, data, teacher and initial weights", ge=0, order="distinct"
-    )
     heads: int = param(2, "attention heads H", ge=2, le=8)
     dim: int = param(2, "dimension of a token", ge=2, le=16)
     samples: int = param(50, "sequences in the data set", ge=1)
     tokens: int = param(4, "tokens in a sequence", ge=2)
     ratio: float = param(1.6, "size of each value of the teacher over the next", gt=1)
     stages: int = param(6, "largest number of predicted stages", ge=1)
-    log10_scales: tuple[float, ...] = param(
-        (-128.0, -512.0, -2048.0), "log10 of the initial scales α", ge=-4096, le=-1, order="decreasing", least=2
-    )
 
 
 @over_seeds
 def run(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     """Predict the stages from one product, and follow the flow from every scale."""
-    theory, simulation = context.split(0.3, 0.7)
     rng = np.random.default_rng(seed)
     network, p = teacher_network(params, rng), 2 * params.heads * params.dim
     learned = learn_products(network, params.stages)
-    theory.report(1.0, "stages of the products")
     last = learned.stages[-1]
 
     def until(log_scale: float) -> float:
         return min(1.3 * last.time + 40 / (-log_scale * last.curvature), (last.time + learned.end) / 2)
 
-    flows = follow_scales(params, simulation, random_weights(network, p, rng), None, until)
+    flows = follow_scales(params, context, random_weights(network, p, rng), None, until)
     flow, compared = flows[params.log10_scales[-1]], compare_stages(learned, flows)
     ends = np.append(compared.predicted_time[1:], flow.times[-1])
     on_plateaus = flow((compared.predicted_time.values + ends) / 2)

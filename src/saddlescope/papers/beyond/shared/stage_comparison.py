@@ -15,6 +15,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from saddlescope.reproduction import EntryParams, Estimate, RunContext, param
+from saddlescope.reproduction.grid import join_cells
 
 if TYPE_CHECKING:
     from saddlescope.flow import FactoredTrajectory, Trajectory
@@ -51,14 +52,11 @@ def over_seeds(solve: Callable[[P, int, RunContext], xr.Dataset]) -> Callable[[P
     def run(params: P, context: RunContext) -> xr.Dataset:
         import jax
 
-        parts: list[xr.Dataset] = []
+        axes = {"seed": params.seeds}
         with jax.enable_x64(True):
-            for seed, step in context.steps(params.seeds):
-                parts.append(step.cached(f"seed-{seed}", partial(solve, params, seed, step)))
-                step.report(1.0, f"seed {seed} done")
-        each = [part.drop_dims("time", errors="ignore") for part in parts]
-        joined = xr.concat(each, dim="seed", join="outer", combine_attrs="drop").assign_coords(seed=list(params.seeds))
-        return joined.assign({name: parts[0][name] for name in parts[0].data_vars if "time" in parts[0][name].dims})
+            parts = context.cells(axes, partial(solve, params))
+        joined = join_cells([part.drop_dims("time", errors="ignore") for part in parts], axes, join="outer")
+        return joined.assign({name: of for name, of in parts[0].data_vars.items() if "time" in of.dims})
 
     return run
 

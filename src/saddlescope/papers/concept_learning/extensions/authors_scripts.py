@@ -12,7 +12,6 @@ captions of Figures 8 and 9, are followed by gradient flow with either matrix.
 """
 
 from functools import partial
-from itertools import product
 
 import numpy as np
 import xarray as xr
@@ -24,7 +23,6 @@ from saddlescope.papers.concept_learning.shared.transient_memorization import le
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Evidence, RunContext, param
-from saddlescope.reproduction.grid import join_cells
 
 _DATA = {name: FIGURES[name] for name in ("Figure 8", "Figure 9")}  # of the captions
 
@@ -43,13 +41,9 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Follow flows with both matrices, and repeat the programs."""
-    axes = {"data": tuple(_DATA), "convention": _CONVENTIONS}
-    flows = []
-    for n, (case, step) in enumerate(context.steps(list(product(*axes.values())))):
-        flows.append(step.cached(f"flows-{n}", partial(_flows, params, *case)))
-        step.report(1.0, ", ".join(case))
+    flows = context.over({"data": tuple(_DATA), "convention": _CONVENTIONS}, partial(_flows, params))
     programs = context.cached("programs", _repeat_programs).assign_coords(convention=list(_CONVENTIONS))
-    return join_cells(flows, axes).merge(programs).assign_attrs(starts=params.starts)
+    return flows.merge(programs).assign_attrs(starts=params.starts)
 
 
 def _repeat_programs() -> xr.Dataset:
@@ -65,7 +59,7 @@ def _repeat_programs() -> xr.Dataset:
     return xr.Dataset({"program_descents": (("program", "convention"), descents)}, coords={"program": list(PROGRAMS)})
 
 
-def _flows(params: Params, name: str, convention: str) -> xr.Dataset:
+def _flows(params: Params, name: str, convention: str, step: RunContext) -> xr.Dataset:
     """Return shares of starts by their number of descents under exact flow."""
     from saddlescope.flow import symmetric_flows
     from saddlescope.measure import find_descents

@@ -15,7 +15,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.progress import Report
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
@@ -50,11 +49,7 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Follow random starts, depth by depth."""
-    parts = [
-        step.cached(f"random-{depth}", partial(_random_starts, params, depth, step.report))
-        for depth, step in context.steps(params.depths)
-    ]
-    return xr.concat(parts, dim="depth")
+    return context.over({"depth": params.depths}, partial(_random_starts, params))
 
 
 def diagonal_path(
@@ -92,7 +87,7 @@ def diagonal_path(
     return halves, diagonal(times)
 
 
-def _random_starts(params: Params, depth: int, report: Report) -> xr.Dataset:
+def _random_starts(params: Params, depth: int, step: RunContext) -> xr.Dataset:
     """Follow random starts of one depth; store w_kk over time of the first one at the smallest scale."""
     import jax
 
@@ -113,7 +108,7 @@ def _random_starts(params: Params, depth: int, report: Report) -> xr.Dataset:
             found[scale, start], curve = diagonal_path(a, weights, until, params.tolerance, shown)
             if (scale, start) == (scales - 1, 0):
                 times, w = shown, curve
-        report((number + 1) / (scales * starts), f"depth {depth}, start {number + 1} of {scales * starts}")
+        step.report((number + 1) / (scales * starts), f"start {number + 1} of {scales * starts}")
     dims = ("scale", "start", "concept")
     return xr.Dataset(
         {
@@ -122,7 +117,7 @@ def _random_starts(params: Params, depth: int, report: Report) -> xr.Dataset:
             "time": ("mark", times, {"units": "t"}),
             "w": (("mark", "concept"), w),
         },
-        coords={"depth": depth, "scale": list(params.scales), "strength": ("concept", a)},
+        coords={"scale": list(params.scales), "strength": ("concept", a)},
     )
 
 

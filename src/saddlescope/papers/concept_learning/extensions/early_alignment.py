@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.progress import Report
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
@@ -58,15 +57,12 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
     task = StructuredIdentityTask(params.mu, (params.sigma,) * 2, params.samples, 2)
     X = task.draw(params.seed)
-    parts = [
-        context.cached(f"scale-{n}", partial(_train_networks, params, task, X, scale, step.report))
-        for n, (scale, step) in enumerate(context.steps(params.scales))
-    ]
+    trained = context.over({"scale": params.scales}, partial(_train_networks, params, task, X))
     fastest = np.asarray(rank_one_escape_speed(X, -X / len(X), depth=2).weights[0][0])
-    return xr.concat(parts, "scale").assign(fastest=("coordinate", fastest / np.linalg.norm(fastest)))
+    return trained.assign(fastest=("coordinate", fastest / np.linalg.norm(fastest)))
 
 
-def _train_networks(params: Params, task: Any, X: np.ndarray, scale: float, report: Report) -> xr.Dataset:
+def _train_networks(params: Params, task: Any, X: np.ndarray, scale: float, step: RunContext) -> xr.Dataset:
     """Train all networks of one scale, and predict the alignment of their neurons."""
     import jax
     import jax.numpy as jnp
@@ -92,7 +88,7 @@ def _train_networks(params: Params, task: Any, X: np.ndarray, scale: float, repo
             learning_rate=params.rate,
             record=np.arange(steps),
             observe=jax.tree_util.Partial(_observe, loss),
-            report=report,
+            report=step.report,
         )
         predictions = [early_alignment(X, [np.asarray(part) for part in start], drop=_DROP) for start in starts]
     seen, times = recorded.observed, recorded.steps * params.rate
@@ -114,7 +110,7 @@ def _train_networks(params: Params, task: Any, X: np.ndarray, scale: float, repo
             "early_time": ("early", times[early], {"units": "t"}),
             "angle": (("early", "neuron"), _degrees(seen["W"][0, early])),
         },
-        coords={"scale": scale, "moment": list(_MOMENTS)},
+        coords={"moment": list(_MOMENTS)},
     )
 
 

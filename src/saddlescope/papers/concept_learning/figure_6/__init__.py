@@ -110,7 +110,6 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         first_record=params.first_record,
         milliseconds_a_step=[float(model.attrs["milliseconds_a_step"]) for model in made],
     )
-    context.report(1.0, "theory")
     return trained.merge(predict_trajectories(trained, starts=params.starts))
 
 

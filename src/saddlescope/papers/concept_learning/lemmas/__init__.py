@@ -14,7 +14,6 @@ whose time is twice that of the flow: t = eta k / 2 after k steps.
 A lemma is violated where the excess of a run over its bound is positive; `violations` defines it.
 """
 
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -43,15 +42,14 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Run flows and maps of every kind of start, and compare them with all lemmas."""
-    made: list[xr.Dataset] = []
-    for (n, ratio), step in context.steps(list(enumerate(params.ratios)), weights=params.ratios):
-        starts = allowed_starts(ratio, params.starts, np.random.default_rng((params.seed, n)))
-        flow, mapped = step.split(0.3, 0.7)
-        flow.report(0.0, f"strengths in the ratio {ratio:g}")
-        follow = {"flow": partial(flows, starts, params.marks), "map": partial(maps, starts, params.marks, mapped)}
-        for kind, runs in follow.items():
-            count = partial(_count_violations, f"ratio {ratio:g}, {{}} starts, {kind}", starts, runs)
-            made.append(context.cached(f"{kind}-{n}", count))
+
+    def compare(ratio: float, kind: str, step: RunContext) -> xr.Dataset:
+        starts = allowed_starts(ratio, params.starts, np.random.default_rng((params.seed, step.cell // 2)))
+        runs = flows(starts, params.marks) if kind == "flow" else maps(starts, params.marks, step)
+        return _count_violations(f"ratio {ratio:g}, {{}} starts, {kind}", runs)
+
+    weights = [share * ratio for ratio in params.ratios for share in (0.3, 0.7)]
+    made = context.cells({"ratio": params.ratios, "kind": ("flow", "map")}, compare, weights=weights)
     example = context.cached("example", lambda: _example_runs(params))
     return xr.merge([xr.concat(made, "group"), example], join="exact", combine_attrs="drop_conflicts")
 
@@ -117,14 +115,14 @@ def maps(starts: Starts, marks: int, context: RunContext) -> Runs:
     return Runs(starts, times, np.stack(recorded, axis=1), lowest, highest, fastest)
 
 
-def _count_violations(name: str, starts: Starts, follow: Callable[[], Runs]) -> xr.Dataset:
+def _count_violations(name: str, runs: Runs) -> xr.Dataset:
     """Return the number of runs that violate each lemma, and the largest excess, for each law of starts."""
-    found = excesses(follow())
+    found = excesses(runs)
     values = np.array(list(found.values())).reshape(len(found), len(_LAWS), -1)
     return xr.Dataset(
         {
             "runs": ("group", np.full(len(_LAWS), values.shape[2])),
-            "hold": ("group", starts.hold.reshape(len(_LAWS), -1).sum(axis=1)),
+            "hold": ("group", runs.starts.hold.reshape(len(_LAWS), -1).sum(axis=1)),
             "violations": (("lemma", "group"), np.sum(values > _VIOLATED, axis=2)),
             "largest": (("lemma", "group"), values.max(axis=2)),
         },

@@ -46,7 +46,7 @@ def train_kind(
     context: RunContext,
 ) -> xr.Dataset:
     """Train networks of a named kind; return their output, test loss and `loss_descents`, over (task, seed)."""
-    found = train(training, tasks, seeds, report=context.note(f"{kind}, depth {training.depth}"))
+    found = train(training, tasks, seeds, report=context.report)
     found = found[["output", "test_loss", "mu"]].drop_vars("time")
     return found.assign(loss_descents(found, "task", "seed").data_vars).assign_coords(kind=kind, depth=training.depth)
 
