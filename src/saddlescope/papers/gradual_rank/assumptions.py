@@ -56,7 +56,7 @@ def _instance(params: Params, seed: int, context: RunContext) -> xr.Dataset:
 
     algorithm, flows = context.split(0.2, 0.8)
     task = params.task_of(seed)
-    learned = incremental_learning(task.network, 2 * params.dim, report=algorithm.note(f"seed {seed}"))
+    learned = incremental_learning(task.network, 2 * params.dim, report=algorithm.note("Algorithm 1"))
     rng = np.random.default_rng([seed, 45])
     scale = abs(learned.stages[0].gradient).max()
     transitions, stages = list(pairwise(learned.stages)), learned.stages[1:]
@@ -67,7 +67,7 @@ def _instance(params: Params, seed: int, context: RunContext) -> xr.Dataset:
         failed = np.flatnonzero((ends > NEAR).any(axis=1))
         if not failed.size:
             break
-        report = flows.note(f"seed {seed}, all transitions with noise") if noise == NOISES[0] else silent
+        report = flows.note("all transitions with noise") if noise == NOISES[0] else silent
         chosen = [transitions[int(k)] for k in failed]
         ends[failed] = noisy_ends(task.network, chosen, noise, params.draws, params.tolerance, rng, report)
 

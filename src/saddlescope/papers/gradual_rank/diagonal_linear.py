@@ -22,8 +22,6 @@ from saddlescope.plot import Axis, Figure, Line, Panel, corners
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
 from saddlescope.reproduction.grid import join_cells
 
-_CURVES = ["flow_beta", "predicted_beta", "predicted_slope"]  # of the first problem, over time
-
 
 class Params(EntryParams):
     """Random problems with more coordinates than samples; the paper has no experiment of this kind."""
@@ -51,7 +49,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     with jax.enable_x64(True):
         parts = context.cells(problems, partial(_solve, params))
     each = [part.drop_dims("moment", errors="ignore") for part in parts]
-    return join_cells(each, problems, join="outer").merge(parts[0][_CURVES])
+    return join_cells(each, problems, join="outer").merge(parts[0].drop_vars(list(each[0].data_vars)))
 
 
 def _solve(params: Params, k: int, context: RunContext) -> xr.Dataset:
@@ -98,8 +96,8 @@ def _solve(params: Params, k: int, context: RunContext) -> xr.Dataset:
         stage.slope + (time - stage.time) * np.where(stage.beta == 0, stage.gradient, 0)
         for stage, time in zip(stages, times, strict=True)
     ]
-    curves = zip(_CURVES, (flow(times), np.stack([stage.beta for stage in stages]), np.stack(slope)), strict=True)
-    return solved.assign({name: (("moment", "coordinate"), each) for name, each in curves}).assign(
+    curves = {"flow_beta": flow(times), "predicted_beta": [stage.beta for stage in stages], "predicted_slope": slope}
+    return solved.assign({name: (("moment", "coordinate"), np.stack(each)) for name, each in curves.items()}).assign(
         time=("moment", times)
     )
 

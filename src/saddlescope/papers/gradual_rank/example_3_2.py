@@ -84,7 +84,6 @@ def _stages_and_flows(params: Params, seed: int, layers: int, heads: int, contex
     curve = losses[np.searchsorted(stages.predicted_time, times, side="right")]
 
     def simulate(log10_scale: float, step: RunContext) -> xr.Dataset:
-        step.report(0.0, f"gradient flow from α = 1e{log10_scale:g}")
         log_alpha = log10_scale * np.log(10)
         start = DiagonalInit(task.u0, task.v0, log_scale=log_alpha)
         trajectory = gradient_flow(task.network, start, until=float(times[-1]), tolerance=params.tolerance)

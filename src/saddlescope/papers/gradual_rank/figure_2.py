@@ -80,7 +80,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
             record=np.union1d(theory.time.values, middle[seen]),
             level=params.level,  # `verify` compares the times at which entries cross it
             verify=True,
-            report=step.note(f"alpha = 1e{log10_scale:g}"),
+            report=step.report,
         )
         plateau_beta, plateau_loss = np.full(theory.predicted_beta.shape, np.nan), np.full(middle.shape, np.nan)
         on_plateau = np.searchsorted(trajectory.times, middle[seen])

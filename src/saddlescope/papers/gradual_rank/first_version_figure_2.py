@@ -100,8 +100,8 @@ def _simulate(
     until = 1.15 * float(theory.predicted_time[-1])
     time = np.linspace(0.0, until, params.points)
     start = FactorInit(pairs=task.pairs, log_scale=log10_scale * np.log(10))
-    report = context.note(f"alpha = 1e{log10_scale:g}")
-    trajectory = factored_flow(task.network, start, until=until, tolerance=params.tolerance, record=time, report=report)
+    how = {"tolerance": params.tolerance, "record": time, "report": context.report}
+    trajectory = factored_flow(task.network, start, until=until, **how)
     at = np.searchsorted(trajectory.times, time)
     return xr.Dataset(
         {

@@ -89,7 +89,7 @@ def _instance(params: Params, seed: int, context: RunContext) -> xr.Dataset:
                 until=until,
                 tolerance=tolerance,
                 record=np.union1d(np.linspace(0, until, 1001), middle),
-                report=part.note(f"alpha = 1e{log10_scale:g}"),
+                report=part.report,
             )
             for tolerance, part in step.steps((params.tolerance, COARSER * params.tolerance), weights=(0.6, 0.4))
         )

@@ -107,7 +107,7 @@ def _simulate(
         until=params.until * first,
         tolerance=params.tolerance,
         level=params.level,
-        report=context.note(f"α = 1e{log10_scale:g}"),
+        report=context.report,
     )
     pair, half = theory.pair.values, float(theory.total) / 2
     times = passings(trajectory, lambda beta: beta[:, pair].sum(1) / half)
