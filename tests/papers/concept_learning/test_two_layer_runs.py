@@ -42,15 +42,6 @@ def test_the_programs_start_is_that_of_pytorchs_generator():
         np.testing.assert_allclose(program.start * program.divisor, drawn, atol=1e-8)
 
 
-def test_an_entry_suppressed_late_and_another_order_are_seen(quick_run, outcomes):
-    found = quick_run("concept-learning/figure-8")
-    run = found.run.copy(deep=True)
-    run.authors_W[:, 0, 1] = 1.0 - run.authors_time / run.authors_time[-1]
-    run.authors_top[entry_index(of_authors(run), 1, 1)] = 200.0
-    judged = outcomes(found.entry, run)
-    assert (judged["learned-after-suppression"], judged["order"]) == ("differs", "differs")
-
-
 def test_rates_and_peaks_of_entries_are_those_of_the_initial_phase(quick_run):
     run = quick_run("concept-learning/figure-4").run
     a = np.sort(run.strength.values[run.strength.values > 0])[::-1]

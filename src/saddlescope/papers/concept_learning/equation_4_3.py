@@ -38,7 +38,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     a, _ = strengths_and_test_point(params.mu, params.sigma)
     units = np.random.default_rng(params.seed).standard_normal((params.starts, len(a), len(a)))
     stages = context.over({"scale": params.scales}, partial(_stage_times, a, units, params.until))
-    largest = int(stages.noise_share.isel(scale=-1).median("concept").argmax())
+    largest = int(stages.noise_share.isel(scale=-1).median("concept").argmax("start"))
     terms = _term_curves(a, params.scales[-1] * units[largest], params.until)
     return stages.merge(terms).assign(strength=("concept", a))
 
