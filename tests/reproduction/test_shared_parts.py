@@ -65,6 +65,15 @@ def test_without_a_shared_folder_the_part_is_the_run_s_own(tmp_path):
     assert maker.made == 1
 
 
+def test_a_part_is_the_same_whichever_cell_needs_it(tmp_path):
+    def cell(scale: float, step: RunContext) -> xr.Dataset:
+        return step.shared_part(
+            "walks", PARAMS | {"scale": scale}, lambda own: xr.Dataset({"of": own.inside + str(own.cell)})
+        )
+
+    assert _context(tmp_path, "one").over({"scale": (1.0, 2.0)}, cell)["of"].values.tolist() == ["0", "0"]
+
+
 def test_again_makes_a_part_once_more_and_only_once(tmp_path):
     _context(tmp_path, "one").shared_part("walks", PARAMS, Maker(1.0))
     maker = Maker(2.0)

@@ -196,7 +196,7 @@ class RunContext(ReprMixin):
                     time.sleep(_WAIT)
                     continue
                 if not folder.file.exists() or self.again:
-                    part = compute(replace(self, scratch=scratch))
+                    part = compute(replace(self, scratch=scratch, cell=0, inside=""))
                     store.write_bytes(_README, parts / store.PARTS)
                     store.write(part, folder.file)
                 own.touch()

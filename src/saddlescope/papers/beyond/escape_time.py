@@ -51,7 +51,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         for depth, step in context.steps(params.depths):
             axes["small"] = tuple(r for r in params.small if r <= depth)
             times += step.cells(axes, partial(_escape_times, params, depth), name=f"{depth} layers")
-    return xr.concat(times, dim="case").assign_coords(scale=list(params.log10_scales))
+    return xr.concat(times, dim="case", coords="all").assign_coords(scale=list(params.log10_scales))
 
 
 def _escape_times(params: Params, depth: int, small: int, seed: int, step: RunContext) -> xr.Dataset:

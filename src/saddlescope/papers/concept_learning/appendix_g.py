@@ -43,8 +43,7 @@ class Params(EntryParams):
     def config(self) -> "ClassifierConfig":
         from saddlescope.training.diffusion.classifier import ClassifierConfig
 
-        names = ("channels", "blocks", "steps", "batch", "held_out", "seed", "threads")
-        return ClassifierConfig(**{name: getattr(self, name) for name in names})
+        return ClassifierConfig(**self.only("channels", "blocks", "steps", "batch", "held_out", "seed", "threads"))
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:

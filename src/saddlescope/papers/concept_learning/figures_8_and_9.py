@@ -51,7 +51,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     a, x = two_layer.strengths_and_test_point(params.mu, params.sigma)
 
     def search_start() -> xr.Dataset:
-        asked = {name: getattr(params, name) for name in ("descents", "until", "seed", "least", "bound", "generations")}
+        asked = params.only("descents", "until", "seed", "least", "bound", "generations")
         found = find_start(a, test_point=x, num_starts=params.pool, report=context.report, **asked)
         return xr.Dataset({"start": (("row", "unit"), found.start)})
 

@@ -295,7 +295,6 @@ ERRATA: tuple[Erratum, ...] = (
         printed="x_k^(s) in both terms of the sum over p",
         right="x_k^(p)",
         check="Section 2.1 defines the training set as the union over p of the x_k^(p).",
-        weight="slip",
     ),
     Erratum(
         place="Equation 2.1 with appendix F.1",
@@ -310,49 +309,42 @@ ERRATA: tuple[Erratum, ...] = (
         printed="the trajectory with the lower concept signal (i.e. σ = (0.05, 0.05))",
         right="with the lower diversity",
         check="Section 3.1 calls μ the signal and σ the diversity; the two trajectories have the same μ.",
-        weight="slip",
     ),
     Erratum(
         place="Theorem 4.1, C.21",
         printed="the noise is summed over i from 1 to s, for any z",
         right="over i from 1 to d; both agree at the test point",
         check="d = 2, s = 1, z = (0, 1), w_12(0) = 1: f_1 stays 1, the printed sum is 0",
-        weight="slip",
     ),
     Erratum(
         place="Section 4.1, (iii)",
         printed="the noise term is at most Σ_i w_ki(0) μ_i",
         right="its absolute value is at most Σ_i |w_ki(0)| μ_i",
         check="s = 1, w_11(0) = −1: −exp(−a t) μ is above −μ at every t > 0",
-        weight="slip",
     ),
     Erratum(
         place="Sections 4.2.1, D and E",
         printed="strengths in descending order in 4.2.1, in ascending order in appendices D and E",
         right="one of both",
         check="D.5 has a_i > 3 a_j for i > j",
-        weight="slip",
     ),
     Erratum(
         place="Section 4.2.2",
         printed="f_k is dominated by w_k1 μ_k, and grows towards 1",
         right="w_k1 μ_1, towards μ_k",
         check="f_k = Σ_p w_kp μ_p, two displays earlier",
-        weight="slip",
     ),
     Erratum(
         place="Equation 4.3, D.2",
         printed="dw_ij/dt = G_ij − S_ij − N_ij",
         right="twice that, as in D.1; times of the theory are twice those of gradient flow of equation 4.1",
         check="d = 1: U = u, loss a(u² − 1)²/2, so dw/dt = 2u du/dt = 4a w(1 − w); printed is 2a w(1 − w)",
-        weight="slip",
     ),
     Erratum(
         place="Appendix B, above equation B.2",
         printed="u ⪯ v if and only if u_i ≤ v_i for all i ∈ [n]",
         right="i ∈ [s]",
         check="The indices are in {0, 1}^s; n is the number of samples of a cluster.",
-        weight="slip",
     ),
     Erratum(
         place="Assumption D.1",
@@ -390,7 +382,6 @@ ERRATA: tuple[Erratum, ...] = (
         printed="exp[2η(t + 1)κ⁻¹(1 − λ)]",
         right="with the factor a_i of D.44",
         check="D.44 times D.35",
-        weight="slip",
     ),
     Erratum(
         place="Lemma D.5",
@@ -406,7 +397,6 @@ ERRATA: tuple[Erratum, ...] = (
         printed="K ≤ 10",
         right="K ≥ 20, Assumption D.2",
         check="1 + 2/K ≤ 2 needs K ≥ 2",
-        weight="slip",
     ),
     Erratum(
         place="Proof of Lemma D.7, D.60",
@@ -427,7 +417,6 @@ ERRATA: tuple[Erratum, ...] = (
         printed="w_ii(t*) ≥ w_ii(0) exp(0.3ηt*a_i/κ) ≥ Pβω exp(log(0.8/(Pβω)))",
         right="w_ii(t_0) exp(0.3η(t* − t_0)a_i/κ), as in D.72",
         check="w_ii(0) < Pβω, so the printed second step is not implied",
-        weight="slip",
     ),
     Erratum(
         place="Figures 5, 8, 9 and 10",
@@ -441,20 +430,17 @@ ERRATA: tuple[Erratum, ...] = (
         printed="μ = (1, 1.5, 2.2), σ = 0.05; and σ = (0.05, 0.05, 0.05, 0.5)",
         right="their programs have μ = (1, 1.7, 2.25), σ = (0.5, 0.25, 0.25); and σ = 0.05 for all four",
         check="figure/triple/triple.py and multiple.py of the authors' code",
-        weight="slip",
     ),
     Erratum(
         place="Appendix E.2, below equation E.1",
         printed="when d' is small, the variance of w_ij will be large",
         right="large relative to the square of the diagonal entries: Var w_ij = d'τ⁴ itself grows with d'",
         check="w_ij is a sum of d' independent products of variance τ⁴; (d'τ²)² over it is d'.",
-        weight="slip",
     ),
     Erratum(
         place="Appendix F.2",
         printed="In Fig. 14, we present the output trajectory",
         right="In Fig. 13",
         check="The caption of Figure 13 has the output trajectory, that of Figure 14 the loss curve.",
-        weight="slip",
     ),
 )

@@ -15,7 +15,7 @@ Further terms are those of `curves` and `theory`.
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import xarray as xr
@@ -116,19 +116,14 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 def _process(params: Params, signal: float) -> "CircleProcess":
     from saddlescope.training.diffusion.circles import CircleProcess
 
-    return CircleProcess(color_signal=signal, **_chosen(params, "pixels", "size_signal", "size_jitter", "diameter"))
-
-
-def _chosen(params: Params, *names: str) -> dict[str, Any]:
-    """Return some of the parameters by name."""
-    return {name: getattr(params, name) for name in names}
+    return CircleProcess(color_signal=signal, **params.only("pixels", "size_signal", "size_jitter", "diameter"))
 
 
 def _fit_classifier(params: Params, signal: float, context: RunContext) -> "FittedClassifier":
     """Train the classifier of one signal, or load it."""
     from saddlescope.training.diffusion.classifier import ClassifierConfig, fit_classifier
 
-    chosen = _chosen(params, "channels", "blocks", "normalization", "batch", "held_out", "threads")
+    chosen = params.only("channels", "blocks", "normalization", "batch", "held_out", "threads")
     return fit_classifier(
         _process(params, signal),
         ClassifierConfig(steps=params.classifier_steps, **chosen),
@@ -144,10 +139,10 @@ def _train_model(params: Params, signal: float, seed: int, context: RunContext) 
     from saddlescope.training.diffusion.unet import UNetConfig
 
     names = "steps batch learning_rate weight_decay average images record_ratio first_record record_images"
-    config = _chosen(params, *names.split(), "sampling_steps", "threads", "precision", "compiled")
+    config = params.only(*names.split(), "sampling_steps", "threads", "precision", "compiled")
     fitted = fit_diffusion(
         _process(params, signal),
-        UNetConfig(**_chosen(params, "pixels", "channels", "blocks", "normalization", "dropout")),
+        UNetConfig(**params.only("pixels", "channels", "blocks", "normalization", "dropout")),
         DiffusionConfig(seed=seed, **config),
         classifier=_fit_classifier(params, signal, replace(context, report=silent)).classifier,
         device=params.device,

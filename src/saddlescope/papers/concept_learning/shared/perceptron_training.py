@@ -95,7 +95,7 @@ class TrainingParams(EntryParams):
     def training(self, **chosen: Any) -> PerceptronTraining:
         """Return the training with the values of all parameters that are named as its fields, and others as given."""
         named = {one.name for one in fields(PerceptronTraining)} & set(parameters(type(self)))
-        return PerceptronTraining(**{name: getattr(self, name) for name in named} | chosen)
+        return PerceptronTraining(**self.only(*named) | chosen)
 
 
 def sim_task(training: PerceptronTraining, concepts: PrintedConcepts, seed: int) -> "StructuredIdentityTask":
