@@ -95,7 +95,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         return xr.Dataset({figure: (f"{figure}-seed", loss_descents(found, "seed").descents.values > 1)})
 
     weights = [5.0 if _NETWORKS[figure].relu else 1.0 for figure in params.figures]
-    parts = []
+    parts: list[xr.Dataset] = []
     for figure, step in context.steps(params.figures, weights):
         step = replace(step, report=step.note(figure))
         parts.append(step.over({"convention": CONVENTIONS}, partial(train_one, figure), name=figure, join="outer"))
