@@ -65,7 +65,7 @@ def test_an_interrupted_run_resumes_to_the_last_bit(tmp_path, types_unchecked, k
     assert path.stat().st_mtime_ns == written
     assert {file.name for file in tmp_path.iterdir() if file.suffix != ".safetensors"} == {
         "run"
-    }  # no file half written
+    }  # none half written
 
 
 @pytest.mark.slow
