@@ -63,9 +63,7 @@ def test_an_interrupted_run_resumes_to_the_last_bit(tmp_path, types_unchecked, k
         written = path.stat().st_mtime_ns
         assert_identical(call(path, every, interrupt), whole)  # a finished run returns what it found, without a step
     assert path.stat().st_mtime_ns == written
-    assert {file.name for file in tmp_path.iterdir() if file.suffix != ".safetensors"} == {
-        "run"
-    }  # none half written
+    assert {file.name for file in tmp_path.iterdir() if file.suffix != ".safetensors"} == {"run"}  # none half written
 
 
 @pytest.mark.slow
