@@ -22,7 +22,7 @@ from saddlescope._shared.output_paths import NETCDF, output_file, require_writab
 from saddlescope.flow.descent import checkpoint_file
 from saddlescope.ranks.state_files import write_state
 from saddlescope.reproduction import reproduce
-from saddlescope.training.run_checkpoint import Checkpointer
+from saddlescope.training import TrainConfig, ViT, ViTConfig, fit, load
 
 WORDS = {"pipe": "a pipe", "device": "a device", "socket": "a socket", "folder": "a folder", "loop": "a chain of links"}
 
@@ -79,7 +79,12 @@ WRITERS = {
 }
 CHECKS = {
     "file": require_writable_file,
-    "training": lambda path: Checkpointer(path, dict, cure="").read(),
+    "training": lambda path: fit(
+        ViT(ViTConfig(image_size=8, channels=1, patch=4, embedding=4, depth=1, heads=1, head_width=4, mlp_width=4)),
+        load("digits").subset(10),
+        TrainConfig(epochs=1, warmup_epochs=0, batch=10),
+        checkpoint=path,
+    ),
     "descent": lambda path: checkpoint_file.read(path, "run"),
 }
 

@@ -77,19 +77,6 @@ def test_the_first_record_is_as_large_as_that_of_training(digits):
     assert (found.update_norm.isel(step=-1).std("draw") > 0.01).all()
 
 
-def test_a_killed_run_resumes_to_the_same_bits(digits, tmp_path):
-    class KilledError(Exception):
-        pass
-
-    def kill(fraction, note):
-        if fraction >= 0.5:
-            raise KilledError
-
-    with pytest.raises(KilledError):
-        noise(digits, checkpoint=tmp_path / "run" / "checkpoint.pt", report=kill)
-    assert noise(digits, checkpoint=tmp_path / "run" / "checkpoint.pt").identical(noise(digits))
-
-
 def test_the_model_is_as_before(digits):
     model = ViT(SMALL, seed=1)
     before = {name: value.clone() for name, value in model.state_dict().items()}

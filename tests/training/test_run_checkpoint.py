@@ -14,7 +14,7 @@ from torch import nn
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import state_files
 from saddlescope.ranks.state_files import read_state, write_state
-from saddlescope.training.run_checkpoint import Checkpointer, weights_digest
+from saddlescope.training.training_run import weights_digest
 
 STATE = {"step": 3, "weights": torch.arange(4.0), "records": [[1, 0.5]], "none": None}
 
@@ -78,29 +78,6 @@ def test_places_that_cannot_be_written_to(tmp_path):
     for no_file in (tmp_path, Path("/dev/zero")):
         with pytest.raises(InputError, match=r"checkpoint must be a readable file; .*not a file"):
             read_state(no_file)
-
-
-def test_without_a_path_nothing_is_written_read_or_due():
-    def never():
-        raise AssertionError("the identity of a run without a checkpoint can be costly to compute")
-
-    checkpointer = Checkpointer(None, never, cure="")
-    assert checkpointer.read() is None
-    checkpointer.write({"step": 1})
-    assert not checkpointer.due()
-
-
-def test_only_the_run_itself_reads_its_checkpoint(tmp_path):
-    identity = {"data": "digits", "seed": "0"}
-    checkpointer = Checkpointer(tmp_path / "run", lambda: identity, cure="Name another.")
-    assert checkpointer.read() is None
-    assert checkpointer.due()
-    checkpointer.write({"step": 1})
-    assert Checkpointer(tmp_path / "run", lambda: dict(identity), cure="").read() == {"step": 1}
-    for other, differs in (({"seed": "1"}, "seed"), ({"data": "", "seed": ""}, "data and seed"), ({"new": ""}, "new")):
-        another = Checkpointer(tmp_path / "run", lambda other=other: {**identity, **other}, cure="Name another.")
-        with pytest.raises(InputError, match=f"must belong to .*run', which differs in {differs}[.] Name another"):
-            another.read()
 
 
 def test_the_digest_depends_on_name_shape_type_and_value_of_every_weight():

@@ -159,6 +159,8 @@ def check_of(annotation: Any) -> Check | None:
     if hasattr(annotation, "dim_str") and hasattr(annotation, "dtypes"):
         return _of_shape(annotation.dim_str)
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return check_of(inner[0])
     if origin in (typing.Union, types.UnionType):
         return _one_of(_alternatives(inner))
     if origin is Callable or annotation is Callable:

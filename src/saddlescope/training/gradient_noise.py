@@ -28,7 +28,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope.ranks.tracker.rank_tracker import RankTracker
 from saddlescope.ranks.tracker.schedules import Schedule
-from saddlescope.training.configuration import Adam, TrainConfig, check_range
+from saddlescope.training.configuration import Adam, Count, Seed, TrainConfig
 from saddlescope.training.data import ImageData
 from saddlescope.training.image_training import ImageRun
 from saddlescope.training.torch_settings import reproducible
@@ -110,13 +110,8 @@ class SignedAdam(torch.optim.Optimizer):
 class NoiseDraws(Adam):
     """Adam, and the number and seed of draws of its accumulated noise."""
 
-    draws: int = 20
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range("draws", self.draws, low=1)
-        check_range("seed", self.seed, low=0)
+    draws: Count = 20
+    seed: Seed = 0
 
     def build(self, parameters: Iterator[nn.Parameter]) -> SignedAdam:
         """Return the optimiser of the parameters that require a gradient."""
@@ -159,29 +154,18 @@ def accumulate_noise(
     if not isinstance(config.optimizer, NoiseDraws):
         raise InputError(f"config.optimizer must be NoiseDraws; got {config.optimizer!r}.")
     device, was_trained = next(model.parameters()).device, [one.requires_grad for one in model.parameters()]
-    _require_gradients_of_attention(model)
+    tracked = set(map(id, RankTracker(model).tracked))
+    for parameter in model.parameters():
+        parameter.requires_grad_(id(parameter) in tracked)  # the others never move here
     try:
         with reproducible(config.seed, config.threads, device, config.precision):
             run = _NoiseRun(model, data, config, schedule, checkpoint)
-            run.resume()
-            while not run.ended:
-                run.advance()
-                epoch, position = divmod(run.step, run.steps_per_epoch)
-                run.save_if_due(may_pause=position == 0)
-                if position == 0:
-                    report(epoch / config.epochs, f"gradient noise, epoch {epoch} of {config.epochs}")
+            run.train(report)
     finally:
         model.zero_grad()
         for parameter, trained in zip(model.parameters(), was_trained, strict=True):
             parameter.requires_grad_(trained)
     return run.records()
-
-
-def _require_gradients_of_attention(model: nn.Module) -> None:
-    """Take gradients of the tracked weights alone: the others never move here."""
-    tracked = set(map(id, RankTracker(model).tracked))
-    for parameter in model.parameters():
-        parameter.requires_grad_(id(parameter) in tracked)
 
 
 class _NoiseRun(ImageRun):
@@ -196,9 +180,8 @@ class _NoiseRun(ImageRun):
         self._schedule, self._folder = schedule, None if checkpoint is None else checkpoint.parent
         self._trackers = [RankTracker(model, schedule=schedule) for _ in range(self.optimizer.draws)]
 
-    def advance(self) -> None:
-        """Make one step of all draws, and measure them if due."""
-        super().advance()
+    def observe(self) -> str:
+        """Measure all draws if due."""
         due = self._schedule(self.step)
         for draw, tracker in enumerate(self._trackers):
             if not (due or self.ended):
@@ -208,6 +191,8 @@ class _NoiseRun(ImageRun):
                 tracker.step()
                 if self.ended:
                     tracker.measure()
+        epoch, position = divmod(self.step, self.steps_per_epoch)
+        return "" if position else f"gradient noise, epoch {epoch} of {self.config.epochs}"
 
     def records(self) -> xr.Dataset:
         """Return the records of all draws."""

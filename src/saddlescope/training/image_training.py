@@ -29,9 +29,8 @@ from saddlescope.ranks.tracker.rank_tracker import RankTracker
 from saddlescope.training.configuration import TrainConfig
 from saddlescope.training.data import ImageData
 from saddlescope.training.image_batches import DeviceBatches, epoch_order
-from saddlescope.training.run_checkpoint import weights_digest
 from saddlescope.training.torch_settings import autocast, reproducible
-from saddlescope.training.training_run import TrainingRun
+from saddlescope.training.training_run import TrainingRun, weights_digest
 
 _EVALUATION_BATCH = 500  # images; bounds memory, and changes no weight
 
@@ -92,29 +91,13 @@ def fit(
         InputError: a batch larger than the training set, a checkpoint that is damaged, of another run, or cannot be
             written, outputs that are not logits of the classes, or a loss that is not finite (the checkpoint remains).
     """
-    steps_per_epoch = len(data.train_images) // config.batch
-    if steps_per_epoch == 0:
+    if len(data.train_images) < config.batch:
         raise InputError(f"batch must be at most the {len(data.train_images)} training images; got {config.batch!r}.")
     was_training = model.training
-    device = next(model.parameters()).device
-    with reproducible(config.seed, config.threads, device, config.precision):
+    with reproducible(config.seed, config.threads, next(model.parameters()).device, config.precision):
         run = ImageRun(model, data, config, tracker, checkpoint, checkpoint_every)
         try:
-            run.resume()
-            while not run.ended:
-                run.advance()
-                epoch, position = divmod(run.step, steps_per_epoch)
-                at_end_of_epoch = position == 0
-                if at_end_of_epoch:
-                    run.check_losses()
-                if run.ended or (at_end_of_epoch and epoch % config.test_every == 0):
-                    run.test()
-                if run.ended and tracker is not None:
-                    tracker.measure()
-                run.save_if_due(may_pause=at_end_of_epoch)
-                if at_end_of_epoch:
-                    accuracy = run.tests[-1][2]
-                    report(epoch / config.epochs, f"epoch {epoch} of {config.epochs}, test accuracy {accuracy:.3f}")
+            run.train(report)
         finally:
             model.train(was_training)
     return run.history()
@@ -124,6 +107,8 @@ class ImageRun(TrainingRun):
     """State of one call of `fit`, or of one that extends it."""
 
     losses_name = "train_loss"
+    lower = "Lower it, or lengthen the warm-up."
+    cure = "Call fit as before, with a freshly built model, or name another file, or delete this one."
 
     def __init__(
         self,
@@ -142,15 +127,18 @@ class ImageRun(TrainingRun):
             config.optimizer.build(model.parameters()),
             torch.zeros(config.epochs * self.steps_per_epoch, dtype=torch.float32, device=parameter.device),
             learning_rate=config.optimizer.learning_rate,
-            lower="Lower it, or lengthen the warm-up.",
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
-            cure="Call fit as before, with a freshly built model, or name another file, or delete this one.",
         )
         self.forward: Callable[[Tensor], Tensor] = torch.compile(model, dynamic=False) if config.compiled else model
         self.images = {half: DeviceBatches(data, half, self.device, self.dtype) for half in ("train", "test")}
         self.tests: list[tuple[int, float, float]] = []  # step, loss, accuracy
         self._ordered = -1  # the epoch whose order the training images have
+
+    @property
+    def may_pause(self) -> bool:
+        """True at the ends of epochs."""
+        return self.step % self.steps_per_epoch == 0
 
     def advance(self) -> None:
         """Make one step of the optimiser at the learning rate of its schedule."""
@@ -159,6 +147,17 @@ class ImageRun(TrainingRun):
         super().advance()
         if self.tracker is not None:
             self.tracker.step()
+
+    def observe(self) -> str:
+        """Test at the ends of epochs that are due, and measure the heads at the end."""
+        epoch, ends = self.step // self.steps_per_epoch, self.may_pause
+        if ends:
+            self.check_losses()
+        if self.ended or (ends and epoch % self.config.test_every == 0):
+            self.test()
+        if self.ended and self.tracker is not None:
+            self.tracker.measure()
+        return f"epoch {epoch} of {self.config.epochs}, test accuracy {self.tests[-1][2]:.3f}" if ends else ""
 
     def backward(self) -> None:
         """Compute the gradients of the next batch, piece by piece."""

@@ -12,13 +12,12 @@ A resumed run has the same result: on the processor to the last bit, at the same
 """
 
 import contextlib
-import gc
 import math
 import random
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -29,9 +28,10 @@ from torch.utils.data import Dataset
 from saddlescope._shared.errors import InputError, MissingExtraError
 from saddlescope._shared.progress import Report, silent
 from saddlescope.ranks.state_files import read_state, write_state
-from saddlescope.training.configuration import check_range
+from saddlescope.training.configuration import Bounds, Configuration, Count, Positive, Seed, Threads
 from saddlescope.training.data.text import TokenizedText
-from saddlescope.training.run_checkpoint import require_same_run, weights_digest
+from saddlescope.training.torch_settings import Precision
+from saddlescope.training.training_run import require_same_run, weights_digest
 
 try:
     from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
@@ -49,33 +49,27 @@ _EVALUATION_TOKENS = 4096  # at once; bounds memory, and changes no weight
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageConfig:
+class LanguageConfig(Configuration):
     """Configuration of the training; the defaults are the paper's (appendix B.2) and those of Hugging Face's script.
 
     The optimiser is Adam without weight decay; gradients are clipped at norm `clip`.
     """
 
-    steps: int  # number of steps of the optimiser
-    batch: int = 16  # blocks per step; the paper has 8 on each of two GPUs. The last batch of an epoch may be smaller
-    learning_rate: float = 3e-4  # largest learning rate
+    steps: Count  # number of steps of the optimiser
+    batch: Count = 16  # blocks per step; the paper has 8 on each of two GPUs. The last batch of an epoch may be smaller
+    learning_rate: Positive = 3e-4  # largest learning rate
     warmup_steps: int = 0  # steps of linear increase of the learning rate; it then decreases linearly to 0
-    clip: float = 1.0  # norm at which gradients are clipped
-    test_every: int = 100  # steps between two measurements of the test loss, and of the mean training loss
-    tests_per_checkpoint: int = 10  # tests from one checkpoint to the next; changes no result
-    seed: int = 0  # seed of the order of the blocks
-    threads: int | None = None  # PyTorch threads on the processor during training; None leaves the number unchanged
-    precision: Literal["float32", "tf32", "bf16"] = "float32"  # of the steps; weights are always float32
+    clip: Positive = 1.0  # norm at which gradients are clipped
+    test_every: Count = 100  # steps between two measurements of the test loss, and of the mean training loss
+    tests_per_checkpoint: Count = 10  # tests from one checkpoint to the next; changes no result
+    seed: Seed = 0  # seed of the order of the blocks
+    threads: Threads = None  # PyTorch threads on the processor during training; None leaves the number unchanged
+    precision: Precision = "float32"  # of the steps; weights are always float32
     compiled: bool = False  # use torch.compile: faster steps
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "test_every", "tests_per_checkpoint"):
-            check_range(name, getattr(self, name), low=1)
-        for name in ("learning_rate", "clip"):
-            check_range(name, getattr(self, name), low=0, open_low=True)
-        check_range("warmup_steps", self.warmup_steps, low=0, high=self.steps)
-        check_range("seed", self.seed, low=0)
-        if self.threads is not None:
-            check_range("threads", self.threads, low=1)
+        super().__post_init__()
+        Bounds(0, self.steps).check("warmup_steps", self.warmup_steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,27 +282,11 @@ def _history(first_loss: float, log: list[dict[str, Any]]) -> LanguageHistory:
 
 
 @contextlib.contextmanager
-def _short_collections() -> Iterator[None]:
-    """Exclude existing objects when Accelerate collects garbage, which it does for each training.
-
-    With the modules of Transformers that takes half a second. On a GPU all is collected: garbage may hold its memory.
-    """
-    if torch.cuda.is_available() or gc.get_freeze_count():
-        yield
-        return
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-
-
-@contextlib.contextmanager
 def _private_state(threads: int | None) -> Iterator[None]:
     """Set threads and silence Transformers; finally restore both and the random states of Python, NumPy and PyTorch."""
     threads_before, python, numpy = torch.get_num_threads(), random.getstate(), np.random.get_state()  # noqa: NPY002
     verbosity, bars = messages.get_verbosity(), messages.is_progress_bar_enabled()
-    with torch.random.fork_rng(), _short_collections():
+    with torch.random.fork_rng():
         try:
             torch.set_num_threads(threads or threads_before)
             messages.set_verbosity_error()  # on resuming it warns of missing output weights, which are the embedding's

@@ -1,6 +1,10 @@
 """Base of training runs that resume from a checkpoint to the last bit."""
 
+import hashlib
+import math
+import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +13,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks.state_files import OldStateError
-from saddlescope.training.configuration import check_range
-from saddlescope.training.run_checkpoint import Checkpointer
+from saddlescope._shared.output_paths import require_writable_file
+from saddlescope._shared.progress import Report
+from saddlescope.ranks.state_files import OldStateError, read_state, write_state
+from saddlescope.training.configuration import Bounds
+
+_PAUSE = 50  # times as long as the last checkpoint took to write: writing takes at most 2 % of the time
 
 
 class TrainingRun(ABC):
@@ -26,16 +33,16 @@ class TrainingRun(ABC):
         losses: zeros on the device of the model, to hold the loss of each step's batch before the step: shape (steps,),
             or (steps, terms) with the loss first.
         learning_rate: for the error about a loss that is not finite.
-        lower: instruction that ends that error.
         checkpoint: the file to resume from and to update; None disables it.
         checkpoint_every: steps between two checkpoints; None: so far apart that writing takes at most 2 % of the time.
-        cure: instruction that ends the error about a checkpoint of another run.
 
     Raises:
         InputError: checkpoint_every is less than 1.
     """
 
     losses_name = "losses"  # in the checkpoint
+    lower = "Lower it."  # instruction that ends the error about a loss that is not finite
+    cure: str  # instruction that ends the error about a checkpoint of another run
 
     def __init__(
         self,
@@ -44,18 +51,17 @@ class TrainingRun(ABC):
         losses: Float[Tensor, "steps ..."],
         *,
         learning_rate: float,
-        lower: str,
         checkpoint: Path | str | None,
         checkpoint_every: int | None = None,
-        cure: str,
     ) -> None:
         if checkpoint_every is not None:
-            check_range("checkpoint_every", checkpoint_every, low=1)
+            Bounds(1).check("checkpoint_every", checkpoint_every)
         self.model, self.optimizer, self.losses = model, optimizer, losses
         self.step, self.steps, self.device = 0, len(losses), losses.device
         self._checked: int = 0  # steps whose losses are known to be finite
-        self._learning_rate, self._lower, self._every = learning_rate, lower, checkpoint_every
-        self._checkpointer = Checkpointer(checkpoint, self.identity, cure=cure)
+        self._learning_rate, self._every = learning_rate, checkpoint_every
+        self._file, self._identity = None if checkpoint is None else Path(checkpoint), dict[str, str]()
+        self._written_at, self._duration = -math.inf, 0.0  # of the last checkpoint
 
     @abstractmethod
     def backward(self) -> None:
@@ -63,7 +69,7 @@ class TrainingRun(ABC):
 
     @abstractmethod
     def identity(self) -> dict[str, str]:
-        """Return the properties that define this run, by name; called before the first step."""
+        """Return the properties that define this run, by name; called before the first step, if there is a file."""
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
@@ -73,6 +79,10 @@ class TrainingRun(ABC):
     def restore(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned."""
 
+    @abstractmethod
+    def observe(self) -> str:
+        """Measure what is due after a step, and return a note for the report if one is due, else an empty string."""
+
     def begin(self) -> None:
         """Prepare a run that does not resume."""
         return
@@ -81,6 +91,27 @@ class TrainingRun(ABC):
     def ended(self) -> bool:
         """True after the last step."""
         return self.step == self.steps
+
+    @property
+    def may_pause(self) -> bool:
+        """True where a checkpoint may be written because the last one is long ago."""
+        return True
+
+    def train(self, report: Report) -> None:
+        """Make the steps that are left, with the measurements, checkpoints and reports that are due after each.
+
+        Raises:
+            InputError: as `resume`, or a loss that is not finite; the checkpoint remains.
+        """
+        self.resume()
+        while not self.ended:
+            self.advance()
+            note = self.observe()
+            due = self.step % self._every == 0 if self._every else self.may_pause and self._pause_is_over()
+            if self.ended or due:
+                self.save()
+            if note:
+                report(self.step / self.steps, note)
 
     def advance(self) -> None:
         """Make one step of the optimiser."""
@@ -104,32 +135,33 @@ class TrainingRun(ABC):
             first = self._checked + int(finite.logical_not().int().argmax())
             raise InputError(
                 f"learning_rate must be small enough for a finite loss; got {self._learning_rate!r}, and the loss is "
-                f"{losses[first].item()} at step {first}. {self._lower}"
+                f"{losses[first].item()} at step {first}. {self.lower}"
             )
         self._checked = stop
 
     def save(self) -> None:
-        """Write a checkpoint, of finite losses only."""
-        self.check_losses()
-        self._checkpointer.write(
-            {
-                "step": self.step,
-                "model": self.model.state_dict(),
-                "optimizer": self.optimizer.state_dict(),
-                self.losses_name: self.losses[: self.step].clone(),
-                **self.state(),
-            }
-        )
+        """Write a checkpoint, of finite losses only, in place of the previous one.
 
-    def save_if_due(self, *, may_pause: bool = True) -> None:
-        """Write a checkpoint after the last step, every `checkpoint_every` steps, or if the last one is long ago.
-
-        Args:
-            may_pause: False excludes the third reason.
+        Raises:
+            InputError: the folder cannot be written to, or the disk is full.
         """
-        due = self.step % self._every == 0 if self._every else may_pause and self._checkpointer.due()
-        if self.ended or due:
-            self.save()
+        self.check_losses()
+        if self._file is None:
+            return
+        began = time.monotonic()
+        state = {
+            "identity": self._identity,
+            "step": self.step,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            self.losses_name: self.losses[: self.step].clone(),
+        }
+        write_state(self._file, state | self.state())
+        self._written_at = time.monotonic()
+        self._duration = self._written_at - began
+
+    def _pause_is_over(self) -> bool:
+        return self._file is not None and time.monotonic() - self._written_at >= _PAUSE * self._duration
 
     def resume(self) -> None:
         """Resume from the checkpoint. Without one, write the first, so that a folder that cannot be written fails now.
@@ -137,11 +169,16 @@ class TrainingRun(ABC):
         Raises:
             InputError: the checkpoint is damaged, of another run, or cannot be written.
         """
-        state = self._checkpointer.read()
+        state = None
+        if self._file is not None:
+            require_writable_file(self._file)
+            self._identity = self.identity()
+            state = read_state(self._file)
         if state is None:
             self.begin()
             self.save()
             return
+        require_same_run(self._file, self._identity, state.get("identity", {}), self.cure)
         try:
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
@@ -149,4 +186,25 @@ class TrainingRun(ABC):
             self.losses[: self.step] = state[self.losses_name]
             self.restore(state)
         except (KeyError, OldStateError) as error:
-            raise self._checkpointer.of_another_version() from error
+            raise InputError(
+                f"checkpoint must be of this version of saddlescope; got {str(self._file)!r}, the progress that "
+                "another version kept of this run. Delete this file to start afresh, or finish the run with that "
+                "version."
+            ) from error
+
+
+def require_same_run(path: Path | None, ours: Mapping[str, str], theirs: Mapping[str, str], cure: str) -> None:
+    """Raise InputError unless a checkpoint has the identity of this run."""
+    if different := [part for part, value in ours.items() if theirs.get(part) != value]:
+        raise InputError(
+            f"checkpoint must belong to this run; got {str(path)!r}, which differs in {' and '.join(different)}. {cure}"
+        )
+
+
+def weights_digest(model: nn.Module) -> str:
+    """Return the SHA-256 of all weights and buffers, with their names, shapes and types."""
+    digest = hashlib.sha256()
+    for name, tensor in model.state_dict().items():
+        digest.update(repr((name, tuple(tensor.shape), str(tensor.dtype))).encode())
+        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

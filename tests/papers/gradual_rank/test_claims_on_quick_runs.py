@@ -1,4 +1,4 @@
-"""Claims of the theory entries at the quick size: they hold, one case decides, and what did not happen does not."""
+"""Claims of the theory entries at the quick size: they hold, and what did not happen does not decide."""
 
 import numpy as np
 import pytest
@@ -42,38 +42,6 @@ def test_claims_hold(made, name, others):
     assert set(found.values()) <= INSIDE
 
 
-def one_plateau_has_a_wrong_product(run):
-    stage = int(run.stage[run.resolved.isel(network=0, scale=-1).values.astype(bool)][0])
-    run.plateau_beta.loc[{"stage": stage, "network": run.network.values[0]}] = 1.0
-
-
-def one_order_of_minibatches_ends_elsewhere(run):
-    run.sgd.values[1, 1, 0] *= 1.1
-
-
-def gradients_are_off(run):
-    run.integral_of_g.values[-1] *= 1 + 1e-6
-
-
-def one_transition_ends_elsewhere(run):
-    run.end_distance.values[0, 3, 0] = 1.0
-
-
-@pytest.mark.parametrize(
-    ("name", "spoil", "missed"),
-    [
-        ("assumptions", one_transition_ends_elsewhere, {"noise-robust"}),
-        ("example-3-2", one_plateau_has_a_wrong_product, {"support"}),
-        ("figure-11", one_order_of_minibatches_ends_elsewhere, {"endpoint"}),
-        ("lemma-4-2", gradients_are_off, {"equation-6", "equation-7"}),
-    ],
-)
-def test_one_case_decides(made, name, spoil, missed):
-    run = made(name)
-    spoil(run)
-    assert {claim for claim, found in judged(name, run).items() if found in ("fails", "differs", "not seen")} == missed
-
-
 def without(**gone):
     """Return a function that spoils variables: NaN, or a given value."""
     return lambda run: run.assign({name: run[name] * 0 + value for name, value in gone.items()})
@@ -90,6 +58,9 @@ UNDECIDED = [
     ("figure-10", lambda run: run.assign(noisy=run.weights), {"beta-returns", "weights-conserve"}),
     ("figure-10", lambda run: run.assign_attrs(theory_status="no_minimum", theory_message="None."), {"strict-minima"}),
     ("gradient-descent", lambda run: run.isel(returning_scale=[0]), {"descent-wrong"}),
+    ("lemmas", without(distance=np.nan, log_error=np.nan, transition=np.nan), {"c-5", "c-6", "c-10"}),
+    ("lemmas", without(d1=np.nan, d3=np.nan, largest_weight=np.nan), {"d-1", "d-3", "existence"}),
+    ("lemmas", without(made_peak=0.0), {"d-4"}),
     ("gradient-descent", without(instance_ratio=np.nan), {"descent-delay"}),
     ("theorem-4-1", without(resolved=0.0), {"plateaus"}),
     ("theorem-4-1", without(separated=0.0), {"constants"}),
@@ -116,9 +87,9 @@ def test_an_instance_that_algorithm_1_did_not_finish_decides_nothing(made, name)
 @pytest.mark.parametrize(
     ("name", "stop", "kept"),
     [
-        ("assumptions", "seed 1, all", {"seed0"}),
-        ("figure-2", "alpha = 1e-16", {"theory", "flow-2.0"}),
-        ("figure-10", "moment 2 done", {"theory", "undisturbed", "noisy1", "noisy2"}),
+        ("assumptions", "seed 1", {"seed=0"}),
+        ("figure-2", "scale -16", {"theory", "scale=-2.0"}),
+        ("figure-10", "moment 3", {"theory", "undisturbed", "moment=1", "moment=2"}),
     ],
 )
 def test_a_killed_run_resumes_to_the_same_result(made, tmp_path, name, stop, kept):

@@ -1,4 +1,4 @@
-"""Stage times are read off paths whose crossings are known; parts of a run are joined, and kept."""
+"""Stage times are read off paths whose crossings are known."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.papers.gradual_rank.shared.stage_times import halfway_times, passings
-from saddlescope.reproduction import RunContext
 
 
 @dataclass
@@ -61,22 +59,3 @@ def test_a_coordinate_that_returns_with_the_other_sign():
 def test_all_passings_of_a_share_of_two_coordinates():
     run = polygon([0, 1, 0, 1], [0, 1, 1, 1])
     np.testing.assert_allclose(passings(run, lambda beta: beta.sum(1) / 1.5), [0.75, 2.5])
-
-
-def test_finished_parts_are_not_made_again(tmp_path):
-    context, made = RunContext(scratch=tmp_path), []
-
-    def make(value, step):
-        made.append(value)
-        if value == stop:
-            raise KeyboardInterrupt
-        return xr.Dataset({"x": ("time", np.arange(float(value)))}, {"time": np.arange(value)})
-
-    stop = 3
-    with pytest.raises(KeyboardInterrupt):
-        over("size", (1, 2, 3), make, context)
-    stop = None
-    joined = over("size", (1, 2, 3), make, context)
-    assert made == [1, 2, 3, 3]
-    np.testing.assert_array_equal(joined.x, [[0, np.nan, np.nan], [0, 1, np.nan], [0, 1, 2]])
-    assert joined["size"].values.tolist() == [1, 2, 3]

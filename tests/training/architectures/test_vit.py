@@ -101,8 +101,6 @@ def test_patches_are_embedded_where_they_lie():
     ("field", "value", "message"),
     [
         ("patch", 5, "patch must divide image_size=32; got 5"),
-        ("depth", 0, "depth must be at least 1; got 0"),
-        ("head_width", -1, "head_width must be at least 1"),
         ("initial_scale", 0.0, "initial_scale must be a finite factor of at least 1e-6; got 0.0"),
         ("initial_scale", 1e-32, "vanish in float32"),
         ("initial_scale", math.nan, "initial_scale must be"),

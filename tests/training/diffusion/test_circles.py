@@ -141,25 +141,17 @@ def test_digests_know_every_field():
 @pytest.mark.parametrize(
     ("field", "value", "constraint"),
     [
-        ("pixels", 3, "a whole number from 4"),
-        ("pixels", 16.5, "a whole number"),
-        ("color_signal", 0.0, "above 0 and at most 1"),
-        ("color_signal", 1.5, "above 0 and at most 1"),
-        ("color_signal", float("nan"), "above 0 and at most 1"),
-        ("size_signal", -0.2, "above 0 and at most 1"),
         ("size_signal", 0.9, "pixels across"),  # no diameter is left for small
         ("diameter", 0.9, "at most as wide as the image"),
         ("color_jitter", 0.5, "below 0.5"),
         ("size_jitter", -0.1, "at least 0"),
-        ("place", 0.6, "at most 0.5"),
         ("background", (1.0, 0.8), "the lower first"),
         ("blur", -1.0, "at least 0"),
         ("blur", float("inf"), "at most 8"),
-        ("noise", -1e-3, "at least 0"),
     ],
 )
-def test_processes_that_make_no_sense_are_refused(field, value, constraint, types_unchecked):
-    with types_unchecked(), pytest.raises(InputError, match=constraint) as raised:
+def test_processes_that_make_no_sense_are_refused(field, value, constraint):
+    with pytest.raises(InputError, match=constraint) as raised:
         CircleProcess(**{field: value})
     assert "got" in str(raised.value)
     assert "\n" not in str(raised.value)

@@ -100,19 +100,13 @@ def test_backbone_alone_has_features_of_the_first_width_and_of_every_pixel() -> 
     ("settings", "sentence"),
     [
         ({"pixels": 30}, r"pixels must be a multiple of 4, since 3 levels halve the image 2 times; got 30\."),
-        ({"pixels": 0}, r"pixels must be at least 1; got 0\."),
         ({"channels": ()}, r"channels must hold at least one width; got \(\)\."),
-        ({"channels": (64, 0)}, r"channels must be at least 1; got 0\."),
-        ({"normalization": "batch"}, r"There is no normalization 'batch'"),
-        ({"conditioning": "blocks"}, r"There is no conditioning 'blocks'; did you mean block"),
         ({"normalization": "group", "groups": 24}, r"groups must divide every width in channels=\(64, 128, 256\)"),
         ({"heads": 3}, r"heads must divide the last width in channels=\(64, 128, 256\); got 3\."),
-        ({"dropout": 1.0}, r"dropout must be a probability below 1; got 1\.0\."),
-        ({"dropout": float("nan")}, r"dropout must be a probability below 1; got nan\."),
     ],
 )
-def test_misfits_are_refused(settings, sentence, types_unchecked) -> None:
-    with types_unchecked(), pytest.raises(InputError, match=sentence):
+def test_misfits_are_refused(settings, sentence) -> None:
+    with pytest.raises(InputError, match=sentence):
         UNetConfig(**settings)  # type: ignore[arg-type]
 
 

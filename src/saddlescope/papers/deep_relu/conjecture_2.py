@@ -41,27 +41,17 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Search data set by data set and depth by depth."""
-    plane, beyond = context.split(0.7, 0.3)
-    found = _search(params.data, params.depths, params.starts, params, plane)
-    optima = [plane.cached(f"optimum-{name}", partial(_optimum, name, params)) for name in params.data]
-    more = _search(params.beyond, params.depths[: params.beyond_depths], params.beyond_starts, params, beyond)
-    more = more.rename({name: f"beyond_{name}" for name in (*more.data_vars, *more.dims)})
-    return xr.merge([found, xr.concat(optima, dim="data").assign_coords(data=list(params.data)), more])
+    plane, certified, beyond = context.split(0.65, 0.05, 0.3)
+    axes = {"data": params.data, "depth": params.depths}
+    found = plane.over(axes, partial(_search_directions, params, params.starts), join="outer")
+    optima = certified.over({"data": params.data}, partial(_optimum, params))
+    axes = {"data": params.beyond, "depth": params.depths[: params.beyond_depths]}
+    search = partial(_search_directions, params, params.beyond_starts)
+    more = beyond.over(axes, search, name="beyond", join="outer")
+    return xr.merge([found, optima, more.rename({name: f"beyond_{name}" for name in (*more.data_vars, *more.dims)})])
 
 
-def _search(
-    names: tuple[str, ...], depths: tuple[int, ...], starts: int, params: Params, context: RunContext
-) -> xr.Dataset:
-    found: dict[str, list[xr.Dataset]] = {name: [] for name in names}
-    for (name, depth), step in context.steps(product(names, depths)):
-        search = partial(_search_directions, name, depth, starts, params)
-        found[name].append(step.cached(f"search-{name}-{depth}", search))
-        step.report(1.0, f"{name}, depth {depth}")
-    sets = [xr.concat(of, dim="depth", join="outer", fill_value={"rank": 0}) for of in found.values()]
-    return xr.concat(sets, dim="data").assign_coords(data=list(names), depth=list(depths))
-
-
-def _draw_data(name: str, params: Params) -> tuple[np.ndarray, np.ndarray]:
+def _draw_data(params: Params, name: str) -> tuple[np.ndarray, np.ndarray]:
     kind, _, size = name.partition("-")
     if kind == "circle":
         return alternating_circle(int(size))
@@ -72,21 +62,21 @@ def _draw_data(name: str, params: Params) -> tuple[np.ndarray, np.ndarray]:
     return rng.normal(size=(int(size or 2), params.samples)).T, rng.normal(size=(1, params.samples)).T
 
 
-def _optimum(name: str, params: Params) -> xr.Dataset:
+def _optimum(params: Params, name: str, step: RunContext) -> xr.Dataset:
     from saddlescope.theory.escape.certificate import certified_escape_speed
     from saddlescope.theory.escape.rank_one import rank_one_escape_speed
 
-    X, G = _draw_data(name, params)
+    X, G = _draw_data(params, name)
     best, one = certified_escape_speed(X, G), rank_one_escape_speed(X, G)
     return xr.Dataset({"lower": best.lower, "upper": best.upper, "rank_one": one.lower})
 
 
-def _search_directions(name: str, depth: int, starts: int, params: Params) -> xr.Dataset:
+def _search_directions(params: Params, starts: int, name: str, depth: int, step: RunContext) -> xr.Dataset:
     """Return the speeds of all starts, and the ranks of the best; convex steps replace more starts."""
     from saddlescope.theory.escape.column_generation import column_generation
     from saddlescope.theory.escape.directions import escape_directions
 
-    X, G = _draw_data(name, params)
+    X, G = _draw_data(params, name)
     found = escape_directions(
         X,
         G,

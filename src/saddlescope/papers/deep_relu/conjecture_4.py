@@ -162,7 +162,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
             "begin, with the rank of the bottleneck from there on. The table has the rank of every layer in every "
             "stage of all networks.",
             panels=tuple(panel for one in first.values() for panel in _panels(one)),
-            table=stage_table(networks, "network"),
+            table=stage_table(networks),
         )
     ]
 

@@ -143,7 +143,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
             "first plateau, and at the last step. The table lists the stages found.",
             panels=(loss_panel(by_seed, marks), *(spectra_panel(*one) for one in [*seen, (end, "last step")])),
             columns=3,
-            table=stage_table(by_seed, "network"),
+            table=stage_table(by_seed),
         ),
         Figure(
             name="path",

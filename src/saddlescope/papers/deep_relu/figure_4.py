@@ -13,6 +13,8 @@ which small weights make a far too large step as they escape: at rate 10 and dev
 goes from 0.6 to 78 within the first 523 steps. So the rate at depth 4 is a separate, smaller parameter.
 """
 
+from functools import partial
+
 import numpy as np
 import xarray as xr
 
@@ -68,19 +70,19 @@ class Params(EntryParams):
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Train the three networks of every seed; steps and layers that one lacks are NaN."""
     loss = image_loss(params.dataset, context)
-    settings = [(4, deviation, params.rate, params.steps) for deviation in params.deviations]
-    settings.append((6, params.deep_deviation, params.deep_rate, params.deep_steps))
-    found = []
-    named = zip(NAMES, settings, strict=True)
-    for (name, (depth, deviation, rate, steps)), part in context.steps(named, [0.15, 0.15, 0.7]):
-        sizes = {"depth": depth, "width": params.width, "batch": params.batch, "steps": steps}
-        setup = TrainingSetup(deviation=deviation, rate=rate, **sizes)
-        found.append(train_seeds(loss, setup, params.seeds, part, per_doubling=params.marks, name=name))
-    depths, deviations, *_ = zip(*settings, strict=True)
-    together = concatenate_networks(found, "drop_conflicts").assign_attrs(data=params.dataset)
-    return together.assign_coords(
-        network=list(NAMES), depth=("network", list(depths)), deviation=("network", list(deviations))
-    )
+    network = partial(TrainingSetup, width=params.width, batch=params.batch)
+    shallow = partial(network, depth=4, rate=params.rate, steps=params.steps)
+    deep = partial(network, depth=6, rate=params.deep_rate, steps=params.deep_steps)
+    each = [*(shallow(deviation=of) for of in params.deviations), deep(deviation=params.deep_deviation)]
+    setups: dict[str, TrainingSetup] = dict(zip(NAMES, each, strict=True))
+
+    def train(name: str, step: RunContext) -> xr.Dataset:
+        of = setups[name]
+        trained = train_seeds(loss, of, params.seeds, step, per_doubling=params.marks)
+        return trained.assign_coords(network=name, depth=of.depth, deviation=of.deviation)
+
+    found = context.cells({"network": NAMES}, train, weights=[0.15, 0.15, 0.7])
+    return concatenate_networks(found, "drop_conflicts").assign_attrs(data=params.dataset)
 
 
 def _select_network(run: xr.Dataset, name: str) -> xr.Dataset:
@@ -163,7 +165,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
                 for key, seeds in networks.items()
             ),
             columns=3,
-            table=stage_table(rows, "network"),
+            table=stage_table(rows),
         ),
         *(
             Figure(

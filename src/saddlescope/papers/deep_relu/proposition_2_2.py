@@ -55,17 +55,16 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     """Simulate flows along escape directions and from random weights, and evaluate random networks."""
     import jax
 
-    parts = {
-        "growth": _grow_along_directions,
-        "paths": _follow_random_weights,
-        "balance": _follow_balance,
-        "networks": _evaluate_networks,
-    }
-    found: list[xr.Dataset] = []
+    growth, paths, balance, networks = context.split(1, 1, 1, 1)
+    starts = {"signs": ("mixed", "non-negative"), "start": range(params.balance_starts)}
     with jax.enable_x64(True):
-        for (name, compute), step in context.steps(parts.items()):
-            found.append(step.cached(name, partial(compute, params, step)))
-            step.report(1.0, f"{name} done")
+        flows = paths.over({"scale": params.log10_scales}, partial(_follow_random_weights, params), join="outer")
+        found = [
+            growth.over({"depth": params.depths}, partial(_grow_along_direction, params)),
+            _alignment(flows).assign_attrs(interval=params.interval),
+            balance.over(starts, partial(_follow_balance, params)),
+            networks.over({"depth": params.depths}, partial(_evaluate_networks, params), name="networks"),
+        ]
     return xr.merge(found, combine_attrs="drop_conflicts")
 
 
@@ -86,8 +85,8 @@ def _draw_weights(params: Params, depth: int, seed: int) -> "tuple[Array, ...]":
     return layered_weights((4, *(depth - 1) * (params.width,), 2), seed=seed)
 
 
-def _grow_along_directions(params: Params, context: RunContext) -> xr.Dataset:
-    """Follow an escape direction of each depth until |theta| has grown by the factor."""
+def _grow_along_direction(params: Params, depth: int, step: RunContext) -> xr.Dataset:
+    """Follow an escape direction until |theta| has grown by the factor."""
     import jax
     import jax.numpy as jnp
 
@@ -96,66 +95,60 @@ def _grow_along_directions(params: Params, context: RunContext) -> xr.Dataset:
 
     X, loss = _positive_data_loss(params)
     left, speeds, right = np.linalg.svd(-np.asarray(loss.gradient_at_origin()).T @ X.T)
-    speed, rows = float(speeds[0]), []
+    speed = float(speeds[0])
     local = jax.grad(lambda weights: jnp.sum(loss.gradient_at_origin() * loss.output(weights)))
-    for depth, step in context.steps(params.depths):
-        rho = (np.abs(right[:1]), *[np.ones((1, 1))] * (depth - 2), np.abs(left[:, :1]))
-        slope = local(tuple(map(jnp.asarray, rho)))
-        duration = np.log(params.growth) / (speed * depth ** (1 - depth / 2))
-        follow = partial(escape_flow, loss.output, loss.cost_of, degree=depth, localised=True, tolerance=1e-13)
-        flow = follow(rho, until=duration, record=np.linspace(0, duration, 51))
-        step.report(1.0, f"escape direction of depth {depth}")
-        times = np.exp(flow.log_times)
-        law = partial(norm_at, times, norm=depth**0.5, speed=speed, depth=depth)
-        printed = law(printed=True)
-        rate = -sum(float(np.sum(g * w)) for g, w in zip(slope, rho, strict=True)) / depth**0.5
-        variables = {
+    rho = (np.abs(right[:1]), *[np.ones((1, 1))] * (depth - 2), np.abs(left[:, :1]))
+    slope = local(tuple(map(jnp.asarray, rho)))
+    duration = np.log(params.growth) / (speed * depth ** (1 - depth / 2))
+    follow = partial(escape_flow, loss.output, loss.cost_of, degree=depth, localised=True, tolerance=1e-13)
+    flow = follow(rho, until=duration, record=np.linspace(0, duration, 51))
+    times = np.exp(flow.log_times)
+    law = partial(norm_at, times, norm=depth**0.5, speed=speed, depth=depth)
+    printed = law(printed=True)
+    rate = -sum(float(np.sum(g * w)) for g, w in zip(slope, rho, strict=True)) / depth**0.5
+    return xr.Dataset(
+        {
             "definition_error": max(float(np.abs(g + speed * w).max()) for g, w in zip(slope, rho, strict=True)),
             "direction_error": max(float(np.abs(path - path[:1]).max()) for path in flow.directions),
             "rate_ratio": depth * speed * depth ** ((depth - 1) / 2) / rate,
+            "growth_time": ("record", times),
+            "measured_norm": ("record", np.exp(flow.log_norms)),
+            "corrected_norm": ("record", law(printed=False)),
+            "printed_norm": ("record", np.where(np.isfinite(printed), printed, np.nan)),
         }
-        curves = {
-            "growth_time": times,
-            "measured_norm": np.exp(flow.log_norms),
-            "corrected_norm": law(printed=False),
-            "printed_norm": np.where(np.isfinite(printed), printed, np.nan),
-        }
-        rows.append(xr.Dataset(variables | {name: ("record", values) for name, values in curves.items()}))
-    return xr.concat(rows, dim="depth").assign_coords(depth=list(params.depths))
+    )
 
 
-def _follow_random_weights(params: Params, context: RunContext) -> xr.Dataset:
-    """Follow one random direction from each initial norm on the loss."""
+def _follow_random_weights(params: Params, scale: float, step: RunContext) -> xr.Dataset:
+    """Follow one random direction from an initial norm on the loss."""
     from saddlescope.flow import escape_flow
 
     (_, loss), depth = _positive_data_loss(params), params.path_depth
     start = _draw_weights(params, depth, params.seed)
     follow = partial(escape_flow, loss.output, loss.cost_of, start, degree=depth, tolerance=1e-6, until=1e6)
     follow = partial(follow, stop=float(np.log(RADIUS)), record=np.arange(0, 1000, params.interval))
-    flows = []
-    for scale, step in context.steps(params.log10_scales):
-        flows.append(follow(log_norm=scale * np.log(10)))
-        step.report(1.0, f"random weights of norm 1e{scale:g}")
-    directions = [np.concatenate([path.reshape(len(path), -1) for path in flow.directions], axis=1) for flow in flows]
-    away = [np.linalg.norm(of - directions[-1][-1], axis=1) for of in directions]
-    aligned = [
-        flow.times[np.argmax(of < ALIGNED)] if of.min() < ALIGNED else np.nan
-        for flow, of in zip(flows, away, strict=True)
-    ]
-    common = min(map(len, away)) - 1
+    flow = follow(log_norm=scale * np.log(10))
+    directions = np.concatenate([path.reshape(len(path), -1) for path in flow.directions], axis=1)
     return xr.Dataset(
         {
-            "away": (("scale", "time"), [of[:common] for of in away]),
-            "aligned_time": ("scale", aligned),
-            "radius_time": ("scale", [flow.times[-1] for flow in flows]),
-            "path_rate": ("scale", [flow.rates[-1] for flow in flows]),
+            "direction": (("time", "weight"), directions),
+            "end": ("weight", directions[-1]),
+            "radius_time": flow.times[-1],
+            "path_rate": flow.rates[-1],
         },
-        coords={"scale": list(params.log10_scales), "time": flows[0].times[:common]},
-        attrs={"interval": params.interval},
+        {"time": flow.times},
     )
 
 
-def _follow_balance(params: Params, context: RunContext) -> xr.Dataset:
+def _alignment(flows: xr.Dataset) -> xr.Dataset:
+    """Return distances from the end of the flow from the smallest weights at common times, and when they are small."""
+    away = ((flows.direction - flows.end.isel(scale=-1)) ** 2).sum("weight", skipna=False) ** 0.5
+    aligned = flows.time.where(away < ALIGNED).min("time")
+    found = flows[["radius_time", "path_rate"]].assign(away=away, aligned_time=aligned)
+    return found.dropna("time", subset=["away"])
+
+
+def _follow_balance(params: Params, signs: str, number: int, step: RunContext) -> xr.Dataset:
     """Follow random weights on the localised loss until |theta| has tripled; return how much balances change."""
     import jax.numpy as jnp
 
@@ -164,47 +157,41 @@ def _follow_balance(params: Params, context: RunContext) -> xr.Dataset:
     depth, (_, loss) = params.path_depth, _positive_data_loss(params)
     follow = partial(escape_flow, loss.output, loss.cost_of, degree=depth, localised=True, tolerance=1e-7, log_norm=0.0)
     follow = partial(follow, stop=float(np.log(3)), until=1e4, record=np.linspace(0, 100, 401))
-    found = np.zeros((2, 2, params.balance_starts))
-    for k in range(params.balance_starts):
-        start = _draw_weights(params, depth, params.seed + 1 + k)
-        for n, weights in enumerate((start, tuple(jnp.abs(weight) for weight in start))):
-            flow = follow(weights)
-            norms = np.exp(flow.log_norms)
-            layers = [norms[:, None, None] * np.asarray(path) for path in flow.directions]
-            for out, into in pairwise(layers):
-                gram = np.einsum("tki,tkj->tij", into, into) - np.einsum("tik,tjk->tij", out, out)
-                change = abs(gram - gram[0]) / norms[-1] ** 2
-                weak = change.diagonal(axis1=1, axis2=2)
-                found[:, n, k] = np.maximum(found[:, n, k], (weak.max(), change.max()))
-    names = {name: (("signs", "start"), value) for name, value in zip(("weak", "strong"), found, strict=True)}
-    return xr.Dataset(names, {"signs": ["mixed", "non-negative"]})
+    start = _draw_weights(params, depth, params.seed + 1 + number)
+    flow = follow(start if signs == "mixed" else tuple(map(jnp.abs, start)))
+    norms = np.exp(flow.log_norms)
+    layers, changes = [norms[:, None, None] * np.asarray(path) for path in flow.directions], []
+    for out, into in pairwise(layers):
+        gram = np.einsum("tki,tkj->tij", into, into) - np.einsum("tik,tjk->tij", out, out)
+        changes.append(abs(gram - gram[0]) / norms[-1] ** 2)
+    weak = max(change.diagonal(axis1=1, axis2=2).max() for change in changes)
+    return xr.Dataset({"weak": weak, "strong": max(change.max() for change in changes)})
 
 
-def _evaluate_networks(params: Params, context: RunContext) -> xr.Dataset:
-    """Return errors of Proposition A.1 at random weights, and the largest factors of the output bound by depth."""
+def _evaluate_networks(params: Params, depth: int, step: RunContext) -> xr.Dataset:
+    """Return errors of Proposition A.1 at random weights, and the largest factors of the output bound."""
     import jax
     import jax.numpy as jnp
     from jax.flatten_util import ravel_pytree
 
     _, loss = _positive_data_loss(params)
     errors, factors = [], []
-    for depth in params.depths:
-        flat, unravel = ravel_pytree(_draw_weights(params, depth, params.seed + depth))
-        u = np.asarray(flat / jnp.linalg.norm(flat))
-        local = jax.value_and_grad(lambda w, f=unravel: jnp.sum(loss.gradient_at_origin() * loss.output(f(w))))
-        value, slope = (np.asarray(part) for part in local(u))
-        for norm in (0.3, 3.0):
-            moved = -np.asarray(local(norm * u)[1])  # d theta/dt at theta = norm u
-            along = u @ moved
-            errors.append(abs(along + depth * norm ** (depth - 1) * value) / abs(along))
-            sideways = (moved - u * along) / norm
-            printed = -(norm ** (depth - 2)) * (slope - u * (u @ slope))
-            errors.append(np.linalg.norm(sideways - printed) / np.linalg.norm(sideways))
-        rng = np.random.default_rng([params.seed, depth])
-        for kind in ("random", "extreme"):
-            for weights, X, _ in draw_networks(kind, depth=depth, count=params.networks, seed=params.seed):
-                uneven = [weight * np.exp(rng.normal()) if kind == "random" else weight for weight in weights]
-                factors.append(_bound_factors(uneven, X.T))
+    flat, unravel = ravel_pytree(_draw_weights(params, depth, params.seed + depth))
+    u = np.asarray(flat / jnp.linalg.norm(flat))
+    local = jax.value_and_grad(lambda w: jnp.sum(loss.gradient_at_origin() * loss.output(unravel(w))))
+    value, slope = (np.asarray(part) for part in local(u))
+    for norm in (0.3, 3.0):
+        moved = -np.asarray(local(norm * u)[1])  # d theta/dt at theta = norm u
+        along = u @ moved
+        errors.append(abs(along + depth * norm ** (depth - 1) * value) / abs(along))
+        sideways = (moved - u * along) / norm
+        printed = -(norm ** (depth - 2)) * (slope - u * (u @ slope))
+        errors.append(np.linalg.norm(sideways - printed) / np.linalg.norm(sideways))
+    rng = np.random.default_rng([params.seed, depth])
+    for kind in ("random", "extreme"):
+        for weights, X, _ in draw_networks(kind, depth=depth, count=params.networks, seed=params.seed):
+            uneven = [weight * np.exp(rng.normal()) if kind == "random" else weight for weight in weights]
+            factors.append(_bound_factors(uneven, X.T))
     return xr.Dataset({"decomposition": ("equation", errors), "bound_factor": (("network", "factor"), factors)})
 
 

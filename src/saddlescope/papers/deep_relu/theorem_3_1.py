@@ -63,9 +63,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     """Evaluate the circles, then the data near rank one, distance by distance; data sets along one dimension."""
     circles, near = context.split(1, len(params.log10_distances))
     parts = [circles.cached("circles", partial(_measure_circles, params))]
-    for (k, log10), step in near.steps(enumerate(params.log10_distances)):
-        parts.append(step.cached(f"distance-{k}", partial(_measure_near_rank_one, k, log10, params)))
-        step.report(1.0, f"|E| = 1e{log10:g}")
+    parts += near.cells({"log10_distance": params.log10_distances}, partial(_measure_near_rank_one, params))
     layers = np.unique(np.rint(np.geomspace(1, 1e6, 121)))
     together = xr.concat(parts, dim="data")
     x = np.sqrt(together.first_layer / 81) / np.sqrt(xr.DataArray(layers, dims="l", coords={"l": layers}))
@@ -82,8 +80,8 @@ def _measure_circles(params: Params) -> xr.Dataset:
     return xr.concat(sets, dim="data")
 
 
-def _measure_near_rank_one(number: int, log10: float, params: Params) -> xr.Dataset:
-    rng = np.random.default_rng([params.seed, number])
+def _measure_near_rank_one(params: Params, log10: float, step: RunContext) -> xr.Dataset:
+    rng = np.random.default_rng([params.seed, step.cell])
     sets: list[xr.Dataset] = []
     for _ in range(params.count):
         u, v = rng.normal(size=2), np.abs(rng.normal(size=params.points))

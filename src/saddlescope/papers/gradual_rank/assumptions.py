@@ -21,7 +21,6 @@ import xarray as xr
 
 from saddlescope._shared.progress import Report, silent
 from saddlescope.papers.gradual_rank.shared.head_task import HeadSizes
-from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.plot import Axis, Figure, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
@@ -48,7 +47,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     import jax
 
     with jax.enable_x64(True):
-        return over("seed", params.seeds, partial(_instance, params), context)
+        return context.over({"seed": params.seeds}, partial(_instance, params), join="outer")
 
 
 def _instance(params: Params, seed: int, context: RunContext) -> xr.Dataset:
@@ -57,7 +56,7 @@ def _instance(params: Params, seed: int, context: RunContext) -> xr.Dataset:
 
     algorithm, flows = context.split(0.2, 0.8)
     task = params.task_of(seed)
-    learned = incremental_learning(task.network, 2 * params.dim, report=algorithm.note(f"seed {seed}"))
+    learned = incremental_learning(task.network, 2 * params.dim, report=algorithm.note("Algorithm 1"))
     rng = np.random.default_rng([seed, 45])
     scale = abs(learned.stages[0].gradient).max()
     transitions, stages = list(pairwise(learned.stages)), learned.stages[1:]
@@ -68,7 +67,7 @@ def _instance(params: Params, seed: int, context: RunContext) -> xr.Dataset:
         failed = np.flatnonzero((ends > NEAR).any(axis=1))
         if not failed.size:
             break
-        report = flows.note(f"seed {seed}, all transitions with noise") if noise == NOISES[0] else silent
+        report = flows.note("all transitions with noise") if noise == NOISES[0] else silent
         chosen = [transitions[int(k)] for k in failed]
         ends[failed] = noisy_ends(task.network, chosen, noise, params.draws, params.tolerance, rng, report)
 

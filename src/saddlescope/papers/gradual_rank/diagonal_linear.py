@@ -20,6 +20,7 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope.plot import Axis, Figure, Line, Panel, corners
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
+from saddlescope.reproduction.grid import join_cells
 
 
 class Params(EntryParams):
@@ -44,14 +45,11 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     """Run Algorithm 1 and the flow on each problem; finished problems are cached."""
     import jax
 
-    parts: list[xr.Dataset] = []
+    problems = {"problem": range(params.problems)}
     with jax.enable_x64(True):
-        for k, step in context.steps(range(params.problems)):
-            parts.append(step.cached(f"problem{k}", partial(_solve, params, k, step)))
-            step.report(1.0, f"problem {k + 1} of {params.problems} done")
+        parts = context.cells(problems, partial(_solve, params))
     each = [part.drop_dims("moment", errors="ignore") for part in parts]
-    together = xr.concat(each, dim="problem", join="outer", combine_attrs="drop")
-    return together.assign({name: parts[0][name] for name in parts[0].data_vars if name not in each[0]})
+    return join_cells(each, problems, join="outer").merge(parts[0].drop_vars(list(each[0].data_vars)))
 
 
 def _solve(params: Params, k: int, context: RunContext) -> xr.Dataset:

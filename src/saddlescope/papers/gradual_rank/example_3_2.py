@@ -21,7 +21,6 @@ import xarray as xr
 
 from saddlescope.papers.gradual_rank.shared.diagonal_entries import PRODUCTS, flow_and_limit, staircase
 from saddlescope.papers.gradual_rank.shared.head_task import HeadSizes
-from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.papers.gradual_rank.shared.stage_times import passings, predicted_stages, resolved_stages
 from saddlescope.plot import Axis, Figure, Line, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, Metric, RunContext, param
@@ -58,19 +57,12 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     """Run Algorithm 1 on each network, then the flow from each scale."""
     import jax
 
-    shapes, networks = list(product(params.seeds, params.layers, params.heads)), []
-    names = [f"L = {layers}, H = {heads}, seed {seed}" for seed, layers, heads in shapes]
+    axes = {"seed": params.seeds, "layers": params.layers, "heads": params.heads}
     with jax.enable_x64(True):
-        for (shape, step), name in zip(context.steps(shapes), names, strict=True):
-            simulate = partial(_stages_and_flows, params, *shape, step)
-            networks.append(step.cached("network-{}-{}-{}".format(*shape), simulate))
-            step.report(1.0, f"{name} done")
+        networks = context.cells(axes, partial(_stages_and_flows, params))
     fill = {name: False if values.dtype == bool else np.nan for name, values in networks[0].data_vars.items()}
     together = xr.concat(networks, dim="network", join="outer", combine_attrs="drop", fill_value=fill)
-    return together.assign_coords(
-        network=names,
-        **{name: ("network", [shape[k] for shape in shapes]) for k, name in enumerate(("seed", "layers", "heads"))},
-    ).assign_attrs(level=params.level, dim=params.dim)
+    return together.assign_attrs(level=params.level, dim=params.dim)
 
 
 def _stages_and_flows(params: Params, seed: int, layers: int, heads: int, context: RunContext) -> xr.Dataset:
@@ -92,7 +84,6 @@ def _stages_and_flows(params: Params, seed: int, layers: int, heads: int, contex
     curve = losses[np.searchsorted(stages.predicted_time, times, side="right")]
 
     def simulate(log10_scale: float, step: RunContext) -> xr.Dataset:
-        step.report(0.0, f"gradient flow from α = 1e{log10_scale:g}")
         log_alpha = log10_scale * np.log(10)
         start = DiagonalInit(task.u0, task.v0, log_scale=log_alpha)
         trajectory = gradient_flow(task.network, start, until=float(times[-1]), tolerance=params.tolerance)
@@ -111,13 +102,17 @@ def _stages_and_flows(params: Params, seed: int, layers: int, heads: int, contex
             }
         )
 
-    together = over("scale", params.log10_scales, simulate, flows, name=f"flow-{seed}-{layers}-{heads}-")
-    return xr.merge([stages[["predicted_time", "predicted_beta"]], together]).assign(
-        time=("time", time, {"units": "T_1"}),
-        held=("stage", stages.predicted_time.values < params.horizon * first),
-        # Nothing is predicted after the end of Algorithm 1.
-        predicted_loss_curve=("time", np.where(times < learned.end, curve, np.nan)),
-        product_error=_product_error(task),
+    together = flows.over({"scale": params.log10_scales}, simulate)
+    return (
+        xr.merge([stages[["predicted_time", "predicted_beta"]], together])
+        .assign(
+            time=("time", time, {"units": "T_1"}),
+            held=("stage", stages.predicted_time.values < params.horizon * first),
+            # Nothing is predicted after the end of Algorithm 1.
+            predicted_loss_curve=("time", np.where(times < learned.end, curve, np.nan)),
+            product_error=_product_error(task),
+        )
+        .assign_coords(network=f"L = {layers}, H = {heads}, seed {seed}", seed=seed, layers=layers, heads=heads)
     )
 
 

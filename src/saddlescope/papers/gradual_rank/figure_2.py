@@ -27,7 +27,6 @@ from saddlescope.papers.gradual_rank.shared.diagonal_entries import (
     staircase,
 )
 from saddlescope.papers.gradual_rank.shared.head_task import HeadParams
-from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.plot import Axis, Figure, Line, Panel, Table, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
@@ -81,7 +80,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
             record=np.union1d(theory.time.values, middle[seen]),
             level=params.level,  # `verify` compares the times at which entries cross it
             verify=True,
-            report=step.note(f"alpha = 1e{log10_scale:g}"),
+            report=step.report,
         )
         plateau_beta, plateau_loss = np.full(theory.predicted_beta.shape, np.nan), np.full(middle.shape, np.nan)
         on_plateau = np.searchsorted(trajectory.times, middle[seen])
@@ -102,7 +101,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     with jax.enable_x64(True):
         task = params.task()
         theory = algorithm.cached("theory", predict)
-        flows = over("scale", params.log10_scales, simulate, flow, name="flow")
+        flows = flow.over({"scale": params.log10_scales}, simulate)
     return xr.merge([theory, flows], combine_attrs="drop").assign_attrs(theory.attrs)
 
 

@@ -20,7 +20,6 @@ from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.shared import stage_times
 from saddlescope.papers.gradual_rank.shared.diagonal_entries import PRODUCTS
 from saddlescope.papers.gradual_rank.shared.head_task import HeadParams
-from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.plot import Axis, Figure, Line, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
@@ -58,7 +57,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     with jax.enable_x64(True):
         task = full_attention_teacher_task(params.seed, rank=params.rank, **sizes)
         theory = prediction.cached("theory", lambda: _predict(params, task, prediction))
-        flows = over("scale", params.log10_scales, partial(_simulate, params, task, theory), full, name="flow")
+        flows = full.over({"scale": params.log10_scales}, partial(_simulate, params, task, theory))
         diagonal = head.cached("diagonal", lambda: _diagonal(params, head))
     return xr.merge([theory, flows, diagonal], combine_attrs="drop").assign_attrs(
         theory.attrs, log10_diagonal=params.log10_diagonal
@@ -101,8 +100,8 @@ def _simulate(
     until = 1.15 * float(theory.predicted_time[-1])
     time = np.linspace(0.0, until, params.points)
     start = FactorInit(pairs=task.pairs, log_scale=log10_scale * np.log(10))
-    report = context.note(f"alpha = 1e{log10_scale:g}")
-    trajectory = factored_flow(task.network, start, until=until, tolerance=params.tolerance, record=time, report=report)
+    how = {"tolerance": params.tolerance, "record": time, "report": context.report}
+    trajectory = factored_flow(task.network, start, until=until, **how)
     at = np.searchsorted(trajectory.times, time)
     return xr.Dataset(
         {

@@ -24,7 +24,6 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope.papers.gradual_rank.shared.head_task import HeadParams
-from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.papers.gradual_rank.shared.stage_times import halfway_times, predicted_stages
 from saddlescope.plot import Axis, Figure, Line, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
@@ -77,10 +76,10 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         head = _Head(params, params.seed, params.stages, algorithm.note("Algorithm 1"))
         parts = [
             head.theory[["predicted_time"]].assign(flow_time=("stage", head.flow())),
-            over("rate", params.learning_rates, lambda rate, _: head.times("descent_time", rate), full),
-            over("run", range(params.runs), lambda k, _: head.times("sgd_time", params.rate, params.batch, k), sgd),
-            over("instance", params.instances, delay, others),
-            over("returning_scale", params.returning_scales, partial(_returning, params), three),
+            full.over({"rate": params.learning_rates}, lambda rate, _: head.times("descent_time", rate)),
+            sgd.over({"run": range(params.runs)}, lambda k, _: head.times("sgd_time", params.rate, params.batch, k)),
+            others.over({"instance": params.instances}, delay),
+            three.over({"returning_scale": params.returning_scales}, partial(_returning, params)),
         ]
     return xr.merge(parts, combine_attrs="drop")
 

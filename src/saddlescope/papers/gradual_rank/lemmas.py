@@ -21,7 +21,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.gradual_rank.shared.head_task import HeadSizes
-from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.plot import Axis, Figure, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
@@ -58,8 +57,8 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
     heads, rest = context.split(0.8, 0.2)
     with jax.enable_x64(True):
-        instances = over("seed", params.seeds, partial(_head, params), heads, name="head")
-        tails = over("seed", params.seeds, lambda seed, _: _tails(seed), rest, name="tail")
+        instances = heads.over({"seed": params.seeds}, partial(_head, params), name="head", join="outer")
+        tails = rest.over({"seed": params.seeds}, lambda seed, _: _tails(seed), name="tail")
         return xr.merge([instances, tails, _made_loss(params.log10_scales[-1])], combine_attrs="drop")
 
 
@@ -124,7 +123,7 @@ def _head(params: Params, seed: int, context: RunContext) -> xr.Dataset:
         rows = DataFrame.from_dict(found, orient="index").rename_axis("plateau").to_xarray()
         return rows.reindex(plateau=plateaus).assign(d2=((edges + path.kappa / edges) / 2).min())
 
-    flows = over("scale", params.log10_scales, follow, context, name=f"head{seed}-")
+    flows = context.over({"scale": params.log10_scales}, follow)
     return flows.assign(exceptions=("plateau", [_exceptions(*learned.stages[k : k + 2]) for k in plateaus]))
 
 

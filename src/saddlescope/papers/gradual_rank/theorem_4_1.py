@@ -26,7 +26,6 @@ import xarray as xr
 
 from saddlescope.papers.gradual_rank.shared import stage_times
 from saddlescope.papers.gradual_rank.shared.head_task import HeadSizes
-from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.plot import Axis, Figure, Heat, Line, Panel
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
@@ -55,7 +54,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     import jax
 
     with jax.enable_x64(True):
-        return over("seed", params.seeds, partial(_instance, params), context)
+        return context.over({"seed": params.seeds}, partial(_instance, params), join="outer")
 
 
 def _instance(params: Params, seed: int, context: RunContext) -> xr.Dataset:
@@ -90,7 +89,7 @@ def _instance(params: Params, seed: int, context: RunContext) -> xr.Dataset:
                 until=until,
                 tolerance=tolerance,
                 record=np.union1d(np.linspace(0, until, 1001), middle),
-                report=part.note(f"alpha = 1e{log10_scale:g}"),
+                report=part.report,
             )
             for tolerance, part in step.steps((params.tolerance, COARSER * params.tolerance), weights=(0.6, 0.4))
         )
@@ -107,9 +106,7 @@ def _instance(params: Params, seed: int, context: RunContext) -> xr.Dataset:
             {"stage": theory.stage},
         )
 
-    return xr.merge(
-        [theory[["predicted_time"]], over("scale", params.log10_scales, simulate, flow, f"flow{seed}-")]
-    ).assign(
+    return xr.merge([theory[["predicted_time"]], flow.over({"scale": params.log10_scales}, simulate)]).assign(
         predicted_constant=("stage", learned.corrections[1:]),
         separated=("stage", np.logical_and.accumulate(separated).astype(float)),
     )

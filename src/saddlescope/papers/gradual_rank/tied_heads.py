@@ -25,7 +25,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.gradual_rank.shared.head_task import HeadSizes
-from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.papers.gradual_rank.shared.stage_times import passings
 from saddlescope.plot import Axis, Figure, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
@@ -64,10 +63,10 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         task = transformer_teacher_task(seed, layers=1, heads=_HEADS, **sizes)
         theory = _predict(task)
         simulate = partial(_simulate, task, theory, params)
-        return xr.merge([theory, over("scale", params.log10_scales, simulate, step, name=f"flow{seed}-")])
+        return xr.merge([theory, step.over({"scale": params.log10_scales}, simulate)])
 
     with jax.enable_x64(True):
-        return over("seed", params.seeds, follow, context).assign_coords(head=[1, 2])
+        return context.over({"seed": params.seeds}, follow).assign_coords(head=[1, 2])
 
 
 def _predict(task: "TransformerTeacherTask") -> xr.Dataset:
@@ -108,7 +107,7 @@ def _simulate(
         until=params.until * first,
         tolerance=params.tolerance,
         level=params.level,
-        report=context.note(f"α = 1e{log10_scale:g}"),
+        report=context.report,
     )
     pair, half = theory.pair.values, float(theory.total) / 2
     times = passings(trajectory, lambda beta: beta[:, pair].sum(1) / half)

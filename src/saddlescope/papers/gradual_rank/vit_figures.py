@@ -71,11 +71,7 @@ class SeveralScales(NarrowTraining, depth=3):
 
 def train_at_scales(params: SeveralScales, context: RunContext) -> xr.Dataset:
     """Train one ViT per scale and seed."""
-    parts = []
-    for scale, step in context.steps(params.scales):
-        step = replace(step, report=step.note(f"scale {scale:g}"))
-        parts.append(train(params, step, initial_scale=scale))
-    return xr.concat(parts, dim="scale", combine_attrs="override").assign_coords(scale=list(params.scales))
+    return context.over({"scale": params.scales}, lambda scale, step: train(params, step, initial_scale=scale))
 
 
 class SGDTraining(NarrowTraining, optimizer="sgd", learning_rate=0.3):

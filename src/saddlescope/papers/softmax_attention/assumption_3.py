@@ -52,23 +52,17 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         return all(separability(draw(seed=seed, gap=gap), diagonal=True).separable for gap in params.gaps)
 
     seeds = first_seeds(params.instances, params.seed, separable)
-    rows = context.over({"gap": params.gaps}, partial(_follow_flows, params, seeds))
+    rows = context.over({"gap": params.gaps, "instance": seeds}, partial(_follow_flows, params))
     return rows.assign_coords(log10_time=("time", np.array(params.log10_times)))
 
 
-def _follow_flows(params: Params, seeds: list[int], gap: float, step: RunContext) -> xr.Dataset:
+def _follow_flows(params: Params, gap: float, seed: int, step: RunContext) -> xr.Dataset:
     from saddlescope.models import check_token_assumptions, gaussian_tokens
 
-    small, lost, times = [], [], np.array(params.log10_times)
-    for k, seed in enumerate(seeds):
-        data = gaussian_tokens(params.samples, params.tokens, params.dim, seed=seed, gap=gap)
-        small.append(check_token_assumptions(data).small_initial_loss.number)
-        lost.append(log_lost_samples(data, params.scale, times * np.log(10)))
-        step.report((k + 1) / len(seeds), f"instance {k + 1}")
-    return xr.Dataset(
-        {"log_lost": (("instance", "flow", "time"), lost), "log_start": ("instance", small)},
-        coords={"flow": list(FLOWS), "instance": seeds},
-    )
+    data = gaussian_tokens(params.samples, params.tokens, params.dim, seed=seed, gap=gap)
+    start = check_token_assumptions(data).small_initial_loss.number
+    lost = log_lost_samples(data, params.scale, np.array(params.log10_times) * np.log(10))
+    return xr.Dataset({"log_lost": (("flow", "time"), lost), "log_start": start}, {"flow": list(FLOWS)})
 
 
 def _allowed(run: xr.Dataset) -> np.ndarray:

@@ -55,25 +55,23 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Follow all flows, and compute the residuals at the recorded times."""
-    found = context.over({"kind": _KINDS}, partial(_follow_kind, params))
+    data = {kind: _draw_instances(kind, params) for kind in _KINDS}
+    axes = {"kind": _KINDS, "instance": range(params.instances), "scale": params.scales}
+    found = context.over(axes, lambda kind, instance, scale, _: _follow(data[kind][instance], scale, params))
     return found.assign_attrs(tolerance=params.tolerance, dim=params.dim)
 
 
-def _follow_kind(params: Params, kind: str, step: RunContext) -> xr.Dataset:
+def _draw_instances(kind: str, params: Params) -> "list[TokenData]":
+    """Return the first instances of a kind that diagonal weights separate."""
     from saddlescope.models import conditioned_tokens, gaussian_tokens, separability
 
     make = conditioned_tokens if kind == _KINDS[0] else gaussian_tokens
     draw = partial(make, params.samples, params.tokens, params.dim)
     seeds = first_seeds(params.instances, params.seed, lambda s: separability(draw(seed=s), diagonal=True).separable)
-    histories: list[xr.Dataset] = []
-    for k, seed in enumerate(seeds):
-        flows = [_follow_instance(draw(seed=seed), scale, params) for scale in params.scales]
-        histories.append(xr.concat(flows, "scale"))
-        step.report((k + 1) / len(seeds), f"instance {k + 1}")
-    return xr.concat(histories, "instance")
+    return [draw(seed=seed) for seed in seeds]
 
 
-def _follow_instance(data: "TokenData", scale: float, params: Params) -> xr.Dataset:
+def _follow(data: "TokenData", scale: float, params: Params) -> xr.Dataset:
     """Compute the residuals of one flow, and the two sides of inequality 36."""
     from saddlescope.papers.softmax_attention.shared.flows import diagonal_flow
     from saddlescope.theory.attention.kkt_residuals import averaged_multipliers, incremental_multipliers, kkt_residuals
@@ -104,7 +102,6 @@ def _follow_instance(data: "TokenData", scale: float, params: Params) -> xr.Data
             "multiplier": [_PROOFS, _INCREMENTAL],
             "residual_of": list(_RESIDUALS),
             "log_time": log_times,
-            "scale": scale,
         },
     )
 

@@ -65,11 +65,12 @@ class Params(EntryParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Follow the flows of all three kinds of instances."""
-    parts = []
-    for (number, kind), of_kind in context.steps(enumerate(_KINDS)):
-        for (k, data), step in of_kind.steps(enumerate(_draw_instances(params, number))):
-            parts.append(step.cached(f"{number}-{k}", partial(_follow, data, params)).assign_coords(kind=kind))
-            step.report(1.0, f"{kind}, instance {k + 1}")
+    data = {kind: _draw_instances(params, number) for number, kind in enumerate(_KINDS)}
+
+    def follow(kind: str, instance: int, step: RunContext) -> xr.Dataset:
+        return _follow(data[kind][instance], params).assign_coords(kind=kind)
+
+    parts = context.cells({"kind": _KINDS, "instance": range(params.instances)}, follow)
     return xr.concat(parts, "instance").assign_coords(log10_time=("time", np.array(params.log10_times)))
 
 

@@ -51,8 +51,9 @@ class Params(AlignedParams):
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Follow aligned flows of all kinds, then the perturbed ones."""
     first, second = context.split(1, 1)
-    aligned = first.over({"kind": KINDS}, partial(_follow_aligned, params))
-    perturbed = second.cached("perturbed", partial(_follow_perturbed, params, second))
+    instances = {"instance": range(params.instances)}
+    aligned = first.over({"kind": KINDS, **instances}, partial(_follow_aligned, params))
+    perturbed = second.over({**instances, "eta": params.etas}, partial(_follow_perturbed, params))
     return xr.merge([aligned, perturbed], join="exact")
 
 
@@ -75,35 +76,29 @@ def _follow(data: "TokenData", start: "Weights", params: Params) -> "list[Weight
     return [(flow.keys(k), flow.queries(k)) for k in range(params.times + 1)]
 
 
-def _follow_aligned(params: Params, kind: str, step: RunContext) -> xr.Dataset:
+def _follow_aligned(params: Params, kind: str, instance: int, step: RunContext) -> xr.Dataset:
     from saddlescope.models import alignment_residual
 
-    residuals, across = np.zeros((2, params.instances, params.times + 1))
-    for n in range(params.instances):
-        data, start = _draw(kind, params, params.seed + n)
-        for k, (K, Q) in enumerate(_follow(data, start.weights, params)):
-            residuals[n, k] = alignment_residual(data, K, Q)
-            diagonals = [(now, np.eye(*now.shape) * now) for now in start.coordinates(K, Q)]
-            across[n, k] = max(np.linalg.norm(now - kept) / np.linalg.norm(now) for now, kept in diagonals)
-        step.report((n + 1) / params.instances, f"instance {n + 1}")
-    axes = ("instance", "log_time")
-    return xr.Dataset({"alignment": (axes, residuals), "across": (axes, across)}, {"log_time": _log_times(params)})
+    data, start = _draw(kind, params, params.seed + instance)
+    path = _follow(data, start.weights, params)
+    coordinates = [start.coordinates(K, Q) for K, Q in path]
+    across = [
+        max(np.linalg.norm(now - np.eye(*now.shape) * now) / np.linalg.norm(now) for now in of) for of in coordinates
+    ]
+    residuals = [alignment_residual(data, K, Q) for K, Q in path]
+    found = {"alignment": ("log_time", residuals), "across": ("log_time", across)}
+    return xr.Dataset(found, {"log_time": _log_times(params)})
 
 
-def _follow_perturbed(params: Params, context: RunContext) -> xr.Dataset:
+def _follow_perturbed(params: Params, instance: int, eta: float, step: RunContext) -> xr.Dataset:
     from saddlescope.models import alignment_residual
 
-    residuals = np.zeros((params.instances, len(params.etas), params.times + 1))
-    for n, step in context.steps(range(params.instances)):
-        data, start = _draw(KINDS[0], params, params.seed + n)
-        noise = np.random.default_rng((params.seed + n, 3)).standard_normal((2, params.dim, params.columns))
-        noise *= params.scale / params.columns**0.5  # the rows of the noise in K then have lengths of about the scale
-        for e, eta in enumerate(params.etas):
-            K0, Q0 = (of + eta * by for of, by in zip(start.weights, noise, strict=True))
-            residuals[n, e] = [alignment_residual(data, K, Q) for K, Q in _follow(data, (K0, Q0), params)]
-        step.report(1.0, f"perturbed instance {n + 1}")
-    found = {"perturbed_alignment": (("instance", "eta", "log_time"), residuals)}
-    return xr.Dataset(found, {"eta": list(params.etas), "log_time": _log_times(params)})
+    data, start = _draw(KINDS[0], params, params.seed + instance)
+    noise = np.random.default_rng((params.seed + instance, 3)).standard_normal((2, params.dim, params.columns))
+    noise *= params.scale / params.columns**0.5  # the rows of the noise in K then have lengths of about the scale
+    K0, Q0 = (of + eta * by for of, by in zip(start.weights, noise, strict=True))
+    residuals = [alignment_residual(data, K, Q) for K, Q in _follow(data, (K0, Q0), params)]
+    return xr.Dataset({"perturbed_alignment": ("log_time", residuals)}, {"log_time": _log_times(params)})
 
 
 claims = Claims(

@@ -74,11 +74,8 @@ def _run_cases(params: Params, context: RunContext, measure: "Callable[[Case], x
     from saddlescope.papers.softmax_attention.shared.parameter_flow import draw_cases
 
     sizes = list(zip(params.samples, params.tokens, params.dims, strict=True))
-    parts: list[xr.Dataset] = []
-    cases = draw_cases(sizes, params.instances, params.scale, params.seed, from_zero)
-    for (k, case), step in context.steps(enumerate(cases)):
-        parts.append(step.cached(f"case-{k}", partial(measure, case)).assign_coords(case=case.name))
-        step.report(1.0, case.name)
+    cases = list(draw_cases(sizes, params.instances, params.scale, params.seed, from_zero))
+    parts = context.cells({"case": range(len(cases))}, lambda k, _: measure(cases[k]).assign_coords(case=cases[k].name))
     joined = xr.concat([part.drop_dims("entry", errors="ignore") for part in parts], "case")
     shown = [name for name in parts[0].data_vars if "entry" in parts[0][name].dims]  # of the first case
     return joined.assign(parts[0][shown]).assign_coords(log10_time=("time", np.array(params.log10_times)))

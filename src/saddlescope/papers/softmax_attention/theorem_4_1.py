@@ -12,8 +12,6 @@ The error falls like 1 / ln t at best. A weight off the support grows like μ to
 1 for some coordinate of Gaussian data: its share of the direction then falls like a small power of 1 / ln t.
 """
 
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,21 +60,20 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         ("raw", separable_gaussian_tokens, sizes[: max(1, len(sizes) - 1)], params.raw),
     )
     jobs = [(group, make, size, k) for group, make, some, count in groups for size in some for k in range(count)]
-    parts: list[xr.Dataset] = []
-    for (n, (group, make, size, k)), step in context.steps(enumerate(jobs)):
-        follow = partial(_follow, partial(make, *size, seed=params.seed + k), times, params.scale)
-        parts.append(step.cached(f"flow-{n}", follow).assign(group=group))
-        step.report(1.0, f"{group}, data set {n + 1} of {len(jobs)}")
-    return xr.concat(parts, "case")
+
+    def follow(case: int, step: RunContext) -> xr.Dataset:
+        group, make, size, k = jobs[case]
+        return _follow(make(*size, seed=params.seed + k), times, params.scale).assign(group=group)
+
+    return xr.concat(context.cells({"case": range(len(jobs))}, follow), "case")
 
 
-def _follow(make: "Callable[[], TokenData]", times: np.ndarray, scale: float) -> xr.Dataset:
+def _follow(data: "TokenData", times: np.ndarray, scale: float) -> xr.Dataset:
     """Follow one flow and compare it with its ℓ1 solution."""
     from saddlescope.models import check_token_assumptions
     from saddlescope.papers.softmax_attention.shared.flows import diagonal_flow
     from saddlescope.theory.attention.svm import l1_svm
 
-    data = make()
     svm, direction = l1_svm(data), diagonal_flow(data, scale, times).direction
     assumptions, least = check_token_assumptions(data, np.zeros(data.dim)), svm.certificate.dual
     return xr.Dataset(

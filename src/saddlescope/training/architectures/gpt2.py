@@ -17,25 +17,24 @@ from typing import TYPE_CHECKING
 import torch
 
 from saddlescope._shared.errors import InputError, MissingExtraError
-from saddlescope.training.configuration import check_range
+from saddlescope.training.configuration import Configuration, Count
 
 if TYPE_CHECKING:
     from transformers import GPT2LMHeadModel
 
 
 @dataclass(frozen=True, kw_only=True)
-class GPT2Sizes:
+class GPT2Sizes(Configuration):
     """Sizes of a GPT-2; the defaults are GPT-2 small's, with the paper's blocks (appendix B.2)."""
 
-    vocabulary: int = 50257  # tokens
-    block: int = 256  # tokens of the longest input
-    embedding: int = 768  # width of the residual stream; the heads divide it
-    depth: int = 12  # blocks of attention and MLP
-    heads: int = 12  # attention heads per block
+    vocabulary: Count = 50257  # tokens
+    block: Count = 256  # tokens of the longest input
+    embedding: Count = 768  # width of the residual stream; the heads divide it
+    depth: Count = 12  # blocks of attention and MLP
+    heads: Count = 12  # attention heads per block
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            check_range(name, value, low=1)
+        super().__post_init__()
         if self.embedding % self.heads:
             raise InputError(f"heads must divide embedding={self.embedding}; got {self.heads!r}.")
 

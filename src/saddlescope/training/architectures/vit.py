@@ -28,33 +28,29 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from saddlescope._shared.arguments import validate_arguments
-from saddlescope._shared.errors import InputError, unknown
-from saddlescope.training.configuration import check_range
+from saddlescope._shared.errors import InputError
+from saddlescope.training.configuration import Configuration, Count
 
 
 @validate_arguments
 @dataclass(frozen=True, kw_only=True)
-class ViTConfig:
+class ViTConfig(Configuration):
     """Sizes of a vision transformer; the defaults are the paper's for CIFAR-10 (appendix B.2)."""
 
-    image_size: int = 32  # side length of the square images in pixels
-    channels: int = 3  # colour channels
-    patch: int = 4  # side length of the square patches in pixels; divides image_size
-    embedding: int = 512  # width of the residual stream
-    depth: int = 6  # blocks of attention and MLP
-    heads: int = 8  # attention heads per block
-    head_width: int = 128  # d_h, width of one head's keys, queries and values
-    mlp_width: int = 512  # hidden units of each MLP
-    classes: int = 10  # outputs of the classifier
+    image_size: Count = 32  # side length of the square images in pixels
+    channels: Count = 3  # colour channels
+    patch: Count = 4  # side length of the square patches in pixels; divides image_size
+    embedding: Count = 512  # width of the residual stream
+    depth: Count = 6  # blocks of attention and MLP
+    heads: Count = 8  # attention heads per block
+    head_width: Count = 128  # d_h, width of one head's keys, queries and values
+    mlp_width: Count = 512  # hidden units of each MLP
+    classes: Count = 10  # outputs of the classifier
     initial_scale: float = 1.0  # factor on all initial weight matrices but the patch embedding
     attention: Literal["softmax", "linear"] = "softmax"  # linear: scores are divided by the number of patches
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if name not in ("initial_scale", "attention"):
-                check_range(name, value, low=1)
-        if self.attention not in ("softmax", "linear"):
-            raise unknown("attention", self.attention, ("softmax", "linear"))
+        super().__post_init__()
         if self.image_size % self.patch:
             raise InputError(f"patch must divide image_size={self.image_size}; got {self.patch!r}.")
         if not 1e-6 <= self.initial_scale < math.inf:

@@ -11,10 +11,9 @@ from saddlescope.training.diffusion.classifier import (
     FittedClassifier,
     fit_classifier,
 )
-from saddlescope.training.diffusion.history import DiffusionHistory
 from saddlescope.training.diffusion.positions import Positions, concept_positions, true_positions
 from saddlescope.training.diffusion.signals import ConceptGeometry, PixelSignals, concept_geometry, pixel_signals
-from saddlescope.training.diffusion.training import DiffusionConfig, fit_diffusion
+from saddlescope.training.diffusion.training import DiffusionConfig, FittedDiffusion, fit_diffusion
 from saddlescope.training.diffusion.unet import UNet, UNetConfig
 from saddlescope.training.diffusion.variational_diffusion import Bound, VariationalDiffusion
 
@@ -29,8 +28,8 @@ __all__ = [
     "ConceptClassifier",
     "ConceptGeometry",
     "DiffusionConfig",
-    "DiffusionHistory",
     "FittedClassifier",
+    "FittedDiffusion",
     "PixelSignals",
     "Positions",
     "UNet",

@@ -15,7 +15,7 @@ the colour shown (this matters only at colour signals above 0.8).
 import hashlib
 import math
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64, Int, Int64, UInt64
@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float, Float32, Float64, Int, Int64, UInt64
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import in_line
-from saddlescope.training.configuration import check_range
+from saddlescope.training.configuration import Bounds, Configuration
 
 CONCEPTS = ("color", "size")
 """Names of the concepts, in the order of every array that has an axis of concepts."""
@@ -35,6 +35,7 @@ UNSEEN = 3
 _SCENE = 9  # random numbers per image besides noise: place, diameter, colour, background
 _AT_ONCE = 256  # images drawn together: the working arrays stay small
 _GRID = 2.0**-24  # weights of the blur are multiples of this, so sums of their products are exact
+_Share = Annotated[float, Bounds(0, 1, open_low=True)]
 
 
 class Circles(NamedTuple):
@@ -56,7 +57,7 @@ class Circles(NamedTuple):
 
 @validate_arguments
 @dataclass(frozen=True, kw_only=True)
-class CircleProcess:
+class CircleProcess(Configuration):
     """Random process of circle images. Lengths are fractions of the image's side unless stated otherwise.
 
     >>> process = CircleProcess(pixels=16, color_signal=0.7)
@@ -66,34 +67,31 @@ class CircleProcess:
     array([[0.3 , 0.15, 0.15, 0.85]], dtype=float32)
     """
 
-    pixels: int = 32  # along a side
-    color_signal: float = 0.4  # difference of red and blue in their channels R and B, in (0, 1]
-    size_signal: float = 0.4  # difference of the diameters of big and small, in (0, 1]
-    diameter: float = 0.5  # mean of the diameters of big and small
+    pixels: Annotated[int, Bounds(4, 1024)] = 32  # along a side
+    color_signal: _Share = 0.4  # difference of red and blue in their channels R and B
+    size_signal: _Share = 0.4  # difference of the diameters of big and small
+    diameter: _Share = 0.5  # mean of the diameters of big and small
     color_jitter: float = 0.125  # every channel of an image's colour is uniform within +- this times color_signal
     size_jitter: float = 0.375  # an image's diameter is uniform within +- this times size_signal
-    place: float = 0.25  # the centre is uniform within +- this of the middle, along both sides
+    place: Annotated[float, Bounds(0, 0.5)] = (
+        0.25  # the centre is uniform within +- this of the middle, along both sides
+    )
     background: tuple[float, float] = (0.8, 1.0)  # range of every channel, uniform
     blur: float = 1.0  # standard deviation of the Gaussian that blurs the circle's edge, in pixels
-    noise: float = 1e-3  # standard deviation of normal noise on every pixel
+    noise: Annotated[float, Bounds(0, 1)] = 1e-3  # standard deviation of normal noise on every pixel
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.pixels, int) and 4 <= self.pixels <= 1024):
-            raise InputError(f"pixels must be a whole number from 4 to 1024; got {self.pixels!r}.")
-        for name in ("color_signal", "size_signal", "diameter"):
-            check_range(name, getattr(self, name), low=0, high=1, open_low=True)
+        super().__post_init__()
         for name in ("color_jitter", "size_jitter"):
             if not 0 <= getattr(self, name) < 0.5:
                 raise InputError(
                     f"{name} must be at least 0 and below 0.5, so that the two values of a concept do not overlap; got "
                     f"{getattr(self, name)!r}."
                 )
-        check_range("place", self.place, low=0, high=0.5)
         low, high = self.background
         if not 0 <= low <= high <= 1:
             raise InputError(f"background must be two numbers from 0 to 1, the lower first; got {self.background!r}.")
-        check_range("blur", self.blur, low=0, high=self.pixels / 4)
-        check_range("noise", self.noise, low=0, high=1)
+        Bounds(0, self.pixels / 4).check("blur", self.blur)
         smallest, largest = self.diameter_range
         if smallest * self.pixels < math.sqrt(2):
             raise InputError(

@@ -11,7 +11,7 @@ the direct estimator (`saddlescope.training.diffusion.positions`) changes linear
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,12 +22,11 @@ from torch.nn import functional
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import in_line
-from saddlescope.training.configuration import check_range
+from saddlescope.training.configuration import Bounds, Configuration, Count, NonNegative, Positive, Seed, Threads
 from saddlescope.training.diffusion.circles import CLASSES, CONCEPTS, CircleProcess
 from saddlescope.training.diffusion.unet import Backbone, Normalization, UNetConfig, initialise
-from saddlescope.training.run_checkpoint import weights_digest
 from saddlescope.training.torch_settings import available_device, reproducible
-from saddlescope.training.training_run import TrainingRun
+from saddlescope.training.training_run import TrainingRun, weights_digest
 
 _TRAINING, _HELD_OUT = 1, 2  # third number of the seeds of images: independent streams
 _AT_ONCE = 256  # images classified together; bounds memory
@@ -36,30 +35,24 @@ _REPORTS = 100  # per run
 
 @validate_arguments
 @dataclass(frozen=True, kw_only=True)
-class ClassifierConfig:
+class ClassifierConfig(Configuration):
     """Configuration of the classifier: the paper's 10k steps, otherwise the settings of the diffusion model."""
 
-    channels: tuple[int, ...] = (64, 128, 256)  # width of each level of the backbone, from the finest
-    blocks: int = 2  # residual blocks per level
+    channels: Annotated[tuple[int, ...], Bounds(1)] = (
+        64,
+        128,
+        256,
+    )  # width of each level of the backbone, from the finest
+    blocks: Count = 2  # residual blocks per level
     normalization: Normalization = "layer"  # see `saddlescope.training.diffusion.unet`
-    hidden: int = 64  # width of the MLP
-    steps: int = 10_000  # of the optimiser, each on new images
-    batch: int = 128  # images per step, of all four classes in turn
-    learning_rate: float = 1e-3  # of AdamW, constant
-    weight_decay: float = 0.01  # of AdamW, times the learning rate
-    held_out: int = 4096  # number of true images for the accuracy
-    seed: int = 0  # seed of the initial weights and of all images
-    threads: int | None = None  # PyTorch threads on the processor during training; None leaves the number unchanged
-
-    def __post_init__(self) -> None:
-        for name in ("hidden", "steps", "batch"):
-            check_range(name, getattr(self, name), low=1)
-        check_range("held_out", self.held_out, low=len(CLASSES))
-        check_range("learning_rate", self.learning_rate, low=0, open_low=True)
-        check_range("weight_decay", self.weight_decay, low=0)
-        check_range("seed", self.seed, low=0)
-        if self.threads is not None:
-            check_range("threads", self.threads, low=1)
+    hidden: Count = 64  # width of the MLP
+    steps: Count = 10_000  # of the optimiser, each on new images
+    batch: Count = 128  # images per step, of all four classes in turn
+    learning_rate: Positive = 1e-3  # of AdamW, constant
+    weight_decay: NonNegative = 0.01  # of AdamW, times the learning rate
+    held_out: Annotated[int, Bounds(len(CLASSES))] = 4096  # number of true images for the accuracy
+    seed: Seed = 0  # seed of the initial weights and of all images
+    threads: Threads = None  # PyTorch threads on the processor during training; None leaves the number unchanged
 
     def backbone(self, pixels: int) -> UNetConfig:
         """Return the sizes of the backbone for images of this side length in pixels.
@@ -158,20 +151,14 @@ def fit_classifier(
     torch_device = available_device(device)
     with reproducible(config.seed, config.threads, torch_device, "float32"):
         run = _ClassifierRun(process, config, torch_device, checkpoint)
-        run.resume()
-        while not run.ended:
-            run.advance()
-            if run.ended:
-                run.accuracy = run.held_out()
-            run.save_if_due()
-            if run.step % max(config.steps // _REPORTS, 1) == 0:
-                loss = run.losses[run.step - 1].item()
-                report(run.step / config.steps, f"classifier, step {run.step} of {config.steps}, loss {loss:.2g} nats")
+        run.train(report)
     return FittedClassifier(run.classifier.eval(), run.accuracy)
 
 
 class _ClassifierRun(TrainingRun):
     """State of one call of `fit_classifier`; losses are cross-entropies in nats, summed over the concepts."""
+
+    cure = "Call fit_classifier as before, or name another file, or delete this one."
 
     def __init__(
         self, process: CircleProcess, config: ClassifierConfig, device: torch.device, checkpoint: Path | str | None
@@ -187,9 +174,7 @@ class _ClassifierRun(TrainingRun):
             ),
             torch.zeros(config.steps, device=device),
             learning_rate=config.learning_rate,
-            lower="Lower it.",
             checkpoint=checkpoint,
-            cure="Call fit_classifier as before, or name another file, or delete this one.",
         )
 
     def backward(self) -> None:
@@ -200,6 +185,14 @@ class _ClassifierRun(TrainingRun):
         loss = len(CONCEPTS) * functional.binary_cross_entropy_with_logits(logits, targets)
         self.losses[self.step] = loss.detach()
         loss.backward()
+
+    def observe(self) -> str:
+        """Measure the accuracy at the end."""
+        if self.ended:
+            self.accuracy = self.held_out()
+        if self.step % max(self.steps // _REPORTS, 1):
+            return ""
+        return f"classifier, step {self.step} of {self.steps}, loss {self.losses[self.step - 1].item():.2g} nats"
 
     def drawn(
         self, count: int, part: int, stream: int

@@ -9,7 +9,7 @@ on all weights, those of the noise schedule included, as PyTorch's optimiser doe
 images and no average of the weights; the public code of its predecessor (Park et al., 2024) draws 2048 images per class
 once, as here, and has no average. Images are drawn here with averaged weights, which removes the jitter of a constant
 learning rate; since an average could also hide a bump, positions of unseen classes are also recorded for the weights
-without averaging (`DiffusionHistory.raw_position`).
+without averaging (`raw_position` of the records).
 
 On a GPU the images are stored there, and no step waits for it: losses stay on the device until the next record,
 checkpoint or report.
@@ -19,28 +19,36 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
+import xarray as xr
 from torch import Tensor
 
 from saddlescope._shared.arguments import validate_arguments
-from saddlescope._shared.errors import InputError, unknown
+from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope.ranks.tracker.schedules import Geometric
-from saddlescope.training.configuration import check_range
-from saddlescope.training.diffusion.circles import CLASSES, CircleProcess
+from saddlescope.training.configuration import (
+    BelowOne,
+    Bounds,
+    Configuration,
+    Count,
+    NonNegative,
+    Positive,
+    Seed,
+    Threads,
+)
+from saddlescope.training.diffusion.circles import CLASSES, CONCEPTS, CircleProcess
 from saddlescope.training.diffusion.class_samples import ClassSampler, Samples, stream_seed
 from saddlescope.training.diffusion.classifier import ConceptClassifier
-from saddlescope.training.diffusion.history import DiffusionHistory
 from saddlescope.training.diffusion.unet import UNet, UNetConfig
 from saddlescope.training.diffusion.variational_diffusion import VariationalDiffusion
 from saddlescope.training.diffusion.weight_average import WeightAverage
 from saddlescope.training.image_batches import epoch_order
-from saddlescope.training.run_checkpoint import weights_digest
-from saddlescope.training.torch_settings import PRECISIONS, Precision, autocast, available_device, reproducible
-from saddlescope.training.training_run import TrainingRun
+from saddlescope.training.torch_settings import Precision, autocast, available_device, reproducible
+from saddlescope.training.training_run import TrainingRun, weights_digest
 
 _NOISE, _SAMPLES, _ORDER = 1, 2, 3  # streams of random numbers besides the images
 _REPORTS = 100  # per run, besides those at records
@@ -48,46 +56,57 @@ _REPORTS = 100  # per run, besides those at records
 
 @validate_arguments
 @dataclass(frozen=True, kw_only=True)
-class DiffusionConfig:
+class DiffusionConfig(Configuration):
     """Configuration of the training and its records; the defaults are the paper's (appendix G), the records ours."""
 
-    steps: int = 20_000  # of the optimiser
-    batch: int = 128  # images per step; the last incomplete batch of an epoch is dropped
-    learning_rate: float = 1e-3  # of AdamW, constant
-    weight_decay: float = 0.01  # of AdamW, times the learning rate
-    average: float = 0.999  # decay of the moving average of the weights; 0 draws images without averaging
-    images: int = 2048  # of each class, drawn once and reused in every epoch
+    steps: Count = 20_000  # of the optimiser
+    batch: Count = 128  # images per step; the last incomplete batch of an epoch is dropped
+    learning_rate: Positive = 1e-3  # of AdamW, constant
+    weight_decay: NonNegative = 0.01  # of AdamW, times the learning rate
+    average: BelowOne = 0.999  # decay of the moving average of the weights; 0 draws images without averaging
+    images: Count = 2048  # of each class, drawn once and reused in every epoch
     classes: tuple[int, ...] = (0, 1, 2)  # in the training set; images of the others are only sampled
-    seed: int = 0  # seed of the images, initial weights, noise and samples
-    record_ratio: float = 1.15  # ratio of the steps of one record to those of the previous one
+    seed: Seed = 0  # seed of the images, initial weights, noise and samples
+    record_ratio: Annotated[float, Bounds(1, open_low=True)] = (
+        1.15  # ratio of the steps of one record to those of the previous one
+    )
     first_record: int = 1  # least number of steps before the first record
-    record_images: int = 32  # images of each class at a record
-    sampling_steps: int = 100  # from noise to an image
-    threads: int | None = None  # PyTorch threads on the processor; None leaves the number unchanged
+    record_images: Count = 32  # images of each class at a record
+    sampling_steps: Count = 100  # from noise to an image
+    threads: Threads = None  # PyTorch threads on the processor; None leaves the number unchanged
     precision: Precision = "float32"  # of matrix products and convolutions; weights are always float32
     compiled: bool = False  # use torch.compile: different rounding, much faster on a GPU
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "images", "record_images", "sampling_steps"):
-            check_range(name, getattr(self, name), low=1)
-        check_range("learning_rate", self.learning_rate, low=0, open_low=True)
-        check_range("weight_decay", self.weight_decay, low=0)
-        check_range("average", self.average, low=0, high=1 - 1e-12)
-        check_range("first_record", self.first_record, low=1, high=self.steps)
-        check_range("seed", self.seed, low=0)
+        super().__post_init__()
+        Bounds(1, self.steps).check("first_record", self.first_record)
         known = set(self.classes)
         if len(known) < 2 or len(known) < len(self.classes) or not known <= set(range(len(CLASSES))):
             raise InputError(f"classes must be two or more different ones of 0, 1, 2 and 3; got {self.classes!r}.")
-        if not 1 < self.record_ratio < np.inf:
-            raise InputError(f"record_ratio must be above 1 and finite; got {self.record_ratio!r}.")
-        if self.precision not in PRECISIONS:
-            raise unknown("precision", self.precision, PRECISIONS)
-        if self.threads is not None:
-            check_range("threads", self.threads, low=1)
 
     def recorded(self, step: int) -> bool:
         """Return True for steps with a record: those of the geometric schedule, and the last."""
         return step == self.steps or (step >= self.first_record and Geometric(self.record_ratio)(step))
+
+
+class FittedDiffusion(NamedTuple):
+    """Trained diffusion model, and the records of its training.
+
+    Attributes:
+        model: model with averaged weights, ready to draw images.
+        records: over `step`, the optimiser steps made at each record, class, image and concept (color, size): `images`
+            drawn with averaged weights, 0 black and 255 white; their `position` in concept space by the direct
+            estimator, NaN where they are `blank`, without a circle; the `probability` of blue and of small by the
+            classifier, NaN without one. `raw_position`: that of the classes that are not in the training set,
+            `unseen`, for the weights without averaging, from the same noise. `gamma`: that of the learned noise
+            schedule at times 0 and 1, averaged like the weights. Over `batch`, before each step: `loss`, the
+            variational bound in bits per dimension, and its terms `diffusion`, `prior` and `reconstruction`. In the
+            attributes `milliseconds_a_step`, the duration of a step without records and checkpoints, median over the
+            times between records: the only number that changes when a run is repeated.
+    """
+
+    model: VariationalDiffusion
+    records: xr.Dataset
 
 
 @validate_arguments
@@ -101,7 +120,7 @@ def fit_diffusion(
     checkpoint: Path | str | None = None,
     checkpoint_every: int | None = None,
     report: Report = silent,
-) -> DiffusionHistory:
+) -> FittedDiffusion:
     """Train a diffusion model on images of the process, or resume a killed run.
 
     With `checkpoint`, repeat the call after any interruption: the results are the same to the last bit, on the same
@@ -133,21 +152,14 @@ def fit_diffusion(
     torch_device = available_device(device)
     with reproducible(config.seed, config.threads, torch_device, config.precision):
         run = _DiffusionRun(process, network, config, classifier, torch_device, checkpoint, checkpoint_every)
-        run.resume()
-        while not run.ended:
-            run.advance()
-            recorded = config.recorded(run.step)
-            if recorded:
-                run.record()
-            run.save_if_due()
-            if recorded or run.step % max(config.steps // _REPORTS, 1) == 0:
-                loss = run.losses[run.step - 1, 0].item()
-                report(run.step / config.steps, f"step {run.step} of {config.steps}, {loss:.3g} bits per dimension")
-    return run.history()
+        run.train(report)
+    return FittedDiffusion(run.average.model, run.records())
 
 
 class _DiffusionRun(TrainingRun):
     """State of one call of `fit_diffusion`; losses are the bound, then its terms."""
+
+    cure = "Call fit_diffusion as before, or name another file, or delete this one."
 
     def __init__(
         self,
@@ -168,10 +180,8 @@ class _DiffusionRun(TrainingRun):
             ),
             torch.zeros((config.steps, 4), device=device),
             learning_rate=config.learning_rate,
-            lower="Lower it.",
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
-            cure="Call fit_diffusion as before, or name another file, or delete this one.",
         )
         self.unseen = tuple(index for index in range(len(CLASSES)) if index not in config.classes)
         self.average = WeightAverage(self.diffusion, config.average)
@@ -217,6 +227,15 @@ class _DiffusionRun(TrainingRun):
         super().advance()
         self.average.update(self.step)
 
+    def observe(self) -> str:
+        """Make a record if due."""
+        recorded = self.config.recorded(self.step)
+        if recorded:
+            self.record()
+        if not recorded and self.step % max(self.steps // _REPORTS, 1):
+            return ""
+        return f"step {self.step} of {self.steps}, {self.losses[self.step - 1, 0].item():.3g} bits per dimension"
+
     def record(self) -> None:
         """Draw images of all classes, and estimate their concepts."""
         self.check_losses()  # waits for the device
@@ -231,25 +250,31 @@ class _DiffusionRun(TrainingRun):
             self.gamma.append(self.average.model.gamma(torch.tensor([0.0, 1.0], device=self.device)).cpu())
         self._began = self.step, time.monotonic()
 
-    def history(self) -> DiffusionHistory:
-        """Return the records."""
+    def records(self) -> xr.Dataset:
+        """Return the records, and the losses of all steps."""
         images, position, blank, probability = (torch.stack(part).numpy() for part in zip(*self.samples, strict=True))
-        loss, diffusion, prior, reconstruction = self.losses.cpu().numpy().T.copy()
-        return DiffusionHistory(
-            model=self.average.model,
-            steps=np.array(self.recorded, dtype=np.int64),
-            images=images,
-            position=position,
-            blank=blank,
-            probability=probability,
-            unseen=self.unseen,
-            raw_position=torch.stack(self.raw).numpy(),
-            loss=loss,
-            diffusion=diffusion,
-            prior=prior,
-            reconstruction=reconstruction,
-            gamma=torch.stack(self.gamma).numpy(),
-            milliseconds=median(self.speeds),
+        image = ("step", "class", "image")
+        losses = zip(("loss", "diffusion", "prior", "reconstruction"), self.losses.cpu().numpy().T.copy(), strict=True)
+        return xr.Dataset(
+            {
+                "images": ((*image, "channel", "row", "column"), images),
+                "position": ((*image, "concept"), position),
+                "blank": (image, blank),
+                "probability": ((*image, "concept"), probability),
+                "raw_position": (("step", "unseen", "image", "concept"), torch.stack(self.raw).numpy()),
+                "gamma": (("step", "end"), torch.stack(self.gamma).numpy()),
+            }
+            | {name: ("batch", values) for name, values in losses},
+            coords={
+                "step": self.recorded,
+                "class": list(CLASSES),
+                "concept": list(CONCEPTS),
+                "unseen": [CLASSES[index] for index in self.unseen],
+                "channel": ["red", "green", "blue"],
+                "batch": np.arange(self.steps),
+                "end": [0.0, 1.0],
+            },
+            attrs={"milliseconds_a_step": median(self.speeds)},
         )
 
     def identity(self) -> dict[str, str]:

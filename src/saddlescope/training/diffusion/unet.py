@@ -25,7 +25,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
 import torch
 from jaxtyping import Float
@@ -33,8 +33,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from saddlescope._shared.arguments import validate_arguments
-from saddlescope._shared.errors import InputError, unknown
-from saddlescope.training.configuration import check_range
+from saddlescope._shared.errors import InputError
+from saddlescope.training.configuration import BelowOne, Bounds, Configuration, Count
 
 Normalization = Literal["layer", "pixel", "group"]
 Conditioning = Literal["block", "level"]
@@ -48,31 +48,23 @@ _TIME_WIDTH = 256  # of the embedding of time that the blocks see
 
 @validate_arguments
 @dataclass(frozen=True, kw_only=True)
-class UNetConfig:
+class UNetConfig(Configuration):
     """Sizes of the U-Net; the defaults are the paper's (appendix G.2)."""
 
-    pixels: int = 32  # side length of the square images; divisible by 2 once for each level but the last
-    channels: tuple[int, ...] = (64, 128, 256)  # width of each level, from the finest
-    blocks: int = 2  # residual blocks per level, on the way down and on the way up
+    pixels: Count = 32  # side length of the square images; divisible by 2 once for each level but the last
+    channels: Annotated[tuple[int, ...], Bounds(1)] = (64, 128, 256)  # width of each level, from the finest
+    blocks: Count = 2  # residual blocks per level, on the way down and on the way up
     normalization: Normalization = "layer"  # over an image, over the channels of a pixel, or over groups of channels
-    groups: int = 8  # of channels, for the normalization "group" alone
-    dropout: float = 0.0  # probability, before the second convolution of each block
-    condition: int = 4  # length of the condition of an image
+    groups: Count = 8  # of channels, for the normalization "group" alone
+    dropout: BelowOne = 0.0  # probability, before the second convolution of each block
+    condition: Count = 4  # length of the condition of an image
     conditioning: Conditioning = "block"  # added in every residual block, or once per level after halving
-    heads: int = 4  # of attention; divides the last width
+    heads: Count = 4  # of attention; divides the last width
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.channels:
             raise InputError(f"channels must hold at least one width; got {self.channels!r}.")
-        for width in self.channels:
-            check_range("channels", width, low=1)
-        for name in ("pixels", "blocks", "groups", "condition", "heads"):
-            check_range(name, getattr(self, name), low=1)
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout must be a probability below 1; got {self.dropout!r}.")
-        for name, choices in (("normalization", get_args(Normalization)), ("conditioning", get_args(Conditioning))):
-            if getattr(self, name) not in choices:
-                raise unknown(name, getattr(self, name), choices)
         halvings = len(self.channels) - 1
         if self.pixels % 2**halvings:
             raise InputError(

@@ -41,7 +41,7 @@ from torch.nn import functional
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope.training.configuration import check_range
+from saddlescope.training.configuration import Bounds
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -74,7 +74,7 @@ class VariationalDiffusion(nn.Module):
         self, network: nn.Module, *, gamma_min: float = -5.0, gamma_max: float = 10.0, data_noise: float = 1e-3
     ) -> None:
         super().__init__()
-        check_range("data_noise", data_noise, low=0, open_low=True)
+        Bounds(0, open_low=True).check("data_noise", data_noise)
         if not -math.inf < gamma_min < gamma_max < math.inf:
             raise InputError(f"gamma_min must be a number below gamma_max={gamma_max!r}; got {gamma_min!r}.")
         config: Any = network.config
@@ -160,7 +160,7 @@ class VariationalDiffusion(nn.Module):
         Raises:
             InputError: no steps, or a batch that the generators do not divide equally.
         """
-        check_range("steps", steps, low=1)
+        Bounds(1).check("steps", steps)
         if isinstance(generator, Sequence) and (not generator or len(condition) % len(generator)):
             raise InputError(
                 f"generator must be one, or as many as divide the {len(condition)} images; got {len(generator)!r}."

@@ -140,7 +140,7 @@ def _train_model(params: Params, signal: float, seed: int, context: RunContext) 
 
     names = "steps batch learning_rate weight_decay average images record_ratio first_record record_images"
     config = params.only(*names.split(), "sampling_steps", "threads", "precision", "compiled")
-    history = fit_diffusion(
+    fitted = fit_diffusion(
         _process(params, signal),
         UNetConfig(**params.only("pixels", "channels", "blocks", "normalization", "dropout")),
         DiffusionConfig(seed=seed, **config),
@@ -149,7 +149,7 @@ def _train_model(params: Params, signal: float, seed: int, context: RunContext) 
         checkpoint=context.scratch / f"signal-{signal:g}-seed-{seed}.pt",
         report=context.report,
     )
-    return history.to_xarray()[["images", "position", "raw_position", "blank", "probability", "loss", "gamma"]]
+    return fitted.records[["images", "position", "raw_position", "blank", "probability", "loss", "gamma"]]
 
 
 entry = Entry(

@@ -11,7 +11,6 @@ compared with these levels (`saddlescope.theory.deep_linear`).
 """
 
 from functools import partial
-from itertools import product
 
 import numpy as np
 import xarray as xr
@@ -59,14 +58,9 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     """Train network by network."""
     import jax
 
-    networks = product(zip(params.depths, params.deviations, strict=True), params.seeds)
-    found: list[xr.Dataset] = []
     with jax.enable_x64(True):
-        for ((depth, deviation), seed), step in context.steps(networks):
-            make = partial(_train_network, params, depth, deviation, seed, step)
-            found.append(step.cached(f"network-{depth}-{seed}", make))
-            step.report(1.0, f"depth {depth}, seed {seed} done")
-    return concatenate_networks(found)
+        axes = {"depth": params.depths, "seed": params.seeds}
+        return concatenate_networks(context.cells(axes, partial(_train_network, params)))
 
 
 def _draw_data(params: Params, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -80,7 +74,7 @@ def _draw_data(params: Params, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return X, teacher @ X + params.noise * draw.standard_normal((params.outputs, params.samples))
 
 
-def _train_network(params: Params, depth: int, deviation: float, seed: int, context: RunContext) -> xr.Dataset:
+def _train_network(params: Params, depth: int, seed: int, context: RunContext) -> xr.Dataset:
     """Predict the stages of one network, train it, and find its stages."""
     import jax
     import jax.numpy as jnp
@@ -95,12 +89,12 @@ def _train_network(params: Params, depth: int, deviation: float, seed: int, cont
     widths = (params.inputs, *(depth - 1) * (params.width,), params.outputs)
     recording = sgd(
         loss,
-        layered_weights(widths, seed=seed, deviation=deviation),
+        layered_weights(widths, seed=seed, deviation=params.deviations[params.depths.index(depth)]),
         steps=params.steps,
         learning_rate=params.rate,
         record=geometric_steps(params.steps, per_doubling=params.marks, every=max(1, params.steps // 500)),
         observe=jax.tree_util.Partial(observe_spectra, loss),
-        report=context.note(f"depth {depth}, seed {seed}"),
+        report=context.report,
     )
     losses, spectra = (recording.observed[name] for name in ("loss", "singular_values"))
     visible = 1 + int(np.sum(-np.diff(predicted) >= _MIN_DROP * float(predicted[0] - predicted[-1])))
@@ -161,7 +155,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
             f"layer, with seed {seed}. Dashed: the loss of the best linear fit of rank 0, 1, 2, ..., from the data "
             "alone. Dotted: where stages begin, found from loss and spectra alone.",
             panels=tuple(panel for one in networks.values() if one.seed == seed for panel in _panels(one)),
-            table=stage_table(networks, "network"),
+            table=stage_table(networks),
         )
     ]
 

@@ -8,7 +8,6 @@ construction, and at least k because its Jacobian has rank k at some points.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -100,13 +99,14 @@ def teacher_loss(kind: str, strengths: tuple[float, ...], *, samples: int, seed:
 
 def train_jobs(jobs: Sequence[NetworkJob], context: RunContext) -> list[xr.Dataset]:
     """Train and measure all networks, one after the other; entries that need the same one share it."""
-    paths = []
-    for job, step in context.steps(jobs):
-        noted = replace(step, report=step.note(job.name))
-        recording = shared_recording(job.make_loss(), job.setup, noted, per_doubling=24)
-        paths.append(_measure(recording).assign(depth=job.setup.depth).assign_coords(network=job.name))
-        step.report(1.0, f"{job.name} done")
-    return paths
+    by_name = {job.name: job for job in jobs}
+
+    def measure(name: str, step: RunContext) -> xr.Dataset:
+        job = by_name[name]
+        recording = shared_recording(job.make_loss(), job.setup, step, per_doubling=24)
+        return _measure(recording).assign(depth=job.setup.depth).assign_coords(network=name)
+
+    return context.cells({"network": list(by_name)}, measure)
 
 
 def _measure(recording: xr.Dataset) -> xr.Dataset:

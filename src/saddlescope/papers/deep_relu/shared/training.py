@@ -175,17 +175,14 @@ def train_seeds(
     context: RunContext,
     *,
     per_doubling: int,
-    name: str = "network",
 ) -> xr.Dataset:
     """Train one network per seed on images and find its stages, over `seed`; entries share their trainings."""
-    found = []
-    for seed, step in context.steps(seeds):
-        noted = replace(step, report=step.note(f"{name}, seed {seed}"))
-        recording = shared_recording(loss, replace(setup, seed=seed), noted, per_doubling=per_doubling)
-        found.append(image_stages(recording, per_doubling=per_doubling))
-        step.report(1.0, f"{name}, seed {seed} done")
-    together = xr.concat(found, dim="seed", join="outer", combine_attrs="drop_conflicts")
-    return together.assign_coords(seed=list(seeds))
+
+    def train(seed: int, step: RunContext) -> xr.Dataset:
+        recording = shared_recording(loss, replace(setup, seed=seed), step, per_doubling=per_doubling)
+        return image_stages(recording, per_doubling=per_doubling)
+
+    return context.over({"seed": seeds}, train, join="outer")
 
 
 def observe_spectra(loss: "LayeredLoss", weights: "tuple[Array, ...]") -> "dict[str, Array | list[Array]]":

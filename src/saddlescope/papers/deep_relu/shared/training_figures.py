@@ -10,13 +10,11 @@ from saddlescope.plot import Axis, Line, Mark, Panel, Table, lines
 STEP = "step / 1000"
 
 
-def loss_panel(
-    runs: Mapping[str, xr.Dataset], marks: tuple[Mark, ...] = (), *, title: str = "training loss", color: int = 0
-) -> Panel:
-    """Draw the loss of all training images, one curve per run; `color` is that of the first."""
+def loss_panel(runs: Mapping[str, xr.Dataset], marks: tuple[Mark, ...] = (), *, title: str = "training loss") -> Panel:
+    """Draw the loss of all training images, one curve per run."""
     curves = [
         Line(x=run.step.values / 1000, y=run.loss.values, group=name, color=n)
-        for n, (name, run) in enumerate(runs.items(), color)
+        for n, (name, run) in enumerate(runs.items())
     ]
     return Panel(title=title, x=Axis(STEP), y=Axis("loss"), marks=(*curves, *marks))
 
@@ -47,15 +45,15 @@ def spectra_panel(at: xr.Dataset, title: str) -> Panel:
     return Panel(title=title, x=Axis("i"), y=Axis("singular value sᵢ", scale="log"), marks=spectra)
 
 
-def stage_table(runs: Mapping[str, xr.Dataset], name: str) -> Table:
-    """Tabulate the stages of each run: first step, level, and the rank of every layer; `name` heads the keys."""
+def stage_table(runs: Mapping[str, xr.Dataset]) -> Table:
+    """Tabulate the stages of each network: first step, level, and the rank of every layer."""
     rows = []
     for key, run in runs.items():
         for stage in run.stage.values[: int(run.stages_found)].tolist():
             one = run.sel(stage=stage)
             ranks = ", ".join(str(int(rank)) for rank in one.stage_layer_rank.values if rank >= 0)
             rows.append((key, stage, round(float(one.stage_start)), float(one.stage_loss), ranks))
-    return Table(columns=(name, "stage", "begins at step", "loss", "ranks of the layers"), rows=tuple(rows))
+    return Table(columns=("network", "stage", "begins at step", "loss", "ranks of the layers"), rows=tuple(rows))
 
 
 def by_network(run: xr.Dataset) -> dict[str, xr.Dataset]:

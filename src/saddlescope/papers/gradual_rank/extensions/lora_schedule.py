@@ -16,7 +16,6 @@ of adapters is the one at which, in a pilot on another seed, the constant rank d
 """
 
 import copy
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -87,12 +86,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     task = read_text(params.task, context).first(params.task_characters, params.task_test_characters)
     vocabulary = learn_vocabulary(first, params.vocabulary)
     data = [tokenize(text, vocabulary, block=params.block) for text in (first, task)]
-    runs = []
-    for seed, step in context.steps(params.seeds):
-        step = replace(step, report=step.note(f"seed {seed}"))
-        runs.append(context.cached(f"seed-{seed}", partial(_one_seed, params, data, seed, step)))
-    together = xr.concat(runs, dim="seed", combine_attrs="override").assign_coords(seed=list(params.seeds))
-    return together.assign_attrs(
+    return context.over({"seed": params.seeds}, partial(_one_seed, params, data)).assign_attrs(
         text=first.name, text_digest=first.digest(), task=task.name, task_digest=task.digest(), probe=params.probe
     )
 

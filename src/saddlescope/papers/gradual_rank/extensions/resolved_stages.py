@@ -56,10 +56,8 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     import jax
 
     axes = {"dim": params.dims, "seed": range(params.seed, params.seed + params.seeds), "scale": params.log10_scales}
-    parts = []
     with jax.enable_x64(True):
-        for dim, step in context.steps(params.dims):
-            parts.append(step.cached(f"dim{dim}", partial(_follow, params, dim, step)))
+        parts = context.cells({"dim": params.dims}, partial(_follow, params))
     plateaus = range(1, 3 * max(params.dims) + 1)
     cells = [part.isel(flow=n).reindex(plateau=plateaus) for part in parts for n in range(part.sizes["flow"])]
     grid = join_cells(cells, axes)
@@ -75,7 +73,7 @@ def _follow(params: Params, dim: int, context: RunContext) -> xr.Dataset:
     theory, simulation = context.split(0.5, 0.5)
     flows = []
     for seed, step in theory.steps(range(params.seed, params.seed + params.seeds)):
-        step.report(0.0, f"dimension {dim}, seed {seed}: Algorithm 1")
+        step.report(0.0, f"seed {seed}: Algorithm 1")
         task = attention_teacher_task(seed, samples=params.samples, tokens=params.tokens, dim=dim)
         learned = incremental_learning(task.network, 2 * dim, max_stages=3 * dim)
         flows += [(task, learned, scale * log(10)) for scale in params.log10_scales]
@@ -89,7 +87,7 @@ def _follow(params: Params, dim: int, context: RunContext) -> xr.Dataset:
             until=1.1 * max(learned.stages[-1].time for _, learned, _ in some),
             tolerance=params.tolerance,
             record=np.unique(np.concatenate(middles)),
-            report=step.note(f"dimension {dim}"),
+            report=step.report,
         )
         for (_, learned, log_scale), middle, beta in zip(some, middles, paths.beta, strict=True):
             above = np.abs(beta[np.searchsorted(paths.times, middle)]) > params.level

@@ -9,9 +9,8 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
-from saddlescope.papers.gradual_rank.shared.changed_defaults import AdaptableParams
 from saddlescope.papers.gradual_rank.shared.shared_training import report_slow_precision, train_seeds
-from saddlescope.reproduction import DataSets, RunContext, param
+from saddlescope.reproduction import DataSets, EntryParams, RunContext, param
 
 if TYPE_CHECKING:
     from transformers import GPT2LMHeadModel
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from saddlescope.training.language_training import LanguageConfig
 
 
-class GPT2Params(AdaptableParams):
+class GPT2Params(EntryParams):
     """A small GPT-2 on a text that comes with Python: minutes on two cores."""
 
     text: Literal["python-topics", "python-library", "wikitext-2", "wikitext-103"] = param(

@@ -2,14 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from saddlescope.papers.gradual_rank.shared.changed_defaults import AdaptableParams
-from saddlescope.reproduction import param
+from saddlescope.reproduction import EntryParams, param
 
 if TYPE_CHECKING:
     from saddlescope.models import AttentionTeacherTask
 
 
-class HeadSizes(AdaptableParams):
+class HeadSizes(EntryParams):
     """The toy task of appendix A at the paper's size."""
 
     samples: int = param(1000, "sequences in the data set", ge=1)

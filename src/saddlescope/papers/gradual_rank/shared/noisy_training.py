@@ -19,7 +19,6 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope.papers.gradual_rank.shared.head_task import HeadParams
-from saddlescope.papers.gradual_rank.shared.joined_parts import over
 from saddlescope.papers.gradual_rank.shared.stage_times import predicted_stages
 from saddlescope.plot import Line, corners
 from saddlescope.reproduction import RunContext, param
@@ -95,7 +94,7 @@ def run_with_noise(
     theory = algorithm.cached("theory", predict)
     undisturbed = training.cached("undisturbed", lambda: train(theory, training.note("without noise")))
     moments = undisturbed.moment.values.tolist()
-    runs = over("moment", moments, lambda moment, _: disturb(undisturbed, moment), noise, name="noisy")
+    runs = noise.over({"moment": moments}, lambda moment, _: disturb(undisturbed, moment))
     return xr.merge([theory, undisturbed, runs], combine_attrs="drop").assign_attrs(theory.attrs | undisturbed.attrs)
 
 

@@ -16,7 +16,6 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.gradual_rank.shared.changed_defaults import AdaptableParams
 from saddlescope.papers.gradual_rank.shared.shared_training import report_slow_precision, train_seeds
 from saddlescope.papers.image_data import read_images
 from saddlescope.plot import Axis, Figure, Panel, lines
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 Images = Literal["digits", "digit-pairs", "mnist", "cifar10", "cifar10-pairs", "cifar100", "imagenet"]
 
 
-class Training(AdaptableParams):
+class Training(EntryParams):
     """A small ViT on the digits embedded in scikit-learn: real images, minutes on two cores."""
 
     dataset: Images = param(

@@ -35,14 +35,11 @@ def flow_panel(
     return Panel(title=title, x=x, y=y, marks=(*lines, *more))
 
 
-def share_curve(
-    x: np.ndarray, counts: np.ndarray, trials: np.ndarray, label: str, color: int, *, points: bool = False
-) -> list[Line | Band]:
+def share_curve(x: np.ndarray, counts: np.ndarray, trials: np.ndarray, label: str, color: int) -> list[Line | Band]:
     """Draw the shares of the counts in the trials against x, with Wilson's intervals."""
     of = np.maximum(trials, 1)
     low, high = np.array([wilson_interval(count, n) for count, n in zip(counts, of, strict=True)]).T
-    style = "points" if points else "solid"
     return [
         Band(x=x, low=low, high=high, group=label, color=color),
-        Line(x=x, y=counts / of, group=label, color=color, style=style),
+        Line(x=x, y=counts / of, group=label, color=color),
     ]
