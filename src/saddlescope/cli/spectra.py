@@ -62,6 +62,7 @@ def spectra(
     from saddlescope.gallery.site import require_gallery_folder
     from saddlescope.ranks.attention.layout_text import read_layouts
     from saddlescope.ranks.checkpoints import checkpoint_spectra
+    from saddlescope.ranks.tracker.recorders import Angles, Values
 
     if site is not None:
         require_gallery_folder(site)
@@ -81,8 +82,7 @@ def spectra(
             layouts=layouts,
             attention=attention,
             matrices=matrices,
-            top=top,
-            subspace=subspace,
+            recorders=[Values(top), *([Angles(subspace)] if subspace else [])],
             weights=weights,
             report=report,
             on_error=fault,
