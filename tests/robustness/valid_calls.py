@@ -485,7 +485,6 @@ def _train() -> dict[str, Call]:
         "Every": Call(ranks.Every, {"n": 3}),
         "Geometric": Call(ranks.Geometric, {"ratio": 1.5}),
         "Values": Call(ranks.Values, {"top": 3}),
-        "RandomizedValues": Call(ranks.RandomizedValues, {"top": 3}),
         "Vectors": Call(ranks.Vectors, {"k": 3}),
         "Angles": Call(ranks.Angles, {"k": 3}),
         "ranks_for_energy": Call(ranks.ranks_for_energy, {"spectra": spectra, "energy": 0.9}),

@@ -9,7 +9,7 @@ from small_vit import SMALL, step_at_random
 from torch import nn
 
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks import AtSteps, Every, Increments, RandomizedValues, RankTracker, Values, Vectors
+from saddlescope.ranks import AtSteps, Every, Increments, RankTracker, Values, Vectors
 from saddlescope.ranks.tracker import matrix_updates
 from saddlescope.training import ViT
 
@@ -144,7 +144,7 @@ def test_the_randomised_method_agrees_with_the_exact_one_within_its_bound():
     model = Wide()
     options = {"attention": False, "matrices": "*", "schedule": Every(1)}
     exact, fast = (
-        RankTracker(model, recorders=[values(8), Increments()], **options) for values in (Values, RandomizedValues)
+        RankTracker(model, recorders=[Values(8, randomized), Increments()], **options) for randomized in (False, True)
     )
     for seed in range(2):
         decaying(model, seed)
@@ -173,7 +173,7 @@ def test_the_randomised_method_agrees_with_the_exact_one_within_its_bound():
 def test_the_randomised_method_draws_nothing_from_the_global_generator():
     model = Wide()
     tracker = RankTracker(
-        model, attention=False, matrices="*", recorders=[RandomizedValues(8), Vectors(2)], schedule=Every(1)
+        model, attention=False, matrices="*", recorders=[Values(8, randomized=True), Vectors(2)], schedule=Every(1)
     )
     decaying(model)
     state = torch.get_rng_state()
@@ -185,7 +185,9 @@ def test_the_randomised_method_draws_nothing_from_the_global_generator():
 def test_a_matrix_without_a_bound_is_computed_exactly(monkeypatch):
     model = Wide()
     monkeypatch.setattr(matrix_updates, "_checked", lambda update, rank: None)
-    tracker = RankTracker(model, attention=False, matrices="*", recorders=[RandomizedValues(8)], schedule=Every(1))
+    tracker = RankTracker(
+        model, attention=False, matrices="*", recorders=[Values(8, randomized=True)], schedule=Every(1)
+    )
     decaying(model)
     tracker.step()
     assert (tracker.to_xarray().matrix_update_error == 0).all()
@@ -194,7 +196,7 @@ def test_a_matrix_without_a_bound_is_computed_exactly(monkeypatch):
 def test_nan_in_a_large_matrix_is_recorded_as_nan():
     model = Wide()
     tracker = RankTracker(
-        model, attention=False, matrices="*", recorders=[RandomizedValues(8), Vectors(1)], schedule=Every(1)
+        model, attention=False, matrices="*", recorders=[Values(8, randomized=True), Vectors(1)], schedule=Every(1)
     )
     with torch.no_grad():
         model.large.weight[0, 0] = torch.nan
@@ -207,14 +209,16 @@ def test_nan_in_a_large_matrix_is_recorded_as_nan():
 
 def test_bad_input(types_unchecked):
     model = ViT(SMALL)
-    with pytest.raises(InputError, match=r"RandomizedValues\(4\) must come with matrices"):
-        RankTracker(model, recorders=[RandomizedValues(4)])
+    with pytest.raises(InputError, match=r"Values\(top=4, randomized=True\) must come with matrices"):
+        RankTracker(model, recorders=[Values(4, randomized=True)])
+    with pytest.raises(InputError, match="top must be the number of values to find"):
+        Values(randomized=True)
     with pytest.raises(InputError, match="k must be at least 1; got 0"):
         Vectors(0)
     for wrong in (Vectors(2), [Vectors], [3]):
         with types_unchecked(), pytest.raises(InputError, match=r"recorders must be several in a list, such as \[Vect"):
             RankTracker(model, recorders=wrong)
-    for twice in ([Vectors(2), Vectors(3)], [Values(3), RandomizedValues(3)]):
+    for twice in ([Vectors(2), Vectors(3)], [Values(3), Values(3, randomized=True)]):
         with pytest.raises(InputError, match="recorders must be of different kinds"):
             RankTracker(model, matrices="*", recorders=twice)
     with pytest.raises(InputError, match=r"recorders must have Vectors to record .* recorders=\[Vectors\(4\)\]"):

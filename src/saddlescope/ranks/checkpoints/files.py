@@ -22,8 +22,8 @@ from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure.arrays import UNIT_ROUNDOFF
 from saddlescope.ranks.checkpoints.formats import SUFFIXES, is_distributed, open_tensors, require_known
 from saddlescope.ranks.checkpoints.formats.parallel import is_parallel, is_parallel_shard
+from saddlescope.ranks.checkpoints.formats.quantised import dequantised, quantised_name, scale_names
 from saddlescope.ranks.checkpoints.formats.tensor_file import first_few, first_line
-from saddlescope.ranks.checkpoints.quantised import dequantised, quantised_name, scale_names
 from saddlescope.ranks.finite_tensors import all_finite
 
 _SINGLE = (  # in the order of preference

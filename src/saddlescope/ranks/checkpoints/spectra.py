@@ -35,7 +35,7 @@ from saddlescope.ranks.checkpoints.files import Checkpoint, raise_error, require
 from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 from saddlescope.ranks.checkpoints.head_counts import Heads
 from saddlescope.ranks.checkpoints.opened_model import open_model
-from saddlescope.ranks.checkpoints.quantised import rounding_noise, with_noise
+from saddlescope.ranks.checkpoints.rounding_noise import rounding_noise, with_noise
 from saddlescope.ranks.checkpoints.tensor_matching import (
     MatchedCheckpoint,
     below_noise_message,
@@ -44,7 +44,7 @@ from saddlescope.ranks.checkpoints.tensor_matching import (
 )
 from saddlescope.ranks.checkpoints.weights_in_memory import Source, open_weights
 from saddlescope.ranks.tracker.matrix_selection import MatrixSelection, matrix_of, parameter_name, select_matrices
-from saddlescope.ranks.tracker.recorders import Recorder, Recorders
+from saddlescope.ranks.tracker.recorders import Angles, Orders, Recorder, Values, recorder, require_recorders
 from saddlescope.ranks.tracker.records import PRODUCTS, Spectra, Updates, pad_spectra, spectra_dataset
 from saddlescope.ranks.tracker.tracked_matrices import TrackedMatrices, Weights
 
@@ -79,8 +79,8 @@ def checkpoint_spectra(
             of published libraries.
         attention: measure attention heads.
         matrices: single matrices to measure in addition; see `saddlescope.ranks.tracker.matrix_selection`.
-        recorders: what to record beside all singular values, norms and ranks: `Values`, `RandomizedValues`, `Angles`
-            from one checkpoint to the next, `Orders`; see `saddlescope.ranks.tracker.recorders`.
+        recorders: what to record beside all singular values, norms and ranks: `Values`, `Orders`, and `Angles`
+            from one checkpoint to the next; see `saddlescope.ranks.tracker.recorders`.
         weights: key of the state dict to read from files that hold several, such as "ema" for the moving average of the
             weights; None reads the weights, and `remarks` names the others.
         report: called with the finished fraction and a note.
@@ -97,26 +97,27 @@ def checkpoint_spectra(
         InputError: nothing can be measured: a file that cannot be read, no attention and no matrices, no number of
             heads or one that does not divide, or no name in common.
     """
-    record = Recorders.of(recorders)
-    if record.vectors is not None or record.increments:
-        raise InputError("recorders must be of values, angles or orders for checkpoints; got Vectors or Increments.")
+    require_recorders(recorders, attention=True, matrices=matrices)
+    if others := [one for one in recorders if not isinstance(one, Values | Angles | Orders)]:
+        raise InputError(f"recorders must be Values, Angles or Orders for checkpoints; got {others[0]!r}.")
     places = [one if isinstance(one, str | Path) else f"weights {at}" for at, one in enumerate((base, *tuned))]
     first, *paths = map(Path, places)
     if (alone := open_adapters((base, *tuned), weights)) is not None:
-        if record != Recorders(top=record.top):
+        values = recorder(recorders, Values)
+        if any(one is not values for one in recorders):
             raise InputError(f"recorders must be Values for adapters without their base; got {list(recorders)!r}.")
         steps = _steps([first, *paths])
         dataset = adapter_spectra(
             list(zip(steps or range(1, len(alone) + 1), alone, strict=True)),
             matrices=matrices,
-            top=record.top,
+            top=None if values is None else values.top,
             report=report,
             on_error=on_error,
         )
         return _labelled(dataset, list(map(str, places)), "", steps)
     if not tuned:
         raise InputError("tuned must name one checkpoint or more, unless base is a LoRA adapter; got none.")
-    record.require_measured(attention=attention, matrices=matrices)
+    require_recorders(recorders, attention=attention, matrices=matrices)
     start = open_weights(base, str(first), weights=weights, on_error=on_error)
     steps = _steps(paths)
 
@@ -167,7 +168,7 @@ def checkpoint_spectra(
     def tracked(part: _Part) -> TrackedMatrices:
         before = part.weights()  # of the base, which is loaded now
         return TrackedMatrices(
-            lambda _: before, 1, heads=None if part.heads is None else most, recorders=record, rounded=True
+            lambda _: before, 1, heads=None if part.heads is None else most, recorders=recorders, rounded=True
         )
 
     found: list[list[Spectra]] = []

@@ -35,11 +35,6 @@ class HeldCheckpoint(Checkpoint):
         """Nothing: a tree of arrays has no configuration."""
         return {}
 
-    @property
-    def header(self) -> dict[str, str]:  # type: ignore[override]
-        """Nothing."""
-        return {}
-
     def read(self, names: Iterable[str]) -> dict[str, Tensor]:
         """Convert some of the arrays; see `Checkpoint`."""
         found = {}

@@ -40,7 +40,7 @@ from saddlescope.ranks.tracker import tracker_state
 from saddlescope.ranks.tracker.initial_weights import HeldWeights, Reference, require_reference
 from saddlescope.ranks.tracker.matrix_selection import MatrixSelection, select_matrices
 from saddlescope.ranks.tracker.rank_file import RankFile
-from saddlescope.ranks.tracker.recorders import Recorder, Recorders
+from saddlescope.ranks.tracker.recorders import Recorder, Vectors, recorder, require_recorders
 from saddlescope.ranks.tracker.records import PRODUCTS, RankRecords, Updates, product_index, stack_records
 from saddlescope.ranks.tracker.scheduled_tracker import ScheduledTracker
 from saddlescope.ranks.tracker.schedules import Geometric, Schedule
@@ -70,8 +70,8 @@ class RankTracker(ScheduledTracker):
         matrices: single matrices to track in addition: patterns such as "*.mlp.*" on the names of parameters or of
             their modules, or a function of name and parameter; see `saddlescope.ranks.tracker.matrix_selection`. The
             experts of a mixture are matrices "name[k]" of one parameter.
-        recorders: what to record beside all singular values, norms and ranks: `Values(top)`, `RandomizedValues(top)`,
-            `Vectors(k)`, `Angles(k)`, `Orders()`, `Increments()`; see `saddlescope.ranks.tracker.recorders`.
+        recorders: what to record beside norms, ranks and all singular values: `Values(top)`, `Vectors(k)`, `Angles(k)`,
+            `Orders()`, `Increments()`; see `saddlescope.ranks.tracker.recorders`.
         initial: a saved checkpoint (a file or folder of safetensors, or of `torch.save`; or a mapping or pytree of
             arrays) to count updates from, for a model whose training has begun; None counts from the present weights.
             Each record reads a file a layer at a time, unless `reference` keeps a copy.
@@ -103,8 +103,8 @@ class RankTracker(ScheduledTracker):
         file: str | Path | None = None,
     ) -> None:
         super().__init__(schedule)
-        self._recorders = Recorders.of(recorders)
-        self._recorders.require_measured(attention=attention, matrices=matrices)
+        require_recorders(recorders, attention=attention, matrices=matrices)
+        self._recorders = tuple(recorders)
         require_reference(reference)
         require_readable(model)
         self._owners = owners_of(model)
@@ -206,7 +206,7 @@ class RankTracker(ScheduledTracker):
         single = self._single.measure(self._made, weights.matrix, last and partial(weights.stored_matrix, last))
         self._products.records.append(products)
         self._single.records.append(single)
-        if self._recorders.increments:
+        if self._products.increments:
             self._previous = weights.copied(last)
         self._steps.append(self._made)
         lost: dict[str, list[str]] = {}
@@ -256,7 +256,7 @@ class RankTracker(ScheduledTracker):
             InputError: the tracker records no vectors, or none of this name.
         """
         names, kind = (self.matrices, self._single) if product is None else (self.layers, self._products)
-        if self._recorders.vectors is None:
+        if recorder(self._recorders, Vectors) is None:
             raise InputError(
                 "recorders must have Vectors to record singular vectors; got none. Pass "
                 "RankTracker(model, recorders=[Vectors(4)])."
@@ -350,7 +350,7 @@ class RankTracker(ScheduledTracker):
             layers=self.layers,
             matrices=self.matrices,
             kinds=tracked,
-            increments=self._recorders.increments,
+            increments=self._products.increments,
             weights=self._initial.names,
         )
         self._initial = tracker_state.restored_weights(state, self._initial, self._reference, folder)
@@ -371,5 +371,5 @@ def _updates(kind: TrackedMatrices, names: tuple[str, ...], first: int) -> Updat
         names,
         kind.start,
         stack_records([record.update for record in records], kind.start),
-        stack_records(increments, kind.start) if kind.recorders.increments else None,
+        stack_records(increments, kind.start) if kind.increments else None,
     )

@@ -1,64 +1,71 @@
 """Recorders: what a tracker records of each update beside its norm and its ranks.
 
-    tracker = RankTracker(model, matrices="*.mlp.*", recorders=[RandomizedValues(16), Vectors(4), Increments()])
+    tracker = RankTracker(model, matrices="*.mlp.*", recorders=[Values(16, randomized=True), Vectors(4), Increments()])
 
 A recorder holds its own arguments and nothing else: the same one can serve several trackers.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks.tracker.matrix_selection import MatrixSelection
 from saddlescope.ranks.tracker.schedules import Schedule
 
 _T = TypeVar("_T")
 
 
+class Recorder:
+    """Base of the recorders."""
+
+
 @validate_arguments
 @dataclass(frozen=True)
-class Values:
-    """Singular values: all, as without a recorder of values, or the largest. Norms and ranks are of all.
+class Values(Recorder):
+    """Singular values: all, as without this recorder, or the largest. Norms and ranks are those of the whole update.
 
     Attributes:
         top: number of the largest values to record of each spectrum; None records all.
+        randomized: find those of large single matrices by a randomised method, which takes a fraction of the time, with
+            a bound on the error of each. Effective ranks are then NaN.
 
     Raises:
-        InputError: `top` is below 1.
+        InputError: `top` is below 1, or None with `randomized`.
     """
 
     top: int | None = None
+    randomized: bool = False
 
     def __post_init__(self) -> None:
-        if self.top is not None:
-            _require_positive("top", self.top, ", or None for all singular values")
+        if self.top is not None and self.top < 1:
+            raise InputError(f"top must be at least 1, or None for all singular values; got {self.top!r}.")
+        if self.randomized and self.top is None:
+            raise InputError("top must be the number of values to find by the randomised method; got None.")
 
 
 @validate_arguments
 @dataclass(frozen=True)
-class RandomizedValues:
-    """The largest singular values, of large single matrices by a randomised method with a bound on the error of each.
-
-    It takes a fraction of the time. Norms and stable ranks stay those of the whole update; effective ranks are NaN.
+class Angles(Recorder):
+    """Principal angles between the leading singular subspaces of a head's products, from record to record.
 
     Attributes:
-        top: number of values to record of each spectrum.
+        k: dimension of the subspaces.
 
     Raises:
-        InputError: `top` is below 1.
+        InputError: `k` is below 1.
     """
 
-    top: int
+    k: int
 
     def __post_init__(self) -> None:
-        _require_positive("top", self.top)
+        if self.k < 1:
+            raise InputError(f"k must be at least 1; got {self.k!r}.")
 
 
 @validate_arguments
 @dataclass(frozen=True)
-class Vectors:
+class Vectors(Recorder):
     """Leading singular vectors of each update; see `RankTracker.singular_vectors`.
 
     In memory and in the tracker's state, each record takes 4 k (rows + columns) bytes per matrix, or product of a head.
@@ -75,29 +82,12 @@ class Vectors:
     at: Schedule | None = None
 
     def __post_init__(self) -> None:
-        _require_positive("k", self.k)
-
-
-@validate_arguments
-@dataclass(frozen=True)
-class Angles:
-    """Principal angles between the leading singular subspaces of a head's products, from record to record.
-
-    Attributes:
-        k: dimension of the subspaces.
-
-    Raises:
-        InputError: `k` is below 1.
-    """
-
-    k: int
-
-    def __post_init__(self) -> None:
-        _require_positive("k", self.k)
+        if self.k < 1:
+            raise InputError(f"k must be at least 1; got {self.k!r}.")
 
 
 @dataclass(frozen=True)
-class Orders:
+class Orders(Recorder):
     """Norms and stable ranks of the first and second order of each update of a product in those of its factors.
 
     See `saddlescope.measure.product_update_orders`.
@@ -105,79 +95,34 @@ class Orders:
 
 
 @dataclass(frozen=True)
-class Increments:
+class Increments(Recorder):
     """The same of the updates since the previous record.
 
     It keeps a second copy of the tracked weights in memory, and in the tracker's state.
     """
 
 
-Recorder: TypeAlias = Values | RandomizedValues | Vectors | Angles | Orders | Increments
+def recorder(recorders: Sequence[Recorder], kind: type[_T]) -> _T | None:
+    """Return the recorder of a kind, or None."""
+    return next((one for one in recorders if isinstance(one, kind)), None)
 
 
-@dataclass(frozen=True)
-class Recorders:
-    """Recorders of one tracker, by kind.
+def require_recorders(recorders: Sequence[Recorder], *, attention: bool, matrices: object) -> None:
+    """Raise InputError for recorders that do not fit each other, or what is measured.
 
-    Attributes:
-        top: number of singular values to record; None records all.
-        randomized: find them by a randomised method where it pays.
-        vectors: recorder of vectors, or None.
-        subspace: dimension of the subspaces with angles; 0 for none.
-        orders: record the orders of products.
-        increments: record increments.
+    Raises:
+        InputError: something else, or two of one kind; neither attention nor matrices are measured, or no matrices for
+            randomised values.
     """
-
-    top: int | None = None
-    randomized: bool = False
-    vectors: Vectors | None = None
-    subspace: int = 0
-    orders: bool = False
-    increments: bool = False
-
-    @classmethod
-    def of(cls, given: Sequence[Recorder]) -> "Recorders":
-        """Sort recorders by their kinds.
-
-        Raises:
-            InputError: something else, or two of one kind.
-        """
-        if not isinstance(given, Sequence) or not all(isinstance(one, Recorder) for one in given):
-            raise InputError(
-                f"recorders must be several in a list, such as [Vectors(4), Increments()]; got {given!r}. They are in "
-                "saddlescope.ranks."
-            )
-        if len({type(one) for one in given}) < len(given) or {Values, RandomizedValues} <= {type(one) for one in given}:
-            raise InputError(f"recorders must be of different kinds; got {list(given)!r}.")
-        randomized, angles = _of_kind(given, RandomizedValues), _of_kind(given, Angles)
-        return cls(
-            top=(randomized or _of_kind(given, Values) or Values()).top,
-            randomized=randomized is not None,
-            vectors=_of_kind(given, Vectors),
-            subspace=0 if angles is None else angles.k,
-            orders=_of_kind(given, Orders) is not None,
-            increments=_of_kind(given, Increments) is not None,
+    if not isinstance(recorders, Sequence) or not all(isinstance(one, Recorder) for one in recorders):
+        raise InputError(
+            f"recorders must be several in a list, such as [Vectors(4), Increments()]; got {recorders!r}. They are in "
+            "saddlescope.ranks."
         )
-
-    def require_measured(self, *, attention: bool, matrices: MatrixSelection | None) -> None:
-        """Raise InputError for a selection that leaves nothing to measure.
-
-        Raises:
-            InputError: neither attention nor matrices are measured; or no matrices for randomised values.
-        """
-        if not attention and matrices is None:
-            raise InputError("attention must be True if no matrices are selected; got False, which measures nothing.")
-        if self.randomized and matrices is None:
-            raise InputError(
-                f"RandomizedValues({self.top}) must come with matrices, which it measures; got none. Pass such as "
-                "matrices='*.mlp.*'."
-            )
-
-
-def _of_kind(given: Sequence[Recorder], kind: type[_T]) -> _T | None:
-    return next((one for one in given if isinstance(one, kind)), None)
-
-
-def _require_positive(name: str, number: int, otherwise: str = "") -> None:
-    if number < 1:
-        raise InputError(f"{name} must be at least 1{otherwise}; got {number!r}.")
+    if len({type(one) for one in recorders}) < len(recorders):
+        raise InputError(f"recorders must be of different kinds; got {list(recorders)!r}.")
+    if not attention and matrices is None:
+        raise InputError("attention must be True if no matrices are selected; got False, which measures nothing.")
+    values = recorder(recorders, Values)
+    if values is not None and values.randomized and matrices is None:
+        raise InputError(f"{values!r} must come with matrices; got none. Pass such as matrices='*.mlp.*'.")

@@ -29,7 +29,7 @@ from saddlescope.measure import (
 )
 from saddlescope.ranks.finite_tensors import all_finite
 from saddlescope.ranks.tracker.matrix_updates import leading_spectra, matrix_bases
-from saddlescope.ranks.tracker.recorders import Recorders
+from saddlescope.ranks.tracker.recorders import Angles, Increments, Orders, Recorder, Values, Vectors, recorder
 from saddlescope.ranks.tracker.records import ORDERS, PRODUCTS, SIDES, Spectra
 from saddlescope.ranks.tracker.singular_vectors import Bases
 from saddlescope.ranks.tracker.unit_owners import UnitOwners, merge
@@ -78,7 +78,7 @@ class TrackedMatrices:
         owners: processes that measure the units, of a sharded model. `before` is called for owned units only.
 
     Attributes:
-        recorders: as given.
+        increments: True if updates since the previous record are recorded.
         initial: spectra of the weights at the start.
         unreadable: members whose weights at the start are not finite; their spectra are NaN.
         records: all records so far, by `append`; spectra of products have the labels (layer, head, product) there.
@@ -90,7 +90,7 @@ class TrackedMatrices:
         units: int,
         *,
         heads: int | None,
-        recorders: Recorders = Recorders(),  # noqa: B008  (frozen)
+        recorders: Sequence[Recorder] = (),
         rounded: bool = False,
         device: torch.device | None = None,
         owners: UnitOwners = UnitOwners(),  # noqa: B008  (has no state)
@@ -98,10 +98,12 @@ class TrackedMatrices:
         self._before, self._units, self._device, self._owners = before, units, device, owners
         self._of_unit = 1 if heads is None else len(PRODUCTS)
         self._labels = (units,) if heads is None else (len(PRODUCTS) * units, heads)
-        self.recorders, self.rounded, self.records = recorders, rounded, list[Record]()
-        self._subspace = 0 if heads is None else recorders.subspace
-        self._orders = len(ORDERS) if recorders.orders and heads is not None else 0
-        self._randomized = recorders.randomized and heads is None
+        self.rounded, self.records = rounded, list[Record]()
+        self._kept, self._vectors = recorder(recorders, Values) or Values(), recorder(recorders, Vectors)
+        self.increments, angles = recorder(recorders, Increments) is not None, recorder(recorders, Angles)
+        self._subspace = 0 if angles is None or heads is None else angles.k
+        self._orders = len(ORDERS) if recorder(recorders, Orders) is not None and heads is not None else 0
+        self._randomized = self._kept.randomized and heads is None
         self._asked, self._found_vectors = 0, dict[int, Bases]()  # of the present record
         self._former: list[Bases | None] = [None] * self._labels[0]
         found, unreadable, most = dict[int, Spectra](), list[int](), 0
@@ -116,7 +118,7 @@ class TrackedMatrices:
                         unreadable.append(member)
         everything = owners.exchange((found, unreadable, most))
         most = max(most for _, _, most in everything)
-        self._values = most if recorders.top is None else min(recorders.top, most)
+        self._values = most if self._kept.top is None else min(self._kept.top, most)
         self._bounded = self._values if self._randomized else 0
         self.initial = self._assemble(merge(found for found, _, _ in everything))
         self.unreadable = tuple(sorted(member for _, unreadable, _ in everything for member in unreadable))
@@ -144,7 +146,7 @@ class TrackedMatrices:
                 from; None for the first record, whose increment is the update.
         """
         found, steps, lost = dict[int, Spectra](), dict[int, Spectra](), dict[int, str]()
-        vectors, increments = self.recorders.vectors, self.recorders.increments
+        vectors = self._vectors
         self._asked = vectors.k if vectors is not None and (vectors.at is None or vectors.at(step)) else 0
         self._found_vectors = {}
         with self._owners.together():
@@ -173,7 +175,7 @@ class TrackedMatrices:
             self._former[member] = None
         update = self._by_layer(self._assemble(found))
         since = update if previous is None else self._by_layer(self._assemble(steps))
-        return Record(step, update, since if increments else None, bases, lost)
+        return Record(step, update, since if self.increments else None, bases, lost)
 
     def _measure_unit(
         self, now: dict[int, Weights], unit: int, found: dict[int, Spectra], lost: dict[int, str]
@@ -237,9 +239,9 @@ class TrackedMatrices:
 
     def _leading(self, after: Weights, before: Weights, rounded: bool) -> Spectra | None:
         """Return the leading values of the update of a large matrix, with bounds; None if all are to be computed."""
-        assert self.recorders.top is not None
+        assert self._kept.top is not None
         now, then = next(_slices(after, before, rounded, self._device))
-        return leading_spectra(now, then, self.recorders.top)
+        return leading_spectra(now, then, self._kept.top)
 
     def _with_orders(self, after: Weights, before: Weights, spectra: Spectra, rounded: bool) -> Spectra:
         """Return the spectra with the norms and stable ranks of both orders of the update."""

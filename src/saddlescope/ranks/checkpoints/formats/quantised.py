@@ -1,4 +1,4 @@
-"""Weights of 8 bits with scales: their names, their values, and the noise of their rounding.
+"""Weights of 8 bits with scales: their names and values.
 
 W = weight * scale          with one scale, one per row or column, or one per block
 
@@ -8,18 +8,11 @@ scale_weight                ComfyUI
 _weight_qdata, _weight_scale, or weight:qdata, weight:scale          torchao
 """
 
-import math
 import re
-from collections.abc import Sequence
-from dataclasses import replace
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks.tracker.records import Spectra
-from saddlescope.ranks.tracker.tracked_matrices import Weights
 
 _OF_TORCHAO = re.compile(r"(?P<module>(.*\.)?)(_(?P<new>\w+)_qdata|(?P<old>\w+):qdata)")
 _BLOCK = 128  # rows or columns, where nothing states them: those of all published models
@@ -71,30 +64,3 @@ def dequantised(path: str, name: str, weight: Tensor, scale: Tensor, block: obje
             f"{tuple(scale.shape)}. Dequantise the model with the program that wrote it."
         )
     return weight.float() * factors
-
-
-def rounding_noise(weights: Sequence[Weights], roundoff: float) -> list[np.ndarray]:
-    """Return for each member the norm of the rounding errors of its stored weights, with the labels (heads,) or ().
-
-    As the noise floors of `saddlescope.measure.spectrum`, of entries with a relative error of this size.
-    """
-    return [np.asarray(_noise([part.float() for part in member], roundoff).cpu()) for member in weights]
-
-
-def _noise(member: Sequence[Tensor], roundoff: float) -> Tensor:
-    norms = [torch.linalg.matrix_norm(part) for part in member]
-    entries = [norm / math.sqrt(3 * math.prod(part.shape[-2:])) for norm, part in zip(norms, member, strict=True)]
-    rows = [math.sqrt(part.shape[-2]) for part in member]
-    if len(member) == 1:
-        return roundoff * entries[0] * (rows[0] + math.sqrt(member[0].shape[-1]))
-    largest = [torch.linalg.matrix_norm(part, ord=2) for part in member]
-    left, right = (entries[k] * (rows[k] * largest[1 - k] + norms[1 - k]) for k in (0, 1))
-    return roundoff * torch.hypot(left, right)
-
-
-def with_noise(spectra: Spectra, noise: np.ndarray) -> Spectra:
-    """Return spectra with noise added to their floors; those below it have no ranks."""
-    floor = np.hypot(spectra.noise_floor, noise)
-    measurable = spectra.values[..., 0] > floor
-    ranks = {name: np.where(measurable, getattr(spectra, name), np.nan) for name in ("stable_rank", "effective_rank")}
-    return replace(spectra, noise_floor=floor, **ranks)
