@@ -51,6 +51,7 @@ def empty_model(shapes: Mapping[str, tuple[int, ...]], counts: HeadCounts) -> nn
     """
     transposed = transposed_layers(shapes)
     root = nn.Module()
+    root.config = counts.settings("")  # type: ignore[assignment]
     for name, shape in shapes.items():
         path, _, own = name.rpartition(".")
         module = _module_at(root, path, shapes, transposed, counts)

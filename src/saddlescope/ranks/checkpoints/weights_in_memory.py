@@ -66,10 +66,14 @@ def open_weights(source: Source, label: str, **options: Any) -> Checkpoint:
     names = unambiguous(path, ((name, name) for name, _ in found))
     arrays = dict(found)
     tensors = {
-        name: StoredTensor(path, name, tuple(arrays[name].shape), str(arrays[name].dtype).removeprefix("torch."))
+        name: StoredTensor(path, name, tuple(arrays[name].shape), _type_of(arrays[name]))
         for name in sorted(names, key=natural_order)
     }
     return HeldCheckpoint(path, tensors, _arrays=arrays)
+
+
+def _type_of(array: Any) -> str:
+    return str(getattr(array.dtype, "name", array.dtype)).removeprefix("torch.")
 
 
 def _named(place: Any, name: str, depth: int) -> Iterator[tuple[str, Any]]:

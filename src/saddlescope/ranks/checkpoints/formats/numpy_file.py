@@ -53,8 +53,10 @@ def as_tensor(name: str, array: Any) -> Tensor:
     kind = getattr(torch, found.dtype.name, None)
     if not isinstance(kind, torch.dtype):
         raise InputError(f"{name} must be an array of numbers; got {found.dtype.name}.")
-    if found.dtype.isbuiltin:
-        return torch.from_numpy(found.astype(found.dtype.newbyteorder("="), copy=False))
+    if not found.dtype.isnative:
+        found = found.astype(found.dtype.newbyteorder("="))
+    if found.dtype.isbuiltin == 1:
+        return torch.from_numpy(found)
     return torch.from_numpy(found.view(f"u{found.dtype.itemsize}")).view(kind)  # such as bfloat16 of ml_dtypes
 
 
