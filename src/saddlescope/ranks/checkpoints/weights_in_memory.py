@@ -88,9 +88,7 @@ def _named(place: Any, name: str, depth: int) -> Iterator[tuple[str, Any]]:
         inside = place.items()
     elif is_dataclass(place) and not isinstance(place, type):
         inside = ((one.name, getattr(place, one.name, None)) for one in fields(place))
-    elif isinstance(place, tuple) and hasattr(place, "_fields"):
-        inside = zip(place._fields, place, strict=True)
     elif isinstance(place, list | tuple):
-        inside = enumerate(place)
+        inside = zip(getattr(place, "_fields", range(len(place))), place, strict=True)
     for key, value in inside:
         yield from _named(value, f"{name}.{key}" if name else str(key), depth + 1)

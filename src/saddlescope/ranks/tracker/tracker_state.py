@@ -151,9 +151,10 @@ def restored_weights(
 def records_state(products: Sequence[Record], single: Sequence[Record]) -> dict[str, list[Any]]:
     """Return the records of products and of single matrices as tensors."""
     pairs = list(zip(products, single, strict=True))
+    since = [[as_tensors(one.increment) for one in pair if one.increment is not None] for pair in pairs]
     return {
         "records": [[as_tensors(one.update) for one in pair] for pair in pairs],
-        "increments": [[as_tensors(one.increment) for one in pair] for pair in pairs if pair[0].increment is not None],
+        "increments": [increments for increments in since if increments],
         "vectors": [[pair[0].step, *(_bases_state(one.vectors) for one in pair)] for pair in pairs],
     }
 
