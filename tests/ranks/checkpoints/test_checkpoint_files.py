@@ -410,7 +410,7 @@ def test_objects_beside_weights_are_passed_over(tmp_path):
 
 def test_subclasses_of_dict_and_list_are_read_as_these(tmp_path):
     named = Ordered(w=torch.ones(2, 2))
-    named.note = "text"
+    vars(named)["note"] = "text"
     history = History([Settings(loss=1.0), Settings(loss=0.5)])
     for kind in (Settings, Ordered, lambda given: collections.defaultdict(dict, given)):
         content = kind({"hyper_parameters": Settings(num_heads=4), "model": named, "history": history})

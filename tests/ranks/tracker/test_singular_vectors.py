@@ -217,7 +217,7 @@ def test_bad_input(types_unchecked):
         Vectors(0)
     for wrong in (Vectors(2), [Vectors], [3]):
         with types_unchecked(), pytest.raises(InputError, match=r"recorders must be several in a list, such as \[Vect"):
-            RankTracker(model, recorders=wrong)
+            RankTracker(model, recorders=wrong)  # pyright: ignore[reportArgumentType]
     for twice in ([Vectors(2), Vectors(3)], [Values(3), Values(3, randomized=True)]):
         with pytest.raises(InputError, match="recorders must be of different kinds"):
             RankTracker(model, matrices="*", recorders=twice)
