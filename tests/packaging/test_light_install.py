@@ -57,10 +57,11 @@ def run(code, *arguments):
 def test_the_tracker_runs_without_other_extras():
     done = run(
         "import torch\n"
-        "from saddlescope.ranks import Every, RankTracker\n"
+        "from saddlescope.ranks import Angles, Every, RankTracker\n"
         "model = torch.nn.MultiheadAttention(6, 2)\n"
         "optimizer = torch.optim.SGD(model.parameters(), lr=1.0)\n"
-        "tracker = RankTracker(model, schedule=Every(1), matrices='*out_proj*', subspace=2).watch(optimizer)\n"
+        "tracker = RankTracker(model, schedule=Every(1), matrices='*out_proj*', recorders=[Angles(2)])\n"
+        "tracker.watch(optimizer)\n"
         "x = torch.ones(3, 1, 6)\n"
         "model(x, x, x)[0].square().sum().backward()\n"
         "optimizer.step()\n"

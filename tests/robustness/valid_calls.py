@@ -484,6 +484,9 @@ def _train() -> dict[str, Call]:
         "SGD": Call(training.SGD, {"learning_rate": 0.1, "momentum": 0.9}),
         "Every": Call(ranks.Every, {"n": 3}),
         "Geometric": Call(ranks.Geometric, {"ratio": 1.5}),
+        "Values": Call(ranks.Values, {"top": 3}),
+        "Vectors": Call(ranks.Vectors, {"k": 3}),
+        "Angles": Call(ranks.Angles, {"k": 3}),
         "ranks_for_energy": Call(ranks.ranks_for_energy, {"spectra": spectra, "energy": 0.9}),
         "allocate_ranks": Call(
             ranks.allocate_ranks,

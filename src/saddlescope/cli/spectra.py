@@ -61,7 +61,7 @@ def spectra(
     from saddlescope.gallery import build_spectra
     from saddlescope.gallery.site import require_gallery_folder
     from saddlescope.ranks.attention.layout_text import read_layouts
-    from saddlescope.ranks.checkpoints import checkpoint_spectra
+    from saddlescope.ranks.checkpoints import Angles, Values, checkpoint_spectra
 
     if site is not None:
         require_gallery_folder(site)
@@ -81,8 +81,7 @@ def spectra(
             layouts=layouts,
             attention=attention,
             matrices=matrices,
-            top=top,
-            subspace=subspace,
+            recorders=[Values(top), *([Angles(subspace)] if subspace else [])],
             weights=weights,
             report=report,
             on_error=fault,

@@ -24,9 +24,17 @@ from saddlescope.ranks.attention.layouts import (
 from saddlescope.ranks.checkpoints import checkpoint_spectra
 from saddlescope.ranks.lora import allocate_ranks, extract_lora, ranks_for_energy
 from saddlescope.ranks.tracker.initial_weights import InMemory, OnDisk
+from saddlescope.ranks.tracker.loggers import RankScalars, to_tensorboard, to_wandb
 from saddlescope.ranks.tracker.rank_tracker import RankTracker
+from saddlescope.ranks.tracker.recorders import (
+    Angles,
+    Increments,
+    Orders,
+    Recorder,
+    Values,
+    Vectors,
+)
 from saddlescope.ranks.tracker.records import RankRecords, Spectra, Updates, spectra_dataset
-from saddlescope.ranks.tracker.scalars import RankScalars, to_tensorboard, to_wandb
 from saddlescope.ranks.tracker.schedules import AtSteps, Every, Geometric, Schedule
 from saddlescope.ranks.units.active_units import ActiveUnits, active_units
 from saddlescope.ranks.units.unit_groups import UnitGroup, units_of
@@ -34,6 +42,7 @@ from saddlescope.ranks.units.unit_tracker import UnitTracker
 
 __all__ = [
     "ActiveUnits",
+    "Angles",
     "AtSteps",
     "AttentionCoverage",
     "AttentionLayout",
@@ -43,13 +52,16 @@ __all__ = [
     "HeadModules",
     "HeadTensors",
     "InMemory",
+    "Increments",
     "Interleaved",
     "KeyValue",
     "Latent",
     "OnDisk",
+    "Orders",
     "RankRecords",
     "RankScalars",
     "RankTracker",
+    "Recorder",
     "Schedule",
     "Separate",
     "Spectra",
@@ -57,6 +69,8 @@ __all__ = [
     "UnitGroup",
     "UnitTracker",
     "Updates",
+    "Values",
+    "Vectors",
     "active_units",
     "allocate_ranks",
     "checkpoint_spectra",

@@ -17,39 +17,51 @@ _DEEPEST = 64  # tuples in each other, whose hash is computed by recursion
 _REFUSED = {"BYTEARRAY8", "NEXT_BUFFER", "READONLY_BUFFER"}
 _TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _CALLS = {"REDUCE", "NEWOBJ", "NEWOBJ_EX", "OBJ", "INST", "BUILD"}
+_FILLS: dict[str, type] = {"SETITEM": dict, "SETITEMS": dict, "APPEND": list, "APPENDS": list}
 
 # Classes whose argument can be a size; those of tensors are arguments themselves in ordinary files.
 _RESERVES = re.compile(r"(builtins|__builtin__) bytearray|torch(\.\w+)* (\w*Tensor|(Untyped|Typed)Storage)")
 
 
 class _Size(NamedTuple):
-    """Entries and depth of an object; True for a class that reserves memory when it is called."""
+    """Entries and depth of an object; True for a class that reserves memory when it is called; its class by name."""
 
     entries: int
     depth: int
     reserves: bool = False
+    kind: str = ""
 
 
 _ONE = _Size(1, 0)
 
 
-def require_plain(content: bytes) -> None:
+def require_plain(content: bytes) -> dict[str, type]:
     """Raise unless a pickle can be read in time and memory proportional to its size.
+
+    Returns:
+        list or dict by the names of classes whose objects get items as these do: their subclasses.
 
     Raises:
         pickle.UnpicklingError: it cannot, or is damaged.
     """
     stack: list[_Size | None] = []  # None is a mark
     memo: dict[int, _Size] = {}
+    filled: dict[str, type] = {}
     try:
         for count, (code, argument, _) in enumerate(pickletools.genops(content)):
-            _step(code, argument, stack, memo, count)
+            _step(code, argument, stack, memo, count, filled)
     except (IndexError, KeyError, TypeError, ValueError) as error:
         raise pickle.UnpicklingError(str(error) or "it is damaged") from error
+    return filled
 
 
 def _step(
-    code: pickletools.OpcodeInfo, argument: object, stack: list[_Size | None], memo: dict[int, _Size], count: int
+    code: pickletools.OpcodeInfo,
+    argument: object,
+    stack: list[_Size | None],
+    memo: dict[int, _Size],
+    count: int,
+    filled: dict[str, type],
 ) -> None:
     """Do to the sizes on the stack what an operation does to the objects."""
     name = code.name
@@ -77,10 +89,14 @@ def _step(
         taken = _taken(code, stack)
         if name in _CALLS - {"BUILD"} and (_reserves(argument) or any(one.reserves for one in taken[-1:])):
             raise ValueError("it calls a class that reserves memory")
-        if name == "GLOBAL" and _reserves(argument):
-            stack.append(_ONE._replace(reserves=True))
+        if name == "GLOBAL":
+            stack.append(_ONE._replace(reserves=_reserves(argument), kind=str(argument).replace(" ", ".")))
             return
         result = _around(taken) if name in _CALLS else _ONE
+        if name in _CALLS or name in _FILLS:
+            result = result._replace(kind=taken[-1].kind)
+        if name in _FILLS:
+            filled[result.kind] = _FILLS[name]
         stack.extend(result for _ in code.stack_after)
 
 

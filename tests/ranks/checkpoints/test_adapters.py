@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from saved_models import TEXT, build, save
 
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks import RankTracker
+from saddlescope.ranks import RankTracker, Values
 from saddlescope.ranks.checkpoints import checkpoint_spectra
 
 peft = pytest.importorskip("peft")
@@ -170,7 +170,7 @@ def test_an_adapter_alone(kind, tmp_path):
             values = found.matrix_update_spectrum.sel(step=step, matrix=f"{name}.weight").values
             np.testing.assert_allclose(values, torch.linalg.svdvals(update)[: len(values)], rtol=1e-5, atol=1e-8)
     assert found.matrix_initial_norm.isnull().all()
-    few = checkpoint_spectra(folders[0] / "adapter_model.safetensors", matrices="*q_proj", top=1)
+    few = checkpoint_spectra(folders[0] / "adapter_model.safetensors", matrices="*q_proj", recorders=[Values(1)])
     assert few.sizes["matrix"] == 2
     np.testing.assert_allclose(
         few.matrix_update_norm[0], found.matrix_update_norm.sel(matrix=few.matrix)[0], rtol=1e-12

@@ -1,5 +1,6 @@
 """Checkpoint files: every format of the same tensors reads the same; damaged or malicious files do no harm."""
 
+import argparse
 import collections
 import io
 import json
@@ -206,9 +207,9 @@ def test_folders_that_lack_something_say_what(tmp_path, tensors):
     assert "(an empty file)" in reported(tmp_path / "empty.pt")
     (tmp_path / "other.pt").write_bytes(b"GIF89a")
     assert "(another format), and nothing in it was executed. Fetch it again." in reported(tmp_path / "other.pt")
-    torch.save(torch.nn.Linear(2, 2), tmp_path / "module.pt")
+    torch.save(torch.nn.ReLU(), tmp_path / "module.pt")
     assert (
-        "(it has an object of torch.nn.modules.linear.Linear), and nothing in it was executed. Save model.state_dict()"
+        "(it has an object of torch.nn.modules.activation.ReLU), and nothing in it was executed. Save model.state_dict"
         in reported(tmp_path / "module.pt")
     )
 
@@ -378,7 +379,26 @@ def test_what_pytorch_writes_of_tensors_still_loads(tmp_path):
 
 
 class Settings(dict):
-    """Subclass of a class that PyTorch reads."""
+    """Dictionary with attributes, such as Lightning's AttributeDict."""
+
+
+class Ordered(collections.OrderedDict):
+    """Subclass with attributes of its own, such as Transformers' ModelOutput."""
+
+
+class History(list):
+    """Subclass of list."""
+
+
+class Model(torch.nn.Module):
+    """Class that the reader of its file does not have."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 2)
+        self.norms = torch.nn.ModuleList([torch.nn.BatchNorm1d(2)])
+        self.register_buffer("mask", torch.ones(2, 2), persistent=False)
+        self.settings, self.loss = Settings(lr=1), torch.nn.functional.mse_loss
 
 
 def test_objects_beside_weights_are_passed_over(tmp_path):
@@ -386,6 +406,33 @@ def test_objects_beside_weights_are_passed_over(tmp_path):
     content = {"model": {"w": torch.ones(2, 2)}, "log": logged, "kind": [int, float, str, dict], "path": tmp_path}
     torch.save(content, tmp_path / "w.pt")
     assert list(Checkpoint.open(tmp_path / "w.pt").tensors) == ["w"]
-    torch.save(content | {"settings": Settings(lr=1)}, tmp_path / "w.pt")
-    with pytest.raises(InputError, match=r"an object of a subclass of dict or list\), and nothing"):
+
+
+def test_subclasses_of_dict_and_list_are_read_as_these(tmp_path):
+    named = Ordered(w=torch.ones(2, 2))
+    vars(named)["note"] = "text"
+    history = History([Settings(loss=1.0), Settings(loss=0.5)])
+    for kind in (Settings, Ordered, lambda given: collections.defaultdict(dict, given)):
+        content = kind({"hyper_parameters": Settings(num_heads=4), "model": named, "history": history})
+        torch.save(content, tmp_path / "w.pt")
+        checkpoint = Checkpoint.open(tmp_path / "w.pt")
+        assert list(checkpoint.tensors) == ["w"]
+        assert checkpoint.config == {"num_heads": 4}
+    torch.save({"model": named, "args": argparse.Namespace(nhead=2, path=tmp_path)}, tmp_path / "w.pt")
+    assert Checkpoint.open(tmp_path / "w.pt").config == {"nhead": 2}
+
+
+def test_a_pickled_module_is_read_as_its_state_dict(tmp_path):
+    model = Model()
+    for content in (model, {"model": model, "epoch": 3}):
+        torch.save(content, tmp_path / "w.pt")
+        checkpoint = Checkpoint.open(tmp_path / "w.pt")
+        assert checkpoint.tensors.keys() == model.state_dict().keys()
+        for name, tensor in checkpoint.read(checkpoint.tensors).items():
+            assert torch.equal(tensor, model.state_dict()[name])
+    inside = torch.nn.Module()
+    inside._modules["inside"] = inside
+    inside.register_buffer("w", torch.ones(2, 2))
+    torch.save(inside, tmp_path / "w.pt")
+    with pytest.raises(InputError, match="it nests modules"):
         Checkpoint.open(tmp_path / "w.pt")

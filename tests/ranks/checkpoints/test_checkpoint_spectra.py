@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from stored_models import moved, sharded, stored
 
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks import RankTracker
+from saddlescope.ranks import Angles, RankTracker, Values
 from saddlescope.ranks.checkpoints import checkpoint_spectra
 
 D, HEADS = 12, 4
@@ -28,7 +28,7 @@ def collected(call):
 @pytest.mark.parametrize("kind", ["vit", "torch", "gpt2", "nanogpt", "timm", "bert", "llama", "t5", "vit-pytorch"])
 def test_they_are_the_spectra_of_the_tracker(tmp_path, kind):
     model = model_of(kind)
-    tracker = RankTracker(model, matrices="*", subspace=2)
+    tracker = RankTracker(model, matrices="*", recorders=[Angles(2)])
     series = [stored(tmp_path / "base", model.state_dict())]
     for step in (5, 20, 100):
         model.load_state_dict(moved(model.state_dict(), step))
@@ -36,7 +36,7 @@ def test_they_are_the_spectra_of_the_tracker(tmp_path, kind):
         tracker.measure()
         kind_of_file = "bin" if step == 20 else "safetensors"
         series.append(sharded(tmp_path / f"step-{step}", model.state_dict(), kind=kind_of_file))
-    found = checkpoint_spectra(*series, heads=HEADS, matrices="*", subspace=2)
+    found = checkpoint_spectra(*series, heads=HEADS, matrices="*", recorders=[Angles(2)])
     expected = tracker.to_xarray()
     assert found.step.values.tolist() == [5, 20, 100]
     assert [str(name) for name in found.checkpoint.values] == [str(path) for path in series[1:]]
@@ -76,7 +76,7 @@ def test_one_rank_one_change_of_one_head(tmp_path):
 
 def test_only_the_largest_values_are_kept_but_norms_are_of_all(tmp_path):
     base, tuned = pair(tmp_path)
-    whole, few = (checkpoint_spectra(base, tuned, heads=HEADS, top=top) for top in (None, 2))
+    whole, few = (checkpoint_spectra(base, tuned, heads=HEADS, recorders=[Values(top)]) for top in (None, 2))
     assert few.sizes["index"] == 2
     np.testing.assert_array_equal(few.update_spectrum, whole.update_spectrum[..., :2])
     for name in ("update_norm", "stable_rank", "effective_rank", "initial_norm"):
@@ -300,7 +300,7 @@ def test_calls_that_cannot_be_meant(tmp_path):
     with pytest.raises(InputError, match="matrices must select weight matrices of the model; got 'mlp'"):
         checkpoint_spectra(base, tuned, heads=HEADS, matrices="mlp")
     with pytest.raises(InputError, match="top must be at least 1"):
-        checkpoint_spectra(base, tuned, heads=HEADS, top=0)
+        checkpoint_spectra(base, tuned, heads=HEADS, recorders=[Values(0)])
     ds = checkpoint_spectra(base, tuned, attention=False, matrices="*k_proj*")
     assert list(ds.matrix.values) == ["layers.0.k_proj.weight", "layers.1.k_proj.weight"]
     assert "layer" not in ds.dims

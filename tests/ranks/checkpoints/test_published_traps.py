@@ -16,7 +16,7 @@ from small_vit import SMALL, step_at_random
 from saddlescope._shared.errors import InputError
 from saddlescope.measure import effective_rank, product_update_spectrum, stable_rank
 from saddlescope.models import attention_head, attention_teacher_task
-from saddlescope.ranks import Every, RankTracker
+from saddlescope.ranks import Angles, Every, RankTracker
 from saddlescope.training import ViT, ViTConfig
 
 
@@ -185,7 +185,7 @@ def test_a_measurement_is_no_step_of_the_model():
     model = ViT(SMALL)
     model(torch.zeros(2, 1, 8, 8)).sum().backward()
     state = copy.deepcopy(model.state_dict()), [copy.copy(p.grad) for p in model.parameters()], torch.get_rng_state()
-    RankTracker(model, subspace=2, matrices="*").measure()
+    RankTracker(model, recorders=[Angles(2)], matrices="*").measure()
     torch.testing.assert_close(
         (model.state_dict(), [p.grad for p in model.parameters()], torch.get_rng_state()), state, rtol=0, atol=0
     )

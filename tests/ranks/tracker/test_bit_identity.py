@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from saddlescope.ranks import Every, RankTracker
+from saddlescope.ranks import Angles, Every, RankTracker, Values
 
 STEPS = 4
 OPTIMIZERS = [
@@ -132,7 +132,9 @@ def train(loop, make, *, tracked, sparse=False, change=lambda model: None, steps
     optimizers = make(model)
     tracker = None
     if tracked:
-        tracker = RankTracker(model, schedule=Every(1), matrices="*", subspace=2, top=3).watch(*optimizers)
+        tracker = RankTracker(model, schedule=Every(1), matrices="*", recorders=[Angles(2), Values(3)]).watch(
+            *optimizers
+        )
     loop(model, optimizers)
     if tracker is not None:
         assert tracker.steps == tuple(range(1, steps + 1))

@@ -11,7 +11,7 @@ import torch
 from small_vit import SMALL, step_at_random
 
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks import Every, RankTracker
+from saddlescope.ranks import Every, Increments, Orders, RankTracker
 from saddlescope.training import ViT
 
 
@@ -31,7 +31,7 @@ def stable_rank(matrix):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_increments_and_orders_are_those_of_the_dense_products(dtype):
     model = ViT(SMALL, seed=1).to(dtype)
-    tracker = RankTracker(model, schedule=Every(1), increments=True, orders=True, matrices="*.expand")
+    tracker = RankTracker(model, schedule=Every(1), recorders=[Increments(), Orders()], matrices="*.expand")
     models = [copy.deepcopy(model)]
     for seed in range(3):
         step_at_random(model, seed=seed)
@@ -59,7 +59,7 @@ def test_increments_and_orders_are_those_of_the_dense_products(dtype):
 
 def test_the_first_increment_is_the_update():
     model = ViT(SMALL)
-    tracker = RankTracker(model, schedule=Every(1), increments=True)
+    tracker = RankTracker(model, schedule=Every(1), recorders=[Increments()])
     step_at_random(model)
     tracker.step()
     dataset = tracker.to_xarray()
@@ -71,7 +71,7 @@ def test_the_first_increment_is_the_update():
 
 def test_an_increment_from_weights_that_are_not_finite_is_nan():
     model = ViT(SMALL)
-    tracker = RankTracker(model, schedule=Every(1), increments=True)
+    tracker = RankTracker(model, schedule=Every(1), recorders=[Increments()])
     healthy = copy.deepcopy(model.state_dict())
     step_at_random(model)
     tracker.step()
@@ -89,7 +89,7 @@ def test_an_increment_from_weights_that_are_not_finite_is_nan():
 
 def test_increments_resume():
     model = ViT(SMALL)
-    make = partial(RankTracker, model, schedule=Every(1), increments=True, orders=True)
+    make = partial(RankTracker, model, schedule=Every(1), recorders=[Increments(), Orders()])
     whole = make()
     step_at_random(model)
     whole.step()
@@ -100,8 +100,8 @@ def test_increments_resume():
     resumed.step()
     assert resumed.to_xarray().identical(whole.to_xarray())
     with pytest.raises(
-        InputError, match="state must be of a tracker with increments=False; got one with increments=True"
+        InputError, match="state must be of a tracker without Increments among its recorders; got one with"
     ):
-        RankTracker(model, orders=True).load_state_dict(whole.state_dict())
+        RankTracker(model, recorders=[Orders()]).load_state_dict(whole.state_dict())
     with pytest.raises(InputError, match="other numbers of heads, values, angles or orders of the attention heads"):
-        RankTracker(model, increments=True).load_state_dict(whole.state_dict())
+        RankTracker(model, recorders=[Increments()]).load_state_dict(whole.state_dict())

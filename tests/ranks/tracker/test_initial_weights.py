@@ -15,7 +15,7 @@ from torch import nn
 
 from saddlescope._shared.errors import InputError
 from saddlescope.measure import product_spectrum
-from saddlescope.ranks import Every, InMemory, OnDisk, RankTracker
+from saddlescope.ranks import Angles, Every, InMemory, OnDisk, RankTracker
 from saddlescope.training import ViT
 
 
@@ -50,7 +50,7 @@ def test_only_the_weights_of_attention_are_stored(kind):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 def test_weights_on_disk_give_the_same_records(dtype, tmp_path):
     model = ViT(SMALL).to(dtype)
-    options = {"schedule": Every(1), "matrices": "*.expand", "subspace": 1}
+    options = {"schedule": Every(1), "matrices": "*.expand", "recorders": [Angles(1)]}
     memory, disk = RankTracker(model, **options), RankTracker(model, reference=OnDisk(tmp_path / "start"), **options)
     (file,) = (tmp_path / "start").iterdir()
     assert disk._initial.digest() == memory._initial.digest()
@@ -122,7 +122,7 @@ def test_a_state_that_refers_to_a_file_resumes_to_the_same_bits(reference, tmp_p
         "disk": {"reference": OnDisk(folder)},
         "checkpoint": {"initial": tmp_path / "start.pt"},
     }[reference]
-    make = partial(RankTracker, schedule=Every(1), matrices="*.expand", subspace=1, **options)
+    make = partial(RankTracker, schedule=Every(1), matrices="*.expand", recorders=[Angles(1)], **options)
     whole = make(model)
     step_at_random(model)
     whole.step()

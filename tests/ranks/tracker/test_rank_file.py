@@ -7,7 +7,7 @@ import torch
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks import Every, RankTracker
+from saddlescope.ranks import Angles, Every, Increments, Orders, RankTracker
 from saddlescope.store import read_log
 
 
@@ -26,7 +26,7 @@ def train(net, optimizer, steps):
         optimizer.zero_grad()
 
 
-OPTIONS = {"schedule": Every(2), "matrices": "*.linear1.weight", "subspace": 2, "orders": True, "increments": True}
+OPTIONS = {"schedule": Every(2), "matrices": "*.linear1.weight", "recorders": [Angles(2), Orders(), Increments()]}
 
 
 def test_the_file_has_the_records_while_training_runs(tmp_path):

@@ -10,7 +10,7 @@ from small_vit import SMALL, step_at_random
 from torch import nn
 
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks import RankTracker
+from saddlescope.ranks import Angles, RankTracker
 from saddlescope.training import ViT
 
 
@@ -27,10 +27,10 @@ def save(kind, state, folder):
 def test_updates_from_a_file_are_those_from_the_weights(kind, tmp_path):
     model = ViT(SMALL)
     path = save(kind, model.state_dict(), tmp_path)
-    known = RankTracker(model, matrices="*.expand", subspace=1)
+    known = RankTracker(model, matrices="*.expand", recorders=[Angles(1)])
     step_at_random(model)
     weights = copy.deepcopy(model.state_dict())
-    late = RankTracker(model, matrices="*.expand", subspace=1, initial=path)
+    late = RankTracker(model, matrices="*.expand", recorders=[Angles(1)], initial=path)
     torch.testing.assert_close(model.state_dict(), weights, rtol=0, atol=0)
     for tracker in (known, late):
         tracker.measure()

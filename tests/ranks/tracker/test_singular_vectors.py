@@ -9,7 +9,7 @@ from small_vit import SMALL, step_at_random
 from torch import nn
 
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks import AtSteps, Every, RankTracker
+from saddlescope.ranks import AtSteps, Every, Increments, RankTracker, Values, Vectors
 from saddlescope.ranks.tracker import matrix_updates
 from saddlescope.training import ViT
 
@@ -31,7 +31,7 @@ def rank_one_at_a_time(model, name, step):
 def test_vectors_of_a_matrix_are_those_of_its_update(name):
     model = ViT(SMALL).double()
     before = copy.deepcopy(model)
-    tracker = RankTracker(model, matrices=name, vectors=2, schedule=Every(1))
+    tracker = RankTracker(model, matrices=name, recorders=[Vectors(2)], schedule=Every(1))
     step_at_random(model)
     tracker.step()
     found = tracker.singular_vectors(name)
@@ -46,7 +46,7 @@ def test_vectors_of_a_matrix_are_those_of_its_update(name):
 def test_vectors_of_heads_are_those_of_the_products():
     model = ViT(SMALL).double()
     before = copy.deepcopy(model)
-    tracker = RankTracker(model, vectors=3, schedule=Every(1))
+    tracker = RankTracker(model, recorders=[Vectors(3)], schedule=Every(1))
     step_at_random(model)
     tracker.step()
     found = tracker.singular_vectors(tracker.layers[1], "VO")
@@ -69,7 +69,7 @@ def test_the_overlap_shows_which_directions_stay():
     """The first record has one direction; later ones keep it and add others."""
     name = "blocks.0.expand.weight"
     model = ViT(SMALL).double()
-    tracker = RankTracker(model, attention=False, matrices=name, vectors=2, schedule=Every(1))
+    tracker = RankTracker(model, attention=False, matrices=name, recorders=[Vectors(2)], schedule=Every(1))
     for step in (1, 2, 3):
         rank_one_at_a_time(model, name, step)
         tracker.step()
@@ -94,7 +94,7 @@ def update_of_tracker(model, tracker, name):
 
 def test_vectors_are_recorded_at_chosen_records_and_survive_a_resumption():
     model = ViT(SMALL)
-    make = lambda: RankTracker(model, vectors=2, vectors_at=AtSteps(2, 4), schedule=Every(1))  # noqa: E731
+    make = lambda: RankTracker(model, recorders=[Vectors(2, AtSteps(2, 4))], schedule=Every(1))  # noqa: E731
     tracker = make()
     for step in range(3):
         step_at_random(model, seed=step)
@@ -112,11 +112,11 @@ def test_vectors_are_recorded_at_chosen_records_and_survive_a_resumption():
 
 def test_the_memory_of_vectors_is_as_stated():
     model = ViT(SMALL)
-    tracker = RankTracker(model, matrices="*.expand", vectors=2, schedule=Every(1))
+    tracker = RankTracker(model, matrices="*.expand", recorders=[Vectors(2)], schedule=Every(1))
     step_at_random(model)
     tracker.step()
-    ((_, heads, single),) = tracker._bases
-    size = sum(part.nbytes for kind in (heads, single) for one in kind.values() for part in (one.left, one.right))
+    kinds = [kind.records[0].vectors for kind in (tracker._products, tracker._single)]
+    size = sum(part.nbytes for kind in kinds for one in kind.values() for part in (one.left, one.right))
     products, matrices = 2 * 2 * 3 * (12 + 12), 2 * (12 + 7)
     assert size == 4 * 2 * (products + matrices)
 
@@ -142,8 +142,10 @@ def decaying(model, seed=0):
 def test_the_randomised_method_agrees_with_the_exact_one_within_its_bound():
     torch.manual_seed(0)
     model = Wide()
-    options = {"attention": False, "matrices": "*", "top": 8, "schedule": Every(1), "increments": True}
-    exact, fast = RankTracker(model, **options), RankTracker(model, randomized=True, **options)
+    options = {"attention": False, "matrices": "*", "schedule": Every(1)}
+    exact, fast = (
+        RankTracker(model, recorders=[Values(8, randomized), Increments()], **options) for randomized in (False, True)
+    )
     for seed in range(2):
         decaying(model, seed)
         exact.step()
@@ -170,7 +172,9 @@ def test_the_randomised_method_agrees_with_the_exact_one_within_its_bound():
 
 def test_the_randomised_method_draws_nothing_from_the_global_generator():
     model = Wide()
-    tracker = RankTracker(model, attention=False, matrices="*", top=8, randomized=True, vectors=2, schedule=Every(1))
+    tracker = RankTracker(
+        model, attention=False, matrices="*", recorders=[Values(8, randomized=True), Vectors(2)], schedule=Every(1)
+    )
     decaying(model)
     state = torch.get_rng_state()
     tracker.step()
@@ -181,7 +185,9 @@ def test_the_randomised_method_draws_nothing_from_the_global_generator():
 def test_a_matrix_without_a_bound_is_computed_exactly(monkeypatch):
     model = Wide()
     monkeypatch.setattr(matrix_updates, "_checked", lambda update, rank: None)
-    tracker = RankTracker(model, attention=False, matrices="*", top=8, randomized=True, schedule=Every(1))
+    tracker = RankTracker(
+        model, attention=False, matrices="*", recorders=[Values(8, randomized=True)], schedule=Every(1)
+    )
     decaying(model)
     tracker.step()
     assert (tracker.to_xarray().matrix_update_error == 0).all()
@@ -189,7 +195,9 @@ def test_a_matrix_without_a_bound_is_computed_exactly(monkeypatch):
 
 def test_nan_in_a_large_matrix_is_recorded_as_nan():
     model = Wide()
-    tracker = RankTracker(model, attention=False, matrices="*", top=8, randomized=True, vectors=1, schedule=Every(1))
+    tracker = RankTracker(
+        model, attention=False, matrices="*", recorders=[Values(8, randomized=True), Vectors(1)], schedule=Every(1)
+    )
     with torch.no_grad():
         model.large.weight[0, 0] = torch.nan
     with pytest.warns(UserWarning, match=r"Records of large\.weight are NaN"):
@@ -199,15 +207,23 @@ def test_nan_in_a_large_matrix_is_recorded_as_nan():
         tracker.singular_vectors("large.weight")
 
 
-def test_bad_input():
+def test_bad_input(types_unchecked):
     model = ViT(SMALL)
-    with pytest.raises(InputError, match="randomized=True must come with matrices and top"):
-        RankTracker(model, randomized=True)
-    with pytest.raises(InputError, match="vectors must be at least 1, or 0 for none; got -1"):
-        RankTracker(model, vectors=-1)
-    with pytest.raises(InputError, match=r"vectors must be at least 1 to record .* Pass RankTracker\(vectors=4\)"):
+    with pytest.raises(InputError, match=r"Values\(top=4, randomized=True\) must come with matrices"):
+        RankTracker(model, recorders=[Values(4, randomized=True)])
+    with pytest.raises(InputError, match="top must be the number of values to find"):
+        Values(randomized=True)
+    with pytest.raises(InputError, match="k must be at least 1; got 0"):
+        Vectors(0)
+    for wrong in (Vectors(2), [Vectors], [3]):
+        with types_unchecked(), pytest.raises(InputError, match=r"recorders must be several in a list, such as \[Vect"):
+            RankTracker(model, recorders=wrong)  # pyright: ignore[reportArgumentType]
+    for twice in ([Vectors(2), Vectors(3)], [Values(3), Values(3, randomized=True)]):
+        with pytest.raises(InputError, match="recorders must be of different kinds"):
+            RankTracker(model, matrices="*", recorders=twice)
+    with pytest.raises(InputError, match=r"recorders must have Vectors to record .* recorders=\[Vectors\(4\)\]"):
         RankTracker(model).singular_vectors("blocks.0.attention", "KQ")
-    tracker = RankTracker(model, vectors=1, schedule=Every(1))
+    tracker = RankTracker(model, recorders=[Vectors(1)], schedule=Every(1))
     with pytest.raises(InputError, match=r"There is no name 'blocks\.7'"):
         tracker.singular_vectors("blocks.7", "KQ")
     with pytest.raises(InputError, match="There is no product 'QK'"):

@@ -12,7 +12,7 @@ from small_vit import SMALL, step_at_random
 import tolerances
 from saddlescope._shared.errors import InputError
 from saddlescope.measure import arrays
-from saddlescope.ranks import Every, RankTracker
+from saddlescope.ranks import Angles, Every, RankTracker, Values
 from saddlescope.ranks.tracker import tracked_matrices
 from saddlescope.training import ViT
 
@@ -34,7 +34,10 @@ def value_output(model, layer, head):
 @pytest.mark.parametrize("top", [None, 1, 3])
 def test_norms_and_ranks_are_of_the_whole_update_however_few_values_are_kept(top):
     model = ViT(SMALL).double()
-    before, tracker = copy.deepcopy(model), RankTracker(model, top=top, schedule=Every(1), matrices="blocks.1.*")
+    before, tracker = (
+        copy.deepcopy(model),
+        RankTracker(model, recorders=[Values(top)], schedule=Every(1), matrices="blocks.1.*"),
+    )
     step_at_random(model)
     tracker.step()
     dataset = tracker.to_xarray().isel(step=0)
@@ -84,7 +87,7 @@ def test_angles_report_how_far_the_leading_directions_turn_from_record_to_record
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
-    tracker = RankTracker(model, schedule=Every(1), subspace=3)
+    tracker = RankTracker(model, schedule=Every(1), recorders=[Angles(3)])
     for _ in turned(model, (0.2, 0.5, 1.3)):
         tracker.step()
     angles = tracker.to_xarray().angles.sel(product="VO", layer="blocks.0.attention")
@@ -99,7 +102,7 @@ def test_angles_report_how_far_the_leading_directions_turn_from_record_to_record
 
 def test_a_direction_has_an_angle_once_both_records_have_it():
     model = ViT(SMALL).double()
-    tracker = RankTracker(model, schedule=Every(1), subspace=2)
+    tracker = RankTracker(model, schedule=Every(1), recorders=[Angles(2)])
     attention = model.blocks[1].attention
     for entry in ((0, 3), (1, 5)):  # of head 0: first one direction is learnt, then another beside it
         with torch.no_grad():
@@ -114,10 +117,10 @@ def test_a_direction_has_an_angle_once_both_records_have_it():
 
 def test_a_resumed_tracker_knows_the_directions_of_the_last_record():
     model = ViT(SMALL)
-    whole = RankTracker(model, schedule=Every(1), subspace=2, top=2)
+    whole = RankTracker(model, schedule=Every(1), recorders=[Angles(2), Values(2)])
     step_at_random(model)
     whole.step()
-    resumed = RankTracker(model, schedule=Every(1), subspace=2, top=2)
+    resumed = RankTracker(model, schedule=Every(1), recorders=[Angles(2), Values(2)])
     resumed.load_state_dict(whole.state_dict())
     step_at_random(model, seed=1)
     whole.step()
@@ -125,7 +128,7 @@ def test_a_resumed_tracker_knows_the_directions_of_the_last_record():
     assert resumed.to_xarray().identical(whole.to_xarray())
     assert (resumed.to_xarray().angles[1] > 0).all()
     with pytest.raises(InputError, match="got other numbers of heads, values, angles or orders of the attention heads"):
-        RankTracker(model, top=3).load_state_dict(whole.state_dict())
+        RankTracker(model, recorders=[Values(3)]).load_state_dict(whole.state_dict())
 
 
 def test_an_update_below_the_noise_floor_has_no_rank():
@@ -183,7 +186,7 @@ def test_weights_that_are_not_finite_cost_their_own_layer_alone():
 
 def test_weights_that_are_finite_again_are_measured_again():
     model = ViT(SMALL)
-    tracker = RankTracker(model, schedule=Every(1), subspace=1)
+    tracker = RankTracker(model, schedule=Every(1), recorders=[Angles(1)])
     weight = model.blocks[1].attention.value.weight
     step_at_random(model)
     tracker.step()
@@ -204,7 +207,7 @@ def test_weights_that_are_finite_again_are_measured_again():
 def test_the_accelerator_path_records_the_same(dtype, monkeypatch):
     """Arithmetic by PyTorch, as on a GPU, against that by NumPy, as on the host."""
     model = ViT(SMALL).to(dtype)
-    options = {"schedule": Every(1), "matrices": "blocks.1.*", "subspace": 1}
+    options = {"schedule": Every(1), "matrices": "blocks.1.*", "recorders": [Angles(1)]}
     here, there = RankTracker(model, **options), RankTracker(model, **options)
     used = []
     for size in (0.1, 0.2):
@@ -223,7 +226,7 @@ def test_the_accelerator_path_records_the_same(dtype, monkeypatch):
 
 def test_heads_are_measured_some_at_a_time(monkeypatch):
     model = ViT(SMALL)
-    whole, cut = (RankTracker(model, schedule=Every(1), subspace=1) for _ in range(2))
+    whole, cut = (RankTracker(model, schedule=Every(1), recorders=[Angles(1)]) for _ in range(2))
     for size in (0.1, 0.2):
         step_at_random(model, size=size)
         whole.step()
@@ -236,9 +239,9 @@ def test_heads_are_measured_some_at_a_time(monkeypatch):
 def test_bad_input():
     model = ViT(SMALL)
     with pytest.raises(InputError, match="top must be at least 1, or None for all singular values; got 0"):
-        RankTracker(model, top=0)
-    with pytest.raises(InputError, match="subspace must be at least 1, or 0 for no angles; got -1"):
-        RankTracker(model, subspace=-1)
+        Values(0)
+    with pytest.raises(InputError, match="k must be at least 1; got -1"):
+        Angles(-1)
     with pytest.raises(InputError, match="attention must be True if no matrices are selected; got False"):
         RankTracker(model, attention=False)
 

@@ -6,7 +6,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from saddlescope.measure import product_update_spectrum
-from saddlescope.ranks import Every, RankTracker
+from saddlescope.ranks import Angles, Every, Increments, Orders, RankTracker, Values
 from saddlescope.ranks.tracker.initial_weights import OnDisk
 from saddlescope.training import ViT, ViTConfig
 
@@ -58,7 +58,7 @@ def test_records_are_those_of_the_processor(name, dtype):
 
 
 def test_options_measure_the_same(tmp_path):
-    options = dict(matrices="*.mlp.*", top=3, orders=True, increments=True, subspace=2)
+    options = dict(matrices="*.mlp.*", recorders=[Values(3), Orders(), Increments(), Angles(2)])
     found, wanted = (records(MODELS["llama"], device, torch.float32, **options) for device in ("cuda", "cpu"))
     require_close(found, wanted, rtol=1e-4)
     kept = records(MODELS["llama"], "cuda", torch.float32, reference=OnDisk(tmp_path / "start"), **options)

@@ -9,7 +9,7 @@ from attention_standins import GPT2Attention
 from small_vit import SMALL, step_at_random
 
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks import Every, RankTracker
+from saddlescope.ranks import Every, Increments, RankTracker, Values
 from saddlescope.ranks.state_files import read_state, write_state
 from saddlescope.training import Adam, TrainConfig, ViT, fit, load
 
@@ -55,8 +55,8 @@ def test_a_state_of_a_later_version_is_named():
     [
         (lambda: RankTracker(GPT2Attention(8, 2)), "got one with blocks.0.attention and 1 more and without the model"),
         (lambda: RankTracker(ViT(SMALL), matrices="*.expand"), "got one without blocks.0.expand.weight and 1 more"),
-        (lambda: RankTracker(ViT(SMALL), top=2), "values, angles or orders of the attention heads"),
-        (lambda: RankTracker(ViT(SMALL), increments=True), "increments=True; got one with increments=False"),
+        (lambda: RankTracker(ViT(SMALL), recorders=[Values(2)]), "values, angles or orders of the attention heads"),
+        (lambda: RankTracker(ViT(SMALL), recorders=[Increments()]), "with Increments among its recorders"),
     ],
 )  # fmt: skip
 def test_a_state_of_another_tracker_is_said_to_differ_in_what_it_differs(other, match):

@@ -63,7 +63,10 @@ def test_a_unit_that_never_fires_is_not_active():
         model[0].bias[:46] = -50.0
     x = torch.randn(500, 3)
     fires = int((model[:2](x) > 0).any(0).sum())
-    assert active_units(model, inputs=x, tolerance=1e-6, level=1e-6).active == (fires,)
+    found = active_units(model, inputs=x, tolerance=1e-6, level=1e-6)
+    assert found.active == (fires,)
+    assert "that fire on the inputs" in repr(found)
+    assert "by weights alone" in repr(active_units(model))
     with pytest.raises(InputError, match="inputs must be arguments of the model"):
         active_units(model, inputs=torch.randn(5, 7))
     assert model.training

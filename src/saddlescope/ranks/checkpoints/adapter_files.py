@@ -47,17 +47,19 @@ class AdapterFile:
     stored: Checkpoint
 
     @classmethod
-    def open(cls, path: str | Path, *, weights: str | None = None) -> "AdapterFile | None":
+    def open(cls, source: object, *, weights: str | None = None) -> "AdapterFile | None":
         """Open an adapter; None for anything else, such as a checkpoint.
 
         Args:
-            path: a file or a folder.
+            source: a file or a folder.
             weights: as in `Checkpoint.open`.
 
         Raises:
             InputError: the folder has the configuration of an adapter, but no weights, or they cannot be read.
         """
-        path = Path(path)
+        if not isinstance(source, str | Path):
+            return None
+        path = Path(source)
         folder = path if path.is_dir() else path.parent
         file = path
         if path.is_dir():

@@ -1,7 +1,6 @@
 """Spectra of LoRA alone: those of the updates scale * B A, without the base."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -94,11 +93,11 @@ def adapter_spectra(
     return dataset.assign_attrs(remarks="\n".join(remarks))
 
 
-def open_adapters(paths: Sequence[str | Path], weights: str | None) -> list[AdapterFile] | None:
-    """Open adapters; None if one of the paths is something else."""
+def open_adapters(sources: Sequence[object], weights: str | None) -> list[AdapterFile] | None:
+    """Open adapters; None if one of the sources is something else."""
     found = []
-    for path in paths:
-        adapter = AdapterFile.open(path, weights=weights)
+    for source in sources:
+        adapter = AdapterFile.open(source, weights=weights)
         if adapter is None:
             return None
         found.append(adapter)

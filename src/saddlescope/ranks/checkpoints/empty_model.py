@@ -6,6 +6,7 @@ GPT-2's own files and nanoGPT's have the same names; they are distinguished by t
 stores (in, 3 in), a linear layer (3 in, in).
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -20,6 +21,7 @@ from saddlescope.ranks.attention.layouts import AttentionLayout
 from saddlescope.ranks.checkpoints.head_counts import HeadCounts
 
 _DEEPEST = 64  # parts of a name: no model has as many, and a malicious file could exceed Python's stack
+_OF_WEIGHTS = re.compile(r".*(scales?|scale_inv|zeros|absmax|quant_map)")  # what quantised weights need
 _TRANSPOSED = ("c_attn", "c_proj", "c_fc", "q_attn")  # the layers of GPT-2 that are Conv1D
 
 
@@ -49,10 +51,12 @@ def empty_model(shapes: Mapping[str, tuple[int, ...]], counts: HeadCounts) -> nn
     """
     transposed = transposed_layers(shapes)
     root = nn.Module()
+    root.config = counts.settings("")  # type: ignore[assignment]
     for name, shape in shapes.items():
         path, _, own = name.rpartition(".")
         module = _module_at(root, path, shapes, transposed, counts)
-        if module is not None and len(shape) == 2 and own.endswith("weight") and own not in module._modules:
+        free = module is not None and (own in module._parameters or not hasattr(module, own))
+        if module is not None and free and own and len(shape) == 2 and _OF_WEIGHTS.fullmatch(own) is None:
             module.register_parameter(own, _placeholder(shape))
     return root
 

@@ -8,7 +8,7 @@ ends with the tensors read from it: only those are ever resident, however large 
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure.arrays import UNIT_ROUNDOFF
 from saddlescope.ranks.checkpoints.formats import SUFFIXES, is_distributed, open_tensors, require_known
 from saddlescope.ranks.checkpoints.formats.parallel import is_parallel, is_parallel_shard
+from saddlescope.ranks.checkpoints.formats.quantised import dequantised, quantised_name, scale_names
 from saddlescope.ranks.checkpoints.formats.tensor_file import first_few, first_line
 from saddlescope.ranks.finite_tensors import all_finite
 
@@ -53,13 +54,20 @@ class StoredTensor:
         file: file that holds it.
         name: its name in the file.
         shape: its shape.
-        floating: True for floating-point numbers, such as weights; False for masks and counters.
+        dtype: name of its type in PyTorch.
+        scale: tensor that it is multiplied by, if it is quantised.
     """
 
     file: Path
     name: str
     shape: tuple[int, ...]
-    floating: bool
+    dtype: str
+    scale: "StoredTensor | None" = None
+
+    @property
+    def floating(self) -> bool:
+        """True for floating-point numbers, such as weights; False for masks and counters."""
+        return "float" in self.dtype
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -137,6 +145,7 @@ class Checkpoint(ReprMixin):
             )
         if not tensors:
             raise InputError(f"{path} must hold tensors by name; got none. Save model.state_dict().")
+        tensors = _with_scales(tensors)
         ordered = {name: tensors[name] for name in sorted(tensors, key=natural_order)}
         lost = frozenset(map(_model_name, absent))
         return cls(path, ordered, lost, weights=weights, states=states, remarks=_remarks(path, files, states))
@@ -185,8 +194,24 @@ class Checkpoint(ReprMixin):
             with open_tensors(file, self.weights) as held:
                 for name in requested:
                     found[name] = held.read(self.tensors[name].name)
-                    self._note(name, found[name])
+        for name, tensor in found.items():
+            scale = self.tensors[name].scale
+            if scale is not None:
+                with open_tensors(scale.file, self.weights) as held:
+                    found[name] = dequantised(str(self.path), name, tensor, held.read(scale.name), self._block)
+            self._note(name, found[name])
         return found
+
+    @property
+    def _block(self) -> object:
+        """Rows and columns that share a scale, as config.json states them."""
+        stated = self.config.get("quantization_config")
+        return stated.get("weight_block_size") if isinstance(stated, dict) else None
+
+    def roundoff(self, name: str) -> float:
+        """Return the unit roundoff of the quantised type in which a tensor is stored; 0 for others."""
+        stored = self.tensors[name]
+        return 0.0 if stored.scale is None else torch.finfo(getattr(torch, stored.dtype)).eps / 2
 
     def _note(self, name: str, tensor: Tensor) -> None:
         """Remember a sample of a tensor that was read."""
@@ -209,6 +234,20 @@ class Checkpoint(ReprMixin):
     def holds_same(self, name: str, other: "Checkpoint", theirs: str) -> bool:
         """Return True if a tensor has the type, shape and bytes of another; most pairs differ in their samples."""
         return self.sample(name) == other.sample(theirs) and self.digest(name) == other.digest(theirs)
+
+
+def _with_scales(tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]:
+    """Return the tensors with those of quantised weights joined to their scales, which are no tensors of the model."""
+    named = {quantised_name(name) if one.dtype.startswith("float8") else name: (name, one)
+             for name, one in tensors.items()}  # fmt: skip
+    found, used = dict[str, StoredTensor](), set[str]()
+    for name, (stored, one) in named.items():
+        scale = None
+        if one.dtype.startswith("float8"):
+            scale = next((other for other in scale_names(stored) if other in tensors), None)
+        found[name] = one if scale is None else replace(one, scale=tensors[scale])
+        used |= {scale} if scale is not None else set()
+    return {name: one for name, one in found.items() if name not in used}
 
 
 def _described(file: Path, weights: str | None) -> tuple[dict[str, StoredTensor], tuple[str, ...]]:

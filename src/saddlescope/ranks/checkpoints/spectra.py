@@ -35,15 +35,18 @@ from saddlescope.ranks.checkpoints.files import Checkpoint, raise_error, require
 from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 from saddlescope.ranks.checkpoints.head_counts import Heads
 from saddlescope.ranks.checkpoints.opened_model import open_model
+from saddlescope.ranks.checkpoints.rounding_noise import rounding_noise, with_noise
 from saddlescope.ranks.checkpoints.tensor_matching import (
     MatchedCheckpoint,
     below_noise_message,
     find_identical,
     match_tensors,
 )
+from saddlescope.ranks.checkpoints.weights_in_memory import Source, open_weights
 from saddlescope.ranks.tracker.matrix_selection import MatrixSelection, matrix_of, parameter_name, select_matrices
+from saddlescope.ranks.tracker.recorders import Angles, Orders, Recorder, Values, recorder, require_recorders
 from saddlescope.ranks.tracker.records import PRODUCTS, Spectra, Updates, pad_spectra, spectra_dataset
-from saddlescope.ranks.tracker.tracked_matrices import TrackedMatrices, Weights, check_options
+from saddlescope.ranks.tracker.tracked_matrices import TrackedMatrices, Weights
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -51,14 +54,13 @@ Result = TypeVar("Result")
 
 @validate_arguments
 def checkpoint_spectra(
-    base: str | Path,
-    *tuned: str | Path,
+    base: Source,
+    *tuned: Source,
     heads: Heads | None = None,
     layouts: Sequence[AttentionLayout] | None = None,
     attention: bool = True,
     matrices: MatrixSelection | None = None,
-    top: int | None = None,
-    subspace: int = 0,
+    recorders: Sequence[Recorder] = (),
     weights: str | None = None,
     report: Report = silent,
     on_error: Callable[[str], None] = raise_error,
@@ -66,8 +68,9 @@ def checkpoint_spectra(
     """Return the spectra of the updates between a checkpoint and one or more later ones.
 
     Args:
-        base: the checkpoint at the start: a file (safetensors, or by `torch.save`), or a folder of shards. If this and
-            all others are LoRA adapters, their own updates are measured, as single matrices.
+        base: the checkpoint at the start: a file (safetensors, or by `torch.save`), a folder of shards, or a mapping or
+            pytree of arrays (NumPy, JAX, PyTorch), whose paths are the names. If this and all others are LoRA
+            adapters, their own updates are measured, as single matrices.
         *tuned: the checkpoints after training, in the order of training; also folders of PEFT's adapters of the base.
         heads: the number of heads of every attention block, or numbers by patterns on the names of the blocks, such as
             {"*vision*": 16, "*text*": 12}; None takes them from config.json beside the base. They are needed only for
@@ -76,9 +79,8 @@ def checkpoint_spectra(
             of published libraries.
         attention: measure attention heads.
         matrices: single matrices to measure in addition; see `saddlescope.ranks.tracker.matrix_selection`.
-        top: number of singular values to record per spectrum; None records all. Norms and ranks use all of them.
-        subspace: dimension of the leading singular subspaces whose principal angles from one checkpoint to the next
-            are recorded; 0 for none.
+        recorders: what to record beside all singular values, norms and ranks: `Values`, `Orders`, and `Angles`
+            from one checkpoint to the next; see `saddlescope.ranks.tracker.recorders`.
         weights: key of the state dict to read from files that hold several, such as "ema" for the moving average of the
             weights; None reads the weights, and `remarks` names the others.
         report: called with the finished fraction and a note.
@@ -95,25 +97,36 @@ def checkpoint_spectra(
         InputError: nothing can be measured: a file that cannot be read, no attention and no matrices, no number of
             heads or one that does not divide, or no name in common.
     """
-    paths = [Path(path) for path in tuned]
-    if Path(base).exists() and (alone := open_adapters([base, *tuned], weights)) is not None:
-        check_options(attention=True, matrices=matrices, top=top, subspace=0)
-        steps = _steps([Path(base), *paths])
+    require_recorders(recorders, attention=True, matrices=matrices)
+    if others := [one for one in recorders if not isinstance(one, Values | Angles | Orders)]:
+        raise InputError(f"recorders must be Values, Angles or Orders for checkpoints; got {others[0]!r}.")
+    places = [one if isinstance(one, str | Path) else f"weights {at}" for at, one in enumerate((base, *tuned))]
+    first, *paths = map(Path, places)
+    if (alone := open_adapters((base, *tuned), weights)) is not None:
+        values = recorder(recorders, Values)
+        if any(one is not values for one in recorders):
+            raise InputError(f"recorders must be Values for adapters without their base; got {list(recorders)!r}.")
+        steps = _steps([first, *paths])
         dataset = adapter_spectra(
             list(zip(steps or range(1, len(alone) + 1), alone, strict=True)),
             matrices=matrices,
-            top=top,
+            top=None if values is None else values.top,
             report=report,
             on_error=on_error,
         )
-        return _labelled(dataset, [str(base), *map(str, tuned)], "", steps)
+        return _labelled(dataset, list(map(str, places)), "", steps)
     if not tuned:
         raise InputError("tuned must name one checkpoint or more, unless base is a LoRA adapter; got none.")
-    check_options(attention=attention, matrices=matrices, top=top, subspace=subspace)
-    start = Checkpoint.open(base, weights=weights, on_error=on_error)
+    require_recorders(recorders, attention=attention, matrices=matrices)
+    start = open_weights(base, str(first), weights=weights, on_error=on_error)
     steps = _steps(paths)
-    numbered = list(zip(steps or range(1, len(paths) + 1), paths, strict=True))
-    later = _each(lambda one: (one[0], _opened(one[1], weights, on_error)), numbered, on_error)
+
+    def opened_at(number: int) -> tuple[int, Checkpoint | AdapterFile]:
+        adapter = AdapterFile.open(tuned[number], weights=weights)
+        step = number + 1 if steps is None else steps[number]
+        return step, adapter or open_weights(tuned[number], str(paths[number]), weights=weights, on_error=on_error)
+
+    later = _each(opened_at, range(len(tuned)), on_error)
     plain = [start, *(one for _, one in later if isinstance(one, Checkpoint))]
     _require_one_kind(plain, weights)
     notes = dict.fromkeys(remark for one in plain for remark in one.remarks)
@@ -153,9 +166,10 @@ def checkpoint_spectra(
     most = max((block.heads for block in blocks), default=0)
 
     def tracked(part: _Part) -> TrackedMatrices:
-        heads, dimension = (None, 0) if part.heads is None else (most, subspace)
         before = part.weights()  # of the base, which is loaded now
-        return TrackedMatrices(lambda _: before, 1, heads=heads, top=top, subspace=dimension, rounded=True)
+        return TrackedMatrices(
+            lambda _: before, 1, heads=None if part.heads is None else most, recorders=recorders, rounded=True
+        )
 
     found: list[list[Spectra]] = []
     for number, part in enumerate(parts):
@@ -171,7 +185,7 @@ def checkpoint_spectra(
         matrices=_updates(single, found[len(blocks) :]) if single else None,
     )
     dataset.attrs["remarks"] = "\n".join(remarks)
-    dataset = _labelled(dataset, [str(match.checkpoint.path) for match in series], str(base), steps)
+    dataset = _labelled(dataset, [str(match.checkpoint.path) for match in series], str(places[0]), steps)
     _report_unmeasurable(dataset, start, series, on_error)
     report(1.0, "done")
     return dataset
@@ -190,11 +204,6 @@ def _each(use: Callable[[Item], Result], items: Sequence[Item], on_error: Callab
     for error in errors:
         on_error(str(error))
     return results
-
-
-def _opened(path: Path, weights: str | None, on_error: Callable[[str], None]) -> Checkpoint | AdapterFile:
-    """Open a checkpoint or an adapter."""
-    return AdapterFile.open(path, weights=weights) or Checkpoint.open(path, weights=weights, on_error=on_error)
 
 
 def _require_one_kind(checkpoints: Sequence[Checkpoint], weights: str | None) -> None:
@@ -289,22 +298,34 @@ def _measured(
     try:
         with loaded_weights(model, _read_finite(start, part.tensors)):
             matrices = tracked(part)
+            noise = _quantisation(part, start, part.tensors)
     except InputError as error:
         on_error(str(error))
-        absent = _absent(tracked(part).initial)  # of the placeholders, for its shape
+        absent = _absent(tracked(part).start)  # of the placeholders, for its shape
         return [absent] * (1 + len(series))
-    records = [matrices.initial]
-    for match in series:
+    records = [matrices.start]
+    for step, match in enumerate(series):
         records.append(_absent(records[0]))
         if not all(name in match.names for name in part.tensors):
             continue  # reported when the names were matched
         try:
             stored = _read_finite(match.checkpoint, [match.names[name] for name in part.tensors])
             with loaded_weights(model, dict(zip(part.tensors, stored.values(), strict=True))):
-                records[-1] = matrices.measure(lambda _: part.weights()).update
+                update = matrices.measure(step, lambda _: part.weights()).update
+                here = _quantisation(part, match.checkpoint, [match.names[name] for name in part.tensors])
+                records[-1] = with_noise(update, np.hypot(noise, here)) if np.any(noise) or np.any(here) else update
         except InputError as error:
             on_error(str(error))
     return records
+
+
+def _quantisation(part: _Part, checkpoint: Checkpoint, names: Sequence[str]) -> np.ndarray:
+    """Return the noise of the rounding of quantised weights that are loaded now, with the labels of a record."""
+    roundoff = max(map(checkpoint.roundoff, names))
+    if not roundoff:
+        return np.zeros(())
+    found = rounding_noise(part.weights(), roundoff)
+    return np.stack(found, axis=-1)[None] if part.heads is not None else np.stack(found)
 
 
 def _read_finite(checkpoint: Checkpoint, names: Sequence[str]) -> dict[str, Tensor]:
@@ -321,13 +342,11 @@ def _absent(like: Spectra) -> Spectra:
 
 def _updates(names: Sequence[str], found: Sequence[Sequence[Spectra]]) -> Updates:
     """Combine the records of parts, one list per part with the start first, to arrays (record, part, ...)."""
-    length = max(record.values.shape[-1] for records in found for record in records)
+    lengths = {n: max(getattr(one, n).shape[-1] for row in found for one in row) for n in ("values", "errors")}
 
     def array(record: Spectra, name: str) -> np.ndarray:
-        one = pad_spectra(record.values, length) if name == "values" else getattr(record, name)
-        if one.shape[0] == len(PRODUCTS) and len(record.norm.shape) == 2:
-            return np.moveaxis(one, 0, 1)  # (product, head) to (head, product)
-        return one[0, ...]
+        one = getattr(record, name)
+        return (pad_spectra(one, lengths[name]) if name in lengths else one)[0, ...]
 
     arrays = {
         name: np.stack([[array(record, name) for record in records] for records in found], axis=1)

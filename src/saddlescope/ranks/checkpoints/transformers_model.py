@@ -168,6 +168,11 @@ class LoadedCheckpoint(Checkpoint):
         rest = {name: one for name, one in self.tensors.items() if name not in names}
         return replace(self, tensors=rest, lost=self.lost | names)
 
+    def roundoff(self, name: str) -> float:
+        """Return the largest of the stored tensors; see `Checkpoint`."""
+        assert self.stored is not None
+        return max(self.stored.roundoff(source) for source, _ in self._conversions[name].sources)
+
     def read(self, names: Iterable[str]) -> dict[str, Tensor]:
         """Read some of the tensors; see `Checkpoint`."""
         assert self.stored is not None
@@ -259,7 +264,7 @@ def _converted(checkpoint: Checkpoint, model: Any, prefix: str) -> LoadedCheckpo
             lost.add(conversion.target)
             continue
         for name, shape in made.items():
-            tensors[name] = StoredTensor(parts[0].file, name, tuple(shape.shape), all(one.floating for one in parts))
+            tensors[name] = StoredTensor(parts[0].file, name, tuple(shape.shape), parts[0].dtype)
             ways[name] = conversion
     _under_first_names(model, tensors, ways)
     for name in unknown:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from saddlescope._shared.errors import InputError, MissingExtraError
 from saddlescope.ranks.state_files import read_state, write_state
-from saddlescope.ranks.tracker.scalars import PREFIX, WriteScalars
+from saddlescope.ranks.tracker.loggers import PREFIX, WriteScalars
 from saddlescope.ranks.tracker.trainer_hook import TrackerHook
 
 try:

@@ -55,7 +55,7 @@ class RankFile:
             self._written = present
         except (InputError, OSError) as error:  # StorageError is an InputError
             self._failed = True
-            warnings.warn(f"{error} The tracker goes on without the file.", stacklevel=4)
+            warnings.warn(f"{error} The tracker goes on without the file.", stacklevel=5)
 
     def _keep_other_run(self, ours: xr.Dataset) -> None:
         if not self.path.exists():
@@ -65,7 +65,7 @@ class RankFile:
                 return
         free = (self.path.with_name(f"{self.path.stem}-{k}{self.path.suffix}") for k in range(1, 10**6))
         kept = self.path.rename(next(path for path in free if not path.exists()))
-        warnings.warn(f"{self.path} was of another run; it is now {kept}.", stacklevel=5)
+        warnings.warn(f"{self.path} was of another run; it is now {kept}.", stacklevel=6)
 
 
 def _same_start(one: xr.Dataset, other: xr.Dataset) -> bool:

@@ -13,17 +13,16 @@ Single matrices, such as those of the MLPs, are selected by name. The products a
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import xarray as xr
 from jaxtyping import Float
-from torch import nn
+from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError, unknown
 from saddlescope.ranks.attention.attention_blocks import (
@@ -40,20 +39,23 @@ from saddlescope.ranks.shards import require_readable, shapes_only
 from saddlescope.ranks.tracker import tracker_state
 from saddlescope.ranks.tracker.initial_weights import HeldWeights, Reference, require_reference
 from saddlescope.ranks.tracker.matrix_selection import MatrixSelection, select_matrices
-from saddlescope.ranks.tracker.optimizer_steps import OptimizerSteps
 from saddlescope.ranks.tracker.rank_file import RankFile
-from saddlescope.ranks.tracker.records import PRODUCTS, RankRecords, Spectra, Updates, product_index, stack_records
+from saddlescope.ranks.tracker.recorders import Recorder, Vectors, recorder, require_recorders
+from saddlescope.ranks.tracker.records import PRODUCTS, RankRecords, Updates, product_index, stack_records
+from saddlescope.ranks.tracker.scheduled_tracker import ScheduledTracker
 from saddlescope.ranks.tracker.schedules import Geometric, Schedule
 from saddlescope.ranks.tracker.singular_vectors import SingularVectors
-from saddlescope.ranks.tracker.tracked_matrices import TrackedMatrices, check_options
+from saddlescope.ranks.tracker.tracked_matrices import TrackedMatrices
 from saddlescope.ranks.tracker.unit_owners import owners_of
 from saddlescope.ranks.tracker.unit_weights import UnitWeights
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from saddlescope.ranks.checkpoints.weights_in_memory import Source
 
-class RankTracker:
+
+class RankTracker(ScheduledTracker):
     """Recorder of the spectra of the updates of W_K W_Q^T and W_V W_O^T of every attention head, and of matrices.
 
     Build it before training starts: updates are counted from the weights at that moment, which are copied to the host
@@ -68,24 +70,13 @@ class RankTracker:
         matrices: single matrices to track in addition: patterns such as "*.mlp.*" on the names of parameters or of
             their modules, or a function of name and parameter; see `saddlescope.ranks.tracker.matrix_selection`. The
             experts of a mixture are matrices "name[k]" of one parameter.
-        top: number of singular values to record per spectrum; None records all. Norms and ranks use all of them.
-        subspace: dimension of the leading singular subspaces of each head whose principal angles from record to record
-            are recorded; 0 for none.
-        initial: a saved checkpoint (a file or folder of safetensors, or of `torch.save`) to count updates from, for a
-            model whose training has begun; None counts from the present weights. Each record reads it a layer at a
-            time, unless `reference` keeps a copy.
+        recorders: what to record beside norms, ranks and all singular values: `Values(top)`, `Vectors(k)`, `Angles(k)`,
+            `Orders()`, `Increments()`; see `saddlescope.ranks.tracker.recorders`.
+        initial: a saved checkpoint (a file or folder of safetensors, or of `torch.save`; or a mapping or pytree of
+            arrays) to count updates from, for a model whose training has begun; None counts from the present weights.
+            Each record reads a file a layer at a time, unless `reference` keeps a copy.
         reference: place of the initial weights: `InMemory()`, in bfloat16 with `InMemory(torch.bfloat16)`, or
             `OnDisk(folder)`. None keeps them in memory, or in the checkpoint `initial`.
-        randomized: find the `top` singular values of large matrices by a randomised method, which takes a fraction of
-            the time, with a bound on the error of each. Their norms and stable ranks stay those of the whole update;
-            effective ranks are NaN.
-        vectors: number of leading singular vectors to record of each update; see `singular_vectors`. In memory and in
-            the tracker's state, each record takes 4 vectors (rows + columns) bytes per matrix, or product of a head.
-        vectors_at: function from the number of steps to whether a record there has vectors; None records them always.
-        increments: record the updates since the previous record, too. It keeps a second copy of the tracked weights in
-            memory, and in the tracker's state.
-        orders: split each update of a product into its first and second order in the updates of its factors, and record
-            their norms and stable ranks; see `saddlescope.measure.product_update_orders`.
         device: device of the arithmetic, such as "cpu"; None is that of the weights (the host for one without float64).
         strict: raise if any attention of the model cannot be tracked; otherwise a warning names it.
         file: file to which each record is appended, such as "ranks.jsonl"; `saddlescope watch` draws it while the model
@@ -104,27 +95,16 @@ class RankTracker:
         layouts: Sequence[AttentionLayout] = LAYOUTS,
         attention: bool = True,
         matrices: MatrixSelection | None = None,
-        top: int | None = None,
-        subspace: int = 0,
-        initial: str | Path | None = None,
+        recorders: Sequence[Recorder] = (),
+        initial: "Source | None" = None,
         reference: Reference | None = None,
-        randomized: bool = False,
-        vectors: int = 0,
-        vectors_at: Schedule | None = None,
-        increments: bool = False,
-        orders: bool = False,
         device: str | torch.device | None = None,
         strict: bool = False,
         file: str | Path | None = None,
     ) -> None:
-        if not callable(schedule):
-            raise InputError(
-                f"schedule must be a function from the number of steps to True or False; got {schedule!r}. Pass "
-                "Geometric(1.5), Every(100) or AtSteps(1, 10, 100)."
-            )
-        check_options(
-            attention=attention, matrices=matrices, top=top, subspace=subspace, randomized=randomized, vectors=vectors
-        )
+        super().__init__(schedule)
+        require_recorders(recorders, attention=attention, matrices=matrices)
+        self._recorders = tuple(recorders)
         require_reference(reference)
         require_readable(model)
         self._owners = owners_of(model)
@@ -139,52 +119,30 @@ class RankTracker:
             self._matrices = {} if matrices is None else select_matrices(model, matrices)
             self._weights = UnitWeights(self._blocks, self._matrices, self._owners)
         warn_of_missed(self._coverage, stacklevel=2)
-        self._schedule = schedule
-        self._watched: OptimizerSteps | None = None
-        self._stepped: tuple[int, ...] = ()  # optimisers of an incomplete training step, when watching ended
-        self._made = 0
-        self._steps: list[int] = []
-        self._records: list[tuple[Spectra, Spectra]] = []
-        self._steps_taken: list[tuple[Spectra, Spectra]] = []  # increments, one for each record
-        self._warned: set[str] = set()
         self._reference = reference
         self._initial = self._weights.store(model, initial, reference)
-        self._products, self._single = self._start(
-            top, subspace, orders, None if device is None else torch.device(device), randomized, vectors
-        )
+        self._products, self._single = self._start(None if device is None else torch.device(device))
         self._file = RankFile(Path(file)) if file is not None and self._owners.rank == 0 else None
-        self._vectors, self._vectors_at = vectors, vectors_at
-        self._bases: list[tracker_state.Vectors] = []
-        self._increments = increments
         self._previous: HeldWeights | None = None  # at the last record, for increments
 
-    def _start(
-        self,
-        top: int | None,
-        subspace: int,
-        orders: bool,
-        device: torch.device | None,
-        randomized: bool,
-        vectors: int,
-    ) -> tuple[TrackedMatrices, TrackedMatrices]:
+    def _start(self, device: torch.device | None) -> tuple[TrackedMatrices, TrackedMatrices]:
         """Measure the initial weights."""
-        heads = max((block.heads for block in self._blocks), default=0)
-        rounded = any(self._owners.exchange(self._initial.rounded))
-        common: dict[str, Any] = {"top": top, "rounded": rounded, "device": device, "owners": self._owners}
-        common |= {"randomized": randomized, "vectors": vectors}
+        common: dict[str, Any] = {
+            "recorders": self._recorders,
+            "rounded": any(self._owners.exchange(self._initial.rounded)),
+            "device": device,
+            "owners": self._owners,
+        }
         products = TrackedMatrices(
             lambda layer: self._weights.stored_factors(self._initial, layer),
             len(self._blocks),
-            heads=heads,
-            subspace=subspace,
-            orders=orders,
+            heads=max((block.heads for block in self._blocks), default=0),
             **common,
         )
         single = TrackedMatrices(
             lambda number: self._weights.stored_matrix(self._initial, number),
             len(self._matrices),
             heads=None,
-            subspace=0,
             **common,
         )
         for name in (
@@ -233,95 +191,23 @@ class RankTracker:
         """The parameters that are read at each record, in the model's order."""
         return tuple(self._weights.trained.values())
 
-    @property
-    def steps(self) -> tuple[int, ...]:
-        """Number of optimiser steps at each record, without building the records."""
-        return tuple(self._steps)
-
     def __repr__(self) -> str:
         return (
             f"RankTracker({len(self.layers)} attention layers, {len(self.matrices)} matrices; "
             f"{len(self._steps)} records in {self._made} steps)"
         )
 
-    def step(self) -> None:
-        """Count a training step, and measure if the schedule says so."""
-        self._made += 1
-        if self._schedule(self._made):
-            self.measure()
+    def _trained(self) -> Mapping[str, Tensor]:
+        return self._weights.trained
 
-    def watch(self, *optimizers: torch.optim.Optimizer) -> "RankTracker":
-        """Call `step` after every training step of these optimisers, until `close` or the end of a `with` block.
-
-        A training step ends when the last of the optimisers has stepped. An optimiser that has stepped several times
-        since the last training step, such as the critic of a GAN, counts once; one that skips a step for overflow
-        delays the end of the training step until it steps again.
-
-        Args:
-            optimizers: all optimisers that change tracked weights. Those of Accelerate and Lightning may wrap them.
-
-        Raises:
-            InputError: an optimiser has made steps already, so the present weights are not the initial ones; or it is
-                not of `torch.optim.Optimizer`.
-        """
-        if self._watched is not None:
-            raise InputError("The tracker must watch the optimizers of one call at a time; close it first.")
-        watched = OptimizerSteps(optimizers, self.step, stepped=self._stepped)
-        try:
-            if self._made == 0 and not self._stepped:
-                watched.require_fresh()
-        except InputError:
-            watched.close()
-            raise
-        self._watched = watched
-        if missing := watched.missing(self._weights.trained):
-            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-            warnings.warn(
-                f"The watched optimizers hold no {', '.join(missing[:3])}{more}: if another one changes these weights, "
-                "pass it to watch as well, or records are of the weights before its step. If they stay as they are, "
-                "set requires_grad to False.",
-                stacklevel=2,
-            )
-        return self
-
-    def close(self) -> None:
-        """Stop watching; the records remain."""
-        if self._watched is not None:
-            self._watched.close()
-            self._stepped = self._watched.stepped
-            self._watched = None
-
-    def __enter__(self) -> "RankTracker":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    @torch.no_grad()
-    def measure(self) -> bool:
-        """Record the present spectra, and return True; return False if the present step is recorded already.
-
-        Weights that are not finite have no spectra: their record is NaN, and a warning names each layer once.
-        """
-        if self._steps and self._steps[-1] == self._made:
-            return False
-        last = self._previous
-        chosen = bool(self._vectors) and (self._vectors_at is None or self._vectors_at(self._made))
-        weights = self._weights
-        products = self._products.measure(
-            weights.factors, last and partial(weights.stored_factors, last), vectors=chosen
-        )
-        single = self._single.measure(weights.matrix, last and partial(weights.stored_matrix, last), vectors=chosen)
-        if chosen:
-            self._bases.append((self._made, products.vectors, single.vectors))
-        self._records.append((_by_layer(products.update), single.update))
-        if self._increments:  # the first is the update itself
-            self._steps_taken.append(
-                (_by_layer(products.increment or products.update), single.increment or single.update)
-            )
-            self._previous = self._weights.copied(last)
+    def _record(self) -> None:
+        last, weights = self._previous, self._weights
+        products = self._products.measure(self._made, weights.factors, last and partial(weights.stored_factors, last))
+        single = self._single.measure(self._made, weights.matrix, last and partial(weights.stored_matrix, last))
+        self._products.records.append(products)
+        self._single.records.append(single)
+        if self._products.increments:
+            self._previous = weights.copied(last)
         self._steps.append(self._made)
         lost: dict[str, list[str]] = {}
         for members, name_of in ((products.lost, weights.layer_of), (single.lost, self.matrices.__getitem__)):
@@ -331,7 +217,6 @@ class RankTracker:
             self._warn(reason, [name for name in dict.fromkeys(names) if name not in self._warned])
         if self._file is not None:
             self._file.update(self._steps, lambda first: self._records_since(first).to_xarray())
-        return True
 
     def _warn(self, reason: str, names: list[str]) -> None:
         """Warn of layers and matrices whose record is NaN, each once."""
@@ -342,7 +227,7 @@ class RankTracker:
         warnings.warn(
             f"{reason} Records of {several} are NaN from step {self._made} on, until they can be measured again; "
             "everything else is recorded.",
-            stacklevel=3,
+            stacklevel=4,
         )
 
     @property
@@ -352,18 +237,11 @@ class RankTracker:
 
     def _records_since(self, first: int) -> RankRecords:
         """Return the records from this one on."""
-        products, single = _by_layer(self._products.initial), self._single.initial
         return RankRecords(
             steps=np.array(self._steps[first:], dtype=np.int64),
-            products=self._updates(0, self.layers, products, first),
-            matrices=self._updates(1, self.matrices, single, first),
+            products=_updates(self._products, self.layers, first),
+            matrices=_updates(self._single, self.matrices, first),
         )
-
-    def _updates(self, kind: int, names: tuple[str, ...], initial: Spectra, first: int) -> Updates:
-        """Return the records of the products (0) or of the single matrices (1)."""
-        update = stack_records([record[kind] for record in self._records[first:]], initial)
-        taken = [one[kind] for one in self._steps_taken[first:]]
-        return Updates(names, initial, update, stack_records(taken, initial) if self._increments else None)
 
     def singular_vectors(self, name: str, product: str | None = None) -> SingularVectors:
         """Return the recorded singular vectors of the updates of one layer or matrix.
@@ -377,21 +255,21 @@ class RankTracker:
         Raises:
             InputError: the tracker records no vectors, or none of this name.
         """
-        names = self.matrices if product is None else self.layers
-        if not self._vectors:
+        names, kind = (self.matrices, self._single) if product is None else (self.layers, self._products)
+        if recorder(self._recorders, Vectors) is None:
             raise InputError(
-                "vectors must be at least 1 to record singular vectors; got 0. Pass RankTracker(vectors=4)."
+                "recorders must have Vectors to record singular vectors; got none. Pass "
+                "RankTracker(model, recorders=[Vectors(4)])."
             )
         if name not in names:
             raise unknown("name", name, names)
-        member = names.index(name) + (0 if product is None else names.index(name) + product_index(product))
-        recorded = [(step, single if product is None else heads) for step, heads, single in self._bases]
-        found = [(step, bases[member]) for step, bases in recorded if member in bases]
+        member = names.index(name) if product is None else len(PRODUCTS) * names.index(name) + product_index(product)
+        found = {record.step: record.vectors[member] for record in kind.records if member in record.vectors}
         if not found:
             raise InputError(
                 f"name must be of a matrix with a record of its vectors; got {name!r}, which has none yet."
             )
-        return SingularVectors.of([step for step, _ in found], [bases for _, bases in found])
+        return SingularVectors.of(list(found), list(found.values()))
 
     def stable_rank(self, product: str) -> Float[np.ndarray, "records layers heads"]:
         """Return the stable rank ||M||_F^2 / ||M||_2^2 of one product's update M; NaN where rounding hides it.
@@ -449,10 +327,8 @@ class RankTracker:
             "rounded": self._products.rounded,
             "heads": self._products.state_dict(),
             "single": self._single.state_dict(),
-            "records": tracker_state.records_state(self._records),
-            "increments": tracker_state.records_state(self._steps_taken),
+            **tracker_state.records_state(self._products.records, self._single.records),
             "previous": self._owners.collect(previous),
-            "vectors": tracker_state.vectors_state(self._bases),
         }
 
     def load_state_dict(self, state: dict[str, Any], *, folder: str | Path | None = None) -> None:
@@ -474,7 +350,7 @@ class RankTracker:
             layers=self.layers,
             matrices=self.matrices,
             kinds=tracked,
-            increments=self._increments,
+            increments=self._products.increments,
             weights=self._initial.names,
         )
         self._initial = tracker_state.restored_weights(state, self._initial, self._reference, folder)
@@ -482,17 +358,18 @@ class RankTracker:
             kind.load_state_dict(state[name], rounded=self._initial.rounded)
         self._made, self._stepped = state["made"], tuple(state["stepped"])
         self._steps = state["steps"].tolist()
-        self._records = tracker_state.restored_records(state["records"])
-        self._steps_taken = tracker_state.restored_records(state["increments"])
-        self._bases = tracker_state.restored_vectors(state)
+        self._products.records, self._single.records = tracker_state.restored_records(state)
         previous = {name: state["previous"][name].clone() for name in self._initial.names if state["previous"]}
         self._previous = HeldWeights(previous, rounded=False) if previous else None
 
 
-def _by_layer(spectra: Spectra) -> Spectra:
-    """Reshape spectra from members (layer and product, head) to layer, head, product."""
-
-    def reordered(array: np.ndarray) -> np.ndarray:
-        return np.moveaxis(array.reshape(len(array) // len(PRODUCTS), len(PRODUCTS), *array.shape[1:]), 1, 2)
-
-    return Spectra(**{name: reordered(array) for name, array in spectra.arrays().items()})
+def _updates(kind: TrackedMatrices, names: tuple[str, ...], first: int) -> Updates:
+    """Return the records of the products, or of the single matrices, from the first one on."""
+    records = kind.records[first:]
+    increments = [record.increment for record in records if record.increment is not None]
+    return Updates(
+        names,
+        kind.start,
+        stack_records([record.update for record in records], kind.start),
+        stack_records(increments, kind.start) if kind.increments else None,
+    )

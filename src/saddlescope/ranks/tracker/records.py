@@ -224,17 +224,12 @@ LONG_NAMES = {
     "angles": "principal angles to the leading subspace of the previous record",
     "measurable": "update above the noise floor",
     "update_error": "bound on how much larger a singular value of the update may be",
-    "increment_error": "bound on how much larger a singular value of the update since the previous record may be",
     "order_norm": "Frobenius norm of one order of the update",
     "order_stable_rank": "stable rank of one order of the update",
-    "increment_spectrum": "singular values of the update since the previous record",
-    "increment_noise_floor": "size below which a singular value is rounding",
-    "increment_norm": "Frobenius norm of the update since the previous record",
-    "increment_stable_rank": "stable rank of the update since the previous record",
-    "increment_effective_rank": "effective rank of the update since the previous record",
-    "increment_measurable": "update since the previous record above the noise floor",
-    "increment_order_norm": "Frobenius norm of one order of the update since the previous record",
-    "increment_order_stable_rank": "stable rank of one order of the update since the previous record",
+}
+LONG_NAMES |= {
+    f"increment_{name.removeprefix('update_')}": text.replace("update", "update since the previous record")
+    for name, text in LONG_NAMES.items()
 }
 """Long names of the variables of a data set of spectra."""
 

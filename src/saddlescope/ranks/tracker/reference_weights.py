@@ -15,6 +15,7 @@ from saddlescope.ranks.checkpoints.files import Checkpoint
 from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 from saddlescope.ranks.checkpoints.tensor_matching import align_names
 from saddlescope.ranks.checkpoints.transformers_model import as_loaded
+from saddlescope.ranks.checkpoints.weights_in_memory import Source, open_weights
 from saddlescope.ranks.module_names import canonical_name, unwrap_model
 from saddlescope.ranks.tracker.initial_weights import InitialWeights, add_to_digest, chunks
 
@@ -169,21 +170,21 @@ def _write_safetensors(folder: Path, names: Sequence[str], read: Callable[[str],
     return path, True
 
 
-def weights_in_checkpoint(path: str | Path, model: nn.Module, names: Collection[str]) -> StoredWeights:
+def weights_in_checkpoint(source: Source, model: nn.Module, names: Collection[str]) -> StoredWeights:
     """Return parameters and buffers of a model in a saved checkpoint, in the types in which they are stored.
 
     A prefix of the names, such as "transformer.", may exist in only one of the two. Models of Transformers, also inside
     of other modules, read their files by the rules of Transformers, which renames and merges tensors.
 
     Args:
-        path: a file or folder; see `saddlescope.ranks.checkpoints.Checkpoint`.
+        source: a file or folder, see `saddlescope.ranks.checkpoints.Checkpoint`, or a tree of arrays.
         model: the model of the checkpoint.
         names: names of the parameters and buffers.
 
     Raises:
         InputError: the checkpoint cannot be read, lacks a parameter, or has it in another shape.
     """
-    checkpoint, model, wanted = Checkpoint.open(path), unwrap_model(model), set(names)
+    checkpoint, model, wanted = open_weights(source, "initial"), unwrap_model(model), set(names)
     aliases: dict[int, list[str]] = {}  # of a parameter: several if it is shared; files hold one of them
     parameters: dict[str, Tensor] = {}
     for own, parameter in model.named_parameters(remove_duplicate=False):

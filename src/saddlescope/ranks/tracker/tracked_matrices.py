@@ -28,8 +28,8 @@ from saddlescope.measure import (
     update_spectrum,
 )
 from saddlescope.ranks.finite_tensors import all_finite
-from saddlescope.ranks.tracker.matrix_selection import MatrixSelection
 from saddlescope.ranks.tracker.matrix_updates import leading_spectra, matrix_bases
+from saddlescope.ranks.tracker.recorders import Angles, Increments, Orders, Recorder, Values, Vectors, recorder
 from saddlescope.ranks.tracker.records import ORDERS, PRODUCTS, SIDES, Spectra
 from saddlescope.ranks.tracker.singular_vectors import Bases
 from saddlescope.ranks.tracker.unit_owners import UnitOwners, merge
@@ -46,20 +46,22 @@ _ACCELERATOR_ENTRIES = 2**25
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class Record:
     """Record of all members.
 
     Attributes:
+        step: number of steps.
         update: spectra of the updates since the start; NaN for members without.
-        increment: of the updates since the previous record; None if they were not measured.
-        lost: members without, with the reason.
-        vectors: leading singular vectors of the updates, of members that have any; empty if they were not asked for.
+        increment: of the updates since the previous record; None if they are not recorded.
+        vectors: leading singular vectors of the updates, of members that have any.
+        lost: members without spectra, with the reason.
     """
 
+    step: int
     update: Spectra
     increment: Spectra | None
-    lost: dict[int, str]
     vectors: dict[int, Bases]
+    lost: dict[int, str]
 
 
 class TrackedMatrices:
@@ -69,19 +71,17 @@ class TrackedMatrices:
         before: function from a unit to its weights at the start. It is called again for each record.
         units: number of units.
         heads: the largest number of heads of a layer, or None for single matrices.
-        top: number of singular values to record; None records all. Norms and ranks always use all.
-        subspace: dimension of the leading singular subspaces to compare from record to record; 0 for none.
+        recorders: what to record; subspaces and orders are those of products, and randomised values of single matrices.
         rounded: True if the weights at the start may have been rounded when they were stored, as in a checkpoint: their
             rounding then counts to the noise floor. Weights of a running model are exact.
         device: device of the arithmetic; None is that of the weights, or the host if that has no float64.
-        orders: measure the first and the second order of the updates of products, too.
-        randomized: find the `top` values of large single matrices by a randomised method; see `matrix_updates`.
-        vectors: number of leading singular vectors to return on request.
         owners: processes that measure the units, of a sharded model. `before` is called for owned units only.
 
     Attributes:
+        increments: True if updates since the previous record are recorded.
         initial: spectra of the weights at the start.
         unreadable: members whose weights at the start are not finite; their spectra are NaN.
+        records: all records so far, by `append`; spectra of products have the labels (layer, head, product) there.
     """
 
     def __init__(
@@ -90,21 +90,20 @@ class TrackedMatrices:
         units: int,
         *,
         heads: int | None,
-        top: int | None,
-        subspace: int,
+        recorders: Sequence[Recorder] = (),
         rounded: bool = False,
         device: torch.device | None = None,
-        orders: bool = False,
-        randomized: bool = False,
-        vectors: int = 0,
         owners: UnitOwners = UnitOwners(),  # noqa: B008  (has no state)
     ) -> None:
         self._before, self._units, self._device, self._owners = before, units, device, owners
         self._of_unit = 1 if heads is None else len(PRODUCTS)
         self._labels = (units,) if heads is None else (len(PRODUCTS) * units, heads)
-        self._subspace, self.rounded = subspace, rounded
-        self._top, self._randomized, self._vectors = top, randomized and heads is None, vectors
-        self._orders = len(ORDERS) if orders and heads is not None else 0
+        self.rounded, self.records = rounded, list[Record]()
+        self._kept, self._vectors = recorder(recorders, Values) or Values(), recorder(recorders, Vectors)
+        self.increments, angles = recorder(recorders, Increments) is not None, recorder(recorders, Angles)
+        self._subspace = 0 if angles is None or heads is None else angles.k
+        self._orders = len(ORDERS) if recorder(recorders, Orders) is not None and heads is not None else 0
+        self._randomized = self._kept.randomized and heads is None
         self._asked, self._found_vectors = 0, dict[int, Bases]()  # of the present record
         self._former: list[Bases | None] = [None] * self._labels[0]
         found, unreadable, most = dict[int, Spectra](), list[int](), 0
@@ -119,7 +118,7 @@ class TrackedMatrices:
                         unreadable.append(member)
         everything = owners.exchange((found, unreadable, most))
         most = max(most for _, _, most in everything)
-        self._values = most if top is None else min(top, most)
+        self._values = most if self._kept.top is None else min(self._kept.top, most)
         self._bounded = self._values if self._randomized else 0
         self.initial = self._assemble(merge(found for found, _, _ in everything))
         self.unreadable = tuple(sorted(member for _, unreadable, _ in everything for member in unreadable))
@@ -131,20 +130,24 @@ class TrackedMatrices:
                 return found
         return self._cut((), start, _initial_spectrum, rounded=self.rounded)
 
-    def measure(
-        self, present: ReadSharedUnit, previous: ReadUnit | None = None, *, vectors: bool = False
-    ) -> "Measured":
+    @property
+    def start(self) -> Spectra:
+        """Spectra of the weights at the start, with the labels of the records."""
+        return self._by_layer(self.initial)
+
+    def measure(self, step: int, present: ReadSharedUnit, previous: ReadUnit | None = None) -> "Record":
         """Measure the updates of all members.
 
         Args:
+            step: number of steps, on which it depends whether the record has vectors.
             present: function from a unit to its present weights, which all processes call for all units, in order; None
                 in those that do not own it.
             previous: function from an owned unit to its weights at the previous record, exact, to measure increments
-                from.
-            vectors: return singular vectors, too.
+                from; None for the first record, whose increment is the update.
         """
         found, steps, lost = dict[int, Spectra](), dict[int, Spectra](), dict[int, str]()
-        self._asked = self._vectors if vectors else 0
+        vectors = self._vectors
+        self._asked = vectors.k if vectors is not None and (vectors.at is None or vectors.at(step)) else 0
         self._found_vectors = {}
         with self._owners.together():
             failed: Exception | None = None
@@ -170,7 +173,9 @@ class TrackedMatrices:
         lost, bases = merge(part[2] for part in everything), merge(part[3] for part in everything)
         for member in lost:
             self._former[member] = None
-        return Measured(self._assemble(found), None if previous is None else self._assemble(steps), lost, bases)
+        update = self._by_layer(self._assemble(found))
+        since = update if previous is None else self._by_layer(self._assemble(steps))
+        return Record(step, update, since if self.increments else None, bases, lost)
 
     def _measure_unit(
         self, now: dict[int, Weights], unit: int, found: dict[int, Spectra], lost: dict[int, str]
@@ -234,9 +239,9 @@ class TrackedMatrices:
 
     def _leading(self, after: Weights, before: Weights, rounded: bool) -> Spectra | None:
         """Return the leading values of the update of a large matrix, with bounds; None if all are to be computed."""
-        assert self._top is not None
+        assert self._kept.top is not None
         now, then = next(_slices(after, before, rounded, self._device))
-        return leading_spectra(now, then, self._top)
+        return leading_spectra(now, then, self._kept.top)
 
     def _with_orders(self, after: Weights, before: Weights, spectra: Spectra, rounded: bool) -> Spectra:
         """Return the spectra with the norms and stable ranks of both orders of the update."""
@@ -295,6 +300,16 @@ class TrackedMatrices:
                     target[...] = array
         return Spectra(**arrays)
 
+    def _by_layer(self, spectra: Spectra) -> Spectra:
+        """Reshape spectra of products from members (layer and product, head) to layer, head, product."""
+        if self._of_unit == 1:
+            return spectra
+
+        def reordered(array: np.ndarray) -> np.ndarray:
+            return np.moveaxis(array.reshape(self._units, len(PRODUCTS), *array.shape[1:]), 1, 2)
+
+        return Spectra(**{name: reordered(array) for name, array in spectra.arrays().items()})
+
     def state_dict(self) -> dict[str, Any]:
         """Return the spectra at the start and the subspaces of the last record."""
         bases = merge(
@@ -328,31 +343,6 @@ class TrackedMatrices:
 
 
 _NOT_FINITE = "weights must be finite; got NaN or infinity: lower the learning rate."
-
-
-def check_options(
-    *,
-    attention: bool,
-    matrices: MatrixSelection | None,
-    top: int | None,
-    subspace: int,
-    randomized: bool = False,
-    vectors: int = 0,
-) -> None:
-    """Raise InputError for options of a tracker, or of `checkpoint_spectra`, that measure nothing."""
-    if not attention and matrices is None:
-        raise InputError("attention must be True if no matrices are selected; got False, which measures nothing.")
-    if top is not None and top < 1:
-        raise InputError(f"top must be at least 1, or None for all singular values; got {top!r}.")
-    if subspace < 0:
-        raise InputError(f"subspace must be at least 1, or 0 for no angles; got {subspace!r}.")
-    if vectors < 0:
-        raise InputError(f"vectors must be at least 1, or 0 for none; got {vectors!r}.")
-    if randomized and (top is None or matrices is None):
-        raise InputError(
-            "randomized=True must come with matrices and top, the number of values to find; got "
-            f"matrices={matrices!r}, top={top!r}. Pass such as matrices='*.mlp.*', top=16."
-        )
 
 
 def as_tensors(spectra: Spectra) -> dict[str, Tensor]:

@@ -18,9 +18,8 @@ from torch import Tensor
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.state_files import OldStateError
 from saddlescope.ranks.tracker.initial_weights import HeldWeights, InitialWeights, OnDisk, Reference
-from saddlescope.ranks.tracker.records import Spectra
 from saddlescope.ranks.tracker.singular_vectors import Bases
-from saddlescope.ranks.tracker.tracked_matrices import TrackedMatrices, as_tensors, from_tensors
+from saddlescope.ranks.tracker.tracked_matrices import Record, TrackedMatrices, as_tensors, from_tensors
 from saddlescope.ranks.tracker.unit_owners import UnitOwners
 
 VERSION = 2
@@ -28,8 +27,7 @@ _CONTENT = (
     "layers", "matrices", "made", "stepped", "steps", "weights", "digest", "rounded", "heads", "single", "records",
     "increments", "previous",
 )  # fmt: skip
-
-Record = tuple[Spectra, Spectra]  # of the products and of the single matrices
+_WITH = {True: "with", False: "without"}
 
 
 def require_version(state: Mapping[str, Any]) -> None:
@@ -76,8 +74,8 @@ def require_fit(
         )
     if len(state["steps"]) and increments != bool(state["increments"]):
         raise InputError(
-            f"state must be of a tracker with increments={increments}; got one with increments={not increments}. Build "
-            "the tracker as in the first run."
+            f"state must be of a tracker {_WITH[increments]} Increments among its recorders; got one "
+            f"{_WITH[not increments]}. Build the tracker as in the first run."
         )
     if state["digest"] is None and (absent := [name for name in weights if name not in state["weights"]]):
         raise InputError(
@@ -150,38 +148,41 @@ def restored_weights(
     )
 
 
-def records_state(records: Sequence[Record]) -> list[list[dict[str, Any]]]:
-    """Return records as tensors."""
-    return [[as_tensors(one) for one in record] for record in records]
+def records_state(products: Sequence[Record], single: Sequence[Record]) -> dict[str, list[Any]]:
+    """Return the records of products and of single matrices as tensors."""
+    pairs = list(zip(products, single, strict=True))
+    since = [[as_tensors(one.increment) for one in pair if one.increment is not None] for pair in pairs]
+    return {
+        "records": [[as_tensors(one.update) for one in pair] for pair in pairs],
+        "increments": [increments for increments in since if increments],
+        "vectors": [[pair[0].step, *(_bases_state(one.vectors) for one in pair)] for pair in pairs],
+    }
 
 
-def restored_records(state: Sequence[Sequence[dict[str, Any]]]) -> list[Record]:
-    """Return records from tensors."""
-    return [(from_tensors(heads), from_tensors(single)) for heads, single in state]
+def restored_records(state: Mapping[str, Any]) -> tuple[list[Record], list[Record]]:
+    """Return the records of products and of single matrices of a state; states without vectors have none."""
+    vectors = {step: kinds for step, *kinds in state.get("vectors", [])}
 
-
-Vectors = tuple[int, dict[int, Bases], dict[int, Bases]]  # step, of the members of products, of single matrices
-
-
-def vectors_state(recorded: Sequence[Vectors]) -> list[list[Any]]:
-    """Return singular vectors as tensors."""
-    return [[step, *({member: _tensors(one) for member, one in kind.items()} for kind in kinds)]
-            for step, *kinds in recorded]  # fmt: skip
-
-
-def restored_vectors(state: Mapping[str, Any]) -> list[Vectors]:
-    """Return the singular vectors of a state; earlier versions had none."""
-    return [
-        (
+    def record(number: int, step: int, kind: int) -> Record:
+        increments = state["increments"]
+        return Record(
             step,
-            *(
-                {member: Bases(*(part.numpy().copy() for part in one)) for member, one in kind.items()}
-                for kind in kinds
-            ),
+            from_tensors(state["records"][number][kind]),
+            from_tensors(increments[number][kind]) if increments else None,
+            {
+                member: Bases(*(part.numpy().copy() for part in one))
+                for member, one in vectors.get(step, ({}, {}))[kind].items()
+            },
+            {},
         )
-        for step, *kinds in state.get("vectors", [])
-    ]  # pyright: ignore[reportReturnType]
+
+    steps = state["steps"].tolist()
+    products, single = ([record(number, step, kind) for number, step in enumerate(steps)] for kind in (0, 1))
+    return products, single
 
 
-def _tensors(bases: Bases) -> list[Tensor]:
-    return [torch.from_numpy(np.asarray(part)) for part in (bases.left, bases.right, bases.counted)]
+def _bases_state(vectors: Mapping[int, Bases]) -> dict[int, list[Tensor]]:
+    return {
+        member: [torch.from_numpy(np.asarray(part)) for part in (one.left, one.right, one.counted)]
+        for member, one in vectors.items()
+    }

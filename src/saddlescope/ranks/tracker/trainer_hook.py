@@ -8,8 +8,8 @@ from torch import nn
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.shards import is_sharded
+from saddlescope.ranks.tracker.loggers import RankScalars
 from saddlescope.ranks.tracker.rank_tracker import RankTracker
-from saddlescope.ranks.tracker.scalars import RankScalars
 from saddlescope.ranks.units.unit_tracker import UnitTracker
 
 

@@ -67,7 +67,7 @@ class UnitWeights:
         """Return the name of the layer of a product, for messages."""
         return self._blocks[member // len(PRODUCTS)].label
 
-    def store(self, model: nn.Module, initial: str | Path | None, reference: Reference | None) -> InitialWeights:
+    def store(self, model: nn.Module, initial: object, reference: Reference | None) -> InitialWeights:
         """Store the present weights of the owned units as the initial ones, or find those in a checkpoint.
 
         All processes take part.
@@ -97,9 +97,9 @@ class UnitWeights:
         with self._owners.together():
             names = self._owned()
             stored = weights_in_checkpoint(initial, model, names)
-            if reference is None:
-                return stored
-            return reference.keep(names, lambda name: stored.of([name])[name], rounded=stored.rounded)
+            if reference is None and isinstance(initial, str | Path):
+                return stored  # weights in memory may change with the model
+            return (reference or InMemory()).keep(names, lambda name: stored.of([name])[name], rounded=stored.rounded)
 
     def copied(self, earlier: HeldWeights | None) -> HeldWeights:
         """Return a copy of the present weights of the owned units on the host; all processes take part.

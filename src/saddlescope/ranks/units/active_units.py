@@ -49,12 +49,15 @@ class ActiveUnits(TableMixin):
         log_sizes: for each group, logarithms of the sizes of its distinct units, descending; -inf of all others.
         counts: number of units in each group, duplicates and silent ones included.
         log_level: logarithm of the size from which a unit is active.
+        on_inputs: True if units that never fire on given inputs are left out. Without inputs, units count by the size
+            of their weights and biases, those that no input reaches included.
     """
 
     names: tuple[str, ...]
     log_sizes: tuple[Float[np.ndarray, "_"], ...]
     counts: tuple[int, ...]
     log_level: float
+    on_inputs: bool = False
 
     @property
     def sizes(self) -> tuple[Float[np.ndarray, "_"], ...]:
@@ -72,7 +75,8 @@ class ActiveUnits(TableMixin):
         return tuple(int(np.sum(sizes >= self.log_level)) for sizes in self.log_sizes)
 
     def __repr__(self) -> str:
-        return f"ActiveUnits({sum(self.active)} of {sum(self.counts)} units, level {self.level:.3g})"
+        counted = "that fire on the inputs" if self.on_inputs else "by weights alone"
+        return f"ActiveUnits({sum(self.active)} of {sum(self.counts)} units {counted}, level {self.level:.3g})"
 
     def _table(self) -> Table:
         rows = (
@@ -129,6 +133,7 @@ def active_units(
         log_sizes=sizes,
         counts=tuple(group.count for group in groups),
         log_level=float(np.log(level)) if level is not None else relative,
+        on_inputs=inputs is not None,
     )
 
 

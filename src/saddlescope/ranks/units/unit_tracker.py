@@ -7,25 +7,24 @@ tracker.sizes                           # (records, units)
 
 import warnings
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 import torch
 import xarray as xr
 from jaxtyping import Float
-from torch import nn
+from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError
 from saddlescope.measure.singular_values import Spectrum
 from saddlescope.measure.stages import Staircase, find_stages
-from saddlescope.ranks.tracker.optimizer_steps import OptimizerSteps
+from saddlescope.ranks.tracker.scheduled_tracker import ScheduledTracker
 from saddlescope.ranks.tracker.schedules import Geometric, Schedule
 from saddlescope.ranks.units.active_units import WeightsNotFiniteError, distinct_sizes
 from saddlescope.ranks.units.unit_groups import UnitGroup, units_of
 
 
-class UnitTracker:
+class UnitTracker(ScheduledTracker):
     """Recorder of the sizes of the distinct units of a model: neurons, kernels and heads, with duplicates merged.
 
     The callbacks for Transformers and Lightning take it in place of a `RankTracker`:
@@ -49,20 +48,12 @@ class UnitTracker:
         pairs: Mapping[str, str] | None = None,
         tolerance: float = 0.01,
     ) -> None:
-        if not callable(schedule):
-            raise InputError(
-                f"schedule must be a function from the number of steps to True or False; got {schedule!r}. Pass "
-                "Geometric(1.5), Every(100) or AtSteps(1, 10, 100)."
-            )
+        super().__init__(schedule)
         if not 0 < tolerance < 1:
             raise InputError(f"tolerance must be between 0 and 1; got {tolerance!r}.")
         self._groups = units_of(model, pairs=pairs)
-        self._schedule, self._tolerance = schedule, tolerance
-        self._watched: OptimizerSteps | None = None
-        self._made = 0
-        self._steps: list[int] = []
+        self._tolerance = tolerance
         self._sizes: list[np.ndarray] = []
-        self._warned: set[str] = set()
         self.measure()
 
     def __repr__(self) -> str:
@@ -75,32 +66,17 @@ class UnitTracker:
         return tuple(group.name for group in self._groups)
 
     @property
-    def steps(self) -> tuple[int, ...]:
-        """Number of optimiser steps at each record; the first is at 0."""
-        return tuple(self._steps)
-
-    @property
     def sizes(self) -> tuple[Float[np.ndarray, "records _"], ...]:
         """Sizes of the distinct units of each group at each record, descending; see `active_units`."""
         ends = np.cumsum([group.count for group in self._groups])[:-1]
         return tuple(np.split(np.array(self._sizes), ends, axis=1))
 
-    def step(self) -> None:
-        """Count a training step, and measure if the schedule says so."""
-        self._made += 1
-        if self._schedule(self._made):
-            self.measure()
+    def _trained(self) -> Mapping[str, Tensor]:
+        return {}
 
-    def measure(self) -> bool:
-        """Record the present sizes, and return True; return False if the present step is recorded already.
-
-        Weights that are not finite have no sizes: their record is NaN, and a warning names each group once.
-        """
-        if self._steps and self._steps[-1] == self._made:
-            return False
+    def _record(self) -> None:
         self._sizes.append(np.concatenate([self._sizes_of(group) for group in self._groups]))
         self._steps.append(self._made)
-        return True
 
     def _sizes_of(self, group: UnitGroup) -> Float[np.ndarray, "_"]:
         try:
@@ -110,41 +86,8 @@ class UnitTracker:
                 raise
             if group.name not in self._warned:
                 self._warned.add(group.name)
-                warnings.warn(f"{error} Its records are NaN from step {self._made} on.", stacklevel=2)
+                warnings.warn(f"{error} Its records are NaN from step {self._made} on.", stacklevel=4)
             return np.full(group.count, np.nan)
-
-    def watch(self, *optimizers: torch.optim.Optimizer) -> "UnitTracker":
-        """Call `step` after every training step of these optimisers, until `close` or the end of a `with` block.
-
-        Raises:
-            InputError: an optimiser has made steps already, or is not of `torch.optim.Optimizer`; or the tracker
-                watches others.
-        """
-        if self._watched is not None:
-            raise InputError("The tracker must watch the optimizers of one call at a time; close it first.")
-        watched = OptimizerSteps(optimizers, self.step)
-        if self._made == 0:
-            try:
-                watched.require_fresh()
-            except InputError:
-                watched.close()
-                raise
-        self._watched = watched
-        return self
-
-    def close(self) -> None:
-        """Stop watching; the records remain."""
-        if self._watched is not None:
-            self._watched.close()
-            self._watched = None
-
-    def __enter__(self) -> "UnitTracker":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def staircase(
         self, losses: Sequence[float] | Float[np.ndarray, "records"], *, level: float | None = None

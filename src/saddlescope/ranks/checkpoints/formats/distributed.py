@@ -59,11 +59,11 @@ class _Reader(pickle.Unpickler):
 
 
 class _Tensor(NamedTuple):
-    """Name in the folder, shape, and True for floating-point numbers."""
+    """Name in the folder, shape and type."""
 
     stored: str
     shape: tuple[int, ...]
-    floating: bool
+    dtype: str
 
 
 def _lengths(value: object) -> tuple[int, ...]:
@@ -73,13 +73,13 @@ def _lengths(value: object) -> tuple[int, ...]:
     return value
 
 
-def _floating(tensor: _Record) -> bool:
-    """Return True for a tensor of floating-point numbers, from its properties."""
+def _dtype(tensor: _Record) -> str:
+    """Return the name of a tensor's type, from its properties; of floating-point numbers where they have none."""
     properties = tensor.value("properties")
     state = properties.value("state") if isinstance(properties, _Record) else None
     kind = getattr(state[0], "kind", "") if isinstance(state, tuple) and state else ""
-    dtype = getattr(torch, kind.removeprefix("torch."), None)
-    return dtype.is_floating_point if isinstance(dtype, torch.dtype) else True
+    name = kind.removeprefix("torch.")
+    return name if isinstance(getattr(torch, name, None), torch.dtype) else "float32"
 
 
 class _Distributed(TensorFile):
@@ -96,7 +96,7 @@ class _Distributed(TensorFile):
                 path = path if isinstance(path, tuple) else (stored,)
                 state = str(path[0]) if len(path) > 1 else ""
                 own = ".".join(map(str, path[1:] if state else path))
-                sizes.setdefault(state, {})[own] = _Tensor(str(stored), _lengths(one.value("size")), _floating(one))
+                sizes.setdefault(state, {})[own] = _Tensor(str(stored), _lengths(one.value("size")), _dtype(one))
         kept = {state: one for state, one in sizes.items() if not (state and state.startswith(_OF_TRAINING))}
         usual = next((state for state in ("model", "state_dict", "app", "module", "") if state in kept), None)
         if usual is None and len(kept) != 1:
@@ -117,8 +117,8 @@ class _Distributed(TensorFile):
     def names(self) -> list[str]:
         return clear_names(self._folder, list(self._tensors))
 
-    def describe(self, name: str) -> tuple[tuple[int, ...], bool]:
-        return self._tensors[name].shape, self._tensors[name].floating
+    def describe(self, name: str) -> tuple[tuple[int, ...], str]:
+        return self._tensors[name].shape, self._tensors[name].dtype
 
     def read(self, name: str) -> Tensor:
         try:

@@ -27,7 +27,7 @@ class _ArrayFile(TensorFile):
     def names(self) -> list[str]:
         return clear_names(self._file, list(self._archive.files))
 
-    def describe(self, name: str) -> tuple[tuple[int, ...], bool]:
+    def describe(self, name: str) -> tuple[tuple[int, ...], str]:
         with self._archive.zip.open(f"{name}.npy") as member:
             version = np.lib.format.read_magic(member)
             read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -35,10 +35,29 @@ class _ArrayFile(TensorFile):
         stated, size = math.prod(shape) * kind.itemsize, self._archive.zip.getinfo(f"{name}.npy").file_size
         if stated > size:
             raise ValueError(f"{name} has {size} bytes for {stated}")
-        return tuple(shape), kind.kind == "f"
+        return tuple(shape), kind.name
 
     def read(self, name: str) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(self._archive[name]))
+        return as_tensor(name, self._archive[name])
+
+
+def as_tensor(name: str, array: Any) -> Tensor:
+    """Return an array of NumPy, JAX or PyTorch as a tensor on the host, in its own type.
+
+    Raises:
+        InputError: a type that PyTorch does not have, such as strings.
+    """
+    if isinstance(array, Tensor):
+        return array.detach().cpu()
+    found = np.array(array)  # a copy: arrays of JAX are read-only
+    kind = getattr(torch, found.dtype.name, None)
+    if not isinstance(kind, torch.dtype):
+        raise InputError(f"{name} must be an array of numbers; got {found.dtype.name}.")
+    if not found.dtype.isnative:
+        found = found.astype(found.dtype.newbyteorder("="))
+    if found.dtype.isbuiltin == 1:
+        return torch.from_numpy(found)
+    return torch.from_numpy(found.view(f"u{found.dtype.itemsize}")).view(kind)  # such as bfloat16 of ml_dtypes
 
 
 def is_numpy(file: Path) -> bool:

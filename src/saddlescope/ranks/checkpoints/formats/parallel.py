@@ -56,13 +56,13 @@ class _Shards(TensorFile):
     def names(self) -> list[str]:
         return self._names
 
-    def describe(self, name: str) -> tuple[tuple[int, ...], bool]:
-        shape, floating = self._shards[0].describe(name)
+    def describe(self, name: str) -> tuple[tuple[int, ...], str]:
+        shape, dtype = self._shards[0].describe(name)
         axis = self._axis(name)
         if axis is not None:
             joined = sum(one.describe(name)[0][axis] for one in self._shards)
             shape = (*shape[:axis], joined, *shape[axis + 1 :])
-        return shape, floating
+        return shape, dtype
 
     def read(self, name: str) -> Tensor:
         axis = self._axis(name)

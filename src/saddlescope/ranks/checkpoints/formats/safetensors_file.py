@@ -1,5 +1,6 @@
 """Safetensors files; the library checks their headers against their sizes."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,12 @@ from saddlescope._shared.errors import InputError
 from saddlescope.ranks.checkpoints.formats.tensor_file import TensorFile, clear_names, first_line
 
 
+def _torch_name(kind: str) -> str:
+    """Return PyTorch's name of a type, such as float8_e4m3fn of F8_E4M3."""
+    name = re.sub(r"^(B?)F(?=\d)", lambda found: f"{found[1].lower()}float", kind)
+    return name.lower() + ("fn" if name.endswith("E4M3") else "")
+
+
 class _SafeFile(TensorFile):
     """Opened safetensors file."""
 
@@ -20,9 +27,9 @@ class _SafeFile(TensorFile):
     def names(self) -> list[str]:
         return clear_names(self._file, list(self._handle.keys()))
 
-    def describe(self, name: str) -> tuple[tuple[int, ...], bool]:
+    def describe(self, name: str) -> tuple[tuple[int, ...], str]:
         part = self._handle.get_slice(name)
-        return tuple(part.get_shape()), part.get_dtype().startswith(("F", "BF"))
+        return tuple(part.get_shape()), _torch_name(part.get_dtype())
 
     def read(self, name: str) -> Tensor:
         return self._handle.get_tensor(name)

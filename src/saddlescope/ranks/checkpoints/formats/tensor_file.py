@@ -32,8 +32,8 @@ class TensorFile(ABC):
         """Return the names of the tensors."""
 
     @abstractmethod
-    def describe(self, name: str) -> tuple[tuple[int, ...], bool]:
-        """Return the shape of a tensor, and True for floating-point numbers."""
+    def describe(self, name: str) -> tuple[tuple[int, ...], str]:
+        """Return the shape of a tensor, and the name of its type in PyTorch, such as "bfloat16"."""
 
     @abstractmethod
     def read(self, name: str) -> Tensor:

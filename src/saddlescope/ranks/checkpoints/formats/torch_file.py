@@ -1,17 +1,19 @@
 """Files of `torch.save`, read with `weights_only=True`: nothing in a file is ever executed.
 
 A file of a training script holds more than weights: the optimiser's state, settings, the best loss (which may be a
-tensor itself), objects of its own classes. The objects become empty placeholders; a defaultdict is read as a dict, and
-PyTorch refuses those of other subclasses of list and dict. One state dict is read, or the one that the user chooses of
-several, such as weights and their moving average.
+tensor itself), objects of its own classes. Objects become placeholders with their attributes; those of subclasses of
+list and dict become lists and dicts, and modules the state dicts of their parameters and buffers. One state dict is
+read, or the one that the user chooses of several, such as weights and their moving average.
 """
 
 import io
 import re
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -29,7 +31,7 @@ from saddlescope.ranks.checkpoints.formats.tensor_file import (
 from saddlescope.ranks.pickle_scan import require_plain
 
 _STATES = ("state_dict", "model_state_dict", "model", "module")  # keys of the weights in files of training scripts
-_SETTINGS = ("config", "hyper_parameters", "model_args")  # keys of the configuration; later ones take precedence
+_SETTINGS = ("args", "config", "hyper_parameters", "model_args")  # keys of settings; later ones take precedence
 _PLAIN = (int, float, str, list, tuple, dict)
 _BEFORE_1_6 = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # with which PyTorch began its files
 _HARMLESS = ("list", "dict", "tuple", "int", "float", "str", "bool", "frozenset")  # classes that may stand in data
@@ -48,9 +50,9 @@ class _TorchFile(TensorFile):
     def names(self) -> list[str]:
         return clear_names(self._file, list(self._tensors))
 
-    def describe(self, name: str) -> tuple[tuple[int, ...], bool]:
+    def describe(self, name: str) -> tuple[tuple[int, ...], str]:
         tensor = self._tensors[name]
-        return tuple(tensor.shape), tensor.is_floating_point()
+        return tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
 
     def read(self, name: str) -> Tensor:
         return self._tensors[name].detach()
@@ -60,6 +62,7 @@ class _TorchFile(TensorFile):
         found: dict[str, Any] = {}
         for key in _SETTINGS:
             values = self._content.get(key) if isinstance(self._content, dict) else None
+            values = values.attributes if isinstance(values, _Placeholder) else values
             if isinstance(values, dict):
                 found |= {k: v for k, v in values.items() if isinstance(k, str) and isinstance(v, _PLAIN)}
         return found
@@ -78,9 +81,9 @@ def open_torch(file: Path, weights: str | None) -> Iterator[TensorFile]:
     """
     try:
         with file.open("rb") as stored:
-            require_bounded(stored)
-        with safe_globals([(_placeholder(name), name) for name in _foreign_classes(file)]):
-            content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+            filled = require_bounded(stored)
+        with safe_globals([(_placeholder(name, filled.get(name)), name) for name in _foreign_classes(file)]):
+            content = _with_modules(torch.load(file, map_location="cpu", weights_only=True, mmap=True))
         if isinstance(content, _Placeholder):
             raise ValueError(f"GLOBAL {content.of}")
         opened = _TorchFile(file, content, weights)
@@ -96,9 +99,10 @@ def open_torch(file: Path, weights: str | None) -> Iterator[TensorFile]:
 
 
 class _Placeholder:
-    """Object in place of one of a class that is not loaded: it takes every argument, and holds nothing."""
+    """Object in place of one of a class that is not loaded: it takes every argument, and has the attributes alone."""
 
     of = ""
+    attributes: Mapping[str, Any] = MappingProxyType({})
 
     def __new__(cls, *_: object, **__: object) -> "_Placeholder":
         return super().__new__(cls)
@@ -106,14 +110,50 @@ class _Placeholder:
     def __init__(self, *_: object, **__: object) -> None:
         pass
 
-    def __setstate__(self, _: object) -> None:
-        pass
+    def __setstate__(self, state: object) -> None:
+        if isinstance(state, dict):
+            self.attributes = state
 
 
-def _placeholder(name: str) -> type[_Placeholder] | Callable[..., dict[Any, Any]]:
-    if name == "collections.defaultdict":
-        return lambda *_: {}
-    return type("Placeholder", (_Placeholder,), {"of": name})
+def _placeholder(name: str, filled: type | None) -> type:
+    """Return a class for objects of a class that is not loaded; those of a subclass of list or dict are one."""
+    if filled is None and name != "collections.defaultdict":
+        return type("Placeholder", (_Placeholder,), {"of": name})
+    plain = list if filled is list else OrderedDict  # which may have attributes, too
+    return type("Plain", (), {"__new__": lambda *_, **__: plain()})
+
+
+def _with_modules(content: Any) -> Any:
+    """Return the content of a file with modules as state dicts."""
+    if isinstance(content, dict):
+        return {key: _state_of(value) or value for key, value in content.items()}
+    return _state_of(content) or content
+
+
+def _state_of(module: Any) -> dict[str, Tensor]:
+    """Return the parameters and buffers of a pickled module, by the names of its state dict; none of other objects.
+
+    Raises:
+        ValueError: modules that occur many times in each other, or in themselves.
+    """
+    found: dict[str, Tensor] = {}
+    places, visited = [("", module)], 0
+    while places:
+        prefix, place = places.pop()
+        if not isinstance(place, _Placeholder):
+            continue
+        parameters, buffers, inner = (
+            one if isinstance(one := place.attributes.get(kind), dict) else {}
+            for kind in ("_parameters", "_buffers", "_modules")
+        )
+        dropped = place.attributes.get("_non_persistent_buffers_set") or ()
+        own = {**parameters, **{name: one for name, one in buffers.items() if name not in dropped}}
+        found |= {f"{prefix}{name}": one for name, one in own.items() if isinstance(one, Tensor)}
+        places += [(f"{prefix}{name}.", one) for name, one in reversed(inner.items())]
+        visited += (len(prefix) + 1) * (1 + len(own) + len(inner))
+        if visited > _MOST:
+            raise ValueError("it nests modules")
+    return found
 
 
 def _foreign_classes(file: Path) -> list[str]:
@@ -136,22 +176,24 @@ def _reason(file: Path, error: Exception) -> tuple[str, str]:
             line = f"torch.save(torch.load({str(file)!r}, weights_only=True), 'new.pt')"
             return "the format of PyTorch before 1.6", f"Convert it: {line}."
         return ("another format" if start else "an empty file"), "Fetch it again."
-    if re.search(r"Can only (SETITEM|append|extend)", text):
-        return "it has an object of a subclass of dict or list", "Save model.state_dict() alone."
     if found := re.search(r"GLOBAL ([\w.]+)", text):
         return f"it has an object of {found[1]}", "Save model.state_dict() alone."
     return first_line(error), "Fetch it again, or save model.state_dict() alone."
 
 
-def require_bounded(stored: io.BufferedIOBase) -> None:
+def require_bounded(stored: io.BufferedIOBase) -> dict[str, type]:
     """Raise unless a file of `torch.save` can be read in time and memory proportional to its size.
+
+    Returns:
+        As `require_plain`.
 
     Raises:
         ValueError: parts of it are compressed, or larger than it.
         pickle.UnpicklingError: its pickle expands.
     """
+    filled: dict[str, type] = {}
     if stored.read(2) != b"PK":  # of another format, which `torch.load` then refuses
-        return
+        return filled
     size = stored.seek(0, io.SEEK_END)
     with zipfile.ZipFile(stored) as archive:
         members = archive.infolist()
@@ -161,7 +203,8 @@ def require_bounded(stored: io.BufferedIOBase) -> None:
             raise ValueError("its parts are larger than the file")
         for member in members:
             if member.filename.lower().endswith("data.pkl"):  # PyTorch does not distinguish cases
-                require_plain(archive.read(member))
+                filled |= require_plain(archive.read(member))
+    return filled
 
 
 def _chosen_state(file: Path, content: Any, weights: str | None) -> tuple[dict[str, Tensor], tuple[str, ...]]:

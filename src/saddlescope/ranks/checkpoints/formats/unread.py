@@ -35,9 +35,10 @@ def _of_folder(folder: Path) -> str:
         )
     ranks = sorted(tag.name for tag in tags if _RANK.search(tag.name))
     if len(ranks) > 1:
+        root = folder.parent if (folder.parent / "latest_checkpointed_iteration.txt").is_file() else folder
         return (
             f"{folder} has one part of the model per process: {', '.join(ranks[:3])}. Join them with Megatron-LM: "
-            f"python tools/checkpoint/convert.py --model-type GPT --loader core --saver core --load-dir {folder} "
+            f"python tools/checkpoint/convert.py --model-type GPT --loader core --saver core --load-dir {root} "
             "--save-dir joined --target-tensor-parallel-size 1 --target-pipeline-parallel-size 1"
         )
     if any(folder.glob("*.index")) and any(folder.glob("*.data-*-of-*")):
