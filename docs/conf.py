@@ -1,4 +1,4 @@
-"""Sphinx configuration: Markdown pages, some with executed cells, the reference from the docstrings.
+"""Sphinx configuration: Markdown pages, whose code the tests run, and the reference from the docstrings.
 
 The build fails where a page is in no table of contents, where a link leads nowhere, where a public name of the
 package is missing from the reference (`public_names.py`), and where a page loads from another host (`own_host.py`): the
@@ -13,13 +13,14 @@ sys.path.insert(0, str(Path(__file__).parent / "extensions"))
 project = "saddlescope"
 author = "The saddlescope developers"
 extensions = [
-    "myst_nb",
+    "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx.ext.mathjax",
     "sphinx.ext.githubpages",  # .nojekyll: folders whose names begin with _ are served
     "commands",
+    "contents",
     "own_host",
     "own_mathjax",
     "public_names",
@@ -28,17 +29,15 @@ extensions = [
 ]
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 3  # headings can be linked to by their words, as on GitHub
-nb_execution_mode = "force"
-nb_execution_raise_on_error = True
-nb_execution_timeout = 120
-nb_ipywidgets_js = {}  # widgets, such as progress bars, would load scripts of another host
 mathjax_path = "mathjax.js"
 html_static_path = ["../build/docs-static"]
 html_theme = "furo"
 html_title = "saddlescope"
 html_show_copyright = False
-exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
+exclude_patterns = ["_build"]
 autodoc_typehints = "description"
+autodoc_preserve_defaults = True
+maximum_signature_line_length = 88
 autodoc_typehints_description_target = "documented_params"  # the fields of a dataclass stand there once
 default_role = "literal"  # what docstrings have between single backticks
 autodoc_member_order = "bysource"

@@ -38,6 +38,7 @@ def written_pages() -> dict[Path, str]:
         for name, (make, stored) in made.items()
     }
     stored_pages[DOCS / "errata.md"] = all_errata()
+    stored_pages = {file: f"---\nnosearch: true\n---\n\n{text}" for file, text in stored_pages.items()}
     return stored_pages | {DOCS / "reference" / f"{name}.md": STUB.format(name=name) for name in PLAIN}
 
 

@@ -50,23 +50,6 @@ def one_run(results, tmp_path_factory):
     return folder
 
 
-class Blank:
-    """A drawing that costs nothing."""
-
-    def savefig(self, path):
-        path.write_text("blank")
-
-    def set_layout_engine(self, engine):
-        pass
-
-
-@pytest.fixture
-def undrawn(monkeypatch):
-    """Build without drawing, for tests of folders."""
-    for name in ("draw_matplotlib", "draw_thumbnail"):
-        monkeypatch.setattr(f"saddlescope.gallery.site.{name}", lambda *_, **__: Blank())
-
-
 def test_there_is_an_index_and_a_page_for_each_run(pages, results):
     slugs = {path.stem for path in store.find_runs(results)}
     assert set(pages) == {"index.html"} | {f"tiny/staircase/{slug}.html" for slug in slugs}

@@ -235,12 +235,17 @@ def environment() -> Environment:
     )
     pages.globals |= {"outcomes": tuple(Outcome), "kinds": tuple(Kind), "meanings": MEANINGS}
     pages.globals |= {"version": __version__, "palette": len(LIGHT.palette)}
-    pages.filters |= {"cell": _cell, "linked": _linked, "tally": _tally}
+    pages.filters |= {"cell": _cell, "formula": _formula, "linked": _linked, "tally": _tally}
     return pages
 
 
 def _cell(value: object) -> str:
-    return number(value, 5) if isinstance(value, float) else str(value)
+    return number(value, 5) if isinstance(value, float) else _formula(str(value))
+
+
+def _formula(text: str) -> Markup:
+    """Escape a text, in which W_K becomes W with the subscript K."""
+    return Markup(re.sub(r"\bW_([A-Z])\b", r"W<sub>\1</sub>", str(escape(text))))  # noqa: S704
 
 
 def _linked(text: str) -> Markup:

@@ -1,6 +1,7 @@
 """Figure of a training run: loss, ranks and sizes of the updates over the steps, one panel each."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +34,9 @@ def measures_figure(ds: xr.Dataset, *, loss: Line | None = None) -> Figure:
         ds: spectra with two records or more, of heads, of single matrices, or of both.
         loss: the loss over the same steps; None leaves its panel out.
     """
-    x, families = step_axis(ds), [*_heads(ds), *_matrices(ds)]
+    first, last = (float(ds.step[k]) for k in (0, -1))
+    x = replace(step_axis(ds), range=(first, max([last, *([] if loss is None else loss.x)])))
+    families = [*_heads(ds), *_matrices(ds)]
     panels = [] if loss is None else [Panel(title="loss", x=x, y=Axis(loss.label or "loss"), marks=(loss,))]
     for measure, y in _MEASURES.items():
         marks = [
