@@ -1,8 +1,9 @@
-"""Sphinx configuration: Markdown pages, whose code the tests run, and the reference from the docstrings.
+"""Sphinx configuration: Markdown pages and the reference from the docstrings.
 
-The build fails where a page is in no table of contents, where a link leads nowhere, where a public name of the
-package is missing from the reference (`public_names.py`), and where a page loads from another host (`own_host.py`): the
-site works without a network, from any folder of any host.
+The build fails where a page is in no table of contents, where a link leads nowhere,
+where a public name of the package is missing from the reference (`public_names.py`),
+and where a page loads from another host (`own_host.py`): the site works without a
+network, from any folder of any host. The tests run the code of the pages.
 """
 
 import sys
@@ -38,7 +39,9 @@ exclude_patterns = ["_build"]
 autodoc_typehints = "description"
 autodoc_preserve_defaults = True
 maximum_signature_line_length = 88
-autodoc_typehints_description_target = "documented_params"  # the fields of a dataclass stand there once
+autodoc_typehints_description_target = (
+    "documented_params"  # the fields of a dataclass stand there once
+)
 default_role = "literal"  # what docstrings have between single backticks
 autodoc_member_order = "bysource"
 autosummary_generate = False  # its tables only: the pages are those of autodoc
@@ -46,7 +49,7 @@ napoleon_use_ivar = True
 
 
 def _plain_text(app, what, name, obj, options, lines):
-    """The docstrings write |x| for a modulus and *labels for axes, both of which reStructuredText reads."""
+    """Escape |x| for a modulus and *labels for axes, which reStructuredText reads."""
     for place, line in enumerate(lines):
         if not line.lstrip().startswith((">>>", "...")):
             lines[place] = line.replace("|", r"\|").replace("*labels", r"\*labels")

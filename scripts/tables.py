@@ -77,20 +77,20 @@ def _in_words(verdicts: Iterable[dict]) -> str:
 
 
 def statements(paper: str, verdicts: list[dict]) -> str:
-    """A line for each claim that covers a statement of the paper, and one for each statement that none covers."""
-    found = {(v["entry"], v["claim"]): v for v in headlines(of_paper(paper, verdicts))}
+    """A line for each claim that covers a statement of the paper, and the places of the statements that none covers."""
+    judged = {(v["entry"], v["claim"]): v for v in headlines(of_paper(paper, verdicts))}
     rows = []
     for statement in paper_records(paper).statements:
-        if statement.uncovered:
-            rows.append((statement.place, plain(statement.asserts), "not covered", "", ""))
         for claim in statement.claims:
             entry, _, name = claim.rpartition("/")
-            v = found[f"{paper}/{entry}", name]
+            v = judged[f"{paper}/{entry}", name]
             kind = "" if v["kind"] == Kind.PRINTED else f" ({v['kind']})"
             said, _, value, bound, _ = _claim(v)
             cells = (said, _judged(v["outcome"]) + kind, f"{value}; {bound}", _linked(v))
             rows.append((statement.place, *cells))
-    return table(("in the paper", "statement", "verdict", "value; bound", "entry"), rows)
+    found = table(("in the paper", "statement", "verdict", "value; bound", "entry"), rows)
+    places = "; ".join(s.place for s in paper_records(paper).statements if s.uncovered)
+    return f"{found}\n\nNo claim covers these, for the reasons on the page of [all errata](../errata.md): {places}."
 
 
 def _linked(v: dict) -> str:
@@ -115,14 +115,7 @@ def _errata(found: Sequence[Erratum]) -> str:
 
 def all_errata() -> str:
     """The page of the errata of all papers, by weight, and of the statements that no claim covers."""
-    lines = [
-        "# Errata of the papers",
-        "",
-        "A test or a claim checks each erratum. *Statement*: false as printed, with a",
-    ]
-    lines += [
-        "printed claim that fails. *Repairable*: a proof changes, the statement stays. *Slip*: nothing depends on it."
-    ]
+    lines = ["# Errata of the papers", "", _ERRATA]
     for file in sorted(PAPERS.glob("*.md")):
         paper, title = paper_records(file.stem), file.read_text().partition("\n")[0].removeprefix("# ")
         open_ones = [(s.place, plain(s.asserts), plain(s.uncovered)) for s in paper.statements if s.uncovered]
@@ -131,6 +124,9 @@ def all_errata() -> str:
         lines += ["", "Statements without a claim:", "", table(("in the paper", "statement", "reason"), open_ones)]
     return "\n".join(lines) + "\n"
 
+
+_ERRATA = """A test or a claim checks each erratum. *Statement*: false as printed, with a printed claim that fails.
+*Repairable*: a proof changes, the statement stays. *Slip*: nothing depends on it."""
 
 WEIGHTS = {
     "statement": "statements that are false as printed",

@@ -86,9 +86,15 @@ def between(read: Callable[[object], _N], low: int, high: int | None = None) -> 
 
 
 def read_loss_file(file: Path | None, column: str | None) -> "LossLog | None":
-    """Return the loss of `--loss LOG --column NAME`; None without the option."""
+    """Return the loss of `--loss LOG --column NAME`; None without the options.
+
+    Raises:
+        InputError: a column without a log, or a log without this loss.
+    """
     from saddlescope.store.loss_logs import read_loss
 
+    if file is None and column is not None:
+        raise InputError(f"column must name a column of a log; got {column!r} alone. Add --loss LOG.")
     return None if file is None else read_loss(file, column)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from saddlescope._shared.errors import InputError
 from saddlescope._shared.output_paths import NETCDF, require_writable_file
 from saddlescope.cli.options import (
     AsJson,
@@ -78,6 +79,8 @@ def spectra(
 
     if site is not None:
         require_gallery_folder(site)
+    if loss is not None and site is None:
+        raise InputError(f"loss is drawn on the page alone; got --loss {loss} without a page. Add --site DIR.")
     log = read_loss_file(loss, column)  # before the work
     counts, layouts = parse_heads(heads), read_layouts(layout or [])
     stop = store.stopwatch()

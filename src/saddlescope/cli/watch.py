@@ -45,7 +45,8 @@ def watch(
             size = file.stat().st_size if file.exists() else 0
             if size != seen:
                 try:
-                    log = read_loss_file(loss if loss is None or loss.exists() else None, column)
+                    waits = loss is not None and not loss.exists()
+                    log = None if waits else read_loss_file(loss, column)
                     page = build_training(file, site, live=_SECONDS, loss=log)
                 except InputError as error:  # a first record may be on its way; a run may begin again
                     say(str(error))

@@ -205,15 +205,16 @@
         const { xaxis, yaxis } = this.plot._fullLayout;
         this.handle.style.left = `${this.plot.offsetLeft + xaxis._offset + xaxis.d2p(Number(x.text))}px`;
         this.handle.style.top = `${this.plot.offsetTop + yaxis._offset + yaxis.d2p(Number(y.text))}px`;
+        this.handle.setAttribute("aria-valuenow", x.text);
         this.handle.setAttribute("aria-valuetext", `${x.name} ${x.text}, ${y.name} ${y.text}`);
       };
       if (!this.handle) {
-        this.handle = element("div", { className: "handle", tabIndex: 0, title: "Drag me" });
+        this.handle = element("div", { className: "handle", tabIndex: 0, title: `Drag to change ${x.name} and ${y.name}` });
         this.handle.setAttribute("role", "slider");
         this.handle.setAttribute("aria-label", `${trace.name}: ${x.name} and ${y.name}`);
-        const move = (dx, dy) => {
-          x.slideTo(dx);
-          y.slideTo(dy);
+        const move = (across, up) => {
+          x.slideTo(across);
+          y.slideTo(up);
           put();
           if (auto.checked) ask(settings(), false);
         };

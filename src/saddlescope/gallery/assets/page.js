@@ -28,7 +28,7 @@
   };
 
   // Words with their subscripts set: W_K becomes W with a small K.
-  const formula = (text) => text.split(/(?<=\bW)_([A-Z])\b/).map((part, k) => (k % 2 ? element("sub", {}, part) : part));
+  const formula = (text) => text.split(/\bW_([A-Z])\b/).flatMap((part, k) => (k % 2 ? ["W", element("sub", {}, part)] : [part]));
 
   const button = (label, pressed, act) => {
     const made = element("button", { type: "button" }, label);
