@@ -313,7 +313,7 @@ def test_a_page_survives_a_server_that_is_killed_and_restarted(visit, make_serve
 def test_on_a_phone_the_picture_comes_first_and_nothing_is_cut(visit, toys):
     page = visit(toy(toys), viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    picture, form = (page.locator(one).bounding_box() for one in (".pictures", "form.controls"))
+    picture, form = (page.locator(one).bounding_box() for one in (".panels", "form.controls"))
     assert picture["y"] < form["y"]
     page.locator(".control").last.scroll_into_view_if_needed()
     box = page.locator(".panel").first.bounding_box()
