@@ -245,7 +245,7 @@ def _cell(value: object) -> str:
 
 def _formula(text: str) -> Markup:
     """Escape a text, in which W_K becomes W with the subscript K."""
-    return Markup(re.sub(r"\bW_([A-Z])\b", r"W<sub>\1</sub>", str(escape(text))))  # noqa: S704
+    return Markup(re.sub(r"\bW_([A-Z])(?![A-Za-z0-9_])", r"W<sub>\1</sub>", str(escape(text))))  # noqa: S704
 
 
 def _linked(text: str) -> Markup:
