@@ -149,7 +149,7 @@ survey: .venv/tools ## check the tracker on every model type of Transformers and
 	@$(BIN)/python scripts/survey.py && $(BIN)/python scripts/survey.py --write
 
 docs: .venv/tools ## build the documentation into build/docs
-	@$(BIN)/python -m sphinx -W --keep-going -q docs build/docs
+	@$(BIN)/python -m sphinx -W --keep-going -j 2 docs build/docs
 	@echo "== Done: open build/docs/index.html"
 
 bench: .venv/tools ## every benchmark, side by side with what one would use instead (BENCH="--again flow" for some)

@@ -1,8 +1,9 @@
-"""Sphinx configuration: Markdown pages, some with executed cells, the reference from the docstrings.
+"""Sphinx configuration: Markdown pages and the reference from the docstrings.
 
-The build fails where a page is in no table of contents, where a link leads nowhere, where a public name of the
-package is missing from the reference (`public_names.py`), and where a page loads from another host (`own_host.py`): the
-site works without a network, from any folder of any host.
+The build fails where a page is in no table of contents, where a link leads nowhere,
+where a public name of the package is missing from the reference (`public_names.py`),
+and where a page loads from another host (`own_host.py`): the site works without a
+network, from any folder of any host. The tests run the code of the pages.
 """
 
 import sys
@@ -13,13 +14,14 @@ sys.path.insert(0, str(Path(__file__).parent / "extensions"))
 project = "saddlescope"
 author = "The saddlescope developers"
 extensions = [
-    "myst_nb",
+    "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx.ext.mathjax",
     "sphinx.ext.githubpages",  # .nojekyll: folders whose names begin with _ are served
     "commands",
+    "contents",
     "own_host",
     "own_mathjax",
     "public_names",
@@ -28,18 +30,18 @@ extensions = [
 ]
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 3  # headings can be linked to by their words, as on GitHub
-nb_execution_mode = "force"
-nb_execution_raise_on_error = True
-nb_execution_timeout = 120
-nb_ipywidgets_js = {}  # widgets, such as progress bars, would load scripts of another host
 mathjax_path = "mathjax.js"
 html_static_path = ["../build/docs-static"]
 html_theme = "furo"
 html_title = "saddlescope"
 html_show_copyright = False
-exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
+exclude_patterns = ["_build"]
 autodoc_typehints = "description"
-autodoc_typehints_description_target = "documented_params"  # the fields of a dataclass stand there once
+autodoc_preserve_defaults = True
+maximum_signature_line_length = 88
+autodoc_typehints_description_target = (
+    "documented_params"  # the fields of a dataclass stand there once
+)
 default_role = "literal"  # what docstrings have between single backticks
 autodoc_member_order = "bysource"
 autosummary_generate = False  # its tables only: the pages are those of autodoc
@@ -47,7 +49,7 @@ napoleon_use_ivar = True
 
 
 def _plain_text(app, what, name, obj, options, lines):
-    """The docstrings write |x| for a modulus and *labels for axes, both of which reStructuredText reads."""
+    """Escape |x| for a modulus and *labels for axes, which reStructuredText reads."""
     for place, line in enumerate(lines):
         if not line.lstrip().startswith((">>>", "...")):
             lines[place] = line.replace("|", r"\|").replace("*labels", r"\*labels")

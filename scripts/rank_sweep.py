@@ -2,7 +2,13 @@
 
     --from results     reads results/sweeps/gradual-rank/figure-4/points; writes docs/vit-sweep.csv and .png
 
-docs/training-runs.md has the commands that make the sweep.
+The sweep, at some points also with epochs=120, depth=2, depth=6 or --seeds 1,2:
+
+    saddlescope sweep gradual-rank/figure-4 --data DIR --set seeds=0 \\
+        --grid initial_scale=1,0.1 --grid learning_rate=2e-4,8e-4,3.2e-3 \\
+        --grid warmup_epochs=0,10 --set depth=3 --set epochs=30 --set dataset=cifar10 \\
+        --set images=2500 --set patch=4 --set embedding=64 --set heads=4 --set mlp=64 \\
+        --set batch=64 --set test_every=5
 """
 
 import argparse

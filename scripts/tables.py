@@ -2,14 +2,14 @@
 
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 
 from saddlescope.reproduction import Entry, Kind, Outcome, find_entry
 from saddlescope.reproduction.catalogue import entry_module
 from saddlescope.reproduction.formatting import counts, verdict_cells, verdict_of
-from saddlescope.reproduction.paper import Statement, paper_records
+from saddlescope.reproduction.paper import Erratum, Statement, paper_records
 
 PAPERS = Path(__file__).resolve().parents[1] / "docs" / "papers"
 
@@ -77,22 +77,20 @@ def _in_words(verdicts: Iterable[dict]) -> str:
 
 
 def statements(paper: str, verdicts: list[dict]) -> str:
-    """A line for each claim that covers a statement of the paper, and one for each statement that none covers."""
-    found = {(v["entry"], v["claim"]): v for v in headlines(of_paper(paper, verdicts))}
+    """A line for each claim that covers a statement of the paper, and the places of the statements that none covers."""
+    judged = {(v["entry"], v["claim"]): v for v in headlines(of_paper(paper, verdicts))}
     rows = []
     for statement in paper_records(paper).statements:
-        if statement.uncovered:
-            rows.append(
-                (statement.place, plain(statement.asserts), f"not covered: {plain(statement.uncovered)}", "", "")
-            )
         for claim in statement.claims:
             entry, _, name = claim.rpartition("/")
-            v = found[f"{paper}/{entry}", name]
+            v = judged[f"{paper}/{entry}", name]
             kind = "" if v["kind"] == Kind.PRINTED else f" ({v['kind']})"
             said, _, value, bound, _ = _claim(v)
             cells = (said, _judged(v["outcome"]) + kind, f"{value}; {bound}", _linked(v))
             rows.append((statement.place, *cells))
-    return table(("in the paper", "statement", "verdict", "value; bound", "entry"), rows)
+    found = table(("in the paper", "statement", "verdict", "value; bound", "entry"), rows)
+    places = "; ".join(s.place for s in paper_records(paper).statements if s.uncovered)
+    return f"{found}\n\nNo claim covers these, for the reasons on the page of [all errata](../errata.md): {places}."
 
 
 def _linked(v: dict) -> str:
@@ -102,11 +100,33 @@ def _linked(v: dict) -> str:
 
 
 def errata(paper: str) -> str:
-    """The errata of a paper, by weight."""
-    found = sorted(paper_records(paper).errata, key=lambda e: list(WEIGHTS).index(e.weight))
-    rows = ((e.weight, e.place, plain(e.printed), plain(e.right), plain(e.check)) for e in found)
-    return table(("weight", "in the paper", "printed", "right", "check"), rows)
+    """The errata of a paper that a statement or a proof depends on, and how many slips there are besides."""
+    found = paper_records(paper).errata
+    heavy, slips = [e for e in found if e.weight != "slip"], sum(e.weight == "slip" for e in found)
+    more = f"Slips, on which nothing depends, are on the page of [all errata](../errata.md): {slips}."
+    return "\n\n".join(filter(None, (_errata(heavy) if heavy else "", more if slips else ""))) or "None is known."
 
+
+def _errata(found: Sequence[Erratum]) -> str:
+    rows = sorted(found, key=lambda e: list(WEIGHTS).index(e.weight))
+    cells = ((e.weight, e.place, plain(e.printed), plain(e.right), plain(e.check)) for e in rows)
+    return table(("weight", "in the paper", "printed", "right", "check"), cells)
+
+
+def all_errata() -> str:
+    """The page of the errata of all papers, by weight, and of the statements that no claim covers."""
+    lines = ["# Errata of the papers", "", _ERRATA]
+    for file in sorted(PAPERS.glob("*.md")):
+        paper, title = paper_records(file.stem), file.read_text().partition("\n")[0].removeprefix("# ")
+        open_ones = [(s.place, plain(s.asserts), plain(s.uncovered)) for s in paper.statements if s.uncovered]
+        lines += ["", f"## [{title}](papers/{file.name})"]
+        lines += ["", _errata(paper.errata)] if paper.errata else []
+        lines += ["", "Statements without a claim:", "", table(("in the paper", "statement", "reason"), open_ones)]
+    return "\n".join(lines) + "\n"
+
+
+_ERRATA = """A test or a claim checks each erratum. *Statement*: false as printed, with a printed claim that fails.
+*Repairable*: a proof changes, the statement stays. *Slip*: nothing depends on it."""
 
 WEIGHTS = {
     "statement": "statements that are false as printed",

@@ -84,15 +84,32 @@ def run(one: Snippet, folder: Path | None = None) -> dict:
         folder: the working directory; None: a temporary one.
     """
     names, printed = executed(one, folder)
-    if one.shown is not None:
-        difference = differs(printed, one.shown)
-        assert difference is None, f"{one.page}: {difference}\n{printed}"
+    compare(one, printed)
     return names
 
 
-def executed(one: Snippet, folder: Path | None = None) -> tuple[dict, str]:
-    """Run a block in a namespace of its own, and return its names and its output."""
-    names: dict = {"__name__": "__main__"}
+def run_page(page: str) -> tuple[dict, str]:
+    """Run all blocks of a page in order in one namespace, compare their outputs, and return names and output."""
+    names: dict = {}
+    outputs = []
+    with tempfile.TemporaryDirectory() as folder:
+        for one in snippets(page):
+            names, printed = executed(one, Path(folder), names)
+            compare(one, printed)
+            outputs.append(printed)
+    return names, "".join(outputs)
+
+
+def compare(one: Snippet, printed: str) -> None:
+    """Raise unless a block printed what the page shows."""
+    if one.shown is not None:
+        difference = differs(printed, one.shown)
+        assert difference is None, f"{one.page}: {difference}\n{printed}"
+
+
+def executed(one: Snippet, folder: Path | None = None, names: dict | None = None) -> tuple[dict, str]:
+    """Run a block, in a namespace of its own unless one is given, and return its names and its output."""
+    names = {"__name__": "__main__"} if names is None else names
     output = io.StringIO()
     with (
         tempfile.TemporaryDirectory() as temporary,

@@ -1,4 +1,4 @@
-"""Pages that exist while the docs are built: verdicts, board and models, too long to be kept, and plain references.
+"""Pages that exist while the docs are built: verdicts, errata, board, models, and plain references.
 
 So does the page of other papers' results, which computes them.
 """
@@ -27,12 +27,12 @@ PLAIN = ("explore", "flow", "gallery", "loss", "measure", "studies", "sweeps")  
 
 
 def written_pages() -> dict[Path, str]:
-    """Return verdicts.md, board.md and models.md as they are made from stored JSON, and the plain references."""
+    """Return verdicts.md, errata.md, board.md and models.md, made from what is stored, and the plain references."""
     sys.path[:0] = folders = [str(DOCS.parent / folder) for folder in ("scripts", "benchmarks")]
     try:
         from models_page import models_page
         from page import page
-        from tables import every_claim
+        from tables import all_errata, every_claim
     finally:
         del sys.path[: len(folders)]
     made = {"verdicts": (every_claim, "verdicts"), "board": (page, "benchmarks")}
@@ -41,6 +41,8 @@ def written_pages() -> dict[Path, str]:
         DOCS / f"{name}.md": make(json.loads((DOCS / f"{stored}.json").read_text()))
         for name, (make, stored) in made.items()
     }
+    stored_pages[DOCS / "errata.md"] = all_errata()
+    stored_pages = {file: f"---\nnosearch: true\n---\n\n{text}" for file, text in stored_pages.items()}
     return stored_pages | {DOCS / "reference" / f"{name}.md": STUB.format(name=name) for name in PLAIN}
 
 

@@ -66,7 +66,7 @@ def test_the_built_site_has_its_formulas_and_tables_and_loads_nothing_from_elsew
     (folder / "conf.py").write_text(
         "import sys\n"
         f"sys.path.insert(0, {str(DOCS / 'extensions')!r})\n"
-        "extensions = ['myst_nb', 'sphinx.ext.mathjax', 'sphinx.ext.githubpages', 'own_host', 'table_files']\n"
+        "extensions = ['myst_parser', 'sphinx.ext.mathjax', 'sphinx.ext.githubpages', 'own_host', 'table_files']\n"
         "myst_enable_extensions = ['dollarmath']\nhtml_theme = 'furo'\nmathjax_path = 'mathjax.js'\n"
     )
     page = "# Page\n\nThe scale $\\alpha$.\n\n| a | b, c |\n|---|---|\n| 1 | $x$ |\n| 2 | q; r |\n| 3 | z |\n"

@@ -1,4 +1,4 @@
-"""Examples of docs/tracker.md: each runs alone and prints what is shown."""
+"""Examples of the pages on the tracker: each runs alone and prints what is shown."""
 
 import warnings
 from pathlib import Path
@@ -7,14 +7,17 @@ import pytest
 
 import snippets
 
-PAGE = "docs/tracker.md"
+PAGES = ("docs/tracker.md", "docs/training-loops.md")
+
+
+EXAMPLES = [one for page in PAGES for one in snippets.snippets(page)]
 
 
 @pytest.fixture
 def example(tmp_path, monkeypatch):
     """Run the example that contains these words in an empty folder, and return its names."""
     monkeypatch.chdir(tmp_path)
-    return lambda words: snippets.run(snippets.snippet(PAGE, words), tmp_path)
+    return lambda words: snippets.run(next(one for one in EXAMPLES if words in one.code), tmp_path)
 
 
 def test_every_example_is_tested():
@@ -23,7 +26,7 @@ def test_every_example_is_tested():
         "TrainingArguments",
         "SummaryWriter",
     )
-    assert [sum(word in one.code for word in words) for one in snippets.snippets(PAGE)] == [1] * len(words)
+    assert [sum(word in one.code for word in words) for one in EXAMPLES] == [1] * len(words)
 
 
 def test_a_loop(example):

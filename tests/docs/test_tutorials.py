@@ -1,4 +1,4 @@
-"""The tutorials: their cells run in order, and what their sentences say of the output holds."""
+"""The tutorials: their blocks run in order, and what their sentences say of the output holds."""
 
 import re
 from pathlib import Path
@@ -13,32 +13,31 @@ from saddlescope.flow import DiagonalInit
 from saddlescope.reproduction import find_entry
 
 TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
-CELLS = re.compile(r"```\{code-cell\} ipython3\n(.*?)```", re.S)
+PAGES = {
+    "theorist": "docs/tutorials/theorist.md",
+    "full-matrices": "docs/tutorials/full-matrices.md",
+    "units": "docs/tutorials/units.md",
+    "transformers": "docs/tutorials/transformers.md",
+}
 
 
 @pytest.fixture
 def executed(types_unchecked):
-    """Run all cells of a page and return their names; hidden cells only configure the output."""
+    """Return a function that runs all blocks of a page and returns their names and their output."""
 
     def run(name):
-        made: dict = {}
         with types_unchecked():
-            for cell in CELLS.findall((TUTORIALS / f"{name}.md").read_text()):
-                if not cell.startswith(":tags:"):
-                    exec(cell, made)
-        return made
+            return snippets.run_page(PAGES[name])
 
     return run
 
 
 def test_every_tutorial_is_tested():
-    pages = {"theorist", "full-matrices", "units", "transformers", "reader"}
-    assert {page.stem for page in TUTORIALS.glob("*.md")} == pages
+    assert {page.stem for page in TUTORIALS.glob("*.md")} == {*PAGES, "reader"}
 
 
-def test_a_network_of_ones_own(executed, capsys):
-    made = executed("theorist")
-    reported = capsys.readouterr().out
+def test_a_network_of_ones_own(executed):
+    made, reported = executed("theorist")
     predicted = made["predicted"]
     assert predicted.status == "converged"
     assert [stage.entered for stage in predicted.stages[1:]] == [(0,), (1,), (7,), (2,)], "the gate enters third"
@@ -64,19 +63,19 @@ def _assert_classes_are_learned_when_predicted(classifier, weights):
     np.testing.assert_allclose([crossing.time for crossing in crossings], times, rtol=0.02)
 
 
-def test_full_matrices(executed, capsys):
-    made = executed("full-matrices")
+def test_full_matrices(executed):
+    made, reported = executed("full-matrices")
     assert made["predicted"].status == "converged"
     assert [stage.ranks for stage in made["predicted"].stages] == [(0,), (1,), (2,), (3,)]
     assert made["comparison"].exact_order_prefix == 3
     assert not made["comparison"].missed
     errors = np.abs(np.subtract(made["found"].times, made["predicted"].staircase.times)) * 32 * np.log(10)
     assert errors.max() < 8, "some e-folds, of 74"
-    assert "rank 3" in capsys.readouterr().out
+    assert "rank 3" in reported
 
 
 def test_a_sum_of_units_of_ones_own(executed):
-    made = executed("units")
+    made, _ = executed("units")
     predicted, run = made["predicted"], made["run"]
     assert (predicted.degree, predicted.status.value) == (2.0, "converged")
     np.testing.assert_allclose(predicted.staircase.times, 4 / np.hypot([1.2, 1.0], [0.7, 0.5]))
@@ -88,8 +87,8 @@ def test_a_sum_of_units_of_ones_own(executed):
     assert max(map(abs, made["matched"].errors)) < 1e-4
 
 
-def test_what_a_transformer_learned(executed, capsys):
-    made = executed("transformers")
+def test_what_a_transformer_learned(executed):
+    made, reported = executed("transformers")
     assert dict(made["spectra"].sizes)["step"] == 13
     np.testing.assert_array_equal(made["tracked"].values, made["read"].values)
     ranks = made["between"].stable_rank.sel(product="VO").mean(("layer", "head")).values
@@ -98,7 +97,7 @@ def test_what_a_transformer_learned(executed, capsys):
     trainable = sum(weight.numel() for weight in made["adapted"].parameters() if weight.requires_grad)
     assert trainable == sum(rank * sum(made["shapes"][name]) for name, rank in made["ranks"].items())
     assert 0.9 * made["budget"] <= trainable <= made["budget"]
-    assert "rank 8 everywhere keeps" in capsys.readouterr().out
+    assert "rank 8 everywhere keeps" in reported
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Examples of docs/usage.md: each runs alone and prints what is shown, and the promises of its sentences hold."""
+"""Examples of three guides: each runs alone and prints what is shown, and the promises of its sentences hold."""
 
 import re
 from pathlib import Path
@@ -8,12 +8,18 @@ import numpy as np
 import saddlescope as ss
 import snippets
 
-PAGE = "docs/usage.md"
+PAGES = ("docs/usage.md", "docs/norms.md", "docs/reproduce.md")
+
+
+def _snippet(words):
+    """Return the block that contains these words."""
+    (found,) = (one for page in PAGES for one in snippets.snippets(page) if words in one.code)
+    return found
 
 
 def _run(words):
     """Run the block that contains these words and return its names."""
-    return snippets.run(snippets.snippet(PAGE, words))
+    return snippets.run(_snippet(words))
 
 
 def test_one_front_door():
@@ -25,7 +31,7 @@ def test_transformer():
     made = _run("transformer_teacher_task")
     first = made["predicted"].stages[1]
     assert [made["transformer"].coordinate(i).head for i in first.entered] == [0, 1]
-    assert "layer 0 head 1 VO" in str(snippets.snippet(PAGE, "transformer_teacher_task").shown)
+    assert "layer 0 head 1 VO" in str(_snippet("transformer_teacher_task").shown)
 
 
 def test_many_flows_in_one_call():
@@ -42,14 +48,14 @@ def test_norms_on_ones_own_tokens():
 
 
 def test_curves_of_a_figure_as_a_table(tmp_path):
-    made = snippets.run(snippets.snippet(PAGE, "to_csv("), tmp_path)
+    made = snippets.run(_snippet("to_csv("), tmp_path)
     assert (tmp_path / "figure-2.csv").read_text().splitlines()[0].split(",")[0] == "time"
     assert {verdict.claim for verdict in made["made"].verdicts}
 
 
 def test_every_example_is_tested():
     words = [*re.findall(r'_run\("(.*?)"\)', Path(__file__).read_text()), "to_csv("]
-    assert {snippets.snippet(PAGE, one) for one in words} == set(snippets.snippets(PAGE))
+    assert {_snippet(one) for one in words} == {one for page in PAGES for one in snippets.snippets(page)}
 
 
 def test_escape_directions_of_example_1():

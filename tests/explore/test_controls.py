@@ -17,6 +17,7 @@ class Params(EntryParams):
     rate: float = param(0.01, "rate", gt=0, scale="log")
     noise: float = param(0.0, "noise", ge=0)
     exponent: float = param(-8.0, "exponent", lt=0)
+    log10: float = param(-8.0, "exponent of a small number", ge=-512, le=-0.5, scale="log")
     half: float = param(0.5, "half", gt=0, lt=1)
     block: int = param(8, "block", ge=8, multiple_of=8)
     deep: bool = param(True, "deep")
@@ -42,6 +43,7 @@ def control(name, size="default"):
         ("rate", 1e-4, 1.0, 0, True),
         ("noise", 0, 1.0, 0.005, False),
         ("exponent", -32, -0.2, 0.2, False),
+        ("log10", -512, -0.5, 0, True),
         ("half", 0.005, 0.995, 0.005, False),
         ("block", 8, 32, 8, False),
     ],
@@ -72,7 +74,7 @@ def test_every_entry_has_controls_that_allow_its_own_values(name):
         for one in made:
             if one.kind == "slider":
                 assert one.low <= float(one.value) <= one.high, one.name
-                assert one.low > 0 or not one.log
+                assert one.low * one.high > 0 or not one.log
                 record = one.record
                 for end in (one.low, one.high):
                     record.check(round(end) if record.type is int else end)

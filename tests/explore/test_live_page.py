@@ -85,7 +85,7 @@ def test_a_slider_moves_the_picture_the_verdict_and_the_address(visit, server):
     press(page, "level", "Home")
     wait_shown(page, {"level": "0.005"})
     assert "not seen" in page.locator(".verdicts").inner_text()
-    assert page.locator(".status .signs").inner_text().startswith("○ high")
+    assert page.locator(".status .signs").inner_text() == "○ high: not seen"
 
 
 def test_a_drag_follows_the_slider_and_ends_in_one_address(visit, server):
@@ -207,6 +207,37 @@ def test_the_last_runs_are_drawn_in_grey_and_return(visit, server):
     assert page.locator(".runs-list [aria-current]").inner_text() == "level=0.995"
 
 
+def test_axes_follow_the_current_run(visit, server):
+    page = visit(own(server))
+    for key, value in (("End", "0.995"), ("Home", "0.005")):
+        press(page, "level", key)
+        wait_shown(page, {"level": value})
+    top = "() => document.querySelector('.plot')._fullLayout.yaxis.range[1]"
+    assert page.evaluate(top) < 0.01
+    page.get_by_role("button", name="Logarithmic y axis").click()
+    page.wait_for_function(f"() => ({top})() < -2")  # exponents of ten
+
+
+def test_a_point_is_dragged(visit, toys):
+    page = visit(toy(toys))
+    handle = page.locator(".handle")
+    box = handle.bounding_box()
+    middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(*middle)
+    page.mouse.down()
+    page.mouse.move(middle[0] + 60, middle[1] - 30, steps=4)
+    page.mouse.up()
+    page.wait_for_function("() => location.search.includes('signal') && location.search.includes('diversity')")
+    shown = {name: page.locator(f"[data-name={name}] .exact").input_value() for name in ("diversity", "signal")}
+    assert float(shown["diversity"]) > 0.3
+    assert float(shown["signal"]) > 1.0
+    wait_shown(page, shown)
+    handle.focus()
+    page.keyboard.press("ArrowLeft")
+    value = "document.querySelector('[data-name=diversity] .exact').value"
+    page.wait_for_function(f"() => Number({value}) < {shown['diversity']}")
+
+
 def test_chosen_axes_and_series_stay(visit, toys):
     page = visit(toy(toys))
     page.get_by_role("button", name="Logarithmic y axis of learning").click()
@@ -282,8 +313,13 @@ def test_a_page_survives_a_server_that_is_killed_and_restarted(visit, make_serve
 def test_on_a_phone_the_picture_comes_first_and_nothing_is_cut(visit, toys):
     page = visit(toy(toys), viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    picture, form = (page.locator(one).bounding_box() for one in (".pictures", "form.controls"))
+    picture, form = (page.locator(one).bounding_box() for one in (".panels", "form.controls"))
     assert picture["y"] < form["y"]
+    page.locator(".control").last.scroll_into_view_if_needed()
+    box = page.locator(".panel").first.bounding_box()
+    assert box["y"] >= 0
+    assert box["y"] + box["height"] < 844 / 2
+    page.evaluate("scrollTo(0, 0)")
     page.locator("[data-name=signal] .slide").tap(position={"x": 5, "y": 10})
     page.wait_for_function("() => location.search.startsWith('?signal=')")
     wait_shown(page, {"signal": page.locator("[data-name=signal] .exact").input_value()})

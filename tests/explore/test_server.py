@@ -125,7 +125,8 @@ def test_a_run_reports_and_answers(server):
     done = last["done"]
     (figure,) = done["figures"]
     assert figure["panels"][0]["data"][0]["y"][-1] == 0.7
-    assert done["signs"] == [{"claim": "high", "outcome": "seen", "sign": "✓"}]
+    meaning = "The curve ends above a half: seen. A stand-in or an extension: the value is inside its bounds."
+    assert done["signs"] == [{"claim": "high", "outcome": "seen", "meaning": meaning, "sign": "✓"}]
     assert "&lt;img src=x" in done["claims"]
     assert "<img" not in done["claims"]
     assert done["command"] == f"saddlescope run own/timed --set seconds=0.4 --set level=0.7 --entry {OWN}"

@@ -38,11 +38,11 @@ def test_the_quick_size_has_figures_and_verdicts(name, tmp_path, types_unchecked
 
 
 def test_a_small_scale_makes_the_steps_and_a_large_one_melts_them(toy):
-    _, small = toy("toys/scale", decades="64")
-    _, large = toy("toys/scale", decades="0.5")
+    _, small = toy("toys/scale", log10_scale="-64")
+    _, large = toy("toys/scale", log10_scale="-0.5")
     assert small["times"].outcome is small["order"].outcome is Outcome.SEEN
     assert large["times"].outcome is Outcome.NOT_SEEN
-    assert toy("toys/scale", decades="256")[1]["times"].value < small["times"].value / 2
+    assert toy("toys/scale", log10_scale="-256")[1]["times"].value < small["times"].value / 2
 
 
 def test_the_proxy_enters_leaves_and_returns_with_its_true_sign(toy):

@@ -16,6 +16,7 @@ from saddlescope import store
 from saddlescope._shared.errors import BusyError, InputError
 from saddlescope.gallery import build
 from saddlescope.gallery.claim_bullet import bullet
+from saddlescope.gallery.page_views import environment, papers_first
 from saddlescope.reproduction import Kind, Outcome, Reproduction, Verdict
 
 
@@ -48,23 +49,6 @@ def one_run(results, tmp_path_factory):
     folder = tmp_path_factory.mktemp("one")
     shutil.copy(results / "tiny/staircase/quick.nc", folder)
     return folder
-
-
-class Blank:
-    """A drawing that costs nothing."""
-
-    def savefig(self, path):
-        path.write_text("blank")
-
-    def set_layout_engine(self, engine):
-        pass
-
-
-@pytest.fixture
-def undrawn(monkeypatch):
-    """Build without drawing, for tests of folders."""
-    for name in ("draw_matplotlib", "draw_thumbnail"):
-        monkeypatch.setattr(f"saddlescope.gallery.site.{name}", lambda *_, **__: Blank())
 
 
 def test_there_is_an_index_and_a_page_for_each_run(pages, results):
@@ -334,6 +318,19 @@ VERDICT = Verdict(
     **{"claim": "c", "statement": "s", "quantity": "q", "kind": Kind.EXTENSION, "source": "p", "unit": ""},
     **{"low": 0.0, "high": 1.0, "value": 0.5, "uncertainty": 0.1, "outcome": Outcome.HOLDS},
 )
+
+
+def test_claims_about_the_paper_come_first():
+    kinds = [Kind.EXTENSION, Kind.STAND_IN, Kind.PRINTED, Kind.READING]
+    several = [dataclasses.replace(VERDICT, claim=str(k), kind=kind) for k, kind in enumerate([*kinds, *kinds])]
+    assert [verdict.claim for verdict in papers_first(several)] == ["2", "6", "3", "7", "1", "5", "0", "4"]
+
+
+def test_papers_are_linked_and_symbols_set():
+    filters = environment().filters
+    said = '&lt;b&gt;, <a href="https://arxiv.org/abs/2306.07042">arXiv:2306.07042</a>'
+    assert filters["linked"]("<b>, arXiv:2306.07042") == said
+    assert filters["formula"]("<W_K W_Qᵀ, lora_A") == "&lt;W<sub>K</sub> W<sub>Q</sub>ᵀ, lora_A"
 
 
 def drawn(**changes):

@@ -9,20 +9,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.gallery import build_spectra
 from tiny import HOSTILE
 
-
-class Blank:
-    """A drawing that costs nothing."""
-
-    def savefig(self, path):
-        path.write_text("blank")
-
-    def set_layout_engine(self, engine):
-        pass
-
-
-@pytest.fixture(autouse=True)
-def undrawn(monkeypatch):
-    monkeypatch.setattr("saddlescope.gallery.site.draw_matplotlib", lambda *_, **__: Blank())
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def spectra(steps, heads=True, matrices=True):
@@ -51,7 +38,7 @@ def spectra(steps, heads=True, matrices=True):
 
 @pytest.mark.parametrize(
     ("steps", "options", "figures"),
-    [(1, {}, 3), (2, {}, 4), (6, {}, 5), (6, {"matrices": False}, 4), (3, {"heads": False}, 1)],
+    [(1, {}, 3), (2, {}, 5), (6, {}, 6), (6, {"matrices": False}, 5), (3, {"heads": False}, 2)],
 )
 def test_the_page_shows_what_the_data_have(tmp_path, steps, options, figures):
     file = store.write(spectra(steps, **options), tmp_path / "s.nc")
@@ -65,6 +52,14 @@ def test_the_page_shows_what_the_data_have(tmp_path, steps, options, figures):
     assert "<img src=x" not in text
     assert "&lt;script&gt;document" in text
     assert "<li>one</li>" in text
+
+
+def test_without_a_measurable_update_there_is_no_table(tmp_path):
+    ds = spectra(1, matrices=False)
+    file = store.write(
+        ds.assign(measurable=ds.measurable & False, stable_rank=ds.stable_rank * np.nan), tmp_path / "s.nc"
+    )
+    assert '<table class="numbers"' not in build_spectra(file, tmp_path / "site").read_text("utf-8")
 
 
 def test_a_page_takes_the_place_of_an_earlier_one_and_of_nothing_else(tmp_path):

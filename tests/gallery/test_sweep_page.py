@@ -97,16 +97,7 @@ def test_a_folder_of_sweeps_alone_is_a_gallery(swept_site, stored):
     assert "12 of 12 points finished" in index
 
 
-def test_runs_and_sweeps_stand_side_by_side(known, results, stored, tmp_path, monkeypatch):
-    class Blank:
-        def savefig(self, path):
-            path.write_text("blank")
-
-        def set_layout_engine(self, engine):
-            pass
-
-    for name in ("draw_matplotlib", "draw_thumbnail"):
-        monkeypatch.setattr(f"saddlescope.gallery.site.{name}", lambda *_, **__: Blank())
+def test_runs_and_sweeps_stand_side_by_side(known, undrawn, results, stored, tmp_path):
     both = tmp_path / "both"
     shutil.copytree(stored["seeds"].file.parents[3], both)
     shutil.copytree(results / "tiny", both / "tiny")

@@ -30,18 +30,23 @@ def records(steps):
             "initial_spectrum": (("layer", "head", "product", "index"), values[0]),
             "initial_norm": (("layer", "head", "product"), np.linalg.norm(values[0], axis=-1)),
         },
-        {"step": steps, "layer": ["<b>a</b>", "b"], "product": ["KQ", "VO"]},
+        {"step": steps, "layer": ["base_model.model.<b>a</b>", "base_model.model.b"], "product": ["KQ", "VO"]},
     )
 
 
 def test_a_finished_run_has_its_page_and_its_data(tmp_path, capsys):
     RecordLog(tmp_path / "ranks.jsonl").write(records([1, 2, 4, 8, 16, 32]))
-    assert main(["watch", str(tmp_path / "ranks.jsonl"), "--site", str(tmp_path / "site"), "--once"]) == 0
+    (tmp_path / "log.csv").write_text("step,train loss\n1,3.5\n32,0.25\n")
+    line = ["watch", str(tmp_path / "ranks.jsonl"), "--site", str(tmp_path / "site"), "--once"]
+    assert main([*line, "--loss", str(tmp_path / "log.csv")]) == 0
     page = (tmp_path / "site/index.html").read_text("utf-8")
     assert str(tmp_path / "site/index.html") in capsys.readouterr().out
     assert "6 records, the last after 32 steps." in page
     assert 'http-equiv="refresh"' not in page
     assert "<b>a</b>" not in page
+    assert "base_model" not in page
+    assert '"y":[3.5,0.25]' in page
+    assert page.index("Loss and ranks over training") < page.index("Stable rank of the learned updates by layer")
     assert page.index("Stable rank of the learned updates by layer") < page.index("over depth")
     xr.testing.assert_identical(read(tmp_path / "site/spectra/ranks.nc"), records([1, 2, 4, 8, 16, 32]))
 

@@ -24,7 +24,7 @@ from saddlescope.plot import (
     draw_thumbnail,
 )
 from saddlescope.plot.curve_points import MOST_POINTS, lifted, positive, thin
-from saddlescope.plot.series import legend
+from saddlescope.plot.series import first_legend, legend
 
 T = np.linspace(0, 10, 51)
 LOG = Axis("loss", scale="log")
@@ -122,6 +122,7 @@ def test_the_legend_has_every_series_once(everything):
         ("predicted", None, "mark"),
         ("layer 2", 3, "solid"),
     ]
+    assert [s.name for s in first_legend(everything)] == ["layer 1", "alone", "predicted"]
     shown = draw_matplotlib(everything).legends[0]
     assert [text.get_text() for text in shown.get_texts()] == ["layer 1", "alone", "predicted", "layer 2"]
 

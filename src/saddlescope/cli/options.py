@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from saddlescope._shared import typed_numbers
 from saddlescope._shared.errors import InputError
+
+if TYPE_CHECKING:
+    from saddlescope.store.loss_logs import LossLog
 
 _N = TypeVar("_N", int, float)
 
@@ -33,11 +36,23 @@ Heads = Annotated[
         '"*vision*=16".',
     ),
 ]
-
-
 Weights = Annotated[
     str | None,
     typer.Option("--weights", metavar="KEY", help='State dict to read from files that hold several, such as "ema".'),
+]
+
+
+LossFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--loss",
+        metavar="LOG",
+        help="Draw the loss of this training log beside the ranks: CSV, JSON (also trainer_state.json), text, or "
+        "TensorBoard's folder.",
+    ),
+]
+LossColumn = Annotated[
+    str | None, typer.Option("--column", metavar="NAME", help="Column of the loss in the log of --loss.")
 ]
 
 
@@ -68,6 +83,19 @@ def between(read: Callable[[object], _N], low: int, high: int | None = None) -> 
         return value
 
     return bounded
+
+
+def read_loss_file(file: Path | None, column: str | None) -> "LossLog | None":
+    """Return the loss of `--loss LOG --column NAME`; None without the options.
+
+    Raises:
+        InputError: a column without a log, or a log without this loss.
+    """
+    from saddlescope.store.loss_logs import read_loss
+
+    if file is None and column is not None:
+        raise InputError(f"column must name a column of a log; got {column!r} alone. Add --loss LOG.")
+    return None if file is None else read_loss(file, column)
 
 
 def parse_heads(given: list[str] | None) -> int | dict[str, int] | None:

@@ -6,8 +6,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from saddlescope._shared.errors import InputError
 from saddlescope._shared.output_paths import NETCDF, require_writable_file
-from saddlescope.cli.options import AsJson, Base, Heads, Matrices, Weights, parse_heads, whole_number
+from saddlescope.cli.options import (
+    AsJson,
+    Base,
+    Heads,
+    LossColumn,
+    LossFile,
+    Matrices,
+    Weights,
+    parse_heads,
+    read_loss_file,
+    whole_number,
+)
 from saddlescope.cli.terminal import on_interrupt, print_json, print_table, print_text, progress, say, unwritten
 
 if TYPE_CHECKING:
@@ -50,6 +62,8 @@ def spectra(
         ),
     ] = 0,
     weights: Weights = None,
+    loss: LossFile = None,
+    column: LossColumn = None,
     as_json: AsJson = False,
 ) -> int:
     """Measure spectra of weight updates between checkpoints, head by head, with memory for one layer at a time.
@@ -65,6 +79,9 @@ def spectra(
 
     if site is not None:
         require_gallery_folder(site)
+    if loss is not None and site is None:
+        raise InputError(f"loss is drawn on the page alone; got --loss {loss} without a page. Add --site DIR.")
+    log = read_loss_file(loss, column)  # before the work
     counts, layouts = parse_heads(heads), read_layouts(layout or [])
     stop = store.stopwatch()
     faults: list[str] = []
@@ -90,7 +107,7 @@ def spectra(
         say(remark)
     command = shlex.join(["saddlescope", "spectra", str(base), *map(str, tuned or [])])
     stored = store.write(store.stamped(found, stop(), command=command, faults="\n".join(faults)), out)
-    page = build_spectra(stored, site) if site is not None else None
+    page = build_spectra(stored, site, loss=log) if site is not None else None
     tables = _tables(found)
     if as_json:
         print_json(

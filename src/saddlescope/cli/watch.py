@@ -8,6 +8,7 @@ import typer
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.output_paths import other_than_file
+from saddlescope.cli.options import LossColumn, LossFile, read_loss_file
 from saddlescope.cli.terminal import print_text, say
 
 _SECONDS = 5
@@ -22,6 +23,8 @@ def watch(
     site: Annotated[
         Path, typer.Option(metavar="DIR", help="Build the page in this folder; an earlier one is replaced.")
     ] = Path("ranks"),
+    loss: LossFile = None,
+    column: LossColumn = None,
     once: Annotated[bool, typer.Option("--once", help="Build the page once, as for a finished run.")] = False,
 ) -> int:
     """Draw the ranks and their steps while a model trains; the page follows each record until Ctrl-C."""
@@ -30,7 +33,7 @@ def watch(
 
     require_gallery_folder(site)
     if once:
-        print_text(f"Open {build_training(file, site)} in a browser.")
+        print_text(f"Open {build_training(file, site, loss=read_loss_file(loss, column))} in a browser.")
         return 0
     if (kind := other_than_file(file)) is not None:  # such as a pipe, which never has a size
         raise InputError(f"{file} must be a file of records; got {kind}.")
@@ -42,7 +45,9 @@ def watch(
             size = file.stat().st_size if file.exists() else 0
             if size != seen:
                 try:
-                    page = build_training(file, site, live=_SECONDS)
+                    waits = loss is not None and not loss.exists()
+                    log = None if waits else read_loss_file(loss, column)
+                    page = build_training(file, site, live=_SECONDS, loss=log)
                 except InputError as error:  # a first record may be on its way; a run may begin again
                     say(str(error))
                 else:
@@ -52,5 +57,6 @@ def watch(
     except KeyboardInterrupt:
         if not seen:
             raise
-        print_text(f"Ended; {build_training(file, site)} has all records and no longer reloads.")
+        page = build_training(file, site, loss=read_loss_file(loss, column))
+        print_text(f"Ended; {page} has all records and no longer reloads.")
         return 0

@@ -3,16 +3,19 @@
 import shlex
 from base64 import b64encode
 from collections.abc import Mapping
+from dataclasses import asdict
 from io import BytesIO
 from typing import Any
 
 import xarray as xr
 from jinja2 import ChoiceLoader, Environment, PackageLoader
 
-from saddlescope.gallery.page_views import claim_rows, environment
+from saddlescope.gallery.page_views import claim_rows, environment, papers_first
+from saddlescope.gallery.verdict_words import MEANINGS
 from saddlescope.plot import DARK, LIGHT, Figure, draw_plotly, draw_thumbnail
 from saddlescope.plot.film_images import png, sprite
-from saddlescope.reproduction import Entry
+from saddlescope.plot.series import first_legend
+from saddlescope.reproduction import Entry, Verdict
 from saddlescope.reproduction.formatting import SYMBOLS, tallies
 
 
@@ -40,7 +43,7 @@ def answer(
     return {
         "figures": [_drawn(figure) for figure in entry.figures(run)],
         "claims": parts.render(rows=claim_rows(verdicts), tallied=tallies(verdicts), smoke=size == "quick"),
-        "signs": [{"claim": v.claim, "outcome": str(v.outcome), "sign": SYMBOLS[v.outcome]} for v in verdicts],
+        "signs": [_sign(verdict) for verdict in papers_first(verdicts)],
         "label": " ".join(f"{name}={value}" for name, value in settings.items()) or f"{size} values",
         "command": command(entry.name, size, settings, entry_file),
         "python": python(entry.name, size, settings, entry_file),
@@ -70,9 +73,16 @@ def python(entry: str, size: str, settings: Mapping[str, str], entry_file: str |
     return "\n".join(lines) + "\n"
 
 
-def thumbnails(figure: Figure) -> dict[str, str]:
-    """Return a small picture of a figure as data addresses: light and dark."""
-    return {name: _address(_png(figure, theme)) for name, theme in (("light", LIGHT), ("dark", DARK))}
+def thumbnails(figure: Figure) -> dict[str, Any]:
+    """Return a small picture of a figure as data addresses, light and dark, and its legend."""
+    drawn = {name: _address(_png(figure, theme)) for name, theme in (("light", LIGHT), ("dark", DARK))}
+    return drawn | {"legend": [asdict(series) for series in first_legend(figure)]}
+
+
+def _sign(verdict: Verdict) -> dict[str, str]:
+    meaning = f"{verdict.statement}: {verdict.outcome}. {MEANINGS[verdict.outcome]}"
+    words = {"claim": verdict.claim, "outcome": str(verdict.outcome), "meaning": meaning}
+    return words | {"sign": SYMBOLS[verdict.outcome]}
 
 
 def _drawn(figure: Figure) -> dict[str, Any]:

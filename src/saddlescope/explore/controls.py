@@ -95,9 +95,9 @@ def _control(record: Parameter, values: Sequence[Any]) -> Control:
     log = _logarithmic(record, low, high)
     step = 0 if log else _step(record, low, high)
     if record.gt is not None and low <= record.gt:
-        low = min(low + (0.01 * low if log else step), *values)
+        low = min(low + (0.01 * abs(low) if log else step), *values)
     if record.lt is not None and high >= record.lt:
-        high = max(high - (0.01 * high if log else step), *values)
+        high = max(high - (0.01 * abs(high) if log else step), *values)
     return Control(record, text, "slider", low, high, step)
 
 
@@ -110,8 +110,8 @@ def _ends(record: Parameter, values: Sequence[Any]) -> tuple[int | float, int | 
     if (limit := _limit(record, values)) is not None:
         return min(0, _BEYOND * least) if low is None else low, limit
     if record.scale == "log":
-        low = low if low else least / _ORDERS
-        return low, (high if high is not None else most * _ORDERS)
+        small, large = (least / _ORDERS, most * _ORDERS) if most > 0 else (least * _ORDERS, most / _ORDERS)
+        return low or small, high or large
     reach = _BEYOND * max(abs(least), abs(most)) or 1.0
     if low is None or low < -_FAR * reach:
         low = -reach if least < 0 or high is not None else 0.0
@@ -119,7 +119,8 @@ def _ends(record: Parameter, values: Sequence[Any]) -> tuple[int | float, int | 
 
 
 def _logarithmic(record: Parameter, low: int | float, high: int | float) -> bool:
-    return low > 0 and record.multiple_of == 1 and (record.scale == "log" or (record.type is int and high / low > 500))
+    far = record.scale == "log" or (record.type is int and low > 0 and high / low > 500)
+    return far and low * high > 0 and record.multiple_of == 1
 
 
 def _step(record: Parameter, low: int | float, high: int | float) -> int | float:

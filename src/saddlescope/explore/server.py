@@ -123,7 +123,7 @@ class Explorer:
         self.current: dict[str, asyncio.Task[Any]] = {}
         self.asked_at = -_QUIET
         self.warming: dict[str, asyncio.Task[None]] = {}
-        self.thumbnails: dict[str, asyncio.Task[dict[str, str]]] = {}
+        self.thumbnails: dict[str, asyncio.Task[dict[str, Any]]] = {}
         self.pages = pages()
         self.assets = read_assets()
         own = files("saddlescope.explore").joinpath("assets")
@@ -240,8 +240,8 @@ class Explorer:
             else:
                 task.cancel()
 
-    def _thumbnail(self, name: str) -> "asyncio.Task[dict[str, str]]":
-        async def make() -> dict[str, str]:
+    def _thumbnail(self, name: str) -> "asyncio.Task[dict[str, Any]]":
+        async def make() -> dict[str, Any]:
             asked = Asked("", name, "default", {})
             async with aclosing(self._ask(asked, "thumbnail")) as messages:
                 async for message in messages:

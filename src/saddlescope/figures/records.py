@@ -56,6 +56,8 @@ class Line(ReprMixin):
         opacity: from 0 to 1.
         at: for a figure with a film, the step of each point in the film's unit, of the shape of x and rising: on a
             page, a dot marks the last point that is not after the step shown. None: no dot.
+        moves: on the live page, the last point can be dragged, which changes the parameters of these names: its x and
+            its y. Empty: it is fixed.
     """
 
     x: np.ndarray
@@ -67,6 +69,7 @@ class Line(ReprMixin):
     width: float = 1.6
     opacity: float = 1.0
     at: np.ndarray | None = None
+    moves: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.at is not None and len(self.at) != len(self.x):

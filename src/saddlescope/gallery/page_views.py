@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,17 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from saddlescope import __version__, store
 from saddlescope.gallery.claim_bullet import bullet
-from saddlescope.plot import Figure, draw_plotly
+from saddlescope.gallery.verdict_words import MEANINGS
+from saddlescope.plot import LIGHT, Figure, draw_plotly
+from saddlescope.plot.series import Series, first_legend
 from saddlescope.reproduction import SIZES, Kind, Outcome, Reproduction, Verdict
 from saddlescope.reproduction.catalogue import own_file
 from saddlescope.reproduction.data_sets import data_in_words
 from saddlescope.reproduction.formatting import number, tallies, verdict_cells
 from saddlescope.reproduction.runner import identity
 
+_ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 _PREFERENCE = ("paper", "reduced", "default", "", "quick")  # order of the runs on a card; "" has parameters set by hand
 
 
@@ -169,6 +173,11 @@ class Card:
         return self.best.name.partition("/")[0]
 
     @property
+    def legend(self) -> tuple[Series, ...]:
+        """Series of the picture on the card."""
+        return first_legend(self.best.figures[0].figure)
+
+    @property
     def outcomes(self) -> str:
         """Kind and outcome of each counted claim, for the filter: "printed/holds extension/not-seen"."""
         return counted_outcomes(self.best.tallies) if self.counted else ""
@@ -194,8 +203,13 @@ def counted_outcomes(tallied: Mapping[Any, Mapping[Outcome, int]]) -> str:
 
 
 def claim_rows(verdicts: Sequence[Verdict]) -> tuple[dict[str, Any], ...]:
-    """Return the rows of a table of claims, in their order."""
-    return tuple({"of": v, "cells": verdict_cells(v), "bullet": bullet(v)} for v in verdicts)
+    """Return the rows of a table of claims, those about a paper first."""
+    return tuple({"of": v, "cells": verdict_cells(v), "bullet": bullet(v)} for v in papers_first(verdicts))
+
+
+def papers_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Return verdicts by kind, from the paper's own sentences to questions beyond it, else in their order."""
+    return sorted(verdicts, key=lambda verdict: tuple(Kind).index(verdict.kind))
 
 
 def cards(runs: Sequence[RunView]) -> list[Card]:
@@ -219,13 +233,24 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    pages.globals |= {"outcomes": tuple(Outcome), "kinds": tuple(Kind), "version": __version__}
-    pages.filters |= {"cell": _cell, "tally": _tally}
+    pages.globals |= {"outcomes": tuple(Outcome), "kinds": tuple(Kind), "meanings": MEANINGS}
+    pages.globals |= {"version": __version__, "palette": len(LIGHT.palette)}
+    pages.filters |= {"cell": _cell, "formula": _formula, "linked": _linked, "tally": _tally}
     return pages
 
 
 def _cell(value: object) -> str:
-    return number(value, 5) if isinstance(value, float) else str(value)
+    return number(value, 5) if isinstance(value, float) else _formula(str(value))
+
+
+def _formula(text: str) -> Markup:
+    """Escape a text, in which W_K becomes W with the subscript K."""
+    return Markup(re.sub(r"\bW_([A-Z])(?![A-Za-z0-9_])", r"W<sub>\1</sub>", str(escape(text))))  # noqa: S704
+
+
+def _linked(text: str) -> Markup:
+    """Escape a text, in which "arXiv:2306.07042" becomes a link."""
+    return Markup(_ARXIV.sub(r'<a href="https://arxiv.org/abs/\1">arXiv:\1</a>', str(escape(text))))  # noqa: S704
 
 
 def _tally(shown: Sequence[Card]) -> dict[Kind, dict[Outcome, int]]:

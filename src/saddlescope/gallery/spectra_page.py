@@ -11,14 +11,16 @@ from saddlescope import store
 from saddlescope._shared.errors import InputError
 from saddlescope.gallery.data_page import DataView, data_page
 from saddlescope.gallery.site import require_gallery_folder
-from saddlescope.plot import Figure, Panel
+from saddlescope.plot import Figure, Line
 from saddlescope.plot.matrix_rank_figure import matrix_rank_figure
 from saddlescope.plot.rank_figures import layer_rank_figure, spectrum_figure, spectrum_stages_figure, stable_rank_figure
+from saddlescope.plot.rank_measures import measures_figure
 from saddlescope.plot.rank_staircase_figure import LEAST_RECORDS, staircase_figure
 from saddlescope.plot.rank_tables import layer_table
+from saddlescope.store.loss_logs import LossLog
 
 
-def build_spectra(file: str | os.PathLike[str], site: str | os.PathLike[str]) -> Path:
+def build_spectra(file: str | os.PathLike[str], site: str | os.PathLike[str], *, loss: LossLog | None = None) -> Path:
     """Build the page of a stored data set of spectra, such as `saddlescope spectra` writes.
 
     The site is replaced atomically at the end, as by `saddlescope.gallery.build`.
@@ -26,6 +28,7 @@ def build_spectra(file: str | os.PathLike[str], site: str | os.PathLike[str]) ->
     Args:
         file: the data set.
         site: folder of the site; it is created, or replaces an earlier gallery.
+        loss: the loss over the same steps, drawn beside the ranks; None takes the variable `loss` of the file, if any.
 
     Returns:
         The page.
@@ -36,12 +39,14 @@ def build_spectra(file: str | os.PathLike[str], site: str | os.PathLike[str]) ->
     site = Path(site).absolute()
     require_gallery_folder(site)
     file = Path(file)
-    with data_page(site, SpectraView(_with_spectra(store.read(file), file), file.name)) as data:
+    with data_page(site, SpectraView(_with_spectra(store.read(file), file), file.name, loss=loss)) as data:
         data.write_bytes(file.read_bytes())
     return site / "index.html"
 
 
-def build_training(file: str | os.PathLike[str], site: str | os.PathLike[str], *, live: int = 0) -> Path:
+def build_training(
+    file: str | os.PathLike[str], site: str | os.PathLike[str], *, live: int = 0, loss: LossLog | None = None
+) -> Path:
     """Build the page of a training run, finished or not, from the file of a tracker.
 
     The site is replaced atomically at the end, as by `saddlescope.gallery.build`.
@@ -50,6 +55,7 @@ def build_training(file: str | os.PathLike[str], site: str | os.PathLike[str], *
         file: the file that `saddlescope.ranks.RankTracker(file=...)` writes.
         site: folder of the site; it is created, or replaces an earlier gallery.
         live: seconds after which the page loads itself again; 0 for never.
+        loss: the loss over the same steps, as for `build_spectra`.
 
     Returns:
         The page.
@@ -64,7 +70,8 @@ def build_training(file: str | os.PathLike[str], site: str | os.PathLike[str], *
         raise InputError(f"{file} must have a record; got none yet. Wait for the tracker's first.")
     file = Path(file)
     name = f"{file.stem}.nc"
-    with data_page(site, TrainingView(_with_spectra(records, file), name, source=file.name, live=live)) as data:
+    view = TrainingView(_with_spectra(records, file), name, source=file.name, live=live, loss=loss)
+    with data_page(site, view) as data:
         store.write(records, data)
     return site / "index.html"
 
@@ -75,10 +82,15 @@ def _with_spectra(ds: xr.Dataset, file: str | os.PathLike[str]) -> xr.Dataset:
     return ds
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class SpectraView(DataView):
-    """View of a data set of spectra for its page."""
+    """View of a data set of spectra for its page.
 
+    Attributes:
+        loss: the loss over the same steps.
+    """
+
+    loss: LossLog | None = None
     template: ClassVar[str] = "spectra.html"
     folder: ClassVar[str] = "spectra"
 
@@ -95,8 +107,21 @@ class SpectraView(DataView):
         return list(zip(steps, map(str, names), strict=True))
 
     def draw(self) -> list[Figure]:
-        """Return the figures that the data allow."""
-        return _figures(self.dataset)
+        """Return the figures that the data allow: ranks over several steps, or over depth at one step."""
+        ds, figures = self.dataset, []
+        if ds.sizes["step"] > 1:
+            figures.append(measures_figure(ds, loss=_loss_line(ds, self.loss)))
+        if "update_spectrum" in ds:
+            several = (stable_rank_figure, spectrum_stages_figure) if ds.sizes["step"] > 1 else ()
+            figures += [draw(ds) for draw in several]
+            if ds.sizes["step"] >= LEAST_RECORDS:
+                figures.append(staircase_figure(ds))
+            measured = bool(ds.measurable.isel(step=-1).any())
+            figures.append(replace(layer_rank_figure(ds), table=layer_table(ds) if measured else None))
+            figures += [] if several else [spectrum_figure(ds)]
+        if "matrix_update_spectrum" in ds:
+            figures.append(matrix_rank_figure(ds))
+        return figures
 
 
 @dataclass(eq=False, kw_only=True)
@@ -112,10 +137,6 @@ class TrainingView(SpectraView):
     live: int
     template: ClassVar[str] = "training.html"
 
-    def draw(self) -> list[Figure]:
-        """Return the figures that the data allow, those over the steps first."""
-        return sorted(_figures(self.dataset), key=lambda figure: not any(_over_steps(panel) for panel in figure.panels))
-
     @property
     def progress(self) -> str:
         """Sentence on the records so far."""
@@ -123,21 +144,10 @@ class TrainingView(SpectraView):
         return f"{len(steps)} record{'s' * (len(steps) != 1)}, the last after {steps[-1]} steps."
 
 
-def _over_steps(panel: Panel) -> bool:
-    return "steps" in panel.x.label
-
-
-def _figures(ds: xr.Dataset) -> list[Figure]:
-    """Draw the figures that the data allow: ranks over several steps, or over depth at one step."""
-    figures = []
-    if "update_spectrum" in ds:
-        figures.append(replace(layer_rank_figure(ds), table=layer_table(ds)))
-        if ds.sizes["step"] > 1:
-            figures += [stable_rank_figure(ds), spectrum_stages_figure(ds)]
-        else:
-            figures.append(spectrum_figure(ds))
-        if ds.sizes["step"] >= LEAST_RECORDS:
-            figures.append(staircase_figure(ds))
-    if "matrix_update_spectrum" in ds:
-        figures.append(matrix_rank_figure(ds))
-    return figures
+def _loss_line(ds: xr.Dataset, log: LossLog | None) -> Line | None:
+    """Return the loss over the steps: that of a log, or the variable `loss` of the data set."""
+    if log is not None:
+        return Line(x=log.steps, y=log.losses, label=log.column, color=5)
+    if "loss" in ds and ds.loss.dims == ("step",):
+        return Line(x=ds.step.values, y=ds.loss.values, label="loss", color=5)
+    return None

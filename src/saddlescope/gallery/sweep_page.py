@@ -10,6 +10,7 @@ from saddlescope._shared.json_text import parse_json
 from saddlescope.gallery.page_views import FigureView, counted_outcomes
 from saddlescope.plot.phase_diagram import phase_figures
 from saddlescope.plot.phase_layout import values_of
+from saddlescope.plot.series import Series, first_legend
 from saddlescope.reproduction import Outcome
 from saddlescope.reproduction.formatting import bounds, counts, measured, number
 from saddlescope.sweeps import State, Sweep
@@ -57,6 +58,11 @@ class SweepView:
     def paper(self) -> str:
         """First part of the name of the entry, which is that of its paper."""
         return self.name.partition("/")[0]
+
+    @property
+    def legend(self) -> tuple[Series, ...]:
+        """Series of the picture on the card."""
+        return first_legend(self.figures[0].figure)
 
     @property
     def words(self) -> str:

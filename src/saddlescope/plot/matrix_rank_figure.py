@@ -12,7 +12,16 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.figures.records import Axis, Figure, Line, Panel
+from saddlescope.plot.rank_figures import short_name
 from saddlescope.plot.rank_tables import matrix_table
+
+
+def matrix_kinds(ds: xr.Dataset) -> dict[str, list[str]]:
+    """Return the names of the matrices by kind, with * for the numbers and without wrappers."""
+    kinds: dict[str, list[str]] = {}
+    for name in map(str, ds.matrix.values):
+        kinds.setdefault(re.sub(r"\d+", "*", short_name(name)), []).append(name)
+    return kinds
 
 
 def matrix_rank_figure(ds: xr.Dataset) -> Figure:
@@ -24,9 +33,6 @@ def matrix_rank_figure(ds: xr.Dataset) -> Figure:
     last = ds.isel(step=-1)
     top = ds.matrix_initial_spectrum.isel(index=0)
     initial = ds.matrix_initial_norm**2 / (top**2).where(top > 0)
-    kinds: dict[str, list[str]] = {}
-    for name in ds.matrix.values:
-        kinds.setdefault(re.sub(r"\d+", "*", str(name)), []).append(str(name))
     panels = []
     for title, ranks in (("update", last.matrix_stable_rank), ("at the start", initial)):
         marks = tuple(
@@ -38,7 +44,7 @@ def matrix_rank_figure(ds: xr.Dataset) -> Figure:
                 color=color,
                 style="solid" if len(names) > 1 else "points",
             )
-            for color, (kind, names) in enumerate(kinds.items())
+            for color, (kind, names) in enumerate(matrix_kinds(ds).items())
         )
         panels.append(Panel(title=title, x=Axis("depth"), y=Axis("stable rank", scale="log"), marks=marks))
     return Figure(

@@ -13,6 +13,7 @@ Means, deviations and ranges are over heads and seeds, never over time. Layers a
 number, or by module.
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
@@ -176,7 +177,8 @@ def spectrum_stages_figure(
     return Figure(
         name="spectrum-stages" if head is None else f"spectrum-stages-head-{head}",
         title="Spectra of the update at stages of training",
-        caption=f"Singular values divided by the largest, {of}; dashed: the initial product.",
+        caption=f"Singular values divided by the largest, {of}; dashed: the initial product."
+        f"{' Shown are the first, the middle and the last layer.' if layers is None and len(shown) > 2 else ''}",
         panels=tuple(panels),
         columns=len(shown),
     )
@@ -327,7 +329,7 @@ def layer_axis(ds: xr.Dataset) -> tuple[Axis, np.ndarray]:
     names = ds.layer.values.tolist()
     if all(isinstance(name, int) for name in names):
         return Axis("layer"), np.array(names)
-    parts = [str(name).split(".") for name in names]
+    parts = [short_name(str(name)).split(".") for name in names]
     head = _common(parts) if len(parts) > 1 else 0
     tail = min(_common([part[::-1] for part in parts]), min(map(len, parts)) - head - 1) if len(parts) > 1 else 0
     label = ".".join([*parts[0][:head], "N", *parts[0][len(parts[0]) - tail :]]) if head + tail else "layer"
@@ -343,7 +345,12 @@ def _common(rows: list[list[str]]) -> int:
 
 def layer_title(layer: Any) -> str:
     """Return "layer" and a layer's number, or the name of its module."""
-    return f"layer {layer}" if isinstance(layer, int) else str(layer)
+    return f"layer {layer}" if isinstance(layer, int) else short_name(str(layer))
+
+
+def short_name(name: str) -> str:
+    """Return the name of a module or matrix without what PEFT, torch.compile and DDP put before it."""
+    return re.sub(r"^(base_model\.model\.|_orig_mod\.|module\.)+", "", name)
 
 
 def checkpoint_name(ds: xr.Dataset, step: Any) -> str | None:

@@ -56,7 +56,8 @@ def staircase_figure(ds: xr.Dataset, *, clock: np.ndarray | None = None) -> Figu
             )
         )
         present = [[times for times in heads if times is not None] for heads in found]
-        rows += [(str(layer), name, *_counts(heads)) for layer, heads in zip(ds.layer.values, present, strict=True)]
+        names = map(layer_title, ds.layer.values.tolist())
+        rows += [(layer, name, *_counts(heads)) for layer, heads in zip(names, present, strict=True)]
     heads, stepping = (sum(int(row[column]) for row in rows) for column in (2, 3))
     which = "with most of them" if stepping else "with the largest update"
     reported = "a decaying learning rate also causes plateaus" if clock is None else "time is the sum of learning rates"
@@ -67,7 +68,7 @@ def staircase_figure(ds: xr.Dataset, *, clock: np.ndarray | None = None) -> Figu
         f"plateau to a higher one, abruptly or while all later ones stay ({reported}). Gradual growth has no step. "
         f"The singular values are those of the head {which}.",
         panels=(*(raster for raster in rasters if raster.marks), *examples),
-        table=Table(columns=_COLUMNS, rows=tuple(rows)),
+        table=Table(columns=_COLUMNS, rows=tuple(rows)) if stepping else None,
     )
 
 

@@ -6,7 +6,7 @@ An update whose largest singular value is below its noise floor has no rank; the
 import xarray as xr
 
 from saddlescope.figures.records import Table
-from saddlescope.plot.rank_figures import PRODUCTS, checkpoint_name, initial_stable_rank
+from saddlescope.plot.rank_figures import PRODUCTS, checkpoint_name, initial_stable_rank, layer_title, short_name
 
 UNMEASURABLE = "not measurable in this precision"
 ABSENT = "not measured"
@@ -20,12 +20,12 @@ def layer_table(ds: xr.Dataset) -> Table:
     """
     last, start = ds.isel(step=-1), initial_stable_rank(ds)
     rows: list[tuple[str | float | int, ...]] = []
-    for layer in ds.layer.values:
+    for layer in ds.layer.values.tolist():
         for product, name in PRODUCTS.items():
             one = last.sel(layer=layer, product=product)
             seen = one.measurable
             heads = int(one.noise_floor.notnull().sum())
-            row: tuple[str | float | int, ...] = (str(layer), name, f"{int(seen.sum())} of {heads}")
+            row: tuple[str | float | int, ...] = (layer_title(layer), name, f"{int(seen.sum())} of {heads}")
             if heads == 0:
                 rows.append((*row, ABSENT, "", "", "", "", ""))
                 continue
@@ -71,13 +71,14 @@ def matrix_table(ds: xr.Dataset) -> Table:
     rows: list[tuple[str | float | int, ...]] = []
     for matrix in ds.matrix.values:
         one, initial = last.sel(matrix=matrix), float(start.sel(matrix=matrix))
+        name = short_name(str(matrix))
         if bool(one.matrix_measurable):
             relative = float(one.matrix_update_norm / one.matrix_initial_norm.where(one.matrix_initial_norm > 0))
             ranks = (float(one.matrix_stable_rank), float(one.matrix_effective_rank))
-            rows.append((str(matrix), *ranks, initial, relative))
+            rows.append((name, *ranks, initial, relative))
         elif bool(one.matrix_noise_floor.isnull()):
-            rows.append((str(matrix), ABSENT, "", "", ""))
+            rows.append((name, ABSENT, "", "", ""))
         else:
-            rows.append((str(matrix), UNMEASURABLE, "", initial, ""))
+            rows.append((name, UNMEASURABLE, "", initial, ""))
     columns = ("matrix", "stable rank", "effective rank", "initial stable rank", "update / initial")
     return Table(columns=columns, rows=tuple(rows))

@@ -169,6 +169,8 @@ def _line(line: Line, index: int | None, panel: Panel) -> dict[str, Any]:
     }
     if line.at is not None:
         trace["meta"]["at"] = _numbers(np.asarray(line.at, float)[keep])
+    if line.moves:
+        trace["meta"]["moves"] = list(line.moves)
     color = LIGHT.color(index)
     if line.style == "points":
         trace["marker"] = {"color": color, "size": 3 * line.width}

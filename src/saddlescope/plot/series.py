@@ -68,6 +68,14 @@ def _given(mark: AnyMark) -> set[int | None]:
     return set() if isinstance(mark, Heat) else {mark.color}
 
 
+def first_legend(figure: Figure) -> tuple[Series, ...]:
+    """Return the series that occur in the first panel, the picture of a thumbnail."""
+    shown = figure.panels[0].marks if figure.panels else ()
+    names = {name_of(mark) for mark in shown}
+    names |= {f"{kind.sign} {kind.name}" for mark in shown if isinstance(mark, Kinds) for kind in mark.occurring}
+    return tuple(series for series in legend(figure) if series.name in names)
+
+
 def legend(figure: Figure) -> tuple[Series, ...]:
     """Return the series in the order of first appearance; a curve represents its series rather than its band."""
     found: dict[str, Series] = {}

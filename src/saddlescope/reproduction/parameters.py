@@ -60,7 +60,7 @@ class Parameter(ReprMixin):
         multiple_of: integers must be multiples of it.
         least, most: smallest and largest number of values of a tuple; no largest one if None.
         order: order of the values of a tuple; "" for any.
-        scale: of the values: `log` for positive ones over many orders of magnitude.
+        scale: of the values: `log` for those of one sign over many orders of magnitude.
     """
 
     name: str

@@ -3,10 +3,11 @@
 "use strict";
 
 (() => {
-  const { colors, element, faint, Panel, Film, switches } = saddlescope;
+  const { colors, element, faint, Panel, Film, swatch, switches } = saddlescope;
 
   // ---- the first page: thumbnails, which the workers make, and the search ----
 
+  const NAMED = 5; // series that a card names
   const asset = (address, alt) => element("img", { src: address, alt });
 
   async function thumbnails() {
@@ -15,6 +16,9 @@
       if (!answer.light) continue;
       const dark = element("source", { srcset: answer.dark, media: "(prefers-color-scheme: dark)" });
       card.querySelector(".thumbnail").replaceChildren(element("picture", {}, dark, asset(answer.light, "")));
+      const named = answer.legend.slice(0, NAMED).map((one) => element("li", {}, swatch(one), one.name));
+      if (answer.legend.length > NAMED) named.push(element("li", {}, `and ${answer.legend.length - NAMED} more`));
+      card.querySelector(".card-legend").replaceChildren(...named);
       card.dataset.ready = "yes";
     }
   }
@@ -82,7 +86,13 @@
       if (at === Number(this.slide.max)) return String(this.high);
       if (this.step) return String(Number((this.low + at * this.step).toPrecision(10)));
       const value = this.low * (this.high / this.low) ** (at / STEPS);
-      return String(this.integer ? Math.round(value) : Number(value.toPrecision(value < 10 * this.low ? 3 : 3)));
+      return String(this.integer ? Math.round(value) : Number(value.toPrecision(3)));
+    }
+
+    // Takes the position nearest to a number.
+    slideTo(value) {
+      this.text = String(Math.min(this.high, Math.max(this.low, value)));
+      this.text = this.slid;
     }
 
     follow() {
@@ -156,7 +166,77 @@
 
     scale(axis, type) {
       this.chosen[axis] = type;
+      Plotly.relayout(this.plot, { [`${axis}axis.autorangeoptions`]: this.frame(axis, type) });
       super.scale(axis, type);
+    }
+
+    // The limits of an axis that show the current run alone: curves of earlier ones may leave them.
+    frame(axis, type) {
+      const log = type === "log";
+      const own = this.spec.data.filter(({ meta }) => !meta.before).flatMap((trace) => trace[axis]);
+      const marks = this.spec.layout.shapes.filter((mark) => mark[`${axis}ref`] === axis).map((mark) => mark[`${axis}0`]);
+      const shown = [...own, ...marks].filter((value) => Number.isFinite(value) && (!log || value > 0));
+      if (!shown.length || !this.spec.data.some(({ meta }) => meta.before)) return null;
+      const at = shown.map((value) => (log ? Math.log10(value) : value));
+      const [low, high] = [at.reduce((a, b) => Math.min(a, b)), at.reduce((a, b) => Math.max(a, b))];
+      const edge = 0.05 * (high - low) || 0.5 * Math.abs(high) || 1;
+      const ends = [low - edge, high + edge].map((end) => (log ? 10 ** end : end));
+      return { clipmin: ends[0], clipmax: ends[1] };
+    }
+
+    draw() {
+      this.limit();
+      return super.draw().then(() => this.grip());
+    }
+
+    limit() {
+      for (const name of ["x", "y"]) {
+        const axis = this.spec.layout[`${name}axis`];
+        axis.autorangeoptions = this.frame(name, axis.type);
+      }
+    }
+
+    // A point that moves parameters has a handle above it, for mouse, finger and keyboard.
+    grip() {
+      const trace = this.plot.data.find(({ meta }) => meta.moves);
+      if (!trace) return;
+      const [x, y] = trace.meta.moves.map((name) => named.get(name));
+      const put = () => {
+        const { xaxis, yaxis } = this.plot._fullLayout;
+        this.handle.style.left = `${this.plot.offsetLeft + xaxis._offset + xaxis.d2p(Number(x.text))}px`;
+        this.handle.style.top = `${this.plot.offsetTop + yaxis._offset + yaxis.d2p(Number(y.text))}px`;
+        this.handle.setAttribute("aria-valuenow", x.text);
+        this.handle.setAttribute("aria-valuetext", `${x.name} ${x.text}, ${y.name} ${y.text}`);
+      };
+      if (!this.handle) {
+        this.handle = element("div", { className: "handle", tabIndex: 0, title: `Drag to change ${x.name} and ${y.name}` });
+        this.handle.setAttribute("role", "slider");
+        this.handle.setAttribute("aria-label", `${trace.name}: ${x.name} and ${y.name}`);
+        const move = (across, up) => {
+          x.slideTo(across);
+          y.slideTo(up);
+          put();
+          if (auto.checked) ask(settings(), false);
+        };
+        this.handle.addEventListener("pointerdown", ({ pointerId }) => this.handle.setPointerCapture(pointerId));
+        this.handle.addEventListener("pointermove", ({ pointerId, clientX, clientY }) => {
+          if (!this.handle.hasPointerCapture(pointerId)) return;
+          const { left, top } = this.plot.getBoundingClientRect();
+          const { xaxis, yaxis } = this.plot._fullLayout;
+          move(xaxis.p2d(clientX - left - xaxis._offset), yaxis.p2d(clientY - top - yaxis._offset));
+        });
+        this.handle.addEventListener("pointerup", () => auto.checked && settle());
+        this.handle.addEventListener("keydown", (event) => {
+          const [dx, dy] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key] ?? [0, 0];
+          if (!dx && !dy) return;
+          event.preventDefault();
+          move(Number(x.text) + dx * x.step, Number(y.text) + dy * y.step);
+          if (auto.checked) settle();
+        });
+        this.element.append(this.handle);
+        this.plot.on("plotly_afterplot", put);
+      }
+      put();
     }
 
     update(spec) {
@@ -175,11 +255,13 @@
       }
       for (const trace of spec.data) if (this.hidden.has(trace.meta.series)) trace.visible = false;
       this.spec = spec;
+      this.limit();
       this.opacity = spec.data.map(({ opacity = 1 }) => opacity);
       this.pointed = null;
       tint(spec);
       return Plotly.react(this.plot, spec.data, layout, spec.config).then(() => {
         for (const series of this.hidden) this.show(series, false); // its marks
+        this.grip();
         return this.ticks();
       });
     }
@@ -257,7 +339,7 @@
           line: { ...trace.line, width: 1 },
           name: ghost.answer.label,
           hovertemplate: "<b>%{fullData.name}</b><extra></extra>",
-          meta: { kind: "line", color: null, series: "" },
+          meta: { kind: "line", color: null, series: "", before: true },
         }));
       });
       panel.data.unshift(...before);
@@ -317,8 +399,8 @@
     list.replaceChildren(
       ...runs.map((run) => {
         const signs = element("span", { className: "signs" });
-        for (const { outcome, sign, claim } of run.answer.signs) {
-          const one = element("span", { className: kebab(outcome), title: `${claim}: ${outcome}` }, sign);
+        for (const { outcome, sign, claim, meaning } of run.answer.signs) {
+          const one = element("span", { className: kebab(outcome), title: meaning }, sign);
           one.setAttribute("aria-label", `${claim}: ${outcome}`);
           one.setAttribute("role", "img");
           signs.append(one);
@@ -339,9 +421,9 @@
   // The verdicts beside the picture, so that they are seen to change with it.
   function sign(answer) {
     place.querySelector(".status .signs").replaceChildren(
-      ...answer.signs.slice(0, 6).map(({ outcome, sign, claim }) => {
-        const word = element("span", { className: "unseen" }, `: ${outcome}`);
-        return element("li", { className: kebab(outcome), title: outcome }, `${sign} ${claim}`, word);
+      ...answer.signs.slice(0, 6).map(({ outcome, sign, claim, meaning }) => {
+        const said = element("a", { href: "#claims", title: meaning }, `${sign} ${claim}: ${outcome}`);
+        return element("li", { className: kebab(outcome) }, said);
       }),
     );
   }

@@ -21,12 +21,13 @@ class Params(EntryParams):
     """One softmax attention head learns, once with a single matrix W and once with keys and queries, W = K Qᵀ.
 
     Both separate the same tokens, but each minimises another norm. Directions converge with the logarithm of time.
+    Theory: Sheen et al., arXiv:2403.08699.
     """
 
     samples: int = param(4, "samples", ge=2, le=8)
     tokens: int = param(3, "tokens per sample", ge=2, le=5)
     dim: int = param(6, "dimension of the tokens", ge=3, le=12)
-    decades: float = param(1000.0, "decades of time until the flows end", ge=5.0, le=1e5, scale="log")
+    log10_time: float = param(1000.0, "end of the flows: log₁₀ t", ge=5.0, le=1e5, scale="log")
     scale: float = param(0.1, "initial scale of K and Q", ge=1e-3, le=1.0, scale="log")
     seed: int = param(0, "seed of the data and of K and Q", ge=0)
 
@@ -42,7 +43,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     loss = SelectionLoss(data.optimal_scores, data.gaps)
     nuclear, frobenius = nuclear_svm(data), frobenius_svm(data)
     context.report(0.2, "W alone")
-    times = np.geomspace(2.0, params.decades, _RECORDS) * np.log(10)
+    times = np.geomspace(2.0, params.log10_time, _RECORDS) * np.log(10)
     policies = {"log_until": times[-1], "record": times, "tolerance": _TOLERANCE, "throw": False}
     alone = matrix_margin_flow(loss, data.differences, data.z, **policies)
     context.report(0.5, "keys and queries")
@@ -109,6 +110,17 @@ def _smaller(run: xr.Dataset, norm: str, flow: str) -> Estimate:
     return Estimate(own / others, remark=f"excess {own:.2g} against {others:.2g}")
 
 
+def _found(run: xr.Dataset) -> str:
+    """Return which flow is nearer to each least norm at the end."""
+    last = run.excess.isel(time=-1)
+    if not np.isfinite(last.values).all():
+        return "A flow has not separated the tokens"
+    near = [_FLOWS[int(np.abs(last.sel(norm=norm).values).argmin())] for norm in _NORMS]
+    if near[0] == near[1]:
+        return f"The flow of {near[0]} is nearer to both least norms"
+    return f"The flow of {near[0]} is nearer to the least nuclear norm, that of {near[1]} to the least Frobenius norm"
+
+
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the excesses of both norms and the final spectra."""
 
@@ -119,13 +131,13 @@ def figures(run: xr.Dataset) -> list[Figure]:
             )
             for k, flow in enumerate(_FLOWS)
         )
-        time = Axis("decades of time, log₁₀ t", scale="log")
+        time = Axis("log₁₀ t", scale="log")
         return Panel(title=f"{norm} norm", x=time, y=Axis("excess over the least", scale="log"), marks=marks)
 
     return [
         Figure(
             name="norms",
-            title="Each flow approaches its own least norm",
+            title=_found(run),
             caption="Relative excess of the norm of W / margin over the least one among all separating W, certified. "
             f"The solution of least nuclear norm has rank {int(run.solution_rank[0])}, that of least Frobenius norm "
             f"rank {int(run.solution_rank[1])}.",
@@ -133,8 +145,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
         ),
         Figure(
             name="spectra",
-            title="Singular values at the end",
-            caption="Singular values of W / margin at the last time.",
+            title=f"Singular values at t = 10^{float(run.time[-1]):g}",
+            caption="Singular values of W / margin, the largest first.",
             panels=(
                 Panel(
                     x=Axis("index"),
@@ -163,7 +175,7 @@ entry = Entry(
     citation=TOYS,
     source="Attention",
     params=Params,
-    quick={"decades": 100.0},
+    quick={"log10_time": 100.0},
     run=run,
     claims=claims,
     figures=figures,

@@ -18,14 +18,15 @@ _POINTS = 160
 class Params(EntryParams):
     """A network learns the concept with the larger signal or the larger diversity first.
 
-    Move concept 1 across the line on the map, where the second moments of both are equal, and the order flips.
+    Drag concept 1 across the line on the map, where the second moments of both are equal, and the order flips.
+    Theory: Yang et al., arXiv:2410.08309.
     """
 
     signal: float = param(1.0, "signal μ₁ of concept 1", ge=0.2, le=_LARGEST_MU)
     diversity: float = param(0.3, "diversity σ₁ of concept 1", ge=0.0, le=_LARGEST_SIGMA)
     other_signal: float = param(1.5, "signal μ₂ of concept 2", ge=0.2, le=_LARGEST_MU)
     other_diversity: float = param(0.3, "diversity σ₂ of concept 2", ge=0.0, le=_LARGEST_SIGMA)
-    decades: float = param(3.0, "decades by which the initial scale of U is below 1", ge=1.0, le=8.0)
+    log10_scale: float = param(-3.0, "initial scale: log₁₀ of the size of U", ge=-8.0, le=-1.0)
     starts: int = param(24, "random starts U", ge=4, le=96)
     seed: int = param(0, "seed of the starts", ge=0)
 
@@ -37,8 +38,8 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
     mu, sigma = (params.signal, params.other_signal), (params.diversity, params.other_diversity)
     task = StructuredIdentityTask(mu, sigma, 1, 2)
-    starts = 10.0**-params.decades * np.random.default_rng(params.seed).standard_normal((params.starts, 2, 2))
-    until = (8 + 4.7 * params.decades) / (4 * float(task.strengths.min()))
+    starts = 10.0**params.log10_scale * np.random.default_rng(params.seed).standard_normal((params.starts, 2, 2))
+    until = (8 - 4.7 * params.log10_scale) / (4 * float(task.strengths.min()))
     flows = symmetric_flows(
         task.second_moment,
         starts,
@@ -88,6 +89,15 @@ def _share_in_order(run: xr.Dataset) -> Estimate:
     return Estimate.share(int((first == larger).sum()), len(first), f"a = {a}", over="random starts")
 
 
+def _found(run: xr.Dataset) -> str:
+    """Return which concept most starts learn first, and which one theory puts first."""
+    first, (one, two) = _first(run), run.strength.values
+    shares = [int((first == concept).sum()) for concept in (1, 2)]
+    most = 1 + int(shares[1] > shares[0])
+    theory = "theory: neither" if one == two else f"theory: concept {1 + int(two > one)}"
+    return f"{max(shares)} of {len(first)} starts learn concept {most} first ({theory})"
+
+
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the learned shares over time, and the map of orders."""
     curves = [  # the medians first: they are what the legend shows
@@ -109,18 +119,20 @@ def figures(run: xr.Dataset) -> list[Figure]:
         Line(
             x=np.array([float(run.sigma[0])]),
             y=np.array([float(run.mu[0])]),
-            group="here",
+            group="concept 1 now",
             color=3,
             style="points",
             width=5.0,
+            moves=("diversity", "signal"),
         ),
     )
     return [
         Figure(
             name="order",
-            title="Which concept is learned first",
+            title=_found(run),
             caption="Left: the learned share of each concept at the combined test point, all starts and their median. "
-            "Right: the concept that theory puts first, over signal and diversity of concept 1.",
+            "Right: the concept that theory puts first, over signal and diversity of concept 1; on the live page, drag "
+            "the point.",
             panels=(
                 Panel(title="learning", x=Axis("time"), y=Axis("share learned"), marks=tuple(curves)),
                 Panel(

@@ -24,12 +24,13 @@ class Params(EntryParams):
     """A third feature, the proxy, correlates with both causes of the target, but its own effect is negative.
 
     The network learns the proxy first, then the causes; the proxy leaves, and much later returns with its true sign.
+    Theory: Boix-Adserà et al., arXiv:2306.07042.
     """
 
     correlation: float = param(0.66, "correlation of the proxy with each cause", ge=0.0, le=0.7)
     effect: float = param(-0.15, "own effect of the proxy", ge=-1.0, le=-0.01)
     weaker: float = param(0.8, "strength of cause 2 over that of cause 1", ge=0.2, le=0.95)
-    decades: float = param(32.0, "decades by which the initial scale α is below 1", ge=0.3, le=512.0, scale="log")
+    log10_scale: float = param(-32.0, "initial scale: log₁₀ α", ge=-512.0, le=-0.3, scale="log")
     seed: int = param(0, "seed of the initial weights", ge=0)
 
 
@@ -39,7 +40,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     covariance = np.array([[1.0, 0.0, c], [0.0, 1.0, c], [c, c, 1.0]])
     require_definite(covariance, "Lower correlation.")
     teacher = np.array([1.0, params.weaker, params.effect])
-    return follow(covariance, teacher, decades=params.decades, seed=params.seed, context=context, log_time=True)
+    return follow(covariance, teacher, log10_scale=params.log10_scale, seed=params.seed, context=context, log_time=True)
 
 
 claims = Claims(
@@ -89,7 +90,7 @@ entry = Entry(
     citation=TOYS,
     source="Leaving",
     params=Params,
-    quick={"decades": 8.0},
+    quick={"log10_scale": -8.0},
     run=run,
     claims=claims,
     figures=figures,

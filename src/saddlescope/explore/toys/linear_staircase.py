@@ -23,7 +23,7 @@ def follow(
     covariance: np.ndarray,
     teacher: np.ndarray,
     *,
-    decades: float,
+    log10_scale: float,
     seed: int,
     context: RunContext,
     log_time: bool = False,
@@ -33,7 +33,7 @@ def follow(
     Args:
         covariance: Σ of the features, positive definite, (p, p).
         teacher: β*, (p,).
-        decades: the initial scale is 10^-decades.
+        log10_scale: log10 of the initial scale.
         seed: of the initial weights, standard normal times the scale.
         context: of the run.
         log_time: True: record at times that are evenly spaced in their logarithm.
@@ -44,7 +44,7 @@ def follow(
     from saddlescope.models import diagonal_linear_network
     from saddlescope.theory import incremental_learning
 
-    p, unit = len(teacher), decades * np.log(10)
+    p, unit = len(teacher), -log10_scale * np.log(10)
     features = np.sqrt(p) * np.linalg.cholesky(covariance).T  # p samples with exactly this second moment
     with jax.enable_x64(True):
         network = diagonal_linear_network(features, features @ teacher)
@@ -75,7 +75,7 @@ def follow(
             "stage_loss": ("stage", np.array([stage.loss for stage in learned.stages])),
         },
         coords={"time": times, "stage": begins, "coordinate": np.arange(1, p + 1)},
-        attrs={"decades": decades, "log_time": int(log_time)},
+        attrs={"log10_scale": log10_scale, "log_time": int(log_time)},
     )
 
 
@@ -118,11 +118,19 @@ def steps(run: xr.Dataset, values: np.ndarray) -> dict[str, Any]:
     return {"x": np.append(run.stage.values, end), "y": np.append(values, values[-1]), "style": "steps"}
 
 
-def _scale(decades: float) -> str:
+def _scale(log10_scale: float) -> str:
     """Return the initial scale as text: 10⁻⁸ or 0.0316."""
-    if decades == int(decades):
-        return "10⁻" + f"{int(decades)}".translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return number(10.0**-decades, 3) if decades < 300 else f"10^−{decades:g}"
+    if log10_scale == int(log10_scale):
+        return "10" + f"{int(log10_scale)}".translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return number(10.0**log10_scale, 3) if log10_scale > -300 else f"10^{log10_scale:g}".replace("-", "−")
+
+
+def _found(run: xr.Dataset) -> str:
+    """Return what the run shows: how well the times fit, or that a change is absent."""
+    scale, worst = f"From α = {_scale(run.attrs['log10_scale'])}", float(time_errors(run).max())
+    if not np.isfinite(worst):
+        return f"{scale}, not every predicted step is there"
+    return f"{scale}, every step is within {number(100 * worst, 2)} % of its predicted time"
 
 
 def staircase_figure(run: xr.Dataset, names: tuple[str, ...], caption: str) -> Figure:
@@ -140,7 +148,7 @@ def staircase_figure(run: xr.Dataset, names: tuple[str, ...], caption: str) -> F
     )
     return Figure(
         name="staircase",
-        title=f"Simulated from α = {_scale(run.attrs['decades'])}, and predicted",
+        title=_found(run),
         caption=caption,
         panels=(
             Panel(title="coordinates", x=time, y=Axis("β"), marks=(*simulated, *predicted)),

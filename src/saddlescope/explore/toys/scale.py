@@ -19,10 +19,10 @@ _COORDINATES = 5
 class Params(EntryParams):
     """From a small initial scale α, coordinates are learned one at a time, when Algorithm 1 predicts.
 
-    Raise the scale to melt the steps; lower it to sharpen them.
+    Raise the scale to melt the steps; lower it to sharpen them. Theory: Boix-Adserà et al., arXiv:2306.07042.
     """
 
-    decades: float = param(8.0, "decades by which the initial scale α is below 1", ge=0.3, le=512.0, scale="log")
+    log10_scale: float = param(-8.0, "initial scale: log₁₀ α", ge=-512.0, le=-0.3, scale="log")
     ratio: float = param(1.6, "strength of each coordinate over the next", ge=1.05, le=3.0)
     correlation: float = param(0.0, "correlation between the features", ge=0.0, le=0.9)
     seed: int = param(0, "seed of the initial weights", ge=0)
@@ -34,7 +34,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     np.fill_diagonal(covariance, 1.0)
     require_definite(covariance, "Lower correlation.")
     teacher = params.ratio ** -np.arange(float(_COORDINATES))
-    return follow(covariance, teacher, decades=params.decades, seed=params.seed, context=context)
+    return follow(covariance, teacher, log10_scale=params.log10_scale, seed=params.seed, context=context)
 
 
 claims = Claims(
@@ -76,7 +76,7 @@ entry = Entry(
     citation=TOYS,
     source="Scale",
     params=Params,
-    quick={"decades": 4.0},
+    quick={"log10_scale": -4.0},
     run=run,
     claims=claims,
     figures=figures,

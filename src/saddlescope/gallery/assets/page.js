@@ -27,6 +27,9 @@
     return made;
   };
 
+  // Words with their subscripts set: W_K becomes W with a small K.
+  const formula = (text) => text.split(/\bW_([A-Z])\b/).flatMap((part, k) => (k % 2 ? ["W", element("sub", {}, part)] : [part]));
+
   const button = (label, pressed, act) => {
     const made = element("button", { type: "button" }, label);
     made.setAttribute("aria-pressed", pressed);
@@ -67,7 +70,7 @@
         axes.append(made);
       }
       this.element = element("div", { className: "panel" });
-      this.element.append(element("div", { className: "head" }, element("h3", {}, meta.title), axes), this.plot);
+      this.element.append(element("div", { className: "head" }, element("h3", {}, ...formula(meta.title)), axes), this.plot);
     }
 
     draw() {
@@ -278,6 +281,15 @@
     }
   }
 
+  const swatch = ({ color, shape, width = 1.6, opacity = 1 }) => {
+    const made = element("span", { className: `swatch ${shape}` });
+    made.style.setProperty("--width", `${Math.min(6, Math.max(1.2, 1.5 * width))}px`);
+    made.style.opacity = Math.max(0.3, opacity);
+    const count = getComputedStyle(root).getPropertyValue("--series-count");
+    made.style.color = color === null ? "var(--muted)" : `var(--series-${color % count})`;
+    return made;
+  };
+
   const switches = (legend, series, panels) => {
     const show = (name, on) => panels.forEach((panel) => panel.show(name, on));
     const buttons = new Map();
@@ -291,21 +303,17 @@
         buttons.forEach((one, of) => one.classList.toggle("pointed", of === name));
       });
     };
-    const made = series.flatMap(({ name, color, shape, width = 1.6, opacity = 1 }) => {
-      const swatch = element("span", { className: `swatch ${shape}` });
-      swatch.style.setProperty("--width", `${Math.min(6, Math.max(1.2, 1.5 * width))}px`);
-      swatch.style.opacity = Math.max(0.3, opacity);
-      const count = getComputedStyle(root).getPropertyValue("--series-count");
-      swatch.style.color = color === null ? "var(--muted)" : `var(--series-${color % count})`;
+    const made = series.flatMap((entry) => {
+      const { name, shape } = entry;
       if (shape === "kind") {
-        legend.append(element("span", { className: "kind" }, swatch, name)); // cells are not switched
+        legend.append(element("span", { className: "kind" }, swatch(entry), element("span", {}, ...formula(name)))); // cells are not switched
         return [];
       }
       const one = button("", true, (on) => {
         show(name, on);
         if (!on) point(null);
       });
-      one.append(swatch, name);
+      one.append(swatch(entry), element("span", {}, ...formula(name)));
       // A finger does not point: it switches.
       one.addEventListener("pointerenter", ({ pointerType }) => pointerType === "mouse" && point(name));
       one.addEventListener("focus", () => one.matches(":focus-visible") && point(name));
@@ -324,7 +332,7 @@
     }
   };
 
-  globalThis.saddlescope = { colors, element, faint, Panel, Film, switches }; // for pages that draw more later
+  globalThis.saddlescope = { colors, element, faint, Panel, Film, swatch, switches }; // for pages that draw more later
 
   const drawn = [];
   const films = [];

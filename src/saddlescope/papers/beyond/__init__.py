@@ -6,8 +6,8 @@ Kunin et al. (2025, arXiv 2506.06489); Zhang, Saxe and Latham (2026, arXiv 2512.
 
 CITATION = (
     "Kunin, Marchetti, Chen, Karkada, Simon, DeWeese, Ganguli, Miolane: Alternating gradient flows: a theory of "
-    "feature learning in two-layer neural networks, NeurIPS 2025; "
+    "feature learning in two-layer neural networks, NeurIPS 2025, arXiv:2506.06489; "
     "Zhang, Saxe, Latham: Saddle-to-saddle dynamics explains a simplicity bias across neural network architectures, "
-    "ICLR 2026; "
-    "Rawal, DeWeese: A theory of saddle escape in deep nonlinear networks, arXiv 2026"
+    "ICLR 2026, arXiv:2512.20607; "
+    "Rawal, DeWeese: A theory of saddle escape in deep nonlinear networks, 2026, arXiv:2605.01288"
 )

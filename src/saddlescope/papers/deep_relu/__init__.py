@@ -2,5 +2,5 @@
 
 CITATION = (
     "Bantzis, Simon, Jacot: Saddle-to-saddle dynamics in deep ReLU networks: low-rank bias in the first saddle escape, "
-    "NeurIPS 2025"
+    "NeurIPS 2025, arXiv:2505.21722"
 )
