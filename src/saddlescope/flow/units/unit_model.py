@@ -1,22 +1,30 @@
 """Right-hand side of the gradient flow of a sum of units, and its Jacobian.
 
     state   (l, v) as one vector: log norms l, shape (m,), and directions v, shape (m, p), which count up to their norm
-    u_i     v_i / |v_i|;  theta_i = exp(l_i) u_i
+    u_i     v_i / |v_i|;  theta_i = exp(l_i) u_i, both at the nearest weights with the conserved values of the start
     f       sum_i unit(theta_i, x), with o entries;  L = mean over samples of loss(f, y);  g = -dL/dtheta
     rate    (<u_i, g_i>, |v_i| (g_i - <u_i, g_i> u_i)) exp(c - l_i), where exp(c) is the unit of time
 
 Of a unit below exp(-600 / (kappa - 1)), the gradient at that norm is taken, and scaled to its own by the degree kappa:
 so far below one a unit is homogeneous to rounding, and its own gradient may be below the least number.
+
+Weights that left the initial scale and come back to it are decided by forms that the flow conserves, such as a^2 - b^2
+of a unit a b, which are far below the rounding of a direction meanwhile: rates are those at the nearest weights with
+the values of the start (`numerics.conserved_forms`).
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from saddlescope._shared.compiled_functions import quickly_compiled
+from saddlescope.numerics.conserved_forms import ConservedForms, moments_needed
 from saddlescope.numerics.tree_layout import TreeLayout
 
 _NUMBERS = 2**22  # of weights on samples that columns of the Jacobian hold at once
@@ -35,6 +43,19 @@ class UnitModel(eqx.Module):
     kinds: Array | None
     count: int = eqx.field(static=True)
     degree: float = eqx.field(static=True)
+    conserved: ConservedForms | None = None
+
+    def with_conserved(self, log_norms: Float[np.ndarray, "m"], u: Float[np.ndarray, "m p"]) -> "UnitModel":
+        """Return the units with what their flow from these log norms and directions conserves."""
+        conserved = ConservedForms.of(np.asarray(_moments(self)), log_norms, u)
+        return dataclasses.replace(self, conserved=conserved)
+
+    def moment(self, key: Array) -> Float[Array, "p p"]:
+        """Return the sum over units of g theta^T at random weights, with g of a random sum of all outputs."""
+        of_weights, of_outputs = jax.random.split(key)
+        thetas = jax.random.normal(of_weights, (self.count, self.layout.size))
+        outputs, back = jax.vjp(lambda at: jax.vmap(lambda x: self._output(at, x))(self.inputs), thetas)
+        return back(jax.random.normal(of_outputs, outputs.shape))[0].T @ thetas
 
     def mean_loss(self, thetas: Float[Array, "m p"]) -> Array:
         """Return L."""
@@ -52,8 +73,9 @@ class UnitModel(eqx.Module):
 
     def split(self, state: Float[Array, "s"]) -> tuple[Float[Array, "m"], Float[Array, "m p"]]:
         """Return l and u."""
-        v = self._directions(state)
-        return state[: self.count], v / jnp.linalg.norm(v, axis=1, keepdims=True)
+        v, log_norms = self._directions(state), state[: self.count]
+        u = v / jnp.linalg.norm(v, axis=1, keepdims=True)
+        return (log_norms, u) if self.conserved is None else self.conserved.nearest(log_norms, u)
 
     def _directions(self, state: Float[Array, "s"]) -> Float[Array, "m p"]:
         """Return v."""
@@ -64,9 +86,10 @@ class UnitModel(eqx.Module):
         log_norms, u = self.split(state)
         seen = self._seen(log_norms)
         g = -jax.grad(self.mean_loss)(jnp.exp(seen)[:, None] * u)
-        along, turning = jax.vmap(_rate)(
-            self._directions(state), g * jnp.exp(log_unit + self._log_scale(log_norms))[:, None]
-        )
+        force = g * jnp.exp(log_unit + self._log_scale(log_norms))[:, None]
+        along = jnp.sum(u * force, axis=1)
+        lengths = jnp.linalg.norm(self._directions(state), axis=1)
+        turning = lengths[:, None] * (force - along[:, None] * u)
         return jnp.concatenate([along, turning.ravel()])
 
     def jacobian(self, state: Float[Array, "s"], log_unit: Array) -> Float[Array, "s s"]:
@@ -104,9 +127,6 @@ def first_sample(samples: PyTree) -> Any:
     return jax.tree.map(lambda leaf: leaf[0], samples)
 
 
-def _rate(v: Float[Array, "p"], force: Float[Array, "p"]) -> tuple[Array, Float[Array, "p"]]:
-    """Return the derivatives of one unit's log norm and of v, whose norm stays."""
-    norm = jnp.linalg.norm(v)
-    u = v / norm
-    along = u @ force
-    return along, norm * (force - along * u)
+@quickly_compiled
+def _moments(model: UnitModel) -> Float[Array, "n p p"]:
+    return jax.lax.map(model.moment, jax.random.split(jax.random.key(0), moments_needed(model.layout.size)))
