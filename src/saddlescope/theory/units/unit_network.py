@@ -27,6 +27,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.loss_scale import scale_exponent
 from saddlescope._shared.sample_pair import sample_pair
+from saddlescope.numerics.conserved_forms import moments_needed
 from saddlescope.numerics.tree_layout import TreeLayout
 from saddlescope.theory.units.explicit_path import Limits, PathPoint, explicit_path
 from saddlescope.theory.units.kinked_units import Kinks, PatternedUnit, output_with, switches_of
@@ -174,6 +175,11 @@ def _stationary(
 
 
 @quickly_compiled
+def _moments(system: UnitSystem) -> tuple[Array, Array]:
+    return jax.lax.map(system.moment, jax.random.split(jax.random.key(0), moments_needed(system.layout.size)))
+
+
+@quickly_compiled
 def _switches(system: UnitSystem, unit: PatternedUnit, thetas: Array, kinds: Array) -> Array:
     return jax.vmap(lambda theta, kind: switches_of(system, unit, theta, kind)[0])(thetas, kinds)
 
@@ -311,6 +317,12 @@ class UnitNetwork:
     @cached_property
     def _bound(self) -> dict[Callable[..., Any], Callable[..., Any]]:
         return {}
+
+    @cached_property
+    def moments(self) -> tuple[Float[np.ndarray, "n p p"], Float[np.ndarray, "n"]]:
+        """Random g theta^T with the sums of outputs that they belong to; see `numerics.conserved_forms`."""
+        moments, sums = self._call(_moments)
+        return np.asarray(moments), np.asarray(sums)
 
     def in_units(self, number: float) -> float:
         """Return a loss, or what is proportional to it, in the units of the loss that was given."""

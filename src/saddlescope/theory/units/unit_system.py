@@ -52,6 +52,17 @@ class UnitSystem(eqx.Module):
             factorial *= order + 1
         return along(jnp.zeros(())) / factorial
 
+    def moment(self, key: Array) -> tuple[Array, Array]:
+        """Return the sum over kinds of g theta^T at random weights, with g of a random sum of all outputs; and this sum.
+
+        See `numerics.conserved_forms`.
+        """
+        of_weights, of_outputs = jax.random.split(key)
+        thetas, kinds = jax.random.normal(of_weights, (self.kinds, self.layout.size)), jnp.arange(self.kinds)
+        outputs, back = jax.vjp(lambda at: self.network(at, kinds), thetas)
+        weights = jax.random.normal(of_outputs, outputs.shape)
+        return back(weights)[0].T @ thetas, jnp.sum(weights * outputs)
+
     def network(self, thetas: Array, kinds: Array) -> Array:
         """Return F."""
         return jnp.sum(jax.vmap(self.output)(thetas, kinds), axis=0)
