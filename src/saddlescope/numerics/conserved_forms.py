@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-_MOST = 30  # weights up to which forms with all entries are searched; diagonal ones beyond
+_MOST, _MOST_DIAGONAL = 30, 500  # weights up to which forms with all entries, and diagonal ones, are searched
 _SPARE = 8  # moments beyond the entries of a form
 _EXACT = 1e-10  # relative size of what is rounding in moments
 _ROUNDING = 1e-14  # of a value, for each weight
@@ -24,51 +24,51 @@ _LARGEST = 600.0  # exponent, far from the largest number
 
 
 def moments_needed(size: int) -> int:
-    """Return the number of random moments g theta^T, of a flat theta of this size, that determine the forms."""
+    """Return the number of random moments, of a flat theta of this size, that determine the forms."""
     return len(_entries(size)[0]) + _SPARE
 
 
-def conserved_forms(moments: Float[np.ndarray, "n p p"]) -> Float[np.ndarray, "k p p"]:
-    """Return an orthonormal basis of the conserved forms A, diagonal ones alone if there are more than 30 weights.
+def moment(slopes: Float[Array, "m p"], thetas: Float[Array, "m p"]) -> Float[Array, "e"]:
+    """Return <g, A theta>, summed over units, for each A of an orthonormal basis of the forms that are searched."""
+    i, j = _entries(thetas.shape[1])
+    return jnp.sum(slopes[:, i] * thetas[:, j] + slopes[:, j] * thetas[:, i], axis=0) / np.where(i == j, 2.0, 2**0.5)
+
+
+def conserved_forms(moments: Float[np.ndarray, "n e"], size: int) -> Float[np.ndarray, "k p p"]:
+    """Return an orthonormal basis of the conserved forms A: diagonal ones beyond 30 weights, none beyond 500.
 
     Args:
-        moments: g theta^T at random theta and weights of the sum; there are no forms if one is not finite.
+        moments: at random theta and weights of the sum of outputs; there are no forms if one is not finite.
+        size: p.
     """
-    size = moments.shape[-1]
-    rows = _rows(moments)
-    rows = rows[np.any(rows != 0, axis=1)]
-    if not len(rows) or not np.isfinite(rows).all():
+    rows = moments[np.any(moments != 0, axis=1)]
+    if not rows.size or not np.isfinite(rows).all():
         return np.zeros((0, size, size))
     _, sizes, basis = np.linalg.svd(rows / np.linalg.norm(rows, axis=1, keepdims=True))
     return _forms(basis[int(np.sum(sizes > _EXACT * sizes[0])) :], size)
 
 
 def scaling_form(
-    moments: Float[np.ndarray, "n p p"], sums: Float[np.ndarray, "n"], near: Float[np.ndarray, "p p"]
+    moments: Float[np.ndarray, "n e"], sums: Float[np.ndarray, "n"], near: Float[np.ndarray, "p p"]
 ) -> Float[np.ndarray, "p p"] | None:
     """Return the form D nearest to a given one; None if the outputs scale by no form.
 
     Args:
-        moments: g theta^T at random theta and weights of the sum.
-        sums: the weighted sums of the outputs.
+        moments: at random theta and weights of the sum of outputs.
+        sums: the weighted sums.
         near: the given form.
     """
-    rows, missing = _rows(moments), sums - np.sum(moments * near, axis=(1, 2))
-    change = np.linalg.lstsq(rows, missing, rcond=_EXACT)[0]
-    if not np.linalg.norm(rows @ change - missing) <= _EXACT**0.5 * np.linalg.norm(sums):
-        return None
-    return near + _forms(change[None], len(near))[0]
+    size = len(near)
+    i, j = _entries(size)
+    missing = sums - moments @ (near[i, j] * np.where(i == j, 1.0, 2**0.5))
+    change = np.linalg.lstsq(moments, missing, rcond=_EXACT)[0]
+    exact = np.linalg.norm(moments @ change - missing) <= _EXACT * np.linalg.norm(moments)
+    return near + _forms(change[None], size)[0] if exact else None
 
 
 def _entries(size: int) -> tuple[np.ndarray, np.ndarray]:
     """Return rows and columns of the entries of a form that are searched."""
-    return np.triu_indices(size) if size <= _MOST else np.diag_indices(size)
-
-
-def _rows(moments: Float[np.ndarray, "n p p"]) -> Float[np.ndarray, "n e"]:
-    """Return what an orthonormal basis of the searched forms gives of each moment."""
-    i, j = _entries(moments.shape[-1])
-    return (moments[:, i, j] + moments[:, j, i]) / np.where(i == j, 2.0, 2**0.5)
+    return np.triu_indices(size) if size <= _MOST else np.diag_indices(size if size <= _MOST_DIAGONAL else 0)
 
 
 def _forms(basis: Float[np.ndarray, "k e"], size: int) -> Float[np.ndarray, "k p p"]:
@@ -93,10 +93,10 @@ class ConservedForms(eqx.Module):
 
     @classmethod
     def of(
-        cls, moments: Float[np.ndarray, "n p p"], log_norms: Float[np.ndarray, "m"], u: Float[np.ndarray, "m p"]
+        cls, moments: Float[np.ndarray, "n e"], log_norms: Float[np.ndarray, "m"], u: Float[np.ndarray, "m p"]
     ) -> "ConservedForms":
         """Return the forms with their values at weights of these log norms and directions of norm 1."""
-        forms = conserved_forms(moments)
+        forms = conserved_forms(moments, u.shape[1])
         values = np.einsum("mp,kpq,mq->mk", u, forms, u)
         values = np.where(np.abs(values) <= _ROUNDING * u.shape[1], 0.0, values)
         return cls(*map(jnp.asarray, (forms, log_norms, values)))

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 from scipy.linalg import get_lapack_funcs
@@ -50,6 +51,7 @@ class ImplicitPolicy:
     rounding: float = 1e-14
 
 
+_ALONG_RAY = np.array([0.0, 5.0, 10.0])  # log norms at which the loss is compared, beyond those of a stuck flow
 _factorise, _solve, _cholesky = get_lapack_funcs(("getrf", "getrs", "potrf"), dtype=np.float64)
 
 
@@ -170,6 +172,13 @@ def follow_implicitly(
     except _ExhaustedError:
         return exhausted(system.evaluations, records.time, "T")
     except StepError as error:
+        if error.finite and _unbounded(system.model, records.state):
+            return Status(
+                False,
+                "diverged",
+                f"The units blow up in finite time, at T = {records.time:.6g}: the loss falls without bound.",
+                "End before that time, or bound the loss from below.",
+            )
         if error.finite and float(system.log_unit) > system.policy.largest_unit:
             return Status(
                 False,
@@ -180,6 +189,13 @@ def follow_implicitly(
             )
         return stuck(records.time, "T", finite=error.finite)
     return REACHED
+
+
+def _unbounded(model: UnitModel, state: np.ndarray) -> bool:
+    """Return True if the loss falls ever faster along the ray through the weights."""
+    log_norms, u = model.split(jnp.asarray(state))
+    losses = [float(model.mean_loss(jnp.exp(log_norms + more)[:, None] * u)) for more in _ALONG_RAY]
+    return losses[2] - losses[1] < losses[1] - losses[0] < 0
 
 
 def _undecided(

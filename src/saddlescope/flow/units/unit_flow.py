@@ -9,7 +9,8 @@
 
 Norms of 1e-100 cost as much as norms of 1. For degree 2, nothing is stiff, and explicit steps of about an e-fold keep
 deviations of directions far below the tolerance, down to rounding (`explicit_run`). For higher degrees, plateaus are
-longer than any power of log(1/alpha), and steps are implicit (`implicit_run`).
+longer than any power of log(1/alpha), and steps are implicit (`implicit_run`); what the flow conserves is kept, since a
+unit that returns to its initial scale is decided by it (`unit_model`).
 """
 
 import math
@@ -183,7 +184,8 @@ def unit_flow(
     model = UnitModel(unit, loss, *sample_pair(data), layout, numbers, count, degree)
     _check_call(model, start)
     _check_degree(model, directions)
-    model = model.with_conserved(log_norms, directions)
+    if degree > 2:
+        model = model.with_conserved(log_norms, directions)
     state = np.concatenate([log_norms, directions.ravel()])
     times = np.linspace(0, until, _RECORDS) if record is None else np.asarray(record, float)
     records = UnitRecords(state, count, np.unique(np.concatenate([[0.0], times, [until]])), math.log(level))
@@ -258,8 +260,8 @@ def _sizes(model: UnitModel, thetas: Array) -> Array:
 def _along(model: UnitModel, states: Float[np.ndarray, "k s"]) -> list[np.ndarray]:
     """Return losses, log norms and directions along states."""
     blocks = np.pad(states, ((0, -len(states) % _BLOCK), (0, 0)), "edge").reshape(-1, _BLOCK, states.shape[1])
-    parts = [_recorded(model, jnp.asarray(block)) for block in blocks]
-    return [np.concatenate([np.asarray(one) for one in of_blocks])[: len(states)] for of_blocks in zip(*parts, strict=True)]
+    parts = zip(*(_recorded(model, jnp.asarray(block)) for block in blocks), strict=True)
+    return [np.concatenate([np.asarray(block) for block in of_blocks])[: len(states)] for of_blocks in parts]
 
 
 @quickly_compiled

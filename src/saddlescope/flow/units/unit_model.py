@@ -1,16 +1,16 @@
 """Right-hand side of the gradient flow of a sum of units, and its Jacobian.
 
     state   (l, v) as one vector: log norms l, shape (m,), and directions v, shape (m, p), which count up to their norm
-    u_i     v_i / |v_i|;  theta_i = exp(l_i) u_i, both at the nearest weights with the conserved values of the start
+    u_i     v_i / |v_i|;  theta_i = exp(l_i) u_i
     f       sum_i unit(theta_i, x), with o entries;  L = mean over samples of loss(f, y);  g = -dL/dtheta
     rate    (<u_i, g_i>, |v_i| (g_i - <u_i, g_i> u_i)) exp(c - l_i), where exp(c) is the unit of time
 
 Of a unit below exp(-600 / (kappa - 1)), the gradient at that norm is taken, and scaled to its own by the degree kappa:
 so far below one a unit is homogeneous to rounding, and its own gradient may be below the least number.
 
-Weights that left the initial scale and come back to it are decided by forms that the flow conserves, such as a^2 - b^2
-of a unit a b, which are far below the rounding of a direction meanwhile: rates are those at the nearest weights with
-the values of the start (`numerics.conserved_forms`).
+A unit that left the initial scale and comes back to it is decided by forms that the flow conserves, such as a^2 - b^2
+of a unit a b c, which are far below the rounding of its direction meanwhile. For degrees above 2, l and u are those of
+the nearest weights with the values of the start (`numerics.conserved_forms`).
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from saddlescope._shared.compiled_functions import quickly_compiled
-from saddlescope.numerics.conserved_forms import ConservedForms, moments_needed
+from saddlescope.numerics.conserved_forms import ConservedForms, moment, moments_needed
 from saddlescope.numerics.tree_layout import TreeLayout
 
 _NUMBERS = 2**22  # of weights on samples that columns of the Jacobian hold at once
@@ -50,12 +50,12 @@ class UnitModel(eqx.Module):
         conserved = ConservedForms.of(np.asarray(_moments(self)), log_norms, u)
         return dataclasses.replace(self, conserved=conserved)
 
-    def moment(self, key: Array) -> Float[Array, "p p"]:
-        """Return the sum over units of g theta^T at random weights, with g of a random sum of all outputs."""
+    def moment(self, key: Array) -> Float[Array, "e"]:
+        """Return a moment at random weights, of a random sum of all outputs; see `numerics.conserved_forms`."""
         of_weights, of_outputs = jax.random.split(key)
         thetas = jax.random.normal(of_weights, (self.count, self.layout.size))
         outputs, back = jax.vjp(lambda at: jax.vmap(lambda x: self._output(at, x))(self.inputs), thetas)
-        return back(jax.random.normal(of_outputs, outputs.shape))[0].T @ thetas
+        return moment(back(jax.random.normal(of_outputs, outputs.shape))[0], thetas)
 
     def mean_loss(self, thetas: Float[Array, "m p"]) -> Array:
         """Return L."""
@@ -128,5 +128,5 @@ def first_sample(samples: PyTree) -> Any:
 
 
 @quickly_compiled
-def _moments(model: UnitModel) -> Float[Array, "n p p"]:
+def _moments(model: UnitModel) -> Float[Array, "n e"]:
     return jax.lax.map(model.moment, jax.random.split(jax.random.key(0), moments_needed(model.layout.size)))

@@ -52,7 +52,8 @@ def unit_learning(
     """Predict the stages in which gradient flow learns a network that is a sum of units f(x) = sum_i unit(theta_i, x).
 
     A unit is a hidden neuron with its outgoing weights, a convolution kernel, an attention head. Its degree kappa at
-    the origin is measured and checked. A smooth function of the sum belongs to the loss, which may be any.
+    the origin is measured and checked; where its leading terms have no utility, as those of GELU neurons on XOR, kappa
+    is the degree of the first ones that have. A smooth function of the sum belongs to the loss, which may be any.
 
     Args:
         unit: unit(theta, x), a JAX function of the weights of one unit and one sample; unit(theta, x, kind) if there
@@ -77,15 +78,18 @@ def unit_learning(
         The stages found, from the origin on, with the termination status:
 
         - converged: no dormant unit has a positive utility, or all units are active.
-        - no_utility: this holds at the origin, so nothing will ever be learned.
+        - no_utility: this holds at the origin, so nothing will ever be learned; or the utility is 0 there but for
+          rounding, and what is learned later is decided by terms that are not predicted.
         - max_stages: the requested number of stages was found.
         - until: the next stage begins after the requested time.
         - tie: two units become active at the same time, as theta and -theta of a GELU or swish unit always do: their
           leading parts are the same.
         - degenerate: the first to become active is one of a manifold of equally good directions.
         - unstable: what ends the stage depends on small deviations between units: copies of an active unit that
-          separate (of tanh neurons, say), a direction that is no maximum of its utility any more, or a dormant unit on
-          a kink (of ReLU) that repels it.
+          separate (of tanh neurons, say), a direction that is no maximum of its utility any more, a dormant unit on a
+          kink (of ReLU) that repels it, or a unit that returns to its initial scale in an unstable direction, unless
+          conserved differences of its weights, as |b_i|^2 - |b_j|^2 in products of blocks, decide where it goes. Also
+          if leading terms without a utility at the origin have one now: units grow by them at once.
         - saddle: a transition comes so close to a saddle among the active units that rounding decides how it goes on.
         - no_minimum: a transition ends at no minimum of the active units. For kappa > 2 active units go past saddles
           among them and into valleys without end; see `UnitStage.passed` and `UnitStage.fall`.
@@ -129,11 +133,12 @@ def _dormant_units(
             width = len(initial_weights(network, width, weights, seed)[0]) // network.kinds  # of which alone it depends
         origin = np.zeros(network.size)
         M = (network.utility_hessian(origin, kind, residual) for kind in range(network.kinds))
-        return QuadraticUnits(network, width, tolerance * max(float(np.max(np.abs(of_kind))) for of_kind in M))
+        largest = max(float(np.max(np.abs(of_kind))) for of_kind in M)
+        return QuadraticUnits(network, width, max(tolerance * largest, 2 * network.rounding(residual)))
     start, kinds = initial_weights(network, width, weights, seed)
     directions = start / np.linalg.norm(start, axis=1, keepdims=True)
     _, slopes = network.utilities(directions, kinds, residual)
-    noise = tolerance * float(np.max(np.linalg.norm(slopes, axis=1)))
+    noise = max(tolerance * float(np.max(np.linalg.norm(slopes, axis=1))), network.rounding(residual))
     return (AlignedUnits if network.degree == 2 else SuperlinearUnits)(network, start, kinds, noise)
 
 
@@ -199,6 +204,13 @@ class _Run:
         if reason := self._dormant.unpredictable(residual, self._settled):
             return UnitStatus.UNSTABLE, reason
         if not arrivals:
+            if len(stages) == 1 and np.any(residual) and not self._network.has_utility(residual):
+                order = 2 * self._network.first_degree
+                return UnitStatus.NO_UTILITY, (
+                    f"The utility of all units is 0 at the origin but for rounding: no unit grows by terms of a degree "
+                    f"below {order:g}. What units learn together by higher ones, later, is not predicted. Simulate it "
+                    "with unit_flow."
+                )
             if len(stages) == 1:
                 return UnitStatus.NO_UTILITY, (
                     "No unit has a positive utility at the origin: nothing will ever be learned from small weights."
@@ -296,8 +308,7 @@ class _Run:
 
     def _report_stage(self, stages: list[UnitStage]) -> None:
         stage, k = stages[-1], len(stages) - 1
-        done = 1 - stage.loss / stages[0].loss if self._max_stages is None else k / self._max_stages
         self._report(
-            float(np.clip(done, 0.0, 1.0)),
+            k / (self._max_stages or k + 1),
             f"stage {k}: {stage.active} active units, T = {stage.time:.4g}, loss {stage.loss:.3g}",
         )

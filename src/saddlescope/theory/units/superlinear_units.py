@@ -128,7 +128,12 @@ class SuperlinearUnits:
         return deviation / size if arrived and size > 1e-2 * _POLICY.near else None
 
     def unpredictable(self, residual: Array, settled: Settled) -> str:
-        """Return a sentence if a unit has fallen dormant where deviations that are not conserved decide what follows."""
+        """Return a sentence if deviations that are not conserved, or terms of a lower degree, decide what follows."""
+        if len(settled.thetas) and self._dormant.any() and self._network.gains_lower_order(residual):
+            return (
+                f"Terms of a degree below {self._network.degree:g}, which had no utility at the origin, have one now: "
+                "dormant units grow by them at once in the unit of these times. Follow them with unit_flow."
+            )
         forms, degree = np.asarray(self._conserved.forms), self._network.degree
         for direction, kind in zip(settled.removed, settled.removed_kinds, strict=True):
             others = null_space(np.vstack([direction, forms @ direction]), rcond=_PARALLEL)

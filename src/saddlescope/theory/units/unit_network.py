@@ -27,7 +27,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.loss_scale import scale_exponent
 from saddlescope._shared.sample_pair import sample_pair
-from saddlescope.numerics.conserved_forms import moments_needed
+from saddlescope.numerics.conserved_forms import moments_needed, scaling_form
 from saddlescope.numerics.tree_layout import TreeLayout
 from saddlescope.theory.units.explicit_path import Limits, PathPoint, explicit_path
 from saddlescope.theory.units.kinked_units import Kinks, PatternedUnit, output_with, switches_of
@@ -41,11 +41,13 @@ from saddlescope.theory.units.stationary_point import (
     stationary_point,
     step_to_switches,
 )
-from saddlescope.theory.units.unit_checks import checked_unit
+from saddlescope.theory.units.unit_checks import LARGEST_DEGREE, checked_unit
 from saddlescope.theory.units.unit_system import UnitSystem
 
 _DIRECTION_STEPS = 6
 _FEW_WEIGHTS = 32
+_PROBES = 4  # random directions of each kind at which U is compared with its terms
+_CANCELLED = 1e-12  # share of the terms of U that is rounding
 _STILL = 1e-3  # distance from a stationary direction that is rounding, grown while the unit fell
 WIDTH = 1e-6
 """Half the width over which kinks are rounded, relative to the typical argument of a kink."""
@@ -175,6 +177,13 @@ def _stationary(
 
 
 @quickly_compiled
+def _terms(system: UnitSystem, thetas: Array, kinds: Array, residual: Array) -> Array:
+    """Return the largest sum of the sizes of all terms of U."""
+    sums = jax.vmap(lambda theta, kind: jnp.sum(jnp.abs(system.leading(theta, kind) * residual)))(thetas, kinds)
+    return jnp.max(sums)
+
+
+@quickly_compiled
 def _moments(system: UnitSystem) -> tuple[Array, Array]:
     return jax.lax.map(system.moment, jax.random.split(jax.random.key(0), moments_needed(system.layout.size)))
 
@@ -239,7 +248,8 @@ class UnitNetwork:
         system: its compiled functions.
         size: p, the number of weights of one unit.
         kinds: number of kinds of unit.
-        degree: kappa.
+        degree: kappa; of the next part of the unit if the leading one has no utility at the origin but for rounding.
+        first_degree: that of the leading part.
         homogeneous: True if the unit is homogeneous everywhere, not only at the origin.
         quadratic: True if the unit is a quadratic form of its weights.
         origin: L and r of the network without units.
@@ -252,6 +262,7 @@ class UnitNetwork:
     size: int
     kinds: int
     degree: float
+    first_degree: float
     homogeneous: bool
     quadratic: bool
     origin: tuple[float, Array]
@@ -286,17 +297,57 @@ class UnitNetwork:
         else:
             system = dataclasses.replace(system, unit_of_loss=jnp.array(2.0**exponent))
             value, residual = math.ldexp(value, -exponent), jnp.asarray(np.ldexp(residual, -exponent))
-        return cls(
+        found = cls(
             system=system,
             size=layout.size,
             kinds=kinds,
             degree=unit_found.degree,
+            first_degree=unit_found.degree,
             homogeneous=unit_found.homogeneous,
             quadratic=unit_found.quadratic,
             origin=(value, residual),
             exponent=exponent,
             kinks=Kinks.of(system, seed) if unit_found.homogeneous and not unit_found.quadratic else None,
         )
+        return found._of_first_order(residual)
+
+    def _of_first_order(self, residual: Array) -> "UnitNetwork":
+        """Return the network with phi the first part of the unit that has a utility; itself if there is none.
+
+        Parts of twice the degree of the leading one are as large as what units do together by that.
+        """
+        if self.homogeneous or not np.any(residual):
+            return self
+        for order in range(round(self.degree), min(2 * round(self.degree), LARGEST_DEGREE + 1)):
+            network = dataclasses.replace(
+                self, system=dataclasses.replace(self.system, taylor=order), degree=float(order)
+            )
+            if network.has_utility(residual):
+                return network
+        return self
+
+    def has_utility(self, residual: Array) -> bool:
+        """Return True if U is more than rounding, at some of a few random directions."""
+        return self._largest_slope(residual) > self.rounding(residual)
+
+    def gains_lower_order(self, residual: Array) -> bool:
+        """Return True if a part of the unit below phi, which had no utility at the origin, has one."""
+        orders = range(round(self.first_degree), round(self.degree))
+        systems = (dataclasses.replace(self.system, taylor=order) for order in orders)
+        return any(dataclasses.replace(self, system=system).has_utility(residual) for system in systems)
+
+    def _largest_slope(self, residual: Array) -> float:
+        """Return the largest |grad U| at some random directions of all kinds."""
+        return float(np.max(np.linalg.norm(self.utilities(*self._probes, residual)[1], axis=1)))
+
+    def rounding(self, residual: Array) -> float:
+        """Return a bound of what rounding leaves of |grad U| where the terms of U cancel."""
+        return _CANCELLED * self.degree * float(self._call(_terms, *_padded(*self._probes), residual))
+
+    @cached_property
+    def _probes(self) -> tuple[Float[np.ndarray, "m p"], Int[np.ndarray, "m"]]:
+        drawn = np.random.default_rng(0).standard_normal((_PROBES * self.kinds, self.size))
+        return drawn / np.linalg.norm(drawn, axis=1, keepdims=True), np.arange(len(drawn)) % self.kinds
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a compiled function of this system."""
@@ -319,10 +370,23 @@ class UnitNetwork:
         return {}
 
     @cached_property
-    def moments(self) -> tuple[Float[np.ndarray, "n p p"], Float[np.ndarray, "n"]]:
-        """Random g theta^T with the sums of outputs that they belong to; see `numerics.conserved_forms`."""
+    def moments(self) -> tuple[Float[np.ndarray, "n e"], Float[np.ndarray, "n"]]:
+        """Moments at random weights, with the sums of outputs that they belong to; see `numerics.conserved_forms`."""
         moments, sums = self._call(_moments)
         return np.asarray(moments), np.asarray(sums)
+
+    def parts(self, theta: Float[np.ndarray, "p"], count: int) -> Float[np.ndarray, "p"] | None:
+        """Return the weights of each of several equal units that sum to one unit; None if it cannot be split."""
+        if self._scaling is None:
+            return None
+        exponents, basis = self._scaling
+        return basis @ (float(count) ** -exponents * (basis.T @ theta))
+
+    @cached_property
+    def _scaling(self) -> tuple[Float[np.ndarray, "p"], Float[np.ndarray, "p p"]] | None:
+        """Eigenvalues and eigenvectors of D with f(c^D theta) = c f(theta), next to that of a homogeneous unit."""
+        form = scaling_form(*self.moments, np.eye(self.size) / self.degree)
+        return None if form is None else tuple(np.linalg.eigh(form))
 
     def in_units(self, number: float) -> float:
         """Return a loss, or what is proportional to it, in the units of the loss that was given."""

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from saddlescope.numerics.conserved_forms import moment
 from saddlescope.numerics.tree_layout import TreeLayout
 
 
@@ -53,7 +54,7 @@ class UnitSystem(eqx.Module):
         return along(jnp.zeros(())) / factorial
 
     def moment(self, key: Array) -> tuple[Array, Array]:
-        """Return the sum over kinds of g theta^T at random weights, with g of a random sum of all outputs; and this sum.
+        """Return a moment of all kinds at random weights, of a random sum of all outputs; and this sum.
 
         See `numerics.conserved_forms`.
         """
@@ -61,7 +62,7 @@ class UnitSystem(eqx.Module):
         thetas, kinds = jax.random.normal(of_weights, (self.kinds, self.layout.size)), jnp.arange(self.kinds)
         outputs, back = jax.vjp(lambda at: self.network(at, kinds), thetas)
         weights = jax.random.normal(of_outputs, outputs.shape)
-        return back(weights)[0].T @ thetas, jnp.sum(weights * outputs)
+        return moment(back(weights)[0], thetas), jnp.sum(weights * outputs)
 
     def network(self, thetas: Array, kinds: Array) -> Array:
         """Return F."""
