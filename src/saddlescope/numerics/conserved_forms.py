@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-_MOST, _MOST_DIAGONAL = 30, 500  # weights up to which forms with all entries, and diagonal ones, are searched
+_MOST, _MOST_DIAGONAL = 30, 100  # weights up to which forms with all entries, and diagonal ones, are searched
 _SPARE = 8  # moments beyond the entries of a form
 _EXACT = 1e-10  # relative size of what is rounding in moments
 _ROUNDING = 1e-14  # of a value, for each weight
@@ -35,7 +35,7 @@ def moment(slopes: Float[Array, "m p"], thetas: Float[Array, "m p"]) -> Float[Ar
 
 
 def conserved_forms(moments: Float[np.ndarray, "n e"], size: int) -> Float[np.ndarray, "k p p"]:
-    """Return an orthonormal basis of the conserved forms A: diagonal ones beyond 30 weights, none beyond 500.
+    """Return an orthonormal basis of the conserved forms A: diagonal ones beyond 30 weights, none beyond 100.
 
     Args:
         moments: at random theta and weights of the sum of outputs; there are no forms if one is not finite.

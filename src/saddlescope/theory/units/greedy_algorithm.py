@@ -31,6 +31,7 @@ from saddlescope.theory.units.results import UnitLearning, UnitStage, UnitStatus
 from saddlescope.theory.units.superlinear_units import SuperlinearUnits
 from saddlescope.theory.units.transition import StationaryUnits, Transition
 from saddlescope.theory.units.unit_network import UnitNetwork
+from saddlescope.theory.units.utility_orders import at_first_order, has_utility, rounding
 
 
 @validate_arguments
@@ -120,6 +121,7 @@ def unit_learning(
     if until is not None and not until > 0:
         raise InputError(f"until must be positive, or None; got {until!r}.")
     network = UnitNetwork.of(unit, data, loss, parameters, kinds, seed, caller="unit_learning")
+    network = at_first_order(network)
     dormant = _dormant_units(network, width, weights, tolerance, seed)
     return _Run(network, dormant, tolerance, max_stages, until, report).run()
 
@@ -134,11 +136,11 @@ def _dormant_units(
         origin = np.zeros(network.size)
         M = (network.utility_hessian(origin, kind, residual) for kind in range(network.kinds))
         largest = max(float(np.max(np.abs(of_kind))) for of_kind in M)
-        return QuadraticUnits(network, width, max(tolerance * largest, 2 * network.rounding(residual)))
+        return QuadraticUnits(network, width, max(tolerance * largest, 2 * rounding(network, residual)))
     start, kinds = initial_weights(network, width, weights, seed)
     directions = start / np.linalg.norm(start, axis=1, keepdims=True)
     _, slopes = network.utilities(directions, kinds, residual)
-    noise = max(tolerance * float(np.max(np.linalg.norm(slopes, axis=1))), network.rounding(residual))
+    noise = max(tolerance * float(np.max(np.linalg.norm(slopes, axis=1))), rounding(network, residual))
     return (AlignedUnits if network.degree == 2 else SuperlinearUnits)(network, start, kinds, noise)
 
 
@@ -204,7 +206,7 @@ class _Run:
         if reason := self._dormant.unpredictable(residual, self._settled):
             return UnitStatus.UNSTABLE, reason
         if not arrivals:
-            if len(stages) == 1 and np.any(residual) and not self._network.has_utility(residual):
+            if len(stages) == 1 and np.any(residual) and not has_utility(self._network, residual):
                 order = 2 * self._network.first_degree
                 return UnitStatus.NO_UTILITY, (
                     f"The utility of all units is 0 at the origin but for rounding: no unit grows by terms of a degree "

@@ -31,6 +31,7 @@ from saddlescope.numerics.conserved_forms import ConservedForms
 from saddlescope.theory.units.dormant_units import Arrival, Settled
 from saddlescope.theory.units.unit_network import UnitNetwork
 from saddlescope.theory.units.unit_system import UnitSystem
+from saddlescope.theory.units.utility_orders import gains_lower_order
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +130,7 @@ class SuperlinearUnits:
 
     def unpredictable(self, residual: Array, settled: Settled) -> str:
         """Return a sentence if deviations that are not conserved, or terms of a lower degree, decide what follows."""
-        if len(settled.thetas) and self._dormant.any() and self._network.gains_lower_order(residual):
+        if len(settled.thetas) and self._dormant.any() and gains_lower_order(self._network, residual):
             return (
                 f"Terms of a degree below {self._network.degree:g}, which had no utility at the origin, have one now: "
                 "dormant units grow by them at once in the unit of these times. Follow them with unit_flow."

@@ -41,13 +41,11 @@ from saddlescope.theory.units.stationary_point import (
     stationary_point,
     step_to_switches,
 )
-from saddlescope.theory.units.unit_checks import LARGEST_DEGREE, checked_unit
+from saddlescope.theory.units.unit_checks import checked_unit
 from saddlescope.theory.units.unit_system import UnitSystem
 
 _DIRECTION_STEPS = 6
 _FEW_WEIGHTS = 32
-_PROBES = 4  # random directions of each kind at which U is compared with its terms
-_CANCELLED = 1e-12  # share of the terms of U that is rounding
 _STILL = 1e-3  # distance from a stationary direction that is rounding, grown while the unit fell
 WIDTH = 1e-6
 """Half the width over which kinks are rounded, relative to the typical argument of a kink."""
@@ -297,7 +295,7 @@ class UnitNetwork:
         else:
             system = dataclasses.replace(system, unit_of_loss=jnp.array(2.0**exponent))
             value, residual = math.ldexp(value, -exponent), jnp.asarray(np.ldexp(residual, -exponent))
-        found = cls(
+        return cls(
             system=system,
             size=layout.size,
             kinds=kinds,
@@ -309,45 +307,6 @@ class UnitNetwork:
             exponent=exponent,
             kinks=Kinks.of(system, seed) if unit_found.homogeneous and not unit_found.quadratic else None,
         )
-        return found._of_first_order(residual)
-
-    def _of_first_order(self, residual: Array) -> "UnitNetwork":
-        """Return the network with phi the first part of the unit that has a utility; itself if there is none.
-
-        Parts of twice the degree of the leading one are as large as what units do together by that.
-        """
-        if self.homogeneous or not np.any(residual):
-            return self
-        for order in range(round(self.degree), min(2 * round(self.degree), LARGEST_DEGREE + 1)):
-            network = dataclasses.replace(
-                self, system=dataclasses.replace(self.system, taylor=order), degree=float(order)
-            )
-            if network.has_utility(residual):
-                return network
-        return self
-
-    def has_utility(self, residual: Array) -> bool:
-        """Return True if U is more than rounding, at some of a few random directions."""
-        return self._largest_slope(residual) > self.rounding(residual)
-
-    def gains_lower_order(self, residual: Array) -> bool:
-        """Return True if a part of the unit below phi, which had no utility at the origin, has one."""
-        orders = range(round(self.first_degree), round(self.degree))
-        systems = (dataclasses.replace(self.system, taylor=order) for order in orders)
-        return any(dataclasses.replace(self, system=system).has_utility(residual) for system in systems)
-
-    def _largest_slope(self, residual: Array) -> float:
-        """Return the largest |grad U| at some random directions of all kinds."""
-        return float(np.max(np.linalg.norm(self.utilities(*self._probes, residual)[1], axis=1)))
-
-    def rounding(self, residual: Array) -> float:
-        """Return a bound of what rounding leaves of |grad U| where the terms of U cancel."""
-        return _CANCELLED * self.degree * float(self._call(_terms, *_padded(*self._probes), residual))
-
-    @cached_property
-    def _probes(self) -> tuple[Float[np.ndarray, "m p"], Int[np.ndarray, "m"]]:
-        drawn = np.random.default_rng(0).standard_normal((_PROBES * self.kinds, self.size))
-        return drawn / np.linalg.norm(drawn, axis=1, keepdims=True), np.arange(len(drawn)) % self.kinds
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a compiled function of this system."""
@@ -436,6 +395,10 @@ class UnitNetwork:
         """Return U and its gradient at each of several weights."""
         values, slopes = self._call(_utilities, *_padded(thetas, kinds), residual)
         return np.array(values)[: len(thetas)], np.array(slopes)[: len(thetas)]
+
+    def largest_terms(self, thetas: Float[np.ndarray, "m p"], kinds: Int[np.ndarray, "m"], residual: Array) -> float:
+        """Return the largest sum of the sizes of all terms of U, of several weights."""
+        return float(self._call(_terms, *_padded(thetas, kinds), residual))
 
     def outputs(self, thetas: Float[np.ndarray, "m p"], kinds: Int[np.ndarray, "_"]) -> Float[np.ndarray, "m o"]:
         """Return the outputs of each of several units on all samples, flat."""

@@ -30,6 +30,7 @@ from saddlescope.theory.units.ladder_results import LadderStatus, Rung, WidthLad
 from saddlescope.theory.units.narrow_networks import first_departure
 from saddlescope.theory.units.transition import StationaryUnits, Transition
 from saddlescope.theory.units.unit_network import NonFiniteUnitsError, UnitNetwork
+from saddlescope.theory.units.utility_orders import at_first_order, rounding
 
 _STARTS, _STARTS_OF_FORM = 16, 4  # random units of each kind; where U is a quadratic form, all have one basin
 _LOG_SCALE = {2.0: -18.0}  # 1e-8: the order of learning is that of the limit, and above rounding
@@ -113,6 +114,7 @@ def width_ladder(
     """
     asked = _checked(widths, kinds, weights, num_starts, log_scale, tolerance)
     network = UnitNetwork.of(unit, data, loss, parameters, kinds, seed, caller="width_ladder")
+    network = at_first_order(network)
     drawn = num_starts or max(_STARTS_OF_FORM if network.quadratic else _STARTS, asked[-1])
     start, of_kind = initial_weights(network, drawn if weights is None else None, weights, seed)
     scale = _LOG_SCALE.get(network.degree, _LOG_SCALE_ABOVE) if log_scale is None else log_scale
@@ -159,7 +161,7 @@ class _Climb:
         self._log_scale, self._seed, self._report = log_scale, seed, report
         self._initial = network.origin[0]
         self._speed = largest_slope(network, seed)
-        self._noise = max(tolerance * self._speed, network.rounding(network.origin[1]))
+        self._noise = max(tolerance * self._speed, rounding(network, network.origin[1]))
         utility, direction, kind = largest_utility(network, network.origin[1], seed)
         none = np.zeros((0, network.size)), np.zeros(0, int)
         self._gain = abs(utility) * network.norm_of_effect(*none, direction, kind, utility) ** network.degree
