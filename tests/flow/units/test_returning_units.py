@@ -33,7 +33,7 @@ def blocks(theta, x, kind):
 CASES = {
     "depth 3": (product, np.array([[-0.2, -0.5, -0.4], [-2.4, 1.8, 1.1]])),
     "depth 4": (product, np.array([[0.8, 0.7, 0.9, 1.0], [1.5, 1.4, 1.3, 1.6]])),
-    "quadratic neuron": (quadratic, np.array([[0.4, 0.6], [1.1, 1.5]])),
+    "quadratic neuron": (quadratic, np.array([[0.4, 0.6], [0.8, 1.5]])),
     "blocks": (blocks, np.array([[0.4, -0.1, 0.5, 0.2, 0.3], [1.1, 0.3, 0.9, 0.5, 1.6]])),
 }
 

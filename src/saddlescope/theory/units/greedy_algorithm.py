@@ -31,7 +31,7 @@ from saddlescope.theory.units.results import UnitLearning, UnitStage, UnitStatus
 from saddlescope.theory.units.superlinear_units import SuperlinearUnits
 from saddlescope.theory.units.transition import StationaryUnits, Transition
 from saddlescope.theory.units.unit_network import UnitNetwork
-from saddlescope.theory.units.utility_orders import at_first_order, has_utility, rounding
+from saddlescope.theory.units.utility_orders import at_first_order, rounding, why_nothing_grows
 
 
 @validate_arguments
@@ -206,17 +206,8 @@ class _Run:
         if reason := self._dormant.unpredictable(residual, self._settled):
             return UnitStatus.UNSTABLE, reason
         if not arrivals:
-            if len(stages) == 1 and np.any(residual) and not has_utility(self._network, residual):
-                order = 2 * self._network.first_degree
-                return UnitStatus.NO_UTILITY, (
-                    f"The utility of all units is 0 at the origin but for rounding: no unit grows by terms of a degree "
-                    f"below {order:g}. What units learn together by higher ones, later, is not predicted. Simulate it "
-                    "with unit_flow."
-                )
             if len(stages) == 1:
-                return UnitStatus.NO_UTILITY, (
-                    "No unit has a positive utility at the origin: nothing will ever be learned from small weights."
-                )
+                return UnitStatus.NO_UTILITY, why_nothing_grows(self._network)
             return UnitStatus.CONVERGED, "No dormant unit has a positive utility, or all units are active."
         first, at = arrivals[0], self._network.time_in_units(end)
         if self._until is not None and at > self._until:

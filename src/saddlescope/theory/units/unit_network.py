@@ -74,8 +74,15 @@ def _residual(system: UnitSystem, thetas: Array, kinds: Array) -> tuple[Array, A
 
 
 @quickly_compiled
-def _utilities(system: UnitSystem, thetas: Array, kinds: Array, residual: Array) -> tuple[Array, Array]:
-    return jax.vmap(jax.value_and_grad(system.utility), (0, 0, None))(thetas, kinds, residual)
+def _utilities(system: UnitSystem, thetas: Array, kinds: Array, residual: Array) -> tuple[Array, Array, Array]:
+    """Return U, its gradient, and the sum of the sizes of its terms."""
+
+    def utility(theta: Array, kind: Array) -> tuple[Array, Array]:
+        terms = system.leading(theta, kind) * residual
+        return jnp.sum(terms), jnp.sum(jnp.abs(terms))
+
+    (values, sizes), slopes = jax.vmap(jax.value_and_grad(utility, has_aux=True))(thetas, kinds)
+    return values, slopes, sizes
 
 
 @quickly_compiled
@@ -172,13 +179,6 @@ def _stationary(
     zero = jnp.zeros(())
     u, _, left, way = jax.lax.while_loop(going, step, (direction, jnp.asarray(0), zero + jnp.inf, zero))
     return u, left, way
-
-
-@quickly_compiled
-def _terms(system: UnitSystem, thetas: Array, kinds: Array, residual: Array) -> Array:
-    """Return the largest sum of the sizes of all terms of U."""
-    sums = jax.vmap(lambda theta, kind: jnp.sum(jnp.abs(system.leading(theta, kind) * residual)))(thetas, kinds)
-    return jnp.max(sums)
 
 
 @quickly_compiled
@@ -393,12 +393,14 @@ class UnitNetwork:
         self, thetas: Float[np.ndarray, "m p"], kinds: Int[np.ndarray, "_"], residual: Array
     ) -> tuple[Float[np.ndarray, "m"], Float[np.ndarray, "m p"]]:
         """Return U and its gradient at each of several weights."""
-        values, slopes = self._call(_utilities, *_padded(thetas, kinds), residual)
+        values, slopes, _ = self._call(_utilities, *_padded(thetas, kinds), residual)
         return np.array(values)[: len(thetas)], np.array(slopes)[: len(thetas)]
 
-    def largest_terms(self, thetas: Float[np.ndarray, "m p"], kinds: Int[np.ndarray, "m"], residual: Array) -> float:
-        """Return the largest sum of the sizes of all terms of U, of several weights."""
-        return float(self._call(_terms, *_padded(thetas, kinds), residual))
+    def terms(
+        self, thetas: Float[np.ndarray, "m p"], kinds: Int[np.ndarray, "m"], residual: Array
+    ) -> Float[np.ndarray, "m"]:
+        """Return the sum of the sizes of the terms of U, whose share of 1e-16 is rounding, at several weights."""
+        return np.array(self._call(_utilities, *_padded(thetas, kinds), residual)[2])[: len(thetas)]
 
     def outputs(self, thetas: Float[np.ndarray, "m p"], kinds: Int[np.ndarray, "_"]) -> Float[np.ndarray, "m o"]:
         """Return the outputs of each of several units on all samples, flat."""

@@ -42,9 +42,21 @@ def gains_lower_order(network: UnitNetwork, residual: Array) -> bool:
     return any(has_utility(_of_order(network, order), residual) for order in orders)
 
 
+def why_nothing_grows(network: UnitNetwork) -> str:
+    """Return why no unit leaves the origin, in a sentence."""
+    _, residual = network.origin
+    if not np.any(residual) or has_utility(network, residual):
+        return "No unit has a positive utility at the origin: nothing will ever be learned from small weights."
+    return (
+        "The utility of all units is 0 at the origin but for rounding: no unit grows by terms of a degree below "
+        f"{2 * network.first_degree:g}. What units learn together by higher ones, later, is not predicted. Simulate it "
+        "with unit_flow."
+    )
+
+
 def rounding(network: UnitNetwork, residual: Array) -> float:
     """Return a bound of what rounding leaves of |grad U| where the terms of U cancel."""
-    return _CANCELLED * network.degree * network.largest_terms(*_probes(network), residual)
+    return _CANCELLED * network.degree * float(np.max(network.terms(*_probes(network), residual)))
 
 
 def _of_order(network: UnitNetwork, order: int) -> UnitNetwork:

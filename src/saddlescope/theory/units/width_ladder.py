@@ -30,7 +30,7 @@ from saddlescope.theory.units.ladder_results import LadderStatus, Rung, WidthLad
 from saddlescope.theory.units.narrow_networks import first_departure
 from saddlescope.theory.units.transition import StationaryUnits, Transition
 from saddlescope.theory.units.unit_network import NonFiniteUnitsError, UnitNetwork
-from saddlescope.theory.units.utility_orders import at_first_order, rounding
+from saddlescope.theory.units.utility_orders import at_first_order, rounding, why_nothing_grows
 
 _STARTS, _STARTS_OF_FORM = 16, 4  # random units of each kind; where U is a quadratic form, all have one basin
 _LOG_SCALE = {2.0: -18.0}  # 1e-8: the order of learning is that of the limit, and above rounding
@@ -216,7 +216,7 @@ class _Climb:
                 f"The gradient at width {width} does not vanish in the wider network. Smooth the unit or the loss."
             )
         if not width:
-            return LadderStatus.CONVERGED, "No unit has a positive utility at the origin: nothing will ever be learned."
+            return LadderStatus.CONVERGED, why_nothing_grows(self._network)
         return LadderStatus.CONVERGED, f"With {width} units no other unit lowers the loss: wider networks stop there."
 
     def _train(self, width: int) -> tuple[LadderStatus, str] | None:
