@@ -55,8 +55,10 @@ def why_nothing_grows(network: UnitNetwork) -> str:
 
 
 def rounding(network: UnitNetwork, residual: Array) -> float:
-    """Return a bound of what rounding leaves of |grad U| where the terms of U cancel."""
-    return _CANCELLED * network.degree * float(np.max(network.terms(*_probes(network), residual)))
+    """Return a bound of what rounding leaves of |grad U| where the terms of U, or of lower orders, cancel."""
+    orders = range(round(network.first_degree), round(network.degree))
+    parts = [network, *(_of_order(network, order) for order in orders)]
+    return _CANCELLED * network.degree * max(float(np.max(part.terms(*_probes(network), residual))) for part in parts)
 
 
 def _of_order(network: UnitNetwork, order: int) -> UnitNetwork:
