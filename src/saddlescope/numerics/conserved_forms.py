@@ -68,7 +68,11 @@ def scaling_form(
 
 def _entries(size: int) -> tuple[np.ndarray, np.ndarray]:
     """Return rows and columns of the entries of a form that are searched."""
-    return np.triu_indices(size) if size <= _MOST else np.diag_indices(size if size <= _MOST_DIAGONAL else 0)
+    if size <= _MOST:
+        i, j = np.triu_indices(size)
+        return i, j
+    diagonal = np.arange(size if size <= _MOST_DIAGONAL else 0)
+    return diagonal, diagonal
 
 
 def _forms(basis: Float[np.ndarray, "k e"], size: int) -> Float[np.ndarray, "k p p"]:

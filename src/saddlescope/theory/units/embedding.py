@@ -87,7 +87,7 @@ def embed(
         copy = network.parts(thetas[n], 1 + width - len(thetas))
         if copy is not None:
             slope, lowest = _with_a_split_unit(network, thetas, kinds, width, n, copy)
-            gradient, curvature = max(gradient, slope), np.fmin(curvature, lowest)
+            gradient, curvature = max(gradient, slope), float(np.fmin(curvature, lowest))
     return Embedding(gradient, max(utility, 0.0), descends, curvature)
 
 

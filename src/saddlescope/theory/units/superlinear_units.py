@@ -155,7 +155,8 @@ class SuperlinearUnits:
     def _state(self, residual: Array) -> "_Flow":
         entries = self._log_norms - self._shift, self._directions, self._kinds, self._dormant, residual, self._noise
         known_at = self._conserved.log_norms - self._shift
-        return _Flow(*map(jnp.asarray, entries), dataclasses.replace(self._conserved, log_norms=known_at))
+        conserved = dataclasses.replace(self._conserved, log_norms=known_at)
+        return _Flow(*map(jnp.asarray, entries), conserved=conserved)
 
     def advance(self, arrival: Arrival) -> None:
         """Let all units move until the blow-up; the unit that arrives is no longer dormant."""

@@ -345,7 +345,10 @@ class UnitNetwork:
     def _scaling(self) -> tuple[Float[np.ndarray, "p"], Float[np.ndarray, "p p"]] | None:
         """Eigenvalues and eigenvectors of D with f(c^D theta) = c f(theta), next to that of a homogeneous unit."""
         form = scaling_form(*self.moments, np.eye(self.size) / self.degree)
-        return None if form is None else tuple(np.linalg.eigh(form))
+        if form is None:
+            return None
+        exponents, basis = np.linalg.eigh(form)
+        return exponents, basis
 
     def in_units(self, number: float) -> float:
         """Return a loss, or what is proportional to it, in the units of the loss that was given."""
