@@ -102,7 +102,7 @@ def test_a_unit_leaves_and_returns_with_the_other_sign(name):
     if name == "depth 3":
         np.testing.assert_allclose(learned.stages[-1].time, 12.80968, rtol=1e-6)
     until = 1.2 * learned.stages[-1].time
-    run = followed(unit, weights, np.log(1e-2), until)
+    run = followed(unit, weights, np.log(1e-2), until, tolerance=1e-7)
     np.testing.assert_allclose(run.losses, by_weights(unit, weights, 1e-2, run.times), atol=1e-5)
     assert drift(unit, run) < 1e-10
     small = followed(unit, weights, np.log(1e-4), until)
