@@ -90,8 +90,7 @@ class SuperlinearUnits:
             (grown, u, T), ended = _blow_up(self._network.system, self._network.degree, self._state(residual))
         if not ended:
             return []
-        u = np.array(u)
-        directions = u / np.linalg.norm(u, axis=1, keepdims=True)
+        directions = np.array(u)
         log_norms = np.array(grown) + self._shift
         duration = float(T) * math.exp(-power * self._shift)
         self._after = log_norms, directions
@@ -202,9 +201,13 @@ class _Flow(NamedTuple):
         _, slopes = value_and_grad(self.directions, self.kinds, self.residual)
         scale = jnp.max(jnp.where(self.dormant, jnp.linalg.norm(slopes, axis=1), 0.0)) + self.noise
 
+        def kept(state: _State) -> _State:
+            """Return log norms and directions of norm 1 with the conserved values."""
+            size, u, T = state
+            return *self.conserved.nearest(size, u / jnp.linalg.norm(u, axis=1, keepdims=True)), T
+
         def slope(s: Any, state: _State, args: Any) -> _State:
-            size, u, _ = state
-            size, unit = self.conserved.nearest(size, u / jnp.linalg.norm(u, axis=1, keepdims=True))
+            size, unit, _ = kept(state)
             values, slopes = value_and_grad(unit, self.kinds, self.residual)
             fastest = jnp.max(jnp.where(self.dormant, size, -jnp.inf))
             speed = jnp.where(self.dormant, jnp.exp(power * (size - fastest)), 0.0)
@@ -220,15 +223,14 @@ class _Flow(NamedTuple):
             dt0=None,
             y0=(self.log_norms, self.directions, jnp.zeros(())),
             stepsize_controller=diffrax.PIDController(rtol=_POLICY.tolerance, atol=_POLICY.tolerance),
-            event=diffrax.Event(lambda s, state, args, **_: ended(state, scale)),
+            event=diffrax.Event(lambda s, state, args, **_: ended(kept(state), scale)),
             adjoint=diffrax.ForwardMode(),
             max_steps=_POLICY.steps,
             throw=False,
         )
         assert solution.ys is not None
         size, u, T = (each[0] for each in solution.ys)
-        size, u = self.conserved.nearest(size, u / jnp.linalg.norm(u, axis=1, keepdims=True))
-        return (size, u, T), solution.result == diffrax.RESULTS.event_occurred
+        return kept((size, u, T)), solution.result == diffrax.RESULTS.event_occurred
 
 
 @quickly_compiled
@@ -239,7 +241,7 @@ def _blow_up(system: UnitSystem, degree: float, flow: _Flow) -> tuple[_State, Ar
     def blown_up(state: _State, scale: Array) -> Array:
         size, u, T = state
         first = jnp.argmax(jnp.where(flow.dormant, size, -jnp.inf))
-        unit = u[first] / jnp.linalg.norm(u[first])
+        unit = u[first]
         value, gradient = jax.value_and_grad(system.utility)(unit, flow.kinds[first], flow.residual)
         turning = jnp.linalg.norm(gradient - (unit @ gradient) * unit)
         remaining = jnp.exp(-power * size[first]) / (degree * power * jnp.maximum(value, flow.noise))
@@ -265,7 +267,7 @@ def _approached(
 
     def next_to_it(state: _State, scale: Array) -> Array:
         u = state[1][slot]
-        return jnp.linalg.norm(u / jnp.linalg.norm(u) - end) <= _POLICY.near
+        return jnp.linalg.norm(u - end) <= _POLICY.near
 
     (_, u, _), arrived = flow.solve(system, degree, next_to_it)
     return u[slot], arrived
