@@ -51,7 +51,6 @@ class ImplicitPolicy:
     rounding: float = 1e-14
 
 
-_ALONG_RAY = np.array([0.0, 5.0, 10.0])  # log norms at which the loss is compared, beyond those of a stuck flow
 _factorise, _solve, _cholesky = get_lapack_funcs(("getrf", "getrs", "potrf"), dtype=np.float64)
 
 
@@ -192,10 +191,11 @@ def follow_implicitly(
 
 
 def _unbounded(model: UnitModel, state: np.ndarray) -> bool:
-    """Return True if the loss falls ever faster along the ray through the weights."""
+    """Return True if the loss falls ever faster along the ray through the weights, up to the largest norms."""
     log_norms, u = model.split(jnp.asarray(state))
-    losses = [float(model.mean_loss(jnp.exp(log_norms + more)[:, None] * u)) for more in _ALONG_RAY]
-    return losses[2] - losses[1] < losses[1] - losses[0] < 0
+    farther = np.linspace(0, max(LARGEST_LOG_NORM - float(np.max(log_norms)), 1.0), 4)
+    falls = np.diff([float(model.mean_loss(jnp.exp(log_norms + more)[:, None] * u)) for more in farther])
+    return bool(np.all(falls < 0) and np.all(np.diff(falls) < 0))
 
 
 def _undecided(
