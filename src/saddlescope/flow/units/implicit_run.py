@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 from scipy.linalg import get_lapack_funcs
@@ -170,6 +171,13 @@ def follow_implicitly(
     except _ExhaustedError:
         return exhausted(system.evaluations, records.time, "T")
     except StepError as error:
+        if error.finite and _unbounded(system.model, records.state):
+            return Status(
+                False,
+                "diverged",
+                f"The units blow up in finite time, at T = {records.time:.6g}: the loss falls without bound.",
+                "End before that time, or bound the loss from below.",
+            )
         if error.finite and float(system.log_unit) > system.policy.largest_unit:
             return Status(
                 False,
@@ -180,6 +188,14 @@ def follow_implicitly(
             )
         return stuck(records.time, "T", finite=error.finite)
     return REACHED
+
+
+def _unbounded(model: UnitModel, state: np.ndarray) -> bool:
+    """Return True if the loss falls ever faster along the ray through the weights, up to the largest norms."""
+    log_norms, u = model.split(jnp.asarray(state))
+    farther = np.linspace(0, max(LARGEST_LOG_NORM - float(np.max(log_norms)), 1.0), 4)
+    falls = np.diff([float(model.mean_loss(jnp.exp(log_norms + more)[:, None] * u)) for more in farther])
+    return bool(np.all(falls < 0) and np.all(np.diff(falls) < 0))
 
 
 def _undecided(

@@ -9,7 +9,8 @@
 
 Norms of 1e-100 cost as much as norms of 1. For degree 2, nothing is stiff, and explicit steps of about an e-fold keep
 deviations of directions far below the tolerance, down to rounding (`explicit_run`). For higher degrees, plateaus are
-longer than any power of log(1/alpha), and steps are implicit (`implicit_run`).
+longer than any power of log(1/alpha), and steps are implicit (`implicit_run`); what the flow conserves is kept, since a
+unit that returns to its initial scale is decided by it (`unit_model`).
 """
 
 import math
@@ -177,13 +178,15 @@ def unit_flow(
         raise InputError(f"kinds must hold one number per unit, {count}; got shape {np.shape(kinds)!r}.")
     log_unit = math.log(-log_scale) if degree == 2 else -(degree - 2) * log_scale
     layout = TreeLayout.of(jax.tree.map(lambda leaf: np.asarray(leaf)[0], weights))
-    model = UnitModel(
-        unit, loss, *sample_pair(data), layout, None if kinds is None else jnp.asarray(kinds), count, degree
-    )
-    _check_call(model, start)
     norms = np.linalg.norm(start, axis=1)
-    _check_degree(model, start / norms[:, None])
-    state = np.concatenate([np.log(norms) + log_scale, (start / norms[:, None]).ravel()])
+    log_norms, directions = np.log(norms) + log_scale, start / norms[:, None]
+    numbers = None if kinds is None else jnp.asarray(kinds)
+    model = UnitModel(unit, loss, *sample_pair(data), layout, numbers, count, degree)
+    _check_call(model, start)
+    _check_degree(model, directions)
+    if degree > 2:
+        model = model.with_conserved(log_norms, directions)
+    state = np.concatenate([log_norms, directions.ravel()])
     times = np.linspace(0, until, _RECORDS) if record is None else np.asarray(record, float)
     records = UnitRecords(state, count, np.unique(np.concatenate([[0.0], times, [until]])), math.log(level))
     status, evaluations = None, 0
@@ -195,12 +198,12 @@ def unit_flow(
         evaluations = system.evaluations
     unit_of_time = "t / log(1/alpha)" if degree == 2 else f"t alpha^{degree - 2:g}"
     states = np.array(records.states)
-    directions = states[:, count:].reshape(len(states), count, -1)
+    losses, log_norms, directions = _along(model, states)
     result = UnitTrajectory(
         times=np.array(records.recorded),
-        losses=_losses_along(model, states),
-        log_norms=states[:, :count],
-        directions=directions / np.linalg.norm(directions, axis=2, keepdims=True),
+        losses=losses,
+        log_norms=log_norms,
+        directions=directions,
         rises=records.rises,
         log_scale=log_scale,
         evaluations=evaluations,
@@ -254,15 +257,17 @@ def _sizes(model: UnitModel, thetas: Array) -> Array:
     return model.sizes(thetas)
 
 
-def _losses_along(model: UnitModel, states: Float[np.ndarray, "k s"]) -> Float[np.ndarray, "k"]:
+def _along(model: UnitModel, states: Float[np.ndarray, "k s"]) -> list[np.ndarray]:
+    """Return losses, log norms and directions along states."""
     blocks = np.pad(states, ((0, -len(states) % _BLOCK), (0, 0)), "edge").reshape(-1, _BLOCK, states.shape[1])
-    return np.concatenate([np.asarray(_losses(model, jnp.asarray(block))) for block in blocks])[: len(states)]
+    parts = zip(*(_recorded(model, jnp.asarray(block)) for block in blocks), strict=True)
+    return [np.concatenate([np.asarray(block) for block in of_blocks])[: len(states)] for of_blocks in parts]
 
 
 @quickly_compiled
-def _losses(model: UnitModel, states: Float[Array, "k s"]) -> Float[Array, "k"]:
-    def loss(state: Float[Array, "s"]) -> Array:
+def _recorded(model: UnitModel, states: Float[Array, "k s"]) -> tuple[Array, ...]:
+    def record(state: Float[Array, "s"]) -> tuple[Array, ...]:
         log_norms, u = model.split(state)
-        return model.mean_loss(jnp.exp(log_norms)[:, None] * u)
+        return model.mean_loss(jnp.exp(log_norms)[:, None] * u), log_norms, u
 
-    return jax.lax.map(loss, states)
+    return jax.lax.map(record, states)

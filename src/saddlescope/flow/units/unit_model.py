@@ -7,16 +7,24 @@
 
 Of a unit below exp(-600 / (kappa - 1)), the gradient at that norm is taken, and scaled to its own by the degree kappa:
 so far below one a unit is homogeneous to rounding, and its own gradient may be below the least number.
+
+A unit that left the initial scale and comes back to it is decided by forms that the flow conserves, such as a^2 - b^2
+of a unit a b c, which are far below the rounding of its direction meanwhile. For degrees above 2, l and u are those of
+the nearest weights with the values of the start (`numerics.conserved_forms`).
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from saddlescope._shared.compiled_functions import quickly_compiled
+from saddlescope.numerics.conserved_forms import ConservedForms, moment, moments_needed
 from saddlescope.numerics.tree_layout import TreeLayout
 
 _NUMBERS = 2**22  # of weights on samples that columns of the Jacobian hold at once
@@ -35,6 +43,19 @@ class UnitModel(eqx.Module):
     kinds: Array | None
     count: int = eqx.field(static=True)
     degree: float = eqx.field(static=True)
+    conserved: ConservedForms | None = None
+
+    def with_conserved(self, log_norms: Float[np.ndarray, "m"], u: Float[np.ndarray, "m p"]) -> "UnitModel":
+        """Return the units with what their flow from these log norms and directions conserves."""
+        conserved = ConservedForms.of(np.asarray(_moments(self)), log_norms, u)
+        return dataclasses.replace(self, conserved=conserved)
+
+    def moment(self, key: Array) -> Float[Array, "e"]:
+        """Return a moment at random weights, of a random sum of all outputs; see `numerics.conserved_forms`."""
+        of_weights, of_outputs = jax.random.split(key)
+        thetas = jax.random.normal(of_weights, (self.count, self.layout.size))
+        outputs, back = jax.vjp(lambda at: jax.vmap(lambda x: self._output(at, x))(self.inputs), thetas)
+        return moment(back(jax.random.normal(of_outputs, outputs.shape))[0], thetas)
 
     def mean_loss(self, thetas: Float[Array, "m p"]) -> Array:
         """Return L."""
@@ -52,8 +73,9 @@ class UnitModel(eqx.Module):
 
     def split(self, state: Float[Array, "s"]) -> tuple[Float[Array, "m"], Float[Array, "m p"]]:
         """Return l and u."""
-        v = self._directions(state)
-        return state[: self.count], v / jnp.linalg.norm(v, axis=1, keepdims=True)
+        v, log_norms = self._directions(state), state[: self.count]
+        u = v / jnp.linalg.norm(v, axis=1, keepdims=True)
+        return (log_norms, u) if self.conserved is None else self.conserved.nearest(log_norms, u)
 
     def _directions(self, state: Float[Array, "s"]) -> Float[Array, "m p"]:
         """Return v."""
@@ -64,9 +86,10 @@ class UnitModel(eqx.Module):
         log_norms, u = self.split(state)
         seen = self._seen(log_norms)
         g = -jax.grad(self.mean_loss)(jnp.exp(seen)[:, None] * u)
-        along, turning = jax.vmap(_rate)(
-            self._directions(state), g * jnp.exp(log_unit + self._log_scale(log_norms))[:, None]
-        )
+        force = g * jnp.exp(log_unit + self._log_scale(log_norms))[:, None]
+        along = jnp.sum(u * force, axis=1)
+        lengths = jnp.linalg.norm(self._directions(state), axis=1)
+        turning = lengths[:, None] * (force - along[:, None] * u)
         return jnp.concatenate([along, turning.ravel()])
 
     def jacobian(self, state: Float[Array, "s"], log_unit: Array) -> Float[Array, "s s"]:
@@ -104,9 +127,6 @@ def first_sample(samples: PyTree) -> Any:
     return jax.tree.map(lambda leaf: leaf[0], samples)
 
 
-def _rate(v: Float[Array, "p"], force: Float[Array, "p"]) -> tuple[Array, Float[Array, "p"]]:
-    """Return the derivatives of one unit's log norm and of v, whose norm stays."""
-    norm = jnp.linalg.norm(v)
-    u = v / norm
-    along = u @ force
-    return along, norm * (force - along * u)
+@quickly_compiled
+def _moments(model: UnitModel) -> Float[Array, "n e"]:
+    return jax.lax.map(model.moment, jax.random.split(jax.random.key(0), moments_needed(model.layout.size)))

@@ -217,8 +217,8 @@ class AlignedUnits:
             alone = len(self._entered_with[int(slot)]) == 1
             if not alone and self._network.fastest_deviation(theta, int(kind), residual) > self._noise:
                 return (
-                    "Units that became active together separate from each other, at a time that depends on small "
-                    "differences between them. Simulate it at a moderate scale."
+                    "Units that became active together are at a saddle from which they separate from each other, at a "
+                    "time that depends on small differences between them. Simulate it at a moderate scale."
                 )
         if not len(settled.thetas):
             return ""

@@ -3,7 +3,8 @@
 A stationary point of m units is one of every wider network (Zhang, Saxe and Latham 2025, arXiv 2512.20607):
 
     silent units   theta_j = 0: no gradient, as the degree is at least 2
-    split units    theta -> c theta and (1 - c^kappa)^(1/kappa) theta, where the unit is homogeneous: one function
+    split units    c^D theta and (1 - c)^D theta, where the unit scales by f(c^D theta) = c f(theta): one function.
+                   D = 1 / kappa for homogeneous units; for a neuron a g(w . x), a is split and w is copied
 
 It is a saddle of the wider network if a new unit has a positive utility, L(theta, eps u) = L - eps^kappa U(u) + ...,
 or if the Hessian with a split unit has a negative eigenvalue, along which the copies separate.
@@ -33,7 +34,7 @@ class Embedding:
         utility: largest U of a new unit of norm 1 found.
         descends: True if a new unit along it lowers the loss of the wider network.
         split_curvature: smallest eigenvalue of the Hessian with one split unit, relative to the largest; NaN without
-            units or for units that are not homogeneous.
+            units or for units that cannot be split.
     """
 
     gradient: float
@@ -82,10 +83,11 @@ def embed(
         silent = network.loss_gradient(np.zeros((width, network.size)), np.full(width, kind))[1]
         return Embedding(float(np.linalg.norm(silent)), max(utility, 0.0), descends, np.nan)
     gradient, curvature = _with_silent_units(network, thetas, kinds, width), np.nan
-    if network.homogeneous:
-        split = [_with_a_split_unit(network, thetas, kinds, width, n) for n in range(len(thetas))]
-        gradient = max(gradient, *(each for each, _ in split))
-        curvature = min(lowest for _, lowest in split)
+    for n in range(len(thetas)):
+        copy = network.parts(thetas[n], 1 + width - len(thetas))
+        if copy is not None:
+            slope, lowest = _with_a_split_unit(network, thetas, kinds, width, n, copy)
+            gradient, curvature = max(gradient, slope), float(np.fmin(curvature, lowest))
     return Embedding(gradient, max(utility, 0.0), descends, curvature)
 
 
@@ -97,11 +99,11 @@ def _with_silent_units(network: UnitNetwork, thetas: np.ndarray, kinds: np.ndarr
 
 
 def _with_a_split_unit(
-    network: UnitNetwork, thetas: np.ndarray, kinds: np.ndarray, width: int, n: int
+    network: UnitNetwork, thetas: np.ndarray, kinds: np.ndarray, width: int, n: int, copy: Float[np.ndarray, "p"]
 ) -> tuple[float, float]:
     """Return relative gradient and smallest curvature with unit n in equal parts, as many as there is room for."""
     parts = 1 + width - len(thetas)
-    copies = np.repeat(thetas[n : n + 1] * parts ** (-1 / network.degree), parts, axis=0)
+    copies = np.repeat(copy[None], parts, axis=0)
     wide = np.concatenate([np.delete(thetas, n, axis=0), copies])
     of_kind = np.concatenate([np.delete(kinds, n), np.full(parts, kinds[n])])
     slope = network.loss_gradient(wide, of_kind)[1]

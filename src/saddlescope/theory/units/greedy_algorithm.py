@@ -31,6 +31,7 @@ from saddlescope.theory.units.results import UnitLearning, UnitStage, UnitStatus
 from saddlescope.theory.units.superlinear_units import SuperlinearUnits
 from saddlescope.theory.units.transition import StationaryUnits, Transition
 from saddlescope.theory.units.unit_network import UnitNetwork
+from saddlescope.theory.units.utility_orders import at_first_order, rounding, why_nothing_grows
 
 
 @validate_arguments
@@ -52,7 +53,8 @@ def unit_learning(
     """Predict the stages in which gradient flow learns a network that is a sum of units f(x) = sum_i unit(theta_i, x).
 
     A unit is a hidden neuron with its outgoing weights, a convolution kernel, an attention head. Its degree kappa at
-    the origin is measured and checked. A smooth function of the sum belongs to the loss, which may be any.
+    the origin is measured and checked; where its leading terms have no utility, as those of GELU neurons on XOR, kappa
+    is the degree of the first ones that have. A smooth function of the sum belongs to the loss, which may be any.
 
     Args:
         unit: unit(theta, x), a JAX function of the weights of one unit and one sample; unit(theta, x, kind) if there
@@ -77,15 +79,18 @@ def unit_learning(
         The stages found, from the origin on, with the termination status:
 
         - converged: no dormant unit has a positive utility, or all units are active.
-        - no_utility: this holds at the origin, so nothing will ever be learned.
+        - no_utility: this holds at the origin, so nothing will ever be learned; or the utility is 0 there but for
+          rounding, and what is learned later is decided by terms that are not predicted.
         - max_stages: the requested number of stages was found.
         - until: the next stage begins after the requested time.
         - tie: two units become active at the same time, as theta and -theta of a GELU or swish unit always do: their
           leading parts are the same.
         - degenerate: the first to become active is one of a manifold of equally good directions.
         - unstable: what ends the stage depends on small deviations between units: copies of an active unit that
-          separate (of tanh neurons, say), a direction that is no maximum of its utility any more, or a dormant unit on
-          a kink (of ReLU) that repels it.
+          separate (of tanh neurons, say), a direction that is no maximum of its utility any more, a dormant unit on a
+          kink (of ReLU) that repels it, or a unit that returns to its initial scale in an unstable direction, unless
+          conserved differences of its weights, as |b_i|^2 - |b_j|^2 in products of blocks, decide where it goes. Also
+          if leading terms without a utility at the origin have one now: units grow by them at once.
         - saddle: a transition comes so close to a saddle among the active units that rounding decides how it goes on.
         - no_minimum: a transition ends at no minimum of the active units. For kappa > 2 active units go past saddles
           among them and into valleys without end; see `UnitStage.passed` and `UnitStage.fall`.
@@ -116,6 +121,7 @@ def unit_learning(
     if until is not None and not until > 0:
         raise InputError(f"until must be positive, or None; got {until!r}.")
     network = UnitNetwork.of(unit, data, loss, parameters, kinds, seed, caller="unit_learning")
+    network = at_first_order(network)
     dormant = _dormant_units(network, width, weights, tolerance, seed)
     return _Run(network, dormant, tolerance, max_stages, until, report).run()
 
@@ -129,11 +135,12 @@ def _dormant_units(
             width = len(initial_weights(network, width, weights, seed)[0]) // network.kinds  # of which alone it depends
         origin = np.zeros(network.size)
         M = (network.utility_hessian(origin, kind, residual) for kind in range(network.kinds))
-        return QuadraticUnits(network, width, tolerance * max(float(np.max(np.abs(of_kind))) for of_kind in M))
+        largest = max(float(np.max(np.abs(of_kind))) for of_kind in M)
+        return QuadraticUnits(network, width, max(tolerance * largest, 2 * rounding(network, residual)))
     start, kinds = initial_weights(network, width, weights, seed)
     directions = start / np.linalg.norm(start, axis=1, keepdims=True)
     _, slopes = network.utilities(directions, kinds, residual)
-    noise = tolerance * float(np.max(np.linalg.norm(slopes, axis=1)))
+    noise = max(tolerance * float(np.max(np.linalg.norm(slopes, axis=1))), rounding(network, residual))
     return (AlignedUnits if network.degree == 2 else SuperlinearUnits)(network, start, kinds, noise)
 
 
@@ -200,9 +207,7 @@ class _Run:
             return UnitStatus.UNSTABLE, reason
         if not arrivals:
             if len(stages) == 1:
-                return UnitStatus.NO_UTILITY, (
-                    "No unit has a positive utility at the origin: nothing will ever be learned from small weights."
-                )
+                return UnitStatus.NO_UTILITY, why_nothing_grows(self._network)
             return UnitStatus.CONVERGED, "No dormant unit has a positive utility, or all units are active."
         first, at = arrivals[0], self._network.time_in_units(end)
         if self._until is not None and at > self._until:
@@ -296,8 +301,7 @@ class _Run:
 
     def _report_stage(self, stages: list[UnitStage]) -> None:
         stage, k = stages[-1], len(stages) - 1
-        done = 1 - stage.loss / stages[0].loss if self._max_stages is None else k / self._max_stages
         self._report(
-            float(np.clip(done, 0.0, 1.0)),
+            k / (self._max_stages or k + 1),
             f"stage {k}: {stage.active} active units, T = {stage.time:.4g}, loss {stage.loss:.3g}",
         )

@@ -42,7 +42,7 @@ class Rung(ReprMixin):
             Hessian times the norm of the weights.
         utility: largest utility found of one more unit of norm 1; 0 if none is positive.
         split_curvature: smallest eigenvalue of the wider network's Hessian with one unit split, relative to the
-            largest; NaN without units, or for units that are not homogeneous.
+            largest; NaN without units, or for units that cannot be split into units of the same sum.
         stationary: True if the gradient vanishes up to rounding (1e-9).
         saddle: True if it is stationary and the loss of the wider network falls along a new unit, or has a negative
             curvature with a split one.

@@ -107,7 +107,7 @@ class UnitLearning(TableMixin, PlotMixin):
         stages: stage 0, at the origin, and all that follow.
         end: time at which the last stage ends; infinite when learning has converged.
         end_rate: d log|theta| / dt of the unit that ends it, for kappa = 2; 0 if none does.
-        degree: kappa, the measured degree of the unit at the origin.
+        degree: kappa, the measured degree of the unit at the origin, of the terms that have a utility there.
         status: termination status.
         message: the same in a sentence, with the cure for a failure.
     """

@@ -7,8 +7,13 @@
 
 A norm reaches infinity at a finite T, when the unit is of size one as alpha goes to 0. In s that takes for ever, while
 all other units stop: one integration gives the time, the direction and the state of all others.
+
+A unit that was active comes back from infinity along a direction u with U(u) < 0 from which it deviates more and more,
+as far as y / |v|, a power of alpha while it was active. What becomes of it is known if these deviations are those of
+quadratic forms of v that are conserved all the time (`numerics.conserved_forms`), to which directions are kept.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,11 +24,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
+from scipy.linalg import null_space
 
 from saddlescope._shared.compiled_functions import inlined, quickly_compiled
+from saddlescope.numerics.conserved_forms import ConservedForms
 from saddlescope.theory.units.dormant_units import Arrival, Settled
 from saddlescope.theory.units.unit_network import UnitNetwork
 from saddlescope.theory.units.unit_system import UnitSystem
+from saddlescope.theory.units.utility_orders import gains_lower_order
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +57,7 @@ class BlowUpPolicy:
 
 _POLICY = BlowUpPolicy()
 _GROWN = 700.0  # log norm, times kappa - 2, at which drifting directions count as aligned: alpha is above 1e-304
+_PARALLEL = 1e-7  # singular values, relative to the largest, of normals that depend on each other
 _RETURNED = 60.0  # log norm, times kappa - 2, of units that were active
 
 
@@ -68,6 +77,7 @@ class SuperlinearUnits:
         norms = np.linalg.norm(weights, axis=1)
         self._network, self._kinds, self._noise = network, kinds, noise
         self._log_norms, self._directions = np.log(norms), weights / norms[:, None]
+        self._conserved = ConservedForms.of(network.moments[0], self._log_norms, self._directions)
         self._dormant: Bool[np.ndarray, "m"] = np.ones(len(kinds), bool)
         self._after: tuple[np.ndarray, np.ndarray] | None = None
 
@@ -77,11 +87,10 @@ class SuperlinearUnits:
             return []
         power = self._network.degree - 2
         with np.errstate(over="ignore"):
-            (grown, u, T), ended = _blow_up(self._network.system, self._network.degree, *self._state(residual))
+            (grown, u, T), ended = _blow_up(self._network.system, self._network.degree, self._state(residual))
         if not ended:
             return []
-        u = np.array(u)
-        directions = u / np.linalg.norm(u, axis=1, keepdims=True)
+        directions = np.array(u)
         log_norms = np.array(grown) + self._shift
         duration = float(T) * math.exp(-power * self._shift)
         self._after = log_norms, directions
@@ -110,7 +119,7 @@ class SuperlinearUnits:
         u, arrived = _approached(
             self._network.system,
             self._network.degree,
-            *self._state(residual),
+            self._state(residual),
             jnp.asarray(arrival.slot),
             jnp.asarray(still),
         )
@@ -119,17 +128,34 @@ class SuperlinearUnits:
         return deviation / size if arrived and size > 1e-2 * _POLICY.near else None
 
     def unpredictable(self, residual: Array, settled: Settled) -> str:
-        """Return the empty string: nothing here is left out."""
+        """Return a sentence if deviations that are not conserved, or terms of a lower degree, decide what follows."""
+        if len(settled.thetas) and self._dormant.any() and gains_lower_order(self._network, residual):
+            return (
+                f"Terms of a degree below {self._network.degree:g}, which had no utility at the origin, have one now: "
+                "dormant units grow by them at once in the unit of these times. Follow them with unit_flow."
+            )
+        forms, degree = np.asarray(self._conserved.forms), self._network.degree
+        for direction, kind in zip(settled.removed, settled.removed_kinds, strict=True):
+            others = null_space(np.vstack([direction, forms @ direction]), rcond=_PARALLEL)
+            H = self._network.utility_hessian(direction, int(kind), residual)
+            fastest = float(np.max(np.linalg.eigvalsh(others.T @ H @ others), initial=-np.inf))
+            utility = float(self._network.utilities(direction[None], np.array([kind]), residual)[0][0])
+            if fastest > degree * utility + self._noise:
+                return (
+                    "A unit falls dormant along a direction that it leaves by small deviations on its way, and no "
+                    "conserved quantity decides on which side. Simulate it with unit_flow at a moderate scale."
+                )
         return ""
 
     @property
     def _shift(self) -> float:
         return float(np.max(self._log_norms[self._dormant]))
 
-    def _state(self, residual: Array) -> tuple[Array, ...]:
-        """Return the entries of `_Flow`."""
+    def _state(self, residual: Array) -> "_Flow":
         entries = self._log_norms - self._shift, self._directions, self._kinds, self._dormant, residual, self._noise
-        return tuple(map(jnp.asarray, entries))
+        known_at = self._conserved.log_norms - self._shift
+        conserved = dataclasses.replace(self._conserved, log_norms=known_at)
+        return _Flow(*map(jnp.asarray, entries), conserved=conserved)
 
     def advance(self, arrival: Arrival) -> None:
         """Let all units move until the blow-up; the unit that arrives is no longer dormant."""
@@ -157,6 +183,7 @@ class _Flow(NamedTuple):
         dormant: True for the units that move.
         residual: r.
         noise: utilities below it count as zero.
+        conserved: forms of each unit.
     """
 
     log_norms: Array
@@ -165,6 +192,7 @@ class _Flow(NamedTuple):
     dormant: Array
     residual: Array
     noise: Array
+    conserved: ConservedForms
 
     def solve(self, system: UnitSystem, degree: float, ended: Callable[[_State, Array], Array]) -> tuple[_State, Array]:
         """Return (l, u, T) when `ended` holds of them and of the largest gradient of U, and whether it ever does."""
@@ -173,9 +201,13 @@ class _Flow(NamedTuple):
         _, slopes = value_and_grad(self.directions, self.kinds, self.residual)
         scale = jnp.max(jnp.where(self.dormant, jnp.linalg.norm(slopes, axis=1), 0.0)) + self.noise
 
+        def kept(state: _State) -> _State:
+            """Return log norms and directions of norm 1 with the conserved values."""
+            size, u, T = state
+            return *self.conserved.nearest(size, u / jnp.linalg.norm(u, axis=1, keepdims=True)), T
+
         def slope(s: Any, state: _State, args: Any) -> _State:
-            size, u, _ = state
-            unit = u / jnp.linalg.norm(u, axis=1, keepdims=True)
+            size, unit, _ = kept(state)
             values, slopes = value_and_grad(unit, self.kinds, self.residual)
             fastest = jnp.max(jnp.where(self.dormant, size, -jnp.inf))
             speed = jnp.where(self.dormant, jnp.exp(power * (size - fastest)), 0.0)
@@ -191,25 +223,25 @@ class _Flow(NamedTuple):
             dt0=None,
             y0=(self.log_norms, self.directions, jnp.zeros(())),
             stepsize_controller=diffrax.PIDController(rtol=_POLICY.tolerance, atol=_POLICY.tolerance),
-            event=diffrax.Event(lambda s, state, args, **_: ended(state, scale)),
+            event=diffrax.Event(lambda s, state, args, **_: ended(kept(state), scale)),
             adjoint=diffrax.ForwardMode(),
             max_steps=_POLICY.steps,
             throw=False,
         )
         assert solution.ys is not None
         size, u, T = (each[0] for each in solution.ys)
-        return (size, u, T), solution.result == diffrax.RESULTS.event_occurred
+        return kept((size, u, T)), solution.result == diffrax.RESULTS.event_occurred
 
 
 @quickly_compiled
-def _blow_up(system: UnitSystem, degree: float, *state: Array) -> tuple[_State, Array]:
+def _blow_up(system: UnitSystem, degree: float, flow: _Flow) -> tuple[_State, Array]:
     """Return (l, u, T) at the first blow-up, and whether there is one."""
-    flow, power = _Flow(*state), degree - 2
+    power = degree - 2
 
     def blown_up(state: _State, scale: Array) -> Array:
         size, u, T = state
         first = jnp.argmax(jnp.where(flow.dormant, size, -jnp.inf))
-        unit = u[first] / jnp.linalg.norm(u[first])
+        unit = u[first]
         value, gradient = jax.value_and_grad(system.utility)(unit, flow.kinds[first], flow.residual)
         turning = jnp.linalg.norm(gradient - (unit @ gradient) * unit)
         remaining = jnp.exp(-power * size[first]) / (degree * power * jnp.maximum(value, flow.noise))
@@ -220,16 +252,22 @@ def _blow_up(system: UnitSystem, degree: float, *state: Array) -> tuple[_State, 
 
 
 @quickly_compiled
-def _approached(system: UnitSystem, degree: float, *state_and_end: Array) -> tuple[Float[Array, "p"], Array]:
+def _approached(
+    system: UnitSystem, degree: float, flow: _Flow, slot: Array, end: Array
+) -> tuple[Float[Array, "p"], Array]:
     """Return the direction of a unit when it is next to where it ends, and whether it arrives there.
 
-    The last arguments are the number of the unit and the direction in which it ends.
+    Args:
+        system: the network.
+        degree: kappa.
+        flow: of all units.
+        slot: number of the unit.
+        end: direction in which it ends.
     """
-    *state, slot, end = state_and_end
 
     def next_to_it(state: _State, scale: Array) -> Array:
         u = state[1][slot]
-        return jnp.linalg.norm(u / jnp.linalg.norm(u) - end) <= _POLICY.near
+        return jnp.linalg.norm(u - end) <= _POLICY.near
 
-    (_, u, _), arrived = _Flow(*state).solve(system, degree, next_to_it)
+    (_, u, _), arrived = flow.solve(system, degree, next_to_it)
     return u[slot], arrived

@@ -47,6 +47,7 @@ _NOT_FINITE = TransitionFailure(
 )
 _KINKS = 5  # tests in turn, each after 100 steps, that find the path at a kink: it slides along it
 _KINK_STEP = 1e-6  # size of a step across a kink, relative to the norm of the weights
+_FASTER = 1e3  # rate of growth, in units of what is usual, of weights that blow up
 _ASLEEP = 1e-3  # units that fell to this share of their largest norm, in a stationary direction, leave the path
 
 
@@ -237,7 +238,7 @@ class Transition:
             thetas = self._weights(solver.y)
             self._note(solver.t, thetas)
             if float(np.max(np.abs(thetas))) > _POLICY.largest:
-                return TransitionFailure(
+                return self._blown_up(solver.y) or TransitionFailure(
                     "The active units diverge: the loss has its minimum at infinity, as losses with exponential tails "
                     "do on separable data. Add a small penalty on the output to the loss."
                 )
@@ -269,9 +270,19 @@ class Transition:
                 "The active units slide along a kink, where the loss has no gradient, as ReLU neurons do where a "
                 "sample is about to leave them; the minimum among them may lie on it. Use a unit without kinks."
             )
-        return TransitionFailure(
+        return self._blown_up(solver.y) or TransitionFailure(
             "The active units reach no stationary point that is a minimum among them: they follow a valley without "
             "end, or stop at a saddle. Add a small penalty on the output to the loss."
+        )
+
+    def _blown_up(self, y: Float[np.ndarray, "q"]) -> TransitionFailure | None:
+        """Return the failure of a path whose weights grow ever faster, if they do."""
+        usual = self._rate / _POLICY.seed ** (self._network.degree - 2)  # of units of the size at which they saturate
+        if not float(self._velocity(y) @ y) > _FASTER * usual * float(y @ y):
+            return None
+        return TransitionFailure(
+            "The active units blow up in finite time: the loss falls without bound along their path. Bound it from "
+            "below."
         )
 
     def _note(self, time: float, thetas: Float[np.ndarray, "a p"]) -> None:

@@ -22,7 +22,8 @@ from saddlescope.theory.units.unit_system import UnitSystem
 
 _EXACT = 1e-10  # relative difference of f(c theta) and c^kappa f(theta) that is rounding
 _LEADING = 0.02  # largest difference of a measured degree from an integer, at a scale of 2^-10
-_LARGEST_DEGREE = 6
+LARGEST_DEGREE = 6
+"""Degree up to which parts of units that are not homogeneous are computed."""
 _PROBES = 16
 
 
@@ -68,7 +69,7 @@ def checked_unit(system: UnitSystem, seed: int) -> CheckedUnit:
             f"with{'out' if np.isfinite(residual).all() else ''} NaN or infinite entries. Use a loss that is "
             "smooth at 0."
         )
-    return CheckedUnit(system, degree, homogeneous, quadratic, float(value), residual)
+    return CheckedUnit(system, degree, homogeneous, quadratic, float(value) + 0.0, residual)  # not -0
 
 
 class _Probes(NamedTuple):
@@ -183,8 +184,8 @@ def _degree(probes: _Probes) -> tuple[float, bool]:
         raise InputError(
             f"unit must have a degree of at least 2 at the origin, for which the origin is a saddle; got {kappa:.4g}."
         )
-    if not exact and kappa > _LARGEST_DEGREE:
-        raise InputError(f"unit must have a degree of at most {_LARGEST_DEGREE} at the origin; got {kappa:.4g}.")
+    if not exact and kappa > LARGEST_DEGREE:
+        raise InputError(f"unit must have a degree of at most {LARGEST_DEGREE} at the origin; got {kappa:.4g}.")
     return kappa, exact
 
 

@@ -27,6 +27,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.loss_scale import scale_exponent
 from saddlescope._shared.sample_pair import sample_pair
+from saddlescope.numerics.conserved_forms import moments_needed, scaling_form
 from saddlescope.numerics.tree_layout import TreeLayout
 from saddlescope.theory.units.explicit_path import Limits, PathPoint, explicit_path
 from saddlescope.theory.units.kinked_units import Kinks, PatternedUnit, output_with, switches_of
@@ -73,8 +74,15 @@ def _residual(system: UnitSystem, thetas: Array, kinds: Array) -> tuple[Array, A
 
 
 @quickly_compiled
-def _utilities(system: UnitSystem, thetas: Array, kinds: Array, residual: Array) -> tuple[Array, Array]:
-    return jax.vmap(jax.value_and_grad(system.utility), (0, 0, None))(thetas, kinds, residual)
+def _utilities(system: UnitSystem, thetas: Array, kinds: Array, residual: Array) -> tuple[Array, Array, Array]:
+    """Return U, its gradient, and the sum of the sizes of its terms."""
+
+    def utility(theta: Array, kind: Array) -> tuple[Array, Array]:
+        terms = system.leading(theta, kind) * residual
+        return jnp.sum(terms), jnp.sum(jnp.abs(terms))
+
+    (values, sizes), slopes = jax.vmap(jax.value_and_grad(utility, has_aux=True))(thetas, kinds)
+    return values, slopes, sizes
 
 
 @quickly_compiled
@@ -174,6 +182,11 @@ def _stationary(
 
 
 @quickly_compiled
+def _moments(system: UnitSystem) -> tuple[Array, Array]:
+    return jax.lax.map(system.moment, jax.random.split(jax.random.key(0), moments_needed(system.layout.size)))
+
+
+@quickly_compiled
 def _switches(system: UnitSystem, unit: PatternedUnit, thetas: Array, kinds: Array) -> Array:
     return jax.vmap(lambda theta, kind: switches_of(system, unit, theta, kind)[0])(thetas, kinds)
 
@@ -233,7 +246,8 @@ class UnitNetwork:
         system: its compiled functions.
         size: p, the number of weights of one unit.
         kinds: number of kinds of unit.
-        degree: kappa.
+        degree: kappa; of the next part of the unit if the leading one has no utility at the origin but for rounding.
+        first_degree: that of the leading part.
         homogeneous: True if the unit is homogeneous everywhere, not only at the origin.
         quadratic: True if the unit is a quadratic form of its weights.
         origin: L and r of the network without units.
@@ -246,6 +260,7 @@ class UnitNetwork:
     size: int
     kinds: int
     degree: float
+    first_degree: float
     homogeneous: bool
     quadratic: bool
     origin: tuple[float, Array]
@@ -285,6 +300,7 @@ class UnitNetwork:
             size=layout.size,
             kinds=kinds,
             degree=unit_found.degree,
+            first_degree=unit_found.degree,
             homogeneous=unit_found.homogeneous,
             quadratic=unit_found.quadratic,
             origin=(value, residual),
@@ -311,6 +327,28 @@ class UnitNetwork:
     @cached_property
     def _bound(self) -> dict[Callable[..., Any], Callable[..., Any]]:
         return {}
+
+    @cached_property
+    def moments(self) -> tuple[Float[np.ndarray, "n e"], Float[np.ndarray, "n"]]:
+        """Moments at random weights, with the sums of outputs that they belong to; see `numerics.conserved_forms`."""
+        moments, sums = self._call(_moments)
+        return np.asarray(moments), np.asarray(sums)
+
+    def parts(self, theta: Float[np.ndarray, "p"], count: int) -> Float[np.ndarray, "p"] | None:
+        """Return the weights of each of several equal units that sum to one unit; None if it cannot be split."""
+        if self._scaling is None:
+            return None
+        exponents, basis = self._scaling
+        return basis @ (float(count) ** -exponents * (basis.T @ theta))
+
+    @cached_property
+    def _scaling(self) -> tuple[Float[np.ndarray, "p"], Float[np.ndarray, "p p"]] | None:
+        """Eigenvalues and eigenvectors of D with f(c^D theta) = c f(theta), next to that of a homogeneous unit."""
+        form = scaling_form(*self.moments, np.eye(self.size) / self.degree)
+        if form is None:
+            return None
+        exponents, basis = np.linalg.eigh(form)
+        return exponents, basis
 
     def in_units(self, number: float) -> float:
         """Return a loss, or what is proportional to it, in the units of the loss that was given."""
@@ -358,8 +396,14 @@ class UnitNetwork:
         self, thetas: Float[np.ndarray, "m p"], kinds: Int[np.ndarray, "_"], residual: Array
     ) -> tuple[Float[np.ndarray, "m"], Float[np.ndarray, "m p"]]:
         """Return U and its gradient at each of several weights."""
-        values, slopes = self._call(_utilities, *_padded(thetas, kinds), residual)
+        values, slopes, _ = self._call(_utilities, *_padded(thetas, kinds), residual)
         return np.array(values)[: len(thetas)], np.array(slopes)[: len(thetas)]
+
+    def terms(
+        self, thetas: Float[np.ndarray, "m p"], kinds: Int[np.ndarray, "m"], residual: Array
+    ) -> Float[np.ndarray, "m"]:
+        """Return the sum of the sizes of the terms of U, whose share of 1e-16 is rounding, at several weights."""
+        return np.array(self._call(_utilities, *_padded(thetas, kinds), residual)[2])[: len(thetas)]
 
     def outputs(self, thetas: Float[np.ndarray, "m p"], kinds: Int[np.ndarray, "_"]) -> Float[np.ndarray, "m o"]:
         """Return the outputs of each of several units on all samples, flat."""

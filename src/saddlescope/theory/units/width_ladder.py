@@ -24,17 +24,18 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope.theory.saddle.path import TransitionFailure
-from saddlescope.theory.units.embedding import Embedding, distinct_units, embed, largest_slope
+from saddlescope.theory.units.embedding import Embedding, distinct_units, embed, largest_slope, largest_utility
 from saddlescope.theory.units.initial_weights import initial_weights
 from saddlescope.theory.units.ladder_results import LadderStatus, Rung, WidthLadder
 from saddlescope.theory.units.narrow_networks import first_departure
 from saddlescope.theory.units.transition import StationaryUnits, Transition
 from saddlescope.theory.units.unit_network import NonFiniteUnitsError, UnitNetwork
+from saddlescope.theory.units.utility_orders import at_first_order, rounding, why_nothing_grows
 
 _STARTS, _STARTS_OF_FORM = 16, 4  # random units of each kind; where U is a quadratic form, all have one basin
 _LOG_SCALE = {2.0: -18.0}  # 1e-8: the order of learning is that of the limit, and above rounding
 _LOG_SCALE_ABOVE = -7.0  # 1e-3 where the time grows as a power of 1 / alpha
-_LEAVES = 1e-6  # fall of the loss, in units of the initial loss, at which a network has left a plateau
+_LEAVES = 1e-6  # fall of the loss, in units of what one unit gains at first, at which a network has left a plateau
 _SLOWEST = 1e-4  # rate of a new unit, in units of the largest at the origin, for which networks are trained
 _DEVIATION = 1e-3  # of the weights then, relative
 
@@ -113,6 +114,7 @@ def width_ladder(
     """
     asked = _checked(widths, kinds, weights, num_starts, log_scale, tolerance)
     network = UnitNetwork.of(unit, data, loss, parameters, kinds, seed, caller="width_ladder")
+    network = at_first_order(network)
     drawn = num_starts or max(_STARTS_OF_FORM if network.quadratic else _STARTS, asked[-1])
     start, of_kind = initial_weights(network, drawn if weights is None else None, weights, seed)
     scale = _LOG_SCALE.get(network.degree, _LOG_SCALE_ABOVE) if log_scale is None else log_scale
@@ -159,7 +161,10 @@ class _Climb:
         self._log_scale, self._seed, self._report = log_scale, seed, report
         self._initial = network.origin[0]
         self._speed = largest_slope(network, seed)
-        self._noise = tolerance * self._speed
+        self._noise = max(tolerance * self._speed, rounding(network, network.origin[1]))
+        utility, direction, kind = largest_utility(network, network.origin[1], seed)
+        none = np.zeros((0, network.size)), np.zeros(0, int)
+        self._gain = abs(utility) * network.norm_of_effect(*none, direction, kind, utility) ** network.degree
         self._used: list[int] = []
         self._time, self._rate = 0.0, self._speed
         self._point = StationaryUnits.origin(network.size, self._initial)
@@ -211,7 +216,7 @@ class _Climb:
                 f"The gradient at width {width} does not vanish in the wider network. Smooth the unit or the loss."
             )
         if not width:
-            return LadderStatus.CONVERGED, "No unit has a positive utility at the origin: nothing will ever be learned."
+            return LadderStatus.CONVERGED, why_nothing_grows(self._network)
         return LadderStatus.CONVERGED, f"With {width} units no other unit lowers the loss: wider networks stop there."
 
     def _train(self, width: int) -> tuple[LadderStatus, str] | None:
@@ -226,7 +231,7 @@ class _Climb:
             chosen[more, width], kinds[more, width] = self._start[more], self._kinds[more]
         first = first_departure(
             self._network, chosen, kinds, log_scale=self._log_scale,
-            level=self._point.loss - _LEAVES * abs(self._initial), before=self._time, rate=self._rate,
+            level=self._point.loss - _LEAVES * self._gain, before=self._time, rate=self._rate,
             preferred=before[0] if before else None,
         )  # fmt: skip
         if first is None:
