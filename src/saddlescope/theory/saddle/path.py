@@ -97,12 +97,13 @@ class SaddlePassage:
             speed: v.
             curvatures: eigenvalues of the Hessian there, ascending.
         """
-        lowest = float(curvatures[0])
-        rate = -lowest if lowest < -_ROUNDING * float(np.max(np.abs(curvatures))) else 0.0
-        if speed > 3 * self._slowest:  # it has left a saddle
+        lowest, largest = float(curvatures[0]), float(np.max(np.abs(curvatures)))
+        rate = -lowest if lowest < -_ROUNDING * largest else 0.0
+        slowest = max(self._slowest, _ROUNDING * largest * norm)  # slower than this, speeds are rounding
+        if speed > 3 * slowest:  # it has left a saddle
             self.deviation = min(self.deviation, self.here)
             self.here, self.growth, self._slowest = math.inf, 0.0, speed
-        elif speed <= self._slowest < math.inf:
+        elif speed <= slowest and self._slowest < math.inf:
             self.growth += (time - self._last[0]) * (rate + self._last[1]) / 2 if rate else -self.growth
             self.here = speed / (rate * norm) * math.exp(-self.growth) if rate else math.inf
         self._slowest = min(self._slowest, speed)  # the first point is off a saddle by design

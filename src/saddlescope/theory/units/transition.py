@@ -48,6 +48,7 @@ _NOT_FINITE = TransitionFailure(
 _KINKS = 5  # tests in turn, each after 100 steps, that find the path at a kink: it slides along it
 _KINK_STEP = 1e-6  # size of a step across a kink, relative to the norm of the weights
 _FASTER = 1e3  # rate of growth, in units of what is usual, of weights that blow up
+_APART = 40.0  # e-folds at a saddle after which a deviation has the direction that grows fastest
 _ASLEEP = 1e-3  # units that fell to this share of their largest norm, in a stationary direction, leave the path
 
 
@@ -172,13 +173,13 @@ class Transition:
         assert saddle is not None
         try:
             leaving = saddle.vectors[:, saddle.values <= (1 - _SIDE) * saddle.values[0]]
-            carried, log_size = self._carried(deviation)
+            carried, log_size = self._carried(deviation, saddle)
             side = leaving @ (leaving.T @ carried[self._live].ravel())
             share, norm = float(np.linalg.norm(side)), float(np.linalg.norm(saddle.thetas))
             if share <= _POLICY.tolerance:
                 return None
             log_begin = math.log(float(np.linalg.norm(self._start[-1])) / norm)
-            log_arrival = log_begin + math.log(share) + log_size - self._passage.growth
+            log_arrival = log_begin + math.log(share) + log_size - min(self._passage.growth, _APART)
             here = self._passage.here  # 0 where the path rests at the saddle exactly
             if here > 0 and math.log(here) >= math.log(_POLICY.tolerance) + log_arrival:
                 return None
@@ -198,10 +199,13 @@ class Transition:
             status="saddle",
         )
 
-    def _carried(self, deviation: Float[np.ndarray, "p"]) -> tuple[Float[np.ndarray, "b p"], float]:
-        """Return a small deviation of the new unit, carried along the path so far, and the logarithm of its growth.
+    def _carried(
+        self, deviation: Float[np.ndarray, "p"], saddle: StationaryWeights
+    ) -> tuple[Float[np.ndarray, "b p"], float]:
+        """Return a small deviation of the new unit, carried along the path to a saddle, and the logarithm of its growth.
 
-        It follows the linearised flow, y' = -H y, and is returned over its norm, which may be too small for a float.
+        It follows the linearised flow, y' = -H y, and is returned over its norm, which may be too small for a float. Of
+        the time at the saddle only the first e-folds count: then it has the direction that grows fastest.
         """
         times = np.array(self._times)
         path = make_interp_spline(times, np.array(self._points), k=1)  # velocities are rounding where the flow is stiff
@@ -215,7 +219,9 @@ class Transition:
             return np.append(velocity - growth * y, growth)
 
         begin, absolute = np.append(start.ravel(), 0.0), 1e-3 * _POLICY.tolerance
-        found = solve_ivp(turning, times[[0, -1]], begin, method="LSODA", rtol=_POLICY.tolerance, atol=absolute)
+        waited = max(self._passage.growth - _APART, 0.0) / abs(saddle.values[0])
+        span = times[0], times[-1] - waited
+        found = solve_ivp(turning, span, begin, method="LSODA", rtol=_POLICY.tolerance, atol=absolute)
         return found.y[:-1, -1].reshape(start.shape), float(found.y[-1, -1])
 
     def _follow(
