@@ -202,7 +202,7 @@ class Transition:
     def _carried(
         self, deviation: Float[np.ndarray, "p"], saddle: StationaryWeights
     ) -> tuple[Float[np.ndarray, "b p"], float]:
-        """Return a small deviation of the new unit, carried along the path to a saddle, and the logarithm of its growth.
+        """Return a small deviation of the new unit, carried along the path to a saddle, and its log growth.
 
         It follows the linearised flow, y' = -H y, and is returned over its norm, which may be too small for a float. Of
         the time at the saddle only the first e-folds count: then it has the direction that grows fastest.
