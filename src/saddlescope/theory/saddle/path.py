@@ -33,7 +33,7 @@ class PathPolicy:
         look: steps between looks for the end, or for a saddle.
         steps: largest number of steps; most paths take hundreds.
         horizon: a path that lasts this long ends at no minimum.
-        largest: a weight beyond which the path diverges.
+        largest: a weight beyond which the path diverges, in units of the size at which the loss bends.
         leaving: share of its largest size to which what leaves has fallen when its end at 0 is tried.
     """
 

@@ -109,6 +109,7 @@ class Transition:
     ) -> None:
         self._network, self._start, self._kinds, self._rotate = network, start, kinds, rotate
         self._distance, self._rate = distance, rate
+        self._largest = _POLICY.largest * max(distance / _POLICY.seed, float(np.max(np.abs(start))))
         self._rounded = network.rounded(WIDTH)
         self._live = np.arange(len(kinds))  # numbers of the units that the solver follows
         self._asleep: dict[int, _Sleeper] = {}
@@ -243,7 +244,7 @@ class Transition:
                 )
             thetas = self._weights(solver.y)
             self._note(solver.t, thetas)
-            if float(np.max(np.abs(thetas))) > _POLICY.largest:
+            if float(np.max(np.abs(thetas))) > self._largest:
                 return self._blown_up(solver.y) or TransitionFailure(
                     "The active units diverge: the loss has its minimum at infinity, as losses with exponential tails "
                     "do on separable data. Add a small penalty on the output to the loss."
@@ -306,7 +307,7 @@ class Transition:
             absolute=_POLICY.tolerance * self._distance,
             slow=_POLICY.slow,
             asleep=_ASLEEP,
-            largest=_POLICY.largest,
+            largest=self._largest,
             horizon=_POLICY.horizon,
             steps=MOST,
         )
