@@ -46,6 +46,7 @@ def test_a_finished_run_has_its_page_and_its_data(tmp_path, capsys):
     assert "<b>a</b>" not in page
     assert "base_model" not in page
     assert '"y":[3.5,0.25]' in page
+    assert "The step of each loss is its column step in the log" in page
     assert page.index("Loss and ranks over training") < page.index("Stable rank of the learned updates by layer")
     assert page.index("Stable rank of the learned updates by layer") < page.index("over depth")
     xr.testing.assert_identical(read(tmp_path / "site/spectra/ranks.nc"), records([1, 2, 4, 8, 16, 32]))
@@ -54,7 +55,9 @@ def test_a_finished_run_has_its_page_and_its_data(tmp_path, capsys):
 def test_the_page_follows_the_records_until_it_is_interrupted(tmp_path):
     log = RecordLog(tmp_path / "ranks.jsonl")
     page = tmp_path / "site/index.html"
+    loss = tmp_path / "log.csv"  # which never has a line
     command = [sys.executable, "-m", "saddlescope", "watch", str(log.path), "--site", str(page.parent)]
+    command += ["--loss", str(loss)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
         assert watching.stderr is not None
         notes = iter(watching.stderr.readline, "")
@@ -62,6 +65,7 @@ def test_the_page_follows_the_records_until_it_is_interrupted(tmp_path):
         log.write(records([1, 2]))
         assert any("Open" in note for note in notes)
         assert 'http-equiv="refresh"' in page.read_text("utf-8")
+        loss.write_text("step,train")
         log.append(records([4, 8]))
         pages = (page.read_text("utf-8") for note in notes if str(page) in note)
         assert any("4 records, the last after 8 steps." in text for text in pages)

@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.output_paths import other_than_file
 from saddlescope.cli.options import LossColumn, LossFile, read_loss_file
 from saddlescope.cli.terminal import print_text, say
+
+if TYPE_CHECKING:
+    from saddlescope.store.loss_logs import LossLog
 
 _SECONDS = 5
 """Time after which the page loads itself again."""
@@ -32,6 +35,8 @@ def watch(
     from saddlescope.gallery.site import require_gallery_folder
 
     require_gallery_folder(site)
+    if loss is None:
+        read_loss_file(loss, column)  # which refuses a column alone
     if once:
         print_text(f"Open {build_training(file, site, loss=read_loss_file(loss, column))} in a browser.")
         return 0
@@ -45,9 +50,7 @@ def watch(
             size = file.stat().st_size if file.exists() else 0
             if size != seen:
                 try:
-                    waits = loss is not None and not loss.exists()
-                    log = None if waits else read_loss_file(loss, column)
-                    page = build_training(file, site, live=_SECONDS, loss=log)
+                    page = build_training(file, site, live=_SECONDS, loss=_loss_so_far(loss, column))
                 except InputError as error:  # a first record may be on its way; a run may begin again
                     say(str(error))
                 else:
@@ -57,6 +60,17 @@ def watch(
     except KeyboardInterrupt:
         if not seen:
             raise
-        page = build_training(file, site, loss=read_loss_file(loss, column))
+        page = build_training(file, site, loss=_loss_so_far(loss, column))
         print_text(f"Ended; {page} has all records and no longer reloads.")
         return 0
+
+
+def _loss_so_far(loss: Path | None, column: str | None) -> "LossLog | None":
+    """Return the loss of a log; None while the log is absent, or cannot be read, which is said."""
+    if loss is not None and not loss.exists():
+        return None
+    try:
+        return read_loss_file(loss, column)
+    except InputError as error:  # its first line may be on its way
+        say(f"The page has no loss: {error}")
+        return None

@@ -110,7 +110,8 @@ class SpectraView(DataView):
         """Return the figures that the data allow: ranks over several steps, or over depth at one step."""
         ds, figures = self.dataset, []
         if ds.sizes["step"] > 1:
-            figures.append(measures_figure(ds, loss=_loss_line(ds, self.loss)))
+            measures = measures_figure(ds, loss=_loss_line(ds, self.loss))
+            figures.append(replace(measures, caption=" ".join([measures.caption, *_loss_notes(self.loss)])))
         if "update_spectrum" in ds:
             several = (stable_rank_figure, spectrum_stages_figure) if ds.sizes["step"] > 1 else ()
             figures += [draw(ds) for draw in several]
@@ -151,3 +152,11 @@ def _loss_line(ds: xr.Dataset, log: LossLog | None) -> Line | None:
     if "loss" in ds and ds.loss.dims == ("step",):
         return Line(x=ds.step.values, y=ds.loss.values, label="loss", color=5)
     return None
+
+
+def _loss_notes(log: LossLog | None) -> list[str]:
+    """Return sentences on the steps of a log, which may not be those of the ranks, and on how it was read."""
+    if log is None:
+        return []
+    steps = "the number of its record" if log.step_column == "record" else f"its column {log.step_column}"
+    return [f"The step of each loss is {steps} in the log, which may count otherwise than the ranks.", *log.remarks]

@@ -412,6 +412,12 @@ def test_subclasses_of_dict_and_list_are_read_as_these(tmp_path):
     named = Ordered(w=torch.ones(2, 2))
     vars(named)["note"] = "text"
     history = History([Settings(loss=1.0), Settings(loss=0.5)])
+    marked = History([1.0])
+    vars(marked)["note"] = "text"
+    torch.save({"model": named, "history": marked}, tmp_path / "w.pt")
+    with pytest.raises(InputError, match="it has objects that are no plain data") as refused:
+        Checkpoint.open(tmp_path / "w.pt")
+    assert "weights_only" not in str(refused.value)
     for kind in (Settings, Ordered, lambda given: collections.defaultdict(dict, given)):
         content = kind({"hyper_parameters": Settings(num_heads=4), "model": named, "history": history})
         torch.save(content, tmp_path / "w.pt")
@@ -433,6 +439,23 @@ def test_a_pickled_module_is_read_as_its_state_dict(tmp_path):
     inside = torch.nn.Module()
     inside._modules["inside"] = inside
     inside.register_buffer("w", torch.ones(2, 2))
-    torch.save(inside, tmp_path / "w.pt")
-    with pytest.raises(InputError, match="it nests modules"):
+    shared = torch.nn.Module()
+    shared.register_buffer("w", torch.ones(2, 2))
+    for _ in range(12):
+        outer = torch.nn.Module()
+        outer._modules |= {"a": shared, "b": shared}
+        shared = outer
+    many = {f"model{number}": torch.nn.Module() for number in range(300)}
+    for one in many.values():
+        one._modules["inside"] = shared
+    long = torch.nn.Module()
+    long._parameters["w" * 10**6] = torch.nn.Parameter(torch.ones(2, 2))
+    several = torch.nn.Module()
+    several._modules |= {str(number): long for number in range(400)}
+    for content in (inside, many, several):
+        torch.save(content, tmp_path / "w.pt")
+        with pytest.raises(InputError, match="it nests modules"):
+            Checkpoint.open(tmp_path / "w.pt")
+    torch.save(dict.fromkeys(map(str, range(30)), shared), tmp_path / "w.pt")  # one module, read once
+    with pytest.raises(InputError, match="must hold one state dict"):
         Checkpoint.open(tmp_path / "w.pt")

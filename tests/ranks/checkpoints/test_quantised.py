@@ -80,6 +80,13 @@ def test_a_scale_in_another_shard_is_found(tmp_path):
     checkpoint = Checkpoint.open(tmp_path)
     assert list(checkpoint.tensors) == ["a.weight"]
     torch.testing.assert_close(checkpoint.read(["a.weight"])["a.weight"], expected)
+    (tmp_path / "2.safetensors").unlink()
+    save_file({"b.weight": expected}, tmp_path / "3.safetensors")
+    index["weight_map"]["b.weight"] = "3.safetensors"
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    without = Checkpoint.open(tmp_path, on_error=lambda _: None)
+    assert list(without.tensors) == ["b.weight"]
+    assert "a.weight" in without.lost
 
 
 def test_what_quantisation_changes_is_below_the_noise_floor(tmp_path):
@@ -104,7 +111,11 @@ def test_what_quantisation_changes_is_below_the_noise_floor(tmp_path):
 def test_shapes_that_are_no_scale_are_refused(tmp_path):
     save_file({"a.weight": draw(0)}, tmp_path / "base.safetensors")
     stored = draw(0).to(torch.float8_e4m3fn)
-    for scale in (torch.ones(3), torch.ones(7, 7)):  # three of a fused layer; no block has 200 / 7 rows
+    for scale in (
+        torch.ones(3),
+        torch.ones(7, 7),
+        torch.ones(0, 1),
+    ):  # three of a fused layer; no block has 200 / 7 rows
         save_file({"a.weight": stored, "a.weight_scale": scale}, tmp_path / "tuned.safetensors")
         with pytest.raises(InputError, match=r"must have scales of a\.weight, \(200, 300\): one, or one per row"):
             checkpoint_spectra(

@@ -90,6 +90,9 @@ def test_what_is_no_tree_of_arrays_is_refused():
             checkpoint_spectra({"W": W}, wrong, attention=False, matrices="*")
     with pytest.raises(InputError, match="must hold each tensor of the model once"):
         checkpoint_spectra({"a.b": W, "a": {"b": W}}, {"a.b": W}, attention=False, matrices="*")
+    for odd in (torch.eye(4).to_sparse(), torch.empty(4, 4, device="meta")):
+        with pytest.raises(InputError, match="W must be a dense tensor with numbers"):
+            checkpoint_spectra({"W": odd}, {"W": odd}, attention=False, matrices="*")
     inside: dict = {}
     inside["inside"] = inside
     with pytest.raises(InputError, match="must be a tree of at most 64 levels"):

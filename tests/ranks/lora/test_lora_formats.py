@@ -72,6 +72,20 @@ def test_diffusers_loads_every_layer(form, tmp_path):
         assert "unet.rank_pattern" in json.loads(header(half.adapter)["lora_adapter_metadata"])
 
 
+def test_a_configuration_of_another_size_takes_no_memory(tmp_path):
+    base, tuned, _ = unet(tmp_path)
+    made = extract_lora(base, tuned, tmp_path / "a", rank=1, format="diffusers")
+    config = json.loads((base / "config.json").read_text())
+    for odd, reported in (
+        ({"layers_per_block": 10**6}, "layers_per_block 1000000"),
+        ({"layers_per_block": 500}, "more than .* parameters"),
+        ({"cross_attention_dim": 10**9}, "states more parameters than the files hold"),
+    ):
+        (base / "config.json").write_text(json.dumps(config | odd))
+        with pytest.raises(InputError, match=reported):
+            weights_error(base, tuned, made.adapter, format="diffusers")
+
+
 def test_files_that_diffusers_writes_are_read_by_hand_and_resized_in_their_format(tmp_path):
     """Diffusers writes alpha into the header, and its converter to kohya's format replaces it by the rank."""
     diffusers = pytest.importorskip("diffusers")

@@ -150,7 +150,12 @@ def test_a_base_in_shards_gets_the_weights_that_peft_merges(tmp_path):
     (base / "model.safetensors").rename(tmp_path / "model.safetensors")
     tensors = load_file(tmp_path / "model.safetensors")
     sharded(base, tensors)
+    others = [base / "adapter_config.json", base / "trainer_state.json"]
+    for file in others:
+        file.write_text("{}")
     made = merge_into_base(base, [tmp_path / "a"], tmp_path / "merged")
+    for file in others:
+        file.unlink()
     assert sorted(file.name for file in made.folder.iterdir()) == [
         "config.json", "generation_config.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
         "model.safetensors.index.json",
@@ -203,3 +208,56 @@ def test_adapters_that_need_their_base_are_merged_only_into_it(tmp_path):
         merge_lora([tmp_path / "dora"], tmp_path / "c", rank=1)
     made = merge_into_base(base, [tmp_path / "dora"], tmp_path / "merged")
     assert logits_error(base, made.folder, tmp_path / "dora").relative < 1e-4
+
+
+def test_a_quantized_base_is_refused(tmp_path):
+    save_file({"layer.lora_A.weight": draw(1, 4), "layer.lora_B.weight": draw(4, 1)}, tmp_path / "a.safetensors")
+    scale = torch.ones(4, 1)
+    for kind, name, reported in (
+        (torch.int8, "layer.SCB", r"got int8 in layer\.weight"),
+        (torch.float8_e4m3fn, "layer.unknown", r"got float8_e4m3fn in layer\.weight"),
+        (torch.float8_e4m3fn, "layer.weight_scale", r"without scales; got quantized ones, such as layer\.weight"),
+    ):
+        save_file({"layer.weight": draw(4, 4).to(kind), name: scale}, tmp_path / "base.safetensors")
+        with pytest.raises(InputError, match=reported):
+            merge_into_base(tmp_path / "base.safetensors", [tmp_path / "a.safetensors"], tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+
+
+def test_files_of_users_are_never_replaced(tmp_path):
+    factors = {"layer.lora_A.weight": draw(1, 4), "layer.lora_B.weight": draw(4, 1)}
+    for name in ("run/checkpoint-1", "precious"):
+        (tmp_path / name).mkdir(parents=True)
+    save_file(factors, tmp_path / "run/checkpoint-1/a.safetensors")
+    save_file(factors, tmp_path / "precious/precious.safetensors")
+    (tmp_path / "run/adapter_config.json").write_text("{}")
+    save_file(factors, tmp_path / "precious/other.safetensors")
+    for out in ("run", "precious"):
+        with pytest.raises(InputError, match="must be a new folder or an adapter"):
+            merge_lora([tmp_path / "run/checkpoint-1/a.safetensors"], tmp_path / out, rank=1)
+    (tmp_path / "precious/precious.safetensors").unlink()
+    with pytest.raises(InputError, match="must be a new folder or an adapter"):  # of one file, but under another name
+        merge_lora([tmp_path / "run/checkpoint-1/a.safetensors"], tmp_path / "precious", rank=1)
+    made = merge_lora([tmp_path / "run/checkpoint-1/a.safetensors"], tmp_path / "made", rank=1)
+    with pytest.raises(InputError, match="out must be a folder that holds none of the adapters"):
+        merge_lora([made.folder], made.folder, rank=1)
+    assert updates(tmp_path / "precious/other.safetensors")
+
+
+def test_parts_of_a_pipeline_do_not_become_one_adapter_of_peft(tmp_path):
+    tensors = {
+        f"{part}.q_proj.lora_{side}.weight": draw(*shape)
+        for part in ("text_encoder", "text_encoder_2")
+        for side, shape in (("A", (1, 4)), ("B", (4, 1)))
+    }
+    save_file(tensors, tmp_path / "a.safetensors")
+    with pytest.raises(InputError, match="got text_encoder, text_encoder_2"):
+        merge_lora([tmp_path / "a.safetensors"], tmp_path / "out", format="peft")
+
+
+def test_ranks_beyond_that_of_a_product_keep_all_of_it(tmp_path):
+    for layer, rank in (("a", 1), ("b", 3)):
+        tensors = {f"{layer}.lora_A.weight": draw(rank, 8), f"{layer}.lora_B.weight": draw(8, rank)}
+        save_file(tensors, tmp_path / f"{layer}.safetensors")
+    made = merge_lora([tmp_path / "a.safetensors", tmp_path / "b.safetensors"], tmp_path / "out")
+    assert made.at_rank(4)[1] == pytest.approx(1)

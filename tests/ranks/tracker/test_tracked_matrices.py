@@ -12,7 +12,7 @@ from small_vit import SMALL, step_at_random
 import tolerances
 from saddlescope._shared.errors import InputError
 from saddlescope.measure import arrays
-from saddlescope.ranks import Angles, Every, RankTracker, Values
+from saddlescope.ranks import Angles, Every, Orders, RankTracker, Values
 from saddlescope.ranks.tracker import tracked_matrices
 from saddlescope.training import ViT
 
@@ -244,6 +244,9 @@ def test_bad_input():
         Angles(-1)
     with pytest.raises(InputError, match="attention must be True if no matrices are selected; got False"):
         RankTracker(model, attention=False)
+    for one in (Angles(2), Orders()):
+        with pytest.raises(InputError, match=r"is of the products of heads; got attention=False"):
+            RankTracker(model, attention=False, matrices="*", recorders=[one])
 
 
 def test_arguments_of_another_kind_are_refused_at_once(types_unchecked):

@@ -35,7 +35,7 @@ _SINGLE = (  # in the order of preference
 )
 _PIPELINE = "model_index.json"
 _DENOISERS = ("transformer", "unet", "prior")  # the part of a pipeline that is read
-_SHARD = re.compile(r"(?P<name>.+)-(?P<number>\d+)-of-(?P<count>\d+)\.\w+")
+SHARD = re.compile(r"(?P<name>.+)-(?P<number>\d+)-of-(?P<count>\d+)\.\w+")
 _TRAINER = ("training_args.bin", "optimizer.bin", "scheduler.bin", "optimizer.pt", "scheduler.pt", "scaler.pt")
 _CHUNK = 2**26  # bytes hashed at once
 _PIECES, _PIECE = 16, 2**12  # of a sample: their number, and bytes of each
@@ -79,7 +79,7 @@ class Checkpoint(ReprMixin):
     Attributes:
         path: the file or folder, as given.
         tensors: tensors by name, in the order of names, layer 2 before layer 10.
-        lost: names of tensors in shards that are missing or damaged.
+        lost: names of tensors that are, or whose scales are, in shards that are missing or damaged.
         frozen: names of tensors that are those of the base by construction, as below an adapter.
         weights: key of the state dict that was read from a file with several; None without a choice.
         states: keys of the state dicts in the file, that of the read one first; none if it is a state dict itself.
@@ -146,9 +146,12 @@ class Checkpoint(ReprMixin):
         if not tensors:
             raise InputError(f"{path} must hold tensors by name; got none. Save model.state_dict().")
         tensors = _with_scales(tensors)
-        ordered = {name: tensors[name] for name in sorted(tensors, key=natural_order)}
         lost = frozenset(map(_model_name, absent))
-        return cls(path, ordered, lost, weights=weights, states=states, remarks=_remarks(path, files, states))
+        unscaled = {name for name, one in tensors.items() if _lost_scale(one, lost)}
+        ordered = {name: tensors[name] for name in sorted(tensors.keys() - unscaled, key=natural_order)}
+        return cls(
+            path, ordered, lost | unscaled, weights=weights, states=states, remarks=_remarks(path, files, states)
+        )
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -250,6 +253,12 @@ def _with_scales(tensors: Mapping[str, StoredTensor]) -> dict[str, StoredTensor]
     return {name: one for name, one in found.items() if name not in used}
 
 
+def _lost_scale(one: StoredTensor, lost: frozenset[str]) -> bool:
+    """Return True for a quantised weight whose scale is in a shard that is missing or damaged."""
+    quantised = one.dtype.startswith("float8") and one.scale is None
+    return quantised and not lost.isdisjoint(scale_names(_model_name(one.name)))
+
+
 def _described(file: Path, weights: str | None) -> tuple[dict[str, StoredTensor], tuple[str, ...]]:
     """Return the tensors of one file by their names in the model, and the keys of its state dicts.
 
@@ -272,7 +281,7 @@ def _remarks(path: Path, files: Sequence[Path], states: Sequence[str]) -> tuple[
         found.append(
             f"{path} is a pipeline: its {files[0].parent.name} was read. For another part, pass the folder of that."
         )
-    shard = _SHARD.fullmatch(path.name) if path.is_file() else None
+    shard = SHARD.fullmatch(path.name) if path.is_file() else None
     if shard is not None and int(shard["count"]) > 1:
         found.append(
             f"{path} is shard {int(shard['number'])} of {int(shard['count'])}: the others were not read. "

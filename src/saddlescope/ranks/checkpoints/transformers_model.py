@@ -48,8 +48,8 @@ def meta_model(checkpoint: Checkpoint) -> Any:
     if kind is None:
         return None
     try:
-        with torch.device("meta"), offline(), _at_most(4 * (len(checkpoint.tensors) + len(checkpoint.lost)) + 1000):
-            return kind(kind.config_class.from_dict(_without_downloads(checkpoint.config)))
+        with torch.device("meta"), offline(), at_most(4 * (len(checkpoint.tensors) + len(checkpoint.lost)) + 1000):
+            return kind(kind.config_class.from_dict(without_downloads(checkpoint.config)))
     except Exception as error:  # a configuration can be wrong in any way
         fetches = "offline mode" in str(error)
         reason = "it asks for parts from the network" if fetches else first_line(error)
@@ -72,7 +72,7 @@ def offline() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _at_most(parameters: int) -> Iterator[None]:
+def at_most(parameters: int) -> Iterator[None]:
     """Raise when a model is built of more parameters than its checkpoint may have tensors."""
     made = 0
 
@@ -89,7 +89,7 @@ def _at_most(parameters: int) -> Iterator[None]:
         hook.remove()
 
 
-def _without_downloads(config: Mapping[str, Any]) -> dict[str, Any]:
+def without_downloads(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration that asks for no pretrained parts, and whose lists have bounded lengths.
 
     Raises:
@@ -99,7 +99,7 @@ def _without_downloads(config: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in config.items():
         if isinstance(value, int) and value > _MOST_COUNTED and re.search(r"(layer|label|block|expert)s?$|depth", key):
             raise InputError(f"{key} {value}")
-        found[key] = _without_downloads(value) if isinstance(value, dict) else value
+        found[key] = without_downloads(value) if isinstance(value, dict) else value
     return found | ({"use_pretrained_backbone": False} if "use_pretrained_backbone" in config else {})
 
 

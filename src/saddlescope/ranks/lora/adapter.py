@@ -116,10 +116,12 @@ def adapter_path(folder: Path, form: Format) -> Path:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Raise InputError for a folder that holds something other than an adapter; undo a killed replacement."""
+    """Raise InputError for a folder that holds anything but an adapter; undo a killed replacement."""
     recover_folder(folder)
     held = list(folder.iterdir()) if folder.exists() else []
-    if held and CONFIG not in {one.name for one in held} and not (len(held) == 1 and _is_adapter(held[0])):
+    own = {CONFIG, "README.md", *(adapter_path(folder, form).name for form in ("diffusers", "kohya")), WEIGHTS[0]}
+    foreign = any(one.name not in own or not one.is_file() for one in held)
+    if held and (foreign or not any(one.name == CONFIG or _is_adapter(one) for one in held)):
         raise InputError(
             f"{folder} must be a new folder or an adapter; got something else. Name a new folder with --out."
         )

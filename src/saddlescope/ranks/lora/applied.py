@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,11 +16,11 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.checkpoints.adapted import adapted
 from saddlescope.ranks.checkpoints.adapter_files import AdapterFile
-from saddlescope.ranks.checkpoints.files import Checkpoint, raise_error
+from saddlescope.ranks.checkpoints.files import Checkpoint, raise_error, read_json
 from saddlescope.ranks.checkpoints.formats.tensor_file import first_line
 from saddlescope.ranks.checkpoints.opened_model import open_model
 from saddlescope.ranks.checkpoints.tensor_matching import match_tensors
-from saddlescope.ranks.checkpoints.transformers_model import offline
+from saddlescope.ranks.checkpoints.transformers_model import at_most, offline, without_downloads
 from saddlescope.ranks.lora.adapter import Format
 from saddlescope.ranks.lora.pipeline_parts import pipeline_part
 
@@ -63,6 +64,8 @@ def weights_error(base: Path, tuned: Path, adapter: Path, *, format: Format) -> 
     for name in own.tensors:
         if name not in own.frozen and name in match.names:
             after = match.checkpoint.read([match.names[name]])[match.names[name]].double()
+            if fused is not None and name not in fused:
+                raise InputError(f"{adapter} must fit the model of Diffusers; got one without {name} for {base}.")
             found = own.read([name])[name] if fused is None else fused[name].double()
             missed += float((found - after).norm()) ** 2
             whole += float((opened.base.read([name])[name].double() - after).norm()) ** 2
@@ -83,6 +86,12 @@ def _in_diffusers(folder: Path, base: Checkpoint, adapter: Path, form: Format) -
     try:
         with warnings.catch_warnings(), offline():
             warnings.simplefilter("ignore")
+            config = without_downloads(read_json(place / "config.json"))
+            with torch.device("meta"), at_most(4 * len(base.tensors) + 1000):
+                empty = kind.from_config(config)
+            stored = sum(math.prod(one.shape) for one in base.tensors.values())
+            if sum(one.numel() for one in empty.parameters()) > 2 * stored:  # all of which would take memory
+                raise InputError(f"{place / 'config.json'} states more parameters than the files hold")
             model: Any = kind.from_pretrained(place, torch_dtype=torch.float32, local_files_only=True)
             if form == "kohya":
                 pipeline = diffusers.StableDiffusionXLPipeline

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from saddlescope._shared.arguments import validate_arguments
@@ -71,8 +72,8 @@ def merge_lora(
     refuse_foreign(out)
     require_writable_folder(out)
     opened = open_adapters(adapters)
-    if out.resolve() in {one.stored.path.resolve().parent for one in opened}:
-        raise InputError(f"out must be another folder than those of the adapters; got {out}. Name a new one.")
+    if any(out.resolve() in (path := one.stored.path.resolve(), *path.parents) for one in opened):
+        raise InputError(f"out must be a folder that holds none of the adapters; got {out}. Name a new one.")
     scales = require_weights(weights, len(opened))
     formats: list[Format] = [_format_of(one) for one in opened]
     form: Format = formats[0] if format is None else require_format(format)
@@ -84,6 +85,12 @@ def merge_lora(
         one.require_own_update()
         one.report(on_error)
     names = list(dict.fromkeys(name for one in opened for name in one.updates))
+    parts = sorted({name.partition(".")[0] for name in names}) if (formats[0], form) == ("diffusers", "peft") else []
+    if len(parts) > 1:  # whose modules may have the same names
+        raise InputError(
+            f"{opened[0].path} must adapt one part of a pipeline, for the format peft; got {', '.join(parts)}. Choose "
+            "the format diffusers."
+        )
     factors: dict[str, LoraFactors] = {}
     layers = []
     whole = opened[0].other_tensors() if len(opened) == 1 and scales == [1] and formats[0] == form == "peft" else {}
@@ -99,7 +106,8 @@ def merge_lora(
         svd = _decomposed(pairs, name)
         kept = truncation(svd.values, energy, rank, max_rank)
         size = shape[0], math.prod(shape[1:])
-        layers.append(ExtractedLayer(name, size, svd.values.numpy(), kept, svd.energy))
+        values = np.pad(svd.values.numpy(), (0, min(size) - len(svd.values)))  # beyond the rank of the product
+        layers.append(ExtractedLayer(name, size, values, kept, svd.energy))
         if kept:
             B, A = (side.float() for side in svd.truncate(kept))
             weight = ChosenWeight(name, "convolution" if len(shape) > 2 else "linear", transposed=False, modules=())

@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,15 @@ from saddlescope._shared.output_paths import require_writable_folder
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.ranks.checkpoints.adapted import adapted
-from saddlescope.ranks.checkpoints.files import Checkpoint, raise_error
+from saddlescope.ranks.checkpoints.adapter_files import CONFIG
+from saddlescope.ranks.checkpoints.files import SHARD, Checkpoint, raise_error, require_finite
 from saddlescope.ranks.checkpoints.opened_model import open_model
 from saddlescope.ranks.checkpoints.transformers_model import LoadedCheckpoint
 from saddlescope.ranks.lora.adapter import require_type, written_folder
 from saddlescope.ranks.lora.merge import open_adapters, require_weights
 
 _COPIED = ("*.json", "*.txt", "*.model", "*.jinja")  # settings and tokenizers beside weights
+_NOT_COPIED = ("*.index.json", CONFIG, "trainer_state.json", "*_results.json")  # of adapters, and of Trainer
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,7 +73,8 @@ def merge_into_base(
         on_error: called with a sentence on parts of an adapter that cannot be used. The default raises.
 
     Raises:
-        InputError: files or numbers that cannot be used, or adapters that do not fit the base.
+        InputError: files or numbers that cannot be used, such as a quantized base, or adapters that do not fit the
+            base.
     """
     from safetensors.torch import save_file
 
@@ -86,6 +90,11 @@ def merge_into_base(
     raw, stored = model.base, {name: name for name in changed}
     if isinstance(raw, LoadedCheckpoint):
         stored, raw = raw.stored_names(changed), raw.stored or raw
+    if scaled := next((name for name, one in raw.tensors.items() if one.scale is not None), None):
+        raise InputError(
+            f"{raw.path} must hold weights without scales; got quantized ones, such as {scaled}. Dequantize the model "
+            "first, by the program that wrote it."
+        )
     merged = {theirs: own for own, theirs in stored.items()}
     names: dict[Path, list[str]] = {}
     for name, one in raw.tensors.items():
@@ -97,6 +106,7 @@ def merge_into_base(
             tensors = raw.read(held)
             for name in held:
                 if name in merged:
+                    require_finite(raw.path, name, tensors[name])
                     exact, update = _summed(tensors[name], merged[name], parts, scales)
                     tensors[name] = exact.to(stored_type or tensors[name].dtype)
                     if not bool(tensors[name].isfinite().all()):
@@ -108,12 +118,13 @@ def merge_into_base(
             save_file(contents, new / written, metadata={"format": "pt"})
             index |= dict.fromkeys(contents, written)
         if len(names) > 1:
-            stem = next(iter(index.values())).partition("-")[0]
+            shard = SHARD.fullmatch(next(iter(index.values())))
+            stem = "model" if shard is None else shard["name"]
             content: dict[str, Any] = {"metadata": {}, "weight_map": index}
             (new / f"{stem}.safetensors.index.json").write_text(json.dumps(content, indent=2), encoding="utf-8")
         beside = next(iter(names)).parent if Path(base).is_dir() else None
         for file in [file for pattern in _COPIED if beside for file in beside.glob(pattern)]:
-            if not file.name.endswith(".index.json"):
+            if not any(fnmatchcase(file.name, pattern) for pattern in _NOT_COPIED):
                 shutil.copyfile(file, new / file.name)
     remarks = (*model.base.remarks, *model.remarks, *(remark for one in found for remark in one.remarks))
     return MergedBase(out, rounding, tuple(sorted(changed)), tuple(dict.fromkeys(remarks)))

@@ -112,7 +112,7 @@ def require_recorders(recorders: Sequence[Recorder], *, attention: bool, matrice
 
     Raises:
         InputError: something else, or two of one kind; neither attention nor matrices are measured, or no matrices for
-            randomised values.
+            randomised values; no attention for what is of products of heads.
     """
     if not isinstance(recorders, Sequence) or not all(isinstance(one, Recorder) for one in recorders):
         raise InputError(
@@ -123,6 +123,8 @@ def require_recorders(recorders: Sequence[Recorder], *, attention: bool, matrice
         raise InputError(f"recorders must be of different kinds; got {list(recorders)!r}.")
     if not attention and matrices is None:
         raise InputError("attention must be True if no matrices are selected; got False, which measures nothing.")
+    if not attention and (one := next((one for one in recorders if isinstance(one, Angles | Orders)), None)):
+        raise InputError(f"{one!r} is of the products of heads; got attention=False. Leave one of them out.")
     values = recorder(recorders, Values)
     if values is not None and values.randomized and matrices is None:
         raise InputError(f"{values!r} must come with matrices; got none. Pass such as matrices='*.mlp.*'.")

@@ -53,7 +53,7 @@ def dequantised(path: str, name: str, weight: Tensor, scale: Tensor, block: obje
     stated = list(block) if isinstance(block, list | tuple) else []
     sizes = [*[1] * (weight.ndim - len(stated)), *stated] if len(stated) <= weight.ndim else []
     for axis, (count, length) in enumerate(zip(factors.shape, weight.shape, strict=False)):
-        if count in (1, length):
+        if count in (0, 1, length):
             continue
         options = [sizes[axis] if stated and sizes else _BLOCK, length // count]
         size = next((one for one in options if isinstance(one, int) and one > 0 and -(-length // one) == count), 0)

@@ -8,6 +8,7 @@ read, or the one that the user chooses of several, such as weights and their mov
 
 import io
 import re
+import sys
 import zipfile
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
@@ -36,7 +37,7 @@ _PLAIN = (int, float, str, list, tuple, dict)
 _BEFORE_1_6 = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # with which PyTorch began its files
 _HARMLESS = ("list", "dict", "tuple", "int", "float", "str", "bool", "frozenset")  # classes that may stand in data
 _DEEPEST = 8  # dictionaries in each other
-_MOST = 5 * 10**7  # characters in names of tensors, each as often as it occurs
+_MOST = 5 * 10**7  # bytes of names of tensors, each as often as it occurs
 _OF_TRAINING = ("optim", "opt", "scheduler", "scaler", "loss", "rng", "grad", "config", "hyper", "args")
 
 
@@ -123,21 +124,37 @@ def _placeholder(name: str, filled: type | None) -> type:
     return type("Plain", (), {"__new__": lambda *_, **__: plain()})
 
 
+class _Names:
+    """Bytes of the names that a file asks for: those of parts that are shared add up to any multiple of its size."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind, self._made = kind, 0
+
+    def count(self, *parts: str) -> None:
+        """Count a name before it is made of its parts; raise ValueError if there are more than in any file."""
+        self._made += sys.getsizeof("") + sum(map(len, parts))
+        if self._made > _MOST:
+            raise ValueError(f"it nests {self._kind}")
+
+
 def _with_modules(content: Any) -> Any:
     """Return the content of a file with modules as state dicts."""
+    names = _Names("modules")
     if isinstance(content, dict):
-        return {key: _state_of(value) or value for key, value in content.items()}
-    return _state_of(content) or content
+        different = {id(value): value for value in content.values()}
+        states = {key: _state_of(value, names) for key, value in different.items()}
+        return {key: states[id(value)] or value for key, value in content.items()}
+    return _state_of(content, names) or content
 
 
-def _state_of(module: Any) -> dict[str, Tensor]:
+def _state_of(module: Any, names: _Names) -> dict[str, Tensor]:
     """Return the parameters and buffers of a pickled module, by the names of its state dict; none of other objects.
 
     Raises:
         ValueError: modules that occur many times in each other, or in themselves.
     """
     found: dict[str, Tensor] = {}
-    places, visited = [("", module)], 0
+    places = [("", module)]
     while places:
         prefix, place = places.pop()
         if not isinstance(place, _Placeholder):
@@ -148,11 +165,10 @@ def _state_of(module: Any) -> dict[str, Tensor]:
         )
         dropped = place.attributes.get("_non_persistent_buffers_set") or ()
         own = {**parameters, **{name: one for name, one in buffers.items() if name not in dropped}}
+        for name in (*own, *inner):
+            names.count(prefix, name)
         found |= {f"{prefix}{name}": one for name, one in own.items() if isinstance(one, Tensor)}
         places += [(f"{prefix}{name}.", one) for name, one in reversed(inner.items())]
-        visited += (len(prefix) + 1) * (1 + len(own) + len(inner))
-        if visited > _MOST:
-            raise ValueError("it nests modules")
     return found
 
 
@@ -178,6 +194,8 @@ def _reason(file: Path, error: Exception) -> tuple[str, str]:
         return ("another format" if start else "an empty file"), "Fetch it again."
     if found := re.search(r"GLOBAL ([\w.]+)", text):
         return f"it has an object of {found[1]}", "Save model.state_dict() alone."
+    if "weights_only" in text:  # such as a list with attributes; the message advises to read the file without it
+        return "it has objects that are no plain data", "Save model.state_dict() alone."
     return first_line(error), "Fetch it again, or save model.state_dict() alone."
 
 
@@ -214,7 +232,9 @@ def _chosen_state(file: Path, content: Any, weights: str | None) -> tuple[dict[s
     the one value that is a state dict. A stray tensor at the top, such as the best loss, does not matter.
     """
     top = {key: value for key, value in _items(content) if isinstance(value, Tensor)}
-    nested = {key: tensors for key, tensors in _inside(content, _DEEPEST, {}).items() if tensors}
+    nested = {
+        key: tensors for key, tensors in _inside(content, _DEEPEST, {}, _Names("dictionaries")).items() if tensors
+    }
     matrices = {key: one for key, one in nested.items() if any(tensor.ndim > 1 for tensor in one.values())}
     states = {key: one for key, one in matrices.items() if not key.lower().startswith(_OF_TRAINING)}
     usual = next((key for key in _STATES if key in nested), None)
@@ -248,34 +268,37 @@ def _items(content: Any) -> list[tuple[str, Any]]:
     return [(k, v) for k, v in content.items() if isinstance(k, str)] if isinstance(content, Mapping) else []
 
 
-def _inside(place: Any, depth: int, seen: dict[tuple[int, int], dict[str, Tensor]]) -> dict[str, dict[str, Tensor]]:
+def _inside(
+    place: Any, depth: int, seen: dict[tuple[int, int], dict[str, Tensor]], names: _Names
+) -> dict[str, dict[str, Tensor]]:
     """Return the tensors in each value of a dictionary.
 
     Raises:
         ValueError: dictionaries that occur many times in each other hold more tensors than any file.
     """
     found: dict[str, dict[str, Tensor]] = {}
-    length = 0
     for key, value in _items(place):
-        found[key] = _tensors_of(value, depth, seen)
-        length += sum(len(key) + 1 + len(name) for name in found[key])
-        if length > _MOST:
-            raise ValueError("it nests dictionaries")
+        found[key] = _tensors_of(value, depth, seen, names)
+        for name in found[key]:
+            names.count(key, name)
     return found
 
 
-def _tensors_of(place: Any, depth: int, seen: dict[tuple[int, int], dict[str, Tensor]]) -> dict[str, Tensor]:
+def _tensors_of(
+    place: Any, depth: int, seen: dict[tuple[int, int], dict[str, Tensor]], names: _Names
+) -> dict[str, Tensor]:
     """Return the tensors by name directly in a dictionary; or if there are none, those in its dictionaries.
 
     Args:
         place: the dictionary; anything else has none.
         depth: number of dictionaries in each other that are searched.
         seen: earlier results by object and depth: a dictionary may occur in another many times, or in itself.
+        names: the count of names.
     """
     if (found := seen.get((id(place), depth))) is None:
         found = {key: value for key, value in _items(place) if isinstance(value, Tensor)}
         if not found and depth:
-            inner = _inside(place, depth - 1, seen)
+            inner = _inside(place, depth - 1, seen, names)
             found = {f"{key}.{name}": one for key, tensors in inner.items() for name, one in tensors.items()}
         seen[id(place), depth] = found
     return found
