@@ -235,6 +235,7 @@ def reproduce(
             run = stamped_run(entry, params, context, size, typed)
         stored = _stored(run, entry, size, folder)
         folder.clear()
+        context.report(1.0, "done")
     return stored
 
 
@@ -303,7 +304,6 @@ def stamped_run(
         _outside_causes_named(),
     ):
         run = entry.run(params, context)
-        context.report(1.0, "done")
     if not isinstance(run, xr.Dataset):
         raise InputError(f"The run of {entry.name} must return an xarray.Dataset; got {run!r:.80}. Mend the entry.")
     made = {"entry": entry.name, "size": size, "settings": settings, "params": json_values(params), "resumed": resumed}
