@@ -166,3 +166,10 @@ def test_files_that_cannot_be_used_are_refused(tmp_path, forgotten, name, text, 
             load_entries(tmp_path / name)
         assert sentence in str(refused.value)
     assert not [known for known in entry_names() if known.startswith(("own/", ".."))]
+
+
+def test_an_entry_may_have_no_citation_though_its_folder_has_one():
+    found = find_entry("gradual-rank/figure-2")
+    assert found.citation
+    assert dataclasses.replace(found, citation="").citation == ""
+    assert dataclasses.replace(found, citation=None).citation == found.citation

@@ -119,3 +119,9 @@ def _runs(number: int) -> bool:
         return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_cells_of_almost_equal_values_are_tasks_of_their_own(tmp_path):
+    made = RunContext(tmp_path).cells({"s": (0.1234567, 0.1234568)}, parallel_tasks.square, processes=2)
+    assert [float(part.square) for part in made] == [0.1234567**2, 0.1234568**2]
+    assert os.getpid() not in [int(part.process) for part in made]

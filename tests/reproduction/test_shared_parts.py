@@ -125,3 +125,16 @@ def test_two_figures_of_one_training_train_once(tmp_path, types_unchecked, quick
             xr.testing.assert_identical(made.run.drop_attrs(), quick_run(name).run.drop_attrs())
     assert len(list(Path(tmp_path, "parts").rglob("*.nc"))) == 2  # one for each seed
     assert len(store.find_runs(tmp_path)) == 2
+
+
+def test_a_run_again_forgets_the_cells_of_an_interrupted_one_but_not_its_own(tmp_path):
+    folder = store.RunFolder(tmp_path, "tiny/parts", PARAMS)
+    with folder.lock() as scratch:
+        (scratch / "seed=1.nc").touch()
+    left = []
+    for _ in range(2):
+        with folder.lock() as scratch:
+            folder.restart()
+            left.append([path.name for path in scratch.glob("[!.]*")])
+            (scratch / "seed=2.nc").touch()
+    assert left == [[], ["seed=2.nc"]]

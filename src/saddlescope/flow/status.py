@@ -54,9 +54,10 @@ class BatchedFlowError(FlowError):
 
 
 _BLOW_UP = 1e6  # sizes per time so far: no smooth path moves so fast but one that ends here
+_GROWN = 10.0  # times as large within a thousandth of the time: next to a pole sizes hardly change
 
 
-def stuck(time: float, unit: str, *, finite: bool, growth: float = 0.0) -> Status:
+def stuck(time: float, unit: str, *, finite: bool, growth: float = 0.0, grown: float = 1.0) -> Status:
     """Return the status of a run that could take no step.
 
     Args:
@@ -64,9 +65,17 @@ def stuck(time: float, unit: str, *, finite: bool, growth: float = 0.0) -> Statu
         unit: of time.
         finite: the right-hand side was finite after the time.
         growth: the move in so long a time at the last speed, in units of the state: large at a blow-up.
+        grown: the parameters' size over that at 0.999 of the time: large too, unless they meet a pole.
     """
-    if growth > _BLOW_UP:
+    if growth > _BLOW_UP and grown > _GROWN:
         return diverged(time, unit, "The parameters grow beyond all bounds in finite time,")
+    if growth > _BLOW_UP:
+        return Status(
+            False,
+            "stuck",
+            f"The parameters move ever faster, so that no step could be taken at {unit} = {time:.6g}, however short.",
+            "The gradient seems to be infinite there, as next to a pole or a root; see the last recorded values.",
+        )
     if finite:
         return Status(
             False,

@@ -10,22 +10,44 @@ to their initial scale after they were of order one, these differences alone dec
 far below the rounding errors of the large weights.
 """
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 _MOST, _MOST_DIAGONAL = 30, 100  # weights up to which forms with all entries, and diagonal ones, are searched
 _SPARE = 8  # moments beyond the entries of a form
+_LOG_NORMS = np.array([-10.0, 0.0, 10.0])  # of the weights' entries at which moments are drawn
 _EXACT = 1e-10  # relative size of what is rounding in moments
 _ROUNDING = 1e-14  # of a value, for each weight
 _LARGEST = 600.0  # exponent, far from the largest number
 
 
-def moments_needed(size: int) -> int:
-    """Return the number of random moments, of a flat theta of this size, that determine the forms."""
-    return len(_entries(size)[0]) + _SPARE
+def random_moments(
+    network: Callable[[Array, Array], Array], kinds: int, size: int
+) -> tuple[Float[Array, "n e"], Float[Array, "n"]]:
+    """Return moments at random weights of several norms, each of a random sum of outputs; and these sums.
+
+    A unit has other forms where it is as good as linear than where it bends: those of large and small weights count.
+
+    Args:
+        network: outputs of a sum of units, from their flat weights, shape (kinds, size), and their kinds.
+        kinds: number of kinds of unit: one unit of each.
+        size: p.
+    """
+    each = len(_entries(size)[0]) + _SPARE
+
+    def draw(at: tuple[Array, Array]) -> tuple[Array, Array]:
+        of_weights, of_outputs = jax.random.split(at[0])
+        thetas = at[1] * jax.random.normal(of_weights, (kinds, size))
+        outputs, back = jax.vjp(lambda of: network(of, jnp.arange(kinds)), thetas)
+        weights = jax.random.normal(of_outputs, outputs.shape)
+        return moment(back(weights)[0], thetas), jnp.sum(weights * outputs)
+
+    return jax.lax.map(draw, (jax.random.split(jax.random.key(0), 3 * each), jnp.repeat(jnp.exp(_LOG_NORMS), each)))
 
 
 def moment(slopes: Float[Array, "m p"], thetas: Float[Array, "m p"]) -> Float[Array, "e"]:
@@ -38,11 +60,11 @@ def conserved_forms(moments: Float[np.ndarray, "n e"], size: int) -> Float[np.nd
     """Return an orthonormal basis of the conserved forms A: diagonal ones beyond 30 weights, none beyond 100.
 
     Args:
-        moments: at random theta and weights of the sum of outputs; there are no forms if one is not finite.
+        moments: at random theta and weights of the sum of outputs; those that are not finite say nothing.
         size: p.
     """
-    rows = moments[np.any(moments != 0, axis=1)]
-    if not rows.size or not np.isfinite(rows).all():
+    rows = moments[_telling(moments)]
+    if not rows.size:
         return np.zeros((0, size, size))
     _, sizes, basis = np.linalg.svd(rows / np.linalg.norm(rows, axis=1, keepdims=True))
     return _forms(basis[int(np.sum(sizes > _EXACT * sizes[0])) :], size)
@@ -60,10 +82,20 @@ def scaling_form(
     """
     size = len(near)
     i, j = _entries(size)
+    telling = _telling(moments)
+    sizes = np.linalg.norm(moments[telling], axis=1)
+    moments, sums = moments[telling] / sizes[:, None], sums[telling] / sizes
     missing = sums - moments @ (near[i, j] * np.where(i == j, 1.0, 2**0.5))
     change = np.linalg.lstsq(moments, missing, rcond=_EXACT)[0]
     exact = np.linalg.norm(moments @ change - missing) <= _EXACT * np.linalg.norm(moments)
     return near + _forms(change[None], size)[0] if exact else None
+
+
+def _telling(moments: Float[np.ndarray, "n e"]) -> Bool[np.ndarray, "n"]:
+    """Return a mask of the moments that are finite and neither zero nor so small that they have lost digits."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        sizes = np.linalg.norm(moments, axis=1)
+    return np.isfinite(sizes) & (sizes > 1e-150)
 
 
 def _entries(size: int) -> tuple[np.ndarray, np.ndarray]:

@@ -246,7 +246,7 @@ def _ended(name: str, status: int) -> None:
 
 def _in_words(axis: str, value: object) -> str:
     """Return a value of an axis in words: a word says what it is, a number needs the name of its axis."""
-    return value if isinstance(value, str) else f"{axis} {value:g}" if isinstance(value, float) else f"{axis} {value}"
+    return value if isinstance(value, str) else f"{axis} {value}"
 
 
 def _share(report: Report, start: float, stop: float) -> Report:

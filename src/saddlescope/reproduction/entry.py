@@ -49,7 +49,7 @@ class Entry(ReprMixin, Generic[P]):
     Attributes:
         name: `group/entry`, such as `gradual-rank/figure-2`; used on the command line and in addresses.
         title: one line without a full stop.
-        citation: the paper, by default the `CITATION` of its folder; empty if there is none.
+        citation: the paper; None for the `CITATION` of the folder of `params`, empty for none.
         source: place in the paper.
         params: class of its parameters; its defaults are the default size.
         run: the only function that simulates; from the parameters and the context to the labelled results.
@@ -66,7 +66,7 @@ class Entry(ReprMixin, Generic[P]):
     name: str
     title: str
     _: dataclasses.KW_ONLY
-    citation: str = ""
+    citation: str | None = None
     source: str = ""
     params: type[P]
     run: Callable[[P, RunContext], xr.Dataset]
@@ -79,8 +79,9 @@ class Entry(ReprMixin, Generic[P]):
     data: DataSets | None = None
 
     def __post_init__(self) -> None:
-        paper = sys.modules.get(".".join(self.params.__module__.split(".")[:3]))
-        object.__setattr__(self, "citation", self.citation or getattr(paper, "CITATION", ""))
+        if self.citation is None:
+            paper = sys.modules.get(".".join(self.params.__module__.split(".")[:3]))
+            object.__setattr__(self, "citation", getattr(paper, "CITATION", ""))
 
     def __repr__(self) -> str:
         return f"Entry({self.name!r}: {brief(self.title)}; {self.source}; {len(self.claims)} claims)"

@@ -228,7 +228,9 @@ def reproduce(
         else:
             say(f"{folder.file} holds other parameters (its version's {size}): rerunning.")
     with folder.lock() as scratch:
-        if any(scratch.iterdir()):
+        if again:
+            folder.restart()
+        if any(scratch.glob("[!.]*")):
             say(f"Resuming the interrupted run in {scratch}.")
         context = RunContext(scratch, report, data, Path(out) / "parts", again, data_sets)
         with interrupts_named(folder):

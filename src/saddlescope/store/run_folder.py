@@ -87,6 +87,14 @@ class RunFolder(ReprMixin):
             self.scratch.rename(self._cleared)  # so that a kill leaves no part of it to resume from
         shutil.rmtree(self._cleared, ignore_errors=True)
 
+    def restart(self) -> None:
+        """Empty the scratch folder of a locked run, but for what an interrupted call of this function began anew."""
+        begun = self.scratch / ".again"
+        if not begun.exists():
+            self.clear()
+            self.scratch.mkdir()
+            begun.touch()
+
     def tidy(self) -> None:
         """Remove what a process left that was killed after it had stored the result.
 

@@ -6,7 +6,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from saddlescope.flow import unit_flow
-from saddlescope.numerics.conserved_forms import conserved_forms, moment, moments_needed
+from saddlescope.numerics.conserved_forms import conserved_forms, moment, random_moments
 from saddlescope.theory import unit_learning
 
 DATA = np.array([[1, 0.5], [0.5, 1]]), np.array([1.0, 0.0])  # fixture of Zhao et al. 2026, arXiv 2607.12332
@@ -130,10 +130,25 @@ def test_balanced_units_are_decided_by_nothing_and_stay():
 @pytest.mark.parametrize(("size", "count"), [(3, 2), (40, 39), (101, 0)])
 def test_the_forms_of_a_product_are_differences_of_squares(size, count):
     rng = np.random.default_rng(0)
-    thetas = rng.uniform(0.9, 1.1, (moments_needed(size), 1, size))
+    thetas = rng.uniform(0.9, 1.1, (size * (size + 1) // 2 + 8, 1, size))
     slopes = np.prod(thetas, axis=2, keepdims=True) / thetas
     moments = [moment(jnp.asarray(of_f), jnp.asarray(theta)) for of_f, theta in zip(slopes, thetas, strict=True)]
     forms = conserved_forms(np.array(moments), size)
     assert forms.shape == (count, size, size)
     np.testing.assert_allclose(np.trace(forms, axis1=1, axis2=2), 0, atol=1e-9)
     np.testing.assert_allclose(forms * (1 - np.eye(size)), 0, atol=1e-9)
+
+
+def test_forms_of_units_that_bend_only_at_large_weights_are_no_laws():
+    """Where sinh is linear, products have the forms of the product of three blocks; only a^2 - b^2 is conserved."""
+    x = jnp.array([1.0, 2.0])
+
+    def bends(thetas, kinds):
+        return jnp.sum(thetas[:, 0] * thetas[:, 1] * jnp.sinh(1e-6 * thetas[:, 2:] @ x))
+
+    def product(thetas, kinds):
+        return jnp.sum(thetas[:, 0] * thetas[:, 1] * (thetas[:, 2:] @ x))
+
+    counts = [len(conserved_forms(np.asarray(random_moments(unit, 1, 4)[0]), 4)) for unit in (bends, product)]
+    along_x = 1  # the form of the weights orthogonal to the only sample
+    assert counts == [1 + along_x, 2 + along_x]

@@ -247,3 +247,25 @@ def test_bad_input_is_named_with_its_cure(bad, sentence):
 def test_float32_mode_is_refused_with_its_cure():
     with jax.enable_x64(False), pytest.raises(InputError, match=r"jax\.enable_x64\(True\)"):
         low_rank_learning(lambda B: jnp.sum(B[0] ** 2), [(2, 2)])
+
+
+def test_equal_weights_of_a_loss_that_is_symmetric_only_near_0_are_not_taken_for_symmetric_factors():
+    target, W = jnp.array([[2.0, 1.0], [1.0, 1.5]]), np.random.default_rng(0).standard_normal((2, 2))
+
+    def loss(B):
+        return jnp.sum((B[0] - target) ** 2) / 2 + B[0][0, 1] ** 4 / 2
+
+    learned = low_rank_learning(loss, [(2, 2)], weights=[(W, W)])
+    assert learned.status.value == "converged"
+    slope = jax.grad(loss)((jnp.asarray(learned.stages[-1].products[0]),))[0]
+    np.testing.assert_allclose(slope, 0.0, atol=1e-8)
+    with pytest.raises(InputError, match="symmetric gradients at symmetric products"):
+        low_rank_learning(loss, [(2, 2)], symmetric=True)
+
+
+def test_weights_that_lack_a_tied_direction_are_told_so():
+    target, U = jnp.diag(jnp.array([2.0, 2.0, 2.0, 1.0])), np.random.default_rng(0).standard_normal((4, 3))
+    U[:, 2] = U[:, 0]
+    learned = low_rank_learning(lambda B: jnp.sum((B[0] - target) ** 2) / 2, [(4, 4)], weights=[(U, U)])
+    assert learned.status.value == "tie"
+    assert "fewer independent columns" in learned.message

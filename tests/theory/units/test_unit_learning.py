@@ -289,3 +289,11 @@ def test_a_tie_of_the_data_is_named_as_such():
     learned = unit_learning(unit, data, squared, parameters=np.zeros(2), kinds=2, width=1)
     assert learned.status.value == "tie"
     assert "Break the symmetry of the data" in learned.message
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-30])
+def test_targets_of_any_size_have_their_stages(unit):
+    y = unit * np.array([1.0, -0.5])
+    learned = unit_learning(relu, (np.eye(2), y), squared, parameters={"w": np.zeros(2), "a": np.zeros(())})
+    assert learned.status.value == "converged"
+    np.testing.assert_allclose(np.array(learned.staircase.losses) / unit**2, [0.3125, 0.0625, 0.0], atol=1e-8)

@@ -144,8 +144,8 @@ def gradient_flow(
         while max(run.time_error, _VERIFICATION.propagated * run.error) > promised and aim > tightest:
             aim /= _VERIFICATION.apart
             tighter = integrate(aim)
-            run, compared = (tighter, run) if tighter.status.ok else (run, tighter)
-            if run is not tighter:
+            run, compared = (tighter, run) if tighter.status.ok or tighter.lost else (run, tighter)
+            if run is not tighter or not run.status.ok:
                 break
         if verify and compared is None:
             coarser = integrate(_VERIFICATION.apart * tolerance)
@@ -241,7 +241,9 @@ def _integrate(
         try:
             steps = stepper.step()
         except StepError as failure:
-            run.status = stuck(stepper.t, coordinates.time_unit, finite=failure.finite, growth=growth)
+            before, after = np.max(np.abs(coordinates.point(run.path(run.last * np.array([0.999, 1.0])))), axis=1)
+            grown = float(after / max(before, np.finfo(float).tiny))
+            run.status = stuck(stepper.t, coordinates.time_unit, finite=failure.finite, growth=growth, grown=grown)
             break
         for step, of_steps, of_rounding in zip(steps, stepper.errors, stepper.rounding, strict=True):
             after, error_after = step.differences[0], of_steps + of_rounding
@@ -260,9 +262,9 @@ def _integrate(
                 crossings += found
             before, error = after, error_after
             run.interpolants.append(step)
-        run.samples = stepper.samples
         if run.lost:
             break
+        run.samples = stepper.samples
         if coordinates.diverged(stepper.y):
             run.status = diverged(stepper.t, coordinates.time_unit)
             break

@@ -57,7 +57,7 @@ _SEARCHED = 1e-150, 1e150  # sizes at which G may change
 _NODES = 0.5 - np.sqrt(3) / 6, 0.5 + np.sqrt(3) / 6
 _WEIGHTS = 0.25 + np.sqrt(3) / 6, 0.25 - np.sqrt(3) / 6
 
-_ROUNDING = 1e-12  # of the largest G so far: a difference of two of its parts that is taken for rounding
+_ROUNDING = 1e-12  # of a pair's largest G so far: a difference of two parts that is taken for rounding
 
 State = tuple[ScaledFactors, ...]
 
@@ -166,6 +166,7 @@ class FactoredStepper:
         self.tolerance, self.local, self.policy = tolerance, local, policy
         self._largest = 0.0
         self._symmetries = list(symmetries)
+        self._largest_of_pairs = np.zeros(len(state))
         force = self._force(tuple(pair.factors() for pair in state))
         self._times, self._forces = np.zeros(1), force[None]  # where G is known, the last one at t
         self._efolds = 0.0  # integral of the largest |G|, relative to which errors are measured
@@ -336,12 +337,13 @@ class FactoredStepper:
     def _force(self, factors: "tuple[tuple[np.ndarray, np.ndarray], ...]") -> np.ndarray:
         """Return G at the products of some factors, flat."""
         force = -self.loss.value_and_gradient(np.concatenate([np.ravel(L @ R.T) for L, R in factors]))[1]
-        if not self._symmetries:
+        if not self._symmetries or not np.isfinite(force).all():  # a trial state outside the domain decides nothing
             return force
-        parts, size = list(self.loss.layout.build(force)), max(self._largest, self._size(force))
+        parts = list(self.loss.layout.build(force))
+        sizes = self._largest_of_pairs = np.maximum(self._largest_of_pairs, [np.linalg.norm(part) for part in parts])
         for one, two in list(self._symmetries):  # of B: rounding of G must not lead away from them
             image = parts[one].T if one == two else parts[two]
-            if np.abs(parts[one] - image).max() <= _ROUNDING * size:
+            if np.abs(parts[one] - image).max() <= _ROUNDING * max(sizes[one], sizes[two]):
                 parts[two] = (parts[one] + image) / 2 if one == two else parts[one]
             else:
                 self._symmetries.remove((one, two))

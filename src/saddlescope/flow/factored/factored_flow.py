@@ -340,7 +340,10 @@ def factored_flow(
         try:
             interpolants.append(stepper.step())
         except StepError as failure:
-            status = stuck(stepper.t / unit, TIME_UNIT, finite=failure.finite, growth=stepper.growth)
+            path = FactoredPath(origin, start.log_scale, 1.0, interpolants, None)
+            before, after = (max(np.max(pair.log_sizes) for pair in path(t * stepper.t)) for t in (0.999, 1.0))
+            growth, grown = stepper.growth, float(np.exp(2 * (after - before)))
+            status = stuck(stepper.t / unit, TIME_UNIT, finite=failure.finite, growth=growth, grown=grown)
             break
         bound = _LARGEST_LOG + stepper.log_natural
         if max(float(np.max(pair.log_sizes)) for pair in stepper.state) > bound:

@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from saddlescope._shared.compiled_functions import quickly_compiled
-from saddlescope.numerics.conserved_forms import ConservedForms, moment, moments_needed
+from saddlescope.numerics.conserved_forms import ConservedForms, random_moments
 from saddlescope.numerics.tree_layout import TreeLayout
 
 _NUMBERS = 2**22  # of weights on samples that columns of the Jacobian hold at once
@@ -47,15 +47,14 @@ class UnitModel(eqx.Module):
 
     def with_conserved(self, log_norms: Float[np.ndarray, "m"], u: Float[np.ndarray, "m p"]) -> "UnitModel":
         """Return the units with what their flow from these log norms and directions conserves."""
-        conserved = ConservedForms.of(np.asarray(_moments(self)), log_norms, u)
+        kinds = 1 if self.kinds is None else int(jnp.max(self.kinds)) + 1
+        conserved = ConservedForms.of(np.asarray(_moments(self, np.arange(kinds))), log_norms, u)
         return dataclasses.replace(self, conserved=conserved)
 
-    def moment(self, key: Array) -> Float[Array, "e"]:
-        """Return a moment at random weights, of a random sum of all outputs; see `numerics.conserved_forms`."""
-        of_weights, of_outputs = jax.random.split(key)
-        thetas = jax.random.normal(of_weights, (self.count, self.layout.size))
-        outputs, back = jax.vjp(lambda at: jax.vmap(lambda x: self._output(at, x))(self.inputs), thetas)
-        return moment(back(jax.random.normal(of_outputs, outputs.shape))[0], thetas)
+    def network(self, thetas: Float[Array, "k p"], kinds: Array) -> Array:
+        """Return the outputs of some units on all samples."""
+        unit = jax.vmap(self._unit, (0, 0, None))
+        return jax.vmap(lambda x: jnp.sum(unit(thetas, kinds, x), axis=0))(self.inputs)
 
     def mean_loss(self, thetas: Float[Array, "m p"]) -> Array:
         """Return L."""
@@ -128,5 +127,5 @@ def first_sample(samples: PyTree) -> Any:
 
 
 @quickly_compiled
-def _moments(model: UnitModel) -> Float[Array, "n e"]:
-    return jax.lax.map(model.moment, jax.random.split(jax.random.key(0), moments_needed(model.layout.size)))
+def _moments(model: UnitModel, kinds: Array) -> Float[Array, "n e"]:
+    return random_moments(model.network, len(kinds), model.layout.size)[0]

@@ -18,7 +18,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.loss.checks import ROUGH, rounding_share
 from saddlescope.theory.incremental.loss_oracle import LossOracle, NonFiniteLossError
 from saddlescope.theory.incremental.stationary_point import Face, StationaryPoint
-from saddlescope.theory.saddle.path import TransitionFailure
+from saddlescope.theory.saddle.path import TransitionFailure, falls_ahead
 
 LARGEST_LOG = 300.0  # log|beta| beyond it is divergence; e^300 and its square are still finite
 UNBOUNDED = "the loss falls without bound. Add a penalty to the loss that grows faster."
@@ -98,7 +98,11 @@ class SaddleDeparture:
                 diverges.
         """
         far = np.log(np.max(x)) > (LARGEST_LOG if outside is None else LARGEST_LOG / 2)
-        if outside is not None and not (far or self._falls_beyond(face, x)):
+
+        def loss(outwards: float) -> float:
+            return face.oracle.value_and_gradient(face.beta(outwards * x))[0]
+
+        if outside is not None and not (far or falls_ahead(loss, NonFiniteLossError)):
             raise outside
         fastest = float(np.max(np.abs(face.rate(x))))
         if diverging:
@@ -113,14 +117,6 @@ class SaddleDeparture:
             f"The transition that starts with {self.named} finds no strict local minimum (Assumption 4.4 fails): it "
             f"was followed to max |beta| = {np.max(x):.3g}, and {why}"
         )
-
-    def _falls_beyond(self, face: Face, x: Float[np.ndarray, "m"]) -> bool:
-        """Return True if the loss is finite and lower a little further out: then no pole is near."""
-        try:
-            losses = [face.oracle.value_and_gradient(face.beta(far * x))[0] for far in (1.0, 1.001)]
-        except NonFiniteLossError:
-            return False
-        return losses[1] < losses[0]
 
     def not_finite(self, error: NonFiniteLossError) -> str:
         """Return the message for a loss that was not finite on the path."""

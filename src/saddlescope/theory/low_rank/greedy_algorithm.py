@@ -41,10 +41,16 @@ from saddlescope.theory.low_rank.transition import LowRankDeparture, Saddle, fol
 
 Pairs = tuple[tuple[np.ndarray, np.ndarray], ...]
 
+_ASYMMETRY = 1e-12  # share of the size of G that is rounding
+_TRIALS = 10  # sizes at which G is looked for, each a tenth of the last
 _ABSENT = 1e-9  # share of the largest size below which a tied direction is absent from the initial weights
 _TIED = (
     "directions become active together: the next stage depends on their initial weights. At the origin weights decide "
     "it; later, break the symmetry of the loss, or simulate with flow.factored_flow."
+)
+_LACKING = (
+    "directions become active together, and the given weights have nothing along some of them, or fewer independent "
+    "columns than these. Give weights of full rank, or change those by a little at random."
 )
 
 
@@ -172,7 +178,7 @@ def low_rank_learning(
 
     Raises:
         InputError: an argument out of range, weights of other shapes, JAX not in float64 mode, or a loss that is not
-            finite and smooth at 0.
+            finite and smooth at 0; symmetric=True and a gradient that is not symmetric at a saddle.
 
     >>> import jax, jax.numpy as jnp
     >>> target = jnp.diag(jnp.array([3.0, 1.0, 0.0]))
@@ -197,6 +203,38 @@ def low_rank_learning(
             raise InputError(f"width must be the number of columns of weights, {columns}, or None; got {width!r}.")
         width = columns
         oracle.symmetric = symmetric or _stay_symmetric(start, oracle)
+    try:
+        return _learn(oracle, start, width, tolerance, max_stages, report)
+    except _AsymmetricForceError as error:
+        if symmetric:
+            raise InputError(
+                "loss must have symmetric gradients at symmetric products for symmetric=True; got others at a product "
+                f"of size {error.size:.3g}. Take the loss of (B + B.T) / 2, or symmetric=False."
+            ) from None
+        oracle.symmetric = False  # equal factors do not stay equal
+        return _learn(oracle, start, width, tolerance, max_stages, report)
+
+
+class _AsymmetricForceError(Exception):
+    """G of symmetric factors that is not symmetric at a saddle, with the size of the products there."""
+
+    def __init__(self, products: Matrices) -> None:
+        self.size = max(float(np.max(np.abs(B))) for B in products)
+
+
+def _learn(
+    oracle: ProductLossOracle,
+    start: Pairs | None,
+    width: int | None,
+    tolerance: float,
+    max_stages: int | None,
+    report: Report,
+) -> LowRankLearning:
+    """Predict the stages, as `low_rank_learning` does.
+
+    Raises:
+        _AsymmetricForceError: at a saddle, G of symmetric factors is not symmetric.
+    """
     most = tuple(min(m, n, width or m) for m, n in oracle.shapes)
     origin = tuple(np.zeros(shape) for shape in oracle.shapes)
     spectra = tuple((np.zeros((m, 0)), np.zeros(0), np.zeros((0, n))) for m, n in oracle.shapes)
@@ -208,6 +246,8 @@ def low_rank_learning(
     time, entered, margin = 0.0, (), math.inf
     paired = symmetric_growth if oracle.symmetric else growth
     while True:
+        if oracle.symmetric and oracle.asymmetry(saddle.products) > tolerance:
+            raise _AsymmetricForceError(saddle.products)
         grown = tuple(paired(frame, _square(G)) for frame, G in zip(frames, saddle.force, strict=True))
         stages.append(_stage(saddle, grown, time, entered, margin, oracle.exponent))
         if len(stages) > 1:
@@ -222,7 +262,8 @@ def low_rank_learning(
                 "No direction outside the active ones has a force, or all are active.",
             )
         elif departure is None:
-            status, message = AlgorithmStatus.TIE, f"At T = {shown:.6g} {len(arrivals.tied)} {_TIED}"
+            why = _TIED if start is None or len(stages) > 1 else _LACKING
+            status, message = AlgorithmStatus.TIE, f"At T = {shown:.6g} {len(arrivals.tied)} {why}"
         elif max_stages is not None and len(stages) > max_stages:
             status, message = (
                 AlgorithmStatus.MAX_STAGES,
@@ -380,17 +421,24 @@ def _initial_weights(weights: Sequence[tuple[ArrayLike, ArrayLike]], oracle: Pro
 
 
 def _stay_symmetric(start: Pairs, oracle: ProductLossOracle) -> bool:
-    """Return True if factors are equal left and right and the loss keeps them so: G is symmetric where B is."""
+    """Return True if factors are equal left and right and the loss seems to keep them so: G is symmetric where B is.
+
+    G is probed at 0, and where it has changed by its own size.
+    """
     if any(not np.array_equal(left, right) for left, right in start):
         return False
     rng = np.random.default_rng(0)
-    beside = tuple(1e-3 * A @ A.T for A in map(rng.standard_normal, oracle.shapes))
-    points = tuple(np.zeros(shape) for shape in oracle.shapes), beside
-    try:
-        forces = [G for at in points for G in oracle.value_and_force(at)[1]]
-    except NonFiniteProductLossError:
-        return False
-    return all(np.allclose(G, G.T, rtol=0, atol=1e-12 * np.max(np.abs(G), initial=0.0)) for G in forces)
+    origin = tuple(np.zeros(shape) for shape in oracle.shapes)
+    beside = tuple(A @ A.T for A in map(rng.standard_normal, oracle.shapes))
+    slope = max(map(np.linalg.norm, oracle.value_and_force(origin)[1]))
+    change = max(map(np.linalg.norm, oracle.hvp(origin, beside)))
+    size = float(slope / change) if slope and change else 1.0
+    for _ in range(_TRIALS):
+        try:
+            return max(oracle.asymmetry(at) for at in (origin, tuple(size * A for A in beside))) <= _ASYMMETRY
+        except NonFiniteProductLossError:
+            size /= 10
+    return False
 
 
 def _square(G: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "d d"]:

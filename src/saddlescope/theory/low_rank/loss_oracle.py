@@ -106,6 +106,19 @@ class ProductLossOracle:
             raise NonFiniteProductLossError
         return float(np.ldexp(float(value), -self.exponent)), force
 
+    def asymmetry(self, products: Matrices) -> float:
+        """Return the largest entry of G - G^T before G is made symmetric, relative to the largest of G here and at 0.
+
+        Raises:
+            NonFiniteProductLossError: an entry of G is NaN or infinite.
+        """
+        zero = tuple(np.zeros(shape) for shape in self.shapes)
+        here, there = ([np.asarray(slope) for slope in self._slopes(at)[1]] for at in (products, zero))
+        if not all(np.isfinite(G).all() for G in here):
+            raise NonFiniteProductLossError
+        apart = max(float(np.max(np.abs(G - G.T))) for G in here)
+        return apart / max([np.finfo(float).tiny, *(float(np.max(np.abs(G))) for G in here + there)])
+
     def _force(self, slopes: tuple[Array, ...]) -> Matrices:
         force = tuple(-np.ldexp(np.asarray(slope), -self.exponent) for slope in slopes)
         return tuple((G + G.T) / 2 for G in force) if self.symmetric else force

@@ -22,7 +22,7 @@ from saddlescope.loss.checks import ROUGH, rounding_share
 from saddlescope.theory.incremental.transition import AT_INFINITY, FLAT, ROUNDED, UNBOUNDED
 from saddlescope.theory.low_rank.loss_oracle import Matrices, NonFiniteProductLossError, ProductLossOracle
 from saddlescope.theory.saddle.newton import Linearised, NewtonPolicy, newton
-from saddlescope.theory.saddle.path import PathPolicy, SaddlePassage, TransitionFailure
+from saddlescope.theory.saddle.path import PathPolicy, SaddlePassage, TransitionFailure, falls_ahead
 
 _POLICY = PathPolicy(slow=2e-2, steps=10_000, largest=1e13, leaving=1e-2)
 _NEWTON = NewtonPolicy(stalled=1e-9, flat=1e-9)  # with steps by conjugate gradients, to 1e-4
@@ -192,7 +192,10 @@ def _follow(oracle: ProductLossOracle, spectra: Spectra, departure: LowRankDepar
             solver.step()
         largest = float(np.max(np.abs(solver.y)))
         if solver.status == "failed" or largest > most or (outside and solver.h_abs * rate < _SHORTEST):
-            unbounded = largest > most or _falls_ahead(factors, solver.y)
+            unbounded = largest > most or falls_ahead(
+                lambda far, theta=solver.y: oracle.value_and_force(factors.products(far * theta))[0],
+                NonFiniteProductLossError,
+            )
             return _no_minimum(departure, UNBOUNDED) if unbounded or not outside else _not_finite(departure)
         if solver.t * rate > _POLICY.horizon:
             break
@@ -251,15 +254,6 @@ def _rounding(factors: _Factors, theta: Float[np.ndarray, "t"]) -> float:
         return rounding_share(factors.velocity, theta, along, float(terms)) if theta.size else 0.0
     except NonFiniteProductLossError:  # a pole is near
         return 0.0
-
-
-def _falls_ahead(factors: _Factors, theta: Float[np.ndarray, "t"]) -> bool:
-    """Return True if the loss is finite and lower a little further out: then no pole is near, and weights grow on."""
-    try:
-        losses = [factors.oracle.value_and_force(factors.products(far * theta))[0] for far in (1.0, 1.001)]
-    except NonFiniteProductLossError:
-        return False
-    return losses[1] < losses[0]
 
 
 def _grows_as_logarithm(sizes: list[tuple[float, float]]) -> bool:

@@ -13,6 +13,7 @@ it to another end.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -108,3 +109,16 @@ class SaddlePassage:
             self.here = speed / (rate * norm) * math.exp(-self.growth) if rate else math.inf
         self._slowest = min(self._slowest, speed)  # the first point is off a saddle by design
         self._last = time, rate
+
+
+def falls_ahead(loss: Callable[[float], float], not_finite: type[Exception]) -> bool:
+    """Return True if the loss is finite and lower a little further out: then no pole is near, and weights grow on.
+
+    Args:
+        loss: of the weights times a number.
+        not_finite: what it raises where it is NaN or infinite.
+    """
+    try:
+        return loss(1.001) < loss(1.0)
+    except not_finite:
+        return False

@@ -27,7 +27,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.loss_scale import scale_exponent
 from saddlescope._shared.sample_pair import sample_pair
-from saddlescope.numerics.conserved_forms import moments_needed, scaling_form
+from saddlescope.numerics.conserved_forms import random_moments, scaling_form
 from saddlescope.numerics.tree_layout import TreeLayout
 from saddlescope.theory.units.explicit_path import Limits, PathPoint, explicit_path
 from saddlescope.theory.units.kinked_units import Kinks, PatternedUnit, output_with, switches_of
@@ -146,8 +146,13 @@ def _effect(system: UnitSystem, present: Array, direction: Array, kind: Array, u
         following = jnp.where(outside, norm / 2, jnp.where(felt, norm, 2 * norm))
         return following, tries + 1, outside | felt
 
+    def felt_or_outside(norm: Array) -> Array:
+        outside, felt = effect(norm)
+        return (norm > 1e-150) & (outside | felt)
+
+    unfelt = jax.lax.while_loop(felt_or_outside, lambda norm: norm / 2**8, jnp.asarray(1e-4))
     norm, _, found = jax.lax.while_loop(
-        lambda state: ~state[2] & (state[1] < 60), look, (jnp.asarray(1e-4), jnp.asarray(0), jnp.asarray(False))
+        lambda state: ~state[2] & (state[1] < 60), look, (unfelt, jnp.asarray(0), jnp.asarray(False))
     )
     return norm, found
 
@@ -183,7 +188,7 @@ def _stationary(
 
 @quickly_compiled
 def _moments(system: UnitSystem) -> tuple[Array, Array]:
-    return jax.lax.map(system.moment, jax.random.split(jax.random.key(0), moments_needed(system.layout.size)))
+    return random_moments(system.network, system.kinds, system.layout.size)
 
 
 @quickly_compiled

@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from saddlescope.numerics.conserved_forms import moment
 from saddlescope.numerics.tree_layout import TreeLayout
 
 
@@ -52,17 +51,6 @@ class UnitSystem(eqx.Module):
             along = partial(_derivative, along)
             factorial *= order + 1
         return along(jnp.zeros(())) / factorial
-
-    def moment(self, key: Array) -> tuple[Array, Array]:
-        """Return a moment of all kinds at random weights, of a random sum of all outputs; and this sum.
-
-        See `numerics.conserved_forms`.
-        """
-        of_weights, of_outputs = jax.random.split(key)
-        thetas, kinds = jax.random.normal(of_weights, (self.kinds, self.layout.size)), jnp.arange(self.kinds)
-        outputs, back = jax.vjp(lambda at: self.network(at, kinds), thetas)
-        weights = jax.random.normal(of_outputs, outputs.shape)
-        return moment(back(weights)[0], thetas), jnp.sum(weights * outputs)
 
     def network(self, thetas: Array, kinds: Array) -> Array:
         """Return F."""
