@@ -80,7 +80,8 @@ class Entry(ReprMixin, Generic[P]):
 
     def __post_init__(self) -> None:
         if self.citation is None:
-            paper = sys.modules.get(".".join(self.params.__module__.split(".")[:3]))
+            package = getattr(self.params, "__module__", "").split(".")
+            paper = sys.modules.get(".".join(package[:3]))
             object.__setattr__(self, "citation", getattr(paper, "CITATION", ""))
 
     def __repr__(self) -> str:
