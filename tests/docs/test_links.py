@@ -79,7 +79,7 @@ def test_every_page_is_in_one_table_of_contents():
     pages = [
         str(page.relative_to(ROOT / "docs").with_suffix("")) for page in PAGES if page.is_relative_to(ROOT / "docs")
     ]
-    assert sorted(listed) == sorted(set(pages) - {"index"})
+    assert sorted(listed) == sorted({*pages, "results"} - {"index"})  # computed when the site is built
 
 
 def test_entries_that_pages_name_exist():

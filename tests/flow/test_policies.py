@@ -49,7 +49,9 @@ def _log_products(policy):
     origin = FactorInit([(np.array([[1.0, 0.3], [0.2, 0.9]]), np.array([[0.8, -0.2], [0.1, 1.1]]))], -60.0).state()
     layout = TreeLayout.of((TARGET,))
     loss = CompiledLoss(distance, layout)
-    stepper = FactoredStepper(loss, origin, 0.9 * 60, tolerance=TOLERANCE, local=TOLERANCE * LOCAL_SHARE, policy=policy)
+    stepper = FactoredStepper(
+        loss, origin, 0.9 * 60, symmetries=(), tolerance=TOLERANCE, local=TOLERANCE * LOCAL_SHARE, policy=policy
+    )
     while stepper.t < stepper.until:
         stepper.step()
     return stepper.state[0].log_singular_values()

@@ -88,6 +88,7 @@ def scaling_form(
     missing = sums - moments @ (near[i, j] * np.where(i == j, 1.0, 2**0.5))
     change = np.linalg.lstsq(moments, missing, rcond=_EXACT)[0]
     exact = np.linalg.norm(moments @ change - missing) <= _EXACT * np.linalg.norm(moments)
+    change[np.abs(change) <= _EXACT * np.max(np.abs(near))] = 0.0  # weights that are 0, as at a kink, stay 0
     return near + _forms(change[None], size)[0] if exact else None
 
 

@@ -30,5 +30,8 @@ def join_cells(parts: Sequence[xr.Dataset], axes: Axes, *, join: Join = "exact")
     for name in reversed(list(axes)):
         size = len(axes[name])
         groups = [joined[k : k + size] for k in range(0, len(joined), size)]
-        joined = [xr.concat(group, name, join=join, combine_attrs="drop_conflicts") for group in groups]
+        joined = [
+            xr.concat(group, name, join=join, coords="different", compat="equals", combine_attrs="drop_conflicts")
+            for group in groups
+        ]
     return joined[0].assign_coords({name: list(values) for name, values in axes.items()})

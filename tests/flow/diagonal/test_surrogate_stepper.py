@@ -27,7 +27,9 @@ def test_columns_of_the_hessian_are_asked_for_only_where_something_moves():
     """Of 300 coordinates 3 are pulled: 3 columns, not 300, and a matrix of 3 x 3 in Newton's method."""
     pulled = jnp.zeros(300).at[jnp.array([4, 100, 299])].set(jnp.array([1.0, -2.0, 0.5]))
     u, v = np.random.default_rng(0).standard_normal((2, 300))
-    flow = gradient_flow(Counted(jnp.ones(300), pulled), DiagonalInit(u, v, -40.0), until=10.0, tolerance=1e-6)
+    flow = gradient_flow(
+        Counted(jnp.ones(300), pulled), DiagonalInit(u, v, -40.0), until=10.0, tolerance=1e-6, verify=False
+    )
     np.testing.assert_allclose(flow.beta[-1], pulled, atol=1e-8)
     assert flow.evaluations.columns == 3
 
@@ -36,7 +38,9 @@ def test_a_linear_gradient_costs_a_few_evaluations_however_many_steps_it_takes()
     rng = np.random.default_rng(1)
     features = rng.standard_normal((40, 12))
     loss = diagonal_linear_network(features, features @ rng.standard_normal(12))
-    flow = gradient_flow(loss, DiagonalInit(*rng.standard_normal((2, 12)), -70.0), until=100.0, tolerance=1e-7)
+    flow = gradient_flow(
+        loss, DiagonalInit(*rng.standard_normal((2, 12)), -70.0), until=100.0, tolerance=1e-7, verify=False
+    )
     assert len(flow.times) > 400
     assert flow.evaluations.gradients < 100
     assert flow.energy_error is not None

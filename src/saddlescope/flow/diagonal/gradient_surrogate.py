@@ -139,7 +139,8 @@ class GradientSurrogate:
         aways = self._nodes[::-1] - self._anchor
         changes = self._of_nodes[::-1] - self._of_anchor
         left = changes - aways[:, self.columns] @ self._hessian.T
-        self._bent = float(np.linalg.norm(left)) / max(float(np.linalg.norm(changes)), np.finfo(float).tiny)
+        most = max(float(np.max(np.abs(changes), initial=0.0)), np.finfo(float).tiny)  # its square may overflow
+        self._bent = float(np.linalg.norm(left / most)) / max(float(np.linalg.norm(changes / most)), 1.0)
         gram = aways @ aways.T
         far = math.sqrt(gram.diagonal().max(initial=0.0))
         self._unit = max(far, self._policy.shortest * self._length) if far else self._length

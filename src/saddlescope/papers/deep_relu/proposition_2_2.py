@@ -55,7 +55,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     """Simulate flows along escape directions and from random weights, and evaluate random networks."""
     import jax
 
-    growth, paths, balance, networks = context.split(1, 1, 1, 1)
+    paths, growth, balance, networks = context.split(1, 1, 1, 1)
     starts = {"signs": ("mixed", "non-negative"), "start": range(params.balance_starts)}
     with jax.enable_x64(True):
         flows = paths.over({"scale": params.log10_scales}, partial(_follow_random_weights, params), join="outer")

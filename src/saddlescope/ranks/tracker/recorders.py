@@ -11,12 +11,13 @@ from typing import TypeVar
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.ranks.tracker.schedules import Schedule
 
 _T = TypeVar("_T")
 
 
-class Recorder:
+class Recorder(ReprMixin):
     """Base of the recorders."""
 
 
@@ -64,7 +65,7 @@ class Angles(Recorder):
 
 
 @validate_arguments
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Vectors(Recorder):
     """Leading singular vectors of each update; see `RankTracker.singular_vectors`.
 

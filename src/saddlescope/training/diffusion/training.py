@@ -108,6 +108,9 @@ class FittedDiffusion(NamedTuple):
     model: VariationalDiffusion
     records: xr.Dataset
 
+    def __repr__(self) -> str:
+        return f"FittedDiffusion({len(self.records)} records)"
+
 
 @validate_arguments
 def fit_diffusion(
