@@ -61,7 +61,15 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     with jax.enable_x64(True):
         networks = context.cells(axes, partial(_stages_and_flows, params))
     fill = {name: False if values.dtype == bool else np.nan for name, values in networks[0].data_vars.items()}
-    together = xr.concat(networks, dim="network", join="outer", combine_attrs="drop", fill_value=fill)
+    together = xr.concat(
+        networks,
+        dim="network",
+        join="outer",
+        coords="different",
+        compat="equals",
+        combine_attrs="drop",
+        fill_value=fill,
+    )
     return together.assign_attrs(level=params.level, dim=params.dim)
 
 
