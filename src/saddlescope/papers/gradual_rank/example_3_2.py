@@ -65,7 +65,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         networks,
         dim="network",
         join="outer",
-        coords="different",
+        coords=["seed", "layers", "heads"],
         compat="equals",
         combine_attrs="drop",
         fill_value=fill,
