@@ -39,22 +39,6 @@ def call(tmp_path, monkeypatch, capsys):
     return run
 
 
-class Blank:
-    """A drawing that costs nothing."""
-
-    def savefig(self, path):
-        path.write_text("blank")
-
-    def set_layout_engine(self, engine):
-        pass
-
-
-@pytest.fixture
-def undrawn(monkeypatch):
-    """Build pages without drawing: figures have their own tests."""
-    monkeypatch.setattr("saddlescope.gallery.site.draw_matplotlib", lambda *_, **__: Blank())
-
-
 @pytest.mark.usefixtures("undrawn")
 def test_spectra_go_into_a_table_a_file_and_a_page(call, tmp_path):
     status, out, err = call("spectra base.pt step1.pt step4.pt --heads 2 --matrices *mlp* --site site --out s.nc")

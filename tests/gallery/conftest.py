@@ -28,23 +28,6 @@ def site(results, tmp_path_factory):
     return folder
 
 
-class Blank:
-    """A drawing that costs nothing."""
-
-    def savefig(self, path):
-        path.write_text("blank")
-
-    def set_layout_engine(self, engine):
-        pass
-
-
-@pytest.fixture
-def undrawn(monkeypatch):
-    """Build without drawing, for tests of folders and text."""
-    for name in ("draw_matplotlib", "draw_thumbnail"):
-        monkeypatch.setattr(f"saddlescope.gallery.site.{name}", lambda *_, **__: Blank())
-
-
 @pytest.fixture
 def visit(chromium):
     """Open a page and wait for its plots; the console must stay empty, and every request must succeed."""

@@ -47,21 +47,9 @@ def made(tmp_path_factory):
         return reproduce(tiny.ENTRY, out=tmp_path_factory.mktemp("made"), size="quick").run
 
 
-class Blank:
-    """Empty drawing."""
-
-    def savefig(self, path):
-        path.write_text("blank")
-
-    def set_layout_engine(self, engine):
-        pass
-
-
 @pytest.fixture
-def call(tiny, tmp_path, monkeypatch, capsys):
+def call(tiny, undrawn, tmp_path, monkeypatch, capsys):
     """Run the command line in an inner folder; pages are built without drawing, which is tested elsewhere."""
-    monkeypatch.setattr("saddlescope.gallery.site.draw_matplotlib", lambda *_, **__: Blank())
-    monkeypatch.setattr("saddlescope.gallery.site.draw_thumbnail", lambda *_, **__: Blank())
     (tmp_path / "deep" / "inner").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "deep" / "inner")
 

@@ -1,7 +1,9 @@
 """Commands `lora resize` and `lora merge`: adapters from adapters, and a base with their updates."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,6 +11,9 @@ from saddlescope._shared.errors import InputError
 from saddlescope.cli.extract_lora import Dtype, Energy, MaxRank, Rank, print_extraction, record
 from saddlescope.cli.options import AsJson, number
 from saddlescope.cli.terminal import on_interrupt, print_json, print_text, progress, say, unwritten
+
+if TYPE_CHECKING:
+    from saddlescope.ranks.lora.extract import Extraction
 
 lora = typer.Typer(help="LoRA adapters: other ranks, sums of several. `extract-lora` makes one from checkpoints.")
 
@@ -34,7 +39,10 @@ def resize(
     Without --energy and --rank, ranks are reduced only where nothing is lost. Exit status 2: some tensors could not be
     used; the adapter of all others is written.
     """
-    return _merged([adapter], out, None, energy, rank, max_rank, form, dtype, as_json=as_json)
+    from saddlescope.ranks.lora import merge_lora
+
+    make = partial(merge_lora, [adapter], out, energy=energy, rank=rank, max_rank=max_rank, format=form, dtype=dtype)
+    return _written(make, out, as_json=as_json)
 
 
 @lora.command("merge")
@@ -61,12 +69,14 @@ def merge(
 
     Exit status 2: some tensors could not be used; the result with all others is written.
     """
-    if base is None:
-        return _merged(adapters, out, weight, energy, rank, max_rank, form, dtype, as_json=as_json)
-    if any(one is not None for one in (energy, rank, max_rank, form)):
-        raise InputError("base must be given without --energy, --rank, --max-rank and --format; got one of them.")
-    from saddlescope.ranks.lora import merge_into_base
+    from saddlescope.ranks.lora import merge_into_base, merge_lora
     from saddlescope.reproduction.formatting import number as rounded
+
+    ranks = {"energy": energy, "rank": rank, "max_rank": max_rank, "format": form}
+    if base is None:
+        return _written(partial(merge_lora, adapters, out, weights=weight, dtype=dtype, **ranks), out, as_json=as_json)
+    if any(one is not None for one in ranks.values()):
+        raise InputError("base must be given without --energy, --rank, --max-rank and --format; got one of them.")
 
     faults: list[str] = []
     with on_interrupt(lambda: unwritten(out)), progress("lora merge") as report:
@@ -88,34 +98,11 @@ def merge(
     return 2 if faults else 0
 
 
-def _merged(
-    adapters: list[Path],
-    out: Path,
-    weights: list[float] | None,
-    energy: float | None,
-    rank: int | None,
-    max_rank: int | None,
-    form: str | None,
-    dtype: str | None,
-    *,
-    as_json: bool,
-) -> int:
-    from saddlescope.ranks.lora import merge_lora
-
+def _written(make: "Callable[..., Extraction]", out: Path, *, as_json: bool) -> int:
+    """Write an adapter and print it; return the exit status."""
     faults: list[str] = []
     with on_interrupt(lambda: unwritten(out)), progress("lora") as report:
-        made = merge_lora(
-            adapters,
-            out,
-            weights=weights,
-            energy=energy,
-            rank=rank,
-            max_rank=max_rank,
-            format=form,
-            dtype=dtype,
-            report=report,
-            on_error=faults.append,
-        )
+        made = make(report=report, on_error=faults.append)
     if made.left_out:
         faults.append(f"{made.adapter} does not hold {', '.join(made.left_out)}: merge the adapters into their base.")
     for sentence in (*faults, *made.remarks):

@@ -57,7 +57,7 @@ class Outcome(StrEnum):
     """Outside the bounds of a stand-in or an extension: nothing about the paper is refuted."""
     UNDECIDED = "undecided"
     NOT_TESTED = "not tested"
-    """What the claim requires is not met; no verdict."""
+    """The run does not meet what the claim requires, so there is no verdict."""
 
     def counted(self, n: int) -> str:
         """Return a number of claims with this outcome in words, such as "2 hold"."""

@@ -88,7 +88,7 @@ class RunFolder(ReprMixin):
         shutil.rmtree(self._cleared, ignore_errors=True)
 
     def restart(self) -> None:
-        """Empty the scratch folder of a locked run, but for what an interrupted call of this function began anew."""
+        """Empty the scratch folder of a locked run, unless this was done already and the rerun was interrupted."""
         begun = self.scratch / ".again"
         if not begun.exists():
             self.clear()

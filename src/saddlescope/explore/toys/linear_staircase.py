@@ -129,7 +129,7 @@ def _found(run: xr.Dataset) -> str:
     """Return what the run shows: how well the times fit, or that a change is absent."""
     scale, worst = f"From α = {_scale(run.attrs['log10_scale'])}", float(time_errors(run).max())
     if not np.isfinite(worst):
-        return f"{scale}, not every predicted step is there"
+        return f"{scale}, some of the predicted steps are missing"
     return f"{scale}, every step is within {number(100 * worst, 2)} % of its predicted time"
 
 

@@ -202,7 +202,7 @@ class LoadedCheckpoint(Checkpoint):
             if conversion.converter is not None:
                 sources = first_few(source for source, _ in conversion.sources)
                 raise InputError(
-                    f"{self.path} must store {name} as it is in memory; got {sources}. Save it by "
+                    f"{self.path} must hold {name} in one tensor; got {sources}. Save the model by "
                     "save_pretrained(save_original_format=False) first."
                 )
             found[name] = conversion.sources[0][0]
