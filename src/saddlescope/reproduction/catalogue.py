@@ -170,7 +170,7 @@ def load_entries(file: str | os.PathLike[str]) -> tuple[str, ...]:
 def _own_headings(file: str | os.PathLike[str], entries: "Iterable[Entry[Any]]") -> dict[str, Heading]:
     """Return the headings of the entries of your own file, by name, or raise InputError."""
     entries = list(entries)
-    found = {one.name: Heading(one.title, one.source, one.citation) for one in entries}
+    found = {one.name: Heading(one.title, one.source, one.citation or "") for one in entries}
     if not found:
         raise InputError(f"{file} must declare an entry, such as entry = Entry(...); got none.")
     from saddlescope.reproduction.parameters import EntryParams

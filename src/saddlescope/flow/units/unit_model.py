@@ -48,7 +48,7 @@ class UnitModel(eqx.Module):
     def with_conserved(self, log_norms: Float[np.ndarray, "m"], u: Float[np.ndarray, "m p"]) -> "UnitModel":
         """Return the units with what their flow from these log norms and directions conserves."""
         kinds = 1 if self.kinds is None else int(jnp.max(self.kinds)) + 1
-        conserved = ConservedForms.of(np.asarray(_moments(self, np.arange(kinds))), log_norms, u)
+        conserved = ConservedForms.of(np.asarray(_moments(self, jnp.arange(kinds))), log_norms, u)
         return dataclasses.replace(self, conserved=conserved)
 
     def network(self, thetas: Float[Array, "k p"], kinds: Array) -> Array:
