@@ -37,10 +37,6 @@ def test_one_version_everywhere():
     assert heading[1] == version
 
 
-def test_the_version_is_a_semantic_one():
-    assert re.fullmatch(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?", PROJECT["version"])
-
-
 def test_the_citation_has_the_fields_of_its_format():
     assert CITATION["cff-version"] == "1.2.0"
     assert REQUIRED <= set(CITATION) <= KNOWN

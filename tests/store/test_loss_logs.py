@@ -1,12 +1,14 @@
 """Logs of others: each format is read as what it is, and what is no log is refused in one sentence."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from saddlescope._shared.errors import InputError
 from saddlescope.cli import main
+from saddlescope.measure import find_plateaus
 from saddlescope.store.loss_logs import read_loss
 
 LOSSES = [3.0, 2.5, 2.0, 1.5, 1.0, 0.5]
@@ -141,3 +143,12 @@ def test_the_command_prints_and_draws(tmp_path, capsys, monkeypatch):
     assert parts["drops"][0]["step"] == pytest.approx(200, abs=2)
     assert parts["drops"][0]["learning_rate_change"] == 195
     assert not (tmp_path / "stages.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "count"),
+    [("deep_linear.csv", None, 4), ("grokking.jsonl", "test_loss", 1), ("language.log", None, 1)],
+)
+def test_real_logs_have_their_drops(name, column, count):
+    log = read_loss(Path(__file__).parents[2] / "docs" / "loss-logs" / name, column)
+    assert len(find_plateaus(log.losses, steps=log.steps).drops) == count
