@@ -1,17 +1,26 @@
-"""Invalid command lines of every command, generated: one sentence on standard error, status 2, no traceback or file."""
+"""Invalid command lines of every command, generated: one sentence on standard error, status 2, no traceback or file.
+
+That no parameter of an entry takes a value out of its range is in tests/reproduction/test_parameters.py.
+"""
 
 import contextlib
 import io
+import re
 import shutil
 
 import numpy as np
 import pytest
+import torch
+import typer
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from saddlescope import cli
 
 _EXAMPLES = 150
+_CLEAR = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]*")  # of control characters
+WORDS = ("", "x", "-1", "0", "1.5", "nan", "inf", "1e400", "9" * 30, "9" * 6000, "a" * 5000, "\x1b[31m", "\u202e", "٣")
+PATHS = ("", "missing/below", "/dev/null/x", "a" * 300, "file/below", "\x1b[31m", "\udcff", "/proc/self/mem/x")
 
 NAMES = st.one_of(
     st.sampled_from(
@@ -98,11 +107,33 @@ def shelf(tmp_path_factory):
     return here
 
 
-def test_invalid_lines_print_one_sentence_and_exit_with_status_2(tiny, shelf, tmp_path, monkeypatch):
+@pytest.fixture
+def on_shelf(tiny, shelf, tmp_path, monkeypatch):
+    """Work in a copy of the shelf."""
     monkeypatch.delenv("SADDLESCOPE_DATA", raising=False)
     shutil.copytree(shelf, tmp_path / "shelf")
     monkeypatch.chdir(tmp_path / "shelf")
-    before = sorted(path for path in tmp_path.rglob("*"))
+    return tmp_path
+
+
+def call(words):
+    """Run a command line; return its status, output and standard error, which is one line without control signs."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = cli.main(words)
+    message = err.getvalue().strip()
+    if status == 2:
+        assert message, words
+        assert "Traceback" not in message, message
+        assert message.count("\n") <= message.count("progress") + message.count("%"), message
+        assert len(message) < 12_000, message
+        assert _CLEAR.fullmatch(message), message
+        assert out.getvalue() == "", out.getvalue()
+    return status
+
+
+def test_invalid_lines_print_one_sentence_and_exit_with_status_2(on_shelf):
+    before = sorted(on_shelf.rglob("*"))
 
     @settings(
         max_examples=_EXAMPLES,
@@ -116,16 +147,68 @@ def test_invalid_lines_print_one_sentence_and_exit_with_status_2(tiny, shelf, tm
     @example(["spectra", "index", "index"])
     @example(["sweep", "tiny/staircase", "--grid", "words=" + "x" * 5000, "--grid", "words=y"])
     def examples(words: list[str]) -> None:
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            status = cli.main(words)
-        message = err.getvalue().strip()
-        assert status == 2, (words, status, message)
-        assert message, words
-        assert "Traceback" not in message, message
-        assert message.count("\n") <= message.count("progress"), message
-        assert len(message) < 1200, message
-        assert out.getvalue() == "", out.getvalue()
+        assert call(words) == 2, words
 
     examples()
-    assert sorted(path for path in tmp_path.rglob("*")) == before
+    assert sorted(on_shelf.rglob("*")) == before
+
+
+def option_lines():
+    """Yield each command with each option or argument at values that may be bad."""
+    valid = {
+        "run": ["tiny/staircase", "--out", "out"],
+        "sweep": ["tiny/staircase", "--seeds", "0:2", "--processes", "1", "--out", "out"],
+        "check": ["missing"],
+        "show": ["tiny/staircase"],
+        "gallery": ["missing"],
+        "spectra": ["base.pt", "tuned.pt", "--heads", "2", "--out", "out.nc"],
+        "extract-lora": ["base.pt", "tuned.pt", "--out", "out", "--rank", "1", "--no-logits"],
+        "attention": ["missing.npz"],
+    }
+    commands = typer.main.get_command(cli.app)
+    for name, words in valid.items():
+        for parameter in commands.commands[name].params:  # type: ignore[attr-defined]
+            flag = next((each for each in parameter.opts if each.startswith("--")), None)
+            if flag in (None, "--help") or getattr(parameter, "is_flag", False):
+                continue
+            for value in PATHS if flag in ("--out", "--site", "--data", "--entry") else WORDS:
+                yield [name, *words, flag, value]
+        for value in PATHS:
+            yield [name, value, *words[1:]]
+    yield from ([word] for word in ("", "x", "--x", "-", "--", "\x1b[31m", "runn", "a" * 5000))
+    yield from (["data", *words] for words in (["get"], ["x"], ["get", "x", "--data", "d"], ["get", "--data", "d"]))
+
+
+class WorkBeganError(BaseException):
+    """A command began its work: it took the words as valid."""
+
+
+@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.slow)])
+def test_bad_options_are_refused_before_any_work_or_valid(step, on_shelf, monkeypatch):
+    draw = torch.Generator().manual_seed(0)
+    base = {f"layers.0.{name}_proj.weight": torch.randn(6, 6, generator=draw) for name in "qkvo"}
+    torch.save(base, "base.pt")
+    torch.save({name: 2 * one for name, one in base.items()}, "tuned.pt")
+
+    def begin(*_, **__):
+        raise WorkBeganError
+
+    for place in (
+        "reproduction.runner.stamped_run",
+        "sweeps.run.run_in_processes",
+        "ranks.lora.extract._decompose",
+        "sweeps.dask_workers.run_on_cluster",
+        "gallery.build_spectra",
+    ):
+        monkeypatch.setattr(f"saddlescope.{place}", begin)
+    before, count = sorted(on_shelf.rglob("*")), 0
+    for words in list(option_lines())[::step]:
+        count += 1
+        status = None
+        with contextlib.suppress(WorkBeganError):
+            status = call(words)
+        assert status in (0, 2, None), (words, status)
+        if status != 2:  # valid, and may write
+            before = sorted(on_shelf.rglob("*"))
+        assert sorted(on_shelf.rglob("*")) == before, words
+    assert count >= 400 // step
