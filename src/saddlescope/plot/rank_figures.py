@@ -21,28 +21,25 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.errors import InputError
 from saddlescope.figures.records import Axis, Band, Figure, Line, Panel
 from saddlescope.figures.spectra_panel import PRODUCTS, step_axis
 
 MOST_LAYERS = 12
 """Largest number of panels of one figure; further layers are left out, evenly."""
+_LARGEST = 16  # singular values of an evolution
 _LEVELS = Axis("singular value / largest", scale="log", range=(1e-3, 1.3))
 
 
-def stable_rank_figure(ds: xr.Dataset, *, layers: Sequence[Any] | None = None) -> Figure:
+def stable_rank_figure(ds: xr.Dataset) -> Figure:
     """Draw the stable rank of both updates over training, one panel per layer: mean and deviation over the heads.
 
-    The paper's Figures 4, 12, 13, 15, 17, 19 and 20 (Boix-Adserà et al. 2023).
+    The paper's Figures 4, 12, 13, 15, 17, 19 and 20 (Boix-Adserà et al. 2023); layers are evenly thinned to
+    `MOST_LAYERS`.
 
     Args:
         ds: spectra with two records or more; for one, see `layer_rank_figure`.
-        layers: which, as the coordinate names them; None takes all, evenly thinned to `MOST_LAYERS`.
-
-    Raises:
-        InputError: a layer is absent.
     """
-    shown, x = _layers(ds, layers), step_axis(ds)
+    shown, x = _layers(ds), step_axis(ds)
     panels = []
     for layer in shown:
         marks: list[Band | Line] = []
@@ -59,17 +56,13 @@ def stable_rank_figure(ds: xr.Dataset, *, layers: Sequence[Any] | None = None) -
     )
 
 
-def layer_rank_figure(ds: xr.Dataset, *, step: int | None = None) -> Figure:
-    """Draw the stable rank of both updates and of the initial products over depth, at one record.
+def layer_rank_figure(ds: xr.Dataset) -> Figure:
+    """Draw the stable rank of both updates and of the initial products over depth, at the last record.
 
     Args:
         ds: spectra.
-        step: the record at this step; None takes the last one.
-
-    Raises:
-        InputError: no record has this step.
     """
-    at = _records(ds, (step,) if step is not None else (ds.step.values[-1],))[0]
+    at = ds.step.values[-1]
     x, depth = layer_axis(ds)
     initial = initial_stable_rank(ds)
     panels = []
@@ -88,19 +81,15 @@ def layer_rank_figure(ds: xr.Dataset, *, step: int | None = None) -> Figure:
     )
 
 
-def spectrum_figure(ds: xr.Dataset, *, layers: Sequence[Any] | None = None) -> Figure:
+def spectrum_figure(ds: xr.Dataset) -> Figure:
     """Draw the normalized spectra of the last update and of the initial product: mean and range over heads.
 
-    The paper's Figure 5, over all heads rather than at random ones.
+    The paper's Figure 5, over all heads rather than at random ones; layers are evenly thinned to `MOST_LAYERS`.
 
     Args:
         ds: spectra.
-        layers: which; None takes all, evenly thinned to `MOST_LAYERS`.
-
-    Raises:
-        InputError: a layer is absent.
     """
-    shown, width = _layers(ds, layers), _width(ds)
+    shown, width = _layers(ds), _width(ds)
     pair = {
         "at initialization": (1, normalized(ds.initial_spectrum)),
         "learned update": (0, _last(ds)),
@@ -125,40 +114,21 @@ def spectrum_figure(ds: xr.Dataset, *, layers: Sequence[Any] | None = None) -> F
     )
 
 
-def spectrum_stages_figure(
-    ds: xr.Dataset,
-    *,
-    steps: Sequence[int] | None = None,
-    layers: Sequence[Any] | None = None,
-    head: int | None = None,
-) -> Figure:
-    """Draw normalized spectra of the update at several steps of training, and of the initial product.
+def spectrum_stages_figure(ds: xr.Dataset) -> Figure:
+    """Draw normalized spectra of the update at stages of training, and of the initial product: mean over the heads.
 
-    The paper's Figures 1, 14, 16 and 18.
+    The paper's Figures 1, 14, 16 and 18, over all heads: in the first, the middle and the last layer, at four records
+    that are evenly spaced in log time, the last one among them.
 
     Args:
         ds: spectra.
-        steps: records to show, at most five; None takes four that are evenly spaced in log time, the last one included.
-        layers: which; None takes the first, the middle and the last.
-        head: the one to show, as the paper does; None shows the mean over heads and seeds.
-
-    Raises:
-        InputError: a record, layer or head is absent, or there are more than five steps.
     """
-    if steps is None:
-        spaced = np.geomspace(max(float(ds.step[0]), float(ds.step[-1]) / 1000), float(ds.step[-1]), 4)
-        nearest = {int(np.abs(ds.step.values - at).argmin()) for at in spaced}
-        chosen = ds.step.values[sorted(nearest)].tolist()
-    else:
-        chosen = _records(ds, steps)
-    if len(chosen) > 5:
-        raise InputError(f"steps must be at most five, so that the curves stay apart; got {len(chosen)!r}.")
-    if head is not None:
-        _check_head(ds, head)
+    spaced = np.geomspace(max(float(ds.step[0]), float(ds.step[-1]) / 1000), float(ds.step[-1]), 4)
+    chosen = ds.step.values[sorted({int(np.abs(ds.step.values - at).argmin()) for at in spaced})].tolist()
     middle = sorted({0, ds.sizes["layer"] // 2, ds.sizes["layer"] - 1})
-    shown, width = _layers(ds, ds.layer.values[middle].tolist() if layers is None else layers), _width(ds)
+    shown, width = ds.layer.values[middle].tolist(), _width(ds)
     curves = {"at initialization": (1, normalized(ds.initial_spectrum))}
-    for color, step in zip((0, 2, 3, 4, 5), chosen, strict=False):
+    for color, step in zip((0, 2, 3, 4), chosen, strict=False):
         update = normalized(ds.update_spectrum.sel(step=step), ds.noise_floor.sel(step=step))
         curves[f"update {_moment(ds, step)}"] = (color, update)
     panels = []
@@ -167,45 +137,36 @@ def spectrum_stages_figure(
             marks = []
             for label, (color, spectra) in curves.items():
                 values = spectra.sel(layer=layer, product=product).isel(index=slice(width))
-                one = values.mean(_over(ds)) if head is None else values.isel(head=head).mean(_over(ds, "head"))
                 x, style = values.index.values + 1, "dashed" if color == 1 else "solid"
-                marks.append(Line(x=x, y=one.values, label=label, group=label, color=color, style=style))
+                mean = values.mean(_over(ds)).values
+                marks.append(Line(x=x, y=mean, label=label, group=label, color=color, style=style))
             title = f"{name}, {layer_title(layer)}"
             panels.append(Panel(title=title, x=Axis("index of the singular value"), y=_LEVELS, marks=tuple(marks)))
-    seeds = f", mean over {ds.sizes['seed']} seeds" if ds.sizes.get("seed", 1) > 1 else ""
-    of = f"head {head}{seeds}" if head is not None else f"mean over {_crowd(ds)}"
     return Figure(
-        name="spectrum-stages" if head is None else f"spectrum-stages-head-{head}",
+        name="spectrum-stages",
         title="Spectra of the update at stages of training",
-        caption=f"Singular values divided by the largest, {of}; dashed: the initial product."
-        f"{' Shown are the first, the middle and the last layer.' if layers is None and len(shown) > 2 else ''}",
+        caption=f"Singular values divided by the largest, mean over {_crowd(ds)}; dashed: the initial product."
+        f"{' Shown are the first, the middle and the last layer.' if len(shown) > 2 else ''}",
         panels=tuple(panels),
         columns=len(shown),
     )
 
 
-def evolution_figure(ds: xr.Dataset, *, layer: Any, head: int = 0, largest: int = 16) -> Figure:
-    """Draw the largest singular values of one head's updates over training, not normalized: the paper's staircase.
+def evolution_figure(ds: xr.Dataset, *, layer: Any) -> Figure:
+    """Draw the largest singular values of a layer's first head over training, not normalized: the paper's staircase.
 
     The paper's Figure 6 (which calls them eigenvalues). With seeds, the first one is shown.
 
     Args:
         ds: spectra.
         layer: as the coordinate names it.
-        head: from 0.
-        largest: how many singular values.
-
-    Raises:
-        InputError: a layer or head is absent.
     """
-    _layers(ds, (layer,))
-    _check_head(ds, head)
     one = ds.isel(seed=0) if "seed" in ds.dims else ds
     panels = []
     for color, (product, name) in enumerate(PRODUCTS.items()):
-        values = one.update_spectrum.sel(layer=layer, product=product).isel(head=head)
-        floor = one.noise_floor.sel(layer=layer, product=product).isel(head=head)
-        shown = values.where(values > floor).transpose("index", "step").values[:largest]
+        values = one.update_spectrum.sel(layer=layer, product=product).isel(head=0)
+        floor = one.noise_floor.sel(layer=layer, product=product).isel(head=0)
+        shown = values.where(values > floor).transpose("index", "step").values[:_LARGEST]
         marks = tuple(
             Line(
                 x=ds.step.values, y=row, group=f"update of {name}", color=color, width=1.2, opacity=max(0.35, 1 - k / 8)
@@ -216,24 +177,20 @@ def evolution_figure(ds: xr.Dataset, *, layer: Any, head: int = 0, largest: int 
     return Figure(
         name="evolution",
         title="Singular values of the update of one head",
-        caption=f"The {largest} largest singular values of head {head}, {layer_title(layer)}.",
+        caption=f"The {_LARGEST} largest singular values of head 0, {layer_title(layer)}.",
         panels=tuple(panels),
     )
 
 
-def scale_rank_figure(ds: xr.Dataset, *, layers: Sequence[Any] | None = None) -> Figure:
+def scale_rank_figure(ds: xr.Dataset) -> Figure:
     """Draw the stable rank of the last updates over the initial scale, one panel per layer: mean and deviation.
 
-    The paper's Figure 7.
+    The paper's Figure 7; layers are evenly thinned to `MOST_LAYERS`.
 
     Args:
         ds: spectra with a dimension `scale` besides: the factor on the initial weights.
-        layers: which; None takes all, evenly thinned to `MOST_LAYERS`.
-
-    Raises:
-        InputError: a layer is absent.
     """
-    shown = _layers(ds, layers)
+    shown = _layers(ds)
     last, initial = ds.stable_rank.isel(step=-1), initial_stable_rank(ds)
     panels = []
     for layer in shown:
@@ -274,9 +231,9 @@ def _last(ds: xr.Dataset) -> xr.DataArray:
     return normalized(ds.update_spectrum.isel(step=-1), ds.noise_floor.isel(step=-1))
 
 
-def _over(ds: xr.Dataset, *without: str) -> tuple[str, ...]:
+def _over(ds: xr.Dataset) -> tuple[str, ...]:
     """Return the dimensions to average over."""
-    return tuple(name for name in ("seed", "head") if name in ds.dims and name not in without)
+    return tuple(name for name in ("seed", "head") if name in ds.dims)
 
 
 def _mean_and_deviation(
@@ -291,28 +248,10 @@ def _mean_and_deviation(
     ]
 
 
-def _layers(ds: xr.Dataset, wanted: Sequence[Any] | None) -> list[Any]:
+def _layers(ds: xr.Dataset) -> list[Any]:
     names = ds.layer.values.tolist()
-    if wanted is None:
-        kept = np.unique(np.round(np.linspace(0, len(names) - 1, min(len(names), MOST_LAYERS))).astype(int))
-        return [names[k] for k in kept]
-    if absent := [layer for layer in wanted if layer not in names]:
-        raise InputError(f"layers must be among {', '.join(map(str, names))}; got {absent[0]!r}.")
-    return list(wanted)
-
-
-def _records(ds: xr.Dataset, wanted: Sequence[Any]) -> list[Any]:
-    recorded = ds.step.values.tolist()
-    if absent := [step for step in wanted if step not in recorded]:
-        raise InputError(
-            f"steps must be recorded ones, such as {recorded[0]!r} or {recorded[-1]!r}; got {absent[0]!r}."
-        )
-    return list(wanted)
-
-
-def _check_head(ds: xr.Dataset, head: int) -> None:
-    if not 0 <= head < ds.sizes["head"]:
-        raise InputError(f"head must be one of the {ds.sizes['head']} heads, from 0; got {head!r}.")
+    kept = np.unique(np.round(np.linspace(0, len(names) - 1, min(len(names), MOST_LAYERS))).astype(int))
+    return [names[k] for k in kept]
 
 
 def _width(ds: xr.Dataset) -> int:
