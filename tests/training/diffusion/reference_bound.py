@@ -82,8 +82,7 @@ def predict(network: Network, z: Array, time: Array, condition: Array) -> Array:
     waves = w["time.0.weight"].shape[1] // 2
     angles = time[:, None] * 1000 * 10.0 ** (-4 * np.arange(waves) / (waves - 1))
     embedded = _mlp(w, "time", np.concatenate([np.sin(angles), np.cos(angles)], axis=1))
-    of_levels = "backbone.projections.0.0.0.weight" in w
-    vectors = [embedded] if of_levels else [embedded, condition]
+    vectors = [embedded, condition]
     levels = 1 + max(int(name.split(".")[2]) for name in w if name.startswith("backbone.down."))
     blocks = 1 + max(int(name.split(".")[3]) for name in w if name.startswith("backbone.down."))
 
@@ -95,8 +94,6 @@ def predict(network: Network, z: Array, time: Array, condition: Array) -> Array:
         if level < levels - 1:
             skips.append(x)
             x = _halve(w, f"backbone.halvings.{level}", x)
-            if of_levels:
-                x = x + _mlp(w, f"backbone.projections.{level}.0", condition)[:, :, None, None]
     x = _block(network, "backbone.before", x, vectors)
     x = _attention(network, "backbone.attention", x)
     x = _block(network, "backbone.after", x, vectors)

@@ -12,7 +12,6 @@ VARIANTS = {
     "image": UNetConfig(pixels=8, channels=(8, 16), blocks=2),
     "pixel, three levels": UNetConfig(pixels=8, channels=(8, 12, 16), blocks=1, normalization="pixel", heads=2),
     "groups": UNetConfig(pixels=6, channels=(8, 16), blocks=1, normalization="group", groups=4, heads=1),
-    "condition once a level": UNetConfig(pixels=8, channels=(8, 16, 16), conditioning="level", condition=3),
     "one level": UNetConfig(pixels=5, channels=(8,), blocks=1, dropout=0.3),
 }
 

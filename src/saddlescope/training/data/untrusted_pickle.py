@@ -1,8 +1,8 @@
 """Reader of untrusted pickles of arrays: nothing that the pickle names is ever called.
 
 CIFAR's official files are pickles, and a pickle is a program. An array is pickled as "call `_reconstruct` on `ndarray`,
-call `dtype`, then set their state". Here those three names resolve to inert classes of this module, which record what
-they are given and build the array from its bytes; every other name is an error. So neither NumPy's own unpickling
+call `dtype`, then set their state". Here those three names resolve to classes of this module, which record what they
+are given, and the array is built from its bytes; every other name is an error. So neither NumPy's own unpickling
 (whose `__setstate__` trusts its arguments), nor object arrays, nor any other importable object can be reached.
 """
 
@@ -21,60 +21,50 @@ _LONGEST = 2**63  # lengths of axes are below
 _TYPES = {"b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8"}
 
 
-class _Inert:
-    """Class that a pickle may name, by itself the substitute for `numpy.ndarray`, which is only passed on.
+class _Named:
+    """Substitute for a class that a pickle names: it records the arguments and the state that it is given."""
 
-    It has no attributes to set and rejects any state unless overridden.
-    """
+    state: Any = None
 
-    __slots__ = ()
-
-    def __setstate__(self, state: object) -> None:
-        raise pickle.UnpicklingError("a pickle may not change what it names")
-
-
-class _Dtype(_Inert):
-    """Recorded `numpy.dtype`: a code such as "u1", and the byte order once its state is set."""
-
-    __slots__ = ("code", "order")
-
-    def __init__(self, code: object, *_flags: object) -> None:
-        self.code, self.order = code.decode("ascii") if isinstance(code, bytes) else str(code), "|"
-        if self.code not in _TYPES:
-            raise pickle.UnpicklingError(f"arrays of dtype {self.code!r} are not admitted")
+    def __init__(self, *arguments: Any) -> None:
+        self.arguments = arguments
 
     def __setstate__(self, state: Any) -> None:
-        order = state[1].decode("ascii") if isinstance(state[1], bytes) else state[1]
-        if order not in {"|", "<", ">", "="} or any(part is not None for part in state[2:5]):
-            raise pickle.UnpicklingError("arrays of structured dtypes are not admitted")
-        self.order = order
+        self.state = state
 
 
-class _Array(_Inert):
-    """Recorded array, made by `_reconstruct`; `value` exists once its state is set."""
+class _Ndarray(_Named):
+    """`numpy.ndarray`, which is only passed on."""
 
-    __slots__ = ("value",)
 
-    def __init__(self, kind: object, *_placeholders: object) -> None:
-        if kind is not _Inert:
-            raise pickle.UnpicklingError("only plain NumPy arrays are admitted")
+class _Dtype(_Named):
+    """`numpy.dtype`, called with a code such as "u1"; its state has the byte order."""
 
-    def __setstate__(self, state: Any) -> None:
-        _, shape, dtype, fortran, content = state
-        if not isinstance(dtype, _Dtype) or not isinstance(content, bytes):
-            raise pickle.UnpicklingError("arrays of objects are not admitted")
-        if not isinstance(shape, tuple) or len(shape) > _AXES:
+
+class _Array(_Named):
+    """What `_reconstruct` returns; its state has shape, dtype and content."""
+
+    def read(self) -> np.ndarray:
+        """Return the array; a state of another form raises anything."""
+        (kind, *_), (_, shape, dtype, fortran, content) = self.arguments, self.state
+        if kind is not _Ndarray or not isinstance(dtype, _Dtype):
+            raise pickle.UnpicklingError("what is no plain NumPy array is not admitted")
+        (code, *_), (_, order, *structure) = dtype.arguments, dtype.state
+        code, order = (one.decode("ascii") if isinstance(one, bytes) else one for one in (code, order))
+        plain = order in {"|", "<", ">", "="} and all(part is None for part in structure[:3])
+        if code not in _TYPES or not plain or not isinstance(content, bytes):
+            raise pickle.UnpicklingError(f"arrays of dtype {code!r} are not admitted")
+        sizes = shape if isinstance(shape, tuple) and len(shape) <= _AXES else (None,)
+        if not all(isinstance(size, int) and 0 <= size < _LONGEST for size in sizes):
             raise pickle.UnpicklingError("an array has no shape of a few axes")
-        if not all(isinstance(size, int) and 0 <= size < _LONGEST for size in shape):
-            raise pickle.UnpicklingError("an array has lengths that are none")
-        stored = np.dtype(dtype.order + dtype.code)
+        stored = np.dtype(order + code)
         if len(content) != math.prod(shape) * stored.itemsize:
             raise pickle.UnpicklingError(f"an array of shape {shape!r} has {len(content)} bytes")
-        self.value = np.frombuffer(content, stored).reshape(shape, order="F" if fortran else "C")
+        return np.frombuffer(content, stored).reshape(shape, order="F" if fortran else "C")
 
 
-_ADMITTED: dict[tuple[str, str], type[_Inert]] = {
-    ("numpy", "ndarray"): _Inert,
+_ADMITTED: dict[tuple[str, str], type[_Named]] = {
+    ("numpy", "ndarray"): _Ndarray,
     ("numpy", "dtype"): _Dtype,
     ("numpy.core.multiarray", "_reconstruct"): _Array,  # NumPy 1, all official files
     ("numpy._core.multiarray", "_reconstruct"): _Array,  # NumPy 2
@@ -84,7 +74,7 @@ _ADMITTED: dict[tuple[str, str], type[_Inert]] = {
 class _Unpickler(pickle.Unpickler):
     """Unpickler that admits four names, none of which does anything."""
 
-    def find_class(self, module: str, name: str, /) -> type[_Inert]:
+    def find_class(self, module: str, name: str, /) -> type[_Named]:
         if (module, name) not in _ADMITTED:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no data file needs")
         return _ADMITTED[module, name]
@@ -102,7 +92,7 @@ def _plain(value: Any, done: dict[int, Any]) -> Any:
         return value
     if id(value) not in done:
         if isinstance(value, _Array):
-            done[id(value)] = value.value
+            done[id(value)] = value.read()
         elif isinstance(value, dict):
             done[id(value)] = {_plain(key, done): _plain(item, done) for key, item in value.items()}
         elif isinstance(value, list | tuple):

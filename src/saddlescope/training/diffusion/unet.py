@@ -6,8 +6,7 @@ features it is added to. Unspecified details follow the public code of its prede
 
 - the time, which appendix G does not mention, is embedded in sines and cosines and added inside every residual block,
   between its two convolutions, through a separate MLP per block;
-- so is the condition ("block"). According to appendix G it is added "after every downsampling layer": twice for three
-  levels ("level");
+- so is the condition, which according to appendix G is added "after every downsampling layer";
 - halving and doubling are convolutions of 2 x 2 pixels with stride 2; a level's features are joined after doubling;
 - the last convolution of each block and of the network starts at zero, and the network adds its input to its output:
   it starts as the identity, which is the correct prediction for an image of pure noise;
@@ -37,7 +36,6 @@ from saddlescope._shared.errors import InputError
 from saddlescope.training.configuration import BelowOne, Bounds, Configuration, Count
 
 Normalization = Literal["layer", "pixel", "group"]
-Conditioning = Literal["block", "level"]
 
 _COLOURS = 3  # channels of an image
 _WAVES = 32  # frequencies of the embedding of time: a sine and a cosine each
@@ -58,7 +56,6 @@ class UNetConfig(Configuration):
     groups: Count = 8  # of channels, for the normalization "group" alone
     dropout: BelowOne = 0.0  # probability, before the second convolution of each block
     condition: Count = 4  # length of the condition of an image
-    conditioning: Conditioning = "block"  # added in every residual block, or once per level after halving
     heads: Count = 4  # of attention; divides the last width
 
     def __post_init__(self) -> None:
@@ -120,15 +117,10 @@ class ResidualBlock(nn.Module):
     ) -> Float[Tensor, "batch out side side"]:
         """Apply the block."""
         hidden = self.first(functional.gelu(self.first_norm(x)))
-        hidden = _add_vectors(hidden, self.projections, vectors)
+        for projection, vector in zip(self.projections.children(), vectors, strict=True):
+            hidden = hidden + projection(vector)[:, :, None, None]
         hidden = self.second(self.dropout(functional.gelu(self.second_norm(hidden))))
         return self.shortcut(x) + hidden
-
-
-def _add_vectors(x: Tensor, projections: nn.Module, vectors: Sequence[Tensor]) -> Tensor:
-    for projection, vector in zip(projections.children(), vectors, strict=True):
-        x = x + projection(vector)[:, :, None, None]
-    return x
 
 
 class SelfAttention(nn.Module):
@@ -156,7 +148,6 @@ class Backbone(nn.Module):
     Args:
         config: the sizes.
         vectors: widths of the vectors that every residual block adds; none for a network of the image alone.
-        level_vectors: widths of the vectors that are added after each halving.
         seed: seed of the initial weights.
 
     >>> backbone = Backbone(UNetConfig(pixels=8, channels=(8, 16), blocks=1, normalization="layer"))
@@ -164,12 +155,9 @@ class Backbone(nn.Module):
     torch.Size([2, 8, 8, 8])
     """
 
-    def __init__(
-        self, config: UNetConfig, *, vectors: Sequence[int] = (), level_vectors: Sequence[int] = (), seed: int = 0
-    ) -> None:
+    def __init__(self, config: UNetConfig, *, vectors: Sequence[int] = (), seed: int = 0) -> None:
         super().__init__()
-        self.config, self._in_blocks = config, len(vectors)
-        widths = config.channels
+        self.config, widths = config, config.channels
 
         def level(width_in: int, width_out: int) -> nn.ModuleList:
             ins = [width_in, *[width_out] * (config.blocks - 1)]
@@ -179,9 +167,6 @@ class Backbone(nn.Module):
             self.enter = nn.Conv2d(_COLOURS, widths[0], 3, padding=1)
             self.down = nn.ModuleList(itertools.starmap(level, zip((widths[0], *widths), widths, strict=False)))
             self.halvings = nn.ModuleList(nn.Conv2d(width, width, 2, stride=2) for width in widths[:-1])
-            self.projections = nn.ModuleList(
-                nn.ModuleList(_projection(width_in, width) for width_in in level_vectors) for width in widths[:-1]
-            )
             self.before = ResidualBlock(config, widths[-1], widths[-1], vectors)
             self.attention = SelfAttention(config, widths[-1])
             self.after = ResidualBlock(config, widths[-1], widths[-1], vectors)
@@ -204,19 +189,18 @@ class Backbone(nn.Module):
 
         Args:
             images: images of side length `config.pixels`.
-            *vectors: the vectors of the blocks, then those of the levels.
+            *vectors: the vectors of the blocks.
         """
         side = self.config.pixels
         if images.shape[1:] != (_COLOURS, side, side):
             raise InputError(f"images must have shape (n, {_COLOURS}, {side}, {side}); got {tuple(images.shape)!r}.")
-        vectors, of_levels = vectors[: self._in_blocks], vectors[self._in_blocks :]
         x = self.enter(images.contiguous(memory_format=torch.channels_last))
         skips: list[Tensor] = []
         for depth, blocks in enumerate(self.down):
             x = _apply(blocks, x, vectors)
             if depth < len(self.halvings):
                 skips.append(x)
-                x = _add_vectors(self.halvings[depth](x), self.projections[depth], of_levels)
+                x = self.halvings[depth](x)
         x = self.after(self.attention(self.before(x, *vectors)), *vectors)
         for height, blocks in enumerate(self.up):
             if height:
@@ -250,8 +234,7 @@ class UNet(nn.Module):
     def __init__(self, config: UNetConfig, *, seed: int = 0) -> None:
         super().__init__()
         self.config = config
-        everywhere, once = ((config.condition,), ()) if config.conditioning == "block" else ((), (config.condition,))
-        self.backbone = Backbone(config, vectors=(_TIME_WIDTH, *everywhere), level_vectors=once)
+        self.backbone = Backbone(config, vectors=(_TIME_WIDTH, config.condition))
         with torch.device("meta"):
             self.time = _projection(2 * _WAVES, _TIME_WIDTH)
             self.leave = nn.Conv2d(config.channels[0], _COLOURS, 3, padding=1)
