@@ -228,8 +228,7 @@ def test_a_killed_run_is_resumed_by_the_same_command(tmp_path):
 def test_an_interrupt_says_how_to_go_on(tmp_path):
     stopped = process("run tiny/staircase", tmp_path, TINY_DIE_AT="2", TINY_SIGNAL="SIGINT")
     assert stopped.returncode == 130
-    kept = "Interrupted; 1 file of finished work (10 bytes) is kept in results/tiny/staircase/"
-    assert kept in stopped.stderr
+    assert "Interrupted; finished parts are kept below results. Rerun the same command to " in stopped.stderr
     assert stopped.stderr.endswith(
         "resume: it repeats only the part in progress, from its last checkpoint if it has one.\n"
     )
@@ -297,13 +296,6 @@ def test_version_and_help(saddlescope):
         assert status == 0
         assert "Usage: saddlescope" in out
     assert "1 a printed claim fails" in saddlescope("--help")[1]
-
-
-def test_an_interrupt_before_the_first_part_says_so(tmp_path):
-    stopped = process("run tiny/staircase", tmp_path, TINY_DIE_AT="0", TINY_SIGNAL="SIGINT")
-    assert stopped.returncode == 130
-    assert "Interrupted before a part was finished; the same command starts from the beginning." in stopped.stderr
-    assert not any(tmp_path.iterdir())
 
 
 def test_an_interrupted_sweep_counts_its_points(saddlescope, monkeypatch):

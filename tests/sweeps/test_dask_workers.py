@@ -11,7 +11,7 @@ import xarray as xr
 from saddlescope import store
 from saddlescope._shared.errors import InputError, MissingExtraError, StorageError
 from saddlescope.sweeps import Grid, Point, State
-from saddlescope.sweeps.dask_workers import _fit_workers, _Needs, _Remote, _take, _Unfit
+from saddlescope.sweeps.dask_workers import _lack, _Remote, _take
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ class Future:
 
 
 def remote(point, token, data=None):
-    return _Remote(point, _Needs(data, version("saddlescope")), token)
+    return _Remote(point, data, version("saddlescope"), token)
 
 
 def test_a_worker_that_sees_the_folder_stores_the_point_there(point, token):
@@ -73,40 +73,13 @@ def test_a_point_that_fails_far_away_fails_here(point, token, tmp_path):
 
 
 def test_a_worker_of_another_version_or_without_the_data_makes_nothing(point, token, tmp_path, begun):
-    other = _Remote(point(), _Needs(None, "0.0.1"), token)()
-    assert isinstance(other, _Unfit)
-    assert "the client has 0.0.1: install the same" in other.sentence
-    blind = remote(point(), token, tmp_path / "nowhere")()
-    assert isinstance(blind, _Unfit)
-    assert "does not see the folder of data" in blind.sentence
+    with pytest.raises(InputError, match=r"the client has 0\.0\.1: install the same"):
+        _Remote(point(), None, "0.0.1", token)()
+    with pytest.raises(InputError, match="does not see the folder of data"):
+        remote(point(), token, tmp_path / "nowhere")()
     assert begun() == []
-    assert _take(point(), Future(blind)) == blind.sentence
-    assert point().state is State.MISSING, "another worker may make it"
-
-
-def test_unfit_workers_take_no_points(heard):
-    class Workers:
-        def __init__(self, *reported):
-            self.reported = {f"tcp://{k}": what for k, what in enumerate(reported)}
-
-        def run(self, task, on_error):
-            assert on_error == "return"
-            return self.reported
-
-    def fit(*reported):
-        return _fit_workers(Workers(*reported), _Needs(None, "1"), heard.append)
-
-    absent = ModuleNotFoundError("No module named 'saddlescope'", name="saddlescope")
-    assert fit("", "") is None
-    assert heard == []
-    assert fit() is None
-    assert heard.pop() == "The scheduler has no worker yet. Waiting for one."
-    assert fit("", "old", "") == ["tcp://0", "tcp://2"]
-    assert heard.pop() == "1 of 3 workers are left out. old"
-    with pytest.raises(InputError, match="one lacks saddlescope"):
-        fit(absent, absent)
-    with pytest.raises(InputError, match="A worker cannot be used: RuntimeError: odd"):
-        fit(RuntimeError("odd"))
+    assert point().state is State.MISSING
+    assert _lack(RuntimeError("odd")) == "A worker cannot be used: RuntimeError: odd."
 
 
 def test_what_goes_wrong_on_the_way_is_reported_in_a_sentence(point):

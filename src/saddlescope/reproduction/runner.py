@@ -24,7 +24,6 @@ from saddlescope.reproduction.catalogue import toy_names
 from saddlescope.reproduction.claim import Verdict
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.data_sets import data_in_words
-from saddlescope.reproduction.finished_parts import interrupts_named
 from saddlescope.reproduction.formatting import record, summary, verdict_table
 from saddlescope.reproduction.own_code import own_errors_named
 from saddlescope.reproduction.parameters import Parameter
@@ -233,8 +232,13 @@ def reproduce(
         if any(scratch.glob("[!.]*")):
             say(f"Resuming the interrupted run in {scratch}.")
         context = RunContext(scratch, report, data, Path(out) / "parts", again, data_sets)
-        with interrupts_named(folder):
+        try:
             run = stamped_run(entry, params, context, size, typed)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"Interrupted; finished parts are kept below {folder.out}. Rerun the same command to resume: it repeats "
+                "only the part in progress, from its last checkpoint if it has one."
+            ) from None
         stored = _stored(run, entry, size, folder)
         folder.clear()
         context.report(1.0, "done")

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from saddlescope._shared.errors import InputError, MissingExtraError, StorageError
+from saddlescope._shared.errors import InputError, MissingExtraError
 from saddlescope._shared.file_locks import file_lock, remove_unheld
 from saddlescope._shared.output_paths import new_folder
 from saddlescope._shared.progress import Report
@@ -30,47 +30,34 @@ _PATIENCE = 10  # seconds to wait for an answer of the scheduler
 
 
 @dataclasses.dataclass(frozen=True)
-class _Unfit:
-    """Reason why a worker cannot run any point."""
-
-    sentence: str
-
-
-@dataclasses.dataclass(frozen=True)
-class _Needs:
-    """Requirements of a worker."""
-
-    data: Path | None
-    version: str
-
-    def __call__(self) -> str:
-        """Return what this worker lacks, in a sentence; empty if it is fit."""
-        if (here := version("saddlescope")) != self.version:
-            return f"A worker has saddlescope {here}, and the client has {self.version}: install the same version."
-        if self.data is not None and not self.data.is_dir():
-            return f"A worker does not see the folder of data {self.data}: give a folder that all machines see."
-        return ""
-
-
-@dataclasses.dataclass(frozen=True)
 class _Remote:
-    """Task of a worker: a point, and the requirements of the client."""
+    """Task of a worker: a point, the folder of data and the version of the client, and its token."""
 
     point: Point
-    needs: _Needs
+    data: Path | None
+    version: str
     token: Path
 
-    def __call__(self) -> bytes | str | _Unfit | None:
-        """Run the point; return None if it is stored, else its content, its error, or why this worker is unfit."""
-        if lacks := self.needs():
-            return _Unfit(lacks)
-        data = self.needs.data
+    def require_fit(self) -> None:
+        """Raise InputError if this worker cannot run any point."""
+        if (here := version("saddlescope")) != self.version:
+            raise InputError(
+                f"A worker has saddlescope {here}, and the client has {self.version}: install the same version."
+            )
+        if self.data is not None and not self.data.is_dir():
+            raise InputError(
+                f"A worker does not see the folder of data {self.data}: give a folder that all machines see."
+            )
+
+    def __call__(self) -> bytes | str | None:
+        """Run the point; return None if it is stored, else its content or its error."""
+        self.require_fit()
         if os.access(self.token, os.F_OK):  # this machine sees the client's folder
-            self.point.run(data)
+            self.point.run(self.data)
             return None
         with TemporaryDirectory(prefix="saddlescope-") as folder:
             own = dataclasses.replace(self.point, out=Path(folder))
-            own.run(data)
+            own.run(self.data)
             return own.error or own.file.read_bytes()
 
 
@@ -95,7 +82,7 @@ def run_on_cluster(
 
     Raises:
         MissingExtraError: Dask is not installed.
-        InputError: the scheduler does not answer, or ends; the workers lack saddlescope.
+        InputError: the scheduler does not answer, or ends; a worker has another saddlescope, or does not see the data.
         StorageError: the folder cannot be written or the disk is full, here or at a worker.
     """
     try:
@@ -105,15 +92,16 @@ def run_on_cluster(
 
     notes: dict[str, str] = {}
     with _connected(scheduler) as client, _token(points[0].file.parent) as token:
-        needs = _Needs(data.resolve() if data is not None else None, version("saddlescope"))
-        chosen = _fit_workers(client, needs, say)
-        there = [dataclasses.replace(point, out=point.out.resolve()) for point in points]
-        tasks = [_Remote(point, needs, token) for point in there]
+        made_here = (data and data.resolve(), version("saddlescope"), token)
+        tasks = [_Remote(dataclasses.replace(point, out=point.out.resolve()), *made_here) for point in points]
+        answers: Any = client.run(tasks[0].require_fit, on_error="return")
+        if not answers:
+            say("The scheduler has no worker yet. Waiting for one.")
+        for answer in filter(None, answers.values()):
+            raise InputError(_lack(answer)) from answer
         # One key per call, since a scheduler would answer an old key from memory.
         futures = {
-            client.submit(
-                task, key=f"saddlescope-{point.run_folder.digest}{token.name}", pure=False, workers=chosen
-            ): point
+            client.submit(task, key=f"saddlescope-{point.run_folder.digest}{token.name}", pure=False): point
             for task, point in zip(tasks, points, strict=True)
         }
         for done, future in enumerate(as_completed(futures, loop=client.loop), 1):
@@ -125,31 +113,11 @@ def run_on_cluster(
     return notes
 
 
-def _fit_workers(client: "Client", needs: _Needs, say: Callable[[str], None]) -> list[str] | None:
-    """Return the workers to use; None for all, with those that join later.
-
-    An unfit worker must not take points: it would return each at once, and take nearly all.
-
-    Raises:
-        InputError: all workers are unfit.
-    """
-    found: Any = client.run(needs, on_error="return")
-    if not found:
-        say("The scheduler has no worker yet. Waiting for one.")
-    unfit = {address: _lack(answer) for address, answer in found.items() if answer != ""}
-    if not unfit:
-        return None
-    if len(unfit) == len(found):
-        raise InputError(next(iter(unfit.values())))
-    say(f"{len(unfit)} of {len(found)} workers are left out. {next(iter(unfit.values()))}")
-    return [address for address in found if address not in unfit]
-
-
-def _lack(answer: str | Exception) -> str:
+def _lack(error: Exception) -> str:
     """Return what a worker lacks, in a sentence."""
-    if isinstance(answer, ModuleNotFoundError):
-        return f"The workers must have the packages of the client; one lacks {answer.name}."
-    return answer if isinstance(answer, str) else f"A worker cannot be used: {described(answer)}."
+    if isinstance(error, ModuleNotFoundError):
+        return f"The workers must have the packages of the client; one lacks {error.name}."
+    return str(error) if isinstance(error, InputError) else f"A worker cannot be used: {described(error)}."
 
 
 def _take(point: Point, future: Any) -> str:
@@ -168,19 +136,16 @@ def _take(point: Point, future: Any) -> str:
             "The scheduler ended, or no longer answers. Finished points are stored: rerun the same command, with a "
             "running scheduler, to resume."
         ) from error
-    except StorageError:
+    except InputError:  # of a disk, or of a worker that joined later
         raise
     except ModuleNotFoundError as error:
         raise InputError(_lack(error)) from error
     except Exception as error:
         return f"A worker could not run it: {described(error)}"
-    match result:
-        case bytes():
-            point.store_run(result)
-        case str():
-            point.fail(result)
-        case _Unfit(reason):
-            return reason
+    if isinstance(result, bytes):
+        point.store_run(result)
+    elif result is not None:
+        point.fail(result)
     return ""
 
 
