@@ -228,7 +228,7 @@ def test_a_killed_run_is_resumed_by_the_same_command(tmp_path):
 def test_an_interrupt_says_how_to_go_on(tmp_path):
     stopped = process("run tiny/staircase", tmp_path, TINY_DIE_AT="2", TINY_SIGNAL="SIGINT")
     assert stopped.returncode == 130
-    assert "Interrupted; finished parts are kept below results. Rerun the same command to " in stopped.stderr
+    assert "Interrupted; finished parts are kept below results. Rerun the same command to resume" in stopped.stderr
     assert stopped.stderr.endswith(
         "resume: it repeats only the part in progress, from its last checkpoint if it has one.\n"
     )
