@@ -1,4 +1,4 @@
-"""Results draw themselves, become data frames and print as tables; curves are named beside them."""
+"""Results draw themselves, become data frames and print as tables."""
 
 import base64
 import importlib
@@ -22,7 +22,6 @@ from saddlescope.flow import DiagonalInit, gradient_flow_batched, symmetric_flow
 from saddlescope.flow.factored.factored_flow import FactorInit
 from saddlescope.models import LayeredLoss
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
-from saddlescope.plot.axes import draw_on_axes
 from saddlescope.theory import deep_linear_stages
 from saddlescope.theory.concepts import concept_stages
 
@@ -223,18 +222,21 @@ def test_missed_arrivals_are_rows_and_marks():
     assert set(extra.to_dataframe().arrival) == {"not predicted"}
 
 
+def named(ax):
+    """Return the names in the legend."""
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
 def test_a_staircase_beside_its_runs():
     runs = [simulated(-2), simulated(-64)]
     ax = ss.plot_staircase(predicted(), *runs)
-    texts = [text.get_text() for text in ax.texts if text.get_text()]
-    assert texts == ["predicted, α → 0", "α = 10⁻²", "α = 10⁻⁶⁴"]
+    assert named(ax) == ["predicted, α → 0", "α = 10⁻²", "α = 10⁻⁶⁴"]
     bold, *others = ax.lines
     assert bold.get_linewidth() > 2 * max(line.get_linewidth() for line in others)
     shown = others[0].get_ydata()
     np.testing.assert_array_equal(shown, runs[0].losses[: len(shown)])
     assert ax.get_xlabel() == "time / log(1/α)"
-    colors = {text.get_text(): text.get_color() for text in ax.texts}
-    assert [colors[name] for name in texts] == [line.get_color() for line in ax.lines]
+    assert [line.get_color() for line in ax.get_legend().get_lines()] == [line.get_color() for line in ax.lines]
 
 
 def test_the_picture_ends_where_what_can_be_learned_is_learned():
@@ -280,7 +282,7 @@ def test_what_prints_a_prediction_prints_why_it_ended():
 
 def test_a_found_staircase_takes_the_place_of_a_run():
     ax = ss.plot_staircase(predicted(), found(), labels=["measured"])
-    assert [text.get_text() for text in ax.texts if text.get_text()] == ["predicted, α → 0", "measured"]
+    assert named(ax) == ["predicted, α → 0", "measured"]
     shown = max(np.max(line.get_xdata()) for line in ax.lines)
     assert predicted().staircase.times[-1] < shown < found().stages[-1].end
 
@@ -317,62 +319,13 @@ def test_spectra_of_a_tracker_and_of_its_data_set_are_one_picture():
     again = ss.plot_spectra(tracker().to_xarray())
     for one, other in zip(ax.lines, again.lines, strict=True):
         np.testing.assert_array_equal(one.get_ydata(), other.get_ydata())
-    texts = [text.get_text() for text in ax.texts if text.get_text()]
-    assert texts == ["update of W_K W_Qᵀ", "update of W_V W_Oᵀ", "linear1.weight"]
+    assert named(ax) == ["update of W_K W_Qᵀ", "update of W_V W_Oᵀ", "linear1.weight"]
     one = ss.plot_spectra(tracker().to_xarray().isel(step=[-1]))
     assert one.get_xlabel() == "layer"
     with pytest.raises(InputError, match="at least one record"):
         ss.RankTracker(torch.nn.TransformerEncoderLayer(16, 4, 32)).plot()
     with pytest.raises(InputError, match="spectra must be a RankTracker"):
         ss.plot_spectra(3)
-
-
-def _boxes(ax):
-    renderer = ax.figure.canvas.get_renderer()
-    return [text.get_window_extent(renderer) for text in ax.texts if text.get_text()]
-
-
-def test_labels_are_in_the_axes_and_cover_neither_curves_nor_each_other():
-    x = np.linspace(0, 10, 200)
-    curves = [Line(x=x, y=np.exp(-x / (k + 1)), label=f"curve number {k}") for k in range(5)]
-    ax = draw_on_axes(Panel(x=Axis("x"), y=Axis("y"), marks=tuple(curves)))
-    boxes = _boxes(ax)
-    assert len(boxes) == 5
-    frame = ax.get_window_extent()
-    for k, box in enumerate(boxes):
-        assert frame.x0 <= box.x0
-        assert box.x1 <= frame.x1
-        assert frame.y0 <= box.y0
-        assert box.y1 <= frame.y1
-        assert not any(box.overlaps(other) for other in boxes[k + 1 :])
-        for line in ax.lines:
-            points = ax.transData.transform(np.column_stack(line.get_data()))
-            assert not box.count_contains(points)
-        # the curve that a label names is the nearest, unless a line leads to it
-        middle = np.array([(box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2])
-        distances = [
-            np.min(np.linalg.norm(ax.transData.transform(np.column_stack(line.get_data())) - middle, axis=1))
-            for line in ax.lines
-        ]
-        led = [text for text in ax.texts if not text.get_text()]
-        assert np.argmin(distances) == k or led
-
-
-def test_labels_without_a_place_are_in_a_legend_beside_the_axes():
-    crowd = [Line(x=np.arange(2.0), y=np.full(2, k), color=0, label="" if k else "lowest") for k in range(80)]
-    ax = draw_on_axes(Panel(x=Axis("x"), y=Axis("y"), marks=(*crowd, Mark(at=0.5, label="middle"))))
-    legend = ax.get_legend()
-    assert legend is not None
-    assert [text.get_text() for text in legend.get_texts()] == ["lowest"]
-    assert not _boxes(ax)
-
-
-def test_scales_of_the_axes_do_not_matter_to_labels():
-    x = np.geomspace(1e-3, 1e3, 50)
-    lines = (Line(x=x, y=x, label="one"), Line(x=x, y=1 / x, label="other"))
-    ax = draw_on_axes(Panel(x=Axis("x", scale="log"), y=Axis("y", scale="log"), marks=lines))
-    frame = ax.get_window_extent()
-    assert all(frame.contains(box.x0, box.y0) and frame.contains(box.x1, box.y1) for box in _boxes(ax))
 
 
 @pytest.mark.parametrize(("exponent", "label"), [(-16, "α = 10⁻¹⁶"), (-4096, "α = 10⁻⁴⁰⁹⁶"), (-1.5, "α = 10⁻¹·⁵")])

@@ -1,4 +1,3 @@
-import doctest
 import json
 import math
 import re
@@ -7,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saddlescope.reproduction import Kind, Outcome, Verdict, formatting
+from saddlescope.reproduction import Kind, Outcome, Verdict
 from saddlescope.reproduction.formatting import (
     bounds,
     counts,
@@ -126,7 +125,3 @@ def test_summaries_leave_out_zeros():
     assert summary([]) == "no claims"
     assert tallies(verdicts)[Kind.PRINTED] == dict.fromkeys(Outcome, 0) | {F: 1}
     assert counts(iter([F])) == dict.fromkeys(Outcome, 0) | {F: 1}
-
-
-def test_the_examples_are_true():
-    assert doctest.testmod(formatting).failed == 0

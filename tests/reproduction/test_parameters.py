@@ -1,7 +1,6 @@
 """Parameters as data: records, checks, parsing, JSON schema, pickling."""
 
 # pyright: reportCallIssue=false, reportAttributeAccessIssue=false
-import doctest
 import math
 import pickle
 from typing import Literal
@@ -171,9 +170,3 @@ def test_fields_without_a_record_are_refused():
 
 def test_parameters_survive_pickling():
     assert pickle.loads(pickle.dumps(Longer(steps=9))) == Longer(steps=9)
-
-
-def test_the_examples_are_true():
-    from saddlescope.reproduction import parameters as module
-
-    assert doctest.testmod(__import__(module.__module__, fromlist=["x"])).failed == 0
