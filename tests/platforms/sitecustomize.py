@@ -2,8 +2,8 @@
 
 Python loads this file as it starts, in the tests and in every process that they start, if PYTHONPATH has its folder.
 SADDLESCOPE_LIKE names the system: `windows` or `macos`. Without it nothing changes.
+That saddlescope uses no name of a module that the system lacks is checked by pyright, in `make lint`.
 
-- Names that typeshed does not give to the system do not exist for saddlescope: modules, and names of modules.
 - Names of files have no case: a file is found under any; to write one beside another that differs by case alone is an
   `AssertionError`.
 - `multiprocessing` starts processes by spawn.
@@ -19,10 +19,8 @@ On Windows, besides:
 
 # ruff: noqa: PTH112, PTH114, PTH118, PTH119, PTH120 (pathlib calls what is replaced here)
 
-import ast
 import builtins
 import errno
-import importlib.util
 import io
 import locale
 import multiprocessing
@@ -46,51 +44,15 @@ FORBIDDEN = re.compile(r'[<>:"|?*\x00-\x1f\\]|[. ]$|^(con|prn|aux|nul|com\d|lpt\
 NATIVE: Any = SimpleNamespace(**vars(os), io_open=io.open)  # before anything is replaced
 
 
-# Names of modules.
-
-
-@cache
-def names_of(module: str, platform: str) -> frozenset[str]:
-    """Return the names that typeshed gives to a module of the standard library on a platform."""
-    spec = importlib.util.find_spec("pyright")
-    assert spec is not None
-    assert spec.origin is not None
-    stubs = Path(spec.origin).parent / "dist" / "dist" / "typeshed-fallback" / "stdlib"
-    assert (stubs / "os").is_dir(), "pyright has its copy of typeshed elsewhere"
-    stub = stubs / module / "__init__.pyi" if (stubs / module).is_dir() else stubs / f"{module}.pyi"
-    if not stub.exists():
-        return frozenset()
-    there = SimpleNamespace(platform=platform, version_info=sys.version_info)
-    return frozenset(_defined(ast.parse(stub.read_text("utf-8")).body, there))
-
-
-def _defined(body: list[ast.stmt], there: SimpleNamespace) -> Iterator[str]:
-    for node in body:
-        match node:
-            case ast.If(test, then, other):
-                met = eval(compile(ast.Expression(test), "typeshed", "eval"), {"sys": there})
-                yield from _defined(then if met else other, there)
-            case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name):
-                yield name
-            case ast.AnnAssign(ast.Name(name)) | ast.Assign([ast.Name(name)]):
-                yield name
-            case ast.ImportFrom(module, [ast.alias("*")]) if module:
-                yield from names_of(module, there.platform)
-            case ast.ImportFrom(names=names):  # `from a import b as b` is a name of the module, `import b` is none
-                yield from (alias.name for alias in names if alias.asname == alias.name)
-
-
 class Elsewhere(types.ModuleType):
     """A module as it is on the other system."""
 
-    def __init__(self, module: types.ModuleType, hidden: frozenset[str], other: dict[str, Any]) -> None:
+    def __init__(self, module: types.ModuleType, other: dict[str, Any]) -> None:
         for name in list(vars(self)):
             del vars(self)[name]
-        vars(self).update(_module=module, _hidden=hidden, _before={}, **other)
+        vars(self).update(_module=module, _before={}, **other)
 
     def __getattr__(self, name: str) -> Any:
-        if name in self._hidden:
-            raise AttributeError(f"module {self._module.__name__!r} has no attribute {name!r} on {LIKE}")
         return getattr(self._module, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -104,14 +66,10 @@ class Elsewhere(types.ModuleType):
 @cache
 def elsewhere(name: str) -> types.ModuleType:
     """Return a module of the standard library as it is on the other system."""
-    module, there = sys.modules[name], names_of(name, PLATFORM)
-    hidden = names_of(name, "linux") - there
-    if hidden and not there:
-        raise ModuleNotFoundError(f"No module named {name!r} on {LIKE}", name=name)
     other: dict[str, Any] = {"platform": PLATFORM} if name == "sys" else {}
     if name == "os" and WINDOWS:
         other = {"name": "nt", "open": open_file, "fsync": flush}
-    return Elsewhere(module, hidden, other) if hidden or other else module
+    return Elsewhere(sys.modules[name], other) if other else sys.modules[name]
 
 
 def imports(native: Callable[..., Any]) -> Callable[..., Any]:
