@@ -2,7 +2,6 @@ import json
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -168,13 +167,6 @@ def test_the_status_is_the_worst_verdict(saddlescope, tiny, monkeypatch):
     assert saddlescope("check results")[0] == 3
 
 
-def test_settings_reach_the_run(saddlescope):
-    saddlescope("run tiny/staircase --size paper --set seed=7 --set scales=1e-1,1e-3 --out there")
-    (file,) = store.find_runs("there")
-    params = Reproduction.open(file).provenance.params
-    assert (params["stages"], params["seed"], params["scales"]) == (9, 7, [0.1, 0.001])
-
-
 def test_the_stored_command_makes_the_same_run(saddlescope):
     saddlescope("run tiny/staircase --size quick --set seed=7")
     (file,) = store.find_runs("results")
@@ -199,30 +191,6 @@ def test_check_names_what_is_damaged_and_judges_the_rest(saddlescope):
     assert status == 2
     assert "quick.nc is damaged" in err
     assert saddlescope("run tiny/staircase --size quick --again")[0] == 0
-
-
-def test_check_reports_moved_bounds(saddlescope):
-    saddlescope("run tiny/staircase")
-    (file,) = store.find_runs("results")
-    stored = store.read(file)
-    verdicts = json.loads(stored.attrs["verdicts"])
-    verdicts[0]["high"] = 0.4
-    store.write(stored.assign_attrs(verdicts=json.dumps(verdicts)), file)
-    assert "the bounds or words of claim falls changed after the run was stored" in saddlescope("check results")[2]
-
-
-def test_a_killed_run_is_resumed_by_the_same_command(tmp_path):
-    killed = process("run tiny/staircase", tmp_path, TINY_DIE_AT="2")
-    assert killed.returncode == -signal.SIGKILL
-    assert store.find_runs(tmp_path) == ()
-    resumed = process("run tiny/staircase", tmp_path)
-    assert resumed.returncode == 0
-    assert "Resuming the interrupted run" in resumed.stderr
-    assert "stage 2 of 4" not in resumed.stderr
-    assert "stage 3 of 4" in resumed.stderr
-    whole = process("run tiny/staircase --out whole", tmp_path)
-    assert resumed.stdout.replace("results", "whole") == whole.stdout
-    assert [path.name for path in (tmp_path / "results/tiny/staircase").iterdir()] == ["default.nc"]
 
 
 def test_an_interrupt_says_how_to_go_on(tmp_path):
@@ -274,17 +242,6 @@ def test_gallery_says_where_it_is(saddlescope, tmp_path):
     status, out, err = saddlescope("gallery results --site there")
     assert (status, err) == (0, "gallery:   0%  quick.nc\n")
     assert out == f"Open {tmp_path / 'there' / 'index.html'} in a browser.\n"
-
-
-def test_gallery_skips_what_it_cannot_show(saddlescope, tmp_path):
-    saddlescope("run tiny/staircase --size quick")
-    Path("results/foreign.nc").write_text("weather")
-    status, _, err = saddlescope("gallery results --site there")
-    assert status == 2
-    assert "Skipped: results/foreign.nc is damaged, or no run of this version of saddlescope." in err
-    assert "Rerun its entry with --again" in err
-    assert Path("there/tiny/staircase/quick.html").exists()
-    assert saddlescope("show tiny/staircase")[0] == 0
 
 
 def test_version_and_help(saddlescope):

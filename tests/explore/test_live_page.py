@@ -251,22 +251,6 @@ def test_chosen_axes_and_series_stay(visit, toys):
     assert state == ["log", False]
 
 
-def test_a_series_stands_out_in_every_run(visit, toys):
-    page = visit(toy(toys))
-    opacity = (
-        "() => Math.max(...document.querySelector('.plot').data"
-        ".filter(t => t.meta.series === 'concept 2').map(t => t.opacity))"
-    )
-    for moved in (False, True):
-        if moved:
-            press(page, "signal", "End")
-            wait_shown(page, {"signal": "2.5"})
-        page.get_by_role("button", name="concept 1", exact=True).hover()
-        page.wait_for_function(f"() => ({opacity})() < 0.5")
-        page.mouse.move(0, 0)
-        page.wait_for_function(f"() => ({opacity})() === 1")
-
-
 def test_a_run_is_saved_and_copied(visit, server):
     page = visit(own(server, "?level=0.75"), permissions=["clipboard-read", "clipboard-write"])
     page.get_by_role("button", name="Save this run").click()

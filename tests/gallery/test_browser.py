@@ -269,18 +269,6 @@ def test_a_plot_is_zoomed_by_dragging_and_reset_by_a_double_click(visit, server)
     )
 
 
-def test_pointing_at_a_curve_names_it(visit, server):
-    page = visit(f"{server}/{RUN}", viewport={"width": 1280, "height": 1200})
-    box = page.locator(".plot").nth(0).locator(".nsewdrag").bounding_box()
-    for step in range(4, 60):
-        page.mouse.move(box["x"] + 0.2 * box["width"], box["y"] + step / 100 * box["height"])
-        if page.locator(".hoverlayer .hovertext").count():
-            break
-    reported = page.locator(".hoverlayer .hovertext").first.text_content()
-    assert "α = " in reported
-    assert "rescaled time t (log(1/α))" in reported
-
-
 @pytest.mark.parametrize("name", ["index.html", RUN])
 def test_a_phone_never_scrolls_sideways(visit, server, name):
     phone = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True, "device_scale_factor": 2}
