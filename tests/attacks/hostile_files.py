@@ -8,11 +8,14 @@ import io
 import json
 import os
 import pickle
+import re
+import string
 import struct
 import sys
 import traceback
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import h5py
@@ -27,6 +30,7 @@ import tiny  # noqa: E402
 from saddlescope import cli, store  # noqa: E402
 from saddlescope._shared.errors import InputError  # noqa: E402
 from saddlescope.flow.descent import checkpoint_file  # noqa: E402
+from saddlescope.gallery import site  # noqa: E402
 from saddlescope.models.tokens.data import load_tokens  # noqa: E402
 from saddlescope.reproduction import catalogue, reproduce  # noqa: E402
 from saddlescope.reproduction import entry as entries  # noqa: E402
@@ -35,6 +39,8 @@ from saddlescope.training.data.small_sets import read_small  # noqa: E402
 from saddlescope.training.data.untrusted_pickle import unpickle  # noqa: E402
 
 ESCAPE = "\x1b]0;owned\x07\x1b[31m\x9b2J\u202e"
+EVIL = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+TRAVERSING = "../../../../escaped"
 DEEP = "[" * 100_000 + "]" * 100_000
 NESTED = "[" * 500 + "]" * 500
 
@@ -64,6 +70,15 @@ def command(*words: str) -> None:
         raise InputError(text)
 
 
+def refusal(words: list[str]) -> str:
+    """Run a command; return its sentence if it refuses."""
+    try:
+        command(*words)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
 def sealed(folder: Path, fill: Callable[[h5py.File], object]) -> Path:
     """Write a file of HDF5 with a valid seal."""
     path = folder / "run.nc"
@@ -74,24 +89,46 @@ def sealed(folder: Path, fill: Callable[[h5py.File], object]) -> Path:
     return path
 
 
+@contextlib.contextmanager
+def contained(folder: Path) -> Iterator[Path]:
+    """Go to an inner folder; check that nothing is written outside it, and that names and pages have no markup."""
+    inner = folder / "deep" / "inner"
+    inner.mkdir(parents=True)
+    os.chdir(inner)
+    yield inner
+    assert [path.name for path in (*folder.iterdir(), *inner.parent.iterdir())] == ["deep", "inner"]
+    assert all(set(path.name) <= set(string.ascii_letters + string.digits + "._-") for path in inner.rglob("*"))
+    for page in inner.rglob("*.html"):
+        text = page.read_text("utf-8")
+        assert "<script>document" not in text
+        assert "<img src=x" not in text
+
+
 def stored(folder: Path, change: Callable[[xr.Dataset], xr.Dataset]) -> None:
-    """Store a changed run, and judge, show and open it."""
-    store.write(change(store.read(HARMLESS[0])), folder / "runs/tiny/staircase/quick.nc")
+    """Store a changed run; judge, show, draw and open it."""
     refused = []
-    for words in (
-        ["check", "runs"],
-        ["show", "tiny/staircase", "--out", "runs"],
-        ["run", "tiny/staircase", "--size", "quick", "--out", "runs"],
-    ):
-        try:
-            command(*words)
-        except InputError as error:
-            refused.append(str(error))
+    with contained(folder) as inner:
+        file = store.write(change(store.read(HARMLESS[0])), inner / "runs/tiny/staircase/quick.nc")
+        content = file.read_bytes()
+        for line in (
+            "check runs",
+            "check runs --json",
+            "show tiny/staircase --out runs",
+            "gallery runs",
+            "run tiny/staircase --size quick --out runs",
+        ):
+            assert file.read_bytes() == content
+            said = refusal(line.split())
+            if line == "gallery runs" and said:  # one sentence for each file, and one for all
+                assert re.search(r"Skipped: .*runs/tiny/staircase/quick\.nc", said), said
+                assert said.strip().endswith("No file in runs can be shown; rerun the entries."), said
+            elif said:
+                refused.append(said)
     if refused:
         raise InputError(refused[0])
 
 
-ALWAYS = ("nothing at all", "written", "terabytes", "a key", "73 TiB", "compressed")  # in every selection
+ALWAYS = ("nothing at all", "garbage", "written", "terabytes", "a key", "73 TiB", "compressed")  # in every selection
 TEXT = h5py.string_dtype()
 
 
@@ -101,123 +138,99 @@ def nothing_at_all(folder):
     store.read(HARMLESS[0])
 
 
-@attack
-def millions_of_strings_never_written(folder):
-    store.read(sealed(folder, lambda file: file.create_dataset("a", (8_000_000,), TEXT, chunks=(2**20,))))
+SEALED: dict[str, Callable[[h5py.File], object]] = {
+    "millions of strings never written": lambda file: file.create_dataset("a", (8_000_000,), TEXT, chunks=(2**20,)),
+    "many strings by a long fill value": lambda file: file.create_dataset(
+        "a", (100_000,), TEXT, chunks=(1000,), fillvalue="x" * 60_000
+    ),
+    "a table of strings never written": lambda file: file.create_dataset(
+        "a", (3, 3, 900_000), TEXT, chunks=(1, 1, 2**16)
+    ),
+    "terabytes of zeros": lambda file: file.create_dataset(
+        "a", (2**17, 2**20), "f8", chunks=(2**10, 2**10), compression="gzip"
+    ),
+    "bytes that are decoded to numbers": lambda file: file.create_dataset(
+        "a", (2**26,), "i1", chunks=(2**20,)
+    ).attrs.update(scale_factor=1.5),
+    "arrays of arrays": lambda file: file.create_dataset("a", (9,), h5py.vlen_dtype("f8")),
+    "references": lambda file: file.create_dataset("a", (9,), h5py.ref_dtype),
+    "attributes of strings": lambda file: [
+        file.attrs.create(f"a{k}", ["x" * 60_000] * 3, dtype=TEXT) for k in range(30)
+    ],
+    "thousands of variables": lambda file: [file.create_dataset(f"v{k}", data=1.0) for k in range(3000)],
+    "a group in a group": lambda file: file.create_group("a/b/c"),
+}
+for _name, _fill in SEALED.items():
+    ATTACKS[_name] = lambda folder, fill=_fill: store.read(sealed(folder, fill))
 
 
 @attack
-def many_strings_by_a_long_fill_value(folder):
+def a_link_out_of_the_file(folder):
+    with h5py.File(folder / "secret.nc", "w") as file:
+        file["secret"] = np.arange(3.0)
+
     def fill(file):
-        file.create_dataset("a", (100_000,), TEXT, chunks=(1000,), fillvalue="x" * 60_000)
+        file["loss"] = h5py.ExternalLink(str(folder / "secret.nc"), "/secret")
+        file["own"] = np.zeros(2)
 
-    store.read(sealed(folder, fill))
-
-
-@attack
-def a_table_of_strings_never_written(folder):
-    store.read(sealed(folder, lambda file: file.create_dataset("a", (3, 3, 900_000), TEXT, chunks=(1, 1, 2**16))))
+    assert "loss" not in store.read(sealed(folder, fill))
 
 
-@attack
-def terabytes_of_zeros(folder):
-    def fill(file):
-        file.create_dataset("a", (2**17, 2**20), "f8", chunks=(2**10, 2**10), compression="gzip")
+NOISE = bytes(range(256)) * 20
+for _content in (b"", b"\x89HDF\r\n\x1a\n", NOISE, b"\x89HDF\r\n\x1a\n" + NOISE, b"CDF\x01"):
 
-    store.read(sealed(folder, fill))
+    def _garbage(folder, content=_content):
+        (folder / "run.nc").write_bytes(content + netcdf._seal(content))
+        store.read(folder / "run.nc")
 
-
-@attack
-def bytes_that_are_decoded_to_numbers(folder):
-    def fill(file):
-        array = file.create_dataset("a", (2**26,), "i1", chunks=(2**20,))
-        array.attrs["scale_factor"] = 1.5
-
-    store.read(sealed(folder, fill))
+    ATTACKS[f"{len(_content)} bytes of garbage"] = _garbage
 
 
-@attack
-def arrays_of_arrays(folder):
-    store.read(sealed(folder, lambda file: file.create_dataset("a", (9,), h5py.vlen_dtype("f8"))))
+NESTS = (DEEP, NESTED, '{"a":' * 100 + "1" + "}" * 100, '{"a": ' + "9" * 5000 + "}", '{"a": 1e999}', '"\\ud800"')
+ESCAPES = (ESCAPE, json.dumps({ESCAPE: [ESCAPE]}), "\u202e\x07{{ 7 * 7 }}")
+ANYTHING = (EVIL, TRAVERSING, "", "[]", "{}", "null", "NaN", 3.5, *ESCAPES)
+PROVENANCE = (
+    *("entry", "size", "settings", "params", "seed", "started", "finished"),
+    *("versions", "platform", "commit", "command", "reported"),
+)
+VERDICTS = ("{", "[1]", '[{"claim": 3}]', json.dumps([dict.fromkeys(("claim", "statement", "low"), EVIL)]), "3", 3.0)
+for _name, _values in (
+    *dict.fromkeys(PROVENANCE, ANYTHING).items(),
+    *dict.fromkeys(("settings", "params", "versions", "verdicts"), NESTS).items(),
+    ("verdicts", (*ANYTHING, *VERDICTS)),
+):
+    for _value in _values:
+
+        def _attribute(folder, name=_name, value=_value):
+            stored(folder, lambda run: run.assign_attrs({name: value}))
+
+        ATTACKS[f"{_name} {str(_value)[:40]!r} of {len(str(_value))}"] = _attribute
 
 
-@attack
-def references(folder):
-    store.read(sealed(folder, lambda file: file.create_dataset("a", (9,), h5py.ref_dtype)))
-
-
-@attack
-def attributes_of_strings(folder):
-    def fill(file):
-        file["a"] = np.zeros(3)
-        for k in range(30):
-            file.attrs.create(f"a{k}", ["x" * 60_000] * 3, dtype=TEXT)
-
-    store.read(sealed(folder, fill))
-
-
-@attack
-def thousands_of_variables(folder):
-    def fill(file):
-        for k in range(3000):
-            file[f"v{k}"] = 1.0
-
-    store.read(sealed(folder, fill))
-
-
-@attack
-def a_group_in_a_group(folder):
-    store.read(sealed(folder, lambda file: file.create_group("a/b/c")))
-
-
-for _name in ("settings", "params", "versions", "verdicts"):
-    for _text in (
-        DEEP,
-        NESTED,
-        '{"a":' * 100 + "1" + "}" * 100,
-        '{"a": ' + "9" * 5000 + "}",
-        '{"a": 1e999}',
-        '"\\ud800"',
-    ):
-
-        def _json(folder, name=_name, text=_text):
-            stored(folder, lambda run: run.assign_attrs({name: text}))
-
-        ATTACKS[f"{_name} {_text[:12]} of {len(_text)}"] = _json
-
-
-def _extreme(value):
-    return lambda folder: stored(
-        folder, lambda run: run.assign(loss=run.loss * 0 + value, rank=run["rank"] * 0 + value)
-    )
-
-
-for _value in (1e308, -1e308, 5e-324, np.inf, np.nan):
-    ATTACKS[f"values of {_value}"] = _extreme(_value)
-
-
-@attack
-def alternating_extremes(folder):
-    stored(folder, lambda run: run.assign(loss=run.loss * 0 + 1e308 * (-1) ** np.arange(run.sizes["t"])))
-
-
-@attack
-def extreme_provenance(folder):
-    stored(folder, lambda run: run.assign_attrs(cpu_seconds=1e308, resumed=10**18, centres=np.array([1e308, -1e308])))
-
-
-for _name in ("entry", "size", "settings", "params", "seed", "finished", "versions", "platform", "command", "reported"):
-    for _text in (ESCAPE, json.dumps({ESCAPE: [ESCAPE]})):
-
-        def _escaping(folder, name=_name, text=_text):
-            stored(folder, lambda run: run.assign_attrs({name: text}))
-
-        ATTACKS[f"escapes in {_name}, {len(_text)}"] = _escaping
-
-
-@attack
-def escapes_in_stored_words_and_names(folder):
-    stored(folder, lambda run: run.assign_coords(name=("stage", [ESCAPE] * run.sizes["stage"])).rename(scale=ESCAPE))
+EXTREMES = (1e308, -1e308, 5e-324, np.inf, np.nan)
+CHANGES: tuple[Callable[[xr.Dataset], xr.Dataset], ...] = (
+    lambda run: run.drop_vars("loss"),
+    lambda run: run.drop_vars("t"),
+    lambda run: run.isel(t=slice(0)),
+    lambda run: run.isel(scale=0),
+    lambda run: run.rename(t="time"),
+    lambda run: run.transpose(),
+    lambda run: run.assign(loss=run.loss.astype(str)),
+    lambda run: run.assign(loss=run.loss > 0),
+    lambda run: run.assign(loss=((), 3.0)),
+    lambda run: run.assign(rank=run["rank"].astype("int8")),
+    lambda run: run.assign_coords(name=("stage", [EVIL, TRAVERSING])),
+    lambda run: run.assign_attrs(centres="none", reported=EVIL),
+    lambda run: run.assign_attrs(centres=np.array([np.nan, np.inf])),
+    lambda run: run.assign({EVIL.replace("/", "|"): ("x", [1.0])}),
+    lambda run: xr.Dataset(attrs=run.attrs),
+    lambda run: run.assign(loss=run.loss * 0 + 1e308 * (-1) ** np.arange(run.sizes["t"])),
+    lambda run: run.assign_attrs(cpu_seconds=1e308, resumed=10**18, centres=np.array([1e308, -1e308])),
+    lambda run: run.assign_coords(name=("stage", [ESCAPE] * run.sizes["stage"])).rename(scale=ESCAPE),
+    *(partial(xr.Dataset.map, func=lambda one, value=value: one * 0 + value) for value in EXTREMES),
+)
+for _k, _change in enumerate(CHANGES):
+    ATTACKS[f"change {_k}"] = lambda folder, change=_change: stored(folder, change)
 
 
 @attack
@@ -228,8 +241,7 @@ def escapes_in_words_of_a_command(folder):
         ["show", ESCAPE],
         [ESCAPE],
     ):
-        with contextlib.suppress(InputError):
-            command(*words)
+        refusal(words)
     command("check", ESCAPE)
 
 
@@ -239,15 +251,19 @@ def pair() -> dict[str, torch.Tensor]:
     return {f"layers.0.{name}_proj.weight": torch.randn(6, 6, generator=draw) for name in "qkvo"}
 
 
-for _sign in ("\0", "\x1b[2J", "\n", "\u202e", "\x9b"):
+LAYERS = (*(f"a{sign}b.weight" for sign in "\0\n\u202e\x9b"), "a\x1b[2Jb.weight", EVIL, f"{TRAVERSING}.weight")
+for _name in (*LAYERS, "layers.0./etc/passwd.weight", "{{7*7}}"):
 
-    def _named(folder, sign=_sign):
-        weights = pair() | {f"a{sign}b.weight": torch.ones(3, 3)}
-        save_file(weights, folder / "base.safetensors")
-        save_file({name: 2 * one for name, one in weights.items()}, folder / "tuned.safetensors")
-        command("spectra", "base.safetensors", "tuned.safetensors", "--heads", "2", "--matrices", "*")
+    def _named(folder, name=_name):
+        with contained(folder):
+            weights = pair() | {name: torch.rand(3, 3, generator=torch.Generator().manual_seed(1))}
+            save_file(weights, "base.safetensors")
+            save_file({name: 2 * one for name, one in weights.items()}, "tuned.safetensors")
+            both = ["base.safetensors", "tuned.safetensors"]
+            command("extract-lora", *both, "--rank", "2", "--no-logits", "--out", "adapter")
+            command("spectra", *both, "--heads", "2", "--matrices", "*", "--out", "s.nc", "--site", "site")
 
-    ATTACKS[f"a tensor's name with {_sign!r}"] = _named
+    ATTACKS[f"a tensor's name {_name!r}"] = _named
 
 
 def forged(folder: Path, content: bytes, *, compressed: bool = False) -> None:
@@ -412,26 +428,19 @@ for _reader, _read in READERS.items():
         (folder / "mnist.npz").symlink_to(BOMB[0])
         read(folder / "mnist.npz")
 
-    def _unknown(folder, read=_read):
+    def _changed(folder, read=_read, *, place, value):
         path = npz(folder, npy("(1,)", data=bytes(8)))
         content = bytearray(path.read_bytes())
-        for place in range(len(content) - 4):
-            if content[place : place + 4] == b"PK\x01\x02":
-                content[place + 10 : place + 12] = struct.pack("<H", 77)  # method of compression
+        entry = content.find(b"PK\x01\x02")  # of the directory
+        while entry >= 0:
+            content[entry + place] = value
+            entry = content.find(b"PK\x01\x02", entry + 4)
         path.write_bytes(content)
         read(path)
 
-    def _encrypted(folder, read=_read):
-        path = npz(folder, npy("(1,)", data=bytes(8)))
-        content = bytearray(path.read_bytes())
-        for place in range(len(content) - 4):
-            if content[place : place + 4] == b"PK\x01\x02":
-                content[place + 8] |= 1
-        path.write_bytes(content)
-        read(path)
-
-    ATTACKS |= {f"{_reader}: zeros compressed": _bomb, f"{_reader}: an unknown compression": _unknown}
-    ATTACKS[f"{_reader}: encrypted"] = _encrypted
+    ATTACKS[f"{_reader}: zeros compressed"] = _bomb
+    ATTACKS[f"{_reader}: an unknown compression"] = partial(_changed, place=10, value=77)
+    ATTACKS[f"{_reader}: encrypted"] = partial(_changed, place=8, value=1)
 
 
 def outcome(name: str, folder: Path) -> tuple[str, str]:
@@ -462,7 +471,17 @@ def measured(name: str, folder: Path) -> tuple[str, str, float, float]:
     return what, message, used.ru_maxrss / 2**10, used.ru_utime + used.ru_stime
 
 
+class Blank:
+    """Empty drawing; drawing is tested elsewhere."""
+
+    def savefig(self, path: Path) -> None:
+        path.write_text("blank")
+
+    def set_layout_engine(self, engine: object) -> None: ...
+
+
 if __name__ == "__main__":
+    site.draw_matplotlib = site.draw_thumbnail = lambda *_, **__: Blank()
     entries.find_entry, catalogue.entry_names = tiny.find_entry, lambda: tiny.NAMES
     catalogue.entry_heading = lambda name: tiny.HEADING
     here = Path(sys.argv[1])
@@ -472,6 +491,7 @@ if __name__ == "__main__":
         (here / "first.pt").parent.mkdir(exist_ok=True)
         torch.save(pair(), here / "first.pt")
         os.chdir(here)
+        command("gallery", "first")
         command("spectra", "first.pt", "first.pt", "--heads", "2")
     chosen = [name for k, name in enumerate(ATTACKS) if k % int(sys.argv[2]) == 0 or any(map(name.count, ALWAYS))]
     print(json.dumps({name: measured(name, here / f"{k}") for k, name in enumerate(chosen)}))  # noqa: T201

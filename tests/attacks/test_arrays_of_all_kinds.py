@@ -9,6 +9,8 @@ from saddlescope._shared.errors import InputError
 from saddlescope.measure.spectrum import spectrum
 
 RNG = np.random.default_rng(0)
+
+
 def test_masked_entries_are_not_counted_as_numbers():
     with pytest.raises(InputError, match="values must have no masked entries"):
         measure.stable_rank(np.ma.array([3.0, 2.0, 1.0], mask=[False, True, False]))

@@ -37,7 +37,7 @@ def outcomes(request, tmp_path_factory):
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert len(found) >= {"some": 50, "all": 150}[request.param]
+    assert len(found) >= {"some": 80, "all": 300}[request.param]
     return found
 
 
@@ -57,7 +57,7 @@ def test_memory_and_time_are_bounded(outcomes):
     assert not {name: cost for name, cost in costs.items() if cost[0] > _MEMORY or cost[1] > _TIME}
 
 
-@pytest.mark.parametrize("word", ["written", "terabytes", "pickle: a key", "checkpoint: a key", "73 TiB", "compressed"])
+@pytest.mark.parametrize("word", ["garbage", "written", "terabytes", ": a key", "73 TiB", "compressed"])
 def test_what_would_fill_the_memory_or_never_end_is_refused(outcomes, word):
     found = {name: what for name, (what, *_) in outcomes.items() if word in name}
     assert found

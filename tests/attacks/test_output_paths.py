@@ -8,7 +8,6 @@ import shlex
 import shutil
 import socket
 import stat
-import time
 from pathlib import Path
 
 import numpy as np
@@ -224,11 +223,9 @@ def test_every_command_refuses_before_any_work(kind, line, call, tmp_path, monke
 
 @pytest.mark.parametrize("command", ["attention", "spectra"])
 def test_a_file_in_a_folder_that_cannot_be_made_is_refused_before_any_work(command, call, tmp_path):
-    began = time.process_time()
     status, err = call(LINES[command].removesuffix("out") + "tokens.npz/out")
     assert (status, err.count("\n")) == (2, 0)
     assert err == "Cannot write tokens.npz/out: Not a directory. Give another path."
-    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize("command", ["gallery", "extract-lora"])

@@ -3,7 +3,6 @@
 import contextlib
 import socket
 import threading
-import time
 
 import pytest
 
@@ -18,11 +17,9 @@ _SILENT = ["tcp://127.0.0.1:9", "localhost:9", "tcp://[::1]:9", "tcp://there.is.
 
 @pytest.mark.parametrize("address", [*_JUNK, *_SILENT])
 def test_an_address_that_nobody_answers_is_refused_before_any_work(swept, tmp_path, address):
-    began = time.process_time()
     with pytest.raises(InputError, match="must be the address of a running Dask scheduler") as refused:
         swept("dim=1,2", scheduler=address)
     assert str(refused.value).endswith("none answers there.")
-    assert time.process_time() - began < 2
     assert not (tmp_path / "out").exists()
 
 
@@ -33,10 +30,8 @@ def test_an_address_at_which_something_else_answers_is_refused(swept):
             heard = threading.Thread(target=_answer, args=(server, greeting), daemon=True)
             heard.start()
             address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-            began = time.perf_counter()
             with pytest.raises(InputError, match="none answers there"):
                 swept("dim=1,2", scheduler=address)
-            assert time.perf_counter() - began < 20
         heard.join(timeout=30)
 
 

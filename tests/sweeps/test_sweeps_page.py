@@ -13,7 +13,7 @@ import snippets
 from saddlescope.reproduction import find_entry
 from saddlescope.sweeps import Grid
 
-_PAGE = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text()
+_PAGE = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text().replace("\\\n", "")
 
 
 def _block(words):
@@ -29,7 +29,7 @@ def test_the_grids_of_the_commands(line):
 
 
 def test_the_job_that_slurm_is_given():
-    (arguments,) = re.findall(r"SLURMCluster\((.*?)\)", _block("SLURMCluster").code)
+    (arguments,) = re.findall(r"SLURMCluster\((.*?)\)", _block("SLURMCluster").code, re.S)
     code = (
         "if __name__ == '__main__':\n"
         "    from dask_jobqueue.slurm import SLURMJob\n"
