@@ -6,8 +6,8 @@ import math
 
 import pytest
 import torch
-from attention_standins import GPT2Attention, LlamaAttention, TimmAttention, all_kinds
-from other_attention import Megatron, MegatronCross, TransformerEngine
+from attention_standins import GPT2Attention, LlamaAttention, TimmAttention, all_kinds, zero_biases
+from kinds import READ, Einsum, GatedQueries, Megatron, MegatronCross, SampleSecond, TransformerEngine
 from torch import nn
 from torch.nn import functional
 
@@ -18,33 +18,60 @@ from saddlescope.ranks.attention.attention_blocks import attention_blocks, find_
 KINDS = ("vit", "torch", "gpt2", "nanogpt", "timm", "vit-pytorch", "bert", "llama", "t5")
 
 
-def from_factors(factors, x):
-    """Compute attention by the paper's formula, as a sum over heads of products of factors."""
-    width = factors.key.shape[-1]
-    total = 0
+def from_factors(factors, x, scale=None):
+    """Yield by the paper's formula what each head reads, and its factor of the output."""
     for W_K, W_Q, W_V, W_O in zip(*factors.expanded()[:4], strict=True):
-        scores = functional.softmax(x @ W_Q @ W_K.T @ x.transpose(1, 2) / math.sqrt(width), dim=-1)
-        total = total + scores @ x @ W_V @ W_O.T
-    return total
+        width = W_K.shape[1] if scale is None else scale
+        yield functional.softmax(x @ W_Q @ W_K.T @ x.transpose(1, 2) / math.sqrt(width), dim=-1) @ x @ W_V, W_O.T
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *READ])
 def test_the_factors_compute_what_the_module_computes(kind):
-    module = all_kinds()[kind]
+    """Also where the check has to find an arrangement that names leave open."""
+    module = all_kinds()[kind] if kind in KINDS else zero_biases(READ[kind]()).double()
     x = torch.randn(2, 6, 12, dtype=torch.float64)
     (block,) = attention_blocks(nn.ModuleDict({"inner": module}))
-    torch.testing.assert_close(from_factors(block.factors(), x), module(x).detach())
-    assert (block.heads, block.factors().heads) == (4, 4)
+    total = sum(read @ out for read, out in from_factors(block.factors(), x))
+    torch.testing.assert_close(total, module(x).detach())
+    assert block.heads == block.factors().heads == (8 if kind == "pieces" else 4)
     assert not any(part.requires_grad for part in block.factors()[:4])
+
+
+@pytest.mark.parametrize("kind", [GatedQueries, SampleSecond, Einsum])
+@torch.no_grad()
+def test_the_factors_compute_what_is_between_norms_gates_and_residuals(kind):
+    module = kind().double()
+    for name, parameter in module.named_parameters():
+        if name.endswith("bias") and "norm" not in name:
+            nn.init.zeros_(parameter)
+    (block,) = attention_blocks(nn.ModuleDict({"layer": module}))
+    x = torch.randn(3, 6, 12, dtype=torch.float64)
+    expected = module(x.transpose(0, 1)).transpose(0, 1) if kind is SampleSecond else module(x)
+    inputs = module.norm(x) if kind is Einsum else x
+    gates = (
+        module.q_proj(x).unflatten(-1, (4, 10))[..., 5:].sigmoid() if kind is GatedQueries else torch.ones(1, 1, 4, 1)
+    )
+    heads = from_factors(block.factors(), inputs, scale=1 if kind is Einsum else None)
+    total = sum(gates[:, :, head] * read @ out for head, (read, out) in enumerate(heads))
+    torch.testing.assert_close(total + (x if kind is Einsum else 0), expected)
+
+
+def test_zero_weights_hide_nothing():
+    """Initial output projections are often zero."""
+    module = READ["strided"]()
+    for parameter in module.parameters():
+        nn.init.zeros_(parameter)
+    found = find_attention(module)
+    assert found.coverage[0].outcome == "verified"
+    assert found.blocks[0].factors().strided
 
 
 def test_multihead_attention_with_keys_and_values_of_other_widths():
     module = nn.MultiheadAttention(12, 4, kdim=5, vdim=7, bias=False, batch_first=True).double()
     assert module.in_proj_weight is None
     x, k, v = (torch.randn(2, 6, width, dtype=torch.float64) for width in (12, 5, 7))
-    factors = attention_blocks(module)[0].factors()
     total = 0
-    for W_K, W_Q, W_V, W_O in zip(*factors.expanded()[:4], strict=True):
+    for W_K, W_Q, W_V, W_O in zip(*attention_blocks(module)[0].factors().expanded()[:4], strict=True):
         total = total + functional.softmax(x @ W_Q @ W_K.T @ k.transpose(1, 2) / math.sqrt(3), dim=-1) @ v @ W_V @ W_O.T
     torch.testing.assert_close(total, module(x, k, v, need_weights=False)[0].detach())
 

@@ -4,7 +4,6 @@
 
 import copy
 import warnings
-from functools import partial
 
 import numpy as np
 import pytest
@@ -112,35 +111,6 @@ def test_a_reference_in_half_precision_reports_its_rounding(tmp_path):
     )  # a wider type than that of the weights adds nothing
 
 
-@pytest.mark.parametrize("reference", ["memory", "disk", "checkpoint"])
-def test_a_state_that_refers_to_a_file_resumes_to_the_same_bits(reference, tmp_path):
-    model = ViT(SMALL)
-    torch.save(model.state_dict(), tmp_path / "start.pt")
-    folder = tmp_path / "kept"
-    options = {
-        "memory": {},
-        "disk": {"reference": OnDisk(folder)},
-        "checkpoint": {"initial": tmp_path / "start.pt"},
-    }[reference]
-    make = partial(RankTracker, schedule=Every(1), matrices="*.expand", recorders=[Angles(1)], **options)
-    whole = make(model)
-    step_at_random(model)
-    whole.step()
-    torch.save(whole.state_dict(folder=folder if reference == "memory" else None), tmp_path / "state.pt")
-    state = torch.load(tmp_path / "state.pt", weights_only=True)
-    assert state["weights"] == {}
-    resumed = make(model)
-    resumed.load_state_dict(state, folder=folder if reference == "memory" else None)
-    for tracker in (whole, resumed):
-        assert tracker.steps == (1,)
-    step_at_random(model, seed=1)
-    whole.step()
-    resumed.step()
-    assert resumed.to_xarray().identical(whole.to_xarray())
-    if reference != "checkpoint":
-        assert len(list(folder.iterdir())) == 1  # nothing is left of the weights at the resumption
-
-
 def test_a_state_without_its_file_is_refused(tmp_path):
     model = ViT(SMALL)
     state = RankTracker(model).state_dict(folder=tmp_path)
@@ -151,18 +121,6 @@ def test_a_state_without_its_file_is_refused(tmp_path):
     file.unlink()
     with pytest.raises(InputError, match=f"must be in {file.name}; got no such file in {tmp_path}. Copy it there, or"):
         RankTracker(model).load_state_dict(state, folder=tmp_path)
-
-
-def test_weights_at_the_start_are_read_while_the_present_ones_move(tmp_path):
-    """The model is the same object as before: nothing of it may be substituted after a record."""
-    model = ViT(SMALL)
-    before = {name: id(parameter) for name, parameter in model.named_parameters()}
-    tracker = RankTracker(model, reference=OnDisk(tmp_path))
-    step_at_random(model)
-    weights = copy.deepcopy(model.state_dict())
-    tracker.measure()
-    assert {name: id(parameter) for name, parameter in model.named_parameters()} == before
-    torch.testing.assert_close(model.state_dict(), weights, rtol=0, atol=0)
 
 
 def test_bad_input(tmp_path, types_unchecked):

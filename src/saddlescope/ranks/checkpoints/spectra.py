@@ -45,7 +45,7 @@ from saddlescope.ranks.checkpoints.tensor_matching import (
 from saddlescope.ranks.checkpoints.weights_in_memory import Source, open_weights
 from saddlescope.ranks.tracker.matrix_selection import MatrixSelection, matrix_of, parameter_name, select_matrices
 from saddlescope.ranks.tracker.recorders import Angles, Orders, Recorder, Values, recorder, require_recorders
-from saddlescope.ranks.tracker.records import PRODUCTS, Spectra, Updates, pad_spectra, spectra_dataset
+from saddlescope.ranks.tracker.records import PRODUCTS, Spectra, spectra_dataset, stacked_updates, unmeasured
 from saddlescope.ranks.tracker.tracked_matrices import TrackedMatrices, Weights
 
 Item = TypeVar("Item")
@@ -181,8 +181,8 @@ def checkpoint_spectra(
     remarks += find_identical(start, series, on_error)
     dataset = spectra_dataset(
         [step for step, _ in fitting],
-        products=_updates([block.name for block in blocks], found[: len(blocks)]) if blocks else None,
-        matrices=_updates(single, found[len(blocks) :]) if single else None,
+        products=stacked_updates([block.name for block in blocks], found[: len(blocks)]) if blocks else None,
+        matrices=stacked_updates(single, found[len(blocks) :]) if single else None,
     )
     dataset.attrs["remarks"] = "\n".join(remarks)
     dataset = _labelled(dataset, [str(match.checkpoint.path) for match in series], str(places[0]), steps)
@@ -301,11 +301,10 @@ def _measured(
             noise = _quantisation(part, start, part.tensors)
     except InputError as error:
         on_error(str(error))
-        absent = _absent(tracked(part).start)  # of the placeholders, for its shape
-        return [absent] * (1 + len(series))
+        return [unmeasured(tracked(part).start)] * (1 + len(series))  # of the placeholders, for its shape
     records = [matrices.start]
     for step, match in enumerate(series):
-        records.append(_absent(records[0]))
+        records.append(unmeasured(records[0]))
         if not all(name in match.names for name in part.tensors):
             continue  # reported when the names were matched
         try:
@@ -334,29 +333,6 @@ def _read_finite(checkpoint: Checkpoint, names: Sequence[str]) -> dict[str, Tens
     for name in names:
         require_finite(checkpoint.path, name, stored[name])
     return {name: stored[name] for name in names}
-
-
-def _absent(like: Spectra) -> Spectra:
-    return Spectra(**{name: np.full_like(array, np.nan) for name, array in like.arrays().items()})
-
-
-def _updates(names: Sequence[str], found: Sequence[Sequence[Spectra]]) -> Updates:
-    """Combine the records of parts, one list per part with the start first, to arrays (record, part, ...)."""
-    lengths = {n: max(getattr(one, n).shape[-1] for row in found for one in row) for n in ("values", "errors")}
-
-    def array(record: Spectra, name: str) -> np.ndarray:
-        one = getattr(record, name)
-        return (pad_spectra(one, lengths[name]) if name in lengths else one)[0, ...]
-
-    arrays = {
-        name: np.stack([[array(record, name) for record in records] for records in found], axis=1)
-        for name in found[0][0].arrays()
-    }
-    return Updates(
-        tuple(names),
-        initial=Spectra(**{name: one[0] for name, one in arrays.items()}),
-        update=Spectra(**{name: one[1:] for name, one in arrays.items()}),
-    )
 
 
 def _report_unmeasurable(

@@ -365,7 +365,7 @@ def _resized(opened: OpenedModel, match: MatchedCheckpoint) -> list[str]:
 
 def _untied(model: nn.Module, end: Checkpoint) -> Iterator[str]:
     """Yield a sentence on each weight of which the tuned checkpoint holds two versions, and its base one."""
-    raw = end.stored if isinstance(end, LoadedCheckpoint) else None
+    raw = end.origin if isinstance(end, LoadedCheckpoint) else None
     shared: dict[int, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if raw is not None and name in raw.tensors:
