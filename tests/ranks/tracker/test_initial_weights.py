@@ -163,7 +163,7 @@ def test_the_initial_weights_of_a_spectral_norm_are_normed_as_they_were(old, pla
             parameter.add_(torch.randn(parameter.shape))
     for _ in range(5):
         model(torch.randn(2, 3, 12))  # a power iteration each
-    again = tracker._weights.stored_factors(tracker._initial, 0)
+    again = tracker._weights.then(tracker._weights.layers, tracker._initial, 0)
     after = product_spectrum(*(part.double() for part in again[1]))
     np.testing.assert_allclose(after.values.numpy(), before.values[1, :, :3], rtol=1e-5)
     with pytest.raises(InputError, match=r"type of weights with a spectral norm; got InMemory\(dtype=torch.bfloat16\)"):

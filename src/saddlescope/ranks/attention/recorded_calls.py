@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
+from torch.utils.hooks import RemovableHandle
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.attention.attention_trace import AttentionTrace
@@ -52,12 +53,30 @@ def record_calls(model: nn.Module, modules: Mapping[str, nn.Module], inputs: Any
         InputError: the model fails on the inputs.
     """
     calls: dict[str, Call] = {}
-    modes = [(module, module.training) for module in model.modules()]
 
     def remember(name: str) -> Any:
         return lambda module, args, kwargs: calls.setdefault(name, _without_caches(args, kwargs)) and None
 
-    hooks = [module.register_forward_pre_hook(remember(name), with_kwargs=True) for name, module in modules.items()]
+    run_model(
+        model,
+        inputs,
+        [module.register_forward_pre_hook(remember(name), with_kwargs=True) for name, module in modules.items()],
+    )
+    return calls
+
+
+def run_model(model: nn.Module, inputs: Any, hooks: Sequence[RemovableHandle]) -> None:
+    """Run a model in evaluation mode, then remove the hooks and restore modes and random states.
+
+    Args:
+        model: the model.
+        inputs: a tensor, a tuple of arguments, or a mapping of keyword arguments.
+        hooks: hooks of this run.
+
+    Raises:
+        InputError: the model fails on the inputs.
+    """
+    modes = [(module, module.training) for module in model.modules()]
     devices = {one.device for one in model.parameters() if one.device.type == "cuda"}
     try:
         model.eval()
@@ -76,7 +95,6 @@ def record_calls(model: nn.Module, modules: Mapping[str, nn.Module], inputs: Any
             hook.remove()
         for module, mode in modes:
             module.training = mode
-    return calls
 
 
 def _without_caches(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
