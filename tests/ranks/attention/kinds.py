@@ -4,40 +4,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from attention_standins import attend
+from attention_standins import attend, heads, joined, kind
 from torch import nn
 from torch.nn import functional
 from torch.nn.attention.flex_attention import flex_attention
-
-
-def heads(x, count=4):
-    return x.unflatten(-1, (count, -1)).transpose(1, 2)
-
-
-def joined(read):
-    return read.transpose(1, 2).flatten(2)
-
-
-def kind(split, read=attend, **parts):
-    """Return a class of attention: its numbers and layers by name, the last one for the output.
-
-    Args:
-        split: function of the module and its inputs that returns queries, keys and values.
-        read: function of these that returns what the heads read.
-        parts: numbers, and (inputs, outputs) of layers.
-    """
-    *_, output = parts
-
-    class Kind(nn.Module):
-        def __init__(self):
-            super().__init__()
-            for name, part in parts.items():
-                setattr(self, name, nn.Linear(*part) if isinstance(part, tuple) else part)
-
-        def forward(self, x):
-            return getattr(self, output)(joined(read(*split(self, x))))
-
-    return Kind
 
 
 def shared_read(q, k, v):

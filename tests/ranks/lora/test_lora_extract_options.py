@@ -86,7 +86,9 @@ def test_patterns_ranks_and_types(tmp_path):
     made = extract_lora(base, tuned, out, energy=0.99, max_rank=2, exclude=["*down_proj", "model.layers.0.*"])
     assert {layer.rank for layer in made.layers} == {2}
     assert all(".layers.1." in layer.name and "down_proj" not in layer.name for layer in made.layers)
-    assert "model.layers.0.mlp.down_proj.weight" in made.left_out
+    assert {"model.layers.0.mlp.down_proj.weight", "model.norm.weight", "model.embed_tokens.weight"} <= set(
+        made.left_out
+    )
     exact = load_file(out / "adapter_model.safetensors")
     exclude = ["*down_proj", "model.layers.0.*"]
     extract_lora(base, tuned, out, energy=0.99, max_rank=2, exclude=exclude, dtype="bfloat16", modules_to_save="*norm")

@@ -50,7 +50,7 @@ def adapter_spectra(
     for _, adapter in adapters:
         adapter.require_own_update()
         adapter.report(on_error)
-    modules = sorted({name for _, adapter in adapters for name in _matrices(adapter)}, key=natural_order)
+    modules = sorted({name for _, adapter in adapters for name in adapter.matrices}, key=natural_order)
     names = _selected(modules, matrices)
     found: list[list[Spectra]] = []
     for number, name in enumerate(names):
@@ -64,10 +64,10 @@ def adapter_spectra(
     )
     remarks = [remark for _, adapter in adapters for remark in adapter.remarks]
     for _, adapter in adapters:
-        vectors = [one.parts["difference"] for name, one in adapter.updates.items() if name not in _matrices(adapter)]
-        vectors += [stored for stored, _ in adapter.additions().values()]
-        if vectors:
-            remarks.append(f"{adapter.path} also changes vectors, which have no spectrum: {', '.join(vectors)}.")
+        if adapter.vectors:
+            remarks.append(
+                f"{adapter.path} also changes vectors, which have no spectrum: {', '.join(adapter.vectors)}."
+            )
         if whole := adapter.other_tensors():
             remarks.append(
                 f"{adapter.path} also has whole parameters, whose updates need the base: {', '.join(whole.values())}."
@@ -85,13 +85,6 @@ def open_adapters(sources: Sequence[object], weights: str | None) -> list[Adapte
             return None
         found.append(adapter)
     return found
-
-
-def _matrices(adapter: AdapterFile) -> list[str]:
-    """Return the names of modules whose updates are matrices; those of norms are vectors."""
-    full = {name: one.parts["difference"] for name, one in adapter.updates.items() if "difference" in one.parts}
-    vectors = {name for name, stored in full.items() if len(adapter.stored.tensors[stored].shape) < 2}
-    return [name for name in adapter.updates if name not in vectors]
 
 
 def _selected(modules: Sequence[str], matrices: MatrixSelection | None) -> list[str]:
