@@ -1,6 +1,5 @@
 """Attention that names alone would misread, as published libraries write it; inputs of width 12, four heads."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -469,68 +468,3 @@ OUTCOMES = {  # module, outcome, and the reason or its beginning
     **{one.__name__: (one, "verified", None) for one in
        (AddedPositions, NeedsMask, ChannelsFirst, Rotated, OfWidth, OfWidthRotated, BiasTable, Whisper)},
 }  # fmt: skip
-
-
-class _NeedsGPU(nn.Module):
-    """Attention whose forward pass runs on GPUs alone, so that its names and numbers must suffice."""
-
-    def forward(self, hidden_states, attention_mask=None):
-        raise RuntimeError("No CUDA GPUs are available")
-
-
-class ColumnParallel(nn.Module):
-    """Megatron's linear layer: a matrix (out, in), and a forward pass that returns the bias apart."""
-
-    def __init__(self, inputs, outputs):
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(outputs, inputs))
-        self.bias = nn.Parameter(torch.zeros(outputs))
-
-    def forward(self, x):
-        return x @ self.weight.T, self.bias
-
-
-class Megatron(_NeedsGPU):
-    """megatron.core's SelfAttention in one of two processes: two of four query heads, on one of two key heads."""
-
-    def __init__(self, gate=False):
-        super().__init__()
-        self.config = SimpleNamespace(num_attention_heads=4, num_query_groups=2, hidden_size=12)
-        self.num_attention_heads_per_partition, self.num_query_groups_per_partition = 2, 1
-        self.linear_qkv = ColumnParallel(12, 3 * (2 + 2 + 2 * gate))
-        self.linear_proj = ColumnParallel(6, 12)
-
-
-class MegatronCross(_NeedsGPU):
-    """megatron.core's CrossAttention: for each head, its key and then its value."""
-
-    def __init__(self):
-        super().__init__()
-        self.config = SimpleNamespace(num_attention_heads=4, num_query_groups=4, hidden_size=12)
-        self.num_attention_heads_per_partition = 4
-        self.linear_q, self.linear_kv = ColumnParallel(12, 12), ColumnParallel(8, 24)
-        self.linear_proj = ColumnParallel(12, 12)
-
-
-class SplitLinear(nn.Module):
-    """TransformerEngine's Linear with parameters_split: one parameter for queries, one for keys, one for values."""
-
-    def __init__(self, inputs, **outputs):
-        super().__init__()
-        self.weight_names = [f"{name}_weight" for name in outputs]
-        for name, size in outputs.items():
-            self.register_parameter(f"{name}_weight", nn.Parameter(torch.randn(size, inputs)))
-            self.register_parameter(f"{name}_bias", nn.Parameter(torch.zeros(size)))
-
-
-class TransformerEngine(_NeedsGPU):
-    """transformer_engine.pytorch's MultiheadAttention: four query heads on two key heads."""
-
-    def __init__(self, fuse_qkv_params=False):
-        super().__init__()
-        self.num_attention_heads = self.num_attention_heads_per_partition = 4
-        self.num_gqa_groups = self.num_gqa_groups_per_partition = 2
-        self.qkv_weight_interleaved = fuse_qkv_params
-        split = {"query": 12, "key": 6, "value": 6}
-        self.layernorm_qkv = ColumnParallel(12, 24) if fuse_qkv_params else SplitLinear(12, **split)
-        self.proj = ColumnParallel(12, 12)

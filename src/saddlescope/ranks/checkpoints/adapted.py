@@ -151,7 +151,7 @@ def _updated(adapter: AdapterFile, module: str, model: nn.Module, weight: Tensor
     own, delta = adapter.updates[module], adapter.update(module)
     flip = not own.embedding and _is_conv1d(model, name)
     rows = weight.T if flip else weight
-    if delta.flatten(1).shape == rows.flatten(1).shape:
+    if delta.shape != rows.shape and delta.flatten(1).shape == rows.flatten(1).shape:
         delta = delta.reshape(rows.shape)  # a kernel, whose factors are matrices
     rows = rows + _fitting(adapter, name, delta, rows)
     if own.magnitude is not None:
