@@ -204,10 +204,12 @@ class RankTracker(ScheduledTracker):
 
     def _record(self) -> None:
         last, weights = self._previous, self._weights
-        for kind, units in ((self._products, weights.layers), (self._single, weights.matrices)):
-            previous = last and partial(weights.then, units, last)
-            kind.records.append(kind.measure(self._made, partial(weights.now, units), previous))
-        products, single = self._products.records[-1], self._single.records[-1]
+        products, single = (
+            kind.measure(self._made, partial(weights.now, units), last and partial(weights.then, units, last))
+            for kind, units in ((self._products, weights.layers), (self._single, weights.matrices))
+        )
+        self._products.records.append(products)
+        self._single.records.append(single)
         if self._products.increments:
             self._previous = weights.copied(last)
         self._steps.append(self._made)
