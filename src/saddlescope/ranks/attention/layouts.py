@@ -102,8 +102,12 @@ Parts: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor]
 
 def layers_at(module: nn.Module, paths: Iterable[str]) -> tuple[nn.Module, ...]:
     """Return the linear layers at attribute paths of a module; () unless all are."""
-    layers = [resolve(module, path) for path in paths]
-    return tuple(layers) if all(map(is_linear, layers)) else ()
+    layers = []
+    for path in paths:
+        if not is_linear(layer := resolve(module, path)):
+            return ()  # at once: most modules have another layout
+        layers.append(layer)
+    return tuple(layers)
 
 
 @dataclass(frozen=True)
