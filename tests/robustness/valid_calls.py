@@ -490,7 +490,7 @@ def _train() -> dict[str, Call]:
         "ranks_for_energy": Call(ranks.ranks_for_energy, {"spectra": spectra, "energy": 0.9}),
         "allocate_ranks": Call(
             ranks.allocate_ranks,
-            {"spectra": spectra, "shapes": {"a": (8, 8), "b": (8, 8)}, "parameters": 48, "least": 0},
+            {"spectra": spectra, "shapes": {"a": (8, 8), "b": (8, 8)}, "parameters": 48},
         ),
         "CircleProcess": Call(
             CircleProcess, {"pixels": 16, "color_signal": 0.4, "size_signal": 0.4, "diameter": 0.5, "noise": 0.001}

@@ -168,7 +168,7 @@ def rank_of(parts: Mapping[str, tuple[int, ...]]) -> int | None:
     Raises:
         InputError: factors without their partners, or without entries.
     """
-    needed = [pair for pair in _PAIRS if not parts.keys().isdisjoint(pair)]
+    needed: list[tuple[str, ...]] = [pair for pair in _PAIRS if not parts.keys().isdisjoint(pair)]
     if any(role.startswith("hada") for role in parts):
         needed.append(tuple(f"hada_{side}" for side in ("w1_a", "w1_b", "w2_a", "w2_b")))
     if any(role.startswith("lokr") for role in parts):

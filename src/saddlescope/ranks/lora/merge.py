@@ -21,7 +21,6 @@ from saddlescope.ranks.checkpoints.files import raise_error
 from saddlescope.ranks.lora.adapter import (
     Format,
     LoraFactors,
-    PeftSettings,
     refuse_foreign,
     require_format,
     require_held,
@@ -115,11 +114,12 @@ def merge_lora(
     if not factors:
         raise InputError(f"{opened[0].path} must change weights by factors; got updates of 0. Leave it out.")
     config = opened[0].config
-    settings = PeftSettings(
-        config.get("base_model_name_or_path"), None, bool(config.get("fan_in_fan_out")), config.get("task_type")
-    )
     kept_whole = {name: opened[0].stored.read([stored])[stored] for name, stored in whole.items()}
-    write_adapter(out, factors, form=form, settings=settings, whole=kept_whole, dtype=stored_type)
+    base, transposed = config.get("base_model_name_or_path"), bool(config.get("fan_in_fan_out"))
+    write_adapter(
+        out, factors, form=form, base=base, transposed=transposed, task=config.get("task_type"), whole=kept_whole,
+        dtype=stored_type,
+    )  # fmt: skip
     left_out = [name for name in left_out if name not in whole.values()]
     remarks = [remark for one in opened for remark in one.remarks]
     if len(opened) > 1 and not set.intersection(*(set(one.updates) for one in opened)):
