@@ -8,6 +8,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from saddlescope.ranks.attention.attention_blocks import find_attention, require_attention
+from saddlescope.ranks.attention.known_layouts import LAYOUTS
+
 
 def attend(q, k, v):
     return functional.softmax(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, dim=-1) @ v
@@ -42,6 +45,13 @@ def kind(split, read=attend, **parts):
             return getattr(self, output)(joined(read(*split(self, x))))
 
     return Kind
+
+
+def attention_blocks(model, layouts=LAYOUTS, **options):
+    """Return the attention blocks of a model, or raise for one without."""
+    found = find_attention(model, layouts, **options)
+    require_attention(found, model)
+    return found.blocks
 
 
 def zero_biases(module):

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from attention_standins import GPT2Attention, LlamaAttention, TimmAttention, all_kinds, zero_biases
+from attention_standins import GPT2Attention, LlamaAttention, TimmAttention, all_kinds, attention_blocks, zero_biases
 from kinds import READ, Einsum, GatedQueries, SampleSecond
 from torch import nn
 from torch.nn import functional
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import Fused, Separate, TorchMultihead
-from saddlescope.ranks.attention.attention_blocks import attention_blocks, find_attention
+from saddlescope.ranks.attention.attention_blocks import find_attention
 
 KINDS = ("vit", "torch", "gpt2", "nanogpt", "timm", "vit-pytorch", "bert", "llama", "t5")
 

@@ -10,12 +10,13 @@ the identity.
 
 import pytest
 import torch
+from attention_standins import attention_blocks
 from real_models import GPT, GROUPED, MODELS, built, transformers
 from torch import nn
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import RankTracker
-from saddlescope.ranks.attention.attention_blocks import attention_blocks, find_attention
+from saddlescope.ranks.attention.attention_blocks import find_attention
 from saddlescope.ranks.attention.layouts import Fused, Interleaved, KeyValue
 from saddlescope.ranks.attention.stated_numbers import resolve
 

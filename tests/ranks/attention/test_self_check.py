@@ -7,14 +7,14 @@ import weakref
 
 import pytest
 import torch
-from attention_standins import LlamaAttention, attend
+from attention_standins import LlamaAttention, attend, attention_blocks
 from kinds import OUTCOMES, SINGLE, BiasTable, Convolved, Flex, Llama, OfWidth, OfWidthRotated, Whisper, heads, llama
 from torch import nn
 from torch.nn.utils import parametrizations
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import Fused, RankTracker, Separate
-from saddlescope.ranks.attention.attention_blocks import attention_blocks, find_attention
+from saddlescope.ranks.attention.attention_blocks import find_attention
 
 
 def found_in(module, name="attn"):

@@ -143,20 +143,13 @@ def exponentials(logarithms: Float[np.ndarray, "_"]) -> Float[np.ndarray, "_"]:
         return np.exp(logarithms)
 
 
-def distinct_sizes(group: UnitGroup, tolerance: float) -> Float[np.ndarray, "_"]:
-    """Return the sizes of the distinct units of a group, descending; 0 for those left out and for duplicates.
-
-    Raises:
-        WeightsNotFiniteError: weights that are not finite.
-    """
-    return exponentials(log_sizes(group, tolerance))
-
-
 @torch.no_grad()
 def log_sizes(
     group: UnitGroup, tolerance: float, firing: Bool[np.ndarray, "_"] | None = None
 ) -> Float[np.ndarray, "_"]:
-    """Return the logarithms of `distinct_sizes`, of weights of any size.
+    """Return the logarithms of the sizes of the distinct units of a group, descending.
+
+    Those left out and duplicates have size 0, -inf. Weights may be of any size.
 
     Args:
         group: the units.
