@@ -132,14 +132,11 @@ class UnitWeights:
         if getattr(reference, "dtype", None) is not None:
             self._require_no_spectral_norm(reference)
         if initial is None:
-            if self._owners.size == 1:
-                present = self._present()
-                return (reference or InMemory()).keep(
-                    list(present), lambda name: full_tensor(present[name]), rounded=False
-                )
-            held = self._gathered()
+            weights = self._present() if self._owners.size == 1 else self._gathered()
             with self._owners.together():
-                return (reference or InMemory()).keep(list(held), held.__getitem__, rounded=False)
+                return (reference or InMemory()).keep(
+                    list(weights), lambda name: full_tensor(weights[name]), rounded=False
+                )
         from saddlescope.ranks.tracker.reference_weights import weights_in_checkpoint  # imports the checkpoint readers
 
         with self._owners.together():
@@ -155,13 +152,9 @@ class UnitWeights:
         Args:
             earlier: an earlier copy, which may be overwritten and returned.
         """
-        if self._owners.size > 1:
+        if self._owners.size > 1 or earlier is None:
             return HeldWeights(self._gathered(), rounded=False)
         present = self._present()
-        if earlier is None:
-            kept = InMemory().keep(list(present), lambda name: full_tensor(present[name]), rounded=False)
-            assert isinstance(kept, HeldWeights)
-            return kept
         for name, tensor in earlier.tensors.items():
             tensor.copy_(full_tensor(present[name]))
         return earlier
