@@ -97,10 +97,10 @@ class AttentionLayout(ABC):
         """Return the attribute names of the layout, for messages."""
 
 
-Parts: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor]
+_Parts: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
-def layers_at(module: nn.Module, paths: Iterable[str]) -> tuple[nn.Module, ...]:
+def _layers_at(module: nn.Module, paths: Iterable[str]) -> tuple[nn.Module, ...]:
     """Return the linear layers at attribute paths of a module; () unless all are."""
     layers = []
     for path in paths:
@@ -116,7 +116,7 @@ class _LinearLayers(AttentionLayout):
 
     def projections(self, module: nn.Module) -> tuple[nn.Module, ...]:
         """See `AttentionLayout`."""
-        return layers_at(module, self._paths)
+        return _layers_at(module, self._paths)
 
     def _cut(self, module: nn.Module, matrices: Sequence[Tensor]) -> HeadFactors:
         heads = count(module, self._paths[0], self._value("heads"), HEADS)
@@ -153,7 +153,7 @@ class _LinearLayers(AttentionLayout):
         return tuple(getattr(self, field.name) for field in fields(self) if field.name in _PATHS)
 
     @abstractmethod
-    def _split(self, module: nn.Module, heads: int, key_heads: int | None, *found: Tensor) -> Parts:
+    def _split(self, module: nn.Module, heads: int, key_heads: int | None, *found: Tensor) -> _Parts:
         """Return keys, queries and values, (inputs, heads * width), and the output, (heads * width, outputs)."""
 
     def __str__(self) -> str:
@@ -186,7 +186,7 @@ class Separate(_LinearLayers):
     strided: bool = False
     gated: bool = False
 
-    def _split(self, module: nn.Module, heads: int, key_heads: int | None, *found: Tensor) -> Parts:
+    def _split(self, module: nn.Module, heads: int, key_heads: int | None, *found: Tensor) -> _Parts:
         key, query, value, output = found
         if self.gated:
             if query.shape[1] % (2 * heads):
@@ -223,7 +223,7 @@ class KeyValue(_LinearLayers):
     interleaved: bool = False
     strided: bool = False
 
-    def _split(self, module: nn.Module, heads: int, key_heads: int | None, *found: Tensor) -> Parts:
+    def _split(self, module: nn.Module, heads: int, key_heads: int | None, *found: Tensor) -> _Parts:
         fused, query, output = found
         if fused.shape[1] % 2:
             raise InputError(f"{self.kv} must have as many keys as values; got {fused.shape[1]} outputs.")
@@ -274,7 +274,7 @@ class Fused(_LinearLayers):
         if self.pieces < 1:
             raise InputError(f"pieces must be at least 1; got {self.pieces!r}.")
 
-    def _split(self, module: nn.Module, heads: int, key_heads: int | None, *found: Tensor) -> Parts:
+    def _split(self, module: nn.Module, heads: int, key_heads: int | None, *found: Tensor) -> _Parts:
         if states_interleaving(module):
             return Interleaved(self.qkv, self.output)._split(module, heads, key_heads, *found)
         fused, output = found
@@ -339,7 +339,7 @@ class Interleaved(_LinearLayers):
         if sorted(self.order) != sorted("qkv"):
             raise InputError(f"order must have q, k and v once each; got {self.order!r}.")
 
-    def _split(self, module: nn.Module, heads: int, key_heads: int | None, *found: Tensor) -> Parts:
+    def _split(self, module: nn.Module, heads: int, key_heads: int | None, *found: Tensor) -> _Parts:
         fused, output = found
         width = max(1, output.shape[0] // heads)
         groups = (fused.shape[1] // width - heads) // 2
@@ -399,7 +399,7 @@ class Latent(AttentionLayout):
 
     def projections(self, module: nn.Module) -> tuple[nn.Module, ...]:
         """See `AttentionLayout`."""
-        return layers_at(module, (*self.query, self.latent, self.key_value, self.output))
+        return _layers_at(module, (*self.query, self.latent, self.key_value, self.output))
 
     def _cut(self, module: nn.Module, matrices: Sequence[Tensor]) -> HeadFactors:
         heads = count(module, self.output, self.heads, HEADS)
