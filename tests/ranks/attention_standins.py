@@ -8,9 +8,50 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from saddlescope.ranks.attention.attention_blocks import find_attention, require_attention
+from saddlescope.ranks.attention.known_layouts import LAYOUTS
+
 
 def attend(q, k, v):
     return functional.softmax(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, dim=-1) @ v
+
+
+def heads(x, count=4):
+    return x.unflatten(-1, (count, -1)).transpose(1, 2)
+
+
+def joined(read):
+    return read.transpose(1, 2).flatten(2)
+
+
+def kind(split, read=attend, **parts):
+    """Return a class of attention: its numbers and layers by name, the last one for the output.
+
+    Args:
+        split: function of the module and its inputs that returns queries, keys and values.
+        read: function of these that returns what the heads read.
+        parts: numbers, and (inputs, outputs) of layers.
+    """
+    *_, output = parts
+
+    class Kind(nn.Module):
+        def __init__(self):
+            super().__init__()
+            for name, part in parts.items():
+                made = nn.Linear(*part) if isinstance(part, tuple) else part
+                setattr(self, name, made() if callable(part) else made)
+
+        def forward(self, x):
+            return getattr(self, output)(joined(read(*split(self, x))))
+
+    return Kind
+
+
+def attention_blocks(model, layouts=LAYOUTS, **options):
+    """Return the attention blocks of a model, or raise for one without."""
+    found = find_attention(model, layouts, **options)
+    require_attention(found, model)
+    return found.blocks
 
 
 def zero_biases(module):
@@ -50,22 +91,6 @@ class GPT2Attention(nn.Module):
         return self.c_proj(attend(q, k, v).transpose(1, 2).reshape(*x.shape[:-1], -1))
 
 
-class NanoGPTAttention(nn.Module):
-    """nanoGPT's CausalSelfAttention, without its mask: GPT-2's names with ordinary linear layers."""
-
-    def __init__(self, n_embd, n_head):
-        super().__init__()
-        self.c_attn = nn.Linear(n_embd, 3 * n_embd)
-        self.c_proj = nn.Linear(n_embd, n_embd)
-        self.n_head, self.n_embd = n_head, n_embd
-
-    def forward(self, x):
-        B, T, C = x.size()
-        q, k, v = self.c_attn(x).split(self.n_embd, dim=2)
-        q, k, v = (part.view(B, T, self.n_head, C // self.n_head).transpose(1, 2) for part in (q, k, v))
-        return self.c_proj(attend(q, k, v).transpose(1, 2).contiguous().view(B, T, C))
-
-
 class TimmAttention(nn.Module):
     """timm.layers.Attention."""
 
@@ -80,20 +105,6 @@ class TimmAttention(nn.Module):
         qkv = self.qkv(x).reshape(B, N, 3, self.num_heads, self.head_dim).permute(2, 0, 3, 1, 4)
         q, k, v = qkv.unbind(0)
         return self.proj(attend(q, k, v).transpose(1, 2).reshape(B, N, C))
-
-
-class VitPytorchAttention(nn.Module):
-    """vit-pytorch's Attention: head width independent of the embedding, the output in a Sequential."""
-
-    def __init__(self, dim, heads, dim_head):
-        super().__init__()
-        self.heads = heads
-        self.to_qkv = nn.Linear(dim, 3 * heads * dim_head, bias=False)
-        self.to_out = nn.Sequential(nn.Linear(heads * dim_head, dim), nn.Dropout(0.0))
-
-    def forward(self, x):
-        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.to_qkv(x).chunk(3, dim=-1))
-        return self.to_out(attend(q, k, v).transpose(1, 2).flatten(2))
 
 
 class BertAttention(nn.Module):
@@ -142,20 +153,6 @@ class LlamaAttention(nn.Module):
         return states.reshape(batch, -1, length, width)
 
 
-class T5Attention(nn.Module):
-    """transformers' T5Attention in names and shapes, with the usual scaling."""
-
-    def __init__(self, d_model, n_heads, key_value_proj_dim):
-        super().__init__()
-        self.n_heads, inner = n_heads, n_heads * key_value_proj_dim
-        self.q, self.k, self.v = (nn.Linear(d_model, inner, bias=False) for _ in range(3))
-        self.o = nn.Linear(inner, d_model, bias=False)
-
-    def forward(self, x):
-        q, k, v = (part(x).view(*x.shape[:2], self.n_heads, -1).transpose(1, 2) for part in (self.q, self.k, self.v))
-        return self.o(attend(q, k, v).transpose(1, 2).flatten(2))
-
-
 class TorchSelfAttention(nn.Module):
     """torch.nn.MultiheadAttention, attending to its own input."""
 
@@ -165,6 +162,24 @@ class TorchSelfAttention(nn.Module):
 
     def forward(self, x):
         return self.attention(x, x, x, need_weights=False)[0]
+
+
+# GPT-2's names with ordinary linear layers
+nano_gpt = kind(lambda m, x: map(heads, m.c_attn(x).split(12, dim=2)), n_head=4, c_attn=(12, 36), c_proj=(12, 12))
+# head width independent of the embedding, the output in a Sequential
+vit_pytorch = kind(
+    lambda m, x: map(heads, m.to_qkv(x).chunk(3, dim=-1)),
+    heads=4,
+    to_qkv=(12, 60, False),
+    to_out=lambda: nn.Sequential(nn.Linear(20, 12), nn.Dropout(0.0)),
+)
+# transformers' T5Attention in names and shapes, with the usual scaling
+t5 = kind(
+    lambda m, x: (heads(part(x)) for part in (m.q, m.k, m.v)),
+    n_heads=4,
+    **dict.fromkeys("qkv", (12, 20, False)),
+    o=(20, 12, False),
+)
 
 
 def all_kinds() -> dict[str, nn.Module]:
@@ -177,11 +192,11 @@ def all_kinds() -> dict[str, nn.Module]:
         "vit": vit.blocks[0].attention,
         "torch": TorchSelfAttention(12, 4),
         "gpt2": GPT2Attention(12, 4),
-        "nanogpt": NanoGPTAttention(12, 4),
+        "nanogpt": nano_gpt(),
         "timm": TimmAttention(12, 4),
-        "vit-pytorch": VitPytorchAttention(12, 4, 5),
+        "vit-pytorch": vit_pytorch(),
         "bert": BertAttention(12, 4),
         "llama": LlamaAttention(12, 4, 2, 5),
-        "t5": T5Attention(12, 4, 5),
+        "t5": t5(),
     }
     return {name: zero_biases(module).double() for name, module in kinds.items()}

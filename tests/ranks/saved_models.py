@@ -1,9 +1,11 @@
 """Tiny models of Transformers whose files differ from the models in memory, or whose parts differ in heads."""
 
 import warnings
+from contextlib import contextmanager
 
 import pytest
 import torch
+from stored_models import moved
 
 transformers = pytest.importorskip("transformers")
 
@@ -55,24 +57,51 @@ BUILT = {
 }
 
 
+@contextmanager
+def quietly():
+    """Silence the libraries."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
 def build(name, seed=0):
     """Build a random model."""
     torch.manual_seed(seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quietly():
         return getattr(transformers, name)(BUILT[name]()).eval()
+
+
+def text_model(seed=0, **settings):
+    """Build a random model of language."""
+    torch.manual_seed(seed)
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**TEXT, **settings)).eval()
 
 
 def save(model, folder):
     """Save a model as Transformers does."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quietly():
         model.save_pretrained(folder)
     return folder
 
 
 def load(name, folder):
     """Load a model as Transformers does."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quietly():
         return getattr(transformers, name).from_pretrained(folder).eval()
+
+
+def saved_pair(tmp_path, model, changed=lambda name, parameter: True, seed=1, size=0.05):
+    """Save a model before and after a change of some of its parameters; return the folders and the changed model."""
+    base = save(model.eval(), tmp_path / "base")
+    chosen = {name: one for name, one in model.named_parameters() if changed(name, one)}
+    model.load_state_dict(moved(chosen, seed, size), strict=False)
+    return base, save(model, tmp_path / "tuned"), model
+
+
+def with_adapter(model, folder):
+    """Return a model with an adapter, as PEFT loads it."""
+    import peft
+
+    with quietly():
+        return peft.PeftModel.from_pretrained(model, folder).eval()

@@ -414,7 +414,7 @@ def _train() -> list[Call]:
         Call(ranks.Vectors, k=3),
         Call(ranks.Angles, k=3),
         Call(ranks.ranks_for_energy, spectra=spectra, energy=0.9),
-        Call(ranks.allocate_ranks, spectra=spectra, shapes={"a": (8, 8), "b": (8, 8)}, parameters=48, least=0),
+        Call(ranks.allocate_ranks, spectra=spectra, shapes={"a": (8, 8), "b": (8, 8)}, parameters=48),
         Call(CircleProcess, pixels=16, color_signal=0.4, size_signal=0.4, diameter=0.5, noise=0.001),
         Call(UNetConfig, pixels=8, channels=(8, 16), blocks=1, groups=8, dropout=0.0, heads=4),
         Call(training.load, name="digits"),

@@ -13,7 +13,7 @@ from saddlescope.cli.options import AsJson, number
 from saddlescope.cli.terminal import on_interrupt, print_json, print_text, progress, say, unwritten
 
 if TYPE_CHECKING:
-    from saddlescope.ranks.lora.extract import Extraction
+    from saddlescope.ranks.lora import Extraction
 
 lora = typer.Typer(help="LoRA adapters: other ranks, sums of several. `extract-lora` makes one from checkpoints.")
 

@@ -3,48 +3,76 @@
 # pyright: reportIndexIssue=false, reportAttributeAccessIssue=false, reportArgumentType=false, reportCallIssue=false
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
-from attention_standins import GPT2Attention, LlamaAttention, TimmAttention, all_kinds
-from other_attention import Megatron, MegatronCross, TransformerEngine
+from attention_standins import GPT2Attention, LlamaAttention, TimmAttention, all_kinds, attention_blocks, zero_biases
+from kinds import READ, Einsum, GatedQueries, SampleSecond
 from torch import nn
 from torch.nn import functional
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import Fused, Separate, TorchMultihead
-from saddlescope.ranks.attention.attention_blocks import attention_blocks, find_attention
+from saddlescope.ranks.attention.attention_blocks import find_attention
 
 KINDS = ("vit", "torch", "gpt2", "nanogpt", "timm", "vit-pytorch", "bert", "llama", "t5")
 
 
-def from_factors(factors, x):
-    """Compute attention by the paper's formula, as a sum over heads of products of factors."""
-    width = factors.key.shape[-1]
-    total = 0
+def from_factors(factors, x, scale=None):
+    """Yield by the paper's formula what each head reads, and its factor of the output."""
     for W_K, W_Q, W_V, W_O in zip(*factors.expanded()[:4], strict=True):
-        scores = functional.softmax(x @ W_Q @ W_K.T @ x.transpose(1, 2) / math.sqrt(width), dim=-1)
-        total = total + scores @ x @ W_V @ W_O.T
-    return total
+        width = W_K.shape[1] if scale is None else scale
+        yield functional.softmax(x @ W_Q @ W_K.T @ x.transpose(1, 2) / math.sqrt(width), dim=-1) @ x @ W_V, W_O.T
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *READ])
 def test_the_factors_compute_what_the_module_computes(kind):
-    module = all_kinds()[kind]
+    """Also where the check has to find an arrangement that names leave open."""
+    module = all_kinds()[kind] if kind in KINDS else zero_biases(READ[kind]()).double()
     x = torch.randn(2, 6, 12, dtype=torch.float64)
     (block,) = attention_blocks(nn.ModuleDict({"inner": module}))
-    torch.testing.assert_close(from_factors(block.factors(), x), module(x).detach())
-    assert (block.heads, block.factors().heads) == (4, 4)
+    total = sum(read @ out for read, out in from_factors(block.factors(), x))
+    torch.testing.assert_close(total, module(x).detach())
+    assert block.heads == block.factors().heads == (8 if kind == "pieces" else 4)
     assert not any(part.requires_grad for part in block.factors()[:4])
+
+
+@pytest.mark.parametrize("kind", [GatedQueries, SampleSecond, Einsum])
+@torch.no_grad()
+def test_the_factors_compute_what_is_between_norms_gates_and_residuals(kind):
+    module = kind().double()
+    for name, parameter in module.named_parameters():
+        if name.endswith("bias") and "norm" not in name:
+            nn.init.zeros_(parameter)
+    (block,) = attention_blocks(nn.ModuleDict({"layer": module}))
+    x = torch.randn(3, 6, 12, dtype=torch.float64)
+    expected = module(x.transpose(0, 1)).transpose(0, 1) if kind is SampleSecond else module(x)
+    inputs = module.norm(x) if kind is Einsum else x
+    gates = (
+        module.q_proj(x).unflatten(-1, (4, 10))[..., 5:].sigmoid() if kind is GatedQueries else torch.ones(1, 1, 4, 1)
+    )
+    heads = from_factors(block.factors(), inputs, scale=1 if kind is Einsum else None)
+    total = sum(gates[:, :, head] * read @ out for head, (read, out) in enumerate(heads))
+    torch.testing.assert_close(total + (x if kind is Einsum else 0), expected)
+
+
+def test_zero_weights_hide_nothing():
+    """Initial output projections are often zero."""
+    module = READ["strided"]()
+    for parameter in module.parameters():
+        nn.init.zeros_(parameter)
+    found = find_attention(module)
+    assert found.coverage[0].outcome == "verified"
+    assert found.blocks[0].factors().strided
 
 
 def test_multihead_attention_with_keys_and_values_of_other_widths():
     module = nn.MultiheadAttention(12, 4, kdim=5, vdim=7, bias=False, batch_first=True).double()
     assert module.in_proj_weight is None
     x, k, v = (torch.randn(2, 6, width, dtype=torch.float64) for width in (12, 5, 7))
-    factors = attention_blocks(module)[0].factors()
     total = 0
-    for W_K, W_Q, W_V, W_O in zip(*factors.expanded()[:4], strict=True):
+    for W_K, W_Q, W_V, W_O in zip(*attention_blocks(module)[0].factors().expanded()[:4], strict=True):
         total = total + functional.softmax(x @ W_Q @ W_K.T @ k.transpose(1, 2) / math.sqrt(3), dim=-1) @ v @ W_V @ W_O.T
     torch.testing.assert_close(total, module(x, k, v, need_weights=False)[0].detach())
 
@@ -118,6 +146,71 @@ def test_names_without_a_number_of_heads_or_with_the_wrong_shapes_are_refused():
 def test_layouts_say_what_they_look_for():
     names = [str(layout) for layout in (TorchMultihead(), Fused("qkv", "proj"), Separate("k", "q", "v", "o"))]
     assert names == ["torch.nn.MultiheadAttention", "qkv, proj", "k, q, v, o"]
+
+
+class _NeedsGPU(nn.Module):
+    """Attention whose forward pass runs on GPUs alone, so that its names and numbers must suffice."""
+
+    def forward(self, hidden_states, attention_mask=None):
+        raise RuntimeError("No CUDA GPUs are available")
+
+
+class ColumnParallel(nn.Module):
+    """Megatron's linear layer: a matrix (out, in), and a forward pass that returns the bias apart."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(outputs, inputs))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, x):
+        return x @ self.weight.T, self.bias
+
+
+class Megatron(_NeedsGPU):
+    """megatron.core's SelfAttention in one of two processes: two of four query heads, on one of two key heads."""
+
+    def __init__(self, gate=False):
+        super().__init__()
+        self.config = SimpleNamespace(num_attention_heads=4, num_query_groups=2, hidden_size=12)
+        self.num_attention_heads_per_partition, self.num_query_groups_per_partition = 2, 1
+        self.linear_qkv = ColumnParallel(12, 3 * (2 + 2 + 2 * gate))
+        self.linear_proj = ColumnParallel(6, 12)
+
+
+class MegatronCross(_NeedsGPU):
+    """megatron.core's CrossAttention: for each head, its key and then its value."""
+
+    def __init__(self):
+        super().__init__()
+        self.config = SimpleNamespace(num_attention_heads=4, num_query_groups=4, hidden_size=12)
+        self.num_attention_heads_per_partition = 4
+        self.linear_q, self.linear_kv = ColumnParallel(12, 12), ColumnParallel(8, 24)
+        self.linear_proj = ColumnParallel(12, 12)
+
+
+class SplitLinear(nn.Module):
+    """TransformerEngine's Linear with parameters_split: one parameter for queries, one for keys, one for values."""
+
+    def __init__(self, inputs, **outputs):
+        super().__init__()
+        self.weight_names = [f"{name}_weight" for name in outputs]
+        for name, size in outputs.items():
+            self.register_parameter(f"{name}_weight", nn.Parameter(torch.randn(size, inputs)))
+            self.register_parameter(f"{name}_bias", nn.Parameter(torch.zeros(size)))
+
+
+class TransformerEngine(_NeedsGPU):
+    """transformer_engine.pytorch's MultiheadAttention: four query heads on two key heads."""
+
+    def __init__(self, fuse_qkv_params=False):
+        super().__init__()
+        self.num_attention_heads = self.num_attention_heads_per_partition = 4
+        self.num_gqa_groups = self.num_gqa_groups_per_partition = 2
+        self.qkv_weight_interleaved = fuse_qkv_params
+        split = {"query": 12, "key": 6, "value": 6}
+        self.layernorm_qkv = ColumnParallel(12, 24) if fuse_qkv_params else SplitLinear(12, **split)
+        self.proj = ColumnParallel(12, 12)
 
 
 def heads_of(rows, *sizes):

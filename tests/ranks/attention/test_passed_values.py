@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from attention_standins import attend
-from other_attention import _Llama
+from kinds import Llama
 from torch import nn
 
 from saddlescope._shared.errors import InputError
@@ -13,7 +13,7 @@ from saddlescope.ranks import RankTracker
 from saddlescope.ranks.attention.attention_blocks import find_attention
 
 
-class _Former(_Llama):
+class _Former(Llama):
     """Attention with the values of a former layer as an argument; its model decides whether to pass them."""
 
     def forward(self, x, former=None):
@@ -130,7 +130,7 @@ def test_a_model_that_cannot_be_called_is_not_said_to_be_verified(kind):
 def test_what_is_added_to_the_inputs_is_not_mixed_with_the_values():
     """Inputs and positions go through the same W_V."""
 
-    class Optional(_Llama):
+    class Optional(Llama):
         def forward(self, x, offset=None):
             q, k, v = self.parts(x if offset is None else x + offset)
             return self.joined(attend(q, k, v))

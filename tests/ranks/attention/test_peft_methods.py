@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from real_models import GROUPED, transformers
+from real_models import GPT, GROUPED, transformers
 from torch import nn
 
 from saddlescope.ranks import RankTracker
@@ -15,6 +15,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:Futu
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj"]
 METHODS = {
     "LoRA": lambda: peft.LoraConfig(r=2, target_modules=TARGETS, init_lora_weights=False),
+    "LoRA of Conv1D": lambda: peft.LoraConfig(
+        r=2, target_modules=["c_attn"], fan_in_fan_out=True, init_lora_weights=False
+    ),
     "rsLoRA": lambda: peft.LoraConfig(r=2, target_modules=TARGETS, init_lora_weights=False, use_rslora=True),
     "DoRA": lambda: peft.LoraConfig(r=2, target_modules=TARGETS, init_lora_weights=False, use_dora=True),
     "LoHa": lambda: peft.LoHaConfig(r=2, target_modules=TARGETS, init_weights=False),
@@ -33,6 +36,8 @@ METHODS = {
 def adapted(method):
     torch.manual_seed(0)
     model = transformers.LlamaModel(transformers.LlamaConfig(**GROUPED))
+    if method.endswith("Conv1D"):
+        model = transformers.GPT2Model(transformers.GPT2Config(**GPT))
     wrapped = peft.get_peft_model(model, METHODS[method]())
     with torch.no_grad():
         for name, parameter in wrapped.named_parameters():

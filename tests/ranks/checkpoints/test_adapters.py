@@ -1,13 +1,12 @@
 """Adapters in `spectra`: base plus adapter is what PEFT merges; LoRA alone has the spectra of its own update."""
 
 import json
-import warnings
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from saved_models import TEXT, build, save
+from safetensors.torch import load_file
+from saved_models import build, quietly, save, text_model, with_adapter
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import RankTracker, Values
@@ -40,15 +39,13 @@ OTHERS = {
 
 
 def llama():
-    torch.manual_seed(0)
-    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**TEXT, num_key_value_heads=2))
+    return text_model(num_key_value_heads=2)
 
 
 def adapted(model, config, folder, seed=1):
     """Train an adapter at random, save it, and return the merged model."""
     generator = torch.Generator().manual_seed(seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quietly():
         torch.manual_seed(seed)
         wrapped = peft.get_peft_model(model, config)
         with torch.no_grad():
@@ -105,14 +102,8 @@ def test_layers_that_store_their_weights_transposed(tmp_path):
     (tmp_path / "base/config.json").write_text('{"n_head": 2}')  # names and shapes alone
     require_same(
         checkpoint_spectra(base, tmp_path / "1", matrices="*mlp.c_proj"),
-        expected_spectra(gpt2(), merged_again(gpt2(), tmp_path / "1"), matrices="*"),
+        expected_spectra(gpt2(), with_adapter(gpt2(), tmp_path / "1").merge_and_unload(), matrices="*"),
     )
-
-
-def merged_again(model, folder):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return peft.PeftModel.from_pretrained(model, folder).merge_and_unload()
 
 
 def test_a_renamed_model(tmp_path):
@@ -127,15 +118,13 @@ def test_a_half_precision_base_is_exact_for_its_adapter(tmp_path):
     """An update of 1e-4 is far below the rounding of bfloat16, but the adapter was trained on these very numbers."""
     model = llama().bfloat16()
     base = save(model, tmp_path / "base")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quietly():
         wrapped = peft.get_peft_model(llama(), peft.LoraConfig(r=1, target_modules=["q_proj"]))
     with torch.no_grad():
         for name, parameter in wrapped.named_parameters():
             if "lora_B" in name:
                 parameter.fill_(1e-5)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quietly():
         wrapped.save_pretrained(tmp_path / "adapter")
     found = checkpoint_spectra(base, tmp_path / "adapter", matrices="*q_proj", on_error=pytest.fail)
     assert bool(found.matrix_measurable.all())
@@ -180,24 +169,6 @@ def test_an_adapter_alone(kind, tmp_path):
     np.testing.assert_allclose(merged.matrix_update_norm, few.matrix_update_norm, rtol=1e-6)
 
 
-def test_files_of_other_programs(tmp_path):
-    generator = torch.Generator().manual_seed(0)
-    down, up = torch.randn(2, 6, generator=generator), torch.randn(5, 2, generator=generator)
-    values = torch.linalg.svdvals(up.double() @ down.double())[:2]
-    kohya = {
-        "lora_unet_q.lora_down.weight": down,
-        "lora_unet_q.lora_up.weight": up,
-        "lora_unet_q.alpha": torch.tensor(1.0),
-    }
-    save_file(kohya, tmp_path / "kohya.safetensors")
-    found = checkpoint_spectra(tmp_path / "kohya.safetensors")
-    np.testing.assert_allclose(found.matrix_update_spectrum[0, 0], values / 2, rtol=1e-6)
-    save_file({"unet.q.lora_A.weight": down, "unet.q.lora_B.weight": up}, tmp_path / "diffusers.safetensors")
-    found = checkpoint_spectra(tmp_path / "diffusers.safetensors")
-    np.testing.assert_allclose(found.matrix_update_spectrum[0, 0], values, rtol=1e-6)
-    assert "has no alpha" in found.attrs["remarks"]
-
-
 def test_adapters_that_cannot_be_used(tmp_path):
     base = save(llama(), tmp_path / "base")
     adapted(llama(), peft.LoraConfig(r=2, use_dora=True, target_modules=ALL), tmp_path / "dora")
@@ -207,8 +178,7 @@ def test_adapters_that_cannot_be_used(tmp_path):
     with pytest.raises(InputError, match=r"got IA3\. Pass the base first"):
         checkpoint_spectra(tmp_path / "ia3")
     prompt = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quietly():
         peft.get_peft_model(llama(), prompt).save_pretrained(tmp_path / "prompt")
     with pytest.raises(InputError, match="got PROMPT_TUNING, which has none"):
         checkpoint_spectra(base, tmp_path / "prompt")

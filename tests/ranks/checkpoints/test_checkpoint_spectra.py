@@ -95,6 +95,15 @@ def test_the_number_of_heads_comes_from_the_configuration(tmp_path):
     (base / "config.json").unlink()
     (base / "params.json").write_text('{"n_heads": 4}')  # Meta's and Mistral's own files
     assert checkpoint_spectra(base, tuned).identical(wanted)
+    content = {
+        "model": model_of("llama").state_dict(),
+        "model_args": {"n_head": HEADS},
+        "best_val_loss": torch.ones(()),
+    }
+    torch.save(content, tmp_path / "base.pt")  # of a training script
+    np.testing.assert_array_equal(
+        checkpoint_spectra(tmp_path / "base.pt", tuned).update_spectrum, wanted.update_spectrum
+    )
 
 
 @pytest.mark.parametrize(("kind", "heads"), [("llama", 7), ("gpt2", 5), ("torch", 5), ("torch", None)])
@@ -304,15 +313,3 @@ def test_calls_that_cannot_be_meant(tmp_path):
     ds = checkpoint_spectra(base, tuned, attention=False, matrices="*k_proj*")
     assert list(ds.matrix.values) == ["layers.0.k_proj.weight", "layers.1.k_proj.weight"]
     assert "layer" not in ds.dims
-
-
-def test_the_number_of_heads_comes_from_the_file_of_a_training_script(tmp_path):
-    base = model_of("nanogpt").state_dict()
-    for name, tensors in (("base", base), ("tuned", moved(base, 1))):
-        state = {f"_orig_mod.{key}": one for key, one in tensors.items()}
-        content = {"model": state, "model_args": {"n_head": HEADS}, "best_val_loss": torch.tensor(1.0)}
-        torch.save(content, tmp_path / f"{name}.pt")
-        stored(tmp_path / name, tensors)
-    found = checkpoint_spectra(tmp_path / "base.pt", tmp_path / "tuned.pt")
-    expected = checkpoint_spectra(tmp_path / "base", tmp_path / "tuned", heads=HEADS)
-    np.testing.assert_array_equal(found.update_spectrum, expected.update_spectrum)

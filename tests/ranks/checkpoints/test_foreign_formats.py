@@ -19,6 +19,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.ranks.checkpoints import checkpoint_spectra
 from saddlescope.ranks.checkpoints.adapter_files import AdapterFile
 from saddlescope.ranks.checkpoints.files import Checkpoint
+from saddlescope.ranks.lora import merge_into_base
 
 
 def draw(*shape, seed=0):
@@ -363,6 +364,17 @@ def test_what_an_adapter_leaves_open_is_stated_or_refused(tmp_path):
         of_a_base(tmp_path, two)
     with pytest.raises(InputError, match="must hold the lengths of DoRA"):
         of_a_base(tmp_path, dict((down, up)), settings={"r": 2, "lora_alpha": 2, "use_dora": True})
+
+
+def test_differences_of_vectors_and_biases_are_added_to_those_of_the_base(tmp_path):
+    base = {"norm.weight": draw(6), "q.weight": draw(5, 6), "q.bias": draw(5)}
+    parts = {"norm.w_norm": draw(6, seed=1), "q.diff": draw(5, 6, seed=1), "q.diff_b": draw(5, seed=1)}
+    save_file(base, tmp_path / "base.safetensors")
+    save_file(parts, tmp_path / "a.safetensors")
+    made = merge_into_base(tmp_path / "base.safetensors", [tmp_path / "a.safetensors"], tmp_path / "merged")
+    found = load_file(made.folder / "base.safetensors")
+    for name, part in zip(base, parts.values(), strict=True):
+        torch.testing.assert_close(found[name], base[name] + part)
 
 
 def test_weights_are_chosen_where_adapters_are_looked_for(tmp_path):

@@ -1,15 +1,13 @@
 """Options of extract-lora, with adapters loaded by PEFT itself: its logits are those of the fine-tuned model."""
 
 import json
-import warnings
 from fnmatch import fnmatch
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from saved_models import build, load, save
-from stored_models import moved
+from saved_models import TEXT, build, load, saved_pair, with_adapter
 from test_lora_extract import gpt2, llama
 
 from saddlescope._shared.errors import InputError
@@ -23,31 +21,7 @@ TOKENS = torch.randint(3, 40, (2, 7), generator=torch.Generator().manual_seed(0)
 
 def bert():
     torch.manual_seed(0)
-    return transformers.BertForSequenceClassification(
-        transformers.BertConfig(
-            hidden_size=24,
-            intermediate_size=32,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            vocab_size=50,
-            num_labels=3,
-        )
-    )
-
-
-def folders(tmp_path, model, *, seed=1, kept="-"):
-    """Save a model before and after a change of every parameter but those kept; return the folders and the model."""
-    base = save(model.eval(), tmp_path / "base")
-    parameters = {name: one for name, one in model.named_parameters() if not fnmatch(name, kept)}
-    model.load_state_dict(moved(parameters, seed, 0.05), strict=False)
-    return base, save(model, tmp_path / "tuned"), model
-
-
-def adapted(kind, base, adapter, **options):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = getattr(transformers, kind).from_pretrained(base)
-        return peft.PeftModel.from_pretrained(model, adapter, **options).eval()
+    return transformers.BertForSequenceClassification(transformers.BertConfig(**TEXT, num_labels=3))
 
 
 @torch.no_grad()
@@ -71,13 +45,12 @@ def relative(found, expected, before):
 )  # fmt: skip
 def test_with_embeddings_and_whole_modules_nothing_is_lost(made, whole, kept, task, tmp_path):
     """Biases change where the module is whole; all other matrices have adapters of full rank."""
-    base, tuned, model = folders(tmp_path, made(), kept=kept)
+    base, tuned, model = saved_pair(tmp_path, made(), lambda name, _: not fnmatch(name, kept))
     extraction = extract_lora(base, tuned, tmp_path / "adapter", energy=1.0, embeddings=True, modules_to_save=whole)
     assert json.loads((tmp_path / "adapter/adapter_config.json").read_text())["task_type"] == task
     kind = type(model).__name__
     assert extraction.left_out == ()
-    found = adapted(kind, base, tmp_path / "adapter")
-    before = getattr(transformers, kind).from_pretrained(base).eval()
+    found, before = with_adapter(load(kind, base), tmp_path / "adapter"), load(kind, base)
     extra = {"decoder_input_ids": TOKENS} if task == "SEQ_2_SEQ_LM" else {}
     assert relative(logits(found, **extra), logits(model, **extra), logits(before, **extra)) < 1e-4
     written = load_file(tmp_path / "adapter/adapter_model.safetensors")
@@ -90,9 +63,9 @@ def test_with_embeddings_and_whole_modules_nothing_is_lost(made, whole, kept, ta
 )  # fmt: skip
 def test_models_whose_files_have_other_names(name, tmp_path):
     """Merge the adapter by PEFT: every linear layer is that of the tuned model, and everything else is reported."""
-    base, tuned, model = folders(tmp_path, build(name))
+    base, tuned, model = saved_pair(tmp_path, build(name))
     made = extract_lora(base, tuned, tmp_path / "adapter", energy=1.0)
-    merged = adapted(name, base, tmp_path / "adapter").merge_and_unload()
+    merged = with_adapter(load(name, base), tmp_path / "adapter").merge_and_unload()
     expected, before = dict(model.named_parameters()), dict(load(name, base).named_parameters())
     linear = {f"{layer.name}.weight" for layer in made.layers}
     assert len(linear) > 5
@@ -108,12 +81,14 @@ def test_models_whose_files_have_other_names(name, tmp_path):
 
 
 def test_patterns_ranks_and_types(tmp_path):
-    base, tuned, _ = folders(tmp_path, llama())
+    base, tuned, _ = saved_pair(tmp_path, llama())
     out = tmp_path / "adapter"
     made = extract_lora(base, tuned, out, energy=0.99, max_rank=2, exclude=["*down_proj", "model.layers.0.*"])
     assert {layer.rank for layer in made.layers} == {2}
     assert all(".layers.1." in layer.name and "down_proj" not in layer.name for layer in made.layers)
-    assert "model.layers.0.mlp.down_proj.weight" in made.left_out
+    assert {"model.layers.0.mlp.down_proj.weight", "model.norm.weight", "model.embed_tokens.weight"} <= set(
+        made.left_out
+    )
     exact = load_file(out / "adapter_model.safetensors")
     exclude = ["*down_proj", "model.layers.0.*"]
     extract_lora(base, tuned, out, energy=0.99, max_rank=2, exclude=exclude, dtype="bfloat16", modules_to_save="*norm")

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from saved_models import TEXT, load, save
+from saved_models import load, quietly, save, text_model
 from stored_models import sharded
 
 from saddlescope._shared.errors import InputError
@@ -15,7 +15,6 @@ from saddlescope.ranks.checkpoints.adapter_files import AdapterFile
 from saddlescope.ranks.lora import logits_error, merge_into_base, merge_lora
 
 peft = pytest.importorskip("peft")
-transformers = pytest.importorskip("transformers")
 
 MODULES = ("q_proj", "down_proj")
 
@@ -25,16 +24,14 @@ def draw(*shape, seed=0):
 
 
 def llama(tmp_path):
-    torch.manual_seed(0)
-    return save(transformers.LlamaForCausalLM(transformers.LlamaConfig(**TEXT)).eval(), tmp_path / "base")
+    return save(text_model(), tmp_path / "base")
 
 
 def trained(base, folder, *, seed=0, **settings):
     """Save an adapter of PEFT with random factors; return the model with it."""
     torch.manual_seed(seed)
     config = peft.LoraConfig(target_modules=[*MODULES], init_lora_weights=False, task_type="CAUSAL_LM", **settings)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quietly():
         model = peft.get_peft_model(load("LlamaForCausalLM", base), config).eval()
         model.save_pretrained(folder)
     return model

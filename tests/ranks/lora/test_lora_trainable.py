@@ -4,11 +4,13 @@ import pytest
 import torch
 from tests.tiny_language import SIZES, tiny_gpt2
 from torch import nn
+from transformers.models.llama import LlamaConfig, LlamaForCausalLM
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.lora import with_adapters
 from saddlescope.training.architectures.gpt2 import GPT2Sizes
 
+LLAMA = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
 RANKS = {
     "transformer.h.0.attn.c_attn.weight": 3,
     "transformer.h.0.mlp.c_proj": 1,
@@ -27,29 +29,36 @@ def trained_factors(adapted):
     return factors
 
 
-def test_each_matrix_has_the_rank_of_the_table():
-    factors = trained_factors(with_adapters(tiny_gpt2(), RANKS))
-    found = {module: tuple(pair["B"].shape + pair["A"].shape) for module, pair in factors.items()}
-    assert found == {
-        "transformer.h.0.attn.c_attn": (48, 3, 3, 16),
-        "transformer.h.0.mlp.c_proj": (16, 1, 1, 64),
-        "transformer.h.1.mlp.c_fc": (64, 5, 5, 16),
-    }
-
-
-def test_names_of_layers_are_not_taken_for_the_beginning_of_others():
-    model = tiny_gpt2(sizes=GPT2Sizes(vocabulary=300, block=8, embedding=8, depth=12, heads=1))
-    ranks = {f"transformer.h.{layer}.mlp.c_fc": layer % 4 + 1 for layer in range(12)}
-    factors = trained_factors(with_adapters(model, ranks))
-    assert {module: len(pair["A"]) for module, pair in factors.items()} == ranks
-
-
-def test_names_that_end_in_each_other_are_kept_apart():
+def with_names_that_end_in_each_other():
     model = tiny_gpt2()
     model.c_fc = nn.Linear(4, 4, bias=False)
     model.mlp = nn.ModuleDict({"c_fc": nn.Linear(4, 4, bias=False)})
-    factors = trained_factors(with_adapters(model, {"c_fc": 1, "mlp.c_fc": 3}))
-    assert {module: len(pair["A"]) for module, pair in factors.items()} == {"c_fc": 1, "mlp.c_fc": 3}
+    return model
+
+
+@pytest.mark.parametrize(
+    ("make", "ranks"),
+    [
+        (tiny_gpt2, RANKS),
+        (lambda: tiny_gpt2(sizes=GPT2Sizes(vocabulary=300, block=8, embedding=8, depth=12, heads=1)),
+         {f"transformer.h.{layer}.mlp.c_fc": layer % 4 + 1 for layer in range(12)}),
+        (with_names_that_end_in_each_other, {"c_fc": 1, "mlp.c_fc": 3}),
+        (lambda: LlamaForCausalLM(LlamaConfig(vocab_size=64, num_key_value_heads=1, **LLAMA)),
+         {"model.layers.0.mlp.down_proj.weight": 2}),
+    ],
+)  # fmt: skip
+def test_each_matrix_has_the_rank_of_the_table(make, ranks):
+    """No name is taken for the beginning or the end of another one."""
+    model = make()
+    factors = trained_factors(with_adapters(model, ranks))
+    found = {module: tuple(pair["B"].shape + pair["A"].shape) for module, pair in factors.items()}
+    expected = {}
+    for name, rank in ranks.items():
+        module = name.removesuffix(".weight")
+        m, n = model.get_submodule(module).weight.shape
+        m, n = (m, n) if isinstance(model.get_submodule(module), nn.Linear) else (n, m)
+        expected |= {module: (m, rank, rank, n)} if rank else {}
+    assert found == expected
 
 
 def test_all_adapters_have_one_scale_whatever_their_rank():
@@ -65,16 +74,6 @@ def test_all_adapters_have_one_scale_whatever_their_rank():
     tokens = torch.arange(16)[None]
     torch.testing.assert_close(adapted(input_ids=tokens).logits, twin(tokens).logits, rtol=1e-4, atol=1e-5)
     assert not torch.allclose(twin(tokens).logits, model(tokens).logits, atol=1e-2)
-
-
-def test_matrices_of_nn_linear():
-    from transformers.models.llama import LlamaConfig, LlamaForCausalLM
-
-    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
-    model = LlamaForCausalLM(LlamaConfig(vocab_size=64, num_key_value_heads=1, **sizes))
-    adapted = with_adapters(model, {"model.layers.0.mlp.down_proj.weight": 2})
-    (pair,) = trained_factors(adapted).values()
-    assert (pair["B"].shape, pair["A"].shape) == ((16, 2), (2, 24))
 
 
 def test_before_training_nothing_changes_and_the_model_stays_its_own():

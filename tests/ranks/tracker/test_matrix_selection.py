@@ -9,7 +9,7 @@ from small_vit import SMALL
 from torch import nn
 
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks import Every, Increments, RankTracker
+from saddlescope.ranks import Every, RankTracker
 from saddlescope.ranks.module_names import canonical_name, unwrap_model
 from saddlescope.ranks.tracker.matrix_selection import select_matrices
 from saddlescope.training import ViT
@@ -91,9 +91,6 @@ def test_a_model_without_attention_is_tracked_by_its_matrices_alone():
     np.testing.assert_allclose(dataset.matrix_update_spectrum[0, 0], [float(change.norm()), *[0] * 4], atol=1e-5)
     assert not dataset.matrix_update_spectrum[0, 1].any()
     assert np.isnan(dataset.matrix_stable_rank[0, 1])
-    resumed = RankTracker(model, matrices="*", schedule=Every(1))
-    resumed.load_state_dict(tracker.state_dict())
-    assert resumed.to_xarray().identical(dataset)
 
 
 class OwnAttention(nn.Module):
@@ -155,9 +152,7 @@ def test_experts_are_matrices_of_their_own():
 def test_each_expert_has_the_spectrum_of_its_own_update():
     model = Mixture().double()
     before = model.mlp.down.detach().clone()
-    tracker = RankTracker(
-        model, attention=False, matrices=["mlp.down", "gate"], schedule=Every(1), recorders=[Increments()]
-    )
+    tracker = RankTracker(model, attention=False, matrices=["mlp.down", "gate"], schedule=Every(1))
     assert set(tracker.state_dict()["weights"]) == {"mlp.down", "gate.weight"}  # each parameter once
     with torch.no_grad():
         model.mlp.down[1] += torch.outer(torch.ones(4), torch.ones(5)).double()
@@ -170,13 +165,3 @@ def test_each_expert_has_the_spectrum_of_its_own_update():
         expected = torch.linalg.svdvals(model.mlp.down.detach()[expert] - before[expert])
         found = dataset.matrix_update_spectrum.sel(matrix=f"mlp.down[{expert}]")[:4]
         np.testing.assert_allclose(found, expected, atol=1e-7)
-    resumed = RankTracker(
-        model, attention=False, matrices=["mlp.down", "gate"], schedule=Every(1), recorders=[Increments()]
-    )
-    resumed.load_state_dict(tracker.state_dict())
-    with torch.no_grad():
-        model.mlp.down[0] += 1
-    resumed.step()
-    increments = resumed.to_xarray().isel(step=1).matrix_increment_norm
-    assert increments.sel(matrix="mlp.down[0]").item() == pytest.approx(20**0.5)
-    assert not increments.sel(matrix="mlp.down[1]").item()

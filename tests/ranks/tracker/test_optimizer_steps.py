@@ -2,7 +2,6 @@
 
 import copy
 import math
-import warnings
 
 import numpy as np
 import pytest
@@ -287,19 +286,3 @@ def test_a_wrapper_without_hooks_is_refused_with_the_cure(types_unchecked):
     optimizer = schedulefree.ScheduleFreeWrapper(torch.optim.SGD(model.parameters(), lr=0.1))
     with types_unchecked(), pytest.raises(InputError, match=r"got ScheduleFreeWrapper\. Call tracker\.step\(\) after"):
         RankTracker(model).watch(optimizer)
-
-
-def test_adamw_in_eight_bits():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        bitsandbytes = pytest.importorskip("bitsandbytes")
-    model = fresh()
-    optimizer = bitsandbytes.optim.AdamW8bit(model.parameters(), lr=1e-2, min_8bit_size=16)
-    tracker = RankTracker(model, schedule=Every(1)).watch(optimizer)
-    for k in range(2):
-        backward(model, k)
-        optimizer.step()
-    state = optimizer.state[model.blocks[0].attention.key.weight]
-    assert state["state1"].dtype == torch.uint8
-    assert tracker.steps == (1, 2)
-    assert_record(tracker, 1, model)

@@ -10,7 +10,7 @@ from small_vit import SMALL, step_at_random
 from torch import nn
 
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks import Angles, RankTracker
+from saddlescope.ranks import Angles, InMemory, RankTracker
 from saddlescope.training import ViT
 
 
@@ -23,15 +23,18 @@ def save(kind, state, folder):
     return folder / "start.pt"
 
 
-@pytest.mark.parametrize("kind", ["safetensors", "torch"])
-def test_updates_from_a_file_are_those_from_the_weights(kind, tmp_path):
+@pytest.mark.parametrize(("kind", "reference"), [("safetensors", None), ("torch", None), ("torch", InMemory())])
+def test_updates_from_a_file_are_those_from_the_weights(kind, reference, tmp_path):
+    """Each record reads the file, unless the weights are kept elsewhere."""
     model = ViT(SMALL)
     path = save(kind, model.state_dict(), tmp_path)
     known = RankTracker(model, matrices="*.expand", recorders=[Angles(1)])
     step_at_random(model)
     weights = copy.deepcopy(model.state_dict())
-    late = RankTracker(model, matrices="*.expand", recorders=[Angles(1)], initial=path)
+    late = RankTracker(model, matrices="*.expand", recorders=[Angles(1)], initial=path, reference=reference)
     torch.testing.assert_close(model.state_dict(), weights, rtol=0, atol=0)
+    if reference is not None:
+        path.unlink()
     for tracker in (known, late):
         tracker.measure()
     assert late.to_xarray().identical(known.to_xarray())

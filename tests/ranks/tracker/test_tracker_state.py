@@ -5,11 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from attention_standins import GPT2Attention
 from small_vit import SMALL, step_at_random
+from torch import nn
 
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks import Every, Increments, RankTracker, Values
+from saddlescope.ranks import Angles, AtSteps, Every, Increments, OnDisk, Orders, RankTracker, Values, Vectors
 from saddlescope.ranks.state_files import read_state, write_state
 from saddlescope.training import Adam, TrainConfig, ViT, fit, load
 
@@ -20,6 +22,56 @@ def recorded(model=None, **options):
     step_at_random(model)
     tracker.step()
     return tracker
+
+
+class Experts(nn.Module):
+    """Experts of a mixture: a parameter of three axes."""
+
+    def __init__(self):
+        super().__init__()
+        self.experts = nn.Parameter(torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(0)))
+
+
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [
+        (ViT, {}),
+        (ViT, {"recorders": [Angles(2), Values(2)]}),
+        (ViT, {"recorders": [Increments(), Orders()], "matrices": "*.expand"}),
+        (ViT, {"recorders": [Vectors(2, AtSteps(2, 4)), Angles(1)], "matrices": "*.expand"}),
+        (lambda _: Experts(), {"attention": False, "matrices": "experts", "recorders": [Increments()]}),
+    ],
+)
+@pytest.mark.parametrize("place", ["state", "folder", "disk", "checkpoint"])
+def test_a_resumed_tracker_goes_on_to_the_same_bits(make, options, place, tmp_path):
+    """Initial weights are in the state, in a file of its folder, in that of `OnDisk`, or in a checkpoint."""
+    model, kept = make(SMALL), tmp_path / "kept"
+    torch.save(model.state_dict(), tmp_path / "start.pt")
+    options = options | {"disk": {"reference": OnDisk(kept)}, "checkpoint": {"initial": tmp_path / "start.pt"}}.get(
+        place, {}
+    )
+    folder = kept if place == "folder" else None
+    whole = RankTracker(model, schedule=Every(1), **options)
+    for seed in range(3):
+        step_at_random(model, seed=seed)
+        whole.step()
+    torch.save(whole.state_dict(folder=folder), tmp_path / "state.pt")
+    state = torch.load(tmp_path / "state.pt", weights_only=True)
+    assert (state["weights"] == {}) == (place != "state")
+    resumed = RankTracker(model, schedule=Every(1), **options)
+    resumed.load_state_dict(state, folder=folder)
+    assert resumed.steps == (1, 2, 3)
+    step_at_random(model, seed=3)
+    for tracker in (whole, resumed):
+        tracker.step()
+    assert resumed.to_xarray().identical(whole.to_xarray())
+    assert (resumed.to_xarray().get("angles", np.ones(4))[3] > 0).all()
+    if place in ("folder", "disk"):
+        assert len(list(kept.iterdir())) == 1  # nothing is left of the weights at the resumption
+    if isinstance(options.get("recorders", [None])[0], Vectors):
+        ours, theirs = (one.singular_vectors(whole.layers[0], "KQ") for one in (whole, resumed))
+        assert ours.steps.tolist() == theirs.steps.tolist() == [2, 4]
+        np.testing.assert_array_equal(ours.left, theirs.left)
 
 
 def test_a_complete_state_without_a_version_is_restored():
@@ -56,6 +108,7 @@ def test_a_state_of_a_later_version_is_named():
         (lambda: RankTracker(GPT2Attention(8, 2)), "got one with blocks.0.attention and 1 more and without the model"),
         (lambda: RankTracker(ViT(SMALL), matrices="*.expand"), "got one without blocks.0.expand.weight and 1 more"),
         (lambda: RankTracker(ViT(SMALL), recorders=[Values(2)]), "values, angles or orders of the attention heads"),
+        (lambda: RankTracker(ViT(SMALL), recorders=[Orders()]), "values, angles or orders of the attention heads"),
         (lambda: RankTracker(ViT(SMALL), recorders=[Increments()]), "with Increments among its recorders"),
     ],
 )  # fmt: skip

@@ -75,11 +75,14 @@ def test_what_was_logged_before_a_resumption_is_not_logged_again(model):
 def test_a_new_run_logs_from_its_own_start(model):
     logged = []
     one = hook(logged)
+    with pytest.raises(InputError, match="after training has started"):
+        _ = one.tracker
     for _ in range(2):
         one.start(model, first_process=True, state=None)
         for _ in range(2):
             move(model)
             one.step()
+        assert one.tracker.steps == (2,)
     assert logged == [2, 2]
 
 

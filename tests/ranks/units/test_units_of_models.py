@@ -1,6 +1,7 @@
-"""Units of PyTorch models, the number of distinct active ones, and its record during training."""
+"""Units of PyTorch models, the number of distinct active ones, and its record; probing leaves no trace."""
 
 import functools
+import random
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, cast
@@ -57,6 +58,17 @@ class Absolute(nn.Module):
         return x.abs()
 
 
+class Between(nn.Module):
+    """Function between two layers."""
+
+    def __init__(self, act):
+        super().__init__()
+        self.act = act
+
+    def forward(self, x):
+        return self.act(x)
+
+
 class Bert(nn.Module):
     def __init__(self):
         super().__init__()
@@ -75,22 +87,46 @@ def images():
     )
 
 
-@pytest.mark.parametrize(
-    ("model", "found"),
-    [
-        (perceptron(), [("0 -> 2", "neurons", 6, 0)]),
-        (perceptron(activation=nn.Tanh), [("0 -> 2", "neurons", 6, -1)]),
-        (nn.ModuleDict({"mlp": Mlp()}), [("mlp.fc1 -> mlp.fc2", "neurons", 5, 0)]),
-        (Gated(), [("up_proj and gate_proj -> down_proj", "neurons", 7, 0)]),
-        (images(), [("0 -> 3", "kernels", 4, -1), ("3 -> 6", "kernels", 3, 0)]),
-        (nn.Sequential(nn.MultiheadAttention(8, 2)), [("0", "heads", 2, 0)]),
-    ],
-)
-def test_units_are_found(model, found):
+FOUND = [  # model, and name, kind, number and parity of its units
+    (perceptron(), [("0 -> 2", "neurons", 6, 0)]),
+    (perceptron(activation=nn.Tanh), [("0 -> 2", "neurons", 6, -1)]),
+    (nn.ModuleDict({"mlp": Mlp()}), [("mlp.fc1 -> mlp.fc2", "neurons", 5, 0)]),
+    (Gated(), [("up_proj and gate_proj -> down_proj", "neurons", 7, 0)]),
+    (images(), [("0 -> 3", "kernels", 4, -1), ("3 -> 6", "kernels", 3, 0)]),
+    (nn.Sequential(nn.MultiheadAttention(8, 2)), [("0", "heads", 2, 0)]),
+    (nn.Sequential(nn.Conv1d(1, 4, 5), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 124, 2)), [("0 -> 3", "kernels", 4, 0)]),
+    (nn.Sequential(nn.Conv1d(1, 4, 300), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 3, 2)), [("0 -> 3", "kernels", 4, 0)]),
+    (nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 18 * 30, 2)),
+     [("0 -> 3", "kernels", 4, 0)]),
+    (nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.ConvTranspose2d(4, 5, 3), nn.ReLU(), nn.Conv2d(5, 1, 1)),
+     [("0 -> 2", "kernels", 4, 0), ("2 -> 4", "kernels", 5, 0)]),
+    (nn.Sequential(nn.Linear(3, 1), nn.ReLU(), nn.Linear(1, 1)), [("0 -> 2", "neurons", 1, 0)]),
+    (nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(3, 5)), nn.ReLU(), nn.Linear(5, 1)),
+     [("0 -> 2", "neurons", 5, 0)]),
+    (nn.TransformerDecoderLayer(8, 2, 16, batch_first=True),
+     [("linear1 -> linear2", "neurons", 16, 0), ("self_attn", "heads", 2, 0), ("multihead_attn", "heads", 2, 0)]),
+    (nn.ModuleDict({"layer": Bert()}), [("layer.intermediate.dense -> layer.output.dense", "neurons", 6, 0)]),
+    (nn.Sequential(OrderedDict(fc1=nn.Linear(3, 5), act=nn.ReLU(), fc2=nn.Linear(5, 1))),
+     [("fc1 -> fc2", "neurons", 5, 0)]),
+    (nn.Sequential(nn.Linear(3, 5), (twice := nn.ReLU()), nn.Linear(5, 4), twice, nn.Linear(4, 1)),
+     [("0 -> 2", "neurons", 5, 0), ("2 -> 4", "neurons", 4, 0)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "found"), FOUND)
+def test_units_are_found_once_and_the_model_stays(model, found):
     modes, before = [m.training for m in model.modules()], [p.clone() for p in model.parameters()]
     assert [(group.name, group.kind, group.count, group.parity) for group in units_of(model)] == found
+    active_units(model)
     assert [m.training for m in model.modules()] == modes
     assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
+
+
+class Backwards(nn.Sequential):
+    def forward(self, input):
+        for layer in reversed(list(self)):
+            input = layer(input)
+        return input
 
 
 @pytest.mark.parametrize(
@@ -100,9 +136,23 @@ def test_units_are_found(model, found):
         Mlp(nn.Softmax(-1)),
         nn.Sequential(nn.Linear(3, 5), nn.LayerNorm(5), nn.ReLU(), nn.Linear(5, 2)),
         nn.Linear(3, 3),
+        Backwards(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)),
+        *(
+            perceptron(activation=functools.partial(Between, act))
+            for act in (
+                lambda x: torch.cat([x[..., :3].relu(), x[..., 3:].tanh()], -1),
+                lambda x: torch.cat([x[..., :3].relu(), -x[..., 3:].relu()], -1),
+                lambda x: x.flip(-1).relu(),
+                lambda x: x[..., [2, 1, 0, 3, 4, 5]].relu(),
+                lambda x: x[..., [0, 3, 2, 1, 4, 5]].relu(),
+                lambda x: (x + x.roll(2, -1)).relu(),
+                lambda x: x.relu() * torch.tensor([1.0, 1, 1, 1, 1, 2]),
+            )
+        ),
     ],
 )
 def test_what_is_no_sum_of_units_is_left_out(model):
+    """Functions between two layers may treat units differently, or move them."""
     with pytest.raises(InputError, match="sum of units"):
         units_of(model)
 
@@ -125,18 +175,6 @@ def test_kernels_are_found_through_pooling_and_nested_sequences(pool):
     np.testing.assert_array_equal(out, [read[:, 25 * unit : 25 * (unit + 1)].T.flatten() for unit in range(6)])
 
 
-class Backwards(nn.Sequential):
-    def forward(self, input):
-        for layer in reversed(list(self)):
-            input = layer(input)
-        return input
-
-
-def test_a_sequence_that_calls_its_layers_otherwise_is_left_out():
-    with pytest.raises(InputError, match="found none"):
-        units_of(Backwards(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)))
-
-
 def test_named_pairs():
     model = nn.ModuleDict({"first": nn.Linear(3, 6), "second": nn.Linear(6, 1)})
     (group,) = units_of(model, pairs={"first": "second"})
@@ -149,22 +187,6 @@ def test_named_pairs():
         units_of(model, pairs={"first": "first"})
 
 
-@torch.no_grad()
-def set_weights(model, into, out):
-    weight(model, 0).copy_(torch.tensor(into))
-    weight(model, 2).copy_(torch.tensor(out))
-
-
-def test_duplicates_are_one_neuron_and_opposite_ones_cancel():
-    model = nn.Sequential(nn.Linear(2, 4, bias=False), nn.ReLU(), nn.Linear(4, 1))
-    set_weights(model, [[1.0, 0.0], [2.0, 0.0], [-1.0, 0.0], [0.0, 3.0]], [[1.0, 0.5, 1.0, -1.0]])
-    found = active_units(model, level=0.5)
-    np.testing.assert_allclose(found.sizes[0], [3.0, 2.0, 1.0, 0.0])
-    assert (found.active, found.counts) == ((3,), (4,))
-    set_weights(model, [[1.0, 0.0], [2.0, 0.0], [-1.0, 0.0], [0.0, 3.0]], [[1.0, -0.5, 1.0, -1.0]])
-    np.testing.assert_allclose(active_units(model).sizes[0], [3.0, 1.0, 0.0, 0.0], atol=1e-12)
-
-
 def test_scale_moved_between_layers_changes_nothing():
     model = perceptron(bias=False)
     before = active_units(model).sizes[0]
@@ -172,13 +194,6 @@ def test_scale_moved_between_layers_changes_nothing():
         weight(model, 0).mul_(4.0)
         weight(model, 2).div_(4.0)
     np.testing.assert_allclose(active_units(model).sizes[0], before, rtol=1e-6)
-
-
-@pytest.mark.parametrize(("activation", "expected"), [(nn.Tanh, [3.0, 0.0]), (nn.ReLU, [2.0, 1.0])])
-def test_neurons_that_differ_by_a_sign_are_one_if_the_activation_is_odd(activation, expected):
-    model = nn.Sequential(nn.Linear(1, 2, bias=False), activation(), nn.Linear(2, 1))
-    set_weights(model, [[1.0], [-1.0]], [[2.0, -1.0]])
-    np.testing.assert_allclose(active_units(model).sizes[0], expected, atol=1e-12)
 
 
 def test_a_network_learns_one_neuron_after_the_other():
@@ -263,6 +278,10 @@ def neurons(activation, into, out):
 @pytest.mark.parametrize(
     ("activation", "into", "out", "sizes"),
     [
+        (nn.ReLU(), [[1.0, 0.0], [2.0, 0.0], [-1.0, 0.0], [0.0, 3.0]], [1.0, 0.5, 1.0, -1.0], [3.0, 2.0, 1.0, 0.0]),
+        (nn.ReLU(), [[1.0, 0.0], [2.0, 0.0], [-1.0, 0.0], [0.0, 3.0]], [1.0, -0.5, 1.0, -1.0], [3.0, 1.0, 0.0, 0.0]),
+        (nn.ReLU(), [[1.0], [-1.0]], [2.0, -1.0], [2.0, 1.0]),
+        (nn.Tanh(), [[1.0], [-1.0]], [2.0, -1.0], [3.0, 0.0]),  # odd: neurons that differ by a sign are one
         (Power(2), [[2.0], [-1.0]], [1.0, -4.0], [0.0, 0.0]),  # (2x)^2 - 4x^2 is nothing
         (Power(2), [[2.0], [1.0]], [1.0, -2.0], [2 ** (2 / 3), 0.0]),  # 2 x^2: three factors, as a product of two
         (Power(3), [[2.0], [-1.0]], [1.0, 8.0], [0.0, 0.0]),
@@ -274,7 +293,9 @@ def neurons(activation, into, out):
     ],
 )
 def test_units_are_one_if_their_features_are_in_proportion(activation, into, out, sizes):
-    np.testing.assert_allclose(active_units(neurons(activation, into, out)).sizes[0], sizes, atol=1e-12)
+    found = active_units(neurons(activation, into, out), level=0.5)
+    np.testing.assert_allclose(found.sizes[0], sizes, atol=1e-12)
+    assert (found.active, found.counts) == ((sum(size > 0.5 for size in sizes),), (len(sizes),))
 
 
 @pytest.mark.parametrize("activation", [nn.ReLU(), Power(2), Power(3), nn.Tanh()])
@@ -326,25 +347,6 @@ def test_kernels_of_different_groups_read_different_channels():
     assert int((active_units(model).sizes[0] > 0).sum()) == 4
 
 
-@pytest.mark.parametrize(
-    ("model", "found"),
-    [
-        (nn.Sequential(nn.Conv1d(1, 4, 5), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 124, 2)), ["0 -> 3"]),
-        (nn.Sequential(nn.Conv1d(1, 4, 300), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 3, 2)), ["0 -> 3"]),
-        (nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 18 * 30, 2)), ["0 -> 3"]),
-        (nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.ConvTranspose2d(4, 5, 3), nn.ReLU(), nn.Conv2d(5, 1, 1)),
-         ["0 -> 2", "2 -> 4"]),
-        (nn.Sequential(nn.Linear(3, 1), nn.ReLU(), nn.Linear(1, 1)), ["0 -> 2"]),
-        (nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(3, 5)), nn.ReLU(), nn.Linear(5, 1)), ["0 -> 2"]),
-        (nn.TransformerDecoderLayer(8, 2, 16, batch_first=True), ["linear1 -> linear2", "self_attn", "multihead_attn"]),
-        (nn.ModuleDict({"layer": Bert()}), ["layer.intermediate.dense -> layer.output.dense"]),
-        (nn.Sequential(OrderedDict(fc1=nn.Linear(3, 5), act=nn.ReLU(), fc2=nn.Linear(5, 1))), ["fc1 -> fc2"]),
-    ],
-)  # fmt: skip
-def test_units_are_found_once_at_any_size_of_input(model, found):
-    assert [group.name for group in units_of(model)] == found
-
-
 def test_columns_of_transposed_convolutions_are_those_of_their_channels():
     torch.manual_seed(0)
     model = nn.Sequential(nn.ConvTranspose1d(2, 3, 4), nn.ReLU(), nn.ConvTranspose1d(3, 5, 2))
@@ -352,14 +354,6 @@ def test_columns_of_transposed_convolutions_are_those_of_their_channels():
     first, second = weight(model, 0).detach().double(), weight(model, 2).detach().double()
     np.testing.assert_array_equal(into[:, :-1], [first[:, unit].flatten() for unit in range(3)])
     np.testing.assert_array_equal(out, [second[unit].flatten() for unit in range(3)])
-
-
-def test_an_activation_that_is_called_twice_is_found_twice():
-    activation = nn.ReLU()
-    model = nn.Sequential(nn.Linear(3, 5), activation, nn.Linear(5, 4), activation, nn.Linear(4, 1))
-    assert [(group.name, group.parity, group.degrees) for group in units_of(model)] == [
-        ("0 -> 2", 0, (1.0,)), ("2 -> 4", 0, (1.0,))
-    ]  # fmt: skip
 
 
 def test_a_pair_that_is_found_anyway_counts_once():
@@ -408,13 +402,6 @@ def test_a_tree_changes_nothing(parities, monkeypatch):
     assert 30 <= found[0].max() + 1 < 300
 
 
-def test_weights_are_only_read():
-    model = neurons(nn.ReLU(), [[1.0], [2.0]], [1.0, 1.0])
-    before = [parameter.clone() for parameter in model.parameters()]
-    active_units(model)
-    assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
-
-
 def test_a_run_that_diverges_goes_on_with_a_warning():
     model = perceptron()
     tracker = UnitTracker(model, schedule=Every(1))
@@ -428,3 +415,60 @@ def test_a_run_that_diverges_goes_on_with_a_warning():
         tracker.staircase([1.0, np.nan, np.nan])
     with pytest.raises(InputError, match="weights must be finite"):
         UnitTracker(model)
+
+
+@pytest.mark.parametrize("size", [1e200, 1e-200, 1.0])
+@pytest.mark.parametrize("act", [nn.ReLU(), nn.Tanh()])
+def test_units_of_any_size(size, act):
+    model = nn.Sequential(nn.Linear(3, 4, bias=False), act, nn.Linear(4, 1, bias=False)).double()
+    with torch.no_grad():
+        model[0].weight.fill_(size)
+        model[2].weight.fill_(size)
+        model[0].weight[3] *= 1e-3
+    assert active_units(model).active == (1,)
+
+
+def test_a_unit_that_never_fires_is_not_active():
+    torch.manual_seed(0)
+    model = perceptron(64)
+    with torch.no_grad():
+        model[0].bias[:46] = -50.0
+    x = torch.randn(500, 3)
+    fires = int((model[:2](x) > 0).any(0).sum())
+    found = active_units(model, inputs=x, tolerance=1e-6, level=1e-6)
+    assert found.active == (fires,)
+    assert "that fire on the inputs" in repr(found)
+    assert "by weights alone" in repr(active_units(model))
+    with pytest.raises(InputError, match="inputs must be arguments of the model"):
+        active_units(model, inputs=torch.randn(5, 7))
+    assert model.training
+
+
+def test_probing_leaves_no_trace():
+    class Noisy(nn.Module):
+        def forward(self, x):
+            self.seen = x.shape
+            return x.relu() + 0 * (torch.rand(1) + random.random() + np.random.rand())  # noqa: NPY002
+
+    calls = []
+    model = nn.Sequential(nn.Linear(3, 4), Noisy(), nn.Linear(4, 1))
+    model[0].register_forward_hook(lambda *_: calls.append("own"))
+    everywhere = nn.modules.module.register_module_forward_hook(lambda *_: calls.append("global"))
+    before = torch.get_rng_state(), np.random.get_state()[2]  # noqa: NPY002  (beartype draws from random itself)
+    try:
+        assert active_units(model).counts == (4,)
+    finally:
+        everywhere.remove()
+    assert not calls
+    assert not hasattr(model[1], "seen")
+    assert torch.equal(before[0], torch.get_rng_state())
+    assert before[1] == np.random.get_state()[2]  # noqa: NPY002
+
+
+def test_a_default_device_without_memory():
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+    torch.set_default_device("meta")
+    try:
+        assert active_units(model).counts == (4,)
+    finally:
+        torch.set_default_device(None)

@@ -363,23 +363,3 @@ def _cure(model: nn.Module) -> str:
         if all(roles) and out is not None and name:
             return f"Pass layouts=(Separate({', '.join(map(repr, (*roles, out)))}, heads=N),) or matrices='*'."
     return "Name its layers by layouts=(Separate(key, query, value, output, heads=N),), or pass matrices='*'."
-
-
-def attention_blocks(
-    model: nn.Module, layouts: Sequence[AttentionLayout] = LAYOUTS, *, required: bool = True, check: bool = True
-) -> tuple[AttentionBlock, ...]:
-    """Return the attention blocks of a model; see `find_attention`.
-
-    Args:
-        model: the model.
-        layouts: layouts to try.
-        required: raise for a model without attention blocks.
-        check: compare with the modules' forward passes.
-
-    Raises:
-        InputError: no block can be tracked.
-    """
-    found = find_attention(model, layouts, check=check)
-    if required:
-        require_attention(found, model)
-    return found.blocks

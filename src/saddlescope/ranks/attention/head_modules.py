@@ -1,5 +1,6 @@
 """Layout of attention whose heads are modules of their own, as in lectures: a list of heads, and one output layer."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.attention.head_factors import HeadFactors
 from saddlescope.ranks.attention.layouts import AttentionLayout
-from saddlescope.ranks.attention.linear_weights import is_linear, matrix_of
+from saddlescope.ranks.attention.linear_weights import is_linear
 from saddlescope.ranks.attention.stated_numbers import resolve
 from saddlescope.ranks.shards import full_tensor
 
@@ -32,12 +33,8 @@ class HeadModules(AttentionLayout):
     output: str
     heads: str = "heads"
 
-    def factors(self, module: nn.Module) -> HeadFactors | None:
-        """See `AttentionLayout`."""
-        layers = self.projections(module)
-        if not layers:
-            return None
-        *parts, output = (matrix_of(layer) for layer in layers)
+    def _cut(self, module: nn.Module, matrices: Sequence[Tensor]) -> HeadFactors:
+        *parts, output = matrices
         keys, queries, values = parts[::3], parts[1::3], parts[2::3]
         shapes = {
             (key.shape, query.shape, value.shape) for key, query, value in zip(keys, queries, values, strict=True)
@@ -59,10 +56,6 @@ class HeadModules(AttentionLayout):
         found = [resolve(head, path) for head in heads for path in (self.key, self.query, self.value)]
         numbered = isinstance(listed, nn.Module) and all(name.isdecimal() for name, _ in listed.named_children())
         return (*found, output) if found and numbered and all(map(is_linear, (*found, output))) else ()
-
-    def matches(self, module: nn.Module) -> bool:
-        """See `AttentionLayout`."""
-        return bool(self.projections(module))
 
     def query_biases(self, module: nn.Module) -> Float[Tensor, "heads width"] | None:
         """See `AttentionLayout`."""

@@ -19,10 +19,10 @@ multiplies what a head has read (Qwen3-Next) comes between W_V and W_O, and is l
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from jaxtyping import Float
@@ -48,25 +48,39 @@ class AttentionLayout(ABC):
     """Layout of the weights of an attention module."""
 
     @abstractmethod
+    def projections(self, module: nn.Module) -> tuple[nn.Module, ...]:
+        """Return the modules whose parameters the factors are made of, that of the output last; () of other layouts."""
+
     def factors(self, module: nn.Module) -> HeadFactors | None:
         """Return the factors in `module`, or None if it has another layout.
 
         Raises:
             InputError: the module has the attribute names of the layout, but other shapes.
         """
+        layers = self.projections(module)
+        return self._cut(module, [matrix_of(layer) for layer in layers]) if layers else None
+
+    def _cut(self, module: nn.Module, matrices: Sequence[Tensor]) -> HeadFactors:
+        """Return the factors in the matrices (inputs, outputs) of the projections."""
+        raise NotImplementedError
 
     def matches(self, module: nn.Module) -> bool:
         """Return True if `module` has the attribute names of the layout."""
-        return self.factors(module) is not None
-
-    def projections(self, module: nn.Module) -> tuple[nn.Module, ...]:
-        """Return the modules whose parameters the factors are made of; the module itself if not overridden."""
-        return (module,)
+        return bool(self.projections(module))
 
     def query_biases(self, module: nn.Module) -> Float[Tensor, "heads width"] | None:
         """Return the biases of each head's queries, which change where it attends; None if it has none."""
-        del module
-        return None
+        layers = self.projections(module)
+        biases = [getattr(layer, "bias", None) for layer in layers[:-1]]
+        if not any(isinstance(bias, Tensor) for bias in biases):
+            return None
+        matrices = [matrix_of(layer) for layer in layers]
+        rows = [  # of an input that is always 1
+            matrix.new_zeros(1, matrix.shape[1]) if bias is None else full_tensor(bias)[None]
+            for matrix, bias in zip(matrices, biases, strict=False)
+        ]
+        within = [torch.cat([matrix, row]) for matrix, row in zip(matrices, rows, strict=False)]
+        return self._cut(module, [*within, matrices[-1]]).query[:, -1]
 
     def alternatives(self, heads: int | None = None, key_heads: int | None = None) -> Iterator["AttentionLayout"]:
         """Yield this layout and others that the same names allow, the likeliest first.
@@ -83,29 +97,28 @@ class AttentionLayout(ABC):
         """Return the attribute names of the layout, for messages."""
 
 
+_Parts: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def _layers_at(module: nn.Module, paths: Iterable[str]) -> tuple[nn.Module, ...]:
+    """Return the linear layers at attribute paths of a module; () unless all are."""
+    layers = []
+    for path in paths:
+        if not is_linear(layer := resolve(module, path)):
+            return ()  # at once: most modules have another layout
+        layers.append(layer)
+    return tuple(layers)
+
+
 @dataclass(frozen=True)
 class _LinearLayers(AttentionLayout):
     """Base of layouts of linear layers; fields of a subclass that `_layer_fields` names are their attribute paths."""
 
-    def factors(self, module: nn.Module) -> HeadFactors | None:
+    def projections(self, module: nn.Module) -> tuple[nn.Module, ...]:
         """See `AttentionLayout`."""
-        layers = self._layers(module)
-        return None if layers is None else self._factors(module, [matrix_of(layer) for layer in layers])
+        return _layers_at(module, self._paths)
 
-    def query_biases(self, module: nn.Module) -> Float[Tensor, "heads width"] | None:
-        """See `AttentionLayout`."""
-        layers = self._layers(module)
-        biases = [getattr(layer, "bias", None) for layer in layers or []]
-        if layers is None or not any(isinstance(bias, Tensor) for bias in biases[:-1]):
-            return None
-        rows = [  # of an input that is always 1
-            matrix_of(layer).new_zeros(1, matrix_of(layer).shape[1]) if bias is None else full_tensor(bias)[None]
-            for layer, bias in zip(layers[:-1], biases[:-1], strict=True)
-        ]
-        matrices = [torch.cat([matrix_of(layer), row]) for layer, row in zip(layers[:-1], rows, strict=True)]
-        return self._factors(module, [*matrices, matrix_of(layers[-1])]).query[:, -1]
-
-    def _factors(self, module: nn.Module, matrices: list[Tensor]) -> HeadFactors:
+    def _cut(self, module: nn.Module, matrices: Sequence[Tensor]) -> HeadFactors:
         heads = count(module, self._paths[0], self._value("heads"), HEADS)
         if heads is None and self._value("heads") is None:
             width = declared(module, self._paths[0], HEAD_WIDTHS)
@@ -117,29 +130,11 @@ class _LinearLayers(AttentionLayout):
                 "by your own layout: Separate(..., heads='path.to.it')."
             )
         key_heads = count(module, self._paths[0], self._value("key_heads"), KEY_HEADS)
-        stated = self._value("key_heads") is not None
         parts = self._split(module, heads, key_heads, *matrices)
         return cut_into_heads(
-            *parts, heads=heads, key_heads=key_heads if stated else None, strided=bool(self._value("strided")),
-            names=str(self),
+            *parts, heads=heads, key_heads=None if self._value("key_heads") is None else key_heads,
+            strided=bool(self._value("strided")), names=str(self),
         )  # fmt: skip
-
-    def matches(self, module: nn.Module) -> bool:
-        """See `AttentionLayout`."""
-        return self._layers(module) is not None
-
-    def projections(self, module: nn.Module) -> tuple[nn.Module, ...]:
-        """See `AttentionLayout`."""
-        return tuple(self._layers(module) or ())
-
-    def _layers(self, module: nn.Module) -> list[nn.Module] | None:
-        layers = []
-        for path in self._paths:
-            layer = resolve(module, path)
-            if not is_linear(layer):
-                return None
-            layers.append(layer)
-        return layers
 
     def _value(self, name: str) -> Any:
         return getattr(self, name, None)
@@ -158,9 +153,7 @@ class _LinearLayers(AttentionLayout):
         return tuple(getattr(self, field.name) for field in fields(self) if field.name in _PATHS)
 
     @abstractmethod
-    def _split(
-        self, module: nn.Module, heads: int, key_heads: int | None, *found: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _split(self, module: nn.Module, heads: int, key_heads: int | None, *found: Tensor) -> _Parts:
         """Return keys, queries and values, (inputs, heads * width), and the output, (heads * width, outputs)."""
 
     def __str__(self) -> str:
@@ -193,9 +186,7 @@ class Separate(_LinearLayers):
     strided: bool = False
     gated: bool = False
 
-    def _split(
-        self, module: nn.Module, heads: int, key_heads: int | None, *found: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _split(self, module: nn.Module, heads: int, key_heads: int | None, *found: Tensor) -> _Parts:
         key, query, value, output = found
         if self.gated:
             if query.shape[1] % (2 * heads):
@@ -232,9 +223,7 @@ class KeyValue(_LinearLayers):
     interleaved: bool = False
     strided: bool = False
 
-    def _split(
-        self, module: nn.Module, heads: int, key_heads: int | None, *found: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _split(self, module: nn.Module, heads: int, key_heads: int | None, *found: Tensor) -> _Parts:
         fused, query, output = found
         if fused.shape[1] % 2:
             raise InputError(f"{self.kv} must have as many keys as values; got {fused.shape[1]} outputs.")
@@ -285,9 +274,7 @@ class Fused(_LinearLayers):
         if self.pieces < 1:
             raise InputError(f"pieces must be at least 1; got {self.pieces!r}.")
 
-    def _split(
-        self, module: nn.Module, heads: int, key_heads: int | None, *found: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _split(self, module: nn.Module, heads: int, key_heads: int | None, *found: Tensor) -> _Parts:
         if states_interleaving(module):
             return Interleaved(self.qkv, self.output)._split(module, heads, key_heads, *found)
         fused, output = found
@@ -352,9 +339,7 @@ class Interleaved(_LinearLayers):
         if sorted(self.order) != sorted("qkv"):
             raise InputError(f"order must have q, k and v once each; got {self.order!r}.")
 
-    def _split(
-        self, module: nn.Module, heads: int, key_heads: int | None, *found: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _split(self, module: nn.Module, heads: int, key_heads: int | None, *found: Tensor) -> _Parts:
         fused, output = found
         width = max(1, output.shape[0] // heads)
         groups = (fused.shape[1] // width - heads) // 2
@@ -412,15 +397,15 @@ class Latent(AttentionLayout):
     output: str = "o_proj"
     heads: Count = None
 
-    def factors(self, module: nn.Module) -> HeadFactors | None:
+    def projections(self, module: nn.Module) -> tuple[nn.Module, ...]:
         """See `AttentionLayout`."""
-        layers = self.projections(module)
-        if not layers:
-            return None
+        return _layers_at(module, (*self.query, self.latent, self.key_value, self.output))
+
+    def _cut(self, module: nn.Module, matrices: Sequence[Tensor]) -> HeadFactors:
         heads = count(module, self.output, self.heads, HEADS)
         if heads is None:
             raise InputError(f"{type(module).__name__} must have its number of heads; got none.")
-        *queries, down, up, output = (matrix_of(layer) for layer in layers)
+        *queries, down, up, output = matrices
         query = queries[0] if len(queries) == 1 else queries[0] @ queries[1]
         rank, value_width = up.shape[0], output.shape[0] // heads
         rotary = down.shape[1] - rank
@@ -439,14 +424,8 @@ class Latent(AttentionLayout):
             output=output.unflatten(0, (heads, value_width)).permute(0, 2, 1),
         )
 
-    def matches(self, module: nn.Module) -> bool:
-        """See `AttentionLayout`."""
-        return bool(self.projections(module))
-
-    def projections(self, module: nn.Module) -> tuple[nn.Module, ...]:
-        """See `AttentionLayout`."""
-        layers = [resolve(module, path) for path in (*self.query, self.latent, self.key_value, self.output)]
-        return tuple(layers) if all(is_linear(layer) for layer in layers) else ()
+    def query_biases(self, module: nn.Module) -> None:
+        """Return None: biases of latent vectors are no biases of queries."""
 
     def __str__(self) -> str:
         return ", ".join((*self.query, self.latent, self.key_value, self.output))
@@ -465,12 +444,19 @@ class HeadTensors(AttentionLayout):
     value: str = "v"
     output: str = "o"
 
+    def projections(self, module: nn.Module) -> tuple[nn.Module, ...]:
+        """See `AttentionLayout`."""
+        return () if self.factors(module) is None else (module,)
+
     def factors(self, module: nn.Module) -> HeadFactors | None:
         """See `AttentionLayout`."""
         found = [getattr(module, name, None) for name in (self.key, self.query, self.value, self.output)]
         if not all(isinstance(part, Tensor) and part.ndim == 3 for part in found):
             return None
         return HeadFactors(*(full_tensor(part).permute(1, 0, 2) for part in found))  # type: ignore[arg-type]
+
+    def query_biases(self, module: nn.Module) -> None:
+        """Return None: XLNet adds biases of its own to scores."""
 
     def __str__(self) -> str:
         return f"{self.key}, {self.query}, {self.value}, {self.output} (parameters with an axis of heads)"
@@ -479,6 +465,10 @@ class HeadTensors(AttentionLayout):
 @dataclass(frozen=True)
 class TorchMultihead(AttentionLayout):
     """`torch.nn.MultiheadAttention`, with one `in_proj_weight` or, for inputs of different widths, three."""
+
+    def projections(self, module: nn.Module) -> tuple[nn.Module, ...]:
+        """See `AttentionLayout`."""
+        return (module,) if isinstance(module, nn.MultiheadAttention) else ()
 
     def factors(self, module: nn.Module) -> HeadFactors | None:
         """See `AttentionLayout`."""

@@ -38,39 +38,44 @@ class Probe(NamedTuple):
     """One traced forward pass of a module's copy.
 
     Attributes:
-        module: the copy, with its random weights.
+        module: the copy, with its random weights; None if no call succeeded.
         queries, keys: inputs that queries, and keys and values, are computed from: (batch, tokens, inputs).
         heads: queries, keys and values of each softmax.
         outputs: what the forward pass returned, shaped (batch, tokens, outputs).
-        softmaxes: number of softmax calls.
-        meetings: number of them whose argument is a product of queries and keys of tokens.
-        opaque: name of a function that computes attention out of sight; "" for none.
-        mixed: name of a function that mixes scores or attention weights of several heads or tokens; "" for none.
+        trace: the trace.
         failure: reason why no call succeeded; "" otherwise.
         of_single_tokens: function that returns False if queries, keys or values of a token depend on other tokens: the
             module mixes tokens first, or the call meant other axes than the module does.
-        one_query: True if a softmax has one query for all tokens.
-        of_channels: True if queries and keys of a softmax meet in sums over tokens.
         mixing: function of the number of heads of values that returns the arguments by which values are mixed with
             others: of those that the call has left out, or if `passed`, of those that the model gave.
         passed: see `mixing`.
     """
 
     module: nn.Module | None
-    queries: Float[Tensor, "batch tokens inputs"] | None
-    keys: Float[Tensor, "batch tokens inputs"] | None
+    queries: Float[Tensor, "batch tokens inputs"]
+    keys: Float[Tensor, "batch tokens inputs"]
     heads: tuple[Heads, ...]
     outputs: list[Tensor]
-    softmaxes: int
-    meetings: int
-    opaque: str
-    mixed: str
-    failure: str
+    trace: AttentionTrace
+    failure: str = ""
     of_single_tokens: Callable[[], bool] = lambda: True
-    one_query: bool = False
-    of_channels: bool = False
     mixing: Callable[[int], tuple[str, ...]] = lambda _: ()
     passed: bool = False
+
+    @property
+    def met(self) -> list[Tensor]:
+        """Queries of all softmaxes whose argument is a product of queries and keys."""
+        return [query for meeting in self.trace.meetings for query, _ in meeting.pairs]
+
+    @property
+    def meets_tokens(self) -> bool:
+        """True if queries and keys of tokens meet in some softmax."""
+        return any(self.passed or of_tokens(query, self.queries.shape[1]) for query in self.met)
+
+    @property
+    def meets_channels(self) -> bool:
+        """True if queries and keys meet in sums over tokens in some softmax."""
+        return any(not self.passed and not of_tokens(query, self.queries.shape[1]) for query in self.met)
 
 
 def probes(module: nn.Module, *, inputs: int, key_inputs: int, width: int) -> Iterator[Probe]:
@@ -126,7 +131,7 @@ def probes(module: nn.Module, *, inputs: int, key_inputs: int, width: int) -> It
                 return
         else:
             empty.append(one)
-            none = all(not one.softmaxes for one in empty)
+            none = all(not one.trace.softmaxes for one in empty)
             if len(empty) == (_WITHOUT_SOFTMAX if none else _EMPTY) and not found and failure != NOT_FINITE:
                 break
     if found:
@@ -186,7 +191,7 @@ def _run(call: ProbeCall, trace: AttentionTrace, **more: Tensor) -> Any:
 
 def failed(reason: str) -> Probe:
     """Return a probe without a forward pass."""
-    return Probe(None, None, None, (), [], 0, 0, "", "", reason)
+    return Probe(None, torch.empty(0), torch.empty(0), (), [], AttentionTrace(), reason)
 
 
 def brief(error: Exception) -> str:
@@ -238,13 +243,7 @@ def _traced(module: nn.Module, call: ProbeCall, trace: AttentionTrace, returned:
     """Collect what a forward pass has shown."""
     batch, tokens = call.queries.shape[:2]
     heads = tuple(one for meeting in trace.meetings for one in heads_of(meeting, batch, tokens))
-    outputs = returned_outputs(returned, batch, tokens)
-    meetings = sum(of_tokens(query, tokens) for one in trace.meetings for query, _ in one.pairs)
-    return Probe(
-        module, call.queries, call.keys, heads, outputs, trace.softmaxes, meetings, trace.opaque, trace.mixed, "",
-        one_query=any(query.shape[-2] == 1 for one in trace.meetings for query, _ in one.pairs),
-        of_channels=any(not of_tokens(query, tokens) for one in trace.meetings for query, _ in one.pairs),
-    )  # fmt: skip
+    return Probe(module, call.queries, call.keys, heads, returned_outputs(returned, batch, tokens), trace)
 
 
 NOT_FINITE = "its forward pass gave NaN or infinity on random inputs"

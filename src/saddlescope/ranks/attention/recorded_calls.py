@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
+from torch.utils.hooks import RemovableHandle
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.attention.attention_trace import AttentionTrace
@@ -52,12 +53,30 @@ def record_calls(model: nn.Module, modules: Mapping[str, nn.Module], inputs: Any
         InputError: the model fails on the inputs.
     """
     calls: dict[str, Call] = {}
-    modes = [(module, module.training) for module in model.modules()]
 
     def remember(name: str) -> Any:
         return lambda module, args, kwargs: calls.setdefault(name, _without_caches(args, kwargs)) and None
 
-    hooks = [module.register_forward_pre_hook(remember(name), with_kwargs=True) for name, module in modules.items()]
+    run_model(
+        model,
+        inputs,
+        [module.register_forward_pre_hook(remember(name), with_kwargs=True) for name, module in modules.items()],
+    )
+    return calls
+
+
+def run_model(model: nn.Module, inputs: Any, hooks: Sequence[RemovableHandle]) -> None:
+    """Run a model in evaluation mode, then remove the hooks and restore modes and random states.
+
+    Args:
+        model: the model.
+        inputs: a tensor, a tuple of arguments, or a mapping of keyword arguments.
+        hooks: hooks of this run.
+
+    Raises:
+        InputError: the model fails on the inputs.
+    """
+    modes = [(module, module.training) for module in model.modules()]
     devices = {one.device for one in model.parameters() if one.device.type == "cuda"}
     try:
         model.eval()
@@ -76,7 +95,6 @@ def record_calls(model: nn.Module, modules: Mapping[str, nn.Module], inputs: Any
             hook.remove()
         for module, mode in modes:
             module.training = mode
-    return calls
 
 
 def _without_caches(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
@@ -107,14 +125,14 @@ def probe_call(module: nn.Module, call: Call, *, inputs: int, key_inputs: int) -
         twin = random_copy(module)
         for of_keys in [[], others] if others else [[]]:
             again = functools.partial(_run, twin, form=form, same=same, of_keys=of_keys)
-            one = _together(twin, [again(leaves, seed=seed) for seed in range(_SAMPLES)])
-            lengths = {part.shape[1] for part in (one.queries, one.keys) if part is not None}
+            one = _together([again(leaves, seed=seed) for seed in range(_SAMPLES)])
+            lengths = {part.shape[1] for part in (one.queries, one.keys)}
             if any({met.query.shape[2]} != lengths for met in one.heads):
                 yield failed("its queries or keys are those of other tokens than the inputs of its call")
             else:
                 mixing = functools.partial(_mixing, twin, leaves, form, same, of_keys)
                 single = functools.partial(_of_single_tokens, again, leaves)
-                seen = one._replace(mixing=mixing, passed=True, of_single_tokens=single)
+                seen = one._replace(mixing=mixing, of_single_tokens=single)
                 yield seen if finite(one) else failed(NOT_FINITE)
     except Exception as error:
         yield failed(f"a copy of it could not be called ({brief(error)})")
@@ -130,16 +148,6 @@ def _is_input(leaf: Any, width: int) -> bool:
     return isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.ndim >= 2 and leaf.shape[-1] == width
 
 
-class _Run(NamedTuple):
-    """First sample of one call: its inputs, what met in each softmax, and its outputs."""
-
-    queries: Tensor
-    keys: Tensor
-    heads: tuple[Heads, ...]
-    outputs: list[Tensor]
-    trace: AttentionTrace
-
-
 def _run(
     twin: nn.Module,
     leaves: list[Any],
@@ -149,8 +157,11 @@ def _run(
     seed: int,
     added: Tensor | float = 0.0,
     moved: bool = False,
-) -> _Run:
-    """Call with random inputs; `added` is added to those of keys and values, and 1 to the first token if `moved`."""
+) -> Probe:
+    """Call with random inputs, and return what the first sample shows.
+
+    `added` is added to the inputs of keys and values, and 1 to the first token if `moved`.
+    """
     draw = torch.Generator().manual_seed(seed)
     x = torch.randn(leaves[same[0]].shape, generator=draw) + (0.0 if of_keys else added)
     y = torch.randn(leaves[of_keys[0]].shape, generator=draw) + added if of_keys else x
@@ -173,10 +184,10 @@ def _run(
     )
     outputs = [output[:1] for output in returned_outputs(returned, batch, tokens)]
     flat_x, flat_y = (part.reshape(batch, -1, part.shape[-1])[:1, -tokens:] for part in (x, y))  # as `heads_of`
-    return _Run(flat_x, flat_y, first, outputs, trace)
+    return Probe(twin, flat_x, flat_y, first, outputs, trace, passed=True)
 
 
-def _of_single_tokens(call: Callable[..., _Run], leaves: list[Any]) -> bool:
+def _of_single_tokens(call: Callable[..., Probe], leaves: list[Any]) -> bool:
     """Return True if a change of one token of the inputs changes queries, keys and values of that token alone."""
     before, after = (call(leaves, seed=0, moved=moved).heads for moved in (False, True))
     return only_changed(before, after, sample=0, token=0)
@@ -214,27 +225,28 @@ def _mixing(
     return tuple(names)
 
 
-def _other_values(one: _Run, other: _Run) -> bool:
+def _other_values(one: Probe, other: Probe) -> bool:
     pairs = ((a.value, b.value) for a, b in zip(one.heads, other.heads, strict=True))
     return any(a is not None and b is not None and differ(a, b) for a, b in pairs)
 
 
-def _together(twin: nn.Module, runs: Sequence[_Run]) -> Probe:
+def _together(runs: Sequence[Probe]) -> Probe:
     """Join runs along the samples."""
+
+    def together(parts: Sequence[Tensor | None]) -> Tensor | None:
+        held = [part for part in parts if part is not None]
+        return torch.cat(held) if len(held) == len(parts) else None
+
     joined = []
     for same in zip(*(run.heads for run in runs), strict=True):
-        values = [one.value for one in same if one.value is not None]
-        joined.append(
-            Heads(
-                torch.cat([one.query for one in same]),
-                torch.cat([one.key for one in same]),
-                torch.cat(values) if len(values) == len(same) else None,
-                tuple(torch.cat(parts) for parts in zip(*(one.read for one in same), strict=True)),
-            )
-        )
-    outputs = [torch.cat(parts) for parts in zip(*(run.outputs for run in runs), strict=True)]
-    x, y = torch.cat([run.queries for run in runs]), torch.cat([run.keys for run in runs])
-    trace = runs[0].trace
-    return Probe(
-        twin, x, y, tuple(joined), outputs, trace.softmaxes, len(trace.meetings), trace.opaque, trace.mixed, ""
+        query, key, value = (together([getattr(one, name) for one in same]) for name in ("query", "key", "value"))
+        assert query is not None
+        assert key is not None
+        read = tuple(torch.cat(parts) for parts in zip(*(one.read for one in same), strict=True))
+        joined.append(Heads(query, key, value, read))
+    return runs[0]._replace(
+        queries=torch.cat([run.queries for run in runs]),
+        keys=torch.cat([run.keys for run in runs]),
+        heads=tuple(joined),
+        outputs=[torch.cat(parts) for parts in zip(*(run.outputs for run in runs), strict=True)],
     )

@@ -68,30 +68,34 @@ def judge(
     for one in seen:
         if one.failure:
             return unchecked(module, fitting, one.failure)
-        if not one.heads and one.meetings:
-            return unchecked(module, fitting, _ONE_QUERY if one.one_query else _MIXED_TOKENS)
-        if not one.heads and one.opaque:
-            return unchecked(module, fitting, f"its forward pass calls {one.opaque}, into which the check cannot look")
-        if not one.heads and one.mixed:
-            return _refused(f"its scores or attention weights are mixed by {one.mixed}, over heads or tokens")
+        trace = one.trace
+        if not one.heads and one.meets_tokens:
+            one_query = not one.passed and any(query.shape[-2] == 1 for query in one.met)
+            return unchecked(module, fitting, _ONE_QUERY if one_query else _MIXED_TOKENS)
+        if not one.heads and trace.opaque:
+            return unchecked(
+                module, fitting, f"its forward pass calls {trace.opaque}, into which the check cannot look"
+            )
+        if not one.heads and trace.mixed:
+            return _refused(f"its scores or attention weights are mixed by {trace.mixed}, over heads or tokens")
         if not one.heads:
             what = (
                 "has no softmax"
-                if not one.softmaxes
+                if not trace.softmaxes
                 else "has a softmax, but not of products of queries and keys of tokens that the check can follow"
             )
             if not known:
                 return unchecked(module, fitting, f"its forward pass {what}")
-            if one.of_channels:
+            if one.meets_channels:
                 return _refused(_OF_CHANNELS)
-            hidden = ", or TorchScript hides it" if one.softmaxes else ""
+            hidden = ", or TorchScript hides it" if trace.softmaxes else ""
             return _refused(f"its forward pass {what}: it is not softmax attention on tokens{hidden}", attends=False)
         found = _agreeing(one, fitting)
         if found.outcome == "verified":
             mixing = one.mixing(found.key_heads)
             return _refused(mixed_values(mixing)) if mixing and one.passed else found._replace(mixing=mixing)
-        if one.mixed:
-            found = _refused(f"its scores or attention weights are mixed by {one.mixed}, over heads or tokens")
+        if trace.mixed:
+            found = _refused(f"its scores or attention weights are mixed by {trace.mixed}, over heads or tokens")
         elif not one.of_single_tokens():
             found = unchecked(module, fitting, _MIXED_TOKENS)
         first = first if first is not None and first.outcome == "refused" else found
@@ -106,8 +110,6 @@ def mixed_values(arguments: Iterable[str]) -> str:
 def _agreeing(seen: Probe, fitting: Sequence[AttentionLayout]) -> Verdict:
     """Return the first layout, or alternative of one, that agrees with one forward pass; or why none does."""
     assert seen.module is not None
-    assert seen.queries is not None
-    assert seen.keys is not None
     first = ""
     tried: set[AttentionLayout] = set()
     for meeting in (*seen.heads, *joined(seen.heads)):

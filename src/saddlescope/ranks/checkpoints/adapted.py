@@ -5,9 +5,10 @@ The base counts as exact: the adapter was trained on the stored weights, whateve
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -24,46 +25,37 @@ _NO_SIZE = re.compile(r"seed|prng_key|alpha|step|scal|^t(init|final)$|^deltaT$")
 KOHYA = re.compile(r"^(lora|lycoris)(_unet|_te\d?|_transformer|_prior_te|_prior_unet)?_")
 
 
+Change: TypeAlias = Callable[[Tensor, str], Tensor]
+"""Function of a weight in float64, and of its name in the base, that returns the changed weight."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class AdaptedCheckpoint(Checkpoint):
-    """Weights of a base in float64, with those of an adapter merged into them.
+    """Weights of a base, its origin, in float64, with those of an adapter merged into them.
 
     Attributes:
-        base: the base.
-        adapter: the adapter; None for the base alone.
         frozen: names of the tensors that the adapter does not change.
     """
 
-    base: Checkpoint | None = None
-    adapter: AdapterFile | None = None
-    _merges: Mapping[str, Callable[[Tensor], Tensor]] = field(default_factory=dict)
-
-    @property
-    def config(self) -> dict[str, Any]:  # type: ignore[override]
-        """Content of config.json of the base."""
-        assert self.base is not None
-        return self.base.config
+    _changes: Mapping[str, Sequence[Change]] = field(default_factory=dict)
 
     def roundoff(self, name: str) -> float:
         """Return 0: the stored weights count as exact."""
         return 0.0
 
-    def read(self, names: Iterable[str]) -> dict[str, Tensor]:
-        """Read and merge some of the tensors; see `Checkpoint`."""
-        assert self.base is not None
+    def _tensors_of(self, names: Sequence[str]) -> dict[str, Tensor]:
+        assert self.origin is not None
         found = {}
-        for name, tensor in self.base.read(names).items():
-            merge = self._merges.get(name)
+        for name, tensor in self.origin.read(names).items():
             found[name] = tensor.double() if tensor.is_floating_point() else tensor
-            if merge is not None:
-                found[name] = merge(found[name])
-            self._note(name, found[name])
+            for change in self._changes.get(name, ()):
+                found[name] = change(found[name], name)
         return found
 
 
 def exact(base: Checkpoint) -> AdaptedCheckpoint:
     """Return a base in float64, whose stored weights count as exact."""
-    return AdaptedCheckpoint(base.path, base.tensors, base.lost, base=base)
+    return AdaptedCheckpoint(base.path, base.tensors, base.lost, origin=base)
 
 
 def adapted(base: Checkpoint, adapter: AdapterFile, model: nn.Module, on_error: Callable[[str], None]) -> Checkpoint:
@@ -81,20 +73,17 @@ def adapted(base: Checkpoint, adapter: AdapterFile, model: nn.Module, on_error: 
     adapter.require_mergeable()
     if adapter.method == "LORA":
         adapter.report(on_error)
-        merges = _joined(_replaced(base, adapter, model), _updated(base, adapter, model))
+        changes = _of_lora(base, adapter, model)
     else:
-        merges = _of_peft(base, adapter, model)
-    absent = [name for name in merges if name not in base.tensors]
+        changes = _of_peft(base, adapter, model)
+    absent = [name for name in changes if name not in base.tensors]
     if absent:
         sentence = f"{adapter.path} must fit {base.path}; got parts that it does not have: {first_few(absent)}."
-        if len(absent) == len(merges):
+        if len(absent) == len(changes):
             raise InputError(sentence)
         on_error(sentence)
-    kept = {name: merge for name, merge in merges.items() if name in base.tensors}
-    frozen = frozenset(name for name in base.tensors if name not in kept)
-    return replace(
-        exact(base), path=adapter.path, adapter=adapter, frozen=frozen, remarks=adapter.remarks, _merges=kept
-    )
+    frozen = frozenset(name for name in base.tensors if name not in changes)
+    return replace(exact(base), path=adapter.path, frozen=frozen, remarks=adapter.remarks, _changes=changes)
 
 
 def _in_base(base: Checkpoint, adapter: AdapterFile, model: nn.Module, names: Iterable[str]) -> dict[str, str]:
@@ -135,78 +124,55 @@ def _in_memory(base: Checkpoint, model: nn.Module, name: str) -> str:
     return inner if own not in base.tensors and inner in base.tensors else own
 
 
-def _updated(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[str, Callable[[Tensor], Tensor]]:
-    additions = adapter.additions()
-    names = _in_base(base, adapter, model, [*(f"{module}.weight" for module in adapter.updates), *additions])
-
-    def merge(module: str) -> Callable[[Tensor], Tensor]:
-        own = adapter.updates[module]
-
-        def merged(weight: Tensor) -> Tensor:
-            flip = not own.embedding and _is_conv1d(model, names[f"{module}.weight"])
-            rows = weight.T if flip else weight
-            delta = adapter.update(module)
-            if delta.shape != rows.shape and delta.flatten(1).shape == rows.flatten(1).shape:
-                delta = delta.reshape(rows.shape)  # a kernel, whose factors are matrices
-            if delta.shape != rows.shape:
-                raise InputError(
-                    f"{adapter.path} must have the shapes of {base.path}; got an update of shape {tuple(delta.shape)} "
-                    f"for {module}, {tuple(rows.shape)}."
-                )
-            rows = rows + delta
-            if own.magnitude is not None:
-                lengths = adapter.stored.read([own.magnitude])[own.magnitude]
-                by_shape = "lengths" in own.parts
-                rows = (
-                    with_lengths(rows.T, lengths).T if own.embedding else with_lengths(rows, lengths, by_shape=by_shape)
-                )
-            return rows.T.contiguous() if flip else rows
-
-        return merged
-
-    def add(bias: str) -> Callable[[Tensor], Tensor]:
-        def added(weight: Tensor) -> Tensor:
-            stored, scale = additions[bias]
-            return weight + scale * adapter.stored.read([stored])[stored].double()
-
-        return added
-
-    found = {names[f"{module}.weight"]: merge(module) for module in adapter.updates}
-    return found | {names[bias]: add(bias) for bias in additions}
+def _of_lora(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[str, list[Change]]:
+    """Return the changes by name in the base: PEFT stores an embedding whole, to which its factors are then added."""
+    whole: dict[str, Change] = {
+        own: partial(_replaced, adapter, stored) for own, stored in adapter.other_tensors().items()
+    }
+    added: dict[str, Change] = {f"{module}.weight": partial(_updated, adapter, module, model)
+                                for module in adapter.updates}  # fmt: skip
+    added |= {bias: partial(_shifted, adapter, *addition) for bias, addition in adapter.additions().items()}
+    found: dict[str, list[Change]] = {}
+    for step in (whole, added):
+        for own, name in _in_base(base, adapter, model, step).items():
+            found.setdefault(name, []).append(step[own])
+    return found
 
 
-def _replaced(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[str, Callable[[Tensor], Tensor]]:
-    others = adapter.other_tensors()
-    names = _in_base(base, adapter, model, others)
-
-    def merge(own: str) -> Callable[[Tensor], Tensor]:
-        def replaced(weight: Tensor) -> Tensor:
-            found = adapter.stored.read([others[own]])[others[own]].double()
-            if found.shape != weight.shape:
-                raise InputError(
-                    f"{adapter.path} must have the shapes of {base.path}; got {own} {tuple(found.shape)} against "
-                    f"{tuple(weight.shape)}."
-                )
-            return found
-
-        return replaced
-
-    return {names[own]: merge(own) for own in others}
+def _replaced(adapter: AdapterFile, stored: str, weight: Tensor, name: str) -> Tensor:
+    return _fitting(adapter, name, adapter.stored.read([stored])[stored].double(), weight)
 
 
-def _joined(
-    first: Mapping[str, Callable[[Tensor], Tensor]], then: Mapping[str, Callable[[Tensor], Tensor]]
-) -> dict[str, Callable[[Tensor], Tensor]]:
-    """Return one merge per tensor: PEFT stores an embedding, to which its factors are then added."""
-
-    def both(name: str) -> Callable[[Tensor], Tensor]:
-        return lambda weight: then[name](first[name](weight))
-
-    return {**first, **then, **{name: both(name) for name in first if name in then}}
+def _shifted(adapter: AdapterFile, stored: str, scale: float, weight: Tensor, _: str) -> Tensor:
+    return weight + scale * adapter.stored.read([stored])[stored].double()
 
 
-def _of_peft(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[str, Callable[[Tensor], Tensor]]:
-    """Return merges by PEFT itself, each in a model of one layer.
+def _updated(adapter: AdapterFile, module: str, model: nn.Module, weight: Tensor, name: str) -> Tensor:
+    own, delta = adapter.updates[module], adapter.update(module)
+    flip = not own.embedding and _is_conv1d(model, name)
+    rows = weight.T if flip else weight
+    if delta.shape != rows.shape and delta.flatten(1).shape == rows.flatten(1).shape:
+        delta = delta.reshape(rows.shape)  # a kernel, whose factors are matrices
+    rows = rows + _fitting(adapter, name, delta, rows)
+    if own.magnitude is not None:
+        lengths = adapter.stored.read([own.magnitude])[own.magnitude]
+        by_shape = "lengths" in own.parts
+        rows = with_lengths(rows.T, lengths).T if own.embedding else with_lengths(rows, lengths, by_shape=by_shape)
+    return rows.T.contiguous() if flip else rows
+
+
+def _fitting(adapter: AdapterFile, name: str, found: Tensor, weight: Tensor) -> Tensor:
+    """Return a tensor of the shape of a weight; raise InputError for another shape."""
+    if found.shape != weight.shape:
+        raise InputError(
+            f"{adapter.path} must have the shapes of its base; got {tuple(found.shape)} for {name}, "
+            f"{tuple(weight.shape)}."
+        )
+    return found
+
+
+def _of_peft(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[str, list[Change]]:
+    """Return changes by PEFT itself, each in a model of one layer.
 
     Raises:
         InputError: the configuration is not beside the weights, or states sizes that no tensor has.
@@ -217,22 +183,21 @@ def _of_peft(base: Checkpoint, adapter: AdapterFile, model: nn.Module) -> dict[s
         )
     _require_sizes(base, adapter)
     modules = {name.removesuffix(".weight"): name for name, one in base.tensors.items() if _is_matrix(name, one)}
-    stored: dict[str, dict[str, str]] = {}
+    stored: dict[str, list[str]] = {}
     for name in adapter.stored.tensors:
         own = name.removeprefix(PREFIX)
         module = next((own[:at] for at in _dots(own) if own[:at] in modules), None)
-        stored.setdefault(module or "", {})[name] = name
-    shared = stored.pop("", {})
+        stored.setdefault(module or "", []).append(name)
+    shared = stored.pop("", [])
     if not stored:
         raise InputError(
             f"{adapter.path} must change weights of {base.path}; got {adapter.method}, which has none in its file."
         )
 
-    def merge(module: str) -> Callable[[Tensor], Tensor]:
-        names = [*stored[module], *shared]
-        return lambda weight: _merged_by_peft(adapter, module, weight, adapter.stored.read(names), model)
-
-    return {modules[module]: merge(module) for module in stored}
+    return {
+        modules[module]: [partial(_merged_by_peft, adapter, [*names, *shared], model)]
+        for module, names in stored.items()
+    }
 
 
 def _require_sizes(base: Checkpoint, adapter: AdapterFile) -> None:
@@ -249,19 +214,18 @@ def _require_sizes(base: Checkpoint, adapter: AdapterFile) -> None:
             )
 
 
-def _merged_by_peft(
-    adapter: AdapterFile, module: str, weight: Tensor, tensors: Mapping[str, Tensor], model: nn.Module
-) -> Tensor:
+def _merged_by_peft(adapter: AdapterFile, stored: Sequence[str], model: nn.Module, weight: Tensor, name: str) -> Tensor:
     try:
         import peft
     except ModuleNotFoundError as error:
         raise MissingExtraError(f"An adapter of {adapter.method}", "PEFT", "language") from error
-    flip = _is_conv1d(model, f"{module}.weight")
+    tensors = {own: one.double() for own, one in adapter.stored.read(stored).items()}
+    flip = _is_conv1d(model, name)
     layer = nn.Linear(*(weight.shape if flip else weight.shape[::-1]), bias=False)
     layer.weight = nn.Parameter((weight.T if flip else weight).contiguous(), requires_grad=False)
     root = nn.Module()
     place = root
-    *parents, own = module.split(".")
+    *parents, own, _ = name.split(".")
     for parent in parents:
         place.add_module(parent, nn.Module())
         place = place.get_submodule(parent)
@@ -272,8 +236,8 @@ def _merged_by_peft(
             config = peft.PeftConfig.from_pretrained(str(adapter.stored.path.parent))
             config.task_type = None
             whole = peft.get_peft_model(root, config, autocast_adapter_dtype=False).double()
-            loading = peft.set_peft_model_state_dict(whole, {name: one.double() for name, one in tensors.items()})
-            merged = whole.merge_and_unload().get_parameter(f"{module}.weight").detach()  # type: ignore[operator]
+            loading = peft.set_peft_model_state_dict(whole, tensors)
+            merged = whole.merge_and_unload().get_parameter(name).detach()  # type: ignore[operator]
     except Exception as error:  # each method has its own errors
         raise InputError(
             f"{adapter.path} must be a method that PEFT can merge layer by layer; got {adapter.method} "

@@ -241,6 +241,18 @@ class AdapterFile:
         factored = {m: own for m, own in self.updates.items() if "bias_up" in own.parts}
         return found | {f"{m}.bias": (own.parts["bias_up"], own.scale) for m, own in factored.items()}
 
+    @cached_property
+    def matrices(self) -> list[str]:
+        """Names of the modules whose updates are matrices; those of norms are vectors."""
+        full = {name: one.parts["difference"] for name, one in self.updates.items() if "difference" in one.parts}
+        return [name for name in self.updates if name not in full or len(self.stored.tensors[full[name]].shape) > 1]
+
+    @property
+    def vectors(self) -> list[str]:
+        """Stored names of changes of biases and norms, which have no spectrum."""
+        norms = [one.parts["difference"] for name, one in self.updates.items() if name not in self.matrices]
+        return [*(stored for stored, _ in self.additions().values()), *norms]
+
     def other_tensors(self) -> dict[str, str]:
         """Return stored names by the names of parameters that the adapter replaces: PEFT's `modules_to_save`."""
         used = {name for own in self._parts.values() for name in own.values()}

@@ -1,6 +1,7 @@
 """Spectra of LoRA alone: those of the updates scale * B A, without the base."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from saddlescope.measure import product_spectrum, spectrum
 from saddlescope.ranks.checkpoints.adapter_files import AdapterFile
 from saddlescope.ranks.checkpoints.files import natural_order
 from saddlescope.ranks.tracker.matrix_selection import MatrixSelection, matches
-from saddlescope.ranks.tracker.records import Spectra, Updates, pad_spectra, spectra_dataset
+from saddlescope.ranks.tracker.records import Spectra, spectra_dataset, stacked_updates
 
 
 def own_spectra(adapter: AdapterFile, module: str) -> Spectra:
@@ -49,42 +50,24 @@ def adapter_spectra(
     for _, adapter in adapters:
         adapter.require_own_update()
         adapter.report(on_error)
-    modules = sorted({name for _, adapter in adapters for name in _matrices(adapter)}, key=natural_order)
+    modules = sorted({name for _, adapter in adapters for name in adapter.matrices}, key=natural_order)
     names = _selected(modules, matrices)
-    found: list[list[Spectra | None]] = []
+    found: list[list[Spectra]] = []
     for number, name in enumerate(names):
         report(number / len(names), name)
-        found.append([_one(adapter, name, on_error) for _, adapter in adapters])
-    length = max((one.values.shape[-1] for row in found for one in row if one is not None), default=0)
-    if not length:
+        found.append([_one(adapter, name, top, on_error) for _, adapter in adapters])
+    if all(one is _UNKNOWN for row in found for one in row):
         raise InputError(f"{adapters[0][1].path} must hold factors that can be measured; got none.")
-    kept = length if top is None else min(top, length)
-    absent = _absent(length)
-    update = [[absent if one is None else _padded(one, length) for one in row] for row in found]
-
-    def stacked(rows: Sequence[Sequence[Spectra]]) -> Spectra:
-        arrays = {
-            key: np.stack([np.concatenate([getattr(one, key) for one in step]) for step in zip(*rows, strict=True)])
-            for key in absent.arrays()
-        }
-        arrays["values"] = arrays["values"][..., :kept]
-        return Spectra(**arrays)
-
-    initial = stacked([[absent] for _ in names])
     dataset = spectra_dataset(
         [step for step, _ in adapters],
-        matrices=Updates(
-            tuple(f"{name}.weight" for name in names),
-            initial=Spectra(**{key: one[0] for key, one in initial.arrays().items()}),
-            update=stacked(update),
-        ),
+        matrices=stacked_updates([f"{name}.weight" for name in names], [[_UNKNOWN, *row] for row in found]),
     )
     remarks = [remark for _, adapter in adapters for remark in adapter.remarks]
     for _, adapter in adapters:
-        vectors = [one.parts["difference"] for name, one in adapter.updates.items() if name not in _matrices(adapter)]
-        vectors += [stored for stored, _ in adapter.additions().values()]
-        if vectors:
-            remarks.append(f"{adapter.path} also changes vectors, which have no spectrum: {', '.join(vectors)}.")
+        if adapter.vectors:
+            remarks.append(
+                f"{adapter.path} also changes vectors, which have no spectrum: {', '.join(adapter.vectors)}."
+            )
         if whole := adapter.other_tensors():
             remarks.append(
                 f"{adapter.path} also has whole parameters, whose updates need the base: {', '.join(whole.values())}."
@@ -104,13 +87,6 @@ def open_adapters(sources: Sequence[object], weights: str | None) -> list[Adapte
     return found
 
 
-def _matrices(adapter: AdapterFile) -> list[str]:
-    """Return the names of modules whose updates are matrices; those of norms are vectors."""
-    full = {name: one.parts["difference"] for name, one in adapter.updates.items() if "difference" in one.parts}
-    vectors = {name for name, stored in full.items() if len(adapter.stored.tensors[stored].shape) < 2}
-    return [name for name in adapter.updates if name not in vectors]
-
-
 def _selected(modules: Sequence[str], matrices: MatrixSelection | None) -> list[str]:
     if matrices is None:
         return list(modules)
@@ -123,20 +99,16 @@ def _selected(modules: Sequence[str], matrices: MatrixSelection | None) -> list[
     return [name for name in modules if any(matches(f"{name}.weight", pattern) for pattern in patterns)]
 
 
-def _one(adapter: AdapterFile, name: str, on_error: Callable[[str], None]) -> Spectra | None:
+_UNKNOWN = Spectra.of(np.full((1, 1), np.nan), np.full(1, np.nan))  # of the base, and of what cannot be measured
+
+
+def _one(adapter: AdapterFile, name: str, top: int | None, on_error: Callable[[str], None]) -> Spectra:
     if name not in adapter.updates:
         on_error(f"{adapter.path} must have an adapter of {name}, as the others; got none.")
-        return None
+        return _UNKNOWN
     try:
-        return own_spectra(adapter, name)
+        found = own_spectra(adapter, name)
+        return replace(found, values=found.values[..., :top])
     except InputError as error:
         on_error(str(error))
-        return None
-
-
-def _padded(one: Spectra, length: int) -> Spectra:
-    return Spectra(**{**one.arrays(), "values": pad_spectra(one.values, length)})
-
-
-def _absent(length: int) -> Spectra:
-    return Spectra.of(np.full((1, length), np.nan), np.full(1, np.nan))
+        return _UNKNOWN

@@ -51,6 +51,15 @@ STORED_NAMES = {  # those of `_ROLES` that are written, by format
 }
 _PART = re.compile(r"(?P<module>.+?)\.(?:" + "|".join(f"({pattern})" for pattern in _ROLES) + r")")
 _ATTENTION_PROCESSOR = re.compile(r"(?P<module>.+)\.processor\.(?P<layer>to_\w+)_lora\.(?P<side>down|up)\.weight")
+_PAIRS = (("down", "up"), ("embedding_down", "embedding_up"), ("down_turned", "up_turned"))  # roles of A and B
+_RANKED = {
+    "down": 0,
+    "embedding_down": 0,
+    "down_turned": -1,
+    "hada_w1_b": 0,
+    "lokr_w1_b": 0,
+    "lokr_w2_b": 0,
+}  # its axis
 _DECISIVE = ("down", "up", "embedding_", "hada_", "lokr_", "difference", "unread")
 
 
@@ -91,11 +100,8 @@ class ModuleUpdate:
     @property
     def factors(self) -> tuple[str, str] | None:
         """Roles of A and B, if the update is s B A; None for other formulas."""
-        for kind in ("{}", "embedding_{}", "{}_turned"):
-            roles = kind.format("down"), kind.format("up")
-            if all(role in self.parts for role in roles) and "core" not in self.parts:
-                return roles
-        return None
+        pairs = (pair for pair in _PAIRS if set(pair) <= self.parts.keys())
+        return None if "core" in self.parts else next(pairs, None)
 
     @property
     def has_alpha(self) -> bool:
@@ -160,34 +166,22 @@ def rank_of(parts: Mapping[str, tuple[int, ...]]) -> int | None:
     """Return the rank by which alpha is divided, from the shapes of parts by role; None for updates without alpha.
 
     Raises:
-        InputError: factors without their partner, or without entries.
+        InputError: factors without their partners, or without entries.
     """
-    for down, up in (("down", "up"), ("embedding_down", "embedding_up"), ("down_turned", "up_turned")):
-        if down in parts or up in parts:
-            if down not in parts or up not in parts:
-                raise InputError("both factors")
-            shape = parts[down]
-            rank = shape[-1 if down == "down_turned" else 0] if len(shape) > 1 else 0
-            if rank < 1:
-                raise InputError("factors of rank 1 or more")
-            return rank
+    needed: list[tuple[str, ...]] = [pair for pair in _PAIRS if not parts.keys().isdisjoint(pair)]
     if any(role.startswith("hada") for role in parts):
-        if not {f"hada_{side}" for side in ("w1_a", "w1_b", "w2_a", "w2_b")} <= parts.keys():
-            raise InputError("all four factors")
-        return _size(parts["hada_w1_b"], 0)
+        needed.append(tuple(f"hada_{side}" for side in ("w1_a", "w1_b", "w2_a", "w2_b")))
     if any(role.startswith("lokr") for role in parts):
-        for side in ("lokr_w1", "lokr_w2"):
-            if side not in parts and not {f"{side}_a", f"{side}_b"} <= parts.keys():
-                raise InputError("both factors")
-        factored = next((f"{side}_b" for side in ("lokr_w1", "lokr_w2") if f"{side}_b" in parts), None)
-        return None if factored is None else _size(parts[factored], 0)
-    return None
-
-
-def _size(shape: tuple[int, ...], axis: int) -> int:
+        needed += [(side,) if side in parts else (f"{side}_a", f"{side}_b") for side in ("lokr_w1", "lokr_w2")]
+    if any(role not in parts for roles in needed for role in roles):
+        raise InputError("all factors")
+    role = next((role for role in _RANKED if role in parts), None)
+    if role is None:
+        return None
+    shape = parts[role]
     if len(shape) < 2 or not math.prod(shape):
         raise InputError("factors of rank 1 or more")
-    return shape[axis]
+    return shape[_RANKED[role]]
 
 
 def with_lengths(

@@ -1,17 +1,15 @@
 """Empty models: modules that the layouts recognize, from names and shapes in a checkpoint, without the model's code.
 
-An empty model has the modules that hold weight matrices, with placeholders that take no memory; `loaded_weights` puts
-the tensors of one part into it temporarily. The number of heads, which names do not determine, comes from `HeadCounts`.
-GPT-2's own files and nanoGPT's have the same names; they are distinguished by the shape of `c_attn`: GPT-2's `Conv1D`
-stores (in, 3 in), a linear layer (3 in, in).
+An empty model has the modules that hold weight matrices, with placeholders that take no memory. The number of heads,
+which names do not determine, comes from `HeadCounts`. GPT-2's own files and nanoGPT's have the same names; they are
+distinguished by the shape of `c_attn`: GPT-2's `Conv1D` stores (in, 3 in), a linear layer (3 in, in).
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.attention.attention_blocks import FoundAttention, find_attention
@@ -117,23 +115,6 @@ def refusal(row: CoverageRow, source: str) -> str:
         name = row.name or row.kind
         return f"{name} of {source} must have its number of heads in config.json; got none. Pass --heads, or heads=."
     return f"{source}: {row.name or row.kind} cannot be measured: {row.reason}"
-
-
-@contextmanager
-def loaded_weights(model: nn.Module, tensors: Mapping[str, Tensor]) -> Iterator[None]:
-    """Load tensors by name; placeholders replace them at the end, so that memory is free again."""
-    try:
-        for name, tensor in tensors.items():
-            _assign(model, name, nn.Parameter(tensor, requires_grad=False))
-        yield
-    finally:
-        for name, tensor in tensors.items():
-            _assign(model, name, _placeholder(tuple(tensor.shape)))
-
-
-def _assign(model: nn.Module, name: str, parameter: nn.Parameter) -> None:
-    path, _, own = name.rpartition(".")
-    model.get_submodule(path).register_parameter(own, parameter)
 
 
 def _placeholder(shape: tuple[int, ...]) -> nn.Parameter:

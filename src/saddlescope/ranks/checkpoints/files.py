@@ -19,6 +19,7 @@ from torch import Tensor
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.json_text import parse_json
 from saddlescope._shared.reprs import ReprMixin
+from saddlescope._shared.visible_text import visible
 from saddlescope.measure.arrays import UNIT_ROUNDOFF
 from saddlescope.ranks.checkpoints.formats import SUFFIXES, is_distributed, open_tensors, require_known
 from saddlescope.ranks.checkpoints.formats.parallel import is_parallel, is_parallel_shard
@@ -84,6 +85,7 @@ class Checkpoint(ReprMixin):
         weights: key of the state dict that was read from a file with several; None without a choice.
         states: keys of the state dicts in the file, that of the read one first; none if it is a state dict itself.
         remarks: sentences on what was read.
+        origin: checkpoint that this one is made from, by other names or with an adapter; None for files.
     """
 
     path: Path
@@ -93,6 +95,7 @@ class Checkpoint(ReprMixin):
     weights: str | None = None
     states: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    origin: "Checkpoint | None" = None
     _samples: dict[str, str] = field(default_factory=dict, repr=False)
     _digests: dict[str, str] = field(default_factory=dict, repr=False)
 
@@ -160,6 +163,8 @@ class Checkpoint(ReprMixin):
         Raises:
             InputError: the file is not a JSON object.
         """
+        if self.origin is not None:
+            return self.origin.config
         folder = self.path if self.path.is_dir() else self.path.parent
         holders = {stored.file for stored in self.tensors.values()}
         inside = {holder if holder.is_dir() else holder.parent for holder in holders}
@@ -170,7 +175,7 @@ class Checkpoint(ReprMixin):
         if len(holders) != 1:
             return {}
         with open_tensors(holders.pop(), self.weights) as held:
-            return held.settings()
+            return dict(held.settings)
 
     @cached_property
     def header(self) -> dict[str, str]:
@@ -179,7 +184,7 @@ class Checkpoint(ReprMixin):
         if len(holders) != 1:
             return {}
         with open_tensors(holders.pop(), self.weights) as held:
-            return held.header()
+            return dict(held.header)
 
     def read(self, names: Iterable[str]) -> dict[str, Tensor]:
         """Read some of the tensors.
@@ -187,22 +192,30 @@ class Checkpoint(ReprMixin):
         Raises:
             InputError: a tensor is missing, or cannot be read.
         """
-        found: dict[str, Tensor] = {}
-        by_file: dict[Path, list[str]] = {}
+        names = list(names)
         for name in names:
             if name not in self.tensors:
                 raise InputError(f"{self.path} must hold {name}; got a checkpoint without it.")
+        found = self._tensors_of(names)
+        for name, tensor in found.items():
+            if name not in self._samples:
+                self._samples[name] = _hash(tensor, _sampled(_bytes(tensor)))
+        return found
+
+    def _tensors_of(self, names: Sequence[str]) -> dict[str, Tensor]:
+        """Read tensors that exist."""
+        found: dict[str, Tensor] = {}
+        by_file: dict[Path, list[str]] = {}
+        for name in names:
             by_file.setdefault(self.tensors[name].file, []).append(name)
         for file, requested in by_file.items():
             with open_tensors(file, self.weights) as held:
-                for name in requested:
-                    found[name] = held.read(self.tensors[name].name)
+                found |= {name: held.read(self.tensors[name].name) for name in requested}
         for name, tensor in found.items():
             scale = self.tensors[name].scale
             if scale is not None:
                 with open_tensors(scale.file, self.weights) as held:
                     found[name] = dequantised(str(self.path), name, tensor, held.read(scale.name), self._block)
-            self._note(name, found[name])
         return found
 
     @property
@@ -216,13 +229,11 @@ class Checkpoint(ReprMixin):
         stored = self.tensors[name]
         return 0.0 if stored.scale is None else torch.finfo(getattr(torch, stored.dtype)).eps / 2
 
-    def _note(self, name: str, tensor: Tensor) -> None:
-        """Remember a sample of a tensor that was read."""
-        if name not in self._samples:
-            self._samples[name] = _hash(tensor, _sampled(_bytes(tensor)))
-
     def sample(self, name: str) -> str:
-        """Return the SHA-256 of a tensor's type, shape and some of its bytes: if it differs, so do the tensors."""
+        """Return the SHA-256 of a tensor's type, shape and some of its bytes: if it differs, so do the tensors.
+
+        A tensor that was read is not read again.
+        """
         if name not in self._samples:
             self.read([name])
         return self._samples[name]
@@ -263,11 +274,14 @@ def _described(file: Path, weights: str | None) -> tuple[dict[str, StoredTensor]
     """Return the tensors of one file by their names in the model, and the keys of its state dicts.
 
     Raises:
-        InputError: the file cannot be read, or two of its names are one in the model.
+        InputError: the file cannot be read, or two of its names are one in the model, or one has control characters,
+            which no file or page can hold.
     """
     with open_tensors(file, weights) as held:
-        names = unambiguous(file, ((_model_name(name), name) for name in held.names()))
-        return {own: StoredTensor(file, name, *held.describe(name)) for own, name in names.items()}, held.states()
+        if odd := [name for name in held.names if visible(name) != name or "\n" in name]:
+            raise InputError(f"{file} must have names of tensors without control characters; got {odd[0]!r:.80}.")
+        names = unambiguous(file, ((_model_name(name), name) for name in held.names))
+        return {own: StoredTensor(file, name, *held.describe(name)) for own, name in names.items()}, held.states
 
 
 def _remarks(path: Path, files: Sequence[Path], states: Sequence[str]) -> tuple[str, ...]:

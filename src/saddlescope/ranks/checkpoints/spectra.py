@@ -9,8 +9,7 @@ checkpoints: published series are known to hold the same step twice, and such a 
 """
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
@@ -18,7 +17,6 @@ from typing import TypeVar
 import numpy as np
 import torch
 import xarray as xr
-from torch import Tensor, nn
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
@@ -30,7 +28,7 @@ from saddlescope.ranks.attention.layouts import AttentionLayout
 from saddlescope.ranks.checkpoints.adapted import adapted, exact
 from saddlescope.ranks.checkpoints.adapter_files import AdapterFile
 from saddlescope.ranks.checkpoints.adapter_spectra import adapter_spectra, open_adapters
-from saddlescope.ranks.checkpoints.empty_model import loaded_weights, refusal
+from saddlescope.ranks.checkpoints.empty_model import refusal
 from saddlescope.ranks.checkpoints.files import Checkpoint, raise_error, require_finite
 from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
 from saddlescope.ranks.checkpoints.head_counts import Heads
@@ -43,10 +41,11 @@ from saddlescope.ranks.checkpoints.tensor_matching import (
     match_tensors,
 )
 from saddlescope.ranks.checkpoints.weights_in_memory import Source, open_weights
-from saddlescope.ranks.tracker.matrix_selection import MatrixSelection, matrix_of, parameter_name, select_matrices
+from saddlescope.ranks.tracker.matrix_selection import MatrixSelection, parameter_name, select_matrices
 from saddlescope.ranks.tracker.recorders import Angles, Orders, Recorder, Values, recorder, require_recorders
-from saddlescope.ranks.tracker.records import PRODUCTS, Spectra, Updates, pad_spectra, spectra_dataset
+from saddlescope.ranks.tracker.records import Spectra, spectra_dataset, stacked_updates, unmeasured
 from saddlescope.ranks.tracker.tracked_matrices import TrackedMatrices, Weights
+from saddlescope.ranks.tracker.unit_weights import Unit, layer_unit, matrix_unit
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -150,8 +149,9 @@ def checkpoint_spectra(
     ]
     single = tuple(select_matrices(model, matrices)) if matrices is not None else ()
     blocks, single = _in_base(start, blocks, single, on_error)
-    parts = [*map(_of_block, blocks), *(_of_matrix(name, model) for name in single)]
-    needed = dict.fromkeys(name for part in parts for name in part.tensors)
+    layers = [layer_unit(block, buffers=False) for block in blocks]
+    units = [*layers, *(matrix_unit(name, model.get_parameter(parameter_name(name))) for name in single)]
+    needed = dict.fromkeys(name for unit in units for name in unit.names.values())
     if all(isinstance(one, AdapterFile) for _, one in later):
         start = exact(start)
 
@@ -165,24 +165,22 @@ def checkpoint_spectra(
     series = [match for _, match in fitting]
     most = max((block.heads for block in blocks), default=0)
 
-    def tracked(part: _Part) -> TrackedMatrices:
-        before = part.weights()  # of the base, which is loaded now
-        return TrackedMatrices(
-            lambda _: before, 1, heads=None if part.heads is None else most, recorders=recorders, rounded=True
-        )
+    def tracked(before: Sequence[Weights]) -> TrackedMatrices:
+        heads = most if len(before) > 1 else None
+        return TrackedMatrices(lambda _: before, 1, heads=heads, recorders=recorders, rounded=True)
 
     found: list[list[Spectra]] = []
-    for number, part in enumerate(parts):
-        report(number / (len(parts) + 1), part.label)
-        found.append(_measured(part, model, start, series, tracked, on_error))
-    report(len(parts) / (len(parts) + 1), "comparing all tensors")
+    for number, unit in enumerate(units):
+        report(number / (len(units) + 1), unit.label)
+        found.append(_measured(unit, start, series, tracked, on_error))
+    report(len(units) / (len(units) + 1), "comparing all tensors")
     of_series = (remark for match in series for remark in (*match.checkpoint.remarks, *match.remarks))
     remarks = list(dict.fromkeys([*notes, *opened.remarks, *passed_over, *of_series]))
     remarks += find_identical(start, series, on_error)
     dataset = spectra_dataset(
         [step for step, _ in fitting],
-        products=_updates([block.name for block in blocks], found[: len(blocks)]) if blocks else None,
-        matrices=_updates(single, found[len(blocks) :]) if single else None,
+        products=stacked_updates([block.name for block in blocks], found[: len(blocks)]) if blocks else None,
+        matrices=stacked_updates(single, found[len(blocks) :]) if single else None,
     )
     dataset.attrs["remarks"] = "\n".join(remarks)
     dataset = _labelled(dataset, [str(match.checkpoint.path) for match in series], str(places[0]), steps)
@@ -242,7 +240,7 @@ def _in_base(
         absent.extend(name for name in gone if name not in start.lost)
         return not gone
 
-    kept = tuple(block for block in blocks if present(_of_block(block).tensors))
+    kept = tuple(block for block in blocks if present(list(layer_unit(block, buffers=False).names.values())))
     matrices = tuple(name for name in single if present([parameter_name(name)]))
     if absent or not (kept or matrices):
         sentence = f"{start.path} must hold the weights of its model; got none of {first_few(absent or start.lost)}."
@@ -252,111 +250,57 @@ def _in_base(
     return kept, matrices
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """Unit of measurement: both products of an attention block, or a single matrix.
-
-    Attributes:
-        label: the name of the module or parameter.
-        tensors: the names of the tensors it needs.
-        weights: weights of its members, as in `TrackedMatrices`, from the empty model while weights are loaded.
-        heads: the number of heads; None for a single matrix.
-    """
-
-    label: str
-    tensors: tuple[str, ...]
-    weights: Callable[[], Sequence[Weights]]
-    heads: int | None
-
-
-def _of_block(block: AttentionBlock) -> _Part:
-    prefix = f"{block.name}." if block.name else ""
-    names = tuple(f"{prefix}{name}" for name in block.weights)
-
-    def weights() -> list[Weights]:
-        factors = block.factors()
-        return [factors.product(index) for index in range(len(PRODUCTS))]
-
-    return _Part(block.label, names, weights, block.heads)
-
-
-def _of_matrix(name: str, model: nn.Module) -> _Part:
-    whole = parameter_name(name)
-    return _Part(name, (whole,), lambda: [(matrix_of(name, model.get_parameter(whole).detach()),)], None)
-
-
 @torch.no_grad()
 def _measured(
-    part: _Part,
-    model: nn.Module,
+    unit: Unit,
     start: Checkpoint,
     series: Sequence[MatchedCheckpoint],
-    tracked: Callable[[_Part], TrackedMatrices],
+    tracked: Callable[[Sequence[Weights]], TrackedMatrices],
     on_error: Callable[[str], None],
 ) -> list[Spectra]:
-    """Return the spectra of one part at the start, then of its update in each checkpoint."""
+    """Return the spectra of one unit at the start, then of its update in each checkpoint."""
+    names = list(unit.names.values())
     try:
-        with loaded_weights(model, _read_finite(start, part.tensors)):
-            matrices = tracked(part)
-            noise = _quantisation(part, start, part.tensors)
+        before = _read_finite(unit, start, dict(zip(names, names, strict=True)))
+        matrices = tracked(before)
+        noise = _quantisation(before, start, names)
     except InputError as error:
         on_error(str(error))
-        absent = _absent(tracked(part).start)  # of the placeholders, for its shape
-        return [absent] * (1 + len(series))
+        return [unmeasured(tracked(unit.members(None)).start)] * (1 + len(series))  # of the placeholders, for its shape
     records = [matrices.start]
     for step, match in enumerate(series):
-        records.append(_absent(records[0]))
-        if not all(name in match.names for name in part.tensors):
+        records.append(unmeasured(records[0]))
+        if not all(name in match.names for name in names):
             continue  # reported when the names were matched
         try:
-            stored = _read_finite(match.checkpoint, [match.names[name] for name in part.tensors])
-            with loaded_weights(model, dict(zip(part.tensors, stored.values(), strict=True))):
-                update = matrices.measure(step, lambda _: part.weights()).update
-                here = _quantisation(part, match.checkpoint, [match.names[name] for name in part.tensors])
-                records[-1] = with_noise(update, np.hypot(noise, here)) if np.any(noise) or np.any(here) else update
+            after = _read_finite(unit, match.checkpoint, match.names)
+            update = matrices.measure(step, lambda _, after=after: after).update
+            here = _quantisation(after, match.checkpoint, [match.names[name] for name in names])
+            records[-1] = with_noise(update, np.hypot(noise, here)) if np.any(noise) or np.any(here) else update
         except InputError as error:
             on_error(str(error))
     return records
 
 
-def _quantisation(part: _Part, checkpoint: Checkpoint, names: Sequence[str]) -> np.ndarray:
-    """Return the noise of the rounding of quantised weights that are loaded now, with the labels of a record."""
+def _quantisation(weights: Sequence[Weights], checkpoint: Checkpoint, names: Sequence[str]) -> np.ndarray:
+    """Return the noise of the rounding of quantised weights, with the labels of a record."""
     roundoff = max(map(checkpoint.roundoff, names))
     if not roundoff:
         return np.zeros(())
-    found = rounding_noise(part.weights(), roundoff)
-    return np.stack(found, axis=-1)[None] if part.heads is not None else np.stack(found)
+    found = rounding_noise(weights, roundoff)
+    return np.stack(found, axis=-1)[None] if len(found) > 1 else np.stack(found)
 
 
-def _read_finite(checkpoint: Checkpoint, names: Sequence[str]) -> dict[str, Tensor]:
-    """Read tensors in the order of their names; raise InputError for one without a spectrum."""
-    stored = checkpoint.read(names)
-    for name in names:
-        require_finite(checkpoint.path, name, stored[name])
-    return {name: stored[name] for name in names}
+def _read_finite(unit: Unit, checkpoint: Checkpoint, names: Mapping[str, str]) -> list[Weights]:
+    """Return the weights of a unit, by the names of its tensors in a checkpoint.
 
-
-def _absent(like: Spectra) -> Spectra:
-    return Spectra(**{name: np.full_like(array, np.nan) for name, array in like.arrays().items()})
-
-
-def _updates(names: Sequence[str], found: Sequence[Sequence[Spectra]]) -> Updates:
-    """Combine the records of parts, one list per part with the start first, to arrays (record, part, ...)."""
-    lengths = {n: max(getattr(one, n).shape[-1] for row in found for one in row) for n in ("values", "errors")}
-
-    def array(record: Spectra, name: str) -> np.ndarray:
-        one = getattr(record, name)
-        return (pad_spectra(one, lengths[name]) if name in lengths else one)[0, ...]
-
-    arrays = {
-        name: np.stack([[array(record, name) for record in records] for records in found], axis=1)
-        for name in found[0][0].arrays()
-    }
-    return Updates(
-        tuple(names),
-        initial=Spectra(**{name: one[0] for name, one in arrays.items()}),
-        update=Spectra(**{name: one[1:] for name, one in arrays.items()}),
-    )
+    Raises:
+        InputError: a tensor cannot be read, or has no spectrum.
+    """
+    stored = checkpoint.read([names[name] for name in unit.names.values()])
+    for name, tensor in stored.items():
+        require_finite(checkpoint.path, name, tensor)
+    return unit.members({own: stored[names[name]] for own, name in unit.names.items()})
 
 
 def _report_unmeasurable(

@@ -10,7 +10,7 @@ import contextlib
 import copy
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -142,25 +142,17 @@ class _Conversion:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LoadedCheckpoint(Checkpoint):
-    """Checkpoint with the tensors that its model has in memory, made from the stored ones on request.
+    """Checkpoint with the tensors that its model has in memory, made from those of its origin on request.
 
     Attributes:
-        stored: the checkpoint itself.
         unknown: names of stored tensors that the model does not have; they keep their names.
         faults: sentences on parameters that cannot be made from the stored tensors; these are `lost`.
     """
 
-    stored: Checkpoint | None = None
     unknown: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
     _model: Any = None
     _conversions: Mapping[str, _Conversion] = field(default_factory=dict)
-
-    @property
-    def config(self) -> dict[str, Any]:  # type: ignore[override]
-        """Content of config.json; see `Checkpoint`."""
-        assert self.stored is not None
-        return self.stored.config
 
     def without(self, names: Iterable[str]) -> "LoadedCheckpoint":
         """Return the checkpoint without some tensors, which are then `lost`."""
@@ -170,24 +162,20 @@ class LoadedCheckpoint(Checkpoint):
 
     def roundoff(self, name: str) -> float:
         """Return the largest of the stored tensors; see `Checkpoint`."""
-        assert self.stored is not None
-        return max(self.stored.roundoff(source) for source, _ in self._conversions[name].sources)
+        assert self.origin is not None
+        return max(self.origin.roundoff(source) for source, _ in self._conversions[name].sources)
 
-    def read(self, names: Iterable[str]) -> dict[str, Tensor]:
-        """Read some of the tensors; see `Checkpoint`."""
-        assert self.stored is not None
+    def _tensors_of(self, names: Sequence[str]) -> dict[str, Tensor]:
+        assert self.origin is not None
         found: dict[str, Tensor] = {}
         made: dict[int, dict[str, Tensor]] = {}
         for name in names:
-            if name not in self.tensors:
-                raise InputError(f"{self.path} must hold {name}; got a checkpoint without it.")
             conversion = self._conversions[name]
             if id(conversion) not in made:
-                sources = self.stored.read([source for source, _ in conversion.sources])
-                made[id(conversion)] = _run(conversion, sources, self._model, self.stored)
+                sources = self.origin.read([source for source, _ in conversion.sources])
+                made[id(conversion)] = _run(conversion, sources, self._model, self.origin)
             parts = made[id(conversion)]
             found[name] = parts[name] if name in parts else next(iter(parts.values()))
-            self._note(name, found[name])
         return found
 
     def stored_names(self, names: Iterable[str]) -> dict[str, str]:
@@ -275,7 +263,7 @@ def _converted(checkpoint: Checkpoint, model: Any, prefix: str) -> LoadedCheckpo
         checkpoint.path,
         ordered,
         frozenset(lost),
-        stored=checkpoint,
+        origin=checkpoint,
         unknown=tuple(unknown),
         faults=tuple(faults),
         _model=model,

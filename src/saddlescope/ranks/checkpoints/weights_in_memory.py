@@ -7,7 +7,7 @@
 What is no array (functions, settings, None) is left out. JAX is not imported.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -35,15 +35,8 @@ class HeldCheckpoint(Checkpoint):
         """Nothing: a tree of arrays has no configuration."""
         return {}
 
-    def read(self, names: Iterable[str]) -> dict[str, Tensor]:
-        """Convert some of the arrays; see `Checkpoint`."""
-        found = {}
-        for name in names:
-            if name not in self.tensors:
-                raise InputError(f"{self.path} must hold {name}; got weights without it.")
-            found[name] = as_tensor(name, self._arrays[self.tensors[name].name])
-            self._note(name, found[name])
-        return found
+    def _tensors_of(self, names: Sequence[str]) -> dict[str, Tensor]:
+        return {name: as_tensor(name, self._arrays[self.tensors[name].name]) for name in names}
 
 
 def open_weights(source: Source, label: str, **options: Any) -> Checkpoint:

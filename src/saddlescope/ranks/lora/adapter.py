@@ -66,23 +66,6 @@ class LoraFactors:
         return {names["down"]: size * self.A, names["up"]: size * self.B, names["alpha"]: torch.tensor(float(alpha))}
 
 
-@dataclass(frozen=True)
-class PeftSettings:
-    """Settings in adapter_config.json beyond names and ranks.
-
-    Attributes:
-        base: name or path of the base model.
-        modules: names of all modules of the model; None if they are unknown.
-        transposed: True if the modules store their weights as (inputs, outputs), as in GPT-2.
-        task: PEFT's type of the task, such as "CAUSAL_LM".
-    """
-
-    base: str | None = None
-    modules: Sequence[str] | None = None
-    transposed: bool = False
-    task: str | None = None
-
-
 def require_format(given: str) -> Format:
     """Return a format; raise InputError for one that does not exist."""
     for form in get_args(Format):
@@ -139,7 +122,10 @@ def write_adapter(
     factors: Mapping[str, LoraFactors],
     *,
     form: Format = "peft",
-    settings: PeftSettings,
+    base: str | None,
+    transposed: bool,
+    task: str | None,
+    modules: Sequence[str] | None = None,
     whole: Mapping[str, Tensor] | None = None,
     dtype: torch.dtype | None = None,
 ) -> None:
@@ -150,7 +136,10 @@ def write_adapter(
         factors: factors by the name of the module in the model, or of the parameter of experts; in the formats of
             Diffusers and kohya after the name of its part of the pipeline, "unet.conv_in", or as kohya stores it.
         form: format.
-        settings: settings of PEFT.
+        base: name or path of the base model, for PEFT.
+        transposed: True if the modules store their weights as (inputs, outputs), as in GPT-2.
+        task: PEFT's type of the task, such as "CAUSAL_LM".
+        modules: names of all modules of the model; None if they are unknown.
         whole: weights that replace those of the base, by the names of the parameters; PEFT's `modules_to_save`.
         dtype: type of the stored numbers; None stores factors in float32, and whole weights in their own type.
 
@@ -175,7 +164,8 @@ def write_adapter(
         file = new / (WEIGHTS[0] if form == "peft" else adapter_path(folder, form).name)
         save_file(tensors, file, metadata={"format": "pt"} | _header(form, factors))
         if form == "peft":
-            config = _peft_config(factors, whole, settings)
+            config = {"base_model_name_or_path": base, "fan_in_fan_out": transposed, "task_type": task}
+            config |= _peft_config(factors, whole, modules)
             (new / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
@@ -245,17 +235,14 @@ def _header(form: Format, factors: Mapping[str, LoraFactors]) -> dict[str, str]:
 
 
 def _peft_config(
-    factors: Mapping[str, LoraFactors], whole: Mapping[str, Tensor], settings: PeftSettings
+    factors: Mapping[str, LoraFactors], whole: Mapping[str, Tensor], modules: Sequence[str] | None
 ) -> dict[str, Any]:
     experts = [name for name, one in factors.items() if one.experts]
     config = {
         "peft_type": "LORA",
-        "task_type": settings.task,
-        "base_model_name_or_path": settings.base,
         "inference_mode": True,
-        **_ranks({name: one.rank for name, one in factors.items()}, settings.modules, experts),
+        **_ranks({name: one.rank for name, one in factors.items()}, modules, experts),
         "modules_to_save": sorted({name.rpartition(".")[0] for name in whole}) or None,
-        "fan_in_fan_out": settings.transposed,
         "lora_dropout": 0.0,
         "bias": "none",
     }

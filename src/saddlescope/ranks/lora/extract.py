@@ -36,7 +36,6 @@ from saddlescope.ranks.checkpoints.transformers_model import LoadedCheckpoint
 from saddlescope.ranks.lora.adapter import (
     Format,
     LoraFactors,
-    PeftSettings,
     adapter_path,
     refuse_foreign,
     require_format,
@@ -263,8 +262,10 @@ def extract_lora(
         on_error(sentence)
     left_out = _changed(start, match, held | set(chosen))
     names = [name for name, _ in model.named_modules()]
-    settings = PeftSettings(str(base), names, all(transposed), task)
-    write_adapter(out, factors, form=form, settings=settings, whole=stored, dtype=stored_type)
+    write_adapter(
+        out, factors, form=form, base=str(base), transposed=all(transposed), task=task, modules=names, whole=stored,
+        dtype=stored_type,
+    )  # fmt: skip
     report(1.0, "done")
     numbers = sum(tensor.numel() for tensor in stored.values())
     remarks = [*start.remarks, *end.remarks, *opened.remarks, *match.remarks]
@@ -365,7 +366,7 @@ def _resized(opened: OpenedModel, match: MatchedCheckpoint) -> list[str]:
 
 def _untied(model: nn.Module, end: Checkpoint) -> Iterator[str]:
     """Yield a sentence on each weight of which the tuned checkpoint holds two versions, and its base one."""
-    raw = end.stored if isinstance(end, LoadedCheckpoint) else None
+    raw = end.origin if isinstance(end, LoadedCheckpoint) else None
     shared: dict[int, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if raw is not None and name in raw.tensors:

@@ -1,6 +1,8 @@
 """Error of an adapter: the logits of base plus adapter compared with those of the tuned model."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,9 @@ from torch import Tensor
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, MissingExtraError
 from saddlescope.ranks.checkpoints.adapter_files import PREFIX, WEIGHTS
+from saddlescope.ranks.checkpoints.files import Checkpoint
 from saddlescope.ranks.checkpoints.formats.tensor_file import first_few
-from saddlescope.ranks.lora.pretrained import load_model
+from saddlescope.ranks.checkpoints.transformers_model import model_class
 
 _SEQUENCES, _LENGTH = 4, 64
 
@@ -58,10 +61,10 @@ def logits_error(base: Path, tuned: Path, adapter: Path, *, text: Path | None = 
             adapter.
         MissingExtraError: Transformers or PEFT are not installed.
     """
-    model = load_model(tuned)
+    model = _load_model(tuned)
     if getattr(model, "main_input_name", "") != "input_ids":
         raise InputError(f"{tuned} must read tokens, for the error of the logits; got {type(model).__name__}.")
-    tuned_model, model = model, load_model(base)
+    tuned_model, model = model, _load_model(base)
     shared = min(tuned_model.config.vocab_size, model.config.vocab_size)  # a vocabulary may have grown
     tokens = _random_tokens(model, shared, seed) if text is None else _tokens(model, text, shared, tuned, base)
     expected = _logits(tuned_model, tokens)
@@ -82,6 +85,53 @@ def logits_error(base: Path, tuned: Path, adapter: Path, *, text: Path | None = 
         base_divergence=_divergence(expected, without),
         base_agreement=_agreement(expected, without),
     )
+
+
+def _load_model(folder: Path) -> Any:
+    """Load the model in a folder, in float32 and evaluation mode.
+
+    Raises:
+        InputError: config.json is missing or unknown to Transformers, or the weights do not fit it.
+        MissingExtraError: Transformers is not installed.
+    """
+    config = Checkpoint.open(folder).config if folder.is_dir() else {}
+    try:
+        import transformers
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("The error of the logits", "Transformers", "language") from error
+    kind = model_class(config)
+    if kind is None:
+        raise InputError(
+            f"{folder} must be a folder with a config.json of a model of Transformers {transformers.__version__}."
+        )
+    try:
+        with _no_progress_bars():
+            model, loading = kind.from_pretrained(
+                folder, dtype=torch.float32, local_files_only=True, output_loading_info=True
+            )
+    except Exception as error:  # files and configurations can be wrong in any way
+        raise InputError(
+            f"{folder} must hold the weights of {kind.__name__}; got {str(error).splitlines()[0]}."
+        ) from error
+    if missing := loading["missing_keys"]:
+        raise InputError(
+            f"{folder} must hold all weights of {kind.__name__}; got none of {first_few(sorted(missing))}."
+        )
+    return model.eval()
+
+
+@contextmanager
+def _no_progress_bars() -> Iterator[None]:
+    """Silence the progress bars of Transformers, which would interrupt our own output."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _adapted(model: Any, folder: Path) -> Any:

@@ -5,7 +5,7 @@ Updates of other formulas (LoHa, LoKr, full differences) become factors, too.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,6 @@ from saddlescope.ranks.checkpoints.files import raise_error
 from saddlescope.ranks.lora.adapter import (
     Format,
     LoraFactors,
-    PeftSettings,
     refuse_foreign,
     require_format,
     require_held,
@@ -84,7 +83,7 @@ def merge_lora(
     for one in opened:
         one.require_own_update()
         one.report(on_error)
-    names = list(dict.fromkeys(name for one in opened for name in one.updates))
+    names = list(dict.fromkeys(name for one in opened for name in one.matrices))
     parts = sorted({name.partition(".")[0] for name in names}) if (formats[0], form) == ("diffusers", "peft") else []
     if len(parts) > 1:  # whose modules may have the same names
         raise InputError(
@@ -94,13 +93,11 @@ def merge_lora(
     factors: dict[str, LoraFactors] = {}
     layers = []
     whole = opened[0].other_tensors() if len(opened) == 1 and scales == [1] and formats[0] == form == "peft" else {}
-    left_out = [name for one in opened for name in [*one.other_tensors().values(), *_vectors(one)]]
+    left_out = [name for one in opened for name in [*one.other_tensors().values(), *one.vectors]]
     for number, name in enumerate(names):
         report(number / len(names), name)
         pairs = [(one, weight) for one, weight in zip(opened, scales, strict=True) if name in one.updates]
         shape = _shape(pairs[0][0], name)
-        if len(shape) < 2:
-            continue  # one of the vectors
         if other := next((one for one, _ in pairs if _shape(one, name) != shape), None):
             raise InputError(f"{other.path} must have the shapes of {opened[0].path}; got others for {name}.")
         svd = _decomposed(pairs, name)
@@ -117,11 +114,12 @@ def merge_lora(
     if not factors:
         raise InputError(f"{opened[0].path} must change weights by factors; got updates of 0. Leave it out.")
     config = opened[0].config
-    settings = PeftSettings(
-        config.get("base_model_name_or_path"), None, bool(config.get("fan_in_fan_out")), config.get("task_type")
-    )
     kept_whole = {name: opened[0].stored.read([stored])[stored] for name, stored in whole.items()}
-    write_adapter(out, factors, form=form, settings=settings, whole=kept_whole, dtype=stored_type)
+    base, transposed = config.get("base_model_name_or_path"), bool(config.get("fan_in_fan_out"))
+    write_adapter(
+        out, factors, form=form, base=base, transposed=transposed, task=config.get("task_type"), whole=kept_whole,
+        dtype=stored_type,
+    )  # fmt: skip
     left_out = [name for name in left_out if name not in whole.values()]
     remarks = [remark for one in opened for remark in one.remarks]
     if len(opened) > 1 and not set.intersection(*(set(one.updates) for one in opened)):
@@ -183,14 +181,6 @@ def _renamed(name: str, adapter: AdapterFile, old: Format, new: Format) -> str:
             "Diffusers, and save it by save_lora_weights."
         )
     return name.partition(".")[2] if new == "peft" else name
-
-
-def _vectors(adapter: AdapterFile) -> Iterator[str]:
-    """Yield the stored names of changes of biases and norms."""
-    yield from (stored for stored, _ in adapter.additions().values())
-    for name, one in adapter.updates.items():
-        if len(_shape(adapter, name)) < 2:
-            yield one.parts["difference"]
 
 
 def _shape(adapter: AdapterFile, name: str) -> tuple[int, ...]:

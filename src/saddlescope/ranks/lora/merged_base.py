@@ -89,7 +89,7 @@ def merge_into_base(
     changed = {name for part in parts for name in part.tensors if name not in part.frozen}
     raw, stored = model.base, {name: name for name in changed}
     if isinstance(raw, LoadedCheckpoint):
-        stored, raw = raw.stored_names(changed), raw.stored or raw
+        stored, raw = raw.stored_names(changed), raw.origin or raw
     if scaled := next((name for name, one in raw.tensors.items() if one.scale is not None), None):
         raise InputError(
             f"{raw.path} must hold weights without scales; got quantized ones, such as {scaled}. Dequantize the model "

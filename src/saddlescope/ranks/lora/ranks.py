@@ -71,7 +71,7 @@ def ranks_for_energy(spectra: SpectraByName | xr.Dataset, energy: float) -> dict
 
 @validate_arguments
 def allocate_ranks(
-    spectra: SpectraByName | xr.Dataset, shapes: Mapping[str, tuple[int, int]], *, parameters: int, least: int = 0
+    spectra: SpectraByName | xr.Dataset, shapes: Mapping[str, tuple[int, int]], *, parameters: int
 ) -> dict[str, int]:
     """Allocate a budget of parameters to ranks so that together they capture as much energy as possible.
 
@@ -85,14 +85,13 @@ def allocate_ranks(
             them first if matrices should count by the shape of their spectrum and not by their size.
         shapes: (m, n) of each matrix.
         parameters: largest number of parameters of all adapters together.
-        least: rank that every matrix gets, whatever its spectrum; 0 allows matrices without an adapter.
 
     Returns:
         Ranks by name, at most min(m, n) each; the sum of r (m + n) is at most `parameters`.
 
     Raises:
         InputError: singular values that are not real, finite and at least 0, a matrix without a shape of two positive
-            integers, or a budget too small for `least`.
+            integers, or a budget below 0.
 
     >>> spectra = {"a": np.array([3.0, 2.0]), "b": np.array([1.0, 0.5])}
     >>> allocate_ranks(spectra, {"a": (8, 8), "b": (8, 8)}, parameters=48)
@@ -104,12 +103,9 @@ def allocate_ranks(
     checked = {name: _shape(name, shapes[name]) for name in by_name}
     cost = {name: sum(checked[name]) for name in by_name}
     most = {name: min(len(values), *checked[name]) for name, values in by_name.items()}
-    if least < 0 or any(least > most[name] for name in by_name):
-        raise InputError(f"least must be from 0 to {min(most.values())}, the smallest full rank; got {least!r}.")
-    remaining = parameters - (needed := least * sum(cost.values()))
-    if remaining < 0:
-        raise InputError(f"parameters must be at least {needed}, for rank {least} everywhere; got {parameters!r}.")
-    ranks = dict.fromkeys(by_name, least)
+    if parameters < 0:
+        raise InputError(f"parameters must be at least 0; got {parameters!r}.")
+    remaining, ranks = parameters, dict.fromkeys(by_name, 0)
     queue: list[tuple[float, str]] = []
 
     def offer(name: str) -> None:

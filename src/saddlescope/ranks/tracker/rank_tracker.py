@@ -47,7 +47,7 @@ from saddlescope.ranks.tracker.schedules import Geometric, Schedule
 from saddlescope.ranks.tracker.singular_vectors import SingularVectors
 from saddlescope.ranks.tracker.tracked_matrices import TrackedMatrices
 from saddlescope.ranks.tracker.unit_owners import owners_of
-from saddlescope.ranks.tracker.unit_weights import UnitWeights
+from saddlescope.ranks.tracker.unit_weights import UnitWeights, layer_unit, matrix_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,7 +117,11 @@ class RankTracker(ScheduledTracker):
             if attention and matrices is None:
                 require_attention(found, model)
             self._matrices = {} if matrices is None else select_matrices(model, matrices)
-            self._weights = UnitWeights(self._blocks, self._matrices, self._owners)
+            self._weights = UnitWeights(
+                [layer_unit(block) for block in self._blocks],
+                [matrix_unit(name, parameter) for name, parameter in self._matrices.items()],
+                self._owners,
+            )
         warn_of_missed(self._coverage, stacklevel=2)
         self._reference = reference
         self._initial = self._weights.store(model, initial, reference)
@@ -133,22 +137,20 @@ class RankTracker(ScheduledTracker):
             "device": device,
             "owners": self._owners,
         }
+        layers, matrices = self._weights.layers, self._weights.matrices
         products = TrackedMatrices(
-            lambda layer: self._weights.stored_factors(self._initial, layer),
-            len(self._blocks),
+            lambda layer: self._weights.then(layers, self._initial, layer),
+            len(layers),
             heads=max((block.heads for block in self._blocks), default=0),
             **common,
         )
         single = TrackedMatrices(
-            lambda number: self._weights.stored_matrix(self._initial, number),
-            len(self._matrices),
+            lambda number: self._weights.then(matrices, self._initial, number),
+            len(matrices),
             heads=None,
             **common,
         )
-        for name in (
-            *map(self._weights.layer_of, products.unreadable),
-            *map(self.matrices.__getitem__, single.unreadable),
-        ):
+        for name in (*map(self._layer_of, products.unreadable), *map(self.matrices.__getitem__, single.unreadable)):
             raise InputError(f"initial weights must be finite; got NaN or infinity in {name}.")
         return products, single
 
@@ -202,21 +204,27 @@ class RankTracker(ScheduledTracker):
 
     def _record(self) -> None:
         last, weights = self._previous, self._weights
-        products = self._products.measure(self._made, weights.factors, last and partial(weights.stored_factors, last))
-        single = self._single.measure(self._made, weights.matrix, last and partial(weights.stored_matrix, last))
+        products, single = (
+            kind.measure(self._made, partial(weights.now, units), last and partial(weights.then, units, last))
+            for kind, units in ((self._products, weights.layers), (self._single, weights.matrices))
+        )
         self._products.records.append(products)
         self._single.records.append(single)
         if self._products.increments:
             self._previous = weights.copied(last)
         self._steps.append(self._made)
         lost: dict[str, list[str]] = {}
-        for members, name_of in ((products.lost, weights.layer_of), (single.lost, self.matrices.__getitem__)):
+        for members, name_of in ((products.lost, self._layer_of), (single.lost, self.matrices.__getitem__)):
             for member, reason in members.items():
                 lost.setdefault(reason, []).append(name_of(member))
         for reason, names in lost.items():
             self._warn(reason, [name for name in dict.fromkeys(names) if name not in self._warned])
         if self._file is not None:
             self._file.update(self._steps, lambda first: self._records_since(first).to_xarray())
+
+    def _layer_of(self, member: int) -> str:
+        """Return the name of the layer of a product, for messages."""
+        return self._weights.layers[member // len(PRODUCTS)].label
 
     def _warn(self, reason: str, names: list[str]) -> None:
         """Warn of layers and matrices whose record is NaN, each once."""

@@ -213,6 +213,30 @@ def stack_records(records: Sequence[Spectra], like: Spectra) -> Spectra:
     return Spectra(**{name: np.stack([getattr(one, name) for one in records]) for name in like.arrays()})
 
 
+def unmeasured(like: Spectra) -> Spectra:
+    """Return spectra of matrices that were not measured: NaN."""
+    return Spectra(**{name: np.full_like(array, np.nan) for name, array in like.arrays().items()})
+
+
+def stacked_updates(names: Sequence[str], found: Sequence[Sequence[Spectra]]) -> Updates:
+    """Combine the records of parts, one list per part with the start first, to arrays (record, part, ...)."""
+    lengths = {n: max(getattr(one, n).shape[-1] for row in found for one in row) for n in ("values", "errors")}
+
+    def array(record: Spectra, name: str) -> np.ndarray:
+        one = getattr(record, name)
+        return (pad_spectra(one, lengths[name]) if name in lengths else one)[0, ...]
+
+    arrays = {
+        name: np.stack([[array(record, name) for record in records] for records in found], axis=1)
+        for name in found[0][0].arrays()
+    }
+    return Updates(
+        tuple(names),
+        initial=Spectra(**{name: one[0] for name, one in arrays.items()}),
+        update=Spectra(**{name: one[1:] for name, one in arrays.items()}),
+    )
+
+
 LONG_NAMES = {
     "update_spectrum": "singular values of the update",
     "noise_floor": "size below which a singular value is rounding",

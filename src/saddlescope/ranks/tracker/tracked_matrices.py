@@ -248,13 +248,7 @@ class TrackedMatrices:
         if not self._orders:
             return spectra
         parts = [product_update_orders(*slices) for slices in _slices(after, before, rounded, self._device)]
-        orders = [
-            Spectra.of(
-                np.concatenate([_on_host(getattr(part, name).values) for part in parts]),
-                np.concatenate([_on_host(getattr(part, name).noise_floor) for part in parts]),
-            )
-            for name in ORDERS
-        ]
+        orders = [_joined([getattr(part, name) for part in parts]) for name in ORDERS]
         norm, rank = (np.stack([getattr(one, name) for one in orders], axis=-1) for name in ("norm", "stable_rank"))
         return replace(spectra, order_norm=norm, order_stable_rank=rank)
 
@@ -274,13 +268,7 @@ class TrackedMatrices:
 
     def _cut(self, after: Weights, before: Weights, measure: Callable[..., Spectrum], *, rounded: bool) -> Spectra:
         """Return the spectra of a member, some heads at a time."""
-        parts = [measure(*weights) for weights in _slices(after, before, rounded, self._device)]
-        if len(self._labels) == 1:
-            return Spectra.of(_on_host(parts[0].values), _on_host(parts[0].noise_floor))
-        return Spectra.of(
-            np.concatenate([_on_host(part.values) for part in parts]),
-            np.concatenate([_on_host(part.noise_floor) for part in parts]),
-        )
+        return _joined([measure(*weights) for weights in _slices(after, before, rounded, self._device)])
 
     def _assemble(self, found: dict[int, Spectra]) -> Spectra:
         """Combine the spectra of the members; NaN for those without, and for heads that a layer does not have."""
@@ -359,6 +347,12 @@ def from_tensors(arrays: dict[str, Tensor]) -> Spectra:
 def _on_host(array: Tensor) -> np.ndarray:
     """Copy a result to NumPy."""
     return array.cpu().numpy().copy()
+
+
+def _joined(parts: Sequence[Spectrum]) -> Spectra:
+    """Return the spectra of some heads after the other on the host, or that of a matrix, which is one part."""
+    values, floors = ([_on_host(getattr(part, name)) for part in parts] for name in ("values", "noise_floor"))
+    return Spectra.of(*(found[0] if len(found) == 1 else np.concatenate(found) for found in (values, floors)))
 
 
 def _raise_if_finite(weights: Weights) -> None:

@@ -13,7 +13,7 @@ odd or even. Gated neurons are compared layer by layer. Two heads with the same 
 W_K b_Q of the biases of queries, are one head. No size changes when a factor moves between layers that allow it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import Table
 from saddlescope._shared.results import TableMixin
-from saddlescope.ranks.checkpoints.formats.tensor_file import first_line
+from saddlescope.ranks.attention.recorded_calls import run_model
 from saddlescope.ranks.finite_tensors import all_finite
 from saddlescope.ranks.units.equal_units import leaders_of
 from saddlescope.ranks.units.unit_features import Convolution
@@ -143,20 +143,13 @@ def exponentials(logarithms: Float[np.ndarray, "_"]) -> Float[np.ndarray, "_"]:
         return np.exp(logarithms)
 
 
-def distinct_sizes(group: UnitGroup, tolerance: float) -> Float[np.ndarray, "_"]:
-    """Return the sizes of the distinct units of a group, descending; 0 for those left out and for duplicates.
-
-    Raises:
-        WeightsNotFiniteError: weights that are not finite.
-    """
-    return exponentials(log_sizes(group, tolerance))
-
-
 @torch.no_grad()
 def log_sizes(
     group: UnitGroup, tolerance: float, firing: Bool[np.ndarray, "_"] | None = None
 ) -> Float[np.ndarray, "_"]:
-    """Return the logarithms of `distinct_sizes`, of weights of any size.
+    """Return the logarithms of the sizes of the distinct units of a group, descending.
+
+    Those left out and duplicates have size 0, -inf. Weights may be of any size.
 
     Args:
         group: the units.
@@ -224,19 +217,6 @@ def firing_units(model: nn.Module, groups: Sequence[UnitGroup], inputs: Any) -> 
     for group in groups:
         if group.out is not None:
             watch(group, group.out)
-    modes = {module: module.training for module in model.modules()}
-    try:
-        model.eval()
-        if isinstance(inputs, Mapping):
-            model(**inputs)
-        else:
-            model(*(inputs if isinstance(inputs, tuple) else (inputs,)))
-    except (RuntimeError, TypeError, ValueError, IndexError) as error:
-        raise InputError(f"inputs must be arguments of the model; got {first_line(error)}.") from error
-    finally:
-        for hook in hooks:
-            hook.remove()
-        for module, mode in modes.items():
-            module.training = mode
+    run_model(model, inputs, hooks)
     fires = {name: (one > _FIRES * one.max()).cpu().numpy() for name, one in found.items()}
     return {group.name: fires.get(group.name, np.zeros(group.count, bool)) for group in groups if group.out is not None}

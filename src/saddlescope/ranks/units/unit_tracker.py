@@ -20,7 +20,7 @@ from saddlescope.measure.singular_values import Spectrum
 from saddlescope.measure.stages import Staircase, find_stages
 from saddlescope.ranks.tracker.scheduled_tracker import ScheduledTracker
 from saddlescope.ranks.tracker.schedules import Geometric, Schedule
-from saddlescope.ranks.units.active_units import WeightsNotFiniteError, distinct_sizes
+from saddlescope.ranks.units.active_units import WeightsNotFiniteError, exponentials, log_sizes
 from saddlescope.ranks.units.unit_groups import UnitGroup, units_of
 
 
@@ -80,7 +80,7 @@ class UnitTracker(ScheduledTracker):
 
     def _sizes_of(self, group: UnitGroup) -> Float[np.ndarray, "_"]:
         try:
-            return distinct_sizes(group, self._tolerance)
+            return exponentials(log_sizes(group, self._tolerance))
         except WeightsNotFiniteError as error:
             if not self._steps:
                 raise

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks.checkpoints.formats.tensor_file import TensorFile, clear_names, first_line, require_dense
+from saddlescope.ranks.checkpoints.formats.tensor_file import TensorFile, first_line, reported, require_dense
 from saddlescope.ranks.checkpoints.formats.torch_file import require_bounded
 from saddlescope.ranks.pickle_scan import require_plain
 
@@ -82,8 +82,14 @@ def _dtype(tensor: _Record) -> str:
     return name if isinstance(getattr(torch, name, None), torch.dtype) else "float32"
 
 
-class _Distributed(TensorFile):
-    """Folder whose .metadata has been read."""
+class _Folder:
+    """Folder whose .metadata has been read.
+
+    Attributes:
+        state: key of the state dict that is read; "" for none.
+        others: keys of others.
+        tensors: tensors by their names in it.
+    """
 
     def __init__(self, folder: Path, metadata: _Record) -> None:
         self._folder = folder
@@ -101,43 +107,36 @@ class _Distributed(TensorFile):
         usual = next((state for state in ("model", "state_dict", "app", "module", "") if state in kept), None)
         if usual is None and len(kept) != 1:
             raise InputError(f"{folder} must hold one state dict, such as model; got {', '.join(sizes) or 'none'}.")
-        self._state = usual if usual is not None else next(iter(kept))
-        self._others = tuple(state for state in kept if state != self._state)
-        self._tensors = {
+        self.state = usual if usual is not None else next(iter(kept))
+        self.others = tuple(state for state in kept if state != self.state)
+        self.tensors = {
             name: one
-            for name, one in kept[self._state].items()
-            if not (not self._state and name.startswith(_OF_TRAINING))
+            for name, one in kept[self.state].items()
+            if not (not self.state and name.startswith(_OF_TRAINING))
         }
-        chunks: dict[str, list[tuple[tuple[int, ...], _Record]]] = {}
+        self._chunks: dict[str, list[tuple[tuple[int, ...], _Record]]] = {}
         for index, info in dict(metadata.value("storage_data") or {}).items():
             if isinstance(index, _Record) and isinstance(info, _Record):
-                chunks.setdefault(str(index.value("fqn")), []).append((_lengths(index.value("offset") or ()), info))
-        self._chunks = chunks
-
-    def names(self) -> list[str]:
-        return clear_names(self._folder, list(self._tensors))
-
-    def describe(self, name: str) -> tuple[tuple[int, ...], str]:
-        return self._tensors[name].shape, self._tensors[name].dtype
+                place = _lengths(index.value("offset") or ()), info
+                self._chunks.setdefault(str(index.value("fqn")), []).append(place)
 
     def read(self, name: str) -> Tensor:
-        try:
+        """Read a tensor, joined from its chunks."""
+
+        def sentence(error: Exception) -> str:
+            return f"{self._folder} must hold {name}; got chunks that cannot be joined ({first_line(error)})."
+
+        with reported(sentence, (RuntimeError, TypeError, ValueError, OverflowError)):  # of lengths that no tensor has
             return self._joined(name)
-        except InputError:
-            raise
-        except (RuntimeError, TypeError, ValueError, OverflowError) as error:  # of lengths that no tensor has
-            raise InputError(
-                f"{self._folder} must hold {name}; got chunks that cannot be joined ({first_line(error)})."
-            ) from error
 
     def _joined(self, name: str) -> Tensor:
-        shape = self._tensors[name].shape
+        shape = self.tensors[name].shape
         stored = sum(file.stat().st_size for file in self._folder.iterdir() if file.is_file())
         if math.prod(shape) > stored:  # an entry has a byte or more
             raise InputError(f"{self._folder} must hold {name} of shape {shape}; got {stored} bytes. Fetch it again.")
         whole: Tensor | None = None
         filled = torch.zeros(0, dtype=torch.bool)
-        for offset, info in self._chunks.get(self._tensors[name].stored, []):
+        for offset, info in self._chunks.get(self.tensors[name].stored, []):
             part = self._chunk(name, info)
             if part.shape == shape:
                 return part
@@ -165,7 +164,13 @@ class _Distributed(TensorFile):
                 f"{self._folder} must have plain chunks in its own folder; got {file!r:.80}. Convert it: python -m "
                 f"torch.distributed.checkpoint.format_utils dcp_to_torch {self._folder} new.pt"
             )
-        try:
+
+        def sentence(error: Exception) -> str:
+            return (
+                f"{self._folder} must have a chunk of {name} in {file}; got none ({first_line(error)}). Fetch it again."
+            )
+
+        with reported(sentence):  # damaged in any way
             with (self._folder / file).open("rb") as held:
                 size = held.seek(0, io.SEEK_END)
                 held.seek(offset)
@@ -175,17 +180,10 @@ class _Distributed(TensorFile):
             require_bounded(content)
             content.seek(0)
             found = torch.load(content, map_location="cpu", weights_only=True)
-        except Exception as error:  # damaged in any way
-            raise InputError(
-                f"{self._folder} must have a chunk of {name} in {file}; got none ({first_line(error)}). Fetch it again."
-            ) from error
         if not isinstance(found, Tensor):
             raise InputError(f"{self._folder} must have tensors as chunks; got {type(found).__name__} for {name}.")
         require_dense(self._folder, name, found)
         return found.detach()
-
-    def states(self) -> tuple[str, ...]:
-        return (self._state, *self._others) if self._state else ()
 
 
 def is_distributed(folder: Path) -> bool:
@@ -196,16 +194,17 @@ def is_distributed(folder: Path) -> bool:
 @contextmanager
 def open_distributed(folder: Path) -> Iterator[TensorFile]:
     """Open a folder: its .metadata is read, and no chunk."""
-    try:
+
+    def sentence(error: Exception) -> str:
+        return (
+            f"{folder / _INDEX} must be that of torch.distributed.checkpoint; got one that cannot be read "
+            f"({first_line(error)}), and nothing in it was executed. Fetch it again."
+        )
+
+    with reported(sentence):  # a damaged pickle can raise nearly anything
         content = (folder / _INDEX).read_bytes()
         require_plain(content)
         metadata = _Reader(io.BytesIO(content)).load()
-        opened = _Distributed(folder, metadata if isinstance(metadata, _Record) else _Record())
-    except InputError:
-        raise
-    except Exception as error:  # a damaged pickle can raise nearly anything
-        raise InputError(
-            f"{folder / _INDEX} must be that of torch.distributed.checkpoint; got one that cannot be read "
-            f"({first_line(error)}), and nothing in it was executed. Fetch it again."
-        ) from error
-    yield opened
+        opened = _Folder(folder, metadata if isinstance(metadata, _Record) else _Record())
+    states = (opened.state, *opened.others) if opened.state else ()
+    yield TensorFile(list(opened.tensors), lambda name: opened.tensors[name][1:], opened.read, states=states)

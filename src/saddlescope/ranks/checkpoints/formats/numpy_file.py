@@ -13,32 +13,9 @@ import torch
 from torch import Tensor
 
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks.checkpoints.formats.tensor_file import TensorFile, clear_names, first_line
+from saddlescope.ranks.checkpoints.formats.tensor_file import TensorFile, first_line, reported
 
 _DAMAGED = (OSError, ValueError, TypeError, EOFError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error)
-
-
-class _ArrayFile(TensorFile):
-    """Opened archive; an array is read whole on request."""
-
-    def __init__(self, file: Path, archive: Any) -> None:
-        self._file, self._archive = file, archive
-
-    def names(self) -> list[str]:
-        return clear_names(self._file, list(self._archive.files))
-
-    def describe(self, name: str) -> tuple[tuple[int, ...], str]:
-        with self._archive.zip.open(f"{name}.npy") as member:
-            version = np.lib.format.read_magic(member)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, _, kind = read(member)
-        stated, size = math.prod(shape) * kind.itemsize, self._archive.zip.getinfo(f"{name}.npy").file_size
-        if stated > size:
-            raise ValueError(f"{name} has {size} bytes for {stated}")
-        return tuple(shape), kind.name
-
-    def read(self, name: str) -> Tensor:
-        return as_tensor(name, self._archive[name])
 
 
 def as_tensor(name: str, array: Any) -> Tensor:
@@ -77,17 +54,26 @@ def is_numpy(file: Path) -> bool:
 
 @contextmanager
 def open_numpy(file: Path) -> Iterator[TensorFile]:
-    """Open an archive; arrays of objects, which would be pickles, are refused."""
-    try:
+    """Open an archive; arrays of objects, which would be pickles, are refused. An array is read whole on request."""
+
+    def sentence(error: Exception) -> str:
+        return f"{file} must be a complete archive of arrays; got one that cannot be read ({first_line(error)})."
+
+    with reported(sentence, _DAMAGED):
         with zipfile.ZipFile(file) as archive:
             sizes = [(member.file_size, member.compress_size) for member in archive.infolist()]
         if any(large > 1000 * max(1, small) for large, small in sizes):
             raise ValueError("it is compressed a thousandfold")
         with np.load(file, allow_pickle=False) as arrays:
-            yield _ArrayFile(file, arrays)
-    except _DAMAGED as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(
-            f"{file} must be a complete archive of arrays; got one that cannot be read ({first_line(error)})."
-        ) from error
+
+            def describe(name: str) -> tuple[tuple[int, ...], str]:
+                with arrays.zip.open(f"{name}.npy") as member:
+                    first = np.lib.format.read_magic(member) == (1, 0)
+                    read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
+                    shape, _, kind = read(member)
+                stated, size = math.prod(shape) * kind.itemsize, arrays.zip.getinfo(f"{name}.npy").file_size
+                if stated > size:
+                    raise ValueError(f"{name} has {size} bytes for {stated}")
+                return tuple(shape), kind.name
+
+            yield TensorFile(list(arrays.files), describe, lambda name: as_tensor(name, arrays[name]))

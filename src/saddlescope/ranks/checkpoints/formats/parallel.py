@@ -25,56 +25,45 @@ _BY_COLUMNS = ("wo.weight", "w2.weight")
 _EMBEDDING = "tok_embeddings.weight"
 
 
-class _Shards(TensorFile):
-    """Opened shards."""
+def _joined(folder: Path, shards: Sequence[TensorFile]) -> TensorFile:
+    """Return opened shards as one file."""
+    first = shards[0]
+    if any(one.names != first.names for one in shards):
+        raise InputError(f"{folder} must have the same tensors in every shard; got others. Fetch it again.")
+    norm = next((name for name in first.names if name.endswith("norm.weight")), None)
+    width = first.describe(norm)[0][0] if norm else 0
 
-    def __init__(self, folder: Path, shards: Sequence[TensorFile]) -> None:
-        self._folder, self._shards = folder, shards
-        first = shards[0]
-        if any(one.names() != first.names() for one in shards):
-            raise InputError(f"{folder} must have the same tensors in every shard; got others. Fetch it again.")
-        self._names = first.names()
-        norm = next((name for name in self._names if name.endswith("norm.weight")), None)
-        self._width = first.describe(norm)[0][0] if norm else 0
-        for name in self._names:
-            shape = self.describe(name)[0]
-            if name.endswith("wq.weight") and shape[0] != _queries(folder, self._width):
-                raise InputError(
-                    f"{folder} must have all shards of the model; got {len(shards)}, with {name} of shape {shape} for "
-                    f"a width of {self._width}. Fetch the others."
-                )
-
-    def _axis(self, name: str) -> int | None:
-        if name.endswith(_BY_ROWS):
-            return 0
-        if name.endswith(_BY_COLUMNS):
-            return 1
+    def axis_of(name: str) -> int | None:
         if name.endswith(_EMBEDDING):
-            return 0 if self._shards[0].describe(name)[0][1] == self._width else 1
-        return None
+            return 0 if first.describe(name)[0][1] == width else 1
+        return 0 if name.endswith(_BY_ROWS) else 1 if name.endswith(_BY_COLUMNS) else None
 
-    def names(self) -> list[str]:
-        return self._names
-
-    def describe(self, name: str) -> tuple[tuple[int, ...], str]:
-        shape, dtype = self._shards[0].describe(name)
-        axis = self._axis(name)
-        if axis is not None:
-            joined = sum(one.describe(name)[0][axis] for one in self._shards)
+    def describe(name: str) -> tuple[tuple[int, ...], str]:
+        shape, dtype = first.describe(name)
+        if (axis := axis_of(name)) is not None:
+            joined = sum(one.describe(name)[0][axis] for one in shards)
             shape = (*shape[:axis], joined, *shape[axis + 1 :])
         return shape, dtype
 
-    def read(self, name: str) -> Tensor:
-        axis = self._axis(name)
-        parts = [one.read(name) for one in self._shards]
-        if axis is not None:
+    def read(name: str) -> Tensor:
+        parts = [one.read(name) for one in shards]
+        if (axis := axis_of(name)) is not None:
             return torch.cat(parts, dim=axis)
         if not all(torch.equal(parts[0], part) for part in parts[1:]):
             raise InputError(
-                f"{self._folder} must have the names of Llama for what is divided among its shards; got {name}, which "
+                f"{folder} must have the names of Llama for what is divided among its shards; got {name}, which "
                 "differs. Convert it to safetensors with the program of the model."
             )
         return parts[0]
+
+    for name in first.names:
+        shape = describe(name)[0]
+        if name.endswith("wq.weight") and shape[0] != _queries(folder, width):
+            raise InputError(
+                f"{folder} must have all shards of the model; got {len(shards)}, with {name} of shape {shape} for a "
+                f"width of {width}. Fetch the others."
+            )
+    return TensorFile(first.names, describe, read)
 
 
 def _queries(folder: Path, width: int) -> int:
@@ -108,4 +97,4 @@ def open_parallel(folder: Path) -> Iterator[TensorFile]:
     if numbers != list(range(len(files))):
         raise InputError(f"{folder} must have all shards consolidated.00.pth, .01.pth, ...; got numbers {numbers}.")
     with ExitStack() as stack:
-        yield _Shards(folder, [stack.enter_context(open_torch(file, None)) for file in files])
+        yield _joined(folder, [stack.enter_context(open_torch(file, None)) for file in files])

@@ -1,7 +1,8 @@
 """Opened files of tensors, whatever their format."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,6 @@ import torch
 from torch import Tensor
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.visible_text import visible
 
 
 def first_few(names: Iterable[str], most: int = 3) -> str:
@@ -24,43 +24,36 @@ def first_line(error: BaseException) -> str:
     return lines[0].rstrip(".")[:200] if lines else type(error).__name__
 
 
-class TensorFile(ABC):
-    """Opened file, or folder, of tensors."""
+@dataclass(frozen=True)
+class TensorFile:
+    """Opened file, or folder, of tensors.
 
-    @abstractmethod
-    def names(self) -> list[str]:
-        """Return the names of the tensors."""
-
-    @abstractmethod
-    def describe(self, name: str) -> tuple[tuple[int, ...], str]:
-        """Return the shape of a tensor, and the name of its type in PyTorch, such as "bfloat16"."""
-
-    @abstractmethod
-    def read(self, name: str) -> Tensor:
-        """Read a tensor."""
-
-    def settings(self) -> dict[str, Any]:
-        """Return plain values of a configuration in the file."""
-        return {}
-
-    def header(self) -> dict[str, str]:
-        """Return texts that the program that wrote the file has added."""
-        return {}
-
-    def states(self) -> tuple[str, ...]:
-        """Return the keys of the state dicts in the file, that of the read one first; none if it is a state dict."""
-        return ()
-
-
-def clear_names(file: Path, names: list[str]) -> list[str]:
-    """Return the names of tensors.
-
-    Raises:
-        InputError: one has control characters, which no file or page can hold.
+    Attributes:
+        names: names of the tensors.
+        describe: function from a name to the shape, and the name of the type in PyTorch, such as "bfloat16".
+        read: function from a name to the tensor.
+        settings: plain values of a configuration in the file.
+        header: texts that the program that wrote the file has added.
+        states: keys of the state dicts in the file, that of the read one first; none if it is a state dict.
     """
-    if odd := [name for name in names if visible(name) != name or "\n" in name]:
-        raise InputError(f"{file} must have names of tensors without control characters; got {odd[0]!r:.80}.")
-    return names
+
+    names: Sequence[str]
+    describe: Callable[[str], tuple[tuple[int, ...], str]]
+    read: Callable[[str], Tensor]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    header: Mapping[str, str] = field(default_factory=dict)
+    states: tuple[str, ...] = ()
+
+
+@contextmanager
+def reported(sentence: Callable[[Exception], str], kinds: tuple[type[Exception], ...] = (Exception,)) -> Iterator[None]:
+    """Let errors of a reader, of these kinds or of any, become one sentence; our own pass."""
+    try:
+        yield
+    except InputError:
+        raise
+    except kinds as error:
+        raise InputError(sentence(error)) from error
 
 
 def require_dense(file: Path, name: str, tensor: Tensor) -> None:

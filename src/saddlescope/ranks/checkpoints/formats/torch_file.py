@@ -22,13 +22,7 @@ from torch import Tensor
 from torch.serialization import get_unsafe_globals_in_checkpoint, safe_globals
 
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks.checkpoints.formats.tensor_file import (
-    TensorFile,
-    clear_names,
-    first_few,
-    first_line,
-    require_dense,
-)
+from saddlescope.ranks.checkpoints.formats.tensor_file import TensorFile, first_few, first_line, reported, require_dense
 from saddlescope.ranks.pickle_scan import require_plain
 
 _STATES = ("state_dict", "model_state_dict", "model", "module")  # keys of the weights in files of training scripts
@@ -41,62 +35,48 @@ _MOST = 5 * 10**7  # bytes of names of tensors, each as often as it occurs
 _OF_TRAINING = ("optim", "opt", "scheduler", "scaler", "loss", "rng", "grad", "config", "hyper", "args")
 
 
-class _TorchFile(TensorFile):
-    """Memory-mapped file of `torch.save`."""
-
-    def __init__(self, file: Path, content: Any, weights: str | None) -> None:
-        self._file, self._content = file, content
-        self._tensors, self._found = _chosen_state(file, content, weights)
-
-    def names(self) -> list[str]:
-        return clear_names(self._file, list(self._tensors))
-
-    def describe(self, name: str) -> tuple[tuple[int, ...], str]:
-        tensor = self._tensors[name]
-        return tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
-
-    def read(self, name: str) -> Tensor:
-        return self._tensors[name].detach()
-
-    def settings(self) -> dict[str, Any]:
-        """Return the plain values of the configuration that a training script stored beside the weights."""
-        found: dict[str, Any] = {}
-        for key in _SETTINGS:
-            values = self._content.get(key) if isinstance(self._content, dict) else None
-            values = values.attributes if isinstance(values, _Placeholder) else values
-            if isinstance(values, dict):
-                found |= {k: v for k, v in values.items() if isinstance(k, str) and isinstance(v, _PLAIN)}
-        return found
-
-    def states(self) -> tuple[str, ...]:
-        return self._found
-
-
 @contextmanager
 def open_torch(file: Path, weights: str | None) -> Iterator[TensorFile]:
-    """Open a file; any error of the reader becomes one sentence.
+    """Open a file, mapped into memory; any error of the reader becomes one sentence.
 
     Args:
         file: a file of `torch.save`.
         weights: key of the state dict to read, of several.
     """
-    try:
+
+    def sentence(error: Exception) -> str:
+        reason, cure = _reason(file, error)
+        return (
+            f"{file} must be a complete file of tensors by torch.save; got one that cannot be read ({reason}), and "
+            f"nothing in it was executed. {cure}"
+        )
+
+    with reported(sentence):  # a damaged pickle or archive can raise nearly anything
         with file.open("rb") as stored:
             filled = require_bounded(stored)
         with safe_globals([(_placeholder(name, filled.get(name)), name) for name in _foreign_classes(file)]):
             content = _with_modules(torch.load(file, map_location="cpu", weights_only=True, mmap=True))
         if isinstance(content, _Placeholder):
             raise ValueError(f"GLOBAL {content.of}")
-        opened = _TorchFile(file, content, weights)
-    except InputError:
-        raise
-    except Exception as error:  # a damaged pickle or archive can raise nearly anything
-        reason, cure = _reason(file, error)
-        raise InputError(
-            f"{file} must be a complete file of tensors by torch.save; got one that cannot be read ({reason}), and "
-            f"nothing in it was executed. {cure}"
-        ) from error
-    yield opened
+        tensors, states = _chosen_state(file, content, weights)
+
+    def describe(name: str) -> tuple[tuple[int, ...], str]:
+        return tuple(tensors[name].shape), str(tensors[name].dtype).removeprefix("torch.")
+
+    yield TensorFile(
+        list(tensors), describe, lambda name: tensors[name].detach(), settings=_settings(content), states=states
+    )
+
+
+def _settings(content: Any) -> dict[str, Any]:
+    """Return the plain values of the configuration that a training script stored beside the weights."""
+    found: dict[str, Any] = {}
+    for key in _SETTINGS if isinstance(content, dict) else ():
+        values = content.get(key)
+        values = values.attributes if isinstance(values, _Placeholder) else values
+        if isinstance(values, dict):
+            found |= {k: v for k, v in values.items() if isinstance(k, str) and isinstance(v, _PLAIN)}
+    return found
 
 
 class _Placeholder:
