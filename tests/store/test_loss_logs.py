@@ -57,6 +57,26 @@ def test_formats(tmp_path, name):
     assert len(log.steps) == len(LOSSES)
 
 
+@pytest.mark.parametrize(
+    ("head", "row"),
+    [
+        ("", lambda k, x: f"step {k:,} loss {x}"),
+        ("", lambda k, x: f"17:41:22,153 step {k:_} loss {x}"),
+        ("", lambda k, x: f"[{k:,}/5,000] loss: {x}"),
+        ("", lambda k, x: f"step {k} loss {x:.3f}".replace(".", ",")),
+        ("step,loss\n", lambda k, x: f'"{k:,}",{x}'),
+        ("step;loss\n", lambda k, x: f"{k};{x}".replace(".", ",")),
+        ("step\tloss\n", lambda k, x: f"{k:,}\t{x}"),
+    ],
+)
+def test_groups_of_digits_and_decimal_commas(tmp_path, head, row):
+    path = tmp_path / "log"
+    path.write_text(head + "\n".join(row(1000 * k, x) for k, x in enumerate(LOSSES)))
+    log = read_loss(path)
+    np.testing.assert_array_equal(log.losses, LOSSES)
+    np.testing.assert_array_equal(log.steps, 1000 * np.arange(6))
+
+
 def test_columns_are_chosen_by_name_and_listed(tmp_path):
     log = read_loss(written(tmp_path, LIGHTNING))
     assert (log.column, log.step_column, log.others) == ("train_loss", "step", ("val_loss",))

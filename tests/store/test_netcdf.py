@@ -6,6 +6,7 @@ import resource
 
 import h5py
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 
@@ -178,6 +179,10 @@ DATES = np.array(["2000-01-01"], "M8[ns]")
         lambda run: run.assign(mixed=("day", np.array(["a", None], object))),
         lambda run: run.assign(imaginary=("day", [1j])),
         lambda run: run.assign(loss=run.loss.assign_attrs(scale_factor=2.0)),
+        lambda run: run.assign(loss=run.loss.assign_attrs(scale_factor="x")),
+        lambda run: run.assign(loss=run.loss.assign_attrs(add_offset="x")),
+        lambda run: run.assign(loss=run.loss.assign_attrs(_Encoding="x")),
+        lambda run: run.assign(words=("word", pd.array(["a", None], "string"))),
         lambda run: run.assign(loss=run.loss.assign_attrs(add_offset=2.0)),
         lambda run: run.assign(rank=run["rank"].assign_attrs(_FillValue=3)),
         lambda run: run.assign(rank=run["rank"].assign_attrs(missing_value=3)),

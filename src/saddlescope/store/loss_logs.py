@@ -28,6 +28,10 @@ _NUMBER = (
 )
 _WORD = r"[A-Za-z_][\w./-]{0,60}+"
 _PAIR = re.compile(rf"(?<![\w./-])((?:{_WORD} )?{_WORD})[\"']?\s?(?:[:=]\s?|\s)[\[\"'(]?({_NUMBER})")
+_GROUPED = re.compile(
+    r"(?<![\w.,:])[-+]?[1-9]\d{0,2}(?:(?:,\d{3})+|(?:_\d{3})+)(?![\d_]|,\d)(?:\.\d+)?"
+)  # 1,000 and 1_000
+_DECIMAL_COMMA = re.compile(r"(?<![\w.,:])[-+]?\d+,\d+(?:[eE][-+]?\d+)?(?![\w,])")
 _PROGRESS = re.compile(r"\b(\d+)/\d+\b")
 _LOSS = re.compile(
     r"loss|cross.?entropy|(?:^|[/_ .-])(?:ce|nll|mse|rmse|mae|error|cost|objective|perplexity|ppl)$", re.I
@@ -312,10 +316,19 @@ def _columns(records: Iterable[Any]) -> Columns:
 
 def _text(text: str) -> Columns:
     """Return the columns of lines with names and values, or with a JSON record each."""
-    return _columns(_line_record(line) for line in re.split(r"[\r\n]+", text))
+    commas = _DECIMAL_COMMA.findall(text[: 1 << 16])
+    decimal = not re.search(r"\d\.\d", text[: 1 << 16]) and any(not _GROUPED.fullmatch(one) for one in commas)
+    return _columns(_line_record(line, decimal=decimal) for line in re.split(r"[\r\n]+", text))
 
 
-def _line_record(line: str) -> dict[str, Any]:
+def _plain(text: str, *, decimal: bool) -> str:
+    """Return a text with numbers as Python writes them: without groups of three, with a decimal point."""
+    if decimal:
+        return _DECIMAL_COMMA.sub(lambda found: found.group().replace(",", "."), text)
+    return _GROUPED.sub(lambda found: re.sub("[,_]", "", found.group()), text)
+
+
+def _line_record(line: str, *, decimal: bool) -> dict[str, Any]:
     start, end = line.find("{"), line.rfind("}")
     if 0 <= start < end:
         try:
@@ -325,7 +338,7 @@ def _line_record(line: str) -> dict[str, Any]:
         else:
             return record if isinstance(record, dict) else {}
     found: dict[str, Any] = {}
-    line = line[:4096]
+    line = _plain(line[:4096], decimal=decimal)
     for name, value in _PAIR.findall(line):
         found.setdefault(name.strip(), float(value))
     if found and (progress := _PROGRESS.search(line)):
@@ -360,20 +373,34 @@ def _table(text: str) -> Columns | None:
 
 def _numeric(field: str) -> bool:
     try:
-        float(field.strip().strip("\"'") or "nan")
+        float(field.strip().strip("\"'").replace(",", ".", 1) or "nan")
     except ValueError:
         return False
     return True
 
 
+def _numbers(column: Any) -> np.ndarray:
+    """Return a column of pandas as numbers; texts are numbers if all that have a comma use it alike."""
+    from pandas import to_numeric
+    from pandas.api.types import is_numeric_dtype
+
+    if not is_numeric_dtype(column):
+        texts = [str(one).strip() for one in column]
+        commas = [one for one in texts if "," in one]
+        grouped = all(map(_GROUPED.fullmatch, commas))
+        if grouped or all(map(_DECIMAL_COMMA.fullmatch, commas)):
+            column = [_plain(one, decimal=not grouped) for one in texts]
+    return np.asarray(to_numeric(column, errors="coerce"), float)
+
+
 def _parsed(text: str, separator: str, names: list[str] | None, width: int, skip: int) -> Columns:
-    from pandas import read_csv, to_numeric  # comes with xarray
+    from pandas import read_csv  # comes with xarray
 
     frame = read_csv(
         io.StringIO(text[skip:]), sep=separator, header=None, names=range(max(width, len(names or ()))),
         index_col=False, comment="#", on_bad_lines="skip", skipinitialspace=True, low_memory=False,
     )  # fmt: skip
-    table = [np.asarray(to_numeric(frame[k], errors="coerce"), float) for k in frame.columns[:_MOST_COLUMNS]]
+    table = [_numbers(frame[k]) for k in frame.columns[:_MOST_COLUMNS]]
     if names is None:
         return {f"column {k + 1}": values for k, values in enumerate(table)}
     if len(names) < width:  # vectors of losses under one name, as DeepXDE writes them: step, train, test, metrics

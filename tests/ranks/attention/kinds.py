@@ -395,6 +395,25 @@ def _mix():
 MIXED = "its scores or attention weights are mixed by {}, over heads or tokens"
 CHANNELS = "its softmax compares channels, by sums over tokens: it is not attention of tokens"
 SINGLE = "its queries and keys are not those of single tokens of its input"
+
+
+def largest(scores):
+    return scores.masked_fill(scores < scores.topk(2, -1).values[..., -1:], -1e9)
+
+
+def with_other_forward():
+    module, layer = llama(lambda m, q, k, v: attend(q, k, v))(), nn.Linear(12, 12)
+    original = module.q_proj.forward
+    module.q_proj.forward = lambda x: original(x) + layer(x)
+    return module
+
+
+def with_hook():
+    module = llama(lambda m, q, k, v: attend(q, k, v))()
+    module.q_proj.register_forward_hook(lambda layer, given, out: 2 * out)
+    return module
+
+
 OUTCOMES = {  # module, outcome, and the reason or its beginning
     "linear attention": (llama(lambda m, q, k, v: q @ (k.mT @ v)), "refused", "its forward pass has no softmax: it is"),
     "XCiT": (llama(lambda m, q, k, v: (softmax(q.mT, k.mT) @ v.mT).mT), "refused", CHANNELS),
@@ -417,6 +436,34 @@ OUTCOMES = {  # module, outcome, and the reason or its beginning
         llama(lambda m, q, k, v: (softmax(q, k) * m.mix(q @ k.mT).sigmoid()) @ v, mix=_mix), "refused",
         MIXED.format("conv2d"),
     ),
+    **{
+        f"scores: {name}": (
+            llama(lambda m, q, k, v, mixed=mixed: mixed(q @ k.mT).softmax(-1) @ v), "refused",
+            "its scores or attention weights are mixed, over heads or tokens",
+        )
+        for name, mixed in {
+            "those of other heads": lambda a: a[:, [1, 0, 3, 2]],
+            "with those of the first head": lambda a: a + a[:, :1],
+            "without their mean over heads": lambda a: a - a.mean(1, keepdim=True),
+            "symmetric": lambda a: a + a.mT,
+            "smooth over keys": lambda a: functional.avg_pool1d(a.flatten(0, 1), 3, 1, 1).view(a.shape),
+        }.items()
+    },
+    "weights of other heads": (
+        llama(lambda m, q, k, v: softmax(q, k)[:, [1, 0, 3, 2]] @ v), "refused",
+        "its scores or attention weights are mixed, over heads or tokens",
+    ),
+    "the largest scores alone": (llama(lambda m, q, k, v: largest(q @ k.mT).softmax(-1) @ v), "verified", None),
+    "a temperature for each head": (
+        llama(lambda m, q, k, v: (q @ k.mT * m.scale).softmax(-1) @ v, scale=lambda: nn.Parameter(torch.ones(4, 1, 1))),
+        "verified", "heads multiply their scores by numbers of their own",
+    ),
+    "a negative temperature": (
+        llama(lambda m, q, k, v: (q @ k.mT * m.scale).softmax(-1) @ v, scale=lambda: nn.Parameter(torch.tensor(-1.0))),
+        "refused", "a head multiplies its scores by 0 or by a negative number",
+    ),
+    "LoRA of kohya's scripts": (with_other_forward, "unchecked", "the forward pass of q_proj is replaced from outside"),
+    "a hook": (with_hook, "unchecked", "hooks of q_proj may change what it computes"),
     "x-transformers, laser": (
         llama(lambda m, q, k, v: attend(q, k, v.exp()).log()), "refused", "its values are not those of W_V as read"
     ),

@@ -5,6 +5,7 @@ import copy
 import warnings
 import weakref
 
+import numpy as np
 import pytest
 import torch
 from attention_standins import LlamaAttention, attend, attention_blocks
@@ -116,6 +117,20 @@ def test_the_check_changes_nothing():
     assert module.training
     assert len(module.q_proj._forward_hooks) == 1
     torch.testing.assert_close(module.state_dict(), before, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("shared", [("q_proj", "k_proj"), ("k_proj", "v_proj"), ("v_proj", "o_proj")])
+def test_a_layer_of_two_names_keeps_its_parameters(shared):
+    module = LlamaAttention(12, 4, 4, 3)
+    setattr(module, shared[1], getattr(module, shared[0]))
+    before = dict(module.named_parameters(remove_duplicate=False))
+    tracker = RankTracker(nn.Sequential(module))
+    with torch.no_grad():
+        module.q_proj.weight.mul_(1.5)
+    tracker.measure()
+    after = dict(module.named_parameters(remove_duplicate=False))
+    assert {name: id(one) for name, one in before.items()} == {name: id(one) for name, one in after.items()}
+    assert np.all(tracker.to_xarray().update_norm.sel(product="KQ").values > 0)
 
 
 def test_layers_that_differ_only_in_weights_share_one_check(monkeypatch):

@@ -153,6 +153,7 @@ def test_scales_in_headers_and_settings(tmp_path):
         ({"r": True}, "got rank True"),
         ({"init_lora_weights": "lora_ga"}, "which changes the base"),
         ({"init_lora_weights": "a new one"}, "which changes the base"),
+        ({"layer_replication": [[0, 1], [0, 2]]}, "which copies and reorders them"),
     ],
 )  # fmt: skip
 def test_settings_are_not_trusted(settings, reported, tmp_path):

@@ -50,6 +50,7 @@ def test_with_embeddings_and_whole_modules_nothing_is_lost(made, whole, kept, ta
     assert json.loads((tmp_path / "adapter/adapter_config.json").read_text())["task_type"] == task
     kind = type(model).__name__
     assert extraction.left_out == ()
+    assert any("merge_and_unload adds both" in one for one in extraction.remarks) == (made is gpt2)
     found, before = with_adapter(load(kind, base), tmp_path / "adapter"), load(kind, base)
     extra = {"decoder_input_ids": TOKENS} if task == "SEQ_2_SEQ_LM" else {}
     assert relative(logits(found, **extra), logits(model, **extra), logits(before, **extra)) < 1e-4

@@ -11,6 +11,7 @@ from saddlescope.ranks.attention.coverage import AttentionCoverage, CoverageRow
 from saddlescope.ranks.attention.head_factors import HeadFactors
 from saddlescope.ranks.attention.known_layouts import LAYOUTS
 from saddlescope.ranks.attention.layouts import AttentionLayout
+from saddlescope.ranks.attention.module_copy import changed_from_outside, is_scale, signs
 from saddlescope.ranks.attention.passed_values import given_arguments, passed_arguments
 from saddlescope.ranks.attention.probe import probes, quiet
 from saddlescope.ranks.attention.recorded_calls import probe_call, record_calls
@@ -74,9 +75,24 @@ class AttentionBlock(NamedTuple):
             factors = self.layout.factors(self.module)
         else:
             call = _FactorsCall(self.module, self.layout)
-            factors = functional_call(call, {f"module.{name}": weight for name, weight in weights.items()}, ())
+            factors = functional_call(call, _slots(self.module, weights), (), tie_weights=False)
         assert factors is not None
         return factors
+
+
+def _slots(module: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return weights by every place that holds them, each place once: `functional_call` does not restore others.
+
+    Several modules may hold one parameter, and one module may have several names.
+    """
+    own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    given = {id(own[name]): weight for name, weight in weights.items()}
+    return {
+        ".".join(filter(None, ("module", prefix, name))): given[id(one)]
+        for prefix, part in module.named_modules()
+        for name, one in (*part.named_parameters(recurse=False), *part.named_buffers(recurse=False))
+        if id(one) in given
+    }
 
 
 class _FactorsCall(nn.Module):
@@ -245,6 +261,8 @@ class _Finder:
             and not _is_called_attention(name, module)
         ):
             return None  # other modules have names such as in_proj and out_proj, too
+        if self._check and found.outcome == "verified" and (reason := changed_from_outside(module)):
+            found = found._replace(outcome="unchecked", reason=reason)
         names = str(found.layout or fitting[0])
         kind = type(module).__name__
         reason = found.reason if found.layout is None else _with_others(found.reason, module, found.layout)
@@ -279,8 +297,11 @@ def signature(module: nn.Module) -> object:
         if config is not None and id(config) not in settings:
             settings[id(config)] = _plain(getattr(config, "__dict__", {}))
         parts.append((name, type(part), _plain(vars(part)), settings.get(id(config), "")))
-    shapes = tuple((name, tuple(one.shape)) for name, one in module.named_parameters())
-    return (tuple(parts), shapes)
+    shapes = tuple(
+        (name, tuple(one.shape), signs(one).tolist() if is_scale(one) else None)
+        for name, one in module.named_parameters()
+    )
+    return (tuple(parts), repr(shapes))
 
 
 def _plain(values: Mapping[str, object]) -> str:
@@ -307,7 +328,7 @@ def checked_coverage(
     rows = {row.name: row for row in coverage}
     known: dict[object, Verdict] = {}
     for block in blocks:
-        if isinstance(block.module, nn.MultiheadAttention):
+        if isinstance(block.module, nn.MultiheadAttention) or changed_from_outside(block.module):
             continue
         if block.name not in calls:
             rows[block.name] = rows[block.name]._replace(outcome="unchecked", reason="the model did not call it")

@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from saddlescope.ranks.shards import full_tensor
+
 
 def random_copy(module: nn.Module) -> nn.Module:
     """Copy a module with random weights on the processor, in evaluation mode, with norms as the identity."""
@@ -15,10 +17,14 @@ def random_copy(module: nn.Module) -> nn.Module:
         if not parameter.is_floating_point():
             memo[id(parameter)] = parameter
             continue
-        size = parameter.shape[-1] ** -0.5 if parameter.ndim > 1 else 1.0
-        memo[id(parameter)] = nn.Parameter(
-            torch.randn(parameter.shape, generator=draw, device="cpu", dtype=torch.float32) * size, requires_grad=False
-        )
+        drawn = torch.randn(parameter.shape, generator=draw, device="cpu", dtype=torch.float32)
+        if is_scale(parameter):
+            drawn = (1 + drawn.abs()) * signs(parameter)
+        elif parameter.ndim == 1:
+            drawn = 1 + drawn.abs()  # a vector may be scales, too
+        else:
+            drawn = drawn * parameter.shape[-1] ** -0.5
+        memo[id(parameter)] = nn.Parameter(drawn, requires_grad=False)
     for buffer in module.buffers():
         if buffer.is_floating_point() and buffer.device.type != "meta":
             memo[id(buffer)] = buffer.detach().to("cpu", torch.float32, copy=True)
@@ -33,6 +39,18 @@ def random_copy(module: nn.Module) -> nn.Module:
                 setattr(part, name, _Same())
     twin.eval()  # some modules of timm override train, and return None
     return twin
+
+
+def is_scale(parameter: Tensor) -> bool:
+    """Return True for one number, or one for each head, such as a learned temperature."""
+    return parameter.ndim == 0 or (parameter.ndim > 1 and tuple(parameter.shape[-2:]) == (1, 1))
+
+
+def signs(parameter: Tensor) -> Tensor:
+    """Return -1 where a parameter is negative and 1 elsewhere, on the processor."""
+    if parameter.device.type == "meta":
+        return torch.ones(parameter.shape, device="cpu")
+    return 1.0 - 2.0 * (full_tensor(parameter).detach().to("cpu") < 0).float()
 
 
 def copy_without_values(module: nn.Module) -> nn.Module:
@@ -52,6 +70,22 @@ def copy_with_weights(module: nn.Module) -> nn.Module:
     twin = _without_hooks(copy.deepcopy(module, {id(one): one for one in module.parameters()}))
     twin.eval()
     return twin
+
+
+def changed_from_outside(module: nn.Module) -> str:
+    """Return why the forward pass of a copy may not be that of the module; "" if it is.
+
+    LoRA of kohya's scripts and LyCORIS replaces the forward passes of layers; hooks may change what they return. Those
+    of the module itself see what it was given and what it returns, and Accelerate's move tensors between devices.
+    """
+    for name, part in module.named_modules():
+        label = name or "the module"
+        if "forward" in vars(part) and not hasattr(part, "_hf_hook"):
+            return f"the forward pass of {label} is replaced from outside, and products are of the weights alone"
+        hooks = (*part._forward_hooks.values(), *part._forward_pre_hooks.values()) if name else ()
+        if any(not hasattr(hook, "compute_weight") for hook in hooks):
+            return f"hooks of {label} may change what it computes, and products are of the weights alone"
+    return ""
 
 
 def _without_hooks(twin: nn.Module) -> nn.Module:

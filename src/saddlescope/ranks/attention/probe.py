@@ -46,6 +46,7 @@ class Probe(NamedTuple):
         failure: reason why no call succeeded; "" otherwise.
         of_single_tokens: function that returns False if queries, keys or values of a token depend on other tokens: the
             module mixes tokens first, or the call meant other axes than the module does.
+        again: function that calls the copy once more, with its present weights, for what the first sample shows.
         mixing: function of the number of heads of values that returns the arguments by which values are mixed with
             others: of those that the call has left out, or if `passed`, of those that the model gave.
         passed: see `mixing`.
@@ -59,6 +60,7 @@ class Probe(NamedTuple):
     trace: AttentionTrace
     failure: str = ""
     of_single_tokens: Callable[[], bool] = lambda: True
+    again: Callable[[], tuple[Heads, ...]] = tuple
     mixing: Callable[[int], tuple[str, ...]] = lambda _: ()
     passed: bool = False
 
@@ -125,6 +127,7 @@ def probes(module: nn.Module, *, inputs: int, key_inputs: int, width: int) -> It
             found += 1
             yield one._replace(
                 of_single_tokens=functools.partial(_of_single_tokens, twin, call, one.heads),
+                again=functools.partial(_again, twin, call),
                 mixing=functools.partial(_mixing, twin, call, one.heads),
             )
             if found == _WAYS:
@@ -187,6 +190,12 @@ def _run(call: ProbeCall, trace: AttentionTrace, **more: Tensor) -> Any:
     finally:
         for part, original in zip(inputs, originals, strict=True):
             part.copy_(original)
+
+
+def _again(module: nn.Module, call: ProbeCall) -> tuple[Heads, ...]:
+    trace = AttentionTrace()
+    returned = _run(call, trace)
+    return tuple(heads.first_sample for heads in _traced(module, call, trace, returned).heads)
 
 
 def failed(reason: str) -> Probe:

@@ -132,7 +132,8 @@ def probe_call(module: nn.Module, call: Call, *, inputs: int, key_inputs: int) -
             else:
                 mixing = functools.partial(_mixing, twin, leaves, form, same, of_keys)
                 single = functools.partial(_of_single_tokens, again, leaves)
-                seen = one._replace(mixing=mixing, of_single_tokens=single)
+                anew = functools.partial(_heads, again, leaves)
+                seen = one._replace(mixing=mixing, of_single_tokens=single, again=anew)
                 yield seen if finite(one) else failed(NOT_FINITE)
     except Exception as error:
         yield failed(f"a copy of it could not be called ({brief(error)})")
@@ -178,13 +179,14 @@ def _run(
         returned = twin(*args, **kwargs)
     batch, tokens = (1, len(x)) if x.ndim == 2 else (len(x), x[0, ..., 0].numel())
     met = (one for meeting in trace.meetings for one in heads_of(meeting, batch, tokens))
-    first = tuple(
-        Heads(one.query[:1], one.key[:1], None if one.value is None else one.value[:1], tuple(r[:1] for r in one.read))
-        for one in met
-    )
+    first = tuple(one.first_sample for one in met)
     outputs = [output[:1] for output in returned_outputs(returned, batch, tokens)]
     flat_x, flat_y = (part.reshape(batch, -1, part.shape[-1])[:1, -tokens:] for part in (x, y))  # as `heads_of`
     return Probe(twin, flat_x, flat_y, first, outputs, trace, passed=True)
+
+
+def _heads(call: Callable[..., Probe], leaves: list[Any]) -> tuple[Heads, ...]:
+    return call(leaves, seed=0).heads
 
 
 def _of_single_tokens(call: Callable[..., Probe], leaves: list[Any]) -> bool:
@@ -239,11 +241,13 @@ def _together(runs: Sequence[Probe]) -> Probe:
 
     joined = []
     for same in zip(*(run.heads for run in runs), strict=True):
-        query, key, value = (together([getattr(one, name) for one in same]) for name in ("query", "key", "value"))
+        query, key, value, *softmax = (
+            together([getattr(one, name) for one in same]) for name in Heads._fields if name != "read"
+        )
         assert query is not None
         assert key is not None
         read = tuple(torch.cat(parts) for parts in zip(*(one.read for one in same), strict=True))
-        joined.append(Heads(query, key, value, read))
+        joined.append(Heads(query, key, value, read, *softmax))
     return runs[0]._replace(
         queries=torch.cat([run.queries for run in runs]),
         keys=torch.cat([run.keys for run in runs]),

@@ -11,7 +11,7 @@ alike, so it cancels in their inner product. So for differences x, y of the inpu
 and a layout that satisfies all three has the products of every head right.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -24,6 +24,7 @@ from saddlescope.ranks.attention.head_factors import HeadFactors
 TOLERANCE = 2e-3  # of float32 sums, relative to the largest entry; factors of other heads differ by more than .1
 
 
+_MASKED = 1e4  # size of scores beyond which they are those of a mask
 _GATE = "a gate comes between W_V and W_O"
 
 
@@ -49,6 +50,12 @@ class Heads(NamedTuple):
     scores: Float[Tensor, "batch heads tokens key_tokens"] | None = None
     weights: Float[Tensor, "batch heads tokens key_tokens"] | None = None
     used: Float[Tensor, "batch heads tokens key_tokens"] | None = None
+
+    @property
+    def first_sample(self) -> "Heads":
+        """What the first sample shows."""
+        value, *softmax = (None if one is None else one[:1] for one in (self.value, *self[4:]))
+        return Heads(self.query[:1], self.key[:1], value, tuple(one[:1] for one in self.read), *softmax)
 
 
 def heads_of(meeting: Meeting, batch: int, tokens: int) -> tuple[Heads, ...]:
@@ -142,7 +149,7 @@ def factors_of_heads(heads: Heads) -> tuple[str, str]:
     for seen, expected, what in pairs:
         found = []
         for one, other in zip(seen.unbind(1), expected.unbind(1), strict=True):
-            held = one.isfinite() & other.isfinite() & (other != 0)
+            held = (one.abs() < _MASKED) & other.isfinite() & (other != 0)
             if not bool(held.any()):
                 return "", remark
             ratio = float((one[held] * other[held]).sum() / (other[held] ** 2).sum())
@@ -156,6 +163,57 @@ def factors_of_heads(heads: Heads) -> tuple[str, str]:
             if max(found) - min(found) > TOLERANCE * largest:
                 remark = f"heads multiply their {what} by numbers of their own"
     return "", remark
+
+
+def mixes(
+    factors: HeadFactors,
+    inputs: tuple[Float[Tensor, "tokens query_inputs"], Float[Tensor, "tokens key_inputs"]],
+    before: Sequence[Heads],
+    again: Callable[[], Sequence[Heads]],
+) -> bool:
+    """Return True if scores or attention weights of a head or token depend on the queries or keys of others.
+
+    Queries, then keys, of one head are changed at one token of the first sample, along a direction of the weights that
+    is orthogonal to the inputs of its other tokens. It shows nothing where factors are no views of weights.
+
+    Args:
+        factors: views of the weights of the module's copy; they are the same afterwards.
+        inputs: those of queries, and of keys, of the first sample.
+        before: of the first sample.
+        again: function that calls the module again.
+    """
+    for factor, x in zip((factors.query[0], factors.key[0]), inputs, strict=True):
+        own = factor.clone()
+        draw = torch.Generator().manual_seed(3)
+        factor += torch.outer(torch.linalg.pinv(x)[:, len(x) // 2], torch.randn(own.shape[1], generator=draw))
+        after = again()
+        factor.copy_(own)
+        if len(after) == len(before) and any(
+            _others_changed(one, two, factors) for one, two in zip(before, after, strict=True)
+        ):
+            return True
+    return False
+
+
+def _others_changed(before: Heads, after: Heads, factors: HeadFactors) -> bool:
+    """Return True if scores or weights have changed at heads or tokens of which neither query nor key has."""
+    query, key = (
+        (new - old).norm(dim=-1, keepdim=True) > TOLERANCE * old.norm(dim=-1).max()
+        for old, new in ((before.query, after.query), (before.key, after.key))
+    )
+    keys = _each_query(key, factors) if key.shape[1] == factors.key_heads else _each(key, query.shape[1])
+    if keys.shape[1] != query.shape[1]:
+        return False
+    own = query | keys.mT
+    for name, held in (("scores", own), ("used", own.any(dim=-1, keepdim=True).expand(own.shape))):
+        old, new = getattr(before, name), getattr(after, name)
+        if old is not None and new is not None and old.shape == new.shape == held.shape:
+            seen = (old.abs() < _MASKED) & (new.abs() < _MASKED)
+            change = (new - old).abs().where(seen, 0.0)
+            size = torch.maximum(change.max(), TOLERANCE * old.abs().where(seen, 0.0).max())  # above rounding
+            if bool((change[~held] > 10 * TOLERANCE * size).any()):
+                return True
+    return False
 
 
 def _like(part: Tensor, first: Tensor) -> Tensor | None:

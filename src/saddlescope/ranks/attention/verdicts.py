@@ -10,7 +10,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.ranks.attention.coverage import Outcome
 from saddlescope.ranks.attention.layouts import AttentionLayout
 from saddlescope.ranks.attention.probe import Probe
-from saddlescope.ranks.attention.self_check import Heads, compare
+from saddlescope.ranks.attention.self_check import Heads, compare, mixes
 
 
 class Verdict(NamedTuple):
@@ -91,6 +91,8 @@ def judge(
             hidden = ", or TorchScript hides it" if trace.softmaxes else ""
             return _refused(f"its forward pass {what}: it is not softmax attention on tokens{hidden}", attends=False)
         found = _agreeing(one, fitting)
+        if found.outcome == "verified" and _mixes(one, found):
+            found = _refused("its scores or attention weights are mixed, over heads or tokens")
         if found.outcome == "verified":
             mixing = one.mixing(found.key_heads)
             return _refused(mixed_values(mixing)) if mixing and one.passed else found._replace(mixing=mixing)
@@ -100,6 +102,14 @@ def judge(
             found = unchecked(module, fitting, _MIXED_TOKENS)
         first = first if first is not None and first.outcome == "refused" else found
     return first or _refused("its forward pass was not called")
+
+
+def _mixes(seen: Probe, found: Verdict) -> bool:
+    assert seen.module is not None
+    assert found.layout is not None
+    factors = found.layout.factors(seen.module)
+    assert factors is not None
+    return mixes(factors, (seen.queries[0], seen.keys[0]), [one.first_sample for one in seen.heads], seen.again)
 
 
 def mixed_values(arguments: Iterable[str]) -> str:

@@ -91,8 +91,13 @@ class AdapterSettings:
 
         Raises:
             InputError: the start subtracts the first factors from the base (PiSSA, OLoRA, CorDA, LoftQ, LoRA-GA), or
-                is not known to leave it.
+                is not known to leave it; or the adapter is of copies of its layers.
         """
+        if self.values.get("layer_replication"):
+            raise InputError(
+                f"{self.path} must be an adapter of the layers of the stored base; got layer_replication, which copies "
+                "and reorders them. Merge it by PEFT's merge_and_unload."
+            )
         start = self.values.get("init_lora_weights")
         if isinstance(start, str) and start.lower() not in _KEEPS_BASE:
             raise InputError(

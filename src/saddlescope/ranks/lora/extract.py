@@ -269,6 +269,12 @@ def extract_lora(
     report(1.0, "done")
     numbers = sum(tensor.numel() for tensor in stored.values())
     remarks = [*start.remarks, *end.remarks, *opened.remarks, *match.remarks]
+    remarks += [
+        f"{' and '.join(one.modules)} share one weight, and each has its adapter: use it unmerged, since PEFT's "
+        "merge_and_unload adds both to the weight."
+        for one in chosen.values()
+        if one.kind == "linear" and len(one.modules) > 1 and not factors.keys().isdisjoint(one.modules)
+    ]
     if not opened.known and (outer := [layer.name for layer in layers if not re.search(r"\.\d+\.", layer.name)]):
         remarks.append(
             f"{base} names no model of Transformers, so every matrix counts as a linear layer unless its name is that "

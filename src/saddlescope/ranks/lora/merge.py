@@ -136,7 +136,8 @@ def open_adapters(paths: Sequence[str | Path]) -> list[AdapterFile]:
     for path in paths:
         adapter = AdapterFile.open(path)
         if adapter is None:
-            raise InputError(f"{path} must be an adapter, a file or a folder; got something else.")
+            lacks = f" without {CONFIG}" if Path(path).is_dir() and not (Path(path) / CONFIG).is_file() else ""
+            raise InputError(f"{path} must be an adapter, a file or a folder; got something else{lacks}.")
         found.append(adapter)
     if not found:
         raise InputError("adapters must be one or more; got none.")
