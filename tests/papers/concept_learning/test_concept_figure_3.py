@@ -46,4 +46,4 @@ def test_a_memorizing_network_is_near_the_cluster_and_generalises(run, outcomes)
     transient(run, figure_3.SMALL, 1, 1)
     found = outcomes(ENTRY, run)
     assert found["memorizing"] == found["one-layer-default"] == "not tested"
-    assert ENTRY.figures(run)
+    assert list(ENTRY.figures(run))

@@ -158,7 +158,6 @@ entry = Entry(
     "beyond/convolution",
     "Convolutions on separate patches: one kernel at a time, in closed form",
     source="Zhang et al., number of kernels",
-    params=Params,
     quick={
         "seeds": (0, 1),
         "log10_scales": (-32.0, -128.0),
@@ -167,9 +166,6 @@ entry = Entry(
         "outputs": 1,
         "singular_values": (3.0, 1.5),
     },
-    run=run,
-    claims=claims,
-    figures=figures,
 )
 
 overlap = Entry(
@@ -180,5 +176,4 @@ overlap = Entry(
     quick={"seeds": (0, 1), "log10_scales": (-32.0, -128.0), "width": 2, "positions": 2},
     run=run_overlap,
     claims=overlap_claims,
-    figures=figures,
 )

@@ -145,7 +145,6 @@ entry = Entry(
     "beyond/linear-networks",
     "Fully connected linear networks: singular modes in order, in closed form",
     source="Kunin et al., linear networks; Zhang et al., rank",
-    params=Params,
     quick={
         "seeds": (0, 1),
         "log10_scales": (-32.0, -128.0),
@@ -153,8 +152,6 @@ entry = Entry(
         "outputs": 2,
         "singular_values": (3.0, 1.5),
     },
-    run=run,
-    claims=claims,
     figures=stage_figures(
         title="Singular modes of linear networks are learned in order",
         caption="Gradient flow of two-layer linear networks, and the prediction from one hidden neuron.",

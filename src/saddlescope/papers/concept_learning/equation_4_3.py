@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.concept_learning.shared.two_layer_runs import TwoLayerParams, strengths_and_test_point
-from saddlescope.plot import Axis, Figure, Line, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Line, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 
@@ -127,7 +127,7 @@ def _late(run: xr.Dataset) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(abs(one.bare_time - one.found_time).values, one.found_time.values) for one in cells]
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the three terms from one start, and errors of stage times with noise and without."""
     terms = run[["growth", "suppression", "noise"]].to_dataarray("term")
     drawn = terms.where(terms > float(run.growth.max()) * 1e-16)
@@ -141,39 +141,33 @@ def figures(run: xr.Dataset) -> list[Figure]:
             style = "dashed" if name == "bare" else "solid"
             curves.append(Line(x=x, y=share, group=f"{label}, scale {scale:g}", color=n, style=style))
     until = float(run.found_time.isel(scale=-1).max())
-    return [
-        Figure(
-            name="terms",
-            title="The terms of equation 4.3, and stage times with and without noise",
-            caption="Left: the three terms of equation 4.3 for the major entry of the weakest concept against time, "
-            "from one start. Right: share of starts whose largest error of a stage time is below the value on the "
-            f"axis. At the smallest scale the median is {medians['bare']:.2g} without noise and "
-            f"{medians['schur']:.2g} by Schur complements.",
-            panels=(
-                Panel(
-                    title="w_kk of the weakest concept",
-                    x=Axis("time t of gradient flow", range=(0.0, until)),
-                    y=Axis("term of dW/dt / 2", scale="log"),
-                    marks=lines(drawn, x="time", hue="term", grouped=True),
-                ),
-                Panel(
-                    title="stage times",
-                    x=Axis("largest error of a stage time", scale="log"),
-                    y=Axis("share of starts below"),
-                    marks=tuple(curves),
-                ),
+    yield Figure(
+        name="terms",
+        title="The terms of equation 4.3, and stage times with and without noise",
+        caption="Left: the three terms of equation 4.3 for the major entry of the weakest concept against time, "
+        "from one start. Right: share of starts whose largest error of a stage time is below the value on the "
+        f"axis. At the smallest scale the median is {medians['bare']:.2g} without noise and "
+        f"{medians['schur']:.2g} by Schur complements.",
+        panels=(
+            Panel(
+                title="w_kk of the weakest concept",
+                x=Axis("time t of gradient flow", range=(0.0, until)),
+                y=Axis("term of dW/dt / 2", scale="log"),
+                marks=lines(drawn, x="time", hue="term", grouped=True),
             ),
-        )
-    ]
+            Panel(
+                title="stage times",
+                x=Axis("largest error of a stage time", scale="log"),
+                y=Axis("share of starts below"),
+                marks=tuple(curves),
+            ),
+        ),
+    )
 
 
 entry = Entry(
     "concept-learning/equation-4-3",
     "Equation 4.3: growth, suppression and noise, and the effect of leaving the noise out",
     source="Section 4.2",
-    params=Params,
     quick=dict(starts=10),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -22,7 +22,7 @@ from saddlescope.papers.concept_learning.shared.transient_memorization import (
     output_plane,
     train_kind,
 )
-from saddlescope.plot import Axis, Figure, Line, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Line, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, Metric, RunContext, param
 
 LOW, HIGH = "low dimension", "high dimension"
@@ -203,7 +203,7 @@ metrics = (
 )
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw outputs and losses."""
     one, depth, names = select_networks(run, LOW), run.attrs["paper_depth"], {LOW: "low", HIGH: "high"}
     rise = np.where(one.descents > 1, one.rise, np.nan)
@@ -221,29 +221,22 @@ def figures(run: xr.Dataset) -> list[Figure]:
         later = (loss / loss.isel(step=0)).isel(step=slice(1, None))
         losses += lines(later, x="step", hue="seed", label=name, grouped=True, color=None, width=1.0, opacity=0.7)
     x, y = Axis("step", scale="log"), Axis("loss over its start")
-    return [
-        Figure(
-            name="transient",
-            title="Transient memorization by dimension",
-            caption=f"Left: output at the test point of one network of {depth} layers per dimension, with points "
-            f"evenly spaced in the logarithm of the step; at d = {run.attrs['low']}, the transient one of median rise. "
-            "Right: loss at the test point over its start, for up to 12 networks per dimension.",
-            panels=(
-                output_plane("output", np.array(run.attrs["mu"]), paths),
-                Panel(title=f"depth {depth}", x=x, y=y, marks=tuple(losses)),
-            ),
-        )
-    ]
+    yield Figure(
+        name="transient",
+        title="Transient memorization by dimension",
+        caption=f"Left: output at the test point of one network of {depth} layers per dimension, with points "
+        f"evenly spaced in the logarithm of the step; at d = {run.attrs['low']}, the transient one of median rise. "
+        "Right: loss at the test point over its start, for up to 12 networks per dimension.",
+        panels=(
+            output_plane("output", np.array(run.attrs["mu"]), paths),
+            Panel(title=f"depth {depth}", x=x, y=y, marks=tuple(losses)),
+        ),
+    )
 
 
 entry = Entry(
     "concept-learning/figure-3",
     "Figures 2 (c) and 3: deep networks memorize for a while before they generalise",
     source="Figures 2 (c) and 3, section 3.3",
-    params=Params,
     quick=dict(high=24, depths=(1, 4), seeds=8, samples=1000, epochs=50, per_doubling=16),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=metrics,
 )

@@ -17,7 +17,7 @@ import xarray as xr
 
 from saddlescope.papers.concept_learning.shared import two_layer_figures as views
 from saddlescope.papers.concept_learning.shared import two_layer_runs as two_layer
-from saddlescope.plot import Figure
+from saddlescope.plot import Figure, Figures
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 from saddlescope.reproduction.grid import join_cells
 
@@ -211,39 +211,33 @@ def stage_time_error(run: xr.Dataset) -> Estimate:
     return Estimate.largest(found.isel(scale=-1), remark, over="random starts")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw every entry against time, and heat maps of |W| between the stages."""
     empty = int((run.strength == 0).sum())
-    return [
-        Figure(
-            name="entries",
-            title="Major, minor and irrelevant entries of W against time",
-            caption="Absolute value of every entry of W against time, from one start. Major entries are solid, minor "
-            "entries dashed in the colour of their stronger concept, irrelevant entries dotted. Vertical lines: "
-            "predicted times of w_kk = 1/2. The table lists every entry.",
-            panels=(views.entry_histories_panel(run),),
-            columns=1,
-            table=views.entry_table(run),
-        ),
-        Figure(
-            name="stages",
-            title="W between the stages",
-            caption="|w_ij| at the start and after each concept is learned, on a logarithmic scale that ends at a "
-            f"tenth of the smallest initial entry. The last {empty} directions have no concept.",
-            panels=views.stage_heats(run),
-            columns=2,
-        ),
-    ]
+    yield Figure(
+        name="entries",
+        title="Major, minor and irrelevant entries of W against time",
+        caption="Absolute value of every entry of W against time, from one start. Major entries are solid, minor "
+        "entries dashed in the colour of their stronger concept, irrelevant entries dotted. Vertical lines: "
+        "predicted times of w_kk = 1/2. The table lists every entry.",
+        panels=(views.entry_histories_panel(run),),
+        columns=1,
+        table=views.entry_table(run),
+    )
+    yield Figure(
+        name="stages",
+        title="W between the stages",
+        caption="|w_ij| at the start and after each concept is learned, on a logarithmic scale that ends at a "
+        f"tenth of the smallest initial entry. The last {empty} directions have no concept.",
+        panels=views.stage_heats(run),
+        columns=2,
+    )
 
 
 entry = Entry(
     "concept-learning/figure-4",
     "Figure 4: growth and suppression of the entries of W",
     source="Section 4.2.1",
-    params=Params,
     quick=dict(starts=12),
-    run=run,
-    claims=claims,
-    figures=figures,
     metrics=two_layer.METRICS,
 )

@@ -19,7 +19,7 @@ import xarray as xr
 from saddlescope.papers.concept_learning.shared import two_layer_figures as views
 from saddlescope.papers.concept_learning.shared import two_layer_runs as two_layer
 from saddlescope.papers.concept_learning.shared.authors_programs import CODE, PROGRAMS
-from saddlescope.plot import Axis, Figure, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 if TYPE_CHECKING:
@@ -177,51 +177,45 @@ def visible_share(run: xr.Dataset) -> Estimate:
     return Estimate.share(float((one > _SEEN).sum()), one.size, remark, over="random starts")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the paper's figure with the predicted times, and shares of random starts against the rise."""
     heights = np.geomspace(1e-5, 0.3, 200)
     shares = (run.rise > xr.DataArray(heights, {"height": heights}, "height")).mean("sample")
     one = two_layer.of_authors(run)
-    return [
-        Figure(
-            name="authors",
-            title="Loss, entries of W and output from the start of the authors' program, with A²",
-            caption="The loss out of distribution with its turns, whole and enlarged; the entries of W, with vertical "
-            "lines at the times of w_kk = 1/2 that the Schur complements of the initial W predict; the path of the "
-            "output at the test point. The table lists every entry.",
-            panels=(
-                views.loss_panel(one),
-                views.loss_panel(one, top=views.later_losses(one)),
-                views.entries_panel(one, predicted=True),
-                views.output_panel(one),
-            ),
-            table=views.entry_table(one),
+    yield Figure(
+        name="authors",
+        title="Loss, entries of W and output from the start of the authors' program, with A²",
+        caption="The loss out of distribution with its turns, whole and enlarged; the entries of W, with vertical "
+        "lines at the times of w_kk = 1/2 that the Schur complements of the initial W predict; the path of the "
+        "output at the test point. The table lists every entry.",
+        panels=(
+            views.loss_panel(one),
+            views.loss_panel(one, top=views.later_losses(one)),
+            views.entries_panel(one, predicted=True),
+            views.output_panel(one),
         ),
-        Figure(
-            name="how-often",
-            title="Rise of the loss between two descents, over random starts",
-            caption="Share of random starts with two descents and a rise above the height on the axis, by the scale of "
-            f"U. Each curve has {run.sizes['sample']:,} starts; their largest rise is {float(run.rise.max()):.2g}.",
-            panels=tuple(
-                Panel(
-                    title=f"{law} entries of U",
-                    x=Axis("height of the rise, over the first loss", scale="log"),
-                    y=Axis("share of starts above", range=(-0.02, 1.02)),
-                    marks=lines(shares.sel(law=law), x="height", hue="scale", label="scale {:g}", grouped=True),
-                )
-                for law in run.law.values.tolist()
-            ),
+        table=views.entry_table(one),
+    )
+    yield Figure(
+        name="how-often",
+        title="Rise of the loss between two descents, over random starts",
+        caption="Share of random starts with two descents and a rise above the height on the axis, by the scale of "
+        f"U. Each curve has {run.sizes['sample']:,} starts; their largest rise is {float(run.rise.max()):.2g}.",
+        panels=tuple(
+            Panel(
+                title=f"{law} entries of U",
+                x=Axis("height of the rise, over the first loss", scale="log"),
+                y=Axis("share of starts above", range=(-0.02, 1.02)),
+                marks=lines(shares.sel(law=law), x="height", hue="scale", label="scale {:g}", grouped=True),
+            )
+            for law in run.law.values.tolist()
         ),
-    ]
+    )
 
 
 entry = Entry(
     "concept-learning/figure-5",
     "Figure 5: a minor entry of W makes the loss rise between two descents",
     source="Section 4.2",
-    params=Params,
     quick=dict(starts=1024, outputs=512),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

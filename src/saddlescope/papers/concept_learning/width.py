@@ -13,7 +13,7 @@ import xarray as xr
 from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, VISIBLE, draw_starts
 from saddlescope.papers.concept_learning.shared.transient_memorization import difference_of_shares
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
-from saddlescope.plot import Axis, Figure, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Evidence, RunContext, param
 
 _UNTIL = 100.0
@@ -118,7 +118,7 @@ def _dimension_difference(run: xr.Dataset) -> Estimate:
     )
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the share with two or more descents against the width."""
     shares = (run.visible / run.starts).assign_coords(width=np.log2(run.width))
     marks = [
@@ -133,25 +133,19 @@ def figures(run: xr.Dataset) -> list[Figure]:
             style="dashed" if dim else "solid",
         )
     ]
-    return [
-        Figure(
-            name="width",
-            title="Share of starts with two or more visible descents against the width",
-            caption="Share of normal starts with two or more descents of the loss, separated by rises of more than 1 % "
-            "of the first loss; two concepts, scales τ and dimensions d.",
-            panels=(Panel(x=Axis("log₂ of the width d'"), y=Axis("share of starts"), marks=tuple(marks)),),
-        )
-    ]
+    yield Figure(
+        name="width",
+        title="Share of starts with two or more visible descents against the width",
+        caption="Share of normal starts with two or more descents of the loss, separated by rises of more than 1 % "
+        "of the first loss; two concepts, scales τ and dimensions d.",
+        panels=(Panel(x=Axis("log₂ of the width d'"), y=Axis("share of starts"), marks=tuple(marks)),),
+    )
 
 
 entry = Entry(
     "concept-learning/width",
     "Width: the effect of the width d' and of the dimension d on transient memorization",
     source="Section 3.3, appendix E.2",
-    params=Params,
     quick=dict(widths=(2, 16), scales=(0.001, 0.03), high=4, starts=400, high_starts=48),
     paper=dict(high=64, high_starts=100),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -19,7 +19,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope.papers.gradual_rank.shared import noisy_training
 from saddlescope.papers.gradual_rank.shared.noisy_training import beta_of
-from saddlescope.plot import Axis, Figure, Panel
+from saddlescope.plot import Axis, Figure, Figures, Panel
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _largest(*trainings: xr.DataArray) -> Estimate:
     return Estimate.largest(values, over="random times")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the learned entries and weights after the noise and without it."""
     panels = []
     for moment in run.moment.values:
@@ -190,27 +190,21 @@ def figures(run: xr.Dataset) -> list[Figure]:
             marks = noisy_training.paired_lines(later.since.values, noisy.values.T, without.values.T)
             title = f"{name}, noise at {float(here.moment_time):.1f}"
             panels.append(Panel(title=title, x=x, y=Axis("entry"), marks=marks))
-    return [
-        Figure(
-            name="entries",
-            title="Learned coordinates after the noise and without it",
-            caption="Rows: the random times. Left: the learned entries of β after the noise (solid) and without it "
-            "(dashed). Right: their weights u = (w_K, w_V), which keep the component of the noise that changes the "
-            "conserved u² − v².",
-            panels=tuple(panels),
-        )
-    ]
+    yield Figure(
+        name="entries",
+        title="Learned coordinates after the noise and without it",
+        caption="Rows: the random times. Left: the learned entries of β after the noise (solid) and without it "
+        "(dashed). Right: their weights u = (w_K, w_V), which keep the component of the noise that changes the "
+        "conserved u² − v².",
+        panels=tuple(panels),
+    )
 
 
 entry = Entry(
     "gradual-rank/figure-10",
     "Figures 3 (a) and 10: after noise at random times, training returns to the plateau",
     source="Assumption 4.4",
-    params=Params,
     quick=dict(
         moments=3, samples=100, tokens=5, dim=8, until=150.0, tolerance=1e-4, points=101, batch=20, orders=(0, 1)
     ),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -20,7 +20,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.shared import stage_times
 from saddlescope.papers.gradual_rank.shared.diagonal_entries import PRODUCTS
 from saddlescope.papers.gradual_rank.shared.head_task import HeadParams
-from saddlescope.plot import Axis, Figure, Line, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Line, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def _learning_order(run: xr.Dataset) -> Estimate:
     return replace(Estimate.number(right, over="stages"), value=float(right.mean()))
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw both products and the loss: diagonal weights, and full weights with their prediction."""
     last = run.isel(scale=-1)
     begun = np.searchsorted(run.predicted_time, run.time.values, side="right")
@@ -253,28 +253,22 @@ def figures(run: xr.Dataset) -> list[Figure]:
         bottom.append(panel(f"({letters[1]}) {name}, {full}", "singular value", marks, late))
     top.append(panel("(c) loss, diagonal weights", "loss", flow(run.diagonal_loss), 0.0))
     bottom.append(panel("(f) loss, full weights", "loss", (*flow(last.loss), predicted_loss), late))
-    return [
-        Figure(
-            name="panels",
-            title="Diagonal weights and full weights learn one direction at a time",
-            caption="Top: an attention head with diagonal weights, entries of both products and the loss. Bottom: a "
-            f"head with full weights at {full}, singular values of both products and the loss. Dashed: the prediction "
-            "for vanishing α. Time is that of the gradient flow divided by log(1/α).",
-            panels=(*top, *bottom),
-            columns=3,
-        )
-    ]
+    yield Figure(
+        name="panels",
+        title="Diagonal weights and full weights learn one direction at a time",
+        caption="Top: an attention head with diagonal weights, entries of both products and the loss. Bottom: a "
+        f"head with full weights at {full}, singular values of both products and the loss. Dashed: the prediction "
+        "for vanishing α. Time is that of the gradient flow divided by log(1/α).",
+        panels=(*top, *bottom),
+        columns=3,
+    )
 
 
 entry = Entry(
     "gradual-rank/figure-2-v1",
     "Figure 2 of the first version: diagonal and full weights learn one direction at a time",
     source="Section 5 of version 1",
-    params=Params,
     quick=dict(log10_scales=(-32.0, -128.0), points=120, tolerance=1e-3, samples=40, tokens=4, dim=3, rank=2),
     paper=dict(log10_scales=(-8.0, -16.0, -32.0), samples=1000, tokens=10, dim=50, rank=4),
-    run=run,
-    claims=claims,
-    figures=figures,
     metrics=(stage_times.STAGES, stage_times.FINAL_LOSS),
 )

@@ -25,7 +25,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope.papers.gradual_rank.shared.head_task import HeadParams
 from saddlescope.papers.gradual_rank.shared.stage_times import halfway_times, predicted_stages
-from saddlescope.plot import Axis, Figure, Line, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Line, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 FEATURES = ((3.0, -2.0, 0.0), (0.0, 0.0, 2.0), (-1.0, 1.0, 1.0))
@@ -202,7 +202,7 @@ def _distance_from_saddle(run: xr.Dataset) -> Estimate:
     return Estimate(float(np.abs(last - np.array(SADDLE)).max()))
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the delays of descent and SGD, and the saddle at which float64 descent stops."""
     rates, delays = run.rate.values, _relative_delays(run)
     law = Line(x=rates, y=rates / (2 * float(run.predicted_time[0])), label="η / (2 T_1)", style="dashed", width=1.2)
@@ -219,39 +219,33 @@ def figures(run: xr.Dataset) -> list[Figure]:
         title = f"α = 1e{float(at.returning_scale):g}"
         return Panel(title=title, x=Axis("time / log(1/α)"), y=Axis("entry of β"), marks=flow + descent)
 
-    return [
-        Figure(
-            name="delays",
-            title="Delays of full-batch descent and of SGD behind gradient flow",
-            caption="Left: delay of full-batch descent behind the flow, relative to T_k; dashed: the first order on "
-            "the first plateau. Right: the same of SGD, one point per run and stage.",
-            panels=(
-                Panel(title="full batch", x=eta, y=replace(late, scale="log"), marks=marks),
-                Panel(title="SGD", x=Axis("run"), y=late, marks=scatter),
-            ),
+    yield Figure(
+        name="delays",
+        title="Delays of full-batch descent and of SGD behind gradient flow",
+        caption="Left: delay of full-batch descent behind the flow, relative to T_k; dashed: the first order on "
+        "the first plateau. Right: the same of SGD, one point per run and stage.",
+        panels=(
+            Panel(title="full batch", x=eta, y=replace(late, scale="log"), marks=marks),
+            Panel(title="SGD", x=Axis("run"), y=late, marks=scatter),
         ),
-        Figure(
-            name="returning",
-            title="A coordinate that leaves and returns with the other sign",
-            caption="Three coordinates of a diagonal linear network, by gradient flow (solid) and by float64 descent "
-            "(dashed), at the largest and the smallest scale. By Algorithm 1 one of them enters with sign +, leaves "
-            "when the next one enters, and returns with sign −. In float64 its return is lost once u² − v² = α² is "
-            "below rounding errors of 1e-16.",
-            panels=tuple(coordinates(early.isel(returning_scale=k)) for k in (0, -1)),
-        ),
-    ]
+    )
+    yield Figure(
+        name="returning",
+        title="A coordinate that leaves and returns with the other sign",
+        caption="Three coordinates of a diagonal linear network, by gradient flow (solid) and by float64 descent "
+        "(dashed), at the largest and the smallest scale. By Algorithm 1 one of them enters with sign +, leaves "
+        "when the next one enters, and returns with sign −. In float64 its return is lost once u² − v² = α² is "
+        "below rounding errors of 1e-16.",
+        panels=tuple(coordinates(early.isel(returning_scale=k)) for k in (0, -1)),
+    )
 
 
 entry = Entry(
     "gradual-rank/gradient-descent",
     "Gradient descent: the paper's own procedure beside the gradient flow of its theory",
     source="Appendix A",
-    params=Params,
     quick=dict(
         learning_rates=(0.4, 0.2), batch=20, runs=4, rate=0.2, instances=(11, 12), samples=40, tokens=4, dim=6, stages=2
     ),
     paper=dict(samples=1000, dim=50, batch=300),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

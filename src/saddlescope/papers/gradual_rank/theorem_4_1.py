@@ -26,7 +26,7 @@ import xarray as xr
 
 from saddlescope.papers.gradual_rank.shared import stage_times
 from saddlescope.papers.gradual_rank.shared.head_task import HeadSizes
-from saddlescope.plot import Axis, Figure, Heat, Line, Panel
+from saddlescope.plot import Axis, Figure, Figures, Heat, Line, Panel
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 SEPARATED_AT = -64.0  # log10 of the largest scale at which well-separated stages are separated
@@ -255,7 +255,7 @@ def _of_stage_times(
 SHOWN = 13  # stages whose C_k are drawn
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the first head: errors against alpha with their law and constants, and the distance from each saddle."""
     first = instances(run)[0]
     unit = -first.scale.values * log(10)
@@ -276,29 +276,26 @@ def figures(run: xr.Dataset) -> list[Figure]:
     distance = np.maximum(first.theta_distance.transpose("scale", "stage").values, 1e-12)
     heat = Heat(x=first.stage.values, y=np.log10(unit), z=distance, scale="log")
     theta = "largest |θ − θ^k| in the middle of plateau k"
-    return [
-        Figure(
-            name="convergence",
-            title="Errors of Algorithm 1's stage times and plateaus against the initial scale",
-            caption="Left: median and largest relative error of all stage times against log(1/α), with the law. "
-            "Middle: the error times log(1/α) for the first stages; its limit is the constant C_k. Dotted: stages that "
-            "are not well separated at 1e-64. Points: the theory's C_k. Right: the largest difference of a weight from "
-            "the saddle in the middle of each plateau.",
-            panels=(
-                Panel(title="error of the stage times", x=x, y=Axis("|t_k / T_k − 1|", scale="log"), marks=marks),
-                Panel(title="C_k", x=x, y=Axis("(t_k − T_k) log(1/α)"), marks=tuple(curves)),
-                Panel(title=theta, x=Axis("stage k"), y=Axis("log10 log(1/α)"), marks=(heat,)),
-            ),
-            columns=3,
-        )
-    ]
+    yield Figure(
+        name="convergence",
+        title="Errors of Algorithm 1's stage times and plateaus against the initial scale",
+        caption="Left: median and largest relative error of all stage times against log(1/α), with the law. "
+        "Middle: the error times log(1/α) for the first stages; its limit is the constant C_k. Dotted: stages that "
+        "are not well separated at 1e-64. Points: the theory's C_k. Right: the largest difference of a weight from "
+        "the saddle in the middle of each plateau.",
+        panels=(
+            Panel(title="error of the stage times", x=x, y=Axis("|t_k / T_k − 1|", scale="log"), marks=marks),
+            Panel(title="C_k", x=x, y=Axis("(t_k − T_k) log(1/α)"), marks=tuple(curves)),
+            Panel(title=theta, x=Axis("stage k"), y=Axis("log10 log(1/α)"), marks=(heat,)),
+        ),
+        columns=3,
+    )
 
 
 entry = Entry(
     "gradual-rank/theorem-4-1",
     "Theorem 4.1: how fast the flow approaches its stages as the initial scale vanishes",
     source="Theorem 4.1",
-    params=Params,
     quick=dict(
         seeds=(11, 12),
         log10_scales=(-32.0, -64.0, -1024.0, -4096.0),
@@ -308,8 +305,5 @@ entry = Entry(
         stages=3,
     ),
     paper=dict(seeds=(11, 12, 13), samples=1000, tokens=10, dim=50, stages=74),
-    run=run,
-    claims=claims,
-    figures=figures,
     metrics=(stage_times.STAGES, stage_times.RESOLVED),
 )

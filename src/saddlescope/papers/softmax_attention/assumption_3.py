@@ -21,7 +21,7 @@ from saddlescope.papers.softmax_attention.shared.lost_samples import (
     log_lost_samples,
     losing_share_curve,
 )
-from saddlescope.plot import Axis, Figure, Mark, Panel
+from saddlescope.plot import Axis, Figure, Figures, Mark, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 
@@ -108,7 +108,7 @@ def _share_kept_without(run: xr.Dataset) -> Estimate:
     return Estimate.share(kept.sum(), kept.size, remark, over="draws of data")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the share of flows that lose samples at each gap, and the loss at the smallest gap over time."""
     time, holds = run.log10_time.values, run.gap.values[_allowed(run).all(axis=1)]
     shares = [
@@ -121,29 +121,23 @@ def figures(run: xr.Dataset) -> list[Figure]:
     y, share = Axis("log10 of n (L − L*) / (e^gap − 1)", range=(-8.0, 1.0)), Axis("share", range=(-0.02, 0.52))
     first = run.log_lost.isel(gap=0).transpose("flow", "instance", "time")
     lost = {flow: first.sel(flow=flow).values / np.log(10) for flow in FLOWS}
-    return [
-        Figure(
-            name="lost",
-            title="Samples lost by diagonal weights and by W alone",
-            caption=f"Left: the share of {run.sizes['instance']} flows that lose a sample, against the gap of the "
-            "scores, with 95 % intervals; Assumption 3 holds from the marked gap on. Right: the excess loss at the "
-            "smallest gap against time, in units of the loss of one lost sample.",
-            panels=(
-                Panel(title="flows that lose samples", x=Axis("gap of the scores"), y=share, marks=(*shares, *bounds)),
-                flow_panel(f"gap {run.gap.values[0]:g}", early, y, time, lost),
-            ),
-        )
-    ]
+    yield Figure(
+        name="lost",
+        title="Samples lost by diagonal weights and by W alone",
+        caption=f"Left: the share of {run.sizes['instance']} flows that lose a sample, against the gap of the "
+        "scores, with 95 % intervals; Assumption 3 holds from the marked gap on. Right: the excess loss at the "
+        "smallest gap against time, in units of the loss of one lost sample.",
+        panels=(
+            Panel(title="flows that lose samples", x=Axis("gap of the scores"), y=share, marks=(*shares, *bounds)),
+            flow_panel(f"gap {run.gap.values[0]:g}", early, y, time, lost),
+        ),
+    )
 
 
 entry = Entry(
     "softmax-attention/assumption-3",
     "Assumption 3: a small initial loss suffices, but is not necessary",
     source="Assumption 3, Theorem 4.1",
-    params=Params,
     quick=dict(gaps=(0.25, 7.0), instances=2, log10_times=(-1.0, 1.0, 3.0, 30.0)),
     paper=dict(instances=300),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

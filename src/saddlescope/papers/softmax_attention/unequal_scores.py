@@ -22,7 +22,7 @@ from saddlescope.papers.softmax_attention.shared.lost_samples import (
     log_lost_samples,
     losing_share_curve,
 )
-from saddlescope.plot import Axis, Figure, Panel
+from saddlescope.plot import Axis, Figure, Figures, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 _GAPS = (1.0, 20.0)  # of the Gaussian data, means
@@ -139,7 +139,7 @@ def _count_losing_alone(run: xr.Dataset) -> Estimate:
     return count_losing_flows(ends, f"t = 1e{_WHEN:g}; by spread {', '.join(at_spread)}")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the direction over time on conditioned data, and the share of flows that lose a sample."""
     spreads = run.spread.values.tolist()
     errors = {f"spread {spread:g}": run.error.sel(spread=spread) for spread in spreads}
@@ -150,30 +150,24 @@ def figures(run: xr.Dataset) -> list[Figure]:
     ]
     x, y = Axis("ln t", scale="log"), Axis("distance from the ℓ1 solution", scale="log")
     share = Axis("share that loses a sample", range=(-0.02, 0.92))
-    return [
-        Figure(
-            name="unequal",
-            title="Directions and lost samples with unequal scores",
-            caption="Left: the distance of the direction from the ℓ1 solution of the data, relative to its length, "
-            f"against time, on {run.sizes['instance']} conditioned instances. Right: the share of {run.sizes['draw']} "
-            "draws of Gaussian data whose flow loses a sample, with 95 % intervals, against the spread of the gaps, at "
-            f"a mean gap of {_GAPS[0]:g}.",
-            panels=(
-                flow_panel("conditioned data", x, y, run.log_time.values, errors, width=1.2, opacity=0.7),
-                Panel(title="Gaussian data", x=Axis("spread of the gaps"), y=share, marks=tuple(shares)),
-            ),
-        )
-    ]
+    yield Figure(
+        name="unequal",
+        title="Directions and lost samples with unequal scores",
+        caption="Left: the distance of the direction from the ℓ1 solution of the data, relative to its length, "
+        f"against time, on {run.sizes['instance']} conditioned instances. Right: the share of {run.sizes['draw']} "
+        "draws of Gaussian data whose flow loses a sample, with 95 % intervals, against the spread of the gaps, at "
+        f"a mean gap of {_GAPS[0]:g}.",
+        panels=(
+            flow_panel("conditioned data", x, y, run.log_time.values, errors, width=1.2, opacity=0.7),
+            Panel(title="Gaussian data", x=Axis("spread of the gaps"), y=share, marks=tuple(shares)),
+        ),
+    )
 
 
 entry = Entry(
     "softmax-attention/unequal-scores",
     "Unequal scores: the same limit as with equal scores",
     source="Assumption 2 and the remark after it",
-    params=Params,
     quick=dict(spreads=(0.1, 0.9), conditioned=2, gaussian=2),
     paper=dict(conditioned=20, gaussian=300),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -26,7 +26,7 @@ from saddlescope.papers.beyond.shared.stage_comparison import (
     over_seeds,
     random_weights,
 )
-from saddlescope.plot import Axis, Figure, Panel, lines
+from saddlescope.plot import Axis, Figures, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _values_first(run: xr.Dataset) -> Estimate:
     return Estimate.number(((keys <= values) & np.isfinite(keys)).any("head"), over="seeds")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the losses, the errors, and the products of each head."""
     caption = "Gradient flow of softmax heads with diagonal weights, and the prediction from one product of weights."
     figure = stage_figure(run, title="Stages of softmax heads, predicted from one product", caption=caption)
@@ -161,16 +161,12 @@ def figures(run: xr.Dataset) -> list[Figure]:
         marks += lines(run.products.sel(product=p), x="time", label=name, color=p, style=style)
     title = f"products at α = 1e{float(run.scale[-1]):g}, seed {int(run.seed[0])}"
     panel = Panel(title=title, x=Axis("time / log(1/α)"), y=Axis("product β"), marks=tuple(marks))
-    return [replace(figure, panels=(figure.panels[0], panel, figure.panels[1]))]
+    yield replace(figure, panels=(figure.panels[0], panel, figure.panels[1]))
 
 
 entry = Entry(
     "beyond/attention-heads",
     "Softmax heads with diagonal weights: which head learns what at which stage",
     source="Boix-Adserà et al., Example 3.2; Kunin et al., sums of units",
-    params=Params,
     quick={"seeds": (0, 2), "samples": 20, "stages": 2, "log10_scales": (-32.0, -128.0)},
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -21,7 +21,7 @@ from saddlescope.papers.concept_learning.shared.discrete_maps import printed_run
 from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, VISIBLE, count_starts
 from saddlescope.papers.concept_learning.shared.transient_memorization import least
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
-from saddlescope.plot import Axis, Figure, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Evidence, RunContext, param
 
 _DATA = {name: FIGURES[name] for name in ("Figure 8", "Figure 9")}  # of the captions
@@ -138,7 +138,7 @@ def _share_ratio(run: xr.Dataset) -> Estimate:
     return least(found)
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw shares of starts by their number of descents."""
     panels = []
     for name, concepts in (("Figure 8", 3), ("Figure 9", 4)):
@@ -146,24 +146,18 @@ def figures(run: xr.Dataset) -> list[Figure]:
         draw = partial(lines, shown, x="descents", hue="convention", grouped=True)
         x, y = Axis("descents", range=(0.7, concepts + 1.3)), Axis("share of starts", range=(-0.03, 1.0))
         panels.append(Panel(title=f"data of {name}", x=x, y=y, marks=draw(opacity=0.5) + draw(style="points")))
-    return [
-        Figure(
-            name="descents",
-            title="Share of starts by number of descents and data matrix",
-            caption="Descents of any height of the loss out of distribution under exact flow, from U uniform between "
-            f"0 and 1/{DIVISOR:g}.",
-            panels=tuple(panels),
-        )
-    ]
+    yield Figure(
+        name="descents",
+        title="Share of starts by number of descents and data matrix",
+        caption="Descents of any height of the loss out of distribution under exact flow, from U uniform between "
+        f"0 and 1/{DIVISOR:g}.",
+        panels=tuple(panels),
+    )
 
 
 entry = Entry(
     "concept-learning/authors-scripts",
     "The authors' programs: effects of the squared data matrix on the figures",
     source="Appendix E",
-    params=Params,
     quick=dict(starts=160),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -16,7 +16,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
-from saddlescope.plot import Axis, Figure, Line, Mark, Panel
+from saddlescope.plot import Axis, Figure, Figures, Line, Mark, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 _MARKS = 400  # times at which one run per depth is stored for the figure
@@ -155,7 +155,7 @@ def other_orders(run: xr.Dataset) -> Estimate:
     return Estimate.number(np.any(orders[0] != orders[1], axis=-1), over="random starts")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw staircases of all depths."""
     smallest, panels = float(run.scale.min()), []
     for depth in run.depth.values:
@@ -166,26 +166,20 @@ def figures(run: xr.Dataset) -> list[Figure]:
             marks.append(Mark(at=float(one.predicted.sel(scale=smallest)[0, k]), group=group, color=k))
         x = Axis("time t", scale="log")
         panels.append(Panel(title=f"L = {int(depth)}", x=x, y=Axis("w_kk"), marks=tuple(marks)))
-    return [
-        Figure(
-            name="staircases",
-            title="Stages of deep linear networks by depth",
-            caption=f"Major entries by gradient flow from one random start of standard deviation {smallest:g}. "
-            "Vertical lines are the predicted times of their stages.",
-            panels=tuple(panels),
-            columns=3,
-        )
-    ]
+    yield Figure(
+        name="staircases",
+        title="Stages of deep linear networks by depth",
+        caption=f"Major entries by gradient flow from one random start of standard deviation {smallest:g}. "
+        "Vertical lines are the predicted times of their stages.",
+        panels=tuple(panels),
+        columns=3,
+    )
 
 
 entry = Entry(
     "concept-learning/deep-stages",
     "Future directions: stage times of deeper linear networks",
     source="Appendix E.4",
-    params=Params,
     quick=dict(mu=(1.5, 2.2), depths=(4,), scales=(0.1, 0.01), starts=1, tolerance=1e-5),
     paper=dict(depths=(2, 3, 4, 5), scales=(0.1, 0.03, 0.01, 0.003), starts=30),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

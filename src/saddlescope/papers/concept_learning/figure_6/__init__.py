@@ -156,7 +156,6 @@ entry = Entry(
     "concept-learning/figure-6",
     "Figure 6: learning of concepts in a diffusion model: order, transient memorization, slowing down",
     source="Section 5",
-    params=Params,
     quick=dict(
         seeds=(0, 1),
         pixels=8,
@@ -193,7 +192,6 @@ entry = Entry(
         threads=8,
         processes=1,
     ),
-    run=run,
     claims=claims,
     figures=figures,
 )

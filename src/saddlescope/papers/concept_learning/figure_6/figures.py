@@ -7,7 +7,7 @@ import xarray as xr
 
 from saddlescope.figures.records import AnyMark
 from saddlescope.papers.concept_learning.figure_6 import curves
-from saddlescope.plot import Axis, Figure, Film, Line, Panel, Picture, lines
+from saddlescope.plot import Axis, Figure, Figures, Film, Line, Panel, Picture, lines
 
 _PINS = 6  # samples along a trajectory
 
@@ -16,8 +16,10 @@ _MOST = 100  # frames of a film
 _RANGE = (-0.15, 1.3)  # of the plane of concepts
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
-    return [*(_trajectory(run, k) for k in range(run.sizes["signal"])), _errors(run), _speeds(run)]
+def figures(run: xr.Dataset) -> Figures:
+    yield from (_trajectory(run, k) for k in range(run.sizes["signal"]))
+    yield _errors(run)
+    yield _speeds(run)
 
 
 def _mean(positions: xr.DataArray) -> xr.DataArray:
