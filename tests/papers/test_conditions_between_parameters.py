@@ -15,7 +15,6 @@ from saddlescope.reproduction import find_entry
         ("beyond/convolution", {"width": "3"}, "singular_values must be at most 3"),
         ("beyond/convolution-overlap", {"width": "6"}, "positions must be at least width - 1 = 5"),
         ("beyond/modular-addition", {"modulus": "5"}, "coefficients must hold at most 2 values"),
-        ("concept-learning/deep-stages", {"depths": "2"}, "depths must end with 3 or more"),
         ("concept-learning/figure-3", {"high": "2"}, "high must be above low = 2"),
         ("concept-learning/figure-3", {"depths": "2,4"}, "depths must contain 1 and depth = 4"),
         ("concept-learning/figure-5", {"sigma": "0.1,0.1,0.1"}, "sigma must be 2 numbers, one for each mu"),

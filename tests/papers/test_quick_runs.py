@@ -20,10 +20,7 @@ OPEN = {
     "softmax-attention/theorem-4-1": {"raw-rate": "undecided", "raw-is-far": "undecided"},
 }
 """Outcomes other than holds, agrees and seen at the quick size."""
-LONGER = {f"deep-relu/{name}" for name in ("figure-1", "figure-4", "escape-width")} | {
-    "beyond/attention-heads",
-    "beyond/modular-addition",
-}
+LONGER = {"beyond/modular-addition", *(f"deep-relu/{name}" for name in ("figure-1", "figure-4", "escape-width"))}
 """Entries whose quick runs are too short for their claims."""
 PAPERS = ("beyond/", "deep-relu/", "softmax-attention/")
 

@@ -89,7 +89,7 @@ def test_a_run_of_an_entry_is_killed_again_and_again(tmp_path, kills):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("entry", "seed"),
-    [("gradual-rank/figure-2", 1), ("concept-learning/width", 2), ("deep-relu/proposition-3-3", 3)],
+    [("gradual-rank/figure-2", 1), ("concept-learning/descents", 2), ("deep-relu/proposition-3-3", 3)],
 )
 def test_a_run_of_a_paper_is_killed_four_times(tmp_path, entry, seed):
     def command(here):

@@ -30,7 +30,6 @@ def test_outcomes_at_the_quick_size(name, quick_run, outcomes):
     ("name", "claims"),
     [
         ("atlas", {"conjecture", "wide"}),
-        ("deep-stages", {"largest", "order"}),
         ("figure-2", {"shift", "one-descent"}),
         ("figure-11", {"shift"}),
         ("figure-12", {"shift"}),
@@ -52,10 +51,6 @@ def _other_programs(run):
     run.program_descents[1] = 2
 
 
-def _never_learned(run):
-    run.found.values[0, -1, 0, 0] = np.nan
-
-
 def _no_flips(run):
     run.half.values[:, :5, :, 1] = 100.0
 
@@ -66,7 +61,6 @@ def _no_flips(run):
         ("figure-5", "rise", _one_descent, "not tested"),
         ("figure-8", "stages", _one_descent, "not tested"),
         ("authors-scripts", "programs-descents-A", _other_programs, "not tested"),
-        ("deep-stages", "largest", _never_learned, "undecided"),
         ("order-flip", "two-layers", _no_flips, "undecided"),
     ],
 )

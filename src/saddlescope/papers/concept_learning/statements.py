@@ -54,7 +54,6 @@ STATEMENTS: tuple[Statement, ...] = (
         "Section 3.3, Figure 2 (c), dimension",
         "The lower the dimensionality, the stronger is transient memorization",
         "figure-3/dimension",
-        "width/dimension",
     ),
     Statement(
         "Section 3.3, Figure 3, high dimension",
@@ -236,7 +235,6 @@ STATEMENTS: tuple[Statement, ...] = (
         "At a Gaussian start the diagonal entries of W have mean d'τ², and the others mean 0",
         uncovered="An identity, linearity of the expectation.",
     ),
-    Statement("Appendix E.2", "Transient memorization is less significant when d' is large", "width/wide"),
     Statement(
         "Appendix E.3 and Figure 10",
         "A major entry may be suppressed before it starts to grow, and never grow",
