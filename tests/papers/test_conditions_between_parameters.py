@@ -16,7 +16,7 @@ from saddlescope.reproduction import find_entry
         ("beyond/convolution-overlap", {"width": "6"}, "positions must be at least width - 1 = 5"),
         ("beyond/modular-addition", {"modulus": "5"}, "coefficients must hold at most 2 values"),
         ("concept-learning/figure-3", {"high": "2"}, "high must be above low = 2"),
-        ("concept-learning/figure-3", {"depths": "2,4"}, "depths must contain 1 and depth = 4"),
+        ("concept-learning/figure-3", {"depths": "2,3"}, "depths must contain depth = 4"),
         ("concept-learning/figure-5", {"sigma": "0.1,0.1,0.1"}, "sigma must be 2 numbers, one for each mu"),
         ("concept-learning/figure-6", {"first_record": "6000"}, "first_record must be below steps=6000"),
         ("concept-learning/figure-7", {"dim": "3"}, "dim must be at least 4, one for each of mu"),

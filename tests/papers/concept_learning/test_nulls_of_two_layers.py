@@ -86,9 +86,7 @@ FALSE_RISES, TRUE_RISES = partial(rises, returns=0.5, positive=0.5, visible=0.01
         ("figure-10", "authors-law-squared", partial(weakest, unlearned=0.49), partial(weakest, unlearned=0.6)),
         ("figure-10", "with-A-squared", partial(weakest, unlearned=0.49), partial(weakest, unlearned=0.6)),
         *(("figure-5", claim, FALSE_RISES, partial(TRUE_RISES, returns=0.999, positive=0.99))
-          for claim in ("often", "reversal-often", "by-sign", "vanishes")),
-        ("equation-4-3", "noise-lasting", partial(late, power=0.1, spread=0.005),
-         partial(late, power=0.0, spread=0.005)),
+          for claim in ("reversal-often", "by-sign")),
         ("equation-4-3", "noise-omitted", in_proportion, partial(late, power=0.0, spread=0.005)),
         ("theorem-4-1", "moments", partial(moments, powers=[0.0, 0.25, 1.0]), partial(moments, powers=[0.5])),
         ("assumptions", "order", partial(ordered, share=0.98), partial(ordered, share=0.999)),

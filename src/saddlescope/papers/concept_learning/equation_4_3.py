@@ -105,22 +105,6 @@ def relative_fall(run: xr.Dataset) -> Estimate:
     return Estimate.median(least / last, remark, over="random starts")
 
 
-@claims.extension(
-    "noise-lasting",
-    "The error of the learning times without the noise term is the same at the two smallest scales",
-    "log(w_kk(0) / s_k) / (4 a_k), with the Schur complement s_k: the scale cancels",
-    low=0.95,
-    high=1.05,
-)
-def error_ratio(run: xr.Dataset) -> Estimate:
-    """Error of the worst concept's time without noise, smallest scale over second smallest, median."""
-    last, least = (errors.max(axis=1) for errors, _ in _late(run))
-    shares = run.noise_share.isel(scale=-1, concept=int(np.argmin(run.strength.values)))
-    remark = f"medians {np.median(last):.4f} and {np.median(least):.4f}"
-    remark += f"; N/G up to {float(shares.median()):.2f} (median)"
-    return Estimate.median(least / last, remark, over="random starts")
-
-
 def _late(run: xr.Dataset) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return errors of the times without noise, and the times, (starts, concepts), at the two smallest scales."""
     cells = [run.isel(scale=scale).transpose("start", "concept", ...) for scale in (-2, -1)]

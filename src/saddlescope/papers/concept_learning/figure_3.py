@@ -2,7 +2,7 @@
 
 Linear networks of four layers with mu = (1, 2) and sigma = (.05, .05) are trained by SGD at d = 64 and d = 2, in the
 conventions of `shared.perceptron_training`, for many seeds. Further networks have depths 1 to 5. At d = 2 some networks
-see all samples in each step, have hidden layers of width 64, or have one layer and a small start.
+see all samples in each step, or have hidden layers of width 64.
 
     descents    of the out-of-distribution loss, counted with a hysteresis of 5 % of its start
     transient   network: one with two descents or more
@@ -27,11 +27,7 @@ from saddlescope.reproduction import Claims, Entry, Estimate, Metric, RunContext
 
 LOW, HIGH = "low dimension", "high dimension"
 
-WIDE, SMALL, WHOLE = "wide hidden layers", "small start", "without minibatches"  # all in low dimension
-
-WIDE_SGD = "wide hidden layers, minibatches"  # WIDE and WHOLE see all samples in each step
-
-_SMALL_SCALE = 0.01  # of PyTorch's start
+WIDE_SGD, WHOLE = "wide hidden layers, minibatches", "without minibatches"  # both in low dimension
 
 
 class Params(TrainingParams):
@@ -43,7 +39,7 @@ class Params(TrainingParams):
     high: int = param(64, "high dimension of the data, above the low one")
     depth: int = param(4, "depth of the paper's networks", ge=2)
     depths: tuple[int, ...] = param(
-        (1, 2, 3, 4, 5), "compared depths; 1 and the paper's are among them", ge=1, order="increasing"
+        (1, 2, 3, 4, 5), "compared depths; the paper's is among them", ge=1, order="increasing"
     )
     seeds: int = param(128, "networks of every kind", ge=1)
     per_doubling: int = param(64, "records for each doubling of the step", ge=1)
@@ -51,8 +47,8 @@ class Params(TrainingParams):
     def check(self) -> None:
         if self.high <= self.low:
             raise InputError(f"high must be above low = {self.low}; got {self.high!r}.")
-        if not {1, self.depth} <= set(self.depths):
-            raise InputError(f"depths must contain 1 and depth = {self.depth}; got {self.depths!r}.")
+        if self.depth not in self.depths:
+            raise InputError(f"depths must contain depth = {self.depth}; got {self.depths!r}.")
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -62,8 +58,6 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     kinds += [(WHOLE, replace(low, depth=depth, whole=True)) for depth in params.depths[1:]]
     kinds += [
         (HIGH, replace(low, dim=params.high)),
-        (WIDE, replace(low, hidden=params.high, whole=True)),
-        (SMALL, replace(low, depth=1, scale=_SMALL_SCALE)),
         (WIDE_SGD, replace(low, hidden=params.high)),
     ]
     named = {f"{kind}, depth {training.depth}": (kind, training) for kind, training in kinds}
@@ -160,38 +154,6 @@ def _depth_difference(run: xr.Dataset) -> Estimate:
         remark = f"{few[0]} of {few[1]} at depth {depths[0]}, {many[0]} at depth {depths[-1]}, {name}"
         found.append(difference_of_shares(many, few, remark))
     return least(found)
-
-
-def small_starts_are_monotone(run: xr.Dataset) -> bool:
-    """No one-layer network that starts from a hundredth of PyTorch's start is transient"""
-    return _transient(run, SMALL, 1)[0] == 0
-
-
-@claims.extension(
-    "one-layer-default",
-    "From PyTorch's default start, some one-layer networks' out-of-distribution loss in low dimension falls, rises, "
-    "and falls again",
-    "Not in the paper, whose one-layer networks have d = 64; the start is not small at d = 2: equation 4.2",
-    low=1.0,
-    requires=[small_starts_are_monotone],
-)
-def _one_layer_number(run: xr.Dataset) -> Estimate:
-    """Number of transient one-layer linear networks at d = 2."""
-    one = select_networks(run, LOW, 1)
-    remark = f"of {one.sizes['seed']}; largest rise {float(one.rise.max()):.2g}"
-    return Estimate.number(one.descents > 1, remark, over="seeds")
-
-
-@claims.extension(
-    "width",
-    "In low dimension, deep linear networks with hidden layers of width 2 memorize transiently more often than those "
-    "of width 64, with and without minibatches",
-    "This project's, beside section 3.3, which names the dimension",
-    low=0.0,
-)
-def _width_difference(run: xr.Dataset) -> Estimate:
-    """Share of transient networks at d = 2 with hidden width 2 less that with 64, smaller of both trainings."""
-    return _least_difference(run, [(LOW, WIDE_SGD), (WHOLE, WIDE)])
 
 
 metrics = (

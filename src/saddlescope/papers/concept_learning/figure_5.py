@@ -137,19 +137,6 @@ def reversal_share(run: xr.Dataset) -> Estimate:
     return Estimate.share(float((risen & fallen).sum()), float(risen.sum()), without, over="random starts")
 
 
-@claims.extension(
-    "often",
-    "The loss descends twice from more than half of random positive starts of the largest scale",
-    "Beyond section 4.2.2, where descents happen 'in certain configurations'; more than half is this project's",
-    low=0.5,
-)
-def often(run: xr.Dataset) -> Estimate:
-    """Share of positive starts at the largest scale with two descents and a rise of any height between them."""
-    one = run.rise.sel(law="positive").isel(scale=int(np.argmax(run.scale.values)))
-    remark = f"{one.size} starts of scale {float(one.scale):g}"
-    return Estimate.share(float((one > 0).sum()), one.size, remark, over="random starts")
-
-
 @claims.reading(
     "by-sign",
     "Nearly all normal starts from which the loss descends twice have a positive minor entry w_12",
@@ -162,19 +149,6 @@ def positive_share(run: xr.Dataset) -> Estimate:
     two = one.rise.values > 0
     of_all = f"of all starts {float(one.positive.values.mean()):.3f}"
     return Estimate.share(float(one.positive.values[two].sum()), float(two.sum()), of_all, over="random starts")
-
-
-@claims.extension(
-    "vanishes",
-    "From normal starts of the smallest scale, the loss rarely rises visibly between two descents",
-    "The peak of a minor entry goes to 0 as scale^(1 − a_i/a_k); none of 4096 in a pilot",
-    high=0.01,
-)
-def visible_share(run: xr.Dataset) -> Estimate:
-    """Share of normal starts of the smallest scale with a rise of the loss above 1% of the first loss."""
-    one = run.rise.sel(law="normal").isel(scale=int(np.argmin(run.scale.values)))
-    remark = f"{one.size} starts of scale {float(one.scale):g}"
-    return Estimate.share(float((one > _SEEN).sum()), one.size, remark, over="random starts")
 
 
 def figures(run: xr.Dataset) -> Figures:

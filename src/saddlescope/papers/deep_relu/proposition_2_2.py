@@ -133,8 +133,6 @@ def _follow_random_weights(params: Params, scale: float, step: RunContext) -> xr
         {
             "direction": (("time", "weight"), directions),
             "end": ("weight", directions[-1]),
-            "radius_time": flow.times[-1],
-            "path_rate": flow.rates[-1],
         },
         {"time": flow.times},
     )
@@ -144,8 +142,7 @@ def _alignment(flows: xr.Dataset) -> xr.Dataset:
     """Return distances from the end of the flow from the smallest weights at common times, and when they are small."""
     away = ((flows.direction - flows.end.isel(scale=-1)) ** 2).sum("weight", skipna=False) ** 0.5
     aligned = flows.time.where(away < ALIGNED).min("time")
-    found = flows[["radius_time", "path_rate"]].assign(away=away, aligned_time=aligned)
-    return found.dropna("time", subset=["away"])
+    return xr.Dataset({"away": away, "aligned_time": aligned}).dropna("time", subset=["away"])
 
 
 def _follow_balance(params: Params, signs: str, number: int, step: RunContext) -> xr.Dataset:
@@ -308,19 +305,6 @@ def largest_imbalance(run: xr.Dataset) -> Estimate:
 def smallest_full_imbalance(run: xr.Dataset) -> Estimate:
     """Smallest over random weights of the largest change of an entry, over the final squared weight norm."""
     return Estimate.smallest(run.strong.sel(signs="mixed"), over="random weights")
-
-
-@claims.extension(
-    "delay",
-    "From smaller weights a given norm is reached later, by the log of the scale ratio over the rate",
-    "follows from Section 2.1; 1e-3 for the rate, which the escape itself changes a little",
-    high=1e-3,
-)
-def largest_delay_error(run: xr.Dataset) -> Estimate:
-    """Largest relative error of the delay, over initial norms."""
-    delay = run.radius_time.values[1:] - run.radius_time.values[0]
-    predicted = np.log(10) * (run.scale.values[0] - run.scale.values[1:]) / run.path_rate.values[-1]
-    return Estimate.largest(np.abs(delay / predicted - 1), f"delays up to s = {delay[-1]:.4g}", over="initial norms")
 
 
 def figures(run: xr.Dataset) -> Figures:

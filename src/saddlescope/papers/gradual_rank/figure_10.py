@@ -91,20 +91,6 @@ def remaining(noisy: xr.DataArray, without: xr.DataArray, step: str = "step") ->
     return away / away.isel({step: 0})
 
 
-def conserved(run: xr.Dataset) -> xr.DataArray:
-    """Return the weights with the undisturbed beta and with the u² − v² just after the noise.
-
-    The larger of |u| and |v| never crosses 0 on the way to them, so its sign is that just after the noise.
-    """
-    u, v = (run.noisy.isel(step=0).sel(factor=factor) for factor in ("u", "v"))
-    beta, difference = beta_of(run.weights), u**2 - v**2
-    larger = ((abs(difference) + (difference**2 + 4 * beta**2) ** 0.5) / 2) ** 0.5
-    larger = np.sign(u.where(difference >= 0, v)) * larger
-    smaller = (beta / larger).where(larger != 0, 0.0)
-    weights = xr.concat([larger.where(difference >= 0, smaller), smaller.where(difference >= 0, larger)], "factor")
-    return weights.assign_coords(factor=["u", "v"])
-
-
 claims = Claims(
     limits="One clean instance, with a learning rate, batches and random times of ours, and the same minibatches "
     "with and without noise. 'Converge to the original' and 'brings each weight back' have no number: 5 % of the "
@@ -153,18 +139,6 @@ def _closest_return(run: xr.Dataset) -> Estimate:
     noisy, without = (beta_of(run.sgd.sel(noise=noise)) for noise in ("with", "without"))
     sgd = remaining(noisy, without, "sgd_step").min("sgd_step", skipna=False)
     return _largest(flow, *(sgd.sel(order=order) for order in run.order))
-
-
-@claims.extension(
-    "weights-conserve",
-    "After noise, the weights u and v approach the values set by the conserved u² − v² and the noise-free u v",
-    "Lemma 4.2; to within 5 % of the displacement",
-    high=0.05,
-)
-def _conservation_distance(run: xr.Dataset) -> Estimate:
-    """Closest approach of the weights to these values, relative to their displacement, largest over times."""
-    away, first = (displacement(run.noisy, weights) for weights in (conserved(run), run.weights))
-    return _largest((away / first.isel(step=0)).min("step", skipna=False))
 
 
 def _largest(*trainings: xr.DataArray) -> Estimate:
