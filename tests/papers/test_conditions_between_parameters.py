@@ -13,7 +13,6 @@ from saddlescope.reproduction import find_entry
         ("beyond/linear-networks", {"singular_values": "4,3,2,1"}, "singular_values must be at most 3"),
         ("beyond/escape-time", {"small": "6"}, "small must be at most the largest depth"),
         ("beyond/convolution", {"width": "3"}, "singular_values must be at most 3"),
-        ("beyond/convolution-overlap", {"width": "6"}, "positions must be at least width - 1 = 5"),
         ("beyond/modular-addition", {"modulus": "5"}, "coefficients must hold at most 2 values"),
         ("concept-learning/figure-3", {"high": "2"}, "high must be above low = 2"),
         ("concept-learning/figure-3", {"depths": "2,3"}, "depths must contain depth = 4"),

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import FrameType
 from typing import Any, Generic, TypeVar
 
 import xarray as xr
@@ -78,7 +79,10 @@ class Entry(ReprMixin, Generic[P]):
     data: DataSets | None = None
 
     def __post_init__(self) -> None:
-        module = {"metrics": ()} | sys._getframe(2).f_globals
+        frame: FrameType | None = sys._getframe()
+        while frame and frame.f_code.co_name != "<module>":
+            frame = frame.f_back
+        module = {"metrics": ()} | (frame.f_globals if frame else {})
         for name in ("params", "run", "claims", "figures", "metrics"):
             if getattr(self, name) is None:
                 usual = name.capitalize() if name == "params" else name

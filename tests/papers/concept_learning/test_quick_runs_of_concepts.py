@@ -5,7 +5,6 @@ import pytest
 
 OUTCOMES = {
     "assumptions": {"in-practice": "differs", "largest-omega": "seen"},
-    "authors-scripts": {"programs-descents": "agrees", "programs-descents-A": "seen"},
     "early-alignment": {"aligned": "agrees", "linear-outside": "agrees", "every-neuron": "seen", "too-large": "seen"},
     "equation-4-3": {"noise-omitted": "agrees"},
     "figure-4": {"initial-growth": "agrees", "irrelevant-later": "seen"},
@@ -47,10 +46,6 @@ def _one_descent(run):
     run.authors_turning_loss[1:-1] = np.linspace(1.0, 0.0, run.sizes["authors_turn"])[1:-1]
 
 
-def _other_programs(run):
-    run.program_descents[1] = 2
-
-
 def _no_flips(run):
     run.half.values[:, :5, :, 1] = 100.0
 
@@ -60,7 +55,6 @@ def _no_flips(run):
     [
         ("figure-5", "rise", _one_descent, "not tested"),
         ("figure-8", "stages", _one_descent, "not tested"),
-        ("authors-scripts", "programs-descents-A", _other_programs, "not tested"),
         ("order-flip", "two-layers", _no_flips, "undecided"),
     ],
 )

@@ -54,7 +54,7 @@ UNDECIDED = [
     ("figure-2", without(found_time=np.nan), {"times", "order"}),
     ("figure-2", lambda run: run.assign(resolved=run.resolved & False), {"support"}),
     ("figure-2", lambda run: run.isel(scale=[0]), {"loss-converges"}),
-    ("figure-2-v1", without(found_time=np.nan, diagonal_found_time=np.nan), {"order", "diagonal"}),
+    ("figure-2-v1", without(found_time=np.nan), {"order"}),
     ("figure-10", lambda run: run.assign(noisy=run.weights), {"beta-returns"}),
     ("figure-10", lambda run: run.assign_attrs(theory_status="no_minimum", theory_message="None."), {"strict-minima"}),
     ("lemmas", without(distance=np.nan, log_error=np.nan, transition=np.nan), {"c-5", "c-6", "c-10"}),

@@ -77,9 +77,9 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 claims = Claims(
     limits="The paper does not print the data of Figure 5: the authors' program has μ = (1, 1.5), a third direction "
     "without signal, and A² for A; the flow with A² from its start stands for its iteration of D.2. With A the loss "
-    "from that start has no visible rise; `concept-learning/authors-scripts` compares both. Shares in the account of a "
-    "rise or fall are parts of a sum of integrals, not what would happen without the other entries. A rise is visible "
-    "above 1 % of the first loss. The bars of 0.9 and 0.95 are this project's, from pilots on other seeds."
+    "from that start has no visible rise. Shares in the account of a rise or fall are parts of a sum of integrals, not "
+    "what would happen without the other entries. A rise is visible above 1 % of the first loss. The bars of 0.9 and "
+    "0.95 are this project's, from pilots on other seeds."
 )
 
 
