@@ -18,7 +18,7 @@ from saddlescope.reproduction import EntryParams, Estimate, RunContext, param
 from saddlescope.reproduction.grid import join_cells
 
 if TYPE_CHECKING:
-    from saddlescope.flow import FactoredTrajectory, Trajectory
+    from saddlescope.flow import FactoredTrajectory
 
 _POINTS = 601  # of a stored curve
 
@@ -111,14 +111,6 @@ def random_factors(loss: Any, shape: tuple[int, int], rng: np.random.Generator) 
 
     pair = rng.standard_normal((shape[0], sum(shape))), rng.standard_normal((shape[1], sum(shape)))
     return lambda log_scale, **policies: factored_flow(loss, FactorInit(pairs=[pair], log_scale=log_scale), **policies)
-
-
-def random_weights(loss: Any, size: int, rng: np.random.Generator) -> "Callable[..., Trajectory]":
-    """Return a function that follows β = u ⊙ v from random weights, for `follow_scales`."""
-    from saddlescope.flow import DiagonalInit, gradient_flow
-
-    u, v = rng.standard_normal((2, size))
-    return lambda log_scale, **policies: gradient_flow(loss, DiagonalInit(u, v, log_scale=log_scale), **policies)
 
 
 def compare_stages(learned: Any, flows: Mapping[float, Any], until: float = np.inf) -> xr.Dataset:
