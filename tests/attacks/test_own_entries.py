@@ -54,7 +54,7 @@ def call(tmp_path, monkeypatch, capsys, types_unchecked):
     [
         ({"FIRST": "sys.exit(0)"}, "own.py cannot be imported: it ends the process"),
         ({"FIRST": "1 / 0"}, "own.py cannot be imported: ZeroDivisionError: division by zero"),
-        ({"PARAMS": "None"}, "own.py must give the entry own/entry a subclass of EntryParams as params; got None."),
+        ({"PARAMS": "3"}, "own.py must give the entry own/entry a subclass of EntryParams as params; got 3."),
         ({"PARAMS": "dict"}, "subclass of EntryParams as params; got <class 'dict'>."),
         ({"RUN": "sys.exit(0)"}, "own.py, line 10: it ends the process"),
         ({"RUN": "raise ValueError('two\\nlines')"}, "own.py, line 10: ValueError: two. Mend the entry own/entry."),

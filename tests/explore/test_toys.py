@@ -33,7 +33,7 @@ def test_the_quick_size_has_figures_and_verdicts(name, tmp_path, types_unchecked
     entry = find_entry(name)
     with types_unchecked():
         run = entry.run(entry.configure("quick"), RunContext(tmp_path))
-    assert entry.figures(run)
+    assert list(entry.figures(run))
     assert len(entry.judge(run)) == len(entry.claims)
 
 

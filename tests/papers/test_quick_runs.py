@@ -20,10 +20,7 @@ OPEN = {
     "softmax-attention/theorem-4-1": {"raw-rate": "undecided", "raw-is-far": "undecided"},
 }
 """Outcomes other than holds, agrees and seen at the quick size."""
-LONGER = {f"deep-relu/{name}" for name in ("figure-1", "figure-4", "escape-width")} | {
-    "beyond/attention-heads",
-    "beyond/modular-addition",
-}
+LONGER = {"beyond/modular-addition", *(f"deep-relu/{name}" for name in ("figure-1", "figure-4", "escape-width"))}
 """Entries whose quick runs are too short for their claims."""
 PAPERS = ("beyond/", "deep-relu/", "softmax-attention/")
 
@@ -50,7 +47,6 @@ def test_quick_runs(quick_run, outcomes, name):
         ("softmax-attention/separability", "worst_proof", 1e-9, {"any-w-above-n-and-l"}, "not tested"),
         ("softmax-attention/theorem-4-1", "assumptions_hold", False, {"theorem-4-1"}, "not tested"),
         ("softmax-attention/theorem-5-1", "assumptions", False, {"theorem-5-1", "quadrature"}, "not tested"),
-        ("softmax-attention/unequal-scores", "lost", np.nan, {"w-alone-loses-none"}, "undecided"),
     ],
 )
 def test_what_leaves_claims_open(quick_run, outcomes, name, variable, value, claims, word):

@@ -115,7 +115,7 @@ def test_progress_rises(entry, quick_run):
 
 
 def test_figures_are_drawn_by_both(entry, run):
-    figures = entry.figures(run)
+    figures = list(entry.figures(run))
     assert figures
     assert len({figure.name for figure in figures}) == len(figures)
     for figure in figures:

@@ -73,7 +73,7 @@ def same_runs(found, reference):
     assert found.attrs["params"] == reference.attrs["params"]
 
 
-PAPERS = ("gradual-rank/figure-2", "concept-learning/width", "deep-relu/proposition-3-3")
+PAPERS = ("gradual-rank/figure-2", "concept-learning/descents", "deep-relu/proposition-3-3")
 RUNS = {name: [sys.executable, "-m", "saddlescope", "run", name, "--size", "quick"] for name in PAPERS}
 
 

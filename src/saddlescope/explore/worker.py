@@ -63,7 +63,7 @@ class Request:
         if self.do == "save":
             return {"file": str(store_run(entry, run, out=self.folders.results).file)}
         if self.do == "thumbnail":
-            return dict(thumbnails(entry.figures(run)[0]))
+            return dict(thumbnails(next(iter(entry.figures(run)))))
         made = answer(entry, run, self.size, self.settings, own_file(self.entry))
         return made | {"seconds": round(time.monotonic() - began, 3)}
 

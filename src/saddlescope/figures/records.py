@@ -5,7 +5,7 @@ Unicode and shown verbatim: neither TeX nor HTML is interpreted.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
@@ -284,6 +284,10 @@ class Figure(ReprMixin):
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         """Return the figure as a notebook shows it: title, picture, caption and table; and the picture alone."""
         return renderer().mime_bundle(self)
+
+
+Figures = Iterator[Figure]
+"""The figures of a run, one after the other."""
 
 
 def several_lines(

@@ -2,6 +2,7 @@ from .curve_points import corners as corners
 from .figure import Axis as Axis
 from .figure import Band as Band
 from .figure import Figure as Figure
+from .figure import Figures as Figures
 from .figure import Film as Film
 from .figure import Heat as Heat
 from .figure import Kind as Kind

@@ -4,6 +4,7 @@ from saddlescope.figures.records import AnyMark as AnyMark
 from saddlescope.figures.records import Axis as Axis
 from saddlescope.figures.records import Band as Band
 from saddlescope.figures.records import Figure as Figure
+from saddlescope.figures.records import Figures as Figures
 from saddlescope.figures.records import Film as Film
 from saddlescope.figures.records import Heat as Heat
 from saddlescope.figures.records import Kind as Kind

@@ -4,24 +4,22 @@
         "concept-learning/figure-8",
         "The order of learning follows the signal",
         source="Section 3, Figure 8",
-        params=Params,
         quick={"seeds": (0,)},
         paper={"steps": 5000},
-        run=run,
-        claims=claims,
-        figures=figures,
     )
 
-A module may declare several entries. Importing it loads NumPy and xarray, but no JAX and no PyTorch: `run` imports
+`Params`, `run`, `claims`, `figures` and `metrics` of its module are those of the entry. A module may declare several
+entries, which give what differs. Importing it loads NumPy and xarray, but no JAX and no PyTorch: `run` imports
 those inside.
 """
 
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import FrameType
 from typing import Any, Generic, TypeVar
 
 import xarray as xr
@@ -40,6 +38,7 @@ from saddlescope.reproduction.parameters import EntryParams, Parameter, paramete
 P = TypeVar("P", bound=EntryParams)
 
 _MACHINE = {"device", "compiled", "threads", "pieces", "processes"}  # where and how fast, not what is computed
+_FROM_MODULE: Any = None  # the value that the module of an entry has under the usual name
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -51,7 +50,8 @@ class Entry(ReprMixin, Generic[P]):
         title: one line without a full stop.
         citation: the paper; None for the `CITATION` of the folder of `params`, empty for none.
         source: place in the paper.
-        params: class of its parameters; its defaults are the default size.
+        params: class of its parameters; its defaults are the default size. Left out, as `run`, `claims`, `figures` and
+            `metrics` may be, it is that of the module that declares the entry: its `Params`.
         run: the only function that simulates; from the parameters and the context to the labelled results.
         claims: statements with bounds, judged on the stored run alone.
         figures: function from the stored run to its pictures.
@@ -68,17 +68,27 @@ class Entry(ReprMixin, Generic[P]):
     _: dataclasses.KW_ONLY
     citation: str | None = None
     source: str = ""
-    params: type[P]
-    run: Callable[[P, RunContext], xr.Dataset]
-    claims: Claims
-    figures: Callable[[xr.Dataset], list[Figure]]
+    params: type[P] = _FROM_MODULE
+    run: Callable[[P, RunContext], xr.Dataset] = _FROM_MODULE
+    claims: Claims = _FROM_MODULE
+    figures: Callable[[xr.Dataset], Iterable[Figure]] = _FROM_MODULE
     quick: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     reduced: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     paper: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    metrics: Sequence[Metric] = ()
+    metrics: Sequence[Metric] = _FROM_MODULE
     data: DataSets | None = None
 
     def __post_init__(self) -> None:
+        frame: FrameType | None = sys._getframe()
+        while frame and frame.f_code.co_name != "<module>":
+            frame = frame.f_back
+        module = {"metrics": ()} | (frame.f_globals if frame else {})
+        for name in ("params", "run", "claims", "figures", "metrics"):
+            if getattr(self, name) is None:
+                usual = name.capitalize() if name == "params" else name
+                if usual not in module:
+                    raise InputError(f"{self.name} must have {name}; define {usual} in its module, or give {name}=.")
+                object.__setattr__(self, name, module[usual])
         if self.citation is None:
             package = getattr(self.params, "__module__", "").split(".")
             paper = sys.modules.get(".".join(package[:3]))

@@ -1,4 +1,4 @@
-"""Statistics of figures 6 and 15, width, atlas and the map that detect effects, on runs without them."""
+"""Statistics of figures 6 and 15, atlas and the map that detect effects, on runs without them."""
 
 from functools import partial
 
@@ -140,38 +140,12 @@ def test_models_that_have_not_learned_are_not_judged(change, claim, outcome):
     assert judged.judge(run).outcome == outcome
 
 
-def fits(rng, gain):
-    """Errors of the fits of eight seeds, of both depths alike or of two layers less."""
-    run = models(rng, theory_path)
-    run["theory_error"] = ("layers", "signal", "seed"), rng.lognormal(-2, 0.3, (2, 2, SEEDS))
-    run["theory_error"] *= xr.DataArray([1 - gain, 1.0], dims="layers")
-    return run.assign_coords(layers=["two", "one"])
-
-
-def predicted(rng, gain):
-    """Orders that theory predicts, in models of any order or of the predicted one."""
-    run = models(rng, theory_path if gain else any_order)
-    order = np.array([[100.0, 200.0], [200.0, 100.0] if gain else [100.0, 200.0]])
-    times = np.broadcast_to(order[:, None], (2, SEEDS, 2))
-    return run.assign(theory_learned=(("signal", "seed", "concept"), times))
-
-
 def atlas(rng, gain):
     """Visible descents, one or two, of 420 starts in each cell, of which a share has two."""
     two = rng.binomial(420, 0.1 + gain * np.array([0.0, 0.5, 1.0])[:, None, None], (3, 1, 5))
     counts = np.stack([0 * two, 420 - two, two], axis=-1)
     coords = {"ratio": [1.1, 2.0, 3.0], "factor": [1], "scale": [0.001, 0.003, 0.01, 0.03, 0.1], "descents": [0, 1, 2]}
     return xr.Dataset({"visible": (tuple(coords), counts)}, coords)
-
-
-def widths(rng, gain):
-    starts = np.array([12_000, 400])
-    visible = rng.binomial(starts[:, None, None], 0.15 + gain * np.array([1.0, 0.0])[:, None, None], (2, 1, 5))
-    cells = ("dim", "scale", "width")
-    return xr.Dataset(
-        {"visible": (cells, visible), "starts": (cells, np.broadcast_to(starts[:, None, None], visible.shape))},
-        {"dim": [2, 8]},
-    )
 
 
 def diversity(rng, gain, diverse):
@@ -193,11 +167,8 @@ def signals(rng, gain):
 @pytest.mark.parametrize(
     ("entry", "claim", "draw", "gain"),
     [
-        ("figure-6", "two-layers", fits, 0.5),
-        ("figure-6", "predicted-order", predicted, 1),
         ("figure-15", "stronger", signals, 0.2),
         ("atlas", "apart", atlas, 0.2),
-        ("width", "dimension", widths, 0.15),
         ("generalisation-map", "diversity-helps", partial(diversity, diverse="both"), 0.1),
         ("generalisation-map", "diversity-hides", partial(diversity, diverse="strong"), 0.1),
     ],

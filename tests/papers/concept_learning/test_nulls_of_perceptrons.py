@@ -49,7 +49,7 @@ def transients(rng, share):
     """Networks of every kind, of which shares are transient; ripples of minibatches make none at the visible level."""
     kinds = [(figure_3.LOW, depth) for depth in (1, 2, 5)] + [(figure_3.LOW, 4)]
     kinds += [(kind, depth) for kind in (figure_3.WHOLE, figure_3.HIGH) for depth in (2, 4, 5)]
-    kinds += [(figure_3.WIDE, 4), (figure_3.WIDE_SGD, 4), (figure_3.SMALL, 1)]
+    kinds.append((figure_3.WIDE_SGD, 4))
     ripple = np.exp(rng.normal(np.log(0.015), 0.5, (len(kinds), 128)))  # a fiftieth of them above 5 %
     turns = rng.random(ripple.shape) < np.array([share(*kind) for kind in kinds])[:, None]
     rise = np.where(turns, 0.2, ripple)
@@ -126,7 +126,7 @@ SAME = partial(transients, share=lambda *_: 0.1)
         ("figure-2", "shift", any_rates, rates_of_strengths),
         # times of equal networks would all be the same record
         ("figure-2", "late", any_rates, partial(rates_of_strengths, spread=0.06)),
-        *(("figure-3", claim, SAME, partial(transients, share=more)) for claim in ("dimension", "deeper", "width")),
+        *(("figure-3", claim, SAME, partial(transients, share=more)) for claim in ("dimension", "deeper")),
         ("figure-13", "easier", partial(flat_networks, shares=(0.1,) * 3), partial(flat_networks, shares=(0.2, 0, 0))),
         (
             "figure-13",

@@ -4,9 +4,8 @@ import numpy as np
 
 from saddlescope.flow import symmetric_flows
 from saddlescope.measure import find_descents
-from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, VISIBLE, draw_starts
+from saddlescope.papers.concept_learning.shared.random_starts import FIGURES
 from saddlescope.papers.concept_learning.shared.two_layer_runs import half_times, strengths_and_test_point
-from saddlescope.papers.concept_learning.width import sample_starts
 
 
 def test_counts_of_descents_agree(quick_run):
@@ -31,15 +30,6 @@ def test_large_starts_can_have_more_descents_than_concepts():
         assert find_descents(flows.turning_losses).counts == 4
         steps = np.diff(flows.turning_losses[0]) / (x @ x / 2)
         assert np.all(np.abs(steps[steps != 0]) > 1e-3)
-
-
-def test_directions_without_data_may_be_put_together():
-    """The entry `width` replaces their rows V by R of V = Q R; here all five dimensions are followed."""
-    starts = draw_starts(np.random.default_rng((1, 2)), "normal", 0.1, (60, 5, 2))
-    a, x = (np.pad(of, (0, 3)) for of in strengths_and_test_point(*FIGURES["Figure 5"]))
-    flows = symmetric_flows(a, starts, test_point=x, until=40.0, tolerance=1e-7)
-    visible = find_descents(flows.turning_losses, hysteresis=VISIBLE).counts
-    assert int(sample_starts(5, 2, 0.1, 60, (1, 2)).visible) == np.sum(visible >= 2) > 4
 
 
 def test_when_a_half_is_passed():

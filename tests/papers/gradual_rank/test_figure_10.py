@@ -6,7 +6,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.gradual_rank.figure_10 import conserved, displacement, remaining
+from saddlescope.papers.gradual_rank.figure_10 import displacement, remaining
 from saddlescope.papers.gradual_rank.shared.noisy_training import beta_of, sgd_after, state_at
 from saddlescope.reproduction import RunContext, find_entry
 
@@ -66,19 +66,6 @@ def test_remaining_is_one_at_first_and_half_where_half_is_left(run):
     assert displacement(run.noisy, run.weights).values[0, 0] == pytest.approx(
         0.3 * np.sqrt(run.sizes["coordinate"] * 2)
     )
-
-
-def test_conserved_finds_the_weights_of_the_flow(run):
-    """u + v grows as e^y and u - v decays so: both parts of the noise and any sign of u^2 - v^2."""
-    rng = np.random.default_rng(0)
-    u, v = rng.standard_normal((2, *run.noisy.isel(step=0, factor=0).shape))
-    y = np.linspace(0, 0.5, run.sizes["step"])[None, :, None] * rng.choice([-1, 1], (u.shape[0], 1, u.shape[1]))
-    grown, decayed = (u + v)[:, None] * np.exp(y), (u - v)[:, None] * np.exp(-y)
-    run.noisy.values[:] = np.stack([grown + decayed, grown - decayed], axis=2) / 2
-    run.weights.values[:, :, 0], run.weights.values[:, :, 1] = beta_of(run.noisy).values, 1.0
-    # Weights that were pushed through 0 have another sign of the larger one: not here, since y is small.
-    expected = run.noisy.transpose(*conserved(run).dims)
-    np.testing.assert_allclose(conserved(run).values, expected.values, rtol=1e-9, atol=1e-12)
 
 
 def test_sgd_starts_where_the_flow_does_and_stays_near_it(run):

@@ -198,7 +198,6 @@ LONG = pytest.mark.slow  # 200 draws of a long run
     [
         pytest.param("theorem-4-1", "order", _random_order, _heads, marks=LONG),
         pytest.param("theorem-4-1", "rate", _permuted("found_time"), _heads, marks=LONG),
-        pytest.param("theorem-4-1", "constants", _permuted("found_time"), _heads, marks=LONG),
         pytest.param("theorem-4-1", "weights-converge", _permuted("theta_distance"), _heads, marks=LONG),
         ("figure-2", "order", _shuffled, _ordered),
         ("figure-2", "loss-converges", _shuffled, _ordered),

@@ -7,7 +7,7 @@ rank (Sheen et al. 2024, section 4.2).
 import numpy as np
 import xarray as xr
 
-from saddlescope.plot import Axis, Figure, Line, Panel
+from saddlescope.plot import Axis, Figure, Figures, Line, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 from saddlescope.reproduction.catalogue import TOYS
 
@@ -121,7 +121,7 @@ def _found(run: xr.Dataset) -> str:
     return f"The flow of {near[0]} is nearer to the least nuclear norm, that of {near[1]} to the least Frobenius norm"
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the excesses of both norms and the final spectra."""
 
     def excess(norm: str) -> Panel:
@@ -134,39 +134,37 @@ def figures(run: xr.Dataset) -> list[Figure]:
         time = Axis("log₁₀ t", scale="log")
         return Panel(title=f"{norm} norm", x=time, y=Axis("excess over the least", scale="log"), marks=marks)
 
-    return [
-        Figure(
-            name="norms",
-            title=_found(run),
-            caption="Relative excess of the norm of W / margin over the least one among all separating W, certified. "
-            f"The solution of least nuclear norm has rank {int(run.solution_rank[0])}, that of least Frobenius norm "
-            f"rank {int(run.solution_rank[1])}.",
-            panels=(excess("nuclear"), excess("Frobenius")),
-        ),
-        Figure(
-            name="spectra",
-            title=f"Singular values at t = 10^{float(run.time[-1]):g}",
-            caption="Singular values of W / margin, the largest first.",
-            panels=(
-                Panel(
-                    x=Axis("index"),
-                    y=Axis("singular value", scale="log"),
-                    marks=tuple(
-                        Line(
-                            x=run["index"].values,
-                            y=np.where(values > 1e-12, values, np.nan),
-                            group=flow,
-                            color=k,
-                            style="points",
-                            width=3.0,
-                        )
-                        for k, flow in enumerate(_FLOWS)
-                        for values in [run.spectrum.sel(flow=flow).values[-1]]
-                    ),
+    yield Figure(
+        name="norms",
+        title=_found(run),
+        caption="Relative excess of the norm of W / margin over the least one among all separating W, certified. "
+        f"The solution of least nuclear norm has rank {int(run.solution_rank[0])}, that of least Frobenius norm "
+        f"rank {int(run.solution_rank[1])}.",
+        panels=(excess("nuclear"), excess("Frobenius")),
+    )
+    yield Figure(
+        name="spectra",
+        title=f"Singular values at t = 10^{float(run.time[-1]):g}",
+        caption="Singular values of W / margin, the largest first.",
+        panels=(
+            Panel(
+                x=Axis("index"),
+                y=Axis("singular value", scale="log"),
+                marks=tuple(
+                    Line(
+                        x=run["index"].values,
+                        y=np.where(values > 1e-12, values, np.nan),
+                        group=flow,
+                        color=k,
+                        style="points",
+                        width=3.0,
+                    )
+                    for k, flow in enumerate(_FLOWS)
+                    for values in [run.spectrum.sel(flow=flow).values[-1]]
                 ),
             ),
         ),
-    ]
+    )
 
 
 entry = Entry(
@@ -174,9 +172,5 @@ entry = Entry(
     "Nuclear or Frobenius: what attention minimises",
     citation=TOYS,
     source="Attention",
-    params=Params,
     quick={"log10_time": 100.0},
-    run=run,
-    claims=claims,
-    figures=figures,
 )

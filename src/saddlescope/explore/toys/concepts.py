@@ -7,7 +7,7 @@ the one of the larger a = σ² + μ²/2, in the limit of small U.
 import numpy as np
 import xarray as xr
 
-from saddlescope.plot import Axis, Band, Figure, Line, Panel
+from saddlescope.plot import Axis, Band, Figure, Figures, Line, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 from saddlescope.reproduction.catalogue import TOYS
 
@@ -98,7 +98,7 @@ def _found(run: xr.Dataset) -> str:
     return f"{max(shares)} of {len(first)} starts learn concept {most} first ({theory})"
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the learned shares over time, and the map of orders."""
     curves = [  # the medians first: they are what the legend shows
         Line(x=run.time.values, y=path, group=f"concept {k + 1}", color=k, width=3.0)
@@ -126,24 +126,22 @@ def figures(run: xr.Dataset) -> list[Figure]:
             moves=("diversity", "signal"),
         ),
     )
-    return [
-        Figure(
-            name="order",
-            title=_found(run),
-            caption="Left: the learned share of each concept at the combined test point, all starts and their median. "
-            "Right: the concept that theory puts first, over signal and diversity of concept 1; on the live page, drag "
-            "the point.",
-            panels=(
-                Panel(title="learning", x=Axis("time"), y=Axis("share learned"), marks=tuple(curves)),
-                Panel(
-                    title="map",
-                    x=Axis("diversity σ₁", range=(0.0, _LARGEST_SIGMA)),
-                    y=Axis("signal μ₁", range=(0.0, _LARGEST_MU)),
-                    marks=order,
-                ),
+    yield Figure(
+        name="order",
+        title=_found(run),
+        caption="Left: the learned share of each concept at the combined test point, all starts and their median. "
+        "Right: the concept that theory puts first, over signal and diversity of concept 1; on the live page, drag "
+        "the point.",
+        panels=(
+            Panel(title="learning", x=Axis("time"), y=Axis("share learned"), marks=tuple(curves)),
+            Panel(
+                title="map",
+                x=Axis("diversity σ₁", range=(0.0, _LARGEST_SIGMA)),
+                y=Axis("signal μ₁", range=(0.0, _LARGEST_MU)),
+                marks=order,
             ),
-        )
-    ]
+        ),
+    )
 
 
 entry = Entry(
@@ -151,9 +149,5 @@ entry = Entry(
     "Signal and diversity order the concepts",
     citation=TOYS,
     source="Concepts",
-    params=Params,
     quick={"starts": 8},
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle, depth_three_optimum, rank_one_optimum
-from saddlescope.plot import Axis, Figure, Line, Mark, Panel
+from saddlescope.plot import Axis, Figure, Figures, Line, Mark, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 from saddlescope.reproduction.catalogue import TOYS
 
@@ -76,7 +76,7 @@ def _faster(run: xr.Dataset) -> int:
     return int((run.speed.values[:, -1] > rank_one_optimum(_SAMPLES) + _FASTER).sum())
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the descents, and the share of starts above each speed."""
     bounds = (
         Mark(at=rank_one_optimum(_SAMPLES), label="best of rank one", axis="y"),
@@ -90,18 +90,16 @@ def figures(run: xr.Dataset) -> list[Figure]:
     share = np.arange(1, len(final) + 1) / len(final)
     reached = Line(x=share, y=final, group=name, color=0, style="points", width=2.4)
     speed, starts = Axis("escape speed", range=(0.0, 0.55)), Axis("share of starts", range=(0.0, 1.03))
-    return [
-        Figure(
-            name="speeds",
-            title=f"{name.capitalize()}: {_faster(run)} of {len(final)} starts escape faster than rank one",
-            caption="Left: the speed along each descent. Right: the final speeds, the fastest first. Lines: the "
-            "best speed of networks of rank one, tan(π/8), and of all networks of depth 3, 1/2.",
-            panels=(
-                Panel(title="descents", x=Axis("step", scale="log"), y=speed, marks=(*curves, *bounds)),
-                Panel(title="final speeds", x=starts, y=speed, marks=(reached, *bounds)),
-            ),
-        )
-    ]
+    yield Figure(
+        name="speeds",
+        title=f"{name.capitalize()}: {_faster(run)} of {len(final)} starts escape faster than rank one",
+        caption="Left: the speed along each descent. Right: the final speeds, the fastest first. Lines: the "
+        "best speed of networks of rank one, tan(π/8), and of all networks of depth 3, 1/2.",
+        panels=(
+            Panel(title="descents", x=Axis("step", scale="log"), y=speed, marks=(*curves, *bounds)),
+            Panel(title="final speeds", x=starts, y=speed, marks=(reached, *bounds)),
+        ),
+    )
 
 
 entry = Entry(
@@ -109,9 +107,5 @@ entry = Entry(
     "Depth and width set the escape speed",
     citation=TOYS,
     source="Escape",
-    params=Params,
     quick={"starts": 8},
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -13,7 +13,7 @@ from saddlescope.explore.toys.linear_staircase import (
     require_definite,
     staircase_figure,
 )
-from saddlescope.plot import Figure
+from saddlescope.plot import Figures
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 from saddlescope.reproduction.catalogue import TOYS
 
@@ -78,10 +78,10 @@ claims.extension(
 )(largest_time_error)
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw coordinates and loss."""
     caption = "Smooth: gradient flow. Steps: Algorithm 1, from the loss alone, in the limit of vanishing α."
-    return [staircase_figure(run, _NAMES, caption)]
+    yield staircase_figure(run, _NAMES, caption)
 
 
 entry = Entry(
@@ -89,9 +89,5 @@ entry = Entry(
     "A coordinate that is learned, leaves, and returns",
     citation=TOYS,
     source="Leaving",
-    params=Params,
     quick={"log10_scale": -8.0},
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -9,7 +9,7 @@ from saddlescope.explore.toys.linear_staircase import (
     require_definite,
     staircase_figure,
 )
-from saddlescope.plot import Figure
+from saddlescope.plot import Figures
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 from saddlescope.reproduction.catalogue import TOYS
 
@@ -64,10 +64,10 @@ def _exchanged(run: xr.Dataset) -> Estimate:
     return Estimate.number((found[first] - found[second]) * (predicted[first] - predicted[second]) < 0)
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw coordinates and loss."""
     caption = "Smooth: gradient flow. Steps: Algorithm 1, from the loss alone, in the limit of vanishing α."
-    return [staircase_figure(run, tuple(f"β{k}" for k in "₁₂₃₄₅"), caption)]
+    yield staircase_figure(run, tuple(f"β{k}" for k in "₁₂₃₄₅"), caption)
 
 
 entry = Entry(
@@ -75,9 +75,5 @@ entry = Entry(
     "The initial scale makes the staircase",
     citation=TOYS,
     source="Scale",
-    params=Params,
     quick={"log10_scale": -4.0},
-    run=run,
-    claims=claims,
-    figures=figures,
 )

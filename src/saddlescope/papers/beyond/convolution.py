@@ -4,15 +4,10 @@ The unit is one kernel w that slides over a signal x, with its weights v in the 
 
     f_o(x) = sum_p v_op (w · x_p),    x_p = (x_sp, ..., x_{sp + k - 1})
 
-on white signals, XᵀX = n 1. The kernels together are a matrix B = sum w vᵀ with k rows, whose rank is their number.
-With C the mean of x_pj y_o, rows j and columns (o, p), and σ its singular values, the first kernel is
-learned at 1 / σ_1.
-
-If the stride s is the width k, no entry of x is in two patches, and B is a free matrix: kernel m is learned at 1 / σ_m,
-and the loss is then the sum of σ_j² / 2 over j > m. With s = 1 the learned map of output o is sum w ∗ v_o. At a
-stationary point all w correlate to zero with the residual map at every position. If two of them have no common root as
-polynomials, their shifts span all signals once there are at least k - 1 positions, so the residual is zero: two kernels
-fit every target. One does not, if there is more than one output, because all maps would have the roots of w.
+on white signals, XᵀX = n 1. The kernels together are a matrix B = sum w vᵀ with k rows, whose rank is their number. The
+stride s is the width k, so that no entry of x is in two patches, and B is a free matrix. With C the mean of x_pj y_o,
+rows j and columns (o, p), and σ its singular values, kernel m is learned at 1 / σ_m, and the loss is then the sum of
+σ_j² / 2 over j > m.
 """
 
 import numpy as np
@@ -49,62 +44,25 @@ class Params(StageParams):
             )
 
 
-class OverlapParams(StageParams):
-    """Kernels of stride 1, whose patches overlap; random target maps."""
-
-    width: int = param(3, "width k of the kernels", ge=2)
-    positions: int = param(4, "positions of a kernel on a signal", ge=1)
-    outputs: int = param(2, "outputs of the network", ge=2)
-
-    def check(self) -> None:
-        if self.positions < self.width - 1:
-            raise InputError(
-                f"positions must be at least width - 1 = {self.width - 1}, so that two kernels fit every target; got "
-                f"{self.positions!r}."
-            )
-
-
 @over_seeds
 def run(params: Params, seed: int, context: RunContext) -> xr.Dataset:
     """Predict the stages from one kernel, and follow the flow of all kernels from every scale."""
-    rng, s = np.random.default_rng(seed), np.array(params.singular_values)
-    k, columns = params.width, params.positions * params.outputs
-    left, right = (np.linalg.qr(rng.standard_normal((size, len(s))))[0] for size in (k, columns))
-    blocks = ((left * s) @ right.T).reshape(k, params.outputs, params.positions)
-    target = blocks.transpose(2, 0, 1).reshape(k * params.positions, params.outputs)
-    return _solve(params, params.width, target, rng, context, until=1.3 / s[-1] + 1 / s[0])
-
-
-@over_seeds
-def run_overlap(params: OverlapParams, seed: int, context: RunContext) -> xr.Dataset:
-    """Predict the stages from one kernel, and follow the flow of all kernels from every scale."""
-    rng = np.random.default_rng(seed)
-    target = rng.standard_normal((params.width + params.positions - 1, params.outputs))
-    return _solve(params, 1, target, rng, context)
-
-
-def _solve(
-    params: Params | OverlapParams,
-    stride: int,
-    target: np.ndarray,
-    rng: np.random.Generator,
-    context: RunContext,
-    until: float = 0.0,
-) -> xr.Dataset:
-    """Compare the prediction with the flow of all kernels, which follows B = left rightᵀ."""
     import jax.numpy as jnp
 
     from saddlescope.papers.beyond.shared.units import ConvolutionLoss, LinearKernel, half_square
     from saddlescope.theory import unit_learning
 
-    (length, o), k, positions = target.shape, params.width, params.positions
+    rng, s = np.random.default_rng(seed), np.array(params.singular_values)
+    k, positions, o = params.width, params.positions, params.outputs
+    left, right = (np.linalg.qr(rng.standard_normal((size, len(s))))[0] for size in (k, o * positions))
+    blocks, length = ((left * s) @ right.T).reshape(k, o, positions), k * positions
+    target = blocks.transpose(2, 0, 1).reshape(length, o)
     X = np.linalg.qr(rng.standard_normal((4 * length, length)))[0] * np.sqrt(4 * length)
     Y = X @ target
     parameters = {"kernel": np.zeros(k), "out": np.zeros((o, positions))}
-    learned = unit_learning(LinearKernel(stride), (X, Y), half_square, parameters=parameters)
-    times = np.array(learned.staircase.times)
-    last = until or float(1.4 * times[-1] + times[0])
-    patches = np.lib.stride_tricks.sliding_window_view(X, k, axis=1)[:, ::stride]
+    learned = unit_learning(LinearKernel(k), (X, Y), half_square, parameters=parameters)
+    times, last = np.array(learned.staircase.times), 1.3 / s[-1] + 1 / s[0]
+    patches = np.lib.stride_tricks.sliding_window_view(X, k, axis=1)[:, ::k]
     loss = ConvolutionLoss(jnp.asarray(patches), jnp.asarray(Y))
     follow = random_factors(loss, (k, o * positions), rng)
     flows = follow_scales(params, context, follow, learned.staircase.times, last)
@@ -134,21 +92,6 @@ def _kernels(run: xr.Dataset) -> Estimate:
     return over_stages(run, np.maximum(flow, abs(run.active - run.stage)))
 
 
-overlap_claims = Claims(limits="With fewer positions than the width less one, two kernels no longer fit every target.")
-
-
-@overlap_claims.extension(
-    "two-kernels",
-    "Two kernels of stride 1 fit every linear target of several outputs, and one does not",
-    "Derived in the module; the bound on the loss allows for rounding",
-    high=0.0,
-)
-def _two_kernels(run: xr.Dataset) -> Estimate:
-    """Number of seeds with other than two predicted stages, or a loss above 1e-9 of the initial one at the end."""
-    stages = run.predicted_loss.notnull().sum("stage")
-    return Estimate.number((stages != 2) | (run.predicted_loss.min("stage") > 1e-9 * run.initial_loss), over="seeds")
-
-
 figures = stage_figures(
     title="Kernels of a convolution are learned one at a time",
     caption="Gradient flow of convolutions with a linear read-out, and the prediction from one kernel.",
@@ -158,7 +101,6 @@ entry = Entry(
     "beyond/convolution",
     "Convolutions on separate patches: one kernel at a time, in closed form",
     source="Zhang et al., number of kernels",
-    params=Params,
     quick={
         "seeds": (0, 1),
         "log10_scales": (-32.0, -128.0),
@@ -167,18 +109,4 @@ entry = Entry(
         "outputs": 1,
         "singular_values": (3.0, 1.5),
     },
-    run=run,
-    claims=claims,
-    figures=figures,
-)
-
-overlap = Entry(
-    "beyond/convolution-overlap",
-    "Convolutions of stride 1: two kernels are learned, and fit every linear target",
-    source="Zhang et al., number of kernels",
-    params=OverlapParams,
-    quick={"seeds": (0, 1), "log10_scales": (-32.0, -128.0), "width": 2, "positions": 2},
-    run=run_overlap,
-    claims=overlap_claims,
-    figures=figures,
 )

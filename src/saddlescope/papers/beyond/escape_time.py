@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.plot import Axis, Figure, Line, Panel, Table
+from saddlescope.plot import Axis, Figure, Figures, Line, Panel, Table
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 SOURCE = "Rawal and DeWeese 2026, abstract: escape time of order ε^-(r-2)"
@@ -139,7 +139,7 @@ def _logarithm(run: xr.Dataset) -> Estimate:
     return Estimate.largest(np.maximum(ratio, 1 / ratio), over="networks")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw escape times against the scale, one panel per number of small layers."""
     panels, found = [], exponents(run).values
     for r in np.unique(run.small):
@@ -152,27 +152,21 @@ def figures(run: xr.Dataset) -> list[Figure]:
         panels.append(Panel(title=f"{int(r)} small layers", x=x, y=y, marks=marks))
     cases = zip(*(run[name].values.tolist() for name in ("depth", "small", "seed")), strict=True)
     rows = tuple((L, r, seed, float(slope), float(r - 2)) for (L, r, seed), slope in zip(cases, found, strict=True))
-    return [
-        Figure(
-            name="times",
-            title="Escape time against the initial scale",
-            caption="Time at which the loss has fallen by a tenth, against one over the scale of the small layers. "
-            "With two of them the axis of times is linear, and a logarithm is a straight line; with more, the slope is "
-            "r - 2.",
-            panels=tuple(panels),
-            columns=3,
-            table=Table(columns=("layers", "small layers", "seed", "exponent", "r - 2"), rows=rows),
-        )
-    ]
+    yield Figure(
+        name="times",
+        title="Escape time against the initial scale",
+        caption="Time at which the loss has fallen by a tenth, against one over the scale of the small layers. "
+        "With two of them the axis of times is linear, and a logarithm is a straight line; with more, the slope is "
+        "r - 2.",
+        panels=tuple(panels),
+        columns=3,
+        table=Table(columns=("layers", "small layers", "seed", "exponent", "r - 2"), rows=rows),
+    )
 
 
 entry = Entry(
     "beyond/escape-time",
     "Escape time of deep smooth networks: the exponent counts the small layers",
     source="Rawal and DeWeese, escape time law",
-    params=Params,
     quick={"depths": (3, 4), "small": (3,), "log10_scales": (-1.5, -2.0), "seeds": (0,), "width": 4},
-    run=run,
-    claims=claims,
-    figures=figures,
 )

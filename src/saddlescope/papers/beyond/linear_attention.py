@@ -118,10 +118,7 @@ entry = Entry(
     "beyond/linear-attention",
     "Linear attention learns regression in context: principal components in order",
     source="Kunin et al., linear transformers; Zhang et al., heads",
-    params=Params,
     quick={"seeds": (0, 1), "eigenvalues": (2.0, 1.0), "heads": 3, "log10_scales": (-2.0, -6.0)},
-    run=run,
-    claims=claims,
     figures=stage_figures(
         title="Principal components are learned in order, one per head",
         caption="Gradient flow of linear attention that learns regression in context, and the prediction from a head.",

@@ -20,7 +20,6 @@ from saddlescope.papers.beyond.shared.stage_comparison import (
     over_seeds,
     over_stages,
     random_factors,
-    random_weights,
 )
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
@@ -81,6 +80,7 @@ def run(params: Params, seed: int, context: RunContext) -> xr.Dataset:
 @over_seeds
 def run_diagonal(params: DiagonalParams, seed: int, context: RunContext) -> xr.Dataset:
     """Predict the stages of each network, and follow its flow from every scale."""
+    from saddlescope.flow import DiagonalInit, gradient_flow
     from saddlescope.models import diagonal_linear_network
     from saddlescope.papers.beyond.shared.units import coordinate, square
     from saddlescope.theory import unit_learning
@@ -89,12 +89,15 @@ def run_diagonal(params: DiagonalParams, seed: int, context: RunContext) -> xr.D
     X = rng.standard_normal((params.samples, p))
     y = X @ (rng.choice([-1.0, 1.0], p) * params.ratio ** -np.arange(p))
     learned = unit_learning(coordinate, (X, y), square, parameters=np.zeros(2), kinds=p, width=1)
-    last, loss = learned.stages[-1], diagonal_linear_network(X, y)
+    last, loss, weights = learned.stages[-1], diagonal_linear_network(X, y), rng.standard_normal((2, p))
 
     def until(log_scale: float) -> float:
         return 1.3 * last.time + 40 / (-log_scale * last.curvature)
 
-    flows = follow_scales(params, context, random_weights(loss, p, rng), learned.staircase.times, until)
+    def follow(log_scale: float, **policies):
+        return gradient_flow(loss, DiagonalInit(*weights, log_scale=log_scale), **policies)
+
+    flows = follow_scales(params, context, follow, learned.staircase.times, until)
     return compare_stages(learned, flows)
 
 
@@ -145,7 +148,6 @@ entry = Entry(
     "beyond/linear-networks",
     "Fully connected linear networks: singular modes in order, in closed form",
     source="Kunin et al., linear networks; Zhang et al., rank",
-    params=Params,
     quick={
         "seeds": (0, 1),
         "log10_scales": (-32.0, -128.0),
@@ -153,8 +155,6 @@ entry = Entry(
         "outputs": 2,
         "singular_values": (3.0, 1.5),
     },
-    run=run,
-    claims=claims,
     figures=stage_figures(
         title="Singular modes of linear networks are learned in order",
         caption="Gradient flow of two-layer linear networks, and the prediction from one hidden neuron.",

@@ -25,7 +25,7 @@ from saddlescope.papers.beyond.shared.stage_comparison import (
     over_stages,
     time_errors,
 )
-from saddlescope.plot import Axis, Figure, Line, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Line, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _times(run: xr.Dataset) -> Estimate:
     return over_stages(run.sel(stage=slice(None, _FIRST)), time_errors(run))
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the loss of the first seed with the closed forms, and the share of each frequency that is learned."""
     first, x = run.isel(seed=0), Axis("time / (1/α)")
     times, losses = first.instant.values, first.predicted_loss.dropna("stage").values
@@ -183,28 +183,22 @@ def figures(run: xr.Dataset) -> list[Figure]:
     )
     named = first.share.assign_coords(frequency=first.coefficient.values.round(2))
     shares = lines(named, x="instant", hue="frequency", label="coefficient {:g}")
-    return [
-        Figure(
-            name="features",
-            title="Fourier features in the order of their coefficients",
-            caption="Gradient flow of quadratic neurons on modular addition, and its stages predicted from one neuron; "
-            f"dashed, the loss of the features not yet learned. Table: the stages of seed {int(first.seed)}.",
-            panels=(
-                Panel(title=f"seed {int(first.seed)}", x=x, y=Axis("loss"), marks=curves),
-                Panel(title="Fourier features", x=x, y=Axis("share learned"), marks=shares),
-            ),
-            table=stage_table(first),
-        )
-    ]
+    yield Figure(
+        name="features",
+        title="Fourier features in the order of their coefficients",
+        caption="Gradient flow of quadratic neurons on modular addition, and its stages predicted from one neuron; "
+        f"dashed, the loss of the features not yet learned. Table: the stages of seed {int(first.seed)}.",
+        panels=(
+            Panel(title=f"seed {int(first.seed)}", x=x, y=Axis("loss"), marks=curves),
+            Panel(title="Fourier features", x=x, y=Axis("share learned"), marks=shares),
+        ),
+        table=stage_table(first),
+    )
 
 
 entry = Entry(
     "beyond/modular-addition",
     "Modular addition: Fourier features in the order of their coefficients",
     source="Kunin et al., quadratic networks on modular addition",
-    params=Params,
     quick={"seeds": (10,), "modulus": 7, "coefficients": (1.0, 0.6), "neurons": 16, "until": 13.0},
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -25,7 +25,7 @@ from saddlescope.papers.beyond.shared.stage_comparison import (
     over_seeds,
     over_stages,
 )
-from saddlescope.plot import Axis, Figure, Line, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Line, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 
@@ -106,7 +106,7 @@ def _one_more_kink(run: xr.Dataset) -> Estimate:
     return over_stages(run, np.maximum(flow, abs(run.kinks - run.stage)))
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the losses and the errors, and the functions on the plateaus of the first seed."""
     caption = "Gradient flow of ReLU neurons with biases on one-dimensional data, and the prediction from one neuron."
     first = run.isel(seed=0)
@@ -119,24 +119,18 @@ def figures(run: xr.Dataset) -> list[Figure]:
             Line(x=first.x.values, y=first.target.values, label="teacher", color=3, style="dashed"),
         ),
     )
-    return [
-        stage_figure(run, title="One more kink at each stage", caption=caption),
-        Figure(
-            name="functions",
-            title="Functions on the plateaus",
-            caption="Learned functions in the middle of each stage, from the smallest initial scale, and the teacher.",
-            panels=(functions,),
-        ),
-    ]
+    yield stage_figure(run, title="One more kink at each stage", caption=caption)
+    yield Figure(
+        name="functions",
+        title="Functions on the plateaus",
+        caption="Learned functions in the middle of each stage, from the smallest initial scale, and the teacher.",
+        panels=(functions,),
+    )
 
 
 entry = Entry(
     "beyond/relu-kinks",
     "ReLU neurons on one-dimensional data: one more kink at each stage",
     source="Zhang et al., number of kinks",
-    params=Params,
     quick={"seeds": (0, 1), "log10_scales": (-20.0, -70.0), "samples": 13},
-    run=run,
-    claims=claims,
-    figures=figures,
 )

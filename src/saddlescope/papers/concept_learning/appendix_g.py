@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import xarray as xr
 
-from saddlescope.plot import Axis, Figure, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 from saddlescope.reproduction.device import prepare_device
 
@@ -143,7 +143,7 @@ def _width(mean: np.ndarray, way: np.ndarray) -> float:
     return float(stop - start)
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     panels = []
     for concept, title in (("color", "from red to blue"), ("size", "from big to small")):
         read, between = run.read.sel(concept=concept), run.between.sel(concept=concept)
@@ -152,25 +152,19 @@ def figures(run: xr.Dataset) -> list[Figure]:
         direct = lines(read, x="way", hue="signal", label=label("direct"), grouped=True, style="dashed")
         x = Axis(f"true position in {'colour' if concept == 'color' else concept}", range=(0.0, 1.0))
         panels.append(Panel(title=title, x=x, y=Axis("reading", range=(-0.1, 1.1)), marks=classified + direct))
-    return [
-        Figure(
-            name="estimators",
-            title="Readings of the classifier and of the direct estimator between two class means",
-            caption="Mean over images without jitter whose colour or size is between the class means; the other "
-            "concept has both its values. Solid: probability of the classifier. Dashed: the direct estimator.",
-            panels=tuple(panels),
-        )
-    ]
+    yield Figure(
+        name="estimators",
+        title="Readings of the classifier and of the direct estimator between two class means",
+        caption="Mean over images without jitter whose colour or size is between the class means; the other "
+        "concept has both its values. Solid: probability of the classifier. Dashed: the direct estimator.",
+        panels=tuple(panels),
+    )
 
 
 entry = Entry(
     "concept-learning/appendix-g",
     "Appendix G: the classifier of the diffusion models' images, and its probability as a coordinate",
     source="Appendix G",
-    params=Params,
     quick=dict(signals=(0.7,), pixels=12, channels=(4, 8), steps=8, held_out=100, places=11, between=4),
     paper=dict(pixels=32, channels=(64, 128, 256), blocks=2, steps=10_000, batch=128, device="cuda", threads=8),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -20,7 +20,7 @@ import xarray as xr
 from saddlescope.papers.concept_learning.shared.authors_programs import CODE, PROGRAMS
 from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, Signal, draw_starts
 from saddlescope.papers.concept_learning.shared.two_layer_runs import half_times, strengths_and_test_point
-from saddlescope.plot import Axis, Figure, Mark, Panel, Table, lines
+from saddlescope.plot import Axis, Figure, Figures, Mark, Panel, Table, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 # The paper does not print the data of Figure 5; these are the two concepts of the authors' program
@@ -176,7 +176,7 @@ def small_share(run: xr.Dataset) -> Estimate:
     return _least_share(run, "small")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the largest omega against the ratio of strengths, and order and minor entries against the scale."""
     scale = Axis("scale of U's entries", scale="log")
     omegas = (
@@ -187,39 +187,33 @@ def figures(run: xr.Dataset) -> list[Figure]:
     ordered = lines(run.ordered / run.starts, x="scale", hue="data", grouped=True)
     minors = lines(run.minor, x="scale", hue="data", grouped=True)
     rows = zip(*(of.values.tolist() for of in (run.data, run.margin, run.figure_log10_omega)), strict=True)
-    return [
-        Figure(
-            name="omega",
-            title="Starts that the assumptions allow, and runs from larger ones",
-            caption="Left: the largest ω, the smallest entry of W(0), at which D.3, D.4 and D.5 as printed hold "
-            "together, against the ratio of neighbouring strengths. Centre: the share of normal starts that learn the "
-            "concepts in the order of their strengths, against the initial scale. Right: the median of the largest "
-            "minor entry. The table has the margin of each figure's data in D.5, which must be positive, and log₁₀ of "
-            f"the largest ω. Its maximum over all ratios and β is {float(run.log10_omega.max()):.1f}.",
-            panels=(
-                Panel(
-                    title="assumptions hold below",
-                    x=Axis("ratio of strengths", scale="log"),
-                    y=Axis("log₁₀ ω"),
-                    marks=omegas,
-                ),
-                Panel(title="in order", x=scale, y=Axis("share of starts", range=(0.0, 1.05)), marks=ordered),
-                Panel(title="largest minor entry", x=scale, y=Axis("median |wᵢⱼ|", scale="log"), marks=minors),
+    yield Figure(
+        name="omega",
+        title="Starts that the assumptions allow, and runs from larger ones",
+        caption="Left: the largest ω, the smallest entry of W(0), at which D.3, D.4 and D.5 as printed hold "
+        "together, against the ratio of neighbouring strengths. Centre: the share of normal starts that learn the "
+        "concepts in the order of their strengths, against the initial scale. Right: the median of the largest "
+        "minor entry. The table has the margin of each figure's data in D.5, which must be positive, and log₁₀ of "
+        f"the largest ω. Its maximum over all ratios and β is {float(run.log10_omega.max()):.1f}.",
+        panels=(
+            Panel(
+                title="assumptions hold below",
+                x=Axis("ratio of strengths", scale="log"),
+                y=Axis("log₁₀ ω"),
+                marks=omegas,
             ),
-            columns=3,
-            table=Table(columns=("data", "margin / α", "log₁₀ ω"), rows=tuple(rows)),
-        )
-    ]
+            Panel(title="in order", x=scale, y=Axis("share of starts", range=(0.0, 1.05)), marks=ordered),
+            Panel(title="largest minor entry", x=scale, y=Axis("median |wᵢⱼ|", scale="log"), marks=minors),
+        ),
+        columns=3,
+        table=Table(columns=("data", "margin / α", "log₁₀ ω"), rows=tuple(rows)),
+    )
 
 
 entry = Entry(
     "concept-learning/assumptions",
     "Assumptions D.1 to D.5: the starts at which they hold, and the dynamics far outside them",
     source="Appendix D.1",
-    params=Params,
     quick=dict(ratios=10, scales=(0.1, 0.001), starts=64, marks=101),
     paper=dict(ratios=2000, starts=16_384),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -21,7 +21,7 @@ from saddlescope.papers.concept_learning.shared.random_starts import (
     draw_starts,
 )
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
-from saddlescope.plot import Axis, Figure, Line, Panel, Table
+from saddlescope.plot import Axis, Figure, Figures, Line, Panel, Table
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 _DATA = ("Figure 5", "Figure 8", "Figure 9")
@@ -115,7 +115,7 @@ def triple_share(run: xr.Dataset) -> Estimate:
     return Estimate.share(seen, starts, remark, over="random starts")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw numbers of descents, rises, and counts against hysteresis."""
     panels: tuple[list[Line], ...] = ([], [], [], [])  # how many, how far, two or more, three or more
     rows = []
@@ -139,34 +139,27 @@ def figures(run: xr.Dataset) -> list[Figure]:
         ("two or more", h, Axis("share of the starts")),
         ("three or more", h, share),
     )
-    return [
-        Figure(
-            name="statistics",
-            title="Numbers of descents and heights of rises over random starts",
-            caption=f"{int(run.counts_at.isel(hysteresis=0).sum()):,} random starts at the scale of the paper's "
-            "figures. Top: shares by number of descents at hysteresis 0, and share with a rise between descents of at "
-            "least the value on the axis. Bottom: shares with two or more and three or more descents if rises below "
-            "the hysteresis do not count. Dashed: entries of U uniform from 0 to the scale, as in the authors' "
-            "programs; solid: normal entries.",
-            panels=tuple(
-                Panel(title=title, x=x, y=y, marks=tuple(marks))
-                for (title, x, y), marks in zip(axes, panels, strict=True)
-            ),
-            table=Table(
-                columns=("data", "law", "starts", *(f"P({n})" for n in range(1, 6)), "largest rise"), rows=tuple(rows)
-            ),
-        )
-    ]
+    yield Figure(
+        name="statistics",
+        title="Numbers of descents and heights of rises over random starts",
+        caption=f"{int(run.counts_at.isel(hysteresis=0).sum()):,} random starts at the scale of the paper's "
+        "figures. Top: shares by number of descents at hysteresis 0, and share with a rise between descents of at "
+        "least the value on the axis. Bottom: shares with two or more and three or more descents if rises below "
+        "the hysteresis do not count. Dashed: entries of U uniform from 0 to the scale, as in the authors' "
+        "programs; solid: normal entries.",
+        panels=tuple(
+            Panel(title=title, x=x, y=y, marks=tuple(marks)) for (title, x, y), marks in zip(axes, panels, strict=True)
+        ),
+        table=Table(
+            columns=("data", "law", "starts", *(f"P({n})" for n in range(1, 6)), "largest rise"), rows=tuple(rows)
+        ),
+    )
 
 
 entry = Entry(
     "concept-learning/descents",
     "Number of descents of the loss out of distribution over hundreds of thousands of starts",
     source="Section 4.2.2, E.1",
-    params=Params,
     quick=dict(starts=256),
     paper=dict(starts=150_000),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.concept_learning.shared.two_layer_runs import TwoLayerParams, strengths_and_test_point
-from saddlescope.plot import Axis, Figure, Line, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Line, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 
@@ -105,29 +105,13 @@ def relative_fall(run: xr.Dataset) -> Estimate:
     return Estimate.median(least / last, remark, over="random starts")
 
 
-@claims.extension(
-    "noise-lasting",
-    "The error of the learning times without the noise term is the same at the two smallest scales",
-    "log(w_kk(0) / s_k) / (4 a_k), with the Schur complement s_k: the scale cancels",
-    low=0.95,
-    high=1.05,
-)
-def error_ratio(run: xr.Dataset) -> Estimate:
-    """Error of the worst concept's time without noise, smallest scale over second smallest, median."""
-    last, least = (errors.max(axis=1) for errors, _ in _late(run))
-    shares = run.noise_share.isel(scale=-1, concept=int(np.argmin(run.strength.values)))
-    remark = f"medians {np.median(last):.4f} and {np.median(least):.4f}"
-    remark += f"; N/G up to {float(shares.median()):.2f} (median)"
-    return Estimate.median(least / last, remark, over="random starts")
-
-
 def _late(run: xr.Dataset) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return errors of the times without noise, and the times, (starts, concepts), at the two smallest scales."""
     cells = [run.isel(scale=scale).transpose("start", "concept", ...) for scale in (-2, -1)]
     return [(abs(one.bare_time - one.found_time).values, one.found_time.values) for one in cells]
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the three terms from one start, and errors of stage times with noise and without."""
     terms = run[["growth", "suppression", "noise"]].to_dataarray("term")
     drawn = terms.where(terms > float(run.growth.max()) * 1e-16)
@@ -141,39 +125,33 @@ def figures(run: xr.Dataset) -> list[Figure]:
             style = "dashed" if name == "bare" else "solid"
             curves.append(Line(x=x, y=share, group=f"{label}, scale {scale:g}", color=n, style=style))
     until = float(run.found_time.isel(scale=-1).max())
-    return [
-        Figure(
-            name="terms",
-            title="The terms of equation 4.3, and stage times with and without noise",
-            caption="Left: the three terms of equation 4.3 for the major entry of the weakest concept against time, "
-            "from one start. Right: share of starts whose largest error of a stage time is below the value on the "
-            f"axis. At the smallest scale the median is {medians['bare']:.2g} without noise and "
-            f"{medians['schur']:.2g} by Schur complements.",
-            panels=(
-                Panel(
-                    title="w_kk of the weakest concept",
-                    x=Axis("time t of gradient flow", range=(0.0, until)),
-                    y=Axis("term of dW/dt / 2", scale="log"),
-                    marks=lines(drawn, x="time", hue="term", grouped=True),
-                ),
-                Panel(
-                    title="stage times",
-                    x=Axis("largest error of a stage time", scale="log"),
-                    y=Axis("share of starts below"),
-                    marks=tuple(curves),
-                ),
+    yield Figure(
+        name="terms",
+        title="The terms of equation 4.3, and stage times with and without noise",
+        caption="Left: the three terms of equation 4.3 for the major entry of the weakest concept against time, "
+        "from one start. Right: share of starts whose largest error of a stage time is below the value on the "
+        f"axis. At the smallest scale the median is {medians['bare']:.2g} without noise and "
+        f"{medians['schur']:.2g} by Schur complements.",
+        panels=(
+            Panel(
+                title="w_kk of the weakest concept",
+                x=Axis("time t of gradient flow", range=(0.0, until)),
+                y=Axis("term of dW/dt / 2", scale="log"),
+                marks=lines(drawn, x="time", hue="term", grouped=True),
             ),
-        )
-    ]
+            Panel(
+                title="stage times",
+                x=Axis("largest error of a stage time", scale="log"),
+                y=Axis("share of starts below"),
+                marks=tuple(curves),
+            ),
+        ),
+    )
 
 
 entry = Entry(
     "concept-learning/equation-4-3",
     "Equation 4.3: growth, suppression and noise, and the effect of leaving the noise out",
     source="Section 4.2",
-    params=Params,
     quick=dict(starts=10),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

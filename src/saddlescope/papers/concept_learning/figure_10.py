@@ -22,7 +22,7 @@ from saddlescope.papers.concept_learning.shared import two_layer_figures as view
 from saddlescope.papers.concept_learning.shared import two_layer_runs as two_layer
 from saddlescope.papers.concept_learning.shared.authors_programs import CODE, DIVISOR, PROGRAMS, STEP
 from saddlescope.papers.concept_learning.shared.discrete_maps import LOST, gradient_runs, printed_runs
-from saddlescope.plot import Axis, Figure, Mark, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 from saddlescope.reproduction.grid import join_cells
 
@@ -202,7 +202,7 @@ def unlearned_share(run: xr.Dataset) -> Estimate:
     return Estimate.share(float(unlearned.sum()), unlearned.size, remark, over="random starts")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the plateau, and the authors' run with its changes."""
     horizon, panels = Mark(at=float(run.horizon), label="horizon"), []
     for panel in (views.loss_panel(run, top=4 * float(run.lost_loss)), views.entries_panel(run)):
@@ -211,45 +211,39 @@ def figures(run: xr.Dataset) -> list[Figure]:
     until = {stop: run.sel(time=slice(None, stop)) for stop in (float(run.horizon), float(run.time[-1]))}
     panels.extend(views.output_panel(one, f"output to t = {stop:g}") for stop, one in until.items())
     shown = run.theirs.assign_coords(moment=["with A", "with A²"])
-    return [
-        Figure(
-            name="failure",
-            title="Loss, entries of W and output on a plateau",
-            caption="From the start of full rank with the longest plateau. Vertical line: the horizon, up to which it "
-            "looks as in Figure 10.",
-            panels=tuple(panels),
-            columns=2,
+    yield Figure(
+        name="failure",
+        title="Loss, entries of W and output on a plateau",
+        caption="From the start of full rank with the longest plateau. Vertical line: the horizon, up to which it "
+        "looks as in Figure 10.",
+        panels=tuple(panels),
+        columns=2,
+    )
+    yield Figure(
+        name="authors",
+        title="The authors' run, repeated with other maps and matrices",
+        caption="w_11, the weakest concept's entry, against the number of steps, from the start of the authors' "
+        f"program: D.2, which it iterates, and gradient steps in U over the same time, with A and with A². It "
+        f"stops after {_PROGRAM.steps} steps, at w_11 = "
+        f"{float(run.theirs_end.sel(map='D.2', moment='A^2')):.3f} by D.2 with A².",
+        panels=tuple(
+            Panel(
+                title=name,
+                x=Axis("steps", scale="log"),
+                y=Axis("w_11", range=(-0.3, 1.1)),
+                marks=(
+                    *lines(shown.sel(map=of), x="theirs_step", hue="moment", grouped=True),
+                    Mark(at=float(_PROGRAM.steps), label="end of the program"),
+                ),
+            )
+            for of, name in (("D.2", "equation D.2 in W"), ("U", "gradient steps in U"))
         ),
-        Figure(
-            name="authors",
-            title="The authors' run, repeated with other maps and matrices",
-            caption="w_11, the weakest concept's entry, against the number of steps, from the start of the authors' "
-            f"program: D.2, which it iterates, and gradient steps in U over the same time, with A and with A². It "
-            f"stops after {_PROGRAM.steps} steps, at w_11 = "
-            f"{float(run.theirs_end.sel(map='D.2', moment='A^2')):.3f} by D.2 with A².",
-            panels=tuple(
-                Panel(
-                    title=name,
-                    x=Axis("steps", scale="log"),
-                    y=Axis("w_11", range=(-0.3, 1.1)),
-                    marks=(
-                        *lines(shown.sel(map=of), x="theirs_step", hue="moment", grouped=True),
-                        Mark(at=float(_PROGRAM.steps), label="end of the program"),
-                    ),
-                )
-                for of, name in (("D.2", "equation D.2 in W"), ("U", "gradient steps in U"))
-            ),
-        ),
-    ]
+    )
 
 
 entry = Entry(
     "concept-learning/figure-10",
     "Figure 10: explanations of a concept that seems never to be learned",
     source="Appendix E.3",
-    params=Params,
     quick=dict(starts=512, map_starts=96),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

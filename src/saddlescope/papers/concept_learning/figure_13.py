@@ -22,7 +22,7 @@ from saddlescope.papers.concept_learning.shared.transient_memorization import (
     output_plane,
     train_kind,
 )
-from saddlescope.plot import Axis, Figure, Line, Panel
+from saddlescope.plot import Axis, Figure, Figures, Line, Panel
 from saddlescope.reproduction import Claims, Entry, Estimate, Metric, RunContext, param
 
 _DEEP, _ONE, _WIDE = "three layers, d = 3", "one layer, d = 3", "two layers, d = 64"
@@ -145,7 +145,7 @@ metrics = (
 )
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw output trajectories, as in Figure 13, and loss curves, as in Figure 14."""
     planes, losses = [], []
     for task in run.task.values:
@@ -164,32 +164,25 @@ def figures(run: xr.Dataset) -> list[Figure]:
         planes.append(output_plane(f"μ = ({mu[0]:g}, {mu[1]:g})", mu, paths))
         x, y = Axis("step", scale="log"), Axis("test loss over its start")
         losses.append(Panel(title=f"{task} μ", x=x, y=y, marks=tuple(curves)))
-    return [
-        Figure(
-            name="trajectories",
-            title="Output trajectories of three-layer networks at d = 3",
-            caption="As in Figure 13: output at the test point over training. The thick line is the network with the "
-            f"largest rise of the test loss, the others are the first {_CURVES}.",
-            panels=tuple(planes),
-        ),
-        Figure(
-            name="loss",
-            title="Loss at the test point of three-layer networks at d = 3",
-            caption="As in Figure 14: losses over their values at the start, for the networks of the trajectories on "
-            "either task.",
-            panels=tuple(losses),
-        ),
-    ]
+    yield Figure(
+        name="trajectories",
+        title="Output trajectories of three-layer networks at d = 3",
+        caption="As in Figure 13: output at the test point over training. The thick line is the network with the "
+        f"largest rise of the test loss, the others are the first {_CURVES}.",
+        panels=tuple(planes),
+    )
+    yield Figure(
+        name="loss",
+        title="Loss at the test point of three-layer networks at d = 3",
+        caption="As in Figure 14: losses over their values at the start, for the networks of the trajectories on "
+        "either task.",
+        panels=tuple(losses),
+    )
 
 
 entry = Entry(
     "concept-learning/figure-13",
     "Figures 13 and 14: three-layer linear networks in three dimensions memorize for a while",
     source="Figures 13, 14, F.2",
-    params=Params,
     quick=dict(seeds=48, wide_seeds=0, samples=1000, epochs=30, per_doubling=16),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=metrics,
 )

@@ -18,7 +18,7 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope.plot import Axis, Figure, Film, Line, Panel
+from saddlescope.plot import Axis, Figure, Figures, Film, Line, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 _EXAMPLES_SEED, _READ_SEED = 15, 16  # of the images shown, and of those read by the estimator
@@ -157,7 +157,7 @@ def _overlap(run: xr.Dataset) -> Estimate:
 _CLASSES = (1, 3, 0, 2)  # palette: no blue for red circles
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw positions that the direct estimator reads in both distributions, and images of both in one frame."""
     names, panels = tuple(map(str, run["class"].values)), []
     for side, (place, setting) in enumerate(zip(("left", "right"), run.color_setting.values, strict=True)):
@@ -170,34 +170,28 @@ def figures(run: xr.Dataset) -> list[Figure]:
         panels.append(Panel(title=f"{place}: colours {setting:g} apart", x=x, y=y, marks=tuple(dots)))
     left, right = run.shown.transpose("color_setting", "class", "example", "row", "column", "channel").values
     empty = ("",) * (left.shape[1] - 1)
-    return [
-        Figure(
-            name="distributions",
-            title="Two distributions of circles with different colour signals",
-            caption="In a column of images, place, background and jitter are the same. Each dot is another true image "
-            "of the distribution, at the colour and size that the direct estimator reads from its pixels; 0 and 1 are "
-            "the class means. Within a class, sizes vary by up to 0.375 of the distance of the means, and every "
-            "channel of the colour by up to 0.125.",
-            panels=tuple(panels),
-            film=Film(
-                steps=np.array([1]),
-                images=np.concatenate([left, np.full_like(left[:, :1], 255), right], axis=1)[None],
-                rows=names,
-                columns=("left", *empty, "", "right", *empty),
-                unit="",
-            ),
-        )
-    ]
+    yield Figure(
+        name="distributions",
+        title="Two distributions of circles with different colour signals",
+        caption="In a column of images, place, background and jitter are the same. Each dot is another true image "
+        "of the distribution, at the colour and size that the direct estimator reads from its pixels; 0 and 1 are "
+        "the class means. Within a class, sizes vary by up to 0.375 of the distance of the means, and every "
+        "channel of the colour by up to 0.125.",
+        panels=tuple(panels),
+        film=Film(
+            steps=np.array([1]),
+            images=np.concatenate([left, np.full_like(left[:, :1], 255), right], axis=1)[None],
+            rows=names,
+            columns=("left", *empty, "", "right", *empty),
+            unit="",
+        ),
+    )
 
 
 entry = Entry(
     "concept-learning/figure-15",
     "Figure 15: signals of colour and size, measured in the images",
     source="Figure 15, appendix G.1",
-    params=Params,
     quick=dict(pixels=16, sizes=(0.2, 0.4), images=32, seeds=(0, 1), read=128, shown=3),
     paper=dict(images=2048),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

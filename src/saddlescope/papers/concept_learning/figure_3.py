@@ -2,7 +2,7 @@
 
 Linear networks of four layers with mu = (1, 2) and sigma = (.05, .05) are trained by SGD at d = 64 and d = 2, in the
 conventions of `shared.perceptron_training`, for many seeds. Further networks have depths 1 to 5. At d = 2 some networks
-see all samples in each step, have hidden layers of width 64, or have one layer and a small start.
+see all samples in each step, or have hidden layers of width 64.
 
     descents    of the out-of-distribution loss, counted with a hysteresis of 5 % of its start
     transient   network: one with two descents or more
@@ -22,16 +22,12 @@ from saddlescope.papers.concept_learning.shared.transient_memorization import (
     output_plane,
     train_kind,
 )
-from saddlescope.plot import Axis, Figure, Line, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Line, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, Metric, RunContext, param
 
 LOW, HIGH = "low dimension", "high dimension"
 
-WIDE, SMALL, WHOLE = "wide hidden layers", "small start", "without minibatches"  # all in low dimension
-
-WIDE_SGD = "wide hidden layers, minibatches"  # WIDE and WHOLE see all samples in each step
-
-_SMALL_SCALE = 0.01  # of PyTorch's start
+WIDE_SGD, WHOLE = "wide hidden layers, minibatches", "without minibatches"  # both in low dimension
 
 
 class Params(TrainingParams):
@@ -43,7 +39,7 @@ class Params(TrainingParams):
     high: int = param(64, "high dimension of the data, above the low one")
     depth: int = param(4, "depth of the paper's networks", ge=2)
     depths: tuple[int, ...] = param(
-        (1, 2, 3, 4, 5), "compared depths; 1 and the paper's are among them", ge=1, order="increasing"
+        (1, 2, 3, 4, 5), "compared depths; the paper's is among them", ge=1, order="increasing"
     )
     seeds: int = param(128, "networks of every kind", ge=1)
     per_doubling: int = param(64, "records for each doubling of the step", ge=1)
@@ -51,21 +47,16 @@ class Params(TrainingParams):
     def check(self) -> None:
         if self.high <= self.low:
             raise InputError(f"high must be above low = {self.low}; got {self.high!r}.")
-        if not {1, self.depth} <= set(self.depths):
-            raise InputError(f"depths must contain 1 and depth = {self.depth}; got {self.depths!r}.")
+        if self.depth not in self.depths:
+            raise InputError(f"depths must contain depth = {self.depth}; got {self.depths!r}.")
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Train one kind of network after the other, all seeds at once."""
     low = params.training(dim=params.low)
     kinds = [(LOW, replace(low, depth=depth)) for depth in params.depths]
-    kinds += [(WHOLE, replace(low, depth=depth, whole=True)) for depth in params.depths[1:]]
-    kinds += [
-        (HIGH, replace(low, dim=params.high)),
-        (WIDE, replace(low, hidden=params.high, whole=True)),
-        (SMALL, replace(low, depth=1, scale=_SMALL_SCALE)),
-        (WIDE_SGD, replace(low, hidden=params.high)),
-    ]
+    kinds += [(WHOLE, replace(low, depth=depth, whole=True)) for depth in params.depths if depth > 1]
+    kinds += [(HIGH, replace(low, dim=params.high)), (WIDE_SGD, replace(low, hidden=params.high))]
     named = {f"{kind}, depth {training.depth}": (kind, training) for kind, training in kinds}
     seeds, task = range(params.seed, params.seed + params.seeds), (params.mu, params.sigma)
 
@@ -93,16 +84,6 @@ def _transient(run: xr.Dataset, kind: str, depth: int | None = None) -> tuple[in
     return int(turns.sum()), turns.size
 
 
-def _least_difference(run: xr.Dataset, pairs: list[tuple[str, str]]) -> Estimate:
-    """Return the share of transient networks of the first kind less that of the second, pair of least difference."""
-    found = []
-    for more, less in pairs:
-        one, other = _transient(run, more), _transient(run, less)
-        remark = f"{one[0]} of {one[1]} ({more}) against {other[0]} of {other[1]} ({less})"
-        found.append(difference_of_shares(one, other, remark))
-    return least(found)
-
-
 claims = Claims(
     limits="A rise of 5 % of the first loss counts, one that a reader of the figure sees; smaller ones are ripples of "
     "minibatches. One data law. The figure shows one network per dimension, and its hidden width at d = 2 is 64 by the "
@@ -120,7 +101,12 @@ claims = Claims(
 )
 def _dimension_difference(run: xr.Dataset) -> Estimate:
     """Share of transient networks at d = 2 less that at d = 64, smaller of two hidden widths."""
-    return _least_difference(run, [(LOW, HIGH), (WIDE_SGD, HIGH)])
+    found, high = [], _transient(run, HIGH)
+    for kind in (LOW, WIDE_SGD):
+        low = _transient(run, kind)
+        remark = f"{low[0]} of {low[1]} ({kind}) against {high[0]} of {high[1]} ({HIGH})"
+        found.append(difference_of_shares(low, high, remark))
+    return least(found)
 
 
 @claims.stand_in(
@@ -162,38 +148,6 @@ def _depth_difference(run: xr.Dataset) -> Estimate:
     return least(found)
 
 
-def small_starts_are_monotone(run: xr.Dataset) -> bool:
-    """No one-layer network that starts from a hundredth of PyTorch's start is transient"""
-    return _transient(run, SMALL, 1)[0] == 0
-
-
-@claims.extension(
-    "one-layer-default",
-    "From PyTorch's default start, some one-layer networks' out-of-distribution loss in low dimension falls, rises, "
-    "and falls again",
-    "Not in the paper, whose one-layer networks have d = 64; the start is not small at d = 2: equation 4.2",
-    low=1.0,
-    requires=[small_starts_are_monotone],
-)
-def _one_layer_number(run: xr.Dataset) -> Estimate:
-    """Number of transient one-layer linear networks at d = 2."""
-    one = select_networks(run, LOW, 1)
-    remark = f"of {one.sizes['seed']}; largest rise {float(one.rise.max()):.2g}"
-    return Estimate.number(one.descents > 1, remark, over="seeds")
-
-
-@claims.extension(
-    "width",
-    "In low dimension, deep linear networks with hidden layers of width 2 memorize transiently more often than those "
-    "of width 64, with and without minibatches",
-    "This project's, beside section 3.3, which names the dimension",
-    low=0.0,
-)
-def _width_difference(run: xr.Dataset) -> Estimate:
-    """Share of transient networks at d = 2 with hidden width 2 less that with 64, smaller of both trainings."""
-    return _least_difference(run, [(LOW, WIDE_SGD), (WHOLE, WIDE)])
-
-
 metrics = (
     Metric(
         "transient",
@@ -203,7 +157,7 @@ metrics = (
 )
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw outputs and losses."""
     one, depth, names = select_networks(run, LOW), run.attrs["paper_depth"], {LOW: "low", HIGH: "high"}
     rise = np.where(one.descents > 1, one.rise, np.nan)
@@ -221,29 +175,22 @@ def figures(run: xr.Dataset) -> list[Figure]:
         later = (loss / loss.isel(step=0)).isel(step=slice(1, None))
         losses += lines(later, x="step", hue="seed", label=name, grouped=True, color=None, width=1.0, opacity=0.7)
     x, y = Axis("step", scale="log"), Axis("loss over its start")
-    return [
-        Figure(
-            name="transient",
-            title="Transient memorization by dimension",
-            caption=f"Left: output at the test point of one network of {depth} layers per dimension, with points "
-            f"evenly spaced in the logarithm of the step; at d = {run.attrs['low']}, the transient one of median rise. "
-            "Right: loss at the test point over its start, for up to 12 networks per dimension.",
-            panels=(
-                output_plane("output", np.array(run.attrs["mu"]), paths),
-                Panel(title=f"depth {depth}", x=x, y=y, marks=tuple(losses)),
-            ),
-        )
-    ]
+    yield Figure(
+        name="transient",
+        title="Transient memorization by dimension",
+        caption=f"Left: output at the test point of one network of {depth} layers per dimension, with points "
+        f"evenly spaced in the logarithm of the step; at d = {run.attrs['low']}, the transient one of median rise. "
+        "Right: loss at the test point over its start, for up to 12 networks per dimension.",
+        panels=(
+            output_plane("output", np.array(run.attrs["mu"]), paths),
+            Panel(title=f"depth {depth}", x=x, y=y, marks=tuple(losses)),
+        ),
+    )
 
 
 entry = Entry(
     "concept-learning/figure-3",
     "Figures 2 (c) and 3: deep networks memorize for a while before they generalise",
     source="Figures 2 (c) and 3, section 3.3",
-    params=Params,
     quick=dict(high=24, depths=(1, 4), seeds=8, samples=1000, epochs=50, per_doubling=16),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=metrics,
 )

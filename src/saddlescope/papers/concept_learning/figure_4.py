@@ -6,8 +6,7 @@
 
 The paper draws the kinds. This entry follows all entries from one start with two directions without a concept, and
 tests the statements of section 4.2.1 from many starts, on data whose strengths differ by a factor above 3, as
-Assumption D.5 asks. Time t is that of gradient flow; the paper's is 2 t. The times of major entries are compared with
-the Schur complements of the initial W (`theory.concepts.concept_stages`).
+Assumption D.5 asks. Time t is that of gradient flow; the paper's is 2 t.
 """
 
 from functools import partial
@@ -17,7 +16,7 @@ import xarray as xr
 
 from saddlescope.papers.concept_learning.shared import two_layer_figures as views
 from saddlescope.papers.concept_learning.shared import two_layer_runs as two_layer
-from saddlescope.plot import Figure
+from saddlescope.plot import Figure, Figures
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 from saddlescope.reproduction.grid import join_cells
 
@@ -91,7 +90,6 @@ def _follow_entries(a: np.ndarray, units: np.ndarray, until: float, scale: float
     """Follow the entries of W from each start, beside the predictions of its Schur complements."""
     from saddlescope.flow import symmetric_path
     from saddlescope.measure import entry_histories
-    from saddlescope.theory.concepts import concept_stages
 
     order, pairs = np.argsort(-a), _concept_pairs(a)
     found = []
@@ -108,7 +106,6 @@ def _follow_entries(a: np.ndarray, units: np.ndarray, until: float, scale: float
                 "growth_error": (("place", "other_place"), np.abs(W - W0 * grown) / (size[:, None] * size * grown)),
                 "rate": (("place", "other_place"), rate),
                 "major_time": ("concept", [histories[k, k].top for k in range(len(a))]),
-                "major_predicted": ("concept", concept_stages(a, start).times),
                 "peak_time": ("pair", [one.top for one in minor]),
                 "suppressed": ("pair", [one.settles for one in minor]),
                 "suppressor": ("pair", [at_peak[n, strong, strong] for n, (_, strong) in enumerate(pairs)]),
@@ -122,7 +119,7 @@ claims = Claims(
     "strengths whose ratios are above 3, as in Assumption D.5. On the data of Figure 8, which break it, 4 of "
     "4800 minor entries peak out of order. The initial phase ends when an entry of W is 0.001. The text assumes "
     "entries of about one size, from ω to βω; normal starts have an entry near 0 now and then, which grows out "
-    "of order, as w_23 does in one start of 800. The formulas for peaks and times neglect the noise term, so a start "
+    "of order, as w_23 does in one start of 800. The formula for peaks neglects the noise term, so a start "
     "close to a lower rank is an exception.",
 )
 
@@ -196,54 +193,33 @@ def suppressor_error(run: xr.Dataset) -> Estimate:
     return Estimate.largest(off.max("pair"), f"predicted w_kk at the peak: {predicted}", over="random starts")
 
 
-@claims.extension(
-    "stage-times",
-    "Schur complements of W(0) at the smaller scale predict when each concept is learned",
-    "theory.concepts.concept_stages; the noise term leaves them of w_kk(0). 4e-6 on average in a pilot",
-    high=1e-3,
-    unit="t",
-)
-def stage_time_error(run: xr.Dataset) -> Estimate:
-    """Largest error of a predicted time of w_kk = 1/2, over concepts and starts of the smallest scale."""
-    found = abs(run.major_time - run.major_predicted).max("concept")
-    larger, smaller = (float(found.isel(scale=scale).max()) for scale in (0, -1))
-    remark = f"{larger:.2g} at scale {float(run.scale[0]):g}, {smaller:.2g} at {float(run.scale[-1]):g}"
-    return Estimate.largest(found.isel(scale=-1), remark, over="random starts")
-
-
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw every entry against time, and heat maps of |W| between the stages."""
     empty = int((run.strength == 0).sum())
-    return [
-        Figure(
-            name="entries",
-            title="Major, minor and irrelevant entries of W against time",
-            caption="Absolute value of every entry of W against time, from one start. Major entries are solid, minor "
-            "entries dashed in the colour of their stronger concept, irrelevant entries dotted. Vertical lines: "
-            "predicted times of w_kk = 1/2. The table lists every entry.",
-            panels=(views.entry_histories_panel(run),),
-            columns=1,
-            table=views.entry_table(run),
-        ),
-        Figure(
-            name="stages",
-            title="W between the stages",
-            caption="|w_ij| at the start and after each concept is learned, on a logarithmic scale that ends at a "
-            f"tenth of the smallest initial entry. The last {empty} directions have no concept.",
-            panels=views.stage_heats(run),
-            columns=2,
-        ),
-    ]
+    yield Figure(
+        name="entries",
+        title="Major, minor and irrelevant entries of W against time",
+        caption="Absolute value of every entry of W against time, from one start. Major entries are solid, minor "
+        "entries dashed in the colour of their stronger concept, irrelevant entries dotted. Vertical lines: "
+        "predicted times of w_kk = 1/2. The table lists every entry.",
+        panels=(views.entry_histories_panel(run),),
+        columns=1,
+        table=views.entry_table(run),
+    )
+    yield Figure(
+        name="stages",
+        title="W between the stages",
+        caption="|w_ij| at the start and after each concept is learned, on a logarithmic scale that ends at a "
+        f"tenth of the smallest initial entry. The last {empty} directions have no concept.",
+        panels=views.stage_heats(run),
+        columns=2,
+    )
 
 
 entry = Entry(
     "concept-learning/figure-4",
     "Figure 4: growth and suppression of the entries of W",
     source="Section 4.2.1",
-    params=Params,
     quick=dict(starts=12),
-    run=run,
-    claims=claims,
-    figures=figures,
     metrics=two_layer.METRICS,
 )

@@ -19,7 +19,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.shared.perceptron_training import TrainingParams, after_last, train
-from saddlescope.plot import Axis, Figure, Line, Panel
+from saddlescope.plot import Axis, Figure, Figures, Line, Panel
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 PROGRAM, TEXT = "program", "text"
@@ -134,7 +134,7 @@ def _out_of_order(run: xr.Dataset) -> Estimate:
     return Estimate.number(late > 1, f"of {len(late)}; {remark}", over="networks")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     index = run["index"].transpose("point", "concept").values
     number, loss = index.sum(axis=1), run.loss.sel(convention=PROGRAM).mean("seed")
     rank = np.array([np.sum(number[:k] == number[k]) for k in range(len(index))])
@@ -150,27 +150,21 @@ def figures(run: xr.Dataset) -> list[Figure]:
             marks.append(Line(x=place[inside, 0], y=place[inside, 1], group=text, color=n, style="points", width=5.0))
         x = Axis("concepts combined", range=(-0.4, index.shape[1] + 0.4))
         panels.append(Panel(title=f"after {epoch:g} epochs", x=x, y=Axis(""), marks=tuple(marks)))
-    return [
-        Figure(
-            name="graphs",
-            title="Loss at every point of the cube of concepts, by epoch",
-            caption="Each panel shows the test points and the edges between points that differ in one concept. The "
-            "number of concepts combined grows from left (the origin) to right (the point with all concepts). Colours: "
-            "the loss, mean over networks in the program's conventions.",
-            panels=tuple(panels),
-            columns=3,
-        )
-    ]
+    yield Figure(
+        name="graphs",
+        title="Loss at every point of the cube of concepts, by epoch",
+        caption="Each panel shows the test points and the edges between points that differ in one concept. The "
+        "number of concepts combined grows from left (the origin) to right (the point with all concepts). Colours: "
+        "the loss, mean over networks in the program's conventions.",
+        panels=tuple(panels),
+        columns=3,
+    )
 
 
 entry = Entry(
     "concept-learning/figure-7",
     "Figure 7: order in which a ReLU network learns the points of a cube of concepts",
     source="Appendix B, equation B.2",
-    params=Params,
     quick=dict(seeds=2, samples=2500, epochs=30, marks=3),
     paper=dict(seeds=80),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -28,7 +28,7 @@ from saddlescope.papers.concept_learning.shared.perceptron_training import (
     train,
 )
 from saddlescope.papers.concept_learning.shared.transient_memorization import least
-from saddlescope.plot import Axis, Figure, Line, Panel
+from saddlescope.plot import Axis, Figure, Figures, Line, Panel
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 SIGNAL, DIVERSITY = "signal", "diversity"
@@ -234,18 +234,16 @@ def _deviation(run: xr.Dataset) -> Estimate:
     return Estimate.largest(away, remark, over="networks")
 
 
-def _trajectories(networks: str, run: xr.Dataset) -> list[Figure]:
+def _trajectories(networks: str, run: xr.Dataset) -> Figures:
     theorem = " Dashed lines are Theorem 4.1 from the same start." if "prediction" in run else ""
-    return [
-        Figure(
-            name="trajectories",
-            title=f"Output trajectories of {networks} in the plane of the two concepts",
-            caption="Output at the test point for one seed. Small points are at equal times, the large point of each "
-            f"colour is the test point.{theorem} Left: varied signal μ₁. Right: varied diversity σ₁, used as a "
-            "variance.",
-            panels=tuple(_panel(run, panel) for panel in (SIGNAL, DIVERSITY)),
-        )
-    ]
+    yield Figure(
+        name="trajectories",
+        title=f"Output trajectories of {networks} in the plane of the two concepts",
+        caption="Output at the test point for one seed. Small points are at equal times, the large point of each "
+        f"colour is the test point.{theorem} Left: varied signal μ₁. Right: varied diversity σ₁, used as a "
+        "variance.",
+        panels=tuple(_panel(run, panel) for panel in (SIGNAL, DIVERSITY)),
+    )
 
 
 def _panel(run: xr.Dataset, panel: str) -> Panel:
@@ -278,7 +276,6 @@ figure_2 = Entry(
     "concept-learning/figure-2",
     "Figure 2 (a, b): one-layer networks learn the stronger and the more diverse concept first",
     source="Figure 2, section 3.1",
-    params=Params,
     quick=dict(_QUICK, seeds=6, dim=32, samples=2000),
     run=run_one_layer,
     claims=one_layer_claims,
@@ -289,7 +286,6 @@ figure_11 = Entry(
     "concept-learning/figure-11",
     "Figure 11: two-layer linear networks learn the stronger and the more diverse concept first",
     source="Appendix F, Figure 11",
-    params=Params,
     quick=dict(_QUICK, every=20),
     run=run_two_linear_layers,
     claims=_order_claims("Figure 11"),

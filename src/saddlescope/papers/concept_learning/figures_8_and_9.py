@@ -20,7 +20,7 @@ from saddlescope.papers.concept_learning.shared import two_layer_figures as view
 from saddlescope.papers.concept_learning.shared import two_layer_runs as two_layer
 from saddlescope.papers.concept_learning.shared.authors_programs import CODE, PROGRAMS
 from saddlescope.papers.concept_learning.shared.random_starts import VISIBLE
-from saddlescope.plot import Figure
+from saddlescope.plot import Figure, Figures
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 
@@ -162,12 +162,10 @@ def _descent_claims(figure: int, word: str, descents: int) -> Claims:
     return claims
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw loss and entries of the authors' run and of the searched one, with tables of drivers."""
-    return [
-        _descents(two_layer.of_authors(run), "authors", "from the start of the authors' program, with A²"),
-        _descents(run, "descents", "from a searched start, with A"),
-    ]
+    yield _descents(two_layer.of_authors(run), "authors", "from the start of the authors' program, with A²")
+    yield _descents(run, "descents", "from a searched start, with A")
 
 
 def _descents(one: xr.Dataset, name: str, start: str) -> Figure:
@@ -192,11 +190,8 @@ figure_8 = Entry(
     "concept-learning/figure-8",
     "Figure 8: the loss out of distribution descends three times",
     source="Appendix E.1",
-    params=Params,
     quick=dict(pool=1024, generations=6),
-    run=run,
     claims=_descent_claims(8, "three", 3),
-    figures=figures,
     metrics=two_layer.METRICS,
 )
 
@@ -206,8 +201,6 @@ figure_9 = Entry(
     source="Appendix E.1",
     params=Figure9Params,
     quick=dict(pool=2048, generations=8),
-    run=run,
     claims=_descent_claims(9, "four", 4),
-    figures=figures,
     metrics=two_layer.METRICS,
 )

@@ -25,7 +25,7 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, train
 from saddlescope.papers.concept_learning.shared.two_layer_runs import half_times, strengths_and_test_point
-from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Line, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 _SGD_RATIOS = 9  # values of the sweep of SGD
@@ -184,7 +184,7 @@ def one_layer_flip(run: xr.Dataset) -> Estimate:
     return dataclasses.replace(worst, remark=f"{words}; {worst.remark}")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw half-times, and the ratios at which starts and runs flip."""
     half = run.half.isel(scale=-1, start=0)
     times = lines(half, x="ratio", hue="concept", label=lambda k: f"T{'₁₂'[k - 1]}", color=3, style="dashed")
@@ -195,20 +195,18 @@ def figures(run: xr.Dataset) -> list[Figure]:
     names = {2: "two clusters", 3: "with one at the origin"}
     for n, clusters in enumerate(run.clusters.values.tolist()):
         sgd.append(_cumulative(_flip_ratios(run.sgd_half.sel(clusters=clusters)).values, names[clusters], n + 3))
-    return [
-        Figure(
-            name="flips",
-            title="Ratio of strengths at which the order of learning flips",
-            caption="Left: time at which each concept is half learned, from one start of the smallest scale. Share of "
-            "the starts of the symmetric network (centre), and of the SGD runs of one layer (right), that have flipped "
-            "up to a ratio.",
-            panels=(
-                Panel(x=Axis("a₁ / a₂"), y=Axis("half-time, in time t"), marks=times),
-                Panel(x=Axis("a₁ / a₂"), y=Axis("share of starts"), marks=tuple(shares)),
-                Panel(x=Axis("a₁ / a₂"), y=Axis("share of SGD runs"), marks=tuple(sgd)),
-            ),
+    yield Figure(
+        name="flips",
+        title="Ratio of strengths at which the order of learning flips",
+        caption="Left: time at which each concept is half learned, from one start of the smallest scale. Share of "
+        "the starts of the symmetric network (centre), and of the SGD runs of one layer (right), that have flipped "
+        "up to a ratio.",
+        panels=(
+            Panel(x=Axis("a₁ / a₂"), y=Axis("half-time, in time t"), marks=times),
+            Panel(x=Axis("a₁ / a₂"), y=Axis("share of starts"), marks=tuple(shares)),
+            Panel(x=Axis("a₁ / a₂"), y=Axis("share of SGD runs"), marks=tuple(sgd)),
         ),
-    ]
+    )
 
 
 def _cumulative(flips: np.ndarray, label: str, color: int) -> Line:
@@ -220,10 +218,6 @@ entry = Entry(
     "concept-learning/order-flip",
     "The diversity at which the order of learning of two concepts flips",
     source="Sections 3.1 and 4",
-    params=Params,
     quick=dict(ratios=7, scales=(0.1, 1e-3), starts=20, clusters=(2,), runs=2, samples=1000),
     paper=dict(starts=500),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

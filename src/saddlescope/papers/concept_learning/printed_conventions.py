@@ -26,7 +26,7 @@ import xarray as xr
 from saddlescope.papers.concept_learning.figures_2_11_12 import half_times
 from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, PrintedConcepts, train
 from saddlescope.papers.concept_learning.shared.transient_memorization import least, loss_descents
-from saddlescope.plot import Axis, Figure, Line, Panel
+from saddlescope.plot import Axis, Figure, Figures, Line, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 PRINTED, BIASES, PROGRAM = CONVENTIONS = ("printed", "biases", "program")
@@ -165,7 +165,7 @@ def _least_transient(run: xr.Dataset) -> Estimate:
     return _worst(run, TRANSIENT[:1])
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the share of networks in order, or transient, in each convention."""
     trained = [figure for figure in (*ORDERED, *TRANSIENT) if figure in run]
     shares = np.reshape([each.value for each in _shares(run, trained)], (len(trained), len(CONVENTIONS)))
@@ -174,24 +174,18 @@ def figures(run: xr.Dataset) -> list[Figure]:
         Line(x=at, y=shares[:, k], group=name, color=k, style="points", width=5.0) for k, name in enumerate(CONVENTIONS)
     ]
     y = Axis("share of networks", range=(-0.03, 1.03))
-    return [
-        Figure(
-            name="conventions",
-            title="Networks in order, and transient ones, in the conventions of the text and of the program",
-            caption=f"From left to right: {', '.join(trained)}. Share of networks that learn the concept of larger a_p "
-            "first (Figures 2, 11 and 12) or memorize transiently (Figure 3).",
-            panels=(Panel(x=Axis("figure"), y=y, marks=tuple(marks)),),
-        )
-    ]
+    yield Figure(
+        name="conventions",
+        title="Networks in order, and transient ones, in the conventions of the text and of the program",
+        caption=f"From left to right: {', '.join(trained)}. Share of networks that learn the concept of larger a_p "
+        "first (Figures 2, 11 and 12) or memorize transiently (Figure 3).",
+        panels=(Panel(x=Axis("figure"), y=y, marks=tuple(marks)),),
+    )
 
 
 entry = Entry(
     "concept-learning/printed-conventions",
     "Figures 2, 3, 11 and 12 in the conventions of the text and of the authors' program",
     source="Figures 2, 3, 11, 12, F.1",
-    params=Params,
     quick=dict(figures=("figure-3-low",), low_seeds=2, samples=256, epochs=20, per_doubling=8),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.progress import Report
-from saddlescope.plot import Axis, Figure, Mark, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 if TYPE_CHECKING:
@@ -150,37 +150,31 @@ def rising_starts(run: xr.Dataset) -> Estimate:
     return Estimate.number(rising, f"of {starts}; {low:.3g} of the starts at d = 2", over="random starts")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw starts whose loss rises, and the convergence of A."""
     shares = lines(run.rising, x="size", hue="start_dim", label="d = {}")
     errors = lines(run.moment_error.mean("draw"), x="samples", color=3)
-    return [
-        Figure(
-            name="rises",
-            title="Starts from which the test loss of one layer rises, and the second moment of growing samples",
-            caption="Left: the share of random starts from which the loss at the test point rises somewhere, against "
-            "their size in units of PyTorch's default. Right: the largest entry of A − diag(a), mean over draws of the "
-            "samples.",
-            panels=(
-                Panel(
-                    x=Axis("size of W(0) over the default", scale="log"),
-                    y=Axis("share of starts whose loss rises"),
-                    marks=(*shares, Mark(at=1.0, label="PyTorch's default")),
-                ),
-                Panel(x=Axis("samples of each cluster", scale="log"), y=Axis("error of A", scale="log"), marks=errors),
+    yield Figure(
+        name="rises",
+        title="Starts from which the test loss of one layer rises, and the second moment of growing samples",
+        caption="Left: the share of random starts from which the loss at the test point rises somewhere, against "
+        "their size in units of PyTorch's default. Right: the largest entry of A − diag(a), mean over draws of the "
+        "samples.",
+        panels=(
+            Panel(
+                x=Axis("size of W(0) over the default", scale="log"),
+                y=Axis("share of starts whose loss rises"),
+                marks=(*shares, Mark(at=1.0, label="PyTorch's default")),
             ),
+            Panel(x=Axis("samples of each cluster", scale="log"), y=Axis("error of A", scale="log"), marks=errors),
         ),
-    ]
+    )
 
 
 entry = Entry(
     "concept-learning/theorem-4-1",
     "Theorem 4.1: one layer in closed form, compared with gradient flow",
     source="Section 4.1 and Appendix C.2",
-    params=Params,
     quick=dict(dim=5, flows=2, runs=2, starts=200),
     paper=dict(runs=40, flows=50, starts=50_000),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
-from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Line, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
 
 DATA = ("circle-8", "circle-12", "random")  # all in the plane
@@ -160,7 +160,7 @@ metrics = (
 )
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw speeds against depth."""
     rng, panels, depth = np.random.default_rng(0), [], run.depth.values.astype(float)
     for name in run.data.values:
@@ -176,23 +176,20 @@ def figures(run: xr.Dataset) -> list[Figure]:
     gain = run.beyond_best / run.beyond_best.isel(beyond_depth=0)
     marks = lines(gain, x="beyond_depth", hue="beyond_data", grouped=True)
     panels.append(Panel(title="beyond the plane", x=Axis("depth L"), y=Axis("speed / that at depth 3"), marks=marks))
-    return [
-        Figure(
-            name="speeds",
-            title="Escape speeds found at each depth, and the certified optimum of depth 3",
-            caption="Refined speeds of all runs at each depth (spread sideways), the best with convex steps, and the "
-            "certified optima of depth 3 and of rank one. Beyond the plane, where none is certified, the best relative "
-            "to that of the first depth.",
-            panels=tuple(panels),
-        )
-    ]
+    yield Figure(
+        name="speeds",
+        title="Escape speeds found at each depth, and the certified optimum of depth 3",
+        caption="Refined speeds of all runs at each depth (spread sideways), the best with convex steps, and the "
+        "certified optima of depth 3 and of rank one. Beyond the plane, where none is certified, the best relative "
+        "to that of the first depth.",
+        panels=tuple(panels),
+    )
 
 
 entry = Entry(
     "deep-relu/conjecture-2",
     "Conjecture 2: the optimal escape direction has rank one at all but the first layers",
     source="Section 5, conjecture 2",
-    params=Params,
     quick=dict(
         depths=(3, 4),
         data=("circle-8",),
@@ -204,8 +201,4 @@ entry = Entry(
         beyond_starts=4,
     ),
     paper=dict(width=32, starts=400, steps=8000, beyond_depths=6, beyond_starts=100),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=metrics,
 )

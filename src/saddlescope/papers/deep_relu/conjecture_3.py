@@ -23,7 +23,7 @@ from saddlescope.papers.deep_relu.shared.layer_measurements import (
 from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_METRICS
 from saddlescope.papers.deep_relu.shared.training import concatenate_networks
 from saddlescope.papers.image_data import IMAGES
-from saddlescope.plot import Axis, Figure, Mark, Panel, Table, lines
+from saddlescope.plot import Axis, Figure, Figures, Mark, Panel, Table, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 DEEP = 3  # layers from here on count as deep
@@ -109,7 +109,7 @@ def most_learned_values_of_the_second(run: xr.Dataset) -> Estimate:
     return _most_above_bulk(run, slice(2, DEEP - 1))
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw how near the layers are to rank one along the way, for the first network of each task that gets there."""
     tasks: dict[str, int] = {}
     for n, name in enumerate(run.network.values.tolist()):
@@ -122,17 +122,15 @@ def figures(run: xr.Dataset) -> list[Figure]:
         counts = ", ".join(str(int(value)) for value in one.above_bulk.max("mark").values)
         rows.append((str(one.network.item()), int(last.step), ratios, stable, counts))
     columns = ("network", "arrival at step", "s₂/s₁ of layers 1..L", "stable ranks", "most above the bulk")
-    return [
-        Figure(
-            name="ratios",
-            title="Ratio of the second to the first singular value of each layer",
-            caption="s₂/s₁ of the weights of each layer against the step; dotted lines are drops of the loss: the "
-            "escape from the origin, then from the second saddle if the run has it. The table has every network at "
-            "the arrival at the second saddle: s₂/s₁, and the stable rank, which the bulk raises.",
-            panels=tuple(_panel(run.isel(network=n)) for n in tasks.values() or [0]),
-            table=Table(columns=columns, rows=tuple(rows)),
-        )
-    ]
+    yield Figure(
+        name="ratios",
+        title="Ratio of the second to the first singular value of each layer",
+        caption="s₂/s₁ of the weights of each layer against the step; dotted lines are drops of the loss: the "
+        "escape from the origin, then from the second saddle if the run has it. The table has every network at "
+        "the arrival at the second saddle: s₂/s₁, and the stable rank, which the bulk raises.",
+        panels=tuple(_panel(run.isel(network=n)) for n in tasks.values() or [0]),
+        table=Table(columns=columns, rows=tuple(rows)),
+    )
 
 
 def _panel(one: xr.Dataset) -> Panel:
@@ -150,13 +148,9 @@ entry = Entry(
     "deep-relu/conjecture-3",
     "Conjecture 3: layers of rank one keep rank one until the next saddle",
     source="Section 5, hypothesis 3",
-    params=Params,
     quick=dict(images=0, teachers=1, samples=60, width=16, deviation=0.03, steps=8_000),
     reduced=dict(seed=50, dataset="mnist", images_width=200, images_steps=1_200_000),
     paper=dict(dataset="mnist", images=5, images_width=300, images_steps=600_000, teachers=10),
-    run=run,
-    claims=claims,
     data=IMAGES,
-    figures=figures,
     metrics=STAIRCASE_METRICS,
 )

@@ -28,7 +28,7 @@ from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_MET
 from saddlescope.papers.deep_relu.shared.training import concatenate_networks
 from saddlescope.papers.deep_relu.shared.training_figures import by_network, stage_table
 from saddlescope.papers.image_data import IMAGES
-from saddlescope.plot import Axis, Figure, Mark, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, Evidence, RunContext, param
 
 _SEPARATED, _EQUAL, _IMAGES = "separated", "equal", "images"
@@ -149,22 +149,20 @@ def wrong_rises_on_images(run: xr.Dataset) -> Estimate:
     return _wrong_rises(run, _IMAGES)
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the loss and the spectrum with the rank of each stage, for the first network of every task."""
     networks, first = by_network(run), {}
     for name, one in networks.items():
         first.setdefault(name.partition(", seed")[0], one)
-    return [
-        Figure(
-            name="ranks",
-            title="Loss and singular values with the bottleneck rank of each stage",
-            caption="Loss, and s_k/s₁ of a middle layer, against the step; dotted lines are where stages "
-            "begin, with the rank of the bottleneck from there on. The table has the rank of every layer in every "
-            "stage of all networks.",
-            panels=tuple(panel for one in first.values() for panel in _panels(one)),
-            table=stage_table(networks),
-        )
-    ]
+    yield Figure(
+        name="ranks",
+        title="Loss and singular values with the bottleneck rank of each stage",
+        caption="Loss, and s_k/s₁ of a middle layer, against the step; dotted lines are where stages "
+        "begin, with the rank of the bottleneck from there on. The table has the rank of every layer in every "
+        "stage of all networks.",
+        panels=tuple(panel for one in first.values() for panel in _panels(one)),
+        table=stage_table(networks),
+    )
 
 
 def _panels(one: xr.Dataset) -> list[Panel]:
@@ -187,7 +185,6 @@ entry = Entry(
     "deep-relu/conjecture-4",
     "Conjecture 4: the bottleneck rank rises by one at each saddle",
     source="Section 5, hypothesis 4",
-    params=Params,
     quick=dict(
         depths=(4,),
         deviations=(0.03,),
@@ -202,9 +199,6 @@ entry = Entry(
     ),
     reduced=dict(dataset="mnist", images_width=200, images_steps=1_200_000),
     paper=dict(dataset="mnist", teachers=10, equal=10, width=100, images=5, images_width=300, images_steps=10**6),
-    run=run,
-    claims=claims,
     data=IMAGES,
-    figures=figures,
     metrics=STAIRCASE_METRICS,
 )

@@ -11,7 +11,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle, depth_three_optimum
-from saddlescope.plot import Axis, Figure, Line, Panel, Table, lines
+from saddlescope.plot import Axis, Figure, Figures, Line, Panel, Table, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 ROUNDING = 1e-12
@@ -155,7 +155,7 @@ def closed_form_error(run: xr.Dataset) -> Estimate:
     return Estimate.largest(away, remark, over="circles", uncertainty=ROUNDING)
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the outputs of the three networks around the circle, and the optima against N."""
     paper, certified, rank_one = (run.output.isel(network=k) for k in range(3))
     around: list[Line] = [
@@ -178,30 +178,24 @@ def figures(run: xr.Dataset) -> list[Figure]:
         gap, ranks = f"{float(one.upper - one.lower):.1e}", ", ".join(str(int(rank)) for rank in one.ranks.values)
         rows.append((samples, f"{float(one.lower):.12f}", gap, exact, f"{float(one.rank_one):.12f}", ranks))
     columns = ("N", "s*", "upper − lower", "1/(1 + cot(2π/N))", "rank one", "ranks")
-    return [
-        Figure(
-            name="optimum",
-            title="Optimal networks on the circle of Example 1, and optimal speeds on other circles",
-            caption="Left: the outputs around the circle of the paper's network (sign corrected), of the certified "
-            "optimum, and of the best network of rank one; the speed is minus the sum of G times the output over the "
-            "points. Optima are not unique. Right: the certified largest speed at depth 3 against the number of "
-            "points, and the largest with every layer of rank one. The table has both bounds.",
-            panels=(
-                Panel(title="N = 8", x=Axis("angle", "rad"), y=Axis("output"), marks=tuple(around)),
-                Panel(title="all N", x=Axis("number of points N"), y=Axis("speed"), marks=tuple(optima)),
-            ),
-            table=Table(columns=columns, rows=tuple(rows)),
-        )
-    ]
+    yield Figure(
+        name="optimum",
+        title="Optimal networks on the circle of Example 1, and optimal speeds on other circles",
+        caption="Left: the outputs around the circle of the paper's network (sign corrected), of the certified "
+        "optimum, and of the best network of rank one; the speed is minus the sum of G times the output over the "
+        "points. Optima are not unique. Right: the certified largest speed at depth 3 against the number of "
+        "points, and the largest with every layer of rank one. The table has both bounds.",
+        panels=(
+            Panel(title="N = 8", x=Axis("angle", "rad"), y=Axis("output"), marks=tuple(around)),
+            Panel(title="all N", x=Axis("number of points N"), y=Axis("speed"), marks=tuple(optima)),
+        ),
+        table=Table(columns=columns, rows=tuple(rows)),
+    )
 
 
 entry = Entry(
     "deep-relu/example-1",
     "Example 1: an optimal escape direction that is not rank one, certified",
     source="Section 4, Example 1",
-    params=Params,
     quick=dict(samples=(4, 6, 8, 12), curve=181),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -26,7 +26,7 @@ from saddlescope.papers.deep_relu.shared.plateau_statistics import (
 from saddlescope.papers.deep_relu.shared.training import DATASET, Data, TrainingSetup, image_loss, train_seeds
 from saddlescope.papers.deep_relu.shared.training_figures import layer_panels, loss_panel, spectra_panel, stage_table
 from saddlescope.papers.image_data import IMAGES
-from saddlescope.plot import Figure, Mark
+from saddlescope.plot import Figure, Figures, Mark
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 INNER = slice(3, 5)  # layers
@@ -127,46 +127,40 @@ def mean_second_ratio(run: xr.Dataset) -> Estimate:
     return Estimate.mean(np.log2(ratios), f"ratios {ratios.min():.2f} to {ratios.max():.2f}", over="seeds")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw Figure 1, the loss and spectra at two steps, and Figure 3, spectra over time, of the first seed."""
     by_seed = {f"seed {int(one.seed)}": one for one in select_seeds(run)}
     first = run.isel(seed=0)
     at, end = select_first_plateau(first), first.isel(step=-1)
     seen = [] if at.step.isnull() else [(at, f"first plateau, step {int(at.step)}")]
     marks = tuple(Mark(at=float(one.step) / 1000) for one, _ in seen)
-    return [
-        Figure(
-            name="escape",
-            title="Loss, and spectra of all layers on the first plateau and at the end",
-            caption=f"Left: loss on all {run.samples} training images of {run.data}, for every seed. Right: the ten "
-            f"largest singular values of each layer of seed {int(first.seed)} at the marked step, half-way through the "
-            "first plateau, and at the last step. The table lists the stages found.",
-            panels=(loss_panel(by_seed, marks), *(spectra_panel(*one) for one in [*seen, (end, "last step")])),
-            columns=3,
-            table=stage_table(by_seed),
-        ),
-        Figure(
-            name="path",
-            title="Singular values of each layer over training",
-            caption="The ten largest singular values of the weights of each layer against the step, "
-            f"seed {int(first.seed)}.",
-            panels=layer_panels(first),
-            columns=3,
-        ),
-    ]
+    yield Figure(
+        name="escape",
+        title="Loss, and spectra of all layers on the first plateau and at the end",
+        caption=f"Left: loss on all {run.samples} training images of {run.data}, for every seed. Right: the ten "
+        f"largest singular values of each layer of seed {int(first.seed)} at the marked step, half-way through the "
+        "first plateau, and at the last step. The table lists the stages found.",
+        panels=(loss_panel(by_seed, marks), *(spectra_panel(*one) for one in [*seen, (end, "last step")])),
+        columns=3,
+        table=stage_table(by_seed),
+    )
+    yield Figure(
+        name="path",
+        title="Singular values of each layer over training",
+        caption="The ten largest singular values of the weights of each layer against the step, "
+        f"seed {int(first.seed)}.",
+        panels=layer_panels(first),
+        columns=3,
+    )
 
 
 entry = Entry(
     "deep-relu/figure-1",
     "Figures 1 and 3: MNIST is learned from saddle to saddle at depth 6",
     source="Section 3.3",
-    params=Params,
     quick=dict(width=24, deviation=0.06, steps=16_000, marks=16, seeds=(0, 1)),
     reduced=dict(dataset="mnist", width=200, deviation=0.01, steps=1_200_000, seeds=(50, 51, 52)),
     paper=dict(dataset="mnist", width=1000, deviation=1e-3, steps=1_875_000, marks=6, seeds=(30, 31, 32, 33)),
-    run=run,
-    claims=claims,
     data=IMAGES,
-    figures=figures,
     metrics=(*STAIRCASE_METRICS, ACCURACY_METRIC),
 )

@@ -16,7 +16,7 @@ import xarray as xr
 
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle, rank_one_optimum
 from saddlescope.papers.deep_relu.shared.shares import share_curve, share_difference
-from saddlescope.plot import Axis, Figure, Line, Mark, Panel
+from saddlescope.plot import Axis, Figure, Figures, Line, Mark, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
 
 _WIDE = 64  # the least width at which conjecture 1 is compared with the runs
@@ -175,7 +175,7 @@ metrics = tuple(
 )
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw Figure 2, the data and the shares, and Figure 6, the runs at all widths."""
     x, y, G, full = *run.inputs.values, run.gradient.values, np.linspace(0, 2 * np.pi, 201)
     data = (
@@ -194,22 +194,20 @@ def figures(run: xr.Dataset) -> list[Figure]:
         for color, (name, hits) in enumerate(measures.items(), 2):
             marks += share_curve(hits(run.sel(circle=circle)), name, color)
         circles.append(Panel(title=f"N = {circle}", x=width, y=share, marks=tuple(marks)))
-    return [
-        Figure(
-            name="success",
-            title="Share of runs that beat rank one, and that find the optimum, against the width",
-            caption="The data of Example 1 with their loss gradients; runs at a width with both ends, in blue if they "
-            "beat the best rank-one speed (lines: that, and the certified optimum); and the shares of runs that do, "
-            "and that end at the optimum, with 95 % intervals, for each number of points N on the circle.",
-            panels=(Panel(title="data", x=square[0], y=square[1], marks=data), _runs_panel(run, mixed), *circles),
-        ),
-        Figure(
-            name="runs",
-            title="Descents on the sphere at all widths",
-            caption=f"The speed along {run.sizes['run']} runs of each width on the smaller circle.",
-            panels=tuple(_runs_panel(run, width) for width in run.width.values.tolist()),
-        ),
-    ]
+    yield Figure(
+        name="success",
+        title="Share of runs that beat rank one, and that find the optimum, against the width",
+        caption="The data of Example 1 with their loss gradients; runs at a width with both ends, in blue if they "
+        "beat the best rank-one speed (lines: that, and the certified optimum); and the shares of runs that do, "
+        "and that end at the optimum, with 95 % intervals, for each number of points N on the circle.",
+        panels=(Panel(title="data", x=square[0], y=square[1], marks=data), _runs_panel(run, mixed), *circles),
+    )
+    yield Figure(
+        name="runs",
+        title="Descents on the sphere at all widths",
+        caption=f"The speed along {run.sizes['run']} runs of each width on the smaller circle.",
+        panels=tuple(_runs_panel(run, width) for width in run.width.values.tolist()),
+    )
 
 
 def _runs_panel(run: xr.Dataset, width: int) -> Panel:
@@ -229,11 +227,6 @@ entry = Entry(
     "deep-relu/figure-2",
     "Figures 2 and 6: wide networks find faster escape directions than any of rank one",
     source="Section 4.1, conjecture 1",
-    params=Params,
     quick=dict(widths=(1, 8), circles=(8,), starts=6, steps=1000, drawn=4, wide=(8,), wide_starts=6, wide_steps=1000),
     paper=dict(widths=(1, 2, 4, 8, 16, 32, 64, 128), starts=1000, wide_starts=500),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=metrics,
 )

@@ -35,7 +35,7 @@ from saddlescope.papers.deep_relu.shared.training import (
 )
 from saddlescope.papers.deep_relu.shared.training_figures import layer_panels, loss_panel, stage_table
 from saddlescope.papers.image_data import IMAGES
-from saddlescope.plot import Figure
+from saddlescope.plot import Figure, Figures
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 LARGER, SMALLER, DEEP = NAMES = ("depth 4, larger", "depth 4, smaller", "depth 6")
@@ -149,42 +149,38 @@ def gain_by_deviation(run: xr.Dataset) -> Estimate:
     return _compare_distinctness(run, SMALLER, LARGER)
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the losses with a table of their stages, and the first seed's spectra at depth 4 from either deviation."""
     names = {f"{name} ({float(run.deviation.sel(network=name)):g})": name for name in NAMES}
     networks = {key: select_seeds(_select_network(run, name)) for key, name in names.items()}
     rows = {f"{key}, seed {int(one.seed)}": one for key, seeds in networks.items() for one in seeds}
-    return [
+    yield Figure(
+        name="loss",
+        title="Loss at depth 4 from two initial deviations, and at depth 6",
+        caption=f"Loss on all training images of {run.data} against the step, for every seed; the titles have the "
+        "depth and the initial deviation. The table lists the stages found in each run.",
+        panels=tuple(
+            loss_panel({f"seed {int(one.seed)}": one for one in seeds}, title=key) for key, seeds in networks.items()
+        ),
+        columns=3,
+        table=stage_table(rows),
+    )
+    yield from (
         Figure(
-            name="loss",
-            title="Loss at depth 4 from two initial deviations, and at depth 6",
-            caption=f"Loss on all training images of {run.data} against the step, for every seed; the titles have the "
-            "depth and the initial deviation. The table lists the stages found in each run.",
-            panels=tuple(
-                loss_panel({f"seed {int(one.seed)}": one for one in seeds}, title=key)
-                for key, seeds in networks.items()
-            ),
-            columns=3,
-            table=stage_table(rows),
-        ),
-        *(
-            Figure(
-                name=f"path-{n}",
-                title=f"Singular values of each layer over training: {key}",
-                caption="The ten largest singular values of the weights of each layer against the step, first seed.",
-                panels=layer_panels(seeds[0]),
-                columns=2,
-            )
-            for n, (key, seeds) in enumerate(list(networks.items())[:2])
-        ),
-    ]
+            name=f"path-{n}",
+            title=f"Singular values of each layer over training: {key}",
+            caption="The ten largest singular values of the weights of each layer against the step, first seed.",
+            panels=layer_panels(seeds[0]),
+            columns=2,
+        )
+        for n, (key, seeds) in enumerate(list(networks.items())[:2])
+    )
 
 
 entry = Entry(
     "deep-relu/figure-4",
     "Figure 4: plateaus of the loss at depth 4 are less distinct than at depth 6",
     source="Appendix B and Section 5",
-    params=Params,
     quick=dict(
         width=24,
         deviations=(0.08, 0.05),
@@ -213,9 +209,6 @@ entry = Entry(
         marks=6,
         seeds=(20, 21, 22, 23),
     ),
-    run=run,
-    claims=claims,
     data=IMAGES,
-    figures=figures,
     metrics=(*STAIRCASE_METRICS, ACCURACY_METRIC),
 )

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
-from saddlescope.plot import Axis, Figure, Mark, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 BEST = 2**0.5 - 1
@@ -62,7 +62,7 @@ def distance_from_multiples(run: xr.Dataset) -> Estimate:
     return Estimate.largest(abs(at - np.rint(at)), over="angles of largest speed")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the figure of the paper."""
     turns = run.assign_coords(angle=run.angle.values / np.pi)
     curves = (
@@ -70,24 +70,18 @@ def figures(run: xr.Dataset) -> list[Figure]:
         *lines(turns.equation_6, x="angle", label="equation 6", color=1, width=1.2),
         Mark(at=BEST, label="√2 − 1", axis="y"),
     )
-    return [
-        Figure(
-            name="angle",
-            title="Escape speed of a one-neuron network by angle",
-            caption="The speed on the circle of Example 1 of a network of one neuron per layer, against the angle of "
-            "its first weights, and equation 6.",
-            panels=(Panel(x=Axis("angle φ / π"), y=Axis("speed"), marks=curves),),
-        )
-    ]
+    yield Figure(
+        name="angle",
+        title="Escape speed of a one-neuron network by angle",
+        caption="The speed on the circle of Example 1 of a network of one neuron per layer, against the angle of "
+        "its first weights, and equation 6.",
+        panels=(Panel(x=Axis("angle φ / π"), y=Axis("speed"), marks=curves),),
+    )
 
 
 entry = Entry(
     "deep-relu/figure-5",
     "Figure 5: escape speed of one neuron by angle",
     source="Appendix C.1, equation 6",
-    params=Params,
     quick=dict(angles=361),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -21,7 +21,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.deep_relu.shared.network_ensembles import draw_networks
-from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table, lines
+from saddlescope.plot import Axis, Figure, Figures, Line, Mark, Panel, Table, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 if TYPE_CHECKING:
@@ -133,8 +133,6 @@ def _follow_random_weights(params: Params, scale: float, step: RunContext) -> xr
         {
             "direction": (("time", "weight"), directions),
             "end": ("weight", directions[-1]),
-            "radius_time": flow.times[-1],
-            "path_rate": flow.rates[-1],
         },
         {"time": flow.times},
     )
@@ -144,8 +142,7 @@ def _alignment(flows: xr.Dataset) -> xr.Dataset:
     """Return distances from the end of the flow from the smallest weights at common times, and when they are small."""
     away = ((flows.direction - flows.end.isel(scale=-1)) ** 2).sum("weight", skipna=False) ** 0.5
     aligned = flows.time.where(away < ALIGNED).min("time")
-    found = flows[["radius_time", "path_rate"]].assign(away=away, aligned_time=aligned)
-    return found.dropna("time", subset=["away"])
+    return xr.Dataset({"away": away, "aligned_time": aligned}).dropna("time", subset=["away"])
 
 
 def _follow_balance(params: Params, signs: str, number: int, step: RunContext) -> xr.Dataset:
@@ -310,20 +307,7 @@ def smallest_full_imbalance(run: xr.Dataset) -> Estimate:
     return Estimate.smallest(run.strong.sel(signs="mixed"), over="random weights")
 
 
-@claims.extension(
-    "delay",
-    "From smaller weights a given norm is reached later, by the log of the scale ratio over the rate",
-    "follows from Section 2.1; 1e-3 for the rate, which the escape itself changes a little",
-    high=1e-3,
-)
-def largest_delay_error(run: xr.Dataset) -> Estimate:
-    """Largest relative error of the delay, over initial norms."""
-    delay = run.radius_time.values[1:] - run.radius_time.values[0]
-    predicted = np.log(10) * (run.scale.values[0] - run.scale.values[1:]) / run.path_rate.values[-1]
-    return Estimate.largest(np.abs(delay / predicted - 1), f"delays up to s = {delay[-1]:.4g}", over="initial norms")
-
-
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw growth along escape directions, and alignment at every scale."""
     panels, laws = [], {"measured": "gradient flow", "corrected": "corrected", "printed": "printed"}
     for depth in run.depth.values.tolist():
@@ -338,34 +322,28 @@ def figures(run: xr.Dataset) -> list[Figure]:
     away = lines(run.away, x="time", hue="scale", label="from norm 1e{:g}", grouped=True)
     threshold = Mark(at=ALIGNED, axis="y", label="aligned")
     rows = tuple(zip(run.depth.values.tolist(), run.rate_ratio.values.tolist(), strict=True))
-    return [
-        Figure(
-            name="growth",
-            title="Norm along an escape direction, with the corrected and the printed law",
-            caption="Gradient flow on the localised loss from an escape direction with |θ|² = L: norm against time. "
-            "The table has the printed over the true growth rate at the start, L^(L/2).",
-            panels=tuple(panels),
-            columns=3,
-            table=Table(columns=("L", "printed / true rate"), rows=rows),
-        ),
-        Figure(
-            name="scales",
-            title="Alignment in the time s from several initial norms",
-            caption="Distance of the direction from its limit, from random weights of each initial norm, against the "
-            "time s.",
-            panels=(Panel(x=Axis("time s"), y=Axis("|u − u*|", scale="log"), marks=(*away, threshold)),),
-        ),
-    ]
+    yield Figure(
+        name="growth",
+        title="Norm along an escape direction, with the corrected and the printed law",
+        caption="Gradient flow on the localised loss from an escape direction with |θ|² = L: norm against time. "
+        "The table has the printed over the true growth rate at the start, L^(L/2).",
+        panels=tuple(panels),
+        columns=3,
+        table=Table(columns=("L", "printed / true rate"), rows=rows),
+    )
+    yield Figure(
+        name="scales",
+        title="Alignment in the time s from several initial norms",
+        caption="Distance of the direction from its limit, from random weights of each initial norm, against the "
+        "time s.",
+        panels=(Panel(x=Axis("time s"), y=Axis("|u − u*|", scale="log"), marks=(*away, threshold)),),
+    )
 
 
 entry = Entry(
     "deep-relu/proposition-2-2",
     "Proposition 2.2: growth of weights along an escape direction",
     source="Section 2",
-    params=Params,
     quick=dict(depths=(4,), balance_starts=2, networks=20),
     paper=dict(networks=1000),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

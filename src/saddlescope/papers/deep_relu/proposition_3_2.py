@@ -20,7 +20,7 @@ from saddlescope.papers.deep_relu.shared.network_ensembles import (
     draw_networks,
     network_points,
 )
-from saddlescope.plot import Axis, Figure, Panel
+from saddlescope.plot import Axis, Figure, Figures, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 
@@ -115,32 +115,26 @@ def largest_fall(run: xr.Dataset) -> Estimate:
     return Estimate.largest(fall, f"it rises by up to {-float(fall.min()):.3g} of that of depth 3", over="data sets")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the gains by depth."""
     gain = run.gain.transpose("kind", "depth", "case")
     depths = np.repeat(run.depth.values, run.sizes["case"])
     groups = {kind: (depths + 0.12 * (k - 1.5), gain.sel(kind=kind).values) for k, kind in enumerate(KINDS)}
     x, y = Axis("depth L"), Axis("relative gain in speed", scale="log")
     marks = tuple(network_points(groups, floor=1e-16, opacity=0.4))
-    return [
-        Figure(
-            name="depth",
-            title="Gain in speed of deeper networks",
-            caption="How much faster the constructed deeper network is than the original, by depth of the original; "
-            "exactly as fast is drawn at 1e-16.",
-            panels=(Panel(title=describe_networks(run.gain), x=x, y=y, marks=marks),),
-        )
-    ]
+    yield Figure(
+        name="depth",
+        title="Gain in speed of deeper networks",
+        caption="How much faster the constructed deeper network is than the original, by depth of the original; "
+        "exactly as fast is drawn at 1e-16.",
+        panels=(Panel(title=describe_networks(run.gain), x=x, y=y, marks=marks),),
+    )
 
 
 entry = Entry(
     "deep-relu/proposition-3-2",
     "Proposition 3.2: deeper networks escape at least as fast as shallower ones",
     source="Proposition 3.2",
-    params=Params,
     quick=dict(depths=(3,), count=40, data=1),
     paper=dict(count=2500, data=8),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -23,7 +23,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.deep_relu.shared.network_ensembles import network_points
-from saddlescope.plot import Axis, Figure, Line, Panel
+from saddlescope.plot import Axis, Figure, Figures, Line, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 _KINDS = ("v ≥ 0", "v of both signs")
@@ -136,7 +136,7 @@ def typical_violation(run: xr.Dataset) -> Estimate:
     return Estimate.median(ratios, f"eps = 1e{float(at.log10_distance):g}", over="data sets")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw ratios and bounds against eps, for both kinds of v."""
     eps, panels = 10.0**run.log10_distance.values, []
     x, y = Axis("distance ε from rank one", scale="log"), Axis("largest over layers", scale="log")
@@ -150,27 +150,21 @@ def figures(run: xr.Dataset) -> list[Figure]:
         bound = np.median(np.minimum(one.bound.values, 1e3), axis=1)
         marks.append(Line(x=eps, y=bound, group="bound, median", color=4, style="dashed"))
         panels.append(Panel(title=str(kind), x=x, y=y, marks=tuple(marks)))
-    return [
-        Figure(
-            name="distance",
-            title="Ratios of optimal networks against the distance of the inputs from rank one",
-            caption="Each point is the certified optimum of one data set u vᵀ + E: the largest tail of its weights, of "
-            "its activations (the input included), and the largest part that ReLU removes, against |E| = ε. Dashed: "
-            "the bound of Proposition 3.3, which has content only below 1. There the optimum for v ≥ 0 is one neuron, "
-            "and the ratios above 0 are the input's and the first ReLU's. Exact zeros are drawn at 1e-16.",
-            panels=tuple(panels),
-        )
-    ]
+    yield Figure(
+        name="distance",
+        title="Ratios of optimal networks against the distance of the inputs from rank one",
+        caption="Each point is the certified optimum of one data set u vᵀ + E: the largest tail of its weights, of "
+        "its activations (the input included), and the largest part that ReLU removes, against |E| = ε. Dashed: "
+        "the bound of Proposition 3.3, which has content only below 1. There the optimum for v ≥ 0 is one neuron, "
+        "and the ratios above 0 are the input's and the first ReLU's. Exact zeros are drawn at 1e-16.",
+        panels=tuple(panels),
+    )
 
 
 entry = Entry(
     "deep-relu/proposition-3-3",
     "Proposition 3.3: inputs near rank one have optimal escape directions near rank one",
     source="Proposition 3.3",
-    params=Params,
     quick=dict(log10_distances=(-4.0, -2.0, -1.0), count=6),
     paper=dict(count=400),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -23,7 +23,7 @@ from saddlescope.papers.deep_relu.shared.network_ensembles import (
     draw_networks,
     network_points,
 )
-from saddlescope.plot import Axis, Figure, Line, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Line, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 _ROUNDING = 1e-9  # of the logarithms: speeds down to 1e-12 of |X||G| lose digits
@@ -97,7 +97,7 @@ def count_over_budget(run: xr.Dataset) -> Estimate:
     return Estimate.number(run.spent > run.budget + _ROUNDING, remark, over="networks")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the spent part against the budget, and the largest share spent by depth."""
     used, largest = run.spent / run.budget, float(run.budget.max())
     groups = {
@@ -108,29 +108,23 @@ def figures(run: xr.Dataset) -> list[Figure]:
     points = network_points(groups, floor=1e-9, opacity=0.5)
     shares = lines(used.max("case"), x="depth", hue="kind", grouped=True)
     x, y = (Axis(label, scale="log", range=(0.05, 2 * largest)) for label in ("budget", "spent on rank and ReLU"))
-    return [
-        Figure(
-            name="budget",
-            title="Cost of rank and ReLU against the budget",
-            caption="Left: each point is a network: the cost of its layers' ranks and ReLUs against its budget "
-            "2 log(|X| |G| / s). The inequality allows points below the dashed line. Right: the largest share of a "
-            f"budget that was spent, by depth; over all networks it is {float(used.max()):.4f}.",
-            panels=(
-                Panel(title=describe_networks(run.budget), x=x, y=y, marks=(*points, equality)),
-                Panel(title="how tight", x=Axis("depth L"), y=Axis("largest share spent"), marks=shares),
-            ),
-        )
-    ]
+    yield Figure(
+        name="budget",
+        title="Cost of rank and ReLU against the budget",
+        caption="Left: each point is a network: the cost of its layers' ranks and ReLUs against its budget "
+        "2 log(|X| |G| / s). The inequality allows points below the dashed line. Right: the largest share of a "
+        f"budget that was spent, by depth; over all networks it is {float(used.max()):.4f}.",
+        panels=(
+            Panel(title=describe_networks(run.budget), x=x, y=y, marks=(*points, equality)),
+            Panel(title="how tight", x=Axis("depth L"), y=Axis("largest share spent"), marks=shares),
+        ),
+    )
 
 
 entry = Entry(
     "deep-relu/proposition-3-4",
     "Proposition 3.4: a fast network has few layers of high rank",
     source="Proposition 3.4",
-    params=Params,
     quick=dict(depths=(4,), count=60),
     paper=dict(count=2500),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -29,7 +29,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
-from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Line, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 EXAMPLE = "circle, N = 8"
@@ -198,7 +198,7 @@ def largest_excess(run: xr.Dataset) -> Estimate:
     return Estimate.largest(run.excess.values[run.ratio.values < 2], over="data sets")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the bound by layer, and the first layer at which it has content."""
     curves, firsts = [], []
     for color, name in enumerate(dict.fromkeys(str(name) for name in run.data.values)):
@@ -213,29 +213,23 @@ def figures(run: xr.Dataset) -> list[Figure]:
     one = Mark(at=1.0, label="all ratios are at most 1", axis="y")
     layer, bound = Axis("layer l", scale="log"), Axis("bound", scale="log", range=(1e-3, 1e3))
     ratio, begins = Axis("|X||G|/s* − 1", scale="log"), Axis("first layer", scale="log")
-    return [
-        Figure(
-            name="content",
-            title="Bound of Theorem 3.1 by layer, and the layer from which it is below 1",
-            caption="Left: the theorem's bound against the layer, for circles and for data near rank one (the median "
-            "one of each kind); above 1 it is empty. Right: the first layer where it is below 1, against how far "
-            "|X||G|/s* is above 1, its least value; from two layers after 5.83 c² on, optima have exactly rank one.",
-            panels=(
-                Panel(title="the bound", x=layer, y=bound, marks=(*curves, one)),
-                Panel(title="first layer below 1", x=ratio, y=begins, marks=tuple(firsts)),
-            ),
-        )
-    ]
+    yield Figure(
+        name="content",
+        title="Bound of Theorem 3.1 by layer, and the layer from which it is below 1",
+        caption="Left: the theorem's bound against the layer, for circles and for data near rank one (the median "
+        "one of each kind); above 1 it is empty. Right: the first layer where it is below 1, against how far "
+        "|X||G|/s* is above 1, its least value; from two layers after 5.83 c² on, optima have exactly rank one.",
+        panels=(
+            Panel(title="the bound", x=layer, y=bound, marks=(*curves, one)),
+            Panel(title="first layer below 1", x=ratio, y=begins, marks=tuple(firsts)),
+        ),
+    )
 
 
 entry = Entry(
     "deep-relu/theorem-3-1",
     "Theorem 3.1: deeper layers are nearer rank one",
     source="Theorem 3.1",
-    params=Params,
     quick=dict(depth=16, circles=(6, 8), moved=4, log10_distances=(-1.0, -3.0), count=5, matrices=30),
     paper=dict(depth=256, count=250, moved=100),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

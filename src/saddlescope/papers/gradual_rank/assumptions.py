@@ -21,7 +21,7 @@ import xarray as xr
 
 from saddlescope._shared.progress import Report, silent
 from saddlescope.papers.gradual_rank.shared.head_task import HeadSizes
-from saddlescope.plot import Axis, Figure, Mark, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def _noise_robust(run: xr.Dataset) -> Estimate:
     )
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw each assumption's number in every stage of every seed."""
 
     def panel(values: xr.DataArray, y: str, title: str, *bounds: Mark) -> Panel:
@@ -222,31 +222,25 @@ def figures(run: xr.Dataset) -> list[Figure]:
         return Panel(title=title, x=Axis("stage k"), y=Axis(y, scale="log"), marks=(*marks, *bounds))
 
     ends, bound = run.end_distance.max("draw"), Mark(at=NEAR, axis="y")
-    return [
-        Figure(
-            name="stages",
-            title="Quantities of the assumptions, stage by stage",
-            caption="Each line is one seed. The second coordinate would arrive later than the first by the margin, "
-            "over the stage's time. c_k is the constant of Assumption 4.4. The last panel has the worst of the noisy "
-            "starts. Dotted: the bound.",
-            panels=(
-                panel(run.margin, "margin over time", "4.3: lead of the first coordinate"),
-                panel(run.curvature, "c_k", "4.4: curvature of the loss on the support"),
-                panel(ends, "distance to θ^k, over size", "4.5: ends of noisy starts", bound),
-            ),
-            columns=3,
-        )
-    ]
+    yield Figure(
+        name="stages",
+        title="Quantities of the assumptions, stage by stage",
+        caption="Each line is one seed. The second coordinate would arrive later than the first by the margin, "
+        "over the stage's time. c_k is the constant of Assumption 4.4. The last panel has the worst of the noisy "
+        "starts. Dotted: the bound.",
+        panels=(
+            panel(run.margin, "margin over time", "4.3: lead of the first coordinate"),
+            panel(run.curvature, "c_k", "4.4: curvature of the loss on the support"),
+            panel(ends, "distance to θ^k, over size", "4.5: ends of noisy starts", bound),
+        ),
+        columns=3,
+    )
 
 
 entry = Entry(
     "gradual-rank/assumptions",
     "Assumptions 4.3, 4.4 and 4.5 in every stage of ten instances of the toy task",
     source="Section 4.2",
-    params=Params,
     quick=dict(seeds=(0, 1), samples=100, tokens=5, dim=5, draws=1),
     paper=dict(samples=1000, tokens=10, dim=50),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

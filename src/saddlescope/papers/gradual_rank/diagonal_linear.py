@@ -18,7 +18,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.plot import Axis, Figure, Line, Panel, corners
+from saddlescope.plot import Axis, Figure, Figures, Line, Panel, corners
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, param
 from saddlescope.reproduction.grid import join_cells
 
@@ -162,7 +162,7 @@ metrics = (
 )
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the first problem's path, and the slopes that certify it."""
     later = slice(1, None)  # a logarithmic axis has no time 0
     time, flow, predicted, slope = (
@@ -187,31 +187,24 @@ def figures(run: xr.Dataset) -> list[Figure]:
         Line(x=time[[0, -1]], y=least, label="least norm of an interpolator", style="dotted"),
     )
     x = Axis("time of the flow / log(1/α)", scale="log")
-    return [
-        Figure(
-            name="path",
-            title="Coordinates, ℓ1 norm and slopes of a diagonal linear network over time",
-            caption="The first problem. Coordinates: gradient flow solid, Algorithm 1 dashed. ℓ1 norm: of both, and "
-            "the least norm of an interpolator. Slopes: ξ, the integral of the negative gradient g; a coordinate that "
-            "is not 0 has slope 1 or −1, all others are between, so that ξ is a subgradient of the ℓ1 norm.",
-            panels=(
-                Panel(title="coordinates", x=x, y=Axis("β"), marks=tuple(betas)),
-                Panel(title="ℓ1 norm", x=x, y=Axis("|β|₁"), marks=norms),
-                Panel(title="slopes", x=x, y=Axis("ξ"), marks=tuple(slopes)),
-            ),
-        )
-    ]
+    yield Figure(
+        name="path",
+        title="Coordinates, ℓ1 norm and slopes of a diagonal linear network over time",
+        caption="The first problem. Coordinates: gradient flow solid, Algorithm 1 dashed. ℓ1 norm: of both, and "
+        "the least norm of an interpolator. Slopes: ξ, the integral of the negative gradient g; a coordinate that "
+        "is not 0 has slope 1 or −1, all others are between, so that ξ is a subgradient of the ℓ1 norm.",
+        panels=(
+            Panel(title="coordinates", x=x, y=Axis("β"), marks=tuple(betas)),
+            Panel(title="ℓ1 norm", x=x, y=Axis("|β|₁"), marks=norms),
+            Panel(title="slopes", x=x, y=Axis("ξ"), marks=tuple(slopes)),
+        ),
+    )
 
 
 entry = Entry(
     "gradual-rank/diagonal-linear",
     "Diagonal linear networks: the last stage is the interpolator of least ℓ1 norm",
     source="Section 4",
-    params=Params,
     quick=dict(problems=3, samples=6, coordinates=12, tolerance=1e-3),
     paper=dict(samples=200, coordinates=400),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=metrics,
 )

@@ -22,7 +22,7 @@ import xarray as xr
 from saddlescope.papers.gradual_rank.shared.diagonal_entries import PRODUCTS, flow_and_limit, staircase
 from saddlescope.papers.gradual_rank.shared.head_task import HeadSizes
 from saddlescope.papers.gradual_rank.shared.stage_times import passings, predicted_stages, resolved_stages
-from saddlescope.plot import Axis, Figure, Line, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Line, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, Metric, RunContext, param
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ metrics = (
 _TIME = Axis("t / (T_1 log(1/α))")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the loss of every network of the first seed, and the entries of its deepest one with the fewest heads."""
     run = run.isel(network=(run.seed == run.seed[0]).values)
     one = run.isel(network=np.lexsort((run.heads, -run.layers))[0], scale=-1)
@@ -256,23 +256,21 @@ def figures(run: xr.Dataset) -> list[Figure]:
         limit = Line(x=run.time.values, y=net.predicted_loss_curve.values, group="Algorithm 1", style="dashed")
         return Panel(title=name, x=_TIME, y=Axis("loss", scale="log"), marks=(*flows, limit))
 
-    return [
-        Figure(
-            name="loss",
-            title="Loss of transformers with diagonal attention weights, by layers L and heads H",
-            caption="Loss against rescaled time in units of T_1, for each initial scale; dashed: the staircase that "
-            "Algorithm 1 predicts for the limit, up to its last stage. With two heads per layer the prediction uses "
-            "the initial weights.",
-            panels=tuple(map(loss_panel, run.network.values.tolist())),
-        ),
-        Figure(
-            name="entries",
-            title="Diagonal entries of the weight products over time",
-            caption=f"The network {one.network.item()} at α = 1e{float(one.scale):g}. Each line is one diagonal entry "
-            "of a product in one layer, counted from 0; dashed: Algorithm 1's limit.",
-            panels=_entry_panels(one.isel(stage=one.predicted_time.notnull().values)),
-        ),
-    ]
+    yield Figure(
+        name="loss",
+        title="Loss of transformers with diagonal attention weights, by layers L and heads H",
+        caption="Loss against rescaled time in units of T_1, for each initial scale; dashed: the staircase that "
+        "Algorithm 1 predicts for the limit, up to its last stage. With two heads per layer the prediction uses "
+        "the initial weights.",
+        panels=tuple(map(loss_panel, run.network.values.tolist())),
+    )
+    yield Figure(
+        name="entries",
+        title="Diagonal entries of the weight products over time",
+        caption=f"The network {one.network.item()} at α = 1e{float(one.scale):g}. Each line is one diagonal entry "
+        "of a product in one layer, counted from 0; dashed: Algorithm 1's limit.",
+        panels=_entry_panels(one.isel(stage=one.predicted_time.notnull().values)),
+    )
 
 
 def _entry_panels(one: xr.Dataset) -> tuple[Panel, ...]:
@@ -291,11 +289,6 @@ entry = Entry(
     "gradual-rank/example-3-2",
     "Example 3.2: transformers with diagonal attention weights learn in stages",
     source="Section 3, Theorem 4.1",
-    params=Params,
     quick=dict(seeds=(31, 32), layers=(1,), heads=(1,), samples=40, tokens=3, dim=3, hidden=3, points=201),
     paper=dict(seeds=(31, 32, 33), samples=1000, tokens=10, dim=12, hidden=24, stages=100),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=metrics,
 )

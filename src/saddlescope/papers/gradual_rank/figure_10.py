@@ -19,7 +19,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope.papers.gradual_rank.shared import noisy_training
 from saddlescope.papers.gradual_rank.shared.noisy_training import beta_of
-from saddlescope.plot import Axis, Figure, Panel
+from saddlescope.plot import Axis, Figure, Figures, Panel
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 if TYPE_CHECKING:
@@ -91,20 +91,6 @@ def remaining(noisy: xr.DataArray, without: xr.DataArray, step: str = "step") ->
     return away / away.isel({step: 0})
 
 
-def conserved(run: xr.Dataset) -> xr.DataArray:
-    """Return the weights with the undisturbed beta and with the u² − v² just after the noise.
-
-    The larger of |u| and |v| never crosses 0 on the way to them, so its sign is that just after the noise.
-    """
-    u, v = (run.noisy.isel(step=0).sel(factor=factor) for factor in ("u", "v"))
-    beta, difference = beta_of(run.weights), u**2 - v**2
-    larger = ((abs(difference) + (difference**2 + 4 * beta**2) ** 0.5) / 2) ** 0.5
-    larger = np.sign(u.where(difference >= 0, v)) * larger
-    smaller = (beta / larger).where(larger != 0, 0.0)
-    weights = xr.concat([larger.where(difference >= 0, smaller), smaller.where(difference >= 0, larger)], "factor")
-    return weights.assign_coords(factor=["u", "v"])
-
-
 claims = Claims(
     limits="One clean instance, with a learning rate, batches and random times of ours, and the same minibatches "
     "with and without noise. 'Converge to the original' and 'brings each weight back' have no number: 5 % of the "
@@ -155,18 +141,6 @@ def _closest_return(run: xr.Dataset) -> Estimate:
     return _largest(flow, *(sgd.sel(order=order) for order in run.order))
 
 
-@claims.extension(
-    "weights-conserve",
-    "After noise, the weights u and v approach the values set by the conserved u² − v² and the noise-free u v",
-    "Lemma 4.2; to within 5 % of the displacement",
-    high=0.05,
-)
-def _conservation_distance(run: xr.Dataset) -> Estimate:
-    """Closest approach of the weights to these values, relative to their displacement, largest over times."""
-    away, first = (displacement(run.noisy, weights) for weights in (conserved(run), run.weights))
-    return _largest((away / first.isel(step=0)).min("step", skipna=False))
-
-
 def _largest(*trainings: xr.DataArray) -> Estimate:
     """Return the largest value over trainings and moments."""
     values = xr.concat([one.reset_coords(drop=True) for one in trainings], "training").max("training", skipna=False)
@@ -175,7 +149,7 @@ def _largest(*trainings: xr.DataArray) -> Estimate:
     return Estimate.largest(values, over="random times")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the learned entries and weights after the noise and without it."""
     panels = []
     for moment in run.moment.values:
@@ -190,27 +164,21 @@ def figures(run: xr.Dataset) -> list[Figure]:
             marks = noisy_training.paired_lines(later.since.values, noisy.values.T, without.values.T)
             title = f"{name}, noise at {float(here.moment_time):.1f}"
             panels.append(Panel(title=title, x=x, y=Axis("entry"), marks=marks))
-    return [
-        Figure(
-            name="entries",
-            title="Learned coordinates after the noise and without it",
-            caption="Rows: the random times. Left: the learned entries of β after the noise (solid) and without it "
-            "(dashed). Right: their weights u = (w_K, w_V), which keep the component of the noise that changes the "
-            "conserved u² − v².",
-            panels=tuple(panels),
-        )
-    ]
+    yield Figure(
+        name="entries",
+        title="Learned coordinates after the noise and without it",
+        caption="Rows: the random times. Left: the learned entries of β after the noise (solid) and without it "
+        "(dashed). Right: their weights u = (w_K, w_V), which keep the component of the noise that changes the "
+        "conserved u² − v².",
+        panels=tuple(panels),
+    )
 
 
 entry = Entry(
     "gradual-rank/figure-10",
     "Figures 3 (a) and 10: after noise at random times, training returns to the plateau",
     source="Assumption 4.4",
-    params=Params,
     quick=dict(
         moments=3, samples=100, tokens=5, dim=8, until=150.0, tolerance=1e-4, points=101, batch=20, orders=(0, 1)
     ),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -19,7 +19,7 @@ from saddlescope.papers.gradual_rank.shared import noisy_training
 from saddlescope.papers.gradual_rank.shared.diagonal_entries import coordinate_name
 from saddlescope.papers.gradual_rank.shared.noisy_training import beta_of
 from saddlescope.papers.gradual_rank.shared.stage_times import resolved_stages
-from saddlescope.plot import Axis, Figure, Panel
+from saddlescope.plot import Axis, Figure, Figures, Panel
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def _endpoint_distance(run: xr.Dataset) -> Estimate:
 MOST = 7  # largest number of coordinates in a panel: those that move most, by a hundredth of the size or more
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the transitions over time."""
 
     def panel(one: xr.Dataset) -> Panel:
@@ -157,23 +157,20 @@ def figures(run: xr.Dataset) -> list[Figure]:
         x = Axis("time t since the noise", "epochs at learning rate 1")
         return Panel(title=title, x=x, y=Axis("entry of β"), marks=marks)
 
-    return [
-        Figure(
-            name="transitions",
-            title="Transitions over time, after noise and without it",
-            caption=f"From the noise to the middle of the new plateau: the up to {MOST} entries of β that move most, "
-            "after the noise (solid) and without it (dashed); the one that enters is drawn thick.",
-            panels=tuple(map(panel, transitions(run))),
-            columns=3,
-        )
-    ]
+    yield Figure(
+        name="transitions",
+        title="Transitions over time, after noise and without it",
+        caption=f"From the noise to the middle of the new plateau: the up to {MOST} entries of β that move most, "
+        "after the noise (solid) and without it (dashed); the one that enters is drawn thick.",
+        panels=tuple(map(panel, transitions(run))),
+        columns=3,
+    )
 
 
 entry = Entry(
     "gradual-rank/figure-11",
     "Figures 3 (b) and 11: noise at the beginning of a stage does not change its end",
     source="Assumption 4.5",
-    params=Params,
     quick=dict(
         log10_scale=-128.0,
         transitions=3,
@@ -185,7 +182,4 @@ entry = Entry(
         batch=20,
         orders=(0, 1),
     ),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

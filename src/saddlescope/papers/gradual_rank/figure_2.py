@@ -27,7 +27,7 @@ from saddlescope.papers.gradual_rank.shared.diagonal_entries import (
     staircase,
 )
 from saddlescope.papers.gradual_rank.shared.head_task import HeadParams
-from saddlescope.plot import Axis, Figure, Line, Panel, Table, lines
+from saddlescope.plot import Axis, Figure, Figures, Line, Panel, Table, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 
@@ -199,7 +199,7 @@ def _plateaus_at_one_percent(run: xr.Dataset) -> Estimate:
 metrics = (stage_times.STAGES, stage_times.RESOLVED, stage_times.FINAL_LOSS)
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the loss (Figure 2a) with the stages in a table, and the entries of both products (Figure 2b)."""
     end = min(run.attrs["until"], 1.25 * float(run.predicted_time[: FIRST + 1].max()))
     early = (run.time.values >= 0.6 * float(run.predicted_time[0])) & (run.time.values <= end)
@@ -212,31 +212,29 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
     measured = (f"t_k at α = 1e{scale:g}" for scale in run.scale.values)
     smallest, shown = float(run.scale.values[-1]), run.stage.values[(run.predicted_time <= run.attrs["until"]).values]
-    return [
-        Figure(
-            name="loss",
-            title="Loss curves and the predicted staircase",
-            caption="Loss against rescaled time for each initial scale α. Dashed: the staircase that Algorithm 1 "
-            "predicts. Left: the first stages. The table has each stage's coordinate, its predicted time, the measured "
-            "times t_k (half-way to the plateau), and predicted and measured loss on the plateau. The last column "
-            "says whether the smallest α resolves the plateau.",
-            panels=(
-                panel(f"the first {FIRST} stages", run.isel(time=early), grouped=True),
-                panel("all stages", run, grouped=False),
-            ),
-            table=Table(
-                columns=("k", "coordinate", "sign", "T_k", *measured, "error", "loss", "measured loss", "resolved"),
-                rows=tuple(_row(run, run.sel(stage=k)) for k in shown),
-            ),
+    yield Figure(
+        name="loss",
+        title="Loss curves and the predicted staircase",
+        caption="Loss against rescaled time for each initial scale α. Dashed: the staircase that Algorithm 1 "
+        "predicts. Left: the first stages. The table has each stage's coordinate, its predicted time, the measured "
+        "times t_k (half-way to the plateau), and predicted and measured loss on the plateau. The last column "
+        "says whether the smallest α resolves the plateau.",
+        panels=(
+            panel(f"the first {FIRST} stages", run.isel(time=early), grouped=True),
+            panel("all stages", run, grouped=False),
         ),
-        Figure(
-            name="entries",
-            title="Diagonal entries of both products",
-            caption=f"Each line is one diagonal entry of W_K W_Qᵀ (left) or W_V W_Oᵀ (right) of the student head at "
-            f"α = 1e{smallest:g}. Dashed: Algorithm 1's prediction. Figures 8 and 9 have all scales.",
-            panels=tuple(entry_panel(run, product, smallest) for product in PRODUCTS),
+        table=Table(
+            columns=("k", "coordinate", "sign", "T_k", *measured, "error", "loss", "measured loss", "resolved"),
+            rows=tuple(_row(run, run.sel(stage=k)) for k in shown),
         ),
-    ]
+    )
+    yield Figure(
+        name="entries",
+        title="Diagonal entries of both products",
+        caption=f"Each line is one diagonal entry of W_K W_Qᵀ (left) or W_V W_Oᵀ (right) of the student head at "
+        f"α = 1e{smallest:g}. Dashed: Algorithm 1's prediction. Figures 8 and 9 have all scales.",
+        panels=tuple(entry_panel(run, product, smallest) for product in PRODUCTS),
+    )
 
 
 def _row(run: xr.Dataset, stage: xr.Dataset) -> tuple[str | float | int, ...]:
@@ -258,12 +256,7 @@ entry = Entry(
     "gradual-rank/figure-2",
     "Figure 2: one diagonal attention head learns its coordinates one at a time",
     source="Section 4 and appendix A",
-    params=Params,
     quick=dict(log10_scales=(-2.0, -16.0, -512.0), samples=100, tokens=5, dim=8, until=160.0, points=401),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=metrics,
 )
 
 
@@ -296,7 +289,7 @@ def _largest_ratio(run: xr.Dataset) -> Estimate:
     return Estimate.largest(ratios, f"distances of {shown}", over="products and steps to a smaller scale")
 
 
-def _trajectories(run: xr.Dataset) -> list[Figure]:
+def _trajectories(run: xr.Dataset) -> Figures:
     """Draw Figure 8, Figure 9, and the distance to the limit against the scale."""
     begin = float(run.time.values[1])
     diagonals = [
@@ -322,17 +315,15 @@ def _trajectories(run: xr.Dataset) -> list[Figure]:
         "of the absolute difference, averaged over rescaled time.",
         panels=(Panel(x=x, y=y, marks=marks),),
     )
-    return [*diagonals, convergence]
+    yield from diagonals
+    yield convergence
 
 
 figure_8 = Entry(
     "gradual-rank/figure-8",
     "Figures 8 and 9: the diagonals of both products tend to a limiting trajectory as α vanishes",
     source="Appendix A",
-    params=Params,
     quick=entry.quick,
-    run=run,
     claims=figure_8_claims,
     figures=_trajectories,
-    metrics=metrics,
 )

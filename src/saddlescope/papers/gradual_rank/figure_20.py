@@ -9,7 +9,7 @@ import xarray as xr
 
 from saddlescope.papers.gradual_rank.shared.gpt2_training import PAPER, QUICK, TEXTS, GPT2Params, train
 from saddlescope.papers.gradual_rank.shared.training_metrics import language_metrics, of_both
-from saddlescope.plot import Axis, Figure, Mark, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Mark, Panel, lines
 from saddlescope.plot.rank_figures import (
     PRODUCTS,
     evolution_figure,
@@ -115,27 +115,21 @@ def training_figure(run: xr.Dataset) -> Figure:
     )
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw stable ranks over training (Figure 20), spectra at stages of training, one head's staircase, the losses."""
-    return [
-        stable_rank_figure(run),
-        spectrum_stages_figure(run),
-        evolution_figure(run, layer=run.layer.values.tolist()[run.sizes["layer"] // 2]),
-        training_figure(run),
-    ]
+    yield stable_rank_figure(run)
+    yield spectrum_stages_figure(run)
+    yield evolution_figure(run, layer=run.layer.values.tolist()[run.sizes["layer"] // 2])
+    yield training_figure(run)
 
 
 entry = Entry(
     "gradual-rank/figure-20",
     "Figure 20: GPT-2 learns by updates of low rank",
     source="Section 5 and appendix B.2",
-    params=Params,
     quick=SMOKE,
     reduced=REDUCED,
     paper=FULL,
-    run=run,
-    claims=claims,
-    figures=figures,
     metrics=language_metrics,
     data=TEXTS,
 )

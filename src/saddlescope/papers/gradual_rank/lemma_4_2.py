@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.gradual_rank.shared.head_task import HeadParams
-from saddlescope.plot import Axis, Figure, Line, Panel
+from saddlescope.plot import Axis, Figure, Figures, Line, Panel
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 
@@ -101,7 +101,7 @@ def _equation_7_error(run: xr.Dataset) -> Estimate:
     return Estimate(float(max(abs(u - run.u).max(), abs(v - run.v).max())) / _largest_weight(run))
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the error of equations 5 to 7 over time."""
     late = run.isel(time=slice(1, None))  # at time 0 nothing is lost, which a logarithmic axis cannot show
     size, kappa = _largest_weight(run), _kappa(run)
@@ -110,23 +110,17 @@ def figures(run: xr.Dataset) -> list[Figure]:
     for k, (name, error) in enumerate(errors.items()):
         worst = abs(error).max("coordinate").sel(time=late.time).values
         marks.append(Line(x=late.time.values, y=np.maximum(worst, 1e-18), label=name, color=k))
-    return [
-        Figure(
-            name="conservation",
-            title="Errors of the conservation law and of equation 6 over time",
-            caption="Largest error over pairs of weights, relative to the largest weight or its square.",
-            panels=(Panel(x=Axis("time / log(1/α)"), y=Axis("error", scale="log"), marks=tuple(marks)),),
-        )
-    ]
+    yield Figure(
+        name="conservation",
+        title="Errors of the conservation law and of equation 6 over time",
+        caption="Largest error over pairs of weights, relative to the largest weight or its square.",
+        panels=(Panel(x=Axis("time / log(1/α)"), y=Axis("error", scale="log"), marks=tuple(marks)),),
+    )
 
 
 entry = Entry(
     "gradual-rank/lemma-4-2",
     "Lemma 4.2: gradient flow conserves u² − v², and u + v carries the state",
     source="Lemma 4.2, Section 4.1",
-    params=Params,
     quick=dict(samples=100, tokens=5, dim=8, until=24.0, records=49),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -21,7 +21,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.gradual_rank.shared.head_task import HeadSizes
-from saddlescope.plot import Axis, Figure, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 if TYPE_CHECKING:
@@ -429,38 +429,32 @@ def _tails_grow(run: xr.Dataset) -> Estimate:
     return Estimate.smallest(growth[:, -1] / growth[:, -2], over="data sets")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the errors of Lemmas C.6 and C.7 against the initial scale, and the weights with exponential tails."""
     log = run.assign_coords(log=-run.scale * np.log(10)).isel(seed=0)
     x, moment = Axis("log(1/α)", scale="log"), Axis("time / T_1", scale="log")
     errors = (("log_error", "error of log_α w"), ("time_error", "|t_k − T_k|"))
-    return [
-        Figure(
-            name="errors",
-            title="Errors of the linear law and of stage times by initial scale; weights with exponential tails",
-            caption="Left: largest error of the law for log_α w on each judged plateau of the first head. Middle: "
-            "distance of its end from the stage time. Right: the ℓ1 norm of β under the logistic loss on separable "
-            "data, one line per data set, which grows by the same amount in each quadrupling of time.",
-            panels=(
-                *(
-                    Panel(x=x, y=Axis(label, scale="log"), marks=lines(log[name], x="log", hue="plateau"))
-                    for name, label in errors
-                ),
-                Panel(x=moment, y=Axis("|β|₁"), marks=lines(run.tail_norm, x="moment", hue="seed")),
+    yield Figure(
+        name="errors",
+        title="Errors of the linear law and of stage times by initial scale; weights with exponential tails",
+        caption="Left: largest error of the law for log_α w on each judged plateau of the first head. Middle: "
+        "distance of its end from the stage time. Right: the ℓ1 norm of β under the logistic loss on separable "
+        "data, one line per data set, which grows by the same amount in each quadrupling of time.",
+        panels=(
+            *(
+                Panel(x=x, y=Axis(label, scale="log"), marks=lines(log[name], x="log", hue="plateau"))
+                for name, label in errors
             ),
-            columns=3,
-        )
-    ]
+            Panel(x=moment, y=Axis("|β|₁"), marks=lines(run.tail_norm, x="moment", hue="seed")),
+        ),
+        columns=3,
+    )
 
 
 entry = Entry(
     "gradual-rank/lemmas",
     "Lemmas C.5 to C.10 and D.1 to D.4 on attention heads, and losses with exponential tails",
     source="Appendices C and D, Section 6",
-    params=Params,
     quick=dict(seeds=(21, 22), log10_scales=(-32.0, -64.0), samples=20, tokens=3, dim=3, stages=3),
     paper=dict(samples=1000, tokens=10, dim=50),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

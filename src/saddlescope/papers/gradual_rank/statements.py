@@ -62,7 +62,6 @@ STATEMENTS: tuple[Statement, ...] = (
         "Figure 2 of version 1",
         "Diagonal and full weights learn one direction at a time",
         "figure-2-v1/one-by-one",
-        "figure-2-v1/diagonal",
     ),
     Statement(
         "Equation 4 and Assumption 2.1",

@@ -26,7 +26,7 @@ import xarray as xr
 
 from saddlescope.papers.gradual_rank.shared.head_task import HeadSizes
 from saddlescope.papers.gradual_rank.shared.stage_times import passings
-from saddlescope.plot import Axis, Figure, Mark, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _ratio_error(run: xr.Dataset) -> Estimate:
     return Estimate.largest(abs(measured / predicted - 1), over="seeds and initial scales")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the pair of the first task over time."""
     one = run.isel(seed=0)
     shares = tuple(
@@ -181,26 +181,20 @@ def figures(run: xr.Dataset) -> list[Figure]:
         marks, x = (*curves, *shares, Mark(at=1.0, group="T_1")), Axis("t / (T_1 log(1/α))")
         return Panel(title=f"α = 1e{scale:g}", x=x, y=Axis("entry of W_V W_Oᵀ"), marks=marks)
 
-    return [
-        Figure(
-            name="pair",
-            title="The tied entry of W_V W_Oᵀ in both heads of one layer",
-            caption="The tied entry of both heads against rescaled time, one panel per initial scale. Horizontal "
-            "lines: the share of each head on the first plateau, predicted from the initial weights. Vertical line: "
-            f"T_1. Seed {int(one.seed)}.",
-            panels=tuple(map(panel, run.scale.values)),
-        )
-    ]
+    yield Figure(
+        name="pair",
+        title="The tied entry of W_V W_Oᵀ in both heads of one layer",
+        caption="The tied entry of both heads against rescaled time, one panel per initial scale. Horizontal "
+        "lines: the share of each head on the first plateau, predicted from the initial weights. Vertical line: "
+        f"T_1. Seed {int(one.seed)}.",
+        panels=tuple(map(panel, run.scale.values)),
+    )
 
 
 entry = Entry(
     "gradual-rank/tied-heads",
     "Two heads in one layer: Assumption 4.3 never holds, and both heads learn together",
     source="Section 4.2",
-    params=Params,
     quick=dict(seeds=(1, 2), log10_scales=(-8.0, -128.0), samples=40, tokens=4, dim=3, hidden=4, points=201),
     paper=dict(samples=1000, tokens=10, dim=50, hidden=100),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

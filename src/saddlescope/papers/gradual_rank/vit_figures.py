@@ -36,7 +36,7 @@ from saddlescope.papers.gradual_rank.shared.vit_training import (
     training_figure,
 )
 from saddlescope.papers.image_data import IMAGES
-from saddlescope.plot import Figure
+from saddlescope.plot import Figure, Figures
 from saddlescope.plot.rank_figures import (
     PRODUCTS,
     evolution_figure,
@@ -244,7 +244,7 @@ def _falls(run: xr.Dataset) -> Estimate:
     return of_both(slope, run, low=0.0)
 
 
-def _evolutions(run: xr.Dataset) -> list[Figure]:
+def _evolutions(run: xr.Dataset) -> Figures:
     """Draw singular values of one head over training (Figure 6), stable rank over scale (Figure 7), the training."""
     layer = run.layer.values.tolist()[1]
     each = [evolution_figure(run.sel(scale=scale), layer=layer) for scale in run.scale.values]
@@ -253,20 +253,18 @@ def _evolutions(run: xr.Dataset) -> list[Figure]:
         for k in range(len(PRODUCTS))
         for scale, figure in zip(run.scale.values, each, strict=True)
     ]
-    return [
-        Figure(
-            name="evolution",
-            title="Singular values of one head's update at each initial scale",
-            caption=f"{each[0].caption} One run (seed {int(run.seed[0])}) at each initial scale.",
-            panels=tuple(panels),
-            columns=len(each),
-        ),
-        scale_rank_figure(run),
-        *(
-            replace(training_figure(run.sel(scale=scale)), name=f"training-{k}", title=f"Training at scale {scale:g}")
-            for k, scale in enumerate(run.scale.values)
-        ),
-    ]
+    yield Figure(
+        name="evolution",
+        title="Singular values of one head's update at each initial scale",
+        caption=f"{each[0].caption} One run (seed {int(run.seed[0])}) at each initial scale.",
+        panels=tuple(panels),
+        columns=len(each),
+    )
+    yield scale_rank_figure(run)
+    yield from (
+        replace(training_figure(run.sel(scale=scale)), name=f"training-{k}", title=f"Training at scale {scale:g}")
+        for k, scale in enumerate(run.scale.values)
+    )
 
 
 def _drawn(*pictures: Callable[[xr.Dataset], Figure]) -> Callable[[xr.Dataset], list[Figure]]:

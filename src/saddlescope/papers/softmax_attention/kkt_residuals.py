@@ -25,7 +25,7 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.softmax_attention.shared.curves import flow_panel
 from saddlescope.papers.softmax_attention.shared.first_seeds import first_seeds
-from saddlescope.plot import Axis, Figure
+from saddlescope.plot import Axis, Figure, Figures
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def _incremental_exponent(run: xr.Dataset) -> Estimate:
     return Estimate.largest(slopes.max("scale", skipna=False), f"median {float(slopes.median()):.3g}", over="data sets")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the residuals over time, for both kinds, from the first scale."""
     first, time = run.isel(scale=0).residual, run.log_time.values
     stationarity = {"φ / ln μ": (_PROOFS, "ε"), "dφ / d ln μ": (_INCREMENTAL, "ε")}
@@ -199,27 +199,21 @@ def figures(run: xr.Dataset) -> list[Figure]:
         for label, groups in shown.items()
         for kind in _KINDS
     ]
-    return [
-        Figure(
-            name="residuals",
-            title="KKT residuals of the direction",
-            caption="Above: ε of (C1), the distance of Σ λ B from the subgradients of |β|₁, with the proof's "
-            "multiplier φ / ln μ and with dφ / d ln μ. Below: δ of (C3) with the proof's multiplier, and ε', the "
-            "length of the direction off the solution's support. Each line is one flow, from "
-            f"ω₀ = {float(run.scale[0]):g}.",
-            panels=tuple(panels),
-        )
-    ]
+    yield Figure(
+        name="residuals",
+        title="KKT residuals of the direction",
+        caption="Above: ε of (C1), the distance of Σ λ B from the subgradients of |β|₁, with the proof's "
+        "multiplier φ / ln μ and with dφ / d ln μ. Below: δ of (C3) with the proof's multiplier, and ε', the "
+        "length of the direction off the solution's support. Each line is one flow, from "
+        f"ω₀ = {float(run.scale[0]):g}.",
+        panels=tuple(panels),
+    )
 
 
 entry = Entry(
     "softmax-attention/kkt-residuals",
     "KKT residuals of the direction of diagonal weights",
     source="Appendix A.5",
-    params=Params,
     quick=dict(instances=2, scales=(0.3,), times=9, seed=3),
     paper=dict(samples=10, dim=50, instances=50),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -21,7 +21,7 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.softmax_attention.shared.curves import flow_panel
 from saddlescope.papers.softmax_attention.shared.first_seeds import first_seeds
-from saddlescope.plot import Axis, Figure, Panel
+from saddlescope.plot import Axis, Figure, Figures, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def _gradients_that_do_not_fall(run: xr.Dataset) -> Estimate:
     return Estimate.number(ratio >= 1, f"of {ratio.size}; largest ratio {ratio.max():.3g}", over="data sets")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the size of β over time, for the three kinds of instances."""
 
     def panel(title: str, part: xr.Dataset, until: float) -> Panel:
@@ -215,29 +215,23 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
     others = _select_instances(run, diagonal=False)
     finite = int(others.limit.notnull().sum())
-    return [
-        Figure(
-            name="sizes",
-            title="Size of diagonal weights over time",
-            caption="Left: |β| against time on data that diagonal weights separate, with large gaps of the scores and "
-            f"with a small gap. Right: |β| on data that some W separates but no diagonal one; {finite} of "
-            f"{others.sizes['instance']} flows end at a strict minimum of the loss.",
-            panels=(
-                panel("separable by diagonal weights", _select_instances(run, diagonal=True), 300.0),
-                panel("separable by others only", others, _SETTLED),
-            ),
-        )
-    ]
+    yield Figure(
+        name="sizes",
+        title="Size of diagonal weights over time",
+        caption="Left: |β| against time on data that diagonal weights separate, with large gaps of the scores and "
+        f"with a small gap. Right: |β| on data that some W separates but no diagonal one; {finite} of "
+        f"{others.sizes['instance']} flows end at a strict minimum of the loss.",
+        panels=(
+            panel("separable by diagonal weights", _select_instances(run, diagonal=True), 300.0),
+            panel("separable by others only", others, _SETTLED),
+        ),
+    )
 
 
 entry = Entry(
     "softmax-attention/lemma-4-2",
     "Lemma 4.2: diagonal weights diverge if they can separate the data",
     source="Lemma 4.2, appendix A.4",
-    params=Params,
     quick=dict(instances=2, log10_times=(0.0, 2.0, 30.0, 300.0)),
     paper=dict(instances=100),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

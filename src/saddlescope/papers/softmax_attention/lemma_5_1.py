@@ -21,7 +21,7 @@ from saddlescope.papers.softmax_attention.shared.aligned import (
     draw_instance,
 )
 from saddlescope.papers.softmax_attention.shared.curves import flow_panel
-from saddlescope.plot import Axis, Figure
+from saddlescope.plot import Axis, Figure, Figures
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 if TYPE_CHECKING:
@@ -159,35 +159,29 @@ def _least_change(run: xr.Dataset) -> Estimate:
     return Estimate.smallest(change.min("eta"), remark, over="data sets")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the residual of alignment over time."""
     later = run.isel(log_time=np.isfinite(run.log_time.values))
     time, x, y = later.log_time.values, Axis("ln t", scale="log"), Axis("residual", scale="log")
     aligned = {kind: later.alignment.sel(kind=kind) for kind in later.kind.values.tolist()}
     perturbed = {f"η = {eta:g}": later.perturbed_alignment.sel(eta=eta) for eta in later.eta.values.tolist()}
     draw = partial(flow_panel, x=x, y=y, time=time, opacity=0.5, floor=1e-17)
-    return [
-        Figure(
-            name="alignment",
-            title="Residual of alignment along flows of K and Q",
-            caption="Residual of Definition 5.1 against time. Left: aligned starts, on data that meet Assumption 4 or "
-            "break (ii) or (iii). Right: aligned starts plus noise of relative size η. Each line is one flow.",
-            panels=(
-                draw("aligned starts", groups=aligned),
-                draw("perturbed starts", groups=perturbed, first=len(aligned)),
-            ),
-        )
-    ]
+    yield Figure(
+        name="alignment",
+        title="Residual of alignment along flows of K and Q",
+        caption="Residual of Definition 5.1 against time. Left: aligned starts, on data that meet Assumption 4 or "
+        "break (ii) or (iii). Right: aligned starts plus noise of relative size η. Each line is one flow.",
+        panels=(
+            draw("aligned starts", groups=aligned),
+            draw("perturbed starts", groups=perturbed, first=len(aligned)),
+        ),
+    )
 
 
 entry = Entry(
     "softmax-attention/lemma-5-1",
     "Lemma 5.1: alignment of K and Q is preserved, but does not attract",
     source="Lemma 5.1",
-    params=Params,
     quick=dict(samples=2, tokens=3, dim=3, columns=3, instances=2, etas=(1.0,), times=4, tolerance=1e-6),
     paper=dict(samples=8, tokens=9, dim=16, columns=16, instances=30),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -23,7 +23,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.softmax_attention.shared.curves import flow_panel
-from saddlescope.plot import Axis, Figure, Line, Panel
+from saddlescope.plot import Axis, Figure, Figures, Line, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def _least_fall(run: xr.Dataset) -> Estimate:
     return Estimate.smallest(run.bound.min("time"), remark, over="data sets and losses")
 
 
-def equivalence_figures(run: xr.Dataset) -> list[Figure]:
+def equivalence_figures(run: xr.Dataset) -> Figures:
     """Draw the entries of β in both parametrisations, and their distance."""
     time, x = run.log10_time.values, Axis("time, log10 t")
     curves, early = [], time <= 10
@@ -204,18 +204,16 @@ def equivalence_figures(run: xr.Dataset) -> list[Figure]:
             curves.append(Line(x=time[early], y=y, group=f"w_{j}", color=color, width=width, opacity=opacity))
     y = Axis("difference", scale="log")
     difference = flow_panel("relative difference", x, y, time, {"β − w": run.difference}, first=4, floor=1e-17)
-    return [
-        Figure(
-            name="equivalence",
-            title="Keys times queries and a difference of squares over time",
-            caption="Left: the four largest entries of the first case against time, as a difference of squares (wide) "
-            f"and as keys times queries (thin). Right: the relative difference of both, {run.sizes['case']} cases.",
-            panels=(Panel(title="entries of β", x=x, y=Axis("β and w"), marks=tuple(curves)), difference),
-        )
-    ]
+    yield Figure(
+        name="equivalence",
+        title="Keys times queries and a difference of squares over time",
+        caption="Left: the four largest entries of the first case against time, as a difference of squares (wide) "
+        f"and as keys times queries (thin). Right: the relative difference of both, {run.sizes['case']} cases.",
+        panels=(Panel(title="entries of β", x=x, y=Axis("β and w"), marks=tuple(curves)), difference),
+    )
 
 
-def closed_form_figures(run: xr.Dataset) -> list[Figure]:
+def closed_form_figures(run: xr.Dataset) -> Figures:
     """Draw the error of the closed form, and the measured fall over that of equation 27."""
     time, x = run.log10_time.values, Axis("time, log10 t")
     sizes = {f"as printed, n = {n}": n for n in sorted({int(n) for n in run.samples.values})}
@@ -223,26 +221,23 @@ def closed_form_figures(run: xr.Dataset) -> list[Figure]:
     falls["with 2 in place of 2/n"] = run.fall.values
     errors = {"closed form": run.closed_form, "speed": run.speed}
     deviation, fall = Axis("deviation", scale="log"), Axis("dL/dt over the equation's")
-    return [
-        Figure(
-            name="closed-form",
-            title="Closed form of the diagonal flow, and equation 27",
-            caption="Left: relative deviations of the flow from ω₀² sinh(Bφ), and of its speed, measured by "
-            "differences of times, from the lemma's. Right: the measured dL/dt over the middle of equation 27, as "
-            "printed and with 2 in place of 2/n.",
-            panels=(
-                flow_panel("relative deviations", x, deviation, time, errors, floor=1e-17),
-                flow_panel("equation 27", x, fall, time, falls, first=2, width=1.4, opacity=1.0),
-            ),
-        )
-    ]
+    yield Figure(
+        name="closed-form",
+        title="Closed form of the diagonal flow, and equation 27",
+        caption="Left: relative deviations of the flow from ω₀² sinh(Bφ), and of its speed, measured by "
+        "differences of times, from the lemma's. Right: the measured dL/dt over the middle of equation 27, as "
+        "printed and with 2 in place of 2/n.",
+        panels=(
+            flow_panel("relative deviations", x, deviation, time, errors, floor=1e-17),
+            flow_panel("equation 27", x, fall, time, falls, first=2, width=1.4, opacity=1.0),
+        ),
+    )
 
 
 equivalence = Entry(
     "softmax-attention/lemma-4-1",
     "Lemma 4.1: keys times queries and a difference of squares are one flow",
     source="Lemma 4.1, appendix A.2",
-    params=Params,
     quick=dict(samples=(4,), tokens=(5,), dims=(8,), instances=1, log10_times=(1.0, 3.0, 6.0, 10.0), seed=2),
     paper=dict(instances=20),
     run=run_equivalence,

@@ -18,7 +18,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.softmax_attention.shared.curves import flow_panel
-from saddlescope.plot import Axis, Figure, Line, Panel
+from saddlescope.plot import Axis, Figure, Figures, Line, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 WEIGHTS, FACTORS = "W alone", "keys and queries"
@@ -200,7 +200,7 @@ def _excess_exponent(run: xr.Dataset) -> Estimate:
     return Estimate.median(slopes.values, f"{float(slopes.min()):.2g} to {float(slopes.max()):.2g}")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the excesses of both norms over time, and that of linear regression by initial scale."""
 
     def panel(title: str, values: xr.DataArray) -> Panel:
@@ -216,32 +216,26 @@ def figures(run: xr.Dataset) -> list[Figure]:
     of_beta = run.beta_excess.broadcast_like(run.squares_excess)
     regressions = {"squares": run.squares_excess, "β": of_beta}
     x, y = Axis("initial scale", scale="log"), Axis("excess of the ℓ1 norm", scale="log")
-    return [
-        Figure(
-            name="excess",
-            title="Excess of both flows over the least nuclear and the least Frobenius norm",
-            caption="Relative excess of the direction W / μ over the least norm with margins of 1, against time; "
-            f"{run.sizes['draw']} draws of Gaussian data outside Assumption 4; wide lines: medians.",
-            panels=(panel("nuclear norm", run.nuclear), panel("Frobenius norm", run.frobenius)),
-        ),
-        Figure(
-            name="regression",
-            title="The ℓ1 norm that linear regression ends with, by parametrisation and initial scale",
-            caption="Relative excess over the least ℓ1 norm of the data, for gradient flow on β (from 0) and on the "
-            f"squares of β = w₊² − w₋², against the initial scale of w₊ and w₋; {run.sizes['draw']} draws.",
-            panels=(flow_panel("linear regression", x, y, run.scale.values, regressions),),
-        ),
-    ]
+    yield Figure(
+        name="excess",
+        title="Excess of both flows over the least nuclear and the least Frobenius norm",
+        caption="Relative excess of the direction W / μ over the least norm with margins of 1, against time; "
+        f"{run.sizes['draw']} draws of Gaussian data outside Assumption 4; wide lines: medians.",
+        panels=(panel("nuclear norm", run.nuclear), panel("Frobenius norm", run.frobenius)),
+    )
+    yield Figure(
+        name="regression",
+        title="The ℓ1 norm that linear regression ends with, by parametrisation and initial scale",
+        caption="Relative excess over the least ℓ1 norm of the data, for gradient flow on β (from 0) and on the "
+        f"squares of β = w₊² − w₋², against the initial scale of w₊ and w₋; {run.sizes['draw']} draws.",
+        panels=(flow_panel("linear regression", x, y, run.scale.values, regressions),),
+    )
 
 
 entry = Entry(
     "softmax-attention/section-4-2",
     "Section 4.2: each parametrisation minimises its own norm",
     source="Section 4.2",
-    params=Params,
     quick=dict(samples=4, dim=8, draws=4, log10_times=(10.0, 100.0, 1e3, 1e5), scales=(1.0, 0.1)),
     paper=dict(samples=20, tokens=10, dim=200),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.softmax_attention.shared.curves import share_curve
-from saddlescope.plot import Axis, Figure, Mark, Panel
+from saddlescope.plot import Axis, Figure, Figures, Mark, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _share_just_above(run: xr.Dataset) -> Estimate:
     return Estimate.share(first.separable, trials, remark, over="draws of data")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the shares against d."""
     n, L, trials = (run.attrs[name] for name in ("n", "L", "trials"))
     of = np.full(run.sizes["d"], trials)
@@ -126,25 +126,19 @@ def figures(run: xr.Dataset) -> list[Figure]:
     ]
     bounds = [Mark(at=float(max(n, L - 1)), label="max(n, L−1)"), Mark(at=float(n * (L - 1)), label="n(L−1)")]
     x, y = Axis("dimension d"), Axis("share separable", range=(-0.03, 1.03))
-    return [
-        Figure(
-            name="shares",
-            title="Gaussian data that any W and diagonal weights separate",
-            caption=f"Share of {trials} Gaussian instances that any W and that diagonal weights separate, against the "
-            f"dimension, with 95 % intervals; n = {n} samples of L = {L} tokens.",
-            panels=(Panel(title="separable data", x=x, y=y, marks=(*bounds, *shares)),),
-        )
-    ]
+    yield Figure(
+        name="shares",
+        title="Gaussian data that any W and diagonal weights separate",
+        caption=f"Share of {trials} Gaussian instances that any W and that diagonal weights separate, against the "
+        f"dimension, with 95 % intervals; n = {n} samples of L = {L} tokens.",
+        panels=(Panel(title="separable data", x=x, y=y, marks=(*bounds, *shares)),),
+    )
 
 
 entry = Entry(
     "softmax-attention/separability",
     "Diagonal weights need far more dimensions to separate Gaussian data",
     source="Assumption 1, section 3.1",
-    params=Params,
     quick=dict(dims=(3, 9, 32), trials=20),
     paper=dict(trials=2000),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

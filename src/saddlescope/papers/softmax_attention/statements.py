@@ -116,28 +116,24 @@ ERRATA: tuple[Erratum, ...] = (
         printed="dL/dt = −(2/n) ⟨∇L, √(β² + ω₀⁴) ⊙ ∇L⟩",
         right="2 in place of 2/n, since ∇L has a factor 1/n already; the inequality stays",
         check="For n = 2 in high precision",
-        weight="slip",
     ),
     Erratum(
         place="Inequality 35",
         printed="exp(−γᵀσ) is at most 1",
         right="It is at most exp(−γ_nopt), above 1 for negative scores; only constants change",
         check="Scores 0 and four times −5 with even attention: φ grows e⁴/5 = 10.9 times as fast as the bound",
-        weight="slip",
     ),
     Erratum(
         place="Definition 5.1, remark",
         printed="left eigenvectors of K (Q)",
         right="left singular vectors: K and Q need not be square",
         check="By hand",
-        weight="slip",
     ),
     Erratum(
         place="Appendix A.6, end",
         printed="the rest of the columns of U_K(0) and U_Q(0) are the zero vectors",
         right="U_K and U_Q are orthogonal; singular values of other columns do not move",
         check="The gradient of the softmax loss at aligned weights",
-        weight="slip",
     ),
     Erratum(
         place="Appendix A.7", printed="By Assumption 4 (iv)", right="(ii)", check="There is no (iv)", weight="slip"
@@ -147,13 +143,11 @@ ERRATA: tuple[Erratum, ...] = (
         printed="λ = 2 φ / (n ln μ)",
         right="λ = φ / ln μ, as in A.5: φ holds 2/n already",
         check="One sample with B = 1 has φ = arcsinh(μ / ω₀²), about ln μ, and λ = 1 at the solution",
-        weight="slip",
     ),
     Erratum(
         place="Appendix A.7, subdifferential",
         printed="P_V E = 0",
         right="E P_V = 0",
         check="For W = e₁e₂ᵀ the printed form admits E = e₃e₂ᵀ, though |UVᵀ + E| = √2, and excludes e₂e₁ᵀ",
-        weight="slip",
     ),
 )

@@ -19,7 +19,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.softmax_attention.shared.curves import flow_panel
-from saddlescope.plot import Axis, Figure, Line, Mark
+from saddlescope.plot import Axis, Figure, Figures, Line, Mark
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _gaussian_error(run: xr.Dataset) -> Estimate:
     return Estimate.mean(_values_at(_gaussian(run), "error", _T300))
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw errors and excesses over time."""
     time, x = run.log_time.values, Axis("ln t", scale="log")
     names = {"conditioned": "conditioned data", "raw": "Gaussian data"}
@@ -170,29 +170,23 @@ def figures(run: xr.Dataset) -> list[Figure]:
     law = Line(x=time[time > 10], y=1 / time[time > 10], style="dotted", label="1 / ln t")
     rival = Mark(at=1.0, axis="y", label="ℓ2 solution")
     error, excess = Axis("|β/μ − β*| / |β*|", scale="log"), Axis("excess over the ℓ2 solution's", scale="log")
-    return [
-        Figure(
-            name="direction",
-            title="Direction of diagonal weights and the ℓ1 solution over time",
-            caption="Left: relative distance of the direction β/μ from the certified ℓ1 solution against time; "
-            "t = 1e300 is at ln t = 691. Right: excess of its ℓ1 norm over the least, in units of that of the ℓ2 "
-            "solution.",
-            panels=(
-                flow_panel("distance from the ℓ1 solution", x, error, time, errors, more=[law]),
-                flow_panel("excess of the ℓ1 norm", x, excess, time, excesses, more=[rival]),
-            ),
-        )
-    ]
+    yield Figure(
+        name="direction",
+        title="Direction of diagonal weights and the ℓ1 solution over time",
+        caption="Left: relative distance of the direction β/μ from the certified ℓ1 solution against time; "
+        "t = 1e300 is at ln t = 691. Right: excess of its ℓ1 norm over the least, in units of that of the ℓ2 "
+        "solution.",
+        panels=(
+            flow_panel("distance from the ℓ1 solution", x, error, time, errors, more=[law]),
+            flow_panel("excess of the ℓ1 norm", x, excess, time, excesses, more=[rival]),
+        ),
+    )
 
 
 entry = Entry(
     "softmax-attention/theorem-4-1",
     "Theorem 4.1: diagonal weights and the ℓ1 problem",
     source="Theorem 4.1, section 4.1",
-    params=Params,
     quick=dict(samples=(4,), tokens=(5,), dims=(8,), instances=2, raw=3, marks=17),
     paper=dict(instances=20, raw=50),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

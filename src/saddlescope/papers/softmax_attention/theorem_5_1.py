@@ -23,7 +23,7 @@ from saddlescope.papers.softmax_attention.shared.aligned import (
     draw_instance,
 )
 from saddlescope.papers.softmax_attention.shared.curves import flow_panel
-from saddlescope.plot import Axis, Figure
+from saddlescope.plot import Axis, Figure, Figures
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext, param
 
 if TYPE_CHECKING:
@@ -159,33 +159,27 @@ def _identity_error(run: xr.Dataset) -> Estimate:
     return Estimate.largest(run.identities, over="data sets")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the error of the quadrature, and the nuclear-norm excess."""
     of, x = run.isel(log_time=run.log_time.values > 0), Axis("ln t", scale="log")
     draw = partial(flow_panel, x=x, time=of.log_time.values, opacity=0.5, floor=1e-17)
     difference, excess = Axis("relative difference", scale="log"), Axis("excess", scale="log")
-    return [
-        Figure(
-            name="quadrature",
-            title="Aligned flows against n scalar equations, and nuclear norms of their directions",
-            caption="Left: relative difference of W = K Qᵀ from the quadrature of n scalar equations, against time. "
-            "Right: relative excess of the nuclear norm of W / μ over its least value. Each line is one instance.",
-            panels=(
-                draw("flow against quadrature", y=difference, groups={"flows": of.error}),
-                draw("nuclear-norm excess", y=excess, groups={"flows": of.excess}),
-            ),
-        )
-    ]
+    yield Figure(
+        name="quadrature",
+        title="Aligned flows against n scalar equations, and nuclear norms of their directions",
+        caption="Left: relative difference of W = K Qᵀ from the quadrature of n scalar equations, against time. "
+        "Right: relative excess of the nuclear norm of W / μ over its least value. Each line is one instance.",
+        panels=(
+            draw("flow against quadrature", y=difference, groups={"flows": of.error}),
+            draw("nuclear-norm excess", y=excess, groups={"flows": of.excess}),
+        ),
+    )
 
 
 entry = Entry(
     "softmax-attention/theorem-5-1",
     "Theorem 5.1: aligned keys and queries and the nuclear-norm problem",
     source="Theorem 5.1",
-    params=Params,
     quick=dict(samples=2, tokens=3, dim=3, columns=3, instances=2, times=5, tolerance=1e-10),
     paper=dict(samples=8, tokens=9, dim=24, columns=24, instances=30),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -18,7 +18,7 @@ from saddlescope.reproduction import EntryParams, Estimate, RunContext, param
 from saddlescope.reproduction.grid import join_cells
 
 if TYPE_CHECKING:
-    from saddlescope.flow import FactoredTrajectory, Trajectory
+    from saddlescope.flow import FactoredTrajectory
 
 _POINTS = 601  # of a stored curve
 
@@ -78,7 +78,7 @@ def follow_scales(
     params: StageParams,
     context: RunContext,
     follow: Callable[..., F],
-    predicted: Sequence[float] | None,
+    predicted: Sequence[float],
     until: float | Callable[[float], float],
     *,
     width: Callable[[float], float] = lambda log_scale: -1 / log_scale,
@@ -90,7 +90,7 @@ def follow_scales(
         params: scales and tolerance.
         context: receives the progress.
         follow: function from `log_scale`, `until`, `tolerance`, `record` and `report` to the flow.
-        predicted: times around which flows are recorded; None: all steps of the solver are.
+        predicted: times around which flows are recorded.
         until: the last time, or a function of log α.
         width: function from log α to the time in which a unit grows by a factor of e.
         more: further times to record.
@@ -99,9 +99,8 @@ def follow_scales(
     for scale, step in context.steps(params.log10_scales):
         log_scale = scale * np.log(10)
         last = until(log_scale) if callable(until) else until
-        policies = {"until": last, "tolerance": params.tolerance, "report": step.report}
-        if predicted is not None:
-            policies["record"] = np.union1d(record_times(predicted, last, width(log_scale)), more)
+        record = np.union1d(record_times(predicted, last, width(log_scale)), more)
+        policies = {"until": last, "tolerance": params.tolerance, "record": record, "report": step.report}
         flows[scale] = follow(log_scale=log_scale, **policies)
     return flows
 
@@ -112,14 +111,6 @@ def random_factors(loss: Any, shape: tuple[int, int], rng: np.random.Generator) 
 
     pair = rng.standard_normal((shape[0], sum(shape))), rng.standard_normal((shape[1], sum(shape)))
     return lambda log_scale, **policies: factored_flow(loss, FactorInit(pairs=[pair], log_scale=log_scale), **policies)
-
-
-def random_weights(loss: Any, size: int, rng: np.random.Generator) -> "Callable[..., Trajectory]":
-    """Return a function that follows β = u ⊙ v from random weights, for `follow_scales`."""
-    from saddlescope.flow import DiagonalInit, gradient_flow
-
-    u, v = rng.standard_normal((2, size))
-    return lambda log_scale, **policies: gradient_flow(loss, DiagonalInit(u, v, log_scale=log_scale), **policies)
 
 
 def compare_stages(learned: Any, flows: Mapping[float, Any], until: float = np.inf) -> xr.Dataset:

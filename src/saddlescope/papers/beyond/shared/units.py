@@ -7,9 +7,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from saddlescope.models.attention.diagonal_head import attention_head
-from saddlescope.models.diagonal.network import DiagonalNetwork
-
 Weights = dict[str, Array]
 """Weights of one unit by name."""
 
@@ -48,41 +45,6 @@ def quadratic_neuron(theta: Weights, x: Float[Array, "2 d"]) -> Float[Array, "o"
 def linear_head(theta: Weights, x: Array) -> Float[Array, "d d"]:
     """Return v q k^T of one head of linear attention, whatever the sample."""
     return theta["v"] * theta["q"][:, None] * theta["k"][None, :]
-
-
-def product(theta: Float[Array, "2"], x: Float[Array, "p"], kind: Array) -> Float[Array, "p"]:
-    """Return the product of two weights in its place among all, in an array of zeros x."""
-    return x.at[kind].set(theta[0] * theta[1])
-
-
-class SoftmaxHeads(eqx.Module):
-    """Sum of heads with diagonal weights, each in a fixed orthonormal basis of its own.
-
-    The products of the weights have the order of `saddlescope.models.attention.transformer`.
-    """
-
-    bases: Float[Array, "h d d"]
-
-    def __call__(self, x: Float[Array, "n d"], products: Float[Array, "p"]) -> Float[Array, "n d"]:
-        """Return the outputs at all tokens."""
-        each = products.reshape(len(self.bases), -1)
-        return jnp.sum(jax.vmap(lambda R, beta: attention_head(x @ R, beta) @ R.T)(self.bases, each), axis=0)
-
-
-class SoftmaxHeadsNetwork(DiagonalNetwork):
-    """Mean squared error of such heads on samples."""
-
-    h: SoftmaxHeads  # pyright: ignore[reportIncompatibleMethodOverride]
-
-
-class SoftmaxHeadsLoss(eqx.Module):
-    """Mean squared error on one sample, as a function of the products."""
-
-    heads: SoftmaxHeads
-
-    def __call__(self, products: Float[Array, "p"], sample: Weights) -> Array:
-        """Return the error on a sample {"x": tokens, "y": outputs}."""
-        return jnp.mean((self.heads(sample["x"], products) - sample["y"]) ** 2)
 
 
 def square(output: Array, target: Array) -> Array:

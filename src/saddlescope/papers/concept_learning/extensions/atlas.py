@@ -17,7 +17,7 @@ import xarray as xr
 
 from saddlescope.papers.concept_learning.shared.random_starts import VISIBLE, count_starts, draw_starts
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
-from saddlescope.plot import Axis, Figure, Heat, Panel
+from saddlescope.plot import Axis, Figure, Figures, Heat, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Evidence, RunContext, param
 from saddlescope.reproduction.grid import join_cells
 
@@ -162,28 +162,26 @@ def width_ratio(run: xr.Dataset) -> Estimate:
 _SCALES = {"ratio": "log₂ ratio of μ", "sigma": "log₁₀ σ", "scale": "log₁₀ initial scale τ", "factor": "log₂ width / d"}
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw maps of the share with several visible descents."""
     shares = run.visible / run.visible.sum("descents")
     two, three = (shares.sel(descents=slice(n, None)).sum("descents") for n in (2, 3))
-    return [
-        Figure(
-            name="descents",
-            title="Share of starts from which the loss visibly rises on its way down",
-            caption="Share of starts with two or more descents, separated by rises of more than 1 % of the first "
-            f"loss, of {int(run.counts.sum()):,} starts in all; normal entries of U. Parameters that are not on the "
-            "axes of a map are σ = 0.05, τ = 0.1, a ratio of μ of 2 and d' = d, or the nearest of the run.",
-            panels=(
-                _map("two concepts", two.sel(concepts=2), "ratio", "scale"),
-                _map("two concepts", two.sel(concepts=2), "factor", "scale"),
-                _map("two concepts", two.sel(concepts=2), "ratio", "sigma"),
-                _map("three concepts", two.sel(concepts=3), "ratio", "scale"),
-                _map("three concepts", two.sel(concepts=3), "factor", "scale"),
-                _map("three concepts, three or more", three.sel(concepts=3), "ratio", "scale"),
-            ),
-            columns=3,
+    yield Figure(
+        name="descents",
+        title="Share of starts from which the loss visibly rises on its way down",
+        caption="Share of starts with two or more descents, separated by rises of more than 1 % of the first "
+        f"loss, of {int(run.counts.sum()):,} starts in all; normal entries of U. Parameters that are not on the "
+        "axes of a map are σ = 0.05, τ = 0.1, a ratio of μ of 2 and d' = d, or the nearest of the run.",
+        panels=(
+            _map("two concepts", two.sel(concepts=2), "ratio", "scale"),
+            _map("two concepts", two.sel(concepts=2), "factor", "scale"),
+            _map("two concepts", two.sel(concepts=2), "ratio", "sigma"),
+            _map("three concepts", two.sel(concepts=3), "ratio", "scale"),
+            _map("three concepts", two.sel(concepts=3), "factor", "scale"),
+            _map("three concepts, three or more", three.sel(concepts=3), "ratio", "scale"),
         ),
-    ]
+        columns=3,
+    )
 
 
 def _map(title: str, values: xr.DataArray, x: str, y: str) -> Panel:
@@ -200,10 +198,6 @@ entry = Entry(
     "concept-learning/atlas",
     "Atlas: a million starts over the ratio of μ, σ, initial scale and width",
     source="Section 4.2, beyond",
-    params=Params,
     quick=dict(ratios=(1.0, 2.0), sigmas=(0.05,), scales=(0.01, 0.1), factors=(1, 8), starts=64),
     paper=dict(starts=4200),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

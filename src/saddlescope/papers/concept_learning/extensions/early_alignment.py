@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Line, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 _DROP = 0.02  # of the loss at the start: leaving
@@ -210,18 +210,16 @@ def largest_scale_alignment(run: xr.Dataset) -> Estimate:
     return Estimate.largest(_alignment(run).isel(scale=0).values, f"scale {float(run.scale[0]):g}", over="networks")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw neurons turning at the largest and at the smallest scale."""
-    return [
-        Figure(
-            name="turning",
-            title="Directions of neurons until the loss leaves its plateau",
-            caption="Direction of the input weights of every neuron over time, for one network of the largest scale "
-            "and one of the smallest. At 0 degrees is the weaker concept, at 90 the stronger one. The vertical line "
-            "is the time at which the loss has fallen by 2 %, the points on it are the predicted directions.",
-            panels=tuple(_turning(run, run.isel(scale=place)) for place in (0, -1)),
-        )
-    ]
+    yield Figure(
+        name="turning",
+        title="Directions of neurons until the loss leaves its plateau",
+        caption="Direction of the input weights of every neuron over time, for one network of the largest scale "
+        "and one of the smallest. At 0 degrees is the weaker concept, at 90 the stronger one. The vertical line "
+        "is the time at which the loss has fallen by 2 %, the points on it are the predicted directions.",
+        panels=tuple(_turning(run, run.isel(scale=place)) for place in (0, -1)),
+    )
 
 
 def _turning(run: xr.Dataset, one: xr.Dataset) -> Panel:
@@ -249,10 +247,6 @@ entry = Entry(
     "concept-learning/early-alignment",
     "Future directions: two-layer ReLU networks align early, and then behave like linear ones",
     source="Appendix E.4",
-    params=Params,
     quick=dict(samples=60, neurons=20, scales=(0.1, 1e-3), runs=2, rate=0.02),
     paper=dict(neurons=200, samples=1000, runs=10),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

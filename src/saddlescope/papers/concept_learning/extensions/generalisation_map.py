@@ -23,7 +23,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
-from saddlescope.plot import Axis, Figure, Heat, Line, Panel
+from saddlescope.plot import Axis, Figure, Figures, Heat, Line, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Evidence, RunContext, param
 
 Diverse = Literal["both", "strong", "weak"]
@@ -237,25 +237,23 @@ def effect_of_the_stronger(run: xr.Dataset) -> Estimate:
     return _diversity_effect(run, "strong")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw failures at the stop, with the predicted border."""
     done, one = run.attrs["done"], run.sel(scale=1e-3, method="nearest")
     stopped = (one.at_stop < _LEARNED).where(one.at_stop.notnull()).mean("start")
-    return [
-        Figure(
-            name="stopped",
-            title="Starts that have not learned both concepts when training stops at a small loss",
-            caption=f"Share of {run.sizes['start']} starts in which an output at the test point is below half its "
-            f"target when the training loss has fallen to {done:.0%} of its start; initial scale {float(one.scale):g}. "
-            f"Dots: where the weaker concept's share of the first training loss is {4 * done:g}, the predicted border.",
-            panels=tuple(
-                _map(f"{title}; {model}", stopped.sel(model=name, diverse=kind), one.share.sel(diverse=kind) / done / 4)
-                for name, model in _MODELS.items()
-                for kind, title in _TITLES.items()
-            ),
-            columns=3,
-        )
-    ]
+    yield Figure(
+        name="stopped",
+        title="Starts that have not learned both concepts when training stops at a small loss",
+        caption=f"Share of {run.sizes['start']} starts in which an output at the test point is below half its "
+        f"target when the training loss has fallen to {done:.0%} of its start; initial scale {float(one.scale):g}. "
+        f"Dots: where the weaker concept's share of the first training loss is {4 * done:g}, the predicted border.",
+        panels=tuple(
+            _map(f"{title}; {model}", stopped.sel(model=name, diverse=kind), one.share.sel(diverse=kind) / done / 4)
+            for name, model in _MODELS.items()
+            for kind, title in _TITLES.items()
+        ),
+        columns=3,
+    )
 
 
 def _map(title: str, failed: xr.DataArray, share: xr.DataArray) -> Panel:
@@ -274,10 +272,6 @@ entry = Entry(
     "concept-learning/generalisation-map",
     "Generalisation map: regions in which training stops before both concepts are learned",
     source="Section 4.2, beyond",
-    params=Params,
     quick=dict(ratios=(2.0, 6.0), sigmas=(0.05, 4.0), scales=(1e-3, 1e-1), starts=3, horizon=150.0),
     paper=dict(starts=200),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -2,15 +2,14 @@
 
 Diffusion models are trained on circles that are red or blue, big or small, except (blue, small), at several strengths
 of the colour signal; the size signal is the same for all. At steps that grow geometrically each model generates images
-of all four classes, always from the same noise. Parts (a) to (c) of the figure are read from the same runs. They are
-compared with the trajectory, not in the paper, that the SIM theory predicts from the images' mu and sigma.
+of all four classes, always from the same noise. Parts (a) to (c) of the figure are read from the same runs.
 
     signal        colour signal: the difference of the two colours' channels
     unseen class  (blue, small)
     position      of an image in concept coordinates, by the direct estimator; 0 and 1 are the class means
     probability   P(blue) and P(small) by a classifier trained on true images of the signal
 
-Further terms are those of `curves` and `theory`.
+Further terms are those of `curves`.
 """
 
 from dataclasses import replace
@@ -24,7 +23,6 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import silent
 from saddlescope.papers.concept_learning.figure_6.claims import claims
 from saddlescope.papers.concept_learning.figure_6.figures import figures
-from saddlescope.papers.concept_learning.figure_6.theory import predict_trajectories
 from saddlescope.reproduction import Entry, EntryParams, RunContext, param
 from saddlescope.reproduction.device import prepare_device
 from saddlescope.reproduction.grid import join_cells
@@ -66,14 +64,13 @@ class Params(EntryParams):
     learning_rate: float = param(1e-3, "learning rate of AdamW", gt=0, scale="log")
     weight_decay: float = param(0.01, "weight decay of AdamW", ge=0)
     average: float = param(0.99, "decay of the moving average of the weights from which images are sampled", ge=0, le=1)
-    images: int = param(2048, "images of each class for training, and for measuring mu and sigma", ge=2, scale="log")
+    images: int = param(2048, "images of each class for training", ge=2, scale="log")
     first_record: int = param(50, "first step whose positions are reported; earlier samples are noise", ge=1)
     record_ratio: float = param(1.15, "ratio of the steps of successive records", gt=1)
     record_images: int = param(16, "generated images of each class per record", ge=2)
     sampling_steps: int = param(50, "steps of ancestral sampling", ge=1)
     classifier_steps: int = param(1200, "training steps of the classifier of each signal", ge=1, scale="log")
     held_out: int = param(4096, "held-out true images for the classifier's accuracy", ge=4, scale="log")
-    starts: int = param(64, "random initial weights of the SIM theory's two-layer model", ge=1)
     device: Literal["cpu", "cuda"] = param("cpu", "device of the training")
     precision: Literal["float32", "tf32", "bf16"] = param(
         "float32", "precision of matrix products; weights are always float32"
@@ -90,27 +87,21 @@ class Params(EntryParams):
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """Train a model for each signal and seed, each with its own checkpoint, then fit and apply the theory."""
-    from saddlescope.training.diffusion.signals import concept_geometry
-
+    """Train a model for each signal and seed, each with its own checkpoint."""
     prepare_device(params.device)
     classifiers, models = context.split(_CLASSIFIER, len(params.seeds))
     accuracy = [_fit_classifier(params, signal, step).accuracy for signal, step in classifiers.steps(params.signals)]
     axes = {"signal": params.signals, "seed": params.seeds}
     made = models.cells(axes, partial(_train_model, params), processes=params.processes)
     shown = [part.images.isel(image=slice(_SHOWN)) for part in made[:: len(params.seeds)]]
-    geometry = [concept_geometry(_process(params, signal), images=params.images) for signal in params.signals]
     trained = join_cells([part.drop_vars("images").drop_attrs() for part in made], axes).assign(
         images=xr.concat(shown, "signal").rename(image="shown"),
-        mu=(("signal", "concept"), np.array([of.mu for of in geometry])),
-        sigma=(("signal", "concept"), np.array([of.sigma for of in geometry])),
         accuracy=(("signal", "concept"), np.array(accuracy)),
     )
-    trained = trained.assign_attrs(
+    return trained.assign_attrs(
         first_record=params.first_record,
         milliseconds_a_step=[float(model.attrs["milliseconds_a_step"]) for model in made],
     )
-    return trained.merge(predict_trajectories(trained, starts=params.starts))
 
 
 def _process(params: Params, signal: float) -> "CircleProcess":
@@ -156,7 +147,6 @@ entry = Entry(
     "concept-learning/figure-6",
     "Figure 6: learning of concepts in a diffusion model: order, transient memorization, slowing down",
     source="Section 5",
-    params=Params,
     quick=dict(
         seeds=(0, 1),
         pixels=8,
@@ -169,7 +159,6 @@ entry = Entry(
         sampling_steps=2,
         classifier_steps=2,
         held_out=16,
-        starts=4,
         processes=1,
     ),
     paper=dict(
@@ -193,7 +182,6 @@ entry = Entry(
         threads=8,
         processes=1,
     ),
-    run=run,
     claims=claims,
     figures=figures,
 )

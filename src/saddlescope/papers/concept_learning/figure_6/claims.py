@@ -1,8 +1,7 @@
-"""Claims of the entry `figure_6`, on diffusion models and on the predictions of the SIM theory.
+"""Claims of the entry `figure_6`, on parts (a) to (c) of the figure.
 
-Parts (a) to (c) are the paper's; the comparison with the theory of the SIM task in numbers is this project's. Bounds
-were set in view of models of seeds 100, 101, 110 and 111, which no run judged here trains. Models of one seed share
-their data and noise: a seed is one case.
+Bounds were set in view of models of seeds 100, 101, 110 and 111, which no run judged here trains. Models of one seed
+share their data and noise: a seed is one case.
 """
 
 import numpy as np
@@ -54,10 +53,7 @@ claims = Claims(
     "coordinate stays above 3/4, a level of this project. A largest rise is above 0 on any noisy curve, so it is found "
     "on half of the images and every other record and read from the rest; a drift of the weights over several records "
     "is no noise to this test. Eight seeds resolve neither a rise of the mean over seeds, which the paper draws, nor "
-    "one of the raw weights without averaging, nor one above 0.02 after the first samples that show circles. The "
-    "theory has two fitted numbers, initial scale and steps per unit of time, both from the first signal; AdamW's "
-    "steps do not depend on the size of gradients, so that its pace at another signal need not be that of gradient "
-    "flow. With one other signal the theory predicts one order, so that a guess of 'size first' would do as well.",
+    "one of the raw weights without averaging, nor one above 0.02 after the first samples that show circles.",
 )
 
 
@@ -199,40 +195,3 @@ def _terminal_law(run: xr.Dataset) -> Estimate:
             held.append(np.log(left["power"] / left["exponential"]) / 2)
         gains[k, m] = np.mean(held)
     return _resolved(gains, "models reach the terminal phase")
-
-
-# The comparison with the theory, fitted to the first signal.
-_THEORY = "Section 5: 'the findings from our theory and the SIM task [...] generalize'"
-
-
-@claims.extension(
-    "predicted-order",
-    "At unfitted colour signals, SIM linear-network theory predicts which concept most diffusion models learn first",
-    f"{_THEORY}; more than half, as by chance, is this project's bar",
-    low=0.5,
-    requires=LEARNED,
-)
-def _predicted_order(run: xr.Dataset) -> Estimate:
-    """Share of models with the first concept of two-layer linear networks fitted at the strongest colour signal."""
-    measured = curves.learned(run)[1:]
-    theory = run.theory_learned.transpose("signal", "seed", "concept").values[1:]
-    same = (measured[..., 0] < measured[..., 1]) == (theory[..., 0] < theory[..., 1])
-    known = np.isfinite(measured).any(axis=-1) & np.isfinite(theory).any(axis=-1)
-    models = known.sum(axis=0)
-    if not models.any():
-        return Estimate.unresolved("No model learns a concept; train for more steps.")
-    hits, seeds = (same & known).sum(axis=0)[models > 0], models[models > 0]
-    return Estimate.share((hits / seeds).sum(), len(seeds), f"{hits.sum()} of {seeds.sum()} models", over="seeds")
-
-
-@claims.extension(
-    "two-layers",
-    "At the strongest colour signal, two-layer linear networks fit diffusion models' trajectory better than "
-    "one-layer networks",
-    "Section 4: one layer has no transient memorization",
-    high=1.0,
-)
-def _against_one(run: xr.Dataset) -> Estimate:
-    """Error of the two-layer fit to the unseen class's path over that of the one-layer fit, mean over models."""
-    ratio = run.theory_error.sel(layers="two") / run.theory_error.sel(layers="one")
-    return _resolved(ratio.isel(signal=0).values)

@@ -1,4 +1,4 @@
-"""Figures of the entry `figure_6`: trajectories with samples, errors, and speeds, beside the theory."""
+"""Figures of the entry `figure_6`: trajectories with samples, errors, and speeds."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -7,7 +7,7 @@ import xarray as xr
 
 from saddlescope.figures.records import AnyMark
 from saddlescope.papers.concept_learning.figure_6 import curves
-from saddlescope.plot import Axis, Figure, Film, Line, Panel, Picture, lines
+from saddlescope.plot import Axis, Figure, Figures, Film, Line, Panel, Picture, lines
 
 _PINS = 6  # samples along a trajectory
 
@@ -16,8 +16,10 @@ _MOST = 100  # frames of a film
 _RANGE = (-0.15, 1.3)  # of the plane of concepts
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
-    return [*(_trajectory(run, k) for k in range(run.sizes["signal"])), _errors(run), _speeds(run)]
+def figures(run: xr.Dataset) -> Figures:
+    yield from (_trajectory(run, k) for k in range(run.sizes["signal"]))
+    yield _errors(run)
+    yield _speeds(run)
 
 
 def _mean(positions: xr.DataArray) -> xr.DataArray:
@@ -30,19 +32,14 @@ def _error(positions: xr.DataArray) -> xr.DataArray:
     return ((positions - 1) ** 2).mean("concept", skipna=False)
 
 
-def _theory(run: xr.Dataset, signal: int) -> xr.DataArray:
-    return _mean(run.theory.sel(layers="two").isel(signal=signal))
-
-
 def _trajectory(run: xr.Dataset, signal: int) -> Figure:
     """Draw the plane of concepts with samples, and all classes over training as a film."""
     steps, paths = curves.step_numbers(run), curves.paths(run)[signal]
     known = np.isfinite(paths[0]).all(axis=1)
-    first, theory = paths[0][known], _theory(run, signal).values
+    first = paths[0][known]
     corners = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     marks = [
         *(Line(x=path[:, 0], y=path[:, 1], group="other seeds", color=0, width=0.8, opacity=0.4) for path in paths[1:]),
-        Line(x=theory[:, 0], y=theory[:, 1], group="theory", color=4, style="dashed", at=steps),
         Line(x=first[:, 0], y=first[:, 1], group="first seed", color=0, width=2.4, at=steps[known]),
         Line(x=corners[:, 0], y=corners[:, 1], group="trained classes", color=2, style="points"),
         Line(x=np.array([1.0]), y=np.array([1.0]), group="unseen class", color=3, style="points"),
@@ -51,7 +48,6 @@ def _trajectory(run: xr.Dataset, signal: int) -> Figure:
     leads = curves.leads(run)[signal]
     ahead = float(np.median(leads[np.isfinite(leads)])) if np.isfinite(leads).any() else np.nan
     led = f" {'Colour' if ahead > 0 else 'Size'} leads by up to {abs(ahead):.2f}, median over seeds."
-    source = "fitted to this signal" if signal == 0 else "predicted from mu and sigma"
     x, y = Axis("colour, from red to blue", range=_RANGE), Axis("size, from big to small", range=_RANGE)
     names = [str(name) for name in run["class"].values]
     frames = np.flatnonzero(run.step.values >= run.attrs["first_record"])[-_MOST:]
@@ -59,7 +55,7 @@ def _trajectory(run: xr.Dataset, signal: int) -> Figure:
         name=f"trajectory-{signal + 1}",
         title=f"Generated images of small blue circles over training: colour signal {float(run.signal[signal]):g}",
         caption=f"Mean position of the generated images in concept space.{led if np.isfinite(ahead) else ''} Samples "
-        f"are the first seed's. Dashed: the SIM theory, {source}.",
+        "are the first seed's.",
         panels=(Panel(x=x, y=y, marks=tuple(marks)),),
         film=Film(
             steps=run.step.values[frames],
@@ -111,15 +107,13 @@ def _errors(run: xr.Dataset) -> Figure:
         label = "mean over seeds, weights not averaged"
         yield from lines(_error(_mean(of_raw)), x="step", label=label, grouped=True, color=1, width=1.2)
         yield from lines(_error(_mean(of)), x="step", label="mean over seeds", grouped=True, width=2.4)
-        theory = _error(_theory(run, signal))
-        yield from lines(theory, x="step", label="theory", grouped=True, color=4, style="dashed")
 
     step = Axis("step", scale="log", range=(float(run.attrs["first_record"]), float(run.step[-1])))
     return Figure(
         name="error",
         title="Concept space MSE of the unseen class over training",
         caption="Every record is drawn and none is smoothed. Thick: the error of the mean position over seeds, from "
-        "the moving average of the weights and from the weights without averaging. Dashed: the SIM theory.",
+        "the moving average of the weights and from the weights without averaging.",
         panels=_by_signal(run, step, Axis("concept space MSE", range=(0.0, 0.75)), marks),
     )
 

@@ -20,7 +20,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.concept_learning.lemmas.violations import KAPPA, K, Runs, Starts, excesses
-from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
+from saddlescope.plot import Axis, Figure, Figures, Line, Mark, Panel, Table
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 _LAWS = ("ordinary", "nearly singular")
@@ -201,7 +201,7 @@ for _name, _lemma, _statement in (
     )(partial(_violating_runs, lemma=_lemma.removeprefix("Lemma ")))
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw two allowed runs with the bounds, and a table of all violations."""
 
     def cell(lemma: str, group: str) -> str:
@@ -210,18 +210,16 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
     lemmas, groups = run.lemma.values.tolist(), run.group.values.tolist()
     rows = tuple((group, *(cell(lemma, group) for lemma in lemmas)) for group in groups)
-    return [
-        Figure(
-            name="bounds",
-            title="Entries of W from two allowed starts, and the bounds of Lemmas D.1 and D.3",
-            caption="log₁₀ of the entries of W against time, in gradient flow. Dashed: the upper bound of Lemma D.1. "
-            "Dotted: the lower bound of Lemma D.3 for diagonal entries. The table has, for each ratio of strengths, "
-            "law of starts and kind of run, the number of runs that violate each lemma, and the largest excess in "
-            "brackets.",
-            panels=tuple(_panel(run.sel(start=start)) for start in run.start.values.tolist()),
-            table=Table(columns=("runs", *lemmas), rows=rows),
-        )
-    ]
+    yield Figure(
+        name="bounds",
+        title="Entries of W from two allowed starts, and the bounds of Lemmas D.1 and D.3",
+        caption="log₁₀ of the entries of W against time, in gradient flow. Dashed: the upper bound of Lemma D.1. "
+        "Dotted: the lower bound of Lemma D.3 for diagonal entries. The table has, for each ratio of strengths, "
+        "law of starts and kind of run, the number of runs that violate each lemma, and the largest excess in "
+        "brackets.",
+        panels=tuple(_panel(run.sel(start=start)) for start in run.start.values.tolist()),
+        table=Table(columns=("runs", *lemmas), rows=rows),
+    )
 
 
 def _panel(one: xr.Dataset) -> Panel:
@@ -245,10 +243,6 @@ entry = Entry(
     "concept-learning/lemmas",
     "Lemmas D.1 to D.8, compared with runs from starts that the assumptions allow",
     source="Appendix D.2",
-    params=Params,
     quick=dict(ratios=(10.0,), starts=4, marks=300),
     paper=dict(ratios=(5.0, 7.0, 10.0, 30.0, 100.0), starts=64),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -57,7 +57,6 @@ class PerceptronTraining:
         whole: True for all samples in every step; epochs and batch then only set the number of steps.
         every: steps between two records.
         per_doubling: if positive, the number of records for each doubling of the step; `every` is ignored.
-        scale: factor on PyTorch's start.
         cube: True to record at all 2^s test points, False at x^ alone.
     """
 
@@ -76,7 +75,6 @@ class PerceptronTraining:
     whole: bool = False
     every: int = 1
     per_doubling: int = 0
-    scale: float = 1.0
     cube: bool = False
 
     @property
@@ -110,15 +108,13 @@ def sim_task(training: PerceptronTraining, concepts: PrintedConcepts, seed: int)
 
 def start_weights(training: PerceptronTraining, seed: int) -> "PerceptronWeights":
     """Return the network of a seed before training, in single precision."""
-    import jax
     import jax.numpy as jnp
 
     from saddlescope.models import perceptron_weights
 
     hidden = training.dim if training.hidden is None else training.hidden
     widths = (training.dim, *(training.depth - 1) * (hidden,), training.dim)
-    start = perceptron_weights(widths, seed=seed, bias=training.bias, dtype=jnp.float32)
-    return start if training.scale == 1 else jax.tree.map(lambda leaf: training.scale * leaf, start)
+    return perceptron_weights(widths, seed=seed, bias=training.bias, dtype=jnp.float32)
 
 
 def train(

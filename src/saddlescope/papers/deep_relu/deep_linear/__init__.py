@@ -19,7 +19,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_METRICS
 from saddlescope.papers.deep_relu.shared.training import concatenate_networks, find_stages, observe_spectra
 from saddlescope.papers.deep_relu.shared.training_figures import by_network, stage_table
-from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
+from saddlescope.plot import Axis, Figure, Figures, Line, Mark, Panel, lines
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 _MOST = 12  # stored stages
@@ -142,22 +142,20 @@ def largest_level_error(run: xr.Dataset) -> Estimate:
     return Estimate.largest(error.max("stage"), f"median {float(error.median()):.2g}", over="networks")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the loss and the spectrum of a middle layer of one network per depth."""
     seed = int(run.seed[0])
     names = [f"depth {depth}, seed {seed}" for depth, seed in zip(run.depth.values, run.seed.values, strict=True)]
     networks = by_network(run.assign_coords(network=names))
-    return [
-        Figure(
-            name="runs",
-            title="Loss and singular values of deep linear networks, with exactly known levels",
-            caption="Training loss against the step of gradient descent, and the largest singular values of the second "
-            f"layer, with seed {seed}. Dashed: the loss of the best linear fit of rank 0, 1, 2, ..., from the data "
-            "alone. Dotted: where stages begin, found from loss and spectra alone.",
-            panels=tuple(panel for one in networks.values() if one.seed == seed for panel in _panels(one)),
-            table=stage_table(networks),
-        )
-    ]
+    yield Figure(
+        name="runs",
+        title="Loss and singular values of deep linear networks, with exactly known levels",
+        caption="Training loss against the step of gradient descent, and the largest singular values of the second "
+        f"layer, with seed {seed}. Dashed: the loss of the best linear fit of rank 0, 1, 2, ..., from the data "
+        "alone. Dotted: where stages begin, found from loss and spectra alone.",
+        panels=tuple(panel for one in networks.values() if one.seed == seed for panel in _panels(one)),
+        table=stage_table(networks),
+    )
 
 
 def _panels(one: xr.Dataset) -> list[Panel]:
@@ -182,11 +180,7 @@ entry = Entry(
     "deep-relu/deep-linear",
     "Deep linear networks go from saddle to saddle of known level and rank",
     source="Section 5, references 27 and 32",
-    params=Params,
     quick=dict(depths=(3,), deviations=(0.01,), seeds=(0, 1), steps=20_000),
     paper=dict(seeds=tuple(range(20))),
-    run=run,
-    claims=claims,
-    figures=figures,
     metrics=STAIRCASE_METRICS,
 )

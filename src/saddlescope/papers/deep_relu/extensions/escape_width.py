@@ -21,7 +21,7 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle, depth_three_optimum, rank_one_optimum
 from saddlescope.papers.deep_relu.shared.shares import share_curve, share_difference
-from saddlescope.plot import Axis, Band, Figure, Line, Panel
+from saddlescope.plot import Axis, Band, Figure, Figures, Line, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Evidence, Metric, RunContext, param
 
 Success = Literal["faster", "optimal"]
@@ -225,7 +225,7 @@ metrics = tuple(
 )
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw success against width at every depth."""
     widths, share = run.width.values.astype(float), Axis("share of runs", range=(-0.02, 1.02))
     fine, panels = np.geomspace(widths[0], widths[-1], 100), []
@@ -241,27 +241,20 @@ def figures(run: xr.Dataset) -> list[Figure]:
             else:
                 marks.append(Line(x=fine, y=fitted.shares(fine[:, None]), group=name, color=color, style="dashed"))
         panels.append(Panel(title=title, x=Axis("width", scale="log"), y=share, marks=tuple(marks)))
-    return [
-        Figure(
-            name="success",
-            title="Share of descents that beat rank one, and that find the optimum",
-            caption=f"Share of {run.sizes['start']} descents from random starts, with 95 % intervals, against the "
-            "width of all hidden layers, at several depths. Left: faster than √2 − 1, the best of rank-one networks; "
-            "dashed, the law p / (1 − p) = c wᵏ fitted to each depth. Right: within 0.001 of the optimum, 1/2.",
-            panels=tuple(panels),
-        )
-    ]
+    yield Figure(
+        name="success",
+        title="Share of descents that beat rank one, and that find the optimum",
+        caption=f"Share of {run.sizes['start']} descents from random starts, with 95 % intervals, against the "
+        "width of all hidden layers, at several depths. Left: faster than √2 − 1, the best of rank-one networks; "
+        "dashed, the law p / (1 − p) = c wᵏ fitted to each depth. Right: within 0.001 of the optimum, 1/2.",
+        panels=tuple(panels),
+    )
 
 
 entry = Entry(
     "deep-relu/escape-width",
     "Escape and width: the share of descents that find a fast direction",
     source="Section 4.1, beyond",
-    params=Params,
     quick=dict(widths=(4, 16), depths=(3, 4), unequal=(16,), starts=16, steps=600),
     paper=dict(widths=(3, 4, 6, 8, 12, 16, 24, 32, 64, 128), depths=(3, 4, 5, 6, 8), starts=1000),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=metrics,
 )

@@ -10,7 +10,7 @@ import xarray as xr
 from saddlescope.papers.gradual_rank.figure_20 import FULL, REDUCED, SMOKE, Params, late_rise, learned, training_figure
 from saddlescope.papers.gradual_rank.shared.gpt2_training import TEXTS, train
 from saddlescope.papers.gradual_rank.shared.training_metrics import banded, language_metrics, worst_mean
-from saddlescope.plot import Axis, Band, Figure, Line, Panel
+from saddlescope.plot import Axis, Band, Figure, Figures, Line, Panel
 from saddlescope.plot.rank_figures import stable_rank_figure
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext
 
@@ -75,7 +75,7 @@ def _low(run: xr.Dataset) -> Estimate:
     return worst_mean(ratios, high=0.5)
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw stable ranks of the matrices over training, those of the heads' products, and the losses."""
     panels, axes = [], {"x": Axis("optimiser steps", scale="log"), "y": Axis("stable rank")}
     for kind, title in MATRICES.items():
@@ -94,20 +94,18 @@ def figures(run: xr.Dataset) -> list[Figure]:
         f"{run.sizes['seed']} seeds. Mean stable ranks of the initial matrices: {initial}.",
         panels=tuple(panels),
     )
-    return [of_matrices, stable_rank_figure(run), training_figure(run)]
+    yield of_matrices
+    yield stable_rank_figure(run)
+    yield training_figure(run)
 
 
 entry = Entry(
     "gradual-rank/full-matrices",
     "Low and growing rank of the updates of full attention and MLP matrices in GPT-2",
     source="beyond Section 5",
-    params=Params,
     quick=SMOKE,
     reduced=REDUCED,
     paper=FULL,
-    run=run,
-    claims=claims,
-    figures=figures,
     metrics=language_metrics,
     data=TEXTS,
 )

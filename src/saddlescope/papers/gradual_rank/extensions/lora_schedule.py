@@ -33,7 +33,7 @@ from saddlescope.papers.gradual_rank.shared.gpt2_training import (
     training,
 )
 from saddlescope.papers.gradual_rank.shared.training_metrics import worst_mean
-from saddlescope.plot import Axis, Figure, Line, Panel
+from saddlescope.plot import Axis, Figure, Figures, Line, Panel
 from saddlescope.reproduction import Claims, DataSets, Entry, Estimate, RunContext, param
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ NAMES = {"full": "full fine-tuning", "constant": "constant rank", "schedule": "s
 COLORS = {"full": 2, "constant": 1, "schedule": 0}
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the losses of the arms."""
 
     def panel(title: str, *arms: tuple[str, xr.DataArray, xr.DataArray]) -> Panel:
@@ -221,28 +221,22 @@ def figures(run: xr.Dataset) -> list[Figure]:
         )
         for rank in run.budget.values.tolist()
     ]
-    return [
-        Figure(
-            name="losses",
-            title="Test loss while adapting to another text",
-            caption=f"Test loss on {run.attrs['task']} of a GPT-2 trained on {run.attrs['text']}; thin: one seed, "
-            f"thick: mean. The constant rank makes {run.attrs['probe']} more steps, as many as the schedule spent on "
-            "full fine-tuning.",
-            panels=(*both, panel("all weights", ("full", run.full_step, run.full_loss))),
-            columns=3,
-        )
-    ]
+    yield Figure(
+        name="losses",
+        title="Test loss while adapting to another text",
+        caption=f"Test loss on {run.attrs['task']} of a GPT-2 trained on {run.attrs['text']}; thin: one seed, "
+        f"thick: mean. The constant rank makes {run.attrs['probe']} more steps, as many as the schedule spent on "
+        "full fine-tuning.",
+        panels=(*both, panel("all weights", ("full", run.full_step, run.full_loss))),
+        columns=3,
+    )
 
 
 entry = Entry(
     "gradual-rank/lora-schedule",
     "LoRA with ranks allotted from the first steps of full fine-tuning",
     source="Discussion, beyond the paper",
-    params=Params,
     quick=SHORT,
     paper=FULL,
-    run=run,
-    claims=claims,
-    figures=figures,
     data=DataSets(read_whole_text, parameters=("text", "task")),
 )

@@ -18,7 +18,7 @@ from saddlescope.papers.gradual_rank.shared.training_metrics import banded, imag
 from saddlescope.papers.gradual_rank.shared.vit_training import CIFAR, QUICK, changes, learned
 from saddlescope.papers.gradual_rank.vit_figures import SeveralScales, train_at_scales
 from saddlescope.papers.image_data import IMAGES
-from saddlescope.plot import Axis, Band, Figure, Line, Panel
+from saddlescope.plot import Axis, Band, Figure, Figures, Line, Panel
 from saddlescope.plot.rank_figures import PRODUCTS
 from saddlescope.plot.rank_staircase_figure import staircase_figure
 from saddlescope.reproduction import Claims, Entry, Estimate, RunContext
@@ -89,7 +89,7 @@ def _falls(run: xr.Dataset) -> Estimate:
     return worst_mean(slopes, high=0.0)
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the share of heads that learn by steps over the initial scale, and the steps of all heads at its ends."""
     clock, pictures = run.clocks.sel(clock="rates").values, []
     for name, scale in (("small", run.scale.values[-1]), ("large", run.scale.values[0])):
@@ -113,19 +113,16 @@ def figures(run: xr.Dataset) -> list[Figure]:
         "mean and range over seeds.",
         panels=tuple(panels),
     )
-    return [shares, *pictures]
+    yield shares
+    yield from pictures
 
 
 entry = Entry(
     "gradual-rank/rank-steps",
     "Rank steps of single heads at several initial scales",
     source="beyond Section 5",
-    params=Params,
     quick=changes(Params, QUICK | dict(scales=(1.0, 0.3), seeds=(0, 1, 2), depth=1, epochs=8, learning_rate=1e-2)),
     paper=changes(Params, CIFAR | dict(seeds=(4, 5, 6, 7))),
-    run=run,
-    claims=claims,
-    figures=figures,
     metrics=image_metrics,
     data=IMAGES,
 )

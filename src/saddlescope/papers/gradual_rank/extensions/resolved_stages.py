@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from saddlescope.plot import Axis, Band, Figure, Line, Mark, Panel
+from saddlescope.plot import Axis, Band, Figure, Figures, Line, Mark, Panel
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 from saddlescope.reproduction.grid import join_cells
 
@@ -178,18 +178,16 @@ def _unresolved_power(run: xr.Dataset) -> Estimate:
     return replace(Estimate.mean(slopes, remark, over="seeds"), value=slope(lost.sum(0)), uncertainty=error)
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw numbers of plateaus against the scale."""
-    return [
-        Figure(
-            name="numbers",
-            title="Number of plateaus by initial scale",
-            caption=f"Plateaus between two stages against log(1/α), mean over {run.sizes['seed']} seeds: found by the "
-            "flow with the predicted coordinates learned (with Student's 95 % interval), and predicted from Algorithm "
-            f"1 with {_FEW:g} e-folds or with log(1/level). Horizontal line: all plateaus of the limit.",
-            panels=tuple(_numbers(run.sel(dim=dim)) for dim in run.dim.values),
-        )
-    ]
+    yield Figure(
+        name="numbers",
+        title="Number of plateaus by initial scale",
+        caption=f"Plateaus between two stages against log(1/α), mean over {run.sizes['seed']} seeds: found by the "
+        "flow with the predicted coordinates learned (with Student's 95 % interval), and predicted from Algorithm "
+        f"1 with {_FEW:g} e-folds or with log(1/level). Horizontal line: all plateaus of the limit.",
+        panels=tuple(_numbers(run.sel(dim=dim)) for dim in run.dim.values),
+    )
 
 
 def _numbers(one: xr.Dataset) -> Panel:
@@ -214,10 +212,6 @@ entry = Entry(
     "gradual-rank/resolved-stages",
     "Resolved stages: the number of Algorithm 1's plateaus that a flow has at an initial scale",
     source="Section 4, beyond",
-    params=Params,
     quick=dict(dims=(3,), log10_scales=(-2.0, -16.0, -64.0), seeds=2, samples=20, tokens=4),
     paper=dict(dims=(4, 8, 16, 32), seeds=50),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

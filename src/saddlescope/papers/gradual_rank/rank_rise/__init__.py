@@ -234,12 +234,8 @@ entry = Entry(
     "gradual-rank/rank-rise",
     "The rank of a vision transformer's updates against that of accumulated gradient noise",
     source="Section 5, Figures 4 and 15, with a null",
-    params=Params,
     quick=changes(Params, QUICK | dict(heads=4, head_width=8, draws=3, records=20, epochs=4)),
     reduced=changes(Params, REDUCED | NINE_HOURS),
     paper=changes(Params, CIFAR | dict(seeds=(5, 6), precision="tf32")),
-    run=run,
-    claims=claims,
-    figures=figures,
     data=IMAGES,
 )

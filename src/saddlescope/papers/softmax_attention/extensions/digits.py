@@ -21,7 +21,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.softmax_attention.shared.curves import flow_panel
-from saddlescope.plot import Axis, Figure, Mark, Table
+from saddlescope.plot import Axis, Figure, Figures, Mark, Table
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def _rank_exceptions(run: xr.Dataset) -> Estimate:
     return Estimate.number(nuclear >= frobenius, remark, over="pairs of digits")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw excesses over time, with a table of outcomes."""
     draw = partial(flow_panel, x=Axis("ln t", scale="log"), y=Axis("relative excess", scale="log", range=(1e-6, 1e2)))
     panels, rows = [], []
@@ -166,28 +166,22 @@ def figures(run: xr.Dataset) -> list[Figure]:
         groups = {f"{name} norm": chosen.sel(norm=name) for name in _NORMS}
         resolved, title = Mark(at=0.1, label="resolved", axis="y"), f"{flow}: {_MINIMISED[flow]} expected"
         panels.append(draw(title, time=run.log_time.values, groups=groups, opacity=0.5, floor=1e-8, more=[resolved]))
-    return [
-        Figure(
-            name="shares",
-            title="Excess of each flow's direction over the least norms, on pairs of digits",
-            caption="Excess of the direction over the least norm against time, in units of that of the other norm's "
-            "solution: 0 where the direction solves the problem, 1 where it is as far from it as the other solution "
-            "is. Lines are pairs of digits in which all margins become positive. The table counts pairs by outcome.",
-            panels=tuple(panels),
-            columns=3,
-            table=Table(columns=("flow", *_OUTCOMES), rows=tuple(rows)),
-        ),
-    ]
+    yield Figure(
+        name="shares",
+        title="Excess of each flow's direction over the least norms, on pairs of digits",
+        caption="Excess of the direction over the least norm against time, in units of that of the other norm's "
+        "solution: 0 where the direction solves the problem, 1 where it is as far from it as the other solution "
+        "is. Lines are pairs of digits in which all margins become positive. The table counts pairs by outcome.",
+        panels=tuple(panels),
+        columns=3,
+        table=Table(columns=("flow", *_OUTCOMES), rows=tuple(rows)),
+    )
 
 
 entry = Entry(
     "softmax-attention/digits",
     "The norm that each flow minimises on images of digits",
     source="Section 4.2",
-    params=Params,
     quick=dict(digits=2, images=4, skip=0, times=4),
     paper=dict(images=25),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -18,7 +18,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.softmax_attention.shared.curves import flow_panel
-from saddlescope.plot import Axis, Figure
+from saddlescope.plot import Axis, Figure, Figures
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 if TYPE_CHECKING:
@@ -195,35 +195,29 @@ def _gain_of_small_scale(run: xr.Dataset) -> Estimate:
     return Estimate.mean(np.log10(errors[:, last] / errors[:, first]), remark)
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw errors by scale, and distances from the solution that each start selects."""
     draw = partial(flow_panel, x=Axis("ln t", scale="log"), time=run.log_time.values)
     y = Axis("relative distance", scale="log")
     errors = {f"ω₀ = {scale:g}": run.raw_error.sel(scale=scale) for scale in run.scale.values.tolist()}
     distances = {"from the least entropy": run.entropy_error, "between starts": run.spread}
-    return [
-        Figure(
-            name="scale",
-            title="Limits of the diagonal flow from several initial scales",
-            caption="Left: relative distance of the direction from the ℓ1 solution of Gaussian data against time, for "
-            "each initial scale. Right, degenerate data: the distance from the solution of least entropy, and the "
-            "largest distance between two starts.",
-            panels=(
-                draw("Gaussian data", y=y, groups=errors, opacity=0.75),
-                draw("degenerate data", y=y, groups=distances),
-            ),
-        )
-    ]
+    yield Figure(
+        name="scale",
+        title="Limits of the diagonal flow from several initial scales",
+        caption="Left: relative distance of the direction from the ℓ1 solution of Gaussian data against time, for "
+        "each initial scale. Right, degenerate data: the distance from the solution of least entropy, and the "
+        "largest distance between two starts.",
+        panels=(
+            draw("Gaussian data", y=y, groups=errors, opacity=0.75),
+            draw("degenerate data", y=y, groups=distances),
+        ),
+    )
 
 
 entry = Entry(
     "softmax-attention/initial-scale",
     "When the limit depends on the initial scale, and why smaller is not better",
     source="Theorem 4.1, equation 5",
-    params=Params,
     quick=dict(degenerate=2, starts=3, raw=2, scales=(0.3, 0.1), marks=7),
     paper=dict(degenerate=20, raw=100),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

@@ -13,7 +13,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.softmax_attention.shared.curves import flow_panel
-from saddlescope.plot import Axis, Figure, Line, Mark
+from saddlescope.plot import Axis, Figure, Figures, Line, Mark
 from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, param
 
 _SAME = 0.01  # values this near each other, relatively, are of one solution
@@ -121,7 +121,7 @@ def _best_share(run: xr.Dataset) -> Estimate:
     return _share_of_draws(ratio < 1 + _SAME, f"; value over the best: {values}")
 
 
-def figures(run: xr.Dataset) -> list[Figure]:
+def figures(run: xr.Dataset) -> Figures:
     """Draw the excess over the least nuclear norm by d_e, and one column against the best of rank one."""
     time, x = run.log10_time.values, Axis("log₁₀ t", scale="log")
     excesses = (run.value / run.least - 1).transpose("columns", "draw", "start", "time")
@@ -135,30 +135,24 @@ def figures(run: xr.Dataset) -> list[Figure]:
     ends = int((ratios.isel(time=-1) < 1 + _SAME).sum())
     title, excess, ratio = "over the optimum without a rank bound", Axis("excess", scale="log"), Axis("ratio of values")
     best, mark = "one column, over the best of rank one", Mark(at=1.0, axis="y")
-    return [
-        Figure(
-            name="narrow",
-            title="Value of narrow heads over the optimum, and of one column over the best of rank one",
-            caption=f"{run.sizes['draw']} draws of Gaussian data, {run.sizes['start']} initial weights each. Left: "
-            "relative excess of |W|_* / μ over the least nuclear norm against time; wide lines: medians. Right: the "
-            "same value for one column, over the best value of rank one that a search found; in this run "
-            f"{ends} of {ratios.isel(time=-1).size} end within {_SAME:.0%} of it.",
-            panels=(
-                flow_panel(title, x, excess, time, groups, width=0.7, opacity=0.4, more=medians),
-                flow_panel(best, x, ratio, time, {"d_e = 1": ratios}, width=0.9, opacity=0.7, more=[mark]),
-            ),
-        )
-    ]
+    yield Figure(
+        name="narrow",
+        title="Value of narrow heads over the optimum, and of one column over the best of rank one",
+        caption=f"{run.sizes['draw']} draws of Gaussian data, {run.sizes['start']} initial weights each. Left: "
+        "relative excess of |W|_* / μ over the least nuclear norm against time; wide lines: medians. Right: the "
+        "same value for one column, over the best value of rank one that a search found; in this run "
+        f"{ends} of {ratios.isel(time=-1).size} end within {_SAME:.0%} of it.",
+        panels=(
+            flow_panel(title, x, excess, time, groups, width=0.7, opacity=0.4, more=medians),
+            flow_panel(best, x, ratio, time, {"d_e = 1": ratios}, width=0.9, opacity=0.7, more=[mark]),
+        ),
+    )
 
 
 entry = Entry(
     "softmax-attention/narrow-heads",
     "Heads with fewer columns than dimensions",
     source="Sections 3.2 and 5",
-    params=Params,
     quick=dict(columns=(1, 2), draws=2, search=4, log10_times=(10.0, 1e3, 1e5), seed=1),
     paper=dict(samples=10, dim=50, columns=(1, 2, 3, 5)),
-    run=run,
-    claims=claims,
-    figures=figures,
 )

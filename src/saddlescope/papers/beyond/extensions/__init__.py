@@ -1,1 +1,0 @@
-"""Entries that ask what the papers do not."""
