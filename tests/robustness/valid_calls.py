@@ -88,9 +88,6 @@ def _measure() -> dict[str, Call]:
                 {"times": times, "share": 0.1, "contrast": 8.0, "lead": 2.0},
                 {"spectrum": Spectrum(np.sort(history)[:, ::-1].copy(), np.full(50, 1e-6)), "time_unit": "t"},
             ),
-            "richardson": Call(
-                m.richardson, {"times": [[1.0, 2.0], [1.1, 2.1], [1.2, 2.2]], "log_scales": [-10.0, -20.0, -30.0]}
-            ),
             "Stage": Call(m.Stage, {"start": 0.0, "end": 1.0, "loss": 0.5, "rank": 1}),
         }
     )
@@ -154,7 +151,6 @@ def _models() -> dict[str, Call]:
             m.DiagonalNetwork,
             {"inputs": jnp.asarray(draw((4, 2, 3))), "targets": jnp.asarray(draw((4, 2, 3))), "h": m.attention_head},
         ),
-        "SymmetricSampleLoss": Call(m.SymmetricSampleLoss, {"inputs": draw((5, 3))}),
         "PopulationLoss": Call(m.PopulationLoss, {"second_moment": np.diag([2.0, 1.0])}),
         "preactivations": Call(m.preactivations, {"weights": layers, "inputs": draw((5, 3))}),
         "layered_output": Call(m.layered_output, {"weights": layers, "inputs": draw((5, 3))}),

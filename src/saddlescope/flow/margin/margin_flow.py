@@ -71,9 +71,14 @@ def diagonal_margin_flow(
     )
     system = DiagonalSystem(loss, B, begin.plus, begin.minus)
     run = MarginRun(log_until, tolerance, record, max_evaluations, throw, report)
-    path = follow(system, np.zeros(n * m), float(1 / max(np.abs(B).max(), _TINY)), run)
-    phi = path.coordinates.reshape(-1, n, m)
-    return DiagonalMarginFlow.of(loss, path, run, phi=phi, features=B, start=begin)
+    return follow(
+        DiagonalMarginFlow,
+        system,
+        np.zeros(n * m),
+        float(1 / max(np.abs(B).max(), _TINY)),
+        run,
+        lambda phi: {"phi": phi.reshape(-1, n, m), "features": B, "start": begin},
+    )
 
 
 @validate_arguments
@@ -116,9 +121,14 @@ def matrix_margin_flow(
     first = np.zeros((n, m)) if W is None else np.einsum("nmd,nd->nm", D, z @ W.T)
     system = MatrixSystem(loss, D, z, first)
     run = MarginRun(log_until, tolerance, record, max_evaluations, throw, report)
-    path = follow(system, np.zeros(n * m), float(1 / max(np.abs(system.gram).max(), _TINY)), run)
-    phi = path.coordinates.reshape(-1, n, m)
-    return MatrixMarginFlow.of(loss, path, run, phi=phi, differences=D, queries=z, start=W)
+    return follow(
+        MatrixMarginFlow,
+        system,
+        np.zeros(n * m),
+        float(1 / max(np.abs(system.gram).max(), _TINY)),
+        run,
+        lambda phi: {"phi": phi.reshape(-1, n, m), "differences": D, "queries": z, "start": W},
+    )
 
 
 @validate_arguments
@@ -164,20 +174,17 @@ def key_query_margin_flow(
     system = KeyQuerySystem(loss, reduction)
     coordinates = np.concatenate([reduction.keys.ravel(), reduction.query_weights.ravel()])
     run = MarginRun(log_until, tolerance, record, max_evaluations, throw, report)
-    path = follow(system, coordinates, float(np.sqrt(np.mean(coordinates**2))), run)
-    pairs = [system.pair(each) for each in path.coordinates]
-    keys = np.array([K for K, _ in pairs]).reshape(-1, *reduction.keys.shape)
-    query_weights = np.array([Q for _, Q in pairs]).reshape(-1, *reduction.query_weights.shape)
-    defects = _conservation_defects(keys, query_weights, reduction.keys, reduction.query_weights)
-    return KeyQueryMarginFlow.of(
-        loss,
-        path,
-        run,
-        reduced_keys=keys,
-        reduced_queries=query_weights,
-        reduction=reduction,
-        conservation_defects=defects,
-    )
+
+    def own(coordinates: Float[np.ndarray, "k N"]) -> dict[str, Any]:
+        keys, query_weights = (np.array(each) for each in zip(*map(system.pair, coordinates), strict=True))
+        return {
+            "reduced_keys": keys,
+            "reduced_queries": query_weights,
+            "reduction": reduction,
+            "conservation_defects": _conservation_defects(keys, query_weights, reduction.keys, reduction.query_weights),
+        }
+
+    return follow(KeyQueryMarginFlow, system, coordinates, float(np.sqrt(np.mean(coordinates**2))), run, own)
 
 
 def _conservation_defects(K: np.ndarray, Q: np.ndarray, K0: np.ndarray, Q0: np.ndarray) -> Float[np.ndarray, "k"]:
