@@ -136,27 +136,3 @@ def balanced(status: Status, defects: Float[np.ndarray, "k"], tolerance: float) 
         f"The loss and its gradient are out of balance: ln(L - L*) is off its integral by {worst:.2g} of it.",
         "Lower the tolerance; if that does not help, the rates are not the derivatives of the loss.",
     )
-
-
-def checked_array(name: str, given: object, shape: tuple[int | None, ...]) -> Float[np.ndarray, "..."]:
-    """Convert an argument to float64, of this shape (None: any size of at least 1) and finite.
-
-    Raises:
-        InputError: it cannot be converted.
-    """
-    try:
-        if np.asarray(given).dtype.kind == "c":  # of which float would take the real part
-            raise TypeError("complex")
-        array = np.asarray(given, float)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be an array of numbers; got {given!r}.") from error
-    fits = array.ndim == len(shape) and all(
-        a == b or (b is None and a > 0) for a, b in zip(array.shape, shape, strict=True)
-    )
-    if not fits:
-        wanted = ", ".join("any" if size is None else str(size) for size in shape)
-        raise InputError(f"{name} must have shape ({wanted}); got shape {array.shape!r}.")
-    if not np.all(np.isfinite(array)):
-        place = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
-        raise InputError(f"{name} must be finite; got {float(array[place])!r} at {list(place)!r}.")
-    return array
