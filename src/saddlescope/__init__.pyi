@@ -29,7 +29,6 @@ from .measure import numerical_rank as numerical_rank
 from .measure import principal_angles as principal_angles
 from .measure import product_update_spectrum as product_update_spectrum
 from .measure import rank_staircases as rank_staircases
-from .measure import richardson as richardson
 from .measure import spectrum as spectrum
 from .measure import stable_rank as stable_rank
 from .measure import update_spectrum as update_spectrum

@@ -3,14 +3,13 @@
 import itertools
 import math
 
-import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saddlescope._shared.errors import InputError
-from saddlescope.measure import Stage, Staircase, compare, energy_rank, richardson
+from saddlescope.measure import Stage, Staircase, compare, energy_rank
 from saddlescope.ranks.lora import allocate_ranks
 
 EXAMPLES = settings(max_examples=60, deadline=None, derandomize=True, database=None)
@@ -20,30 +19,6 @@ def test_compare_refuses_a_time_that_is_nan():
     one = Staircase((Stage(0.0, 1.0, 1.0, 0), Stage(1.0, 2.0, 0.5, 1)), "t")
     with pytest.raises(InputError, match="until must be a time"):
         compare(one, one, until=math.nan)
-
-
-@EXAMPLES
-@given(
-    st.lists(st.floats(-20, 20), min_size=2, max_size=4, unique=True),
-    st.lists(st.floats(-5, 5), min_size=4, max_size=4),
-)
-def test_richardson_at_exponents_of_forty_orders(exponents, times):
-    logs = [-(10.0**exponent) for exponent in exponents]
-    times = times[: len(logs)]
-    near = min(abs(a / b - 1) for a, b in itertools.permutations(logs, 2))
-    if near < 1e-9:
-        return
-    with mpmath.workdps(120):
-        h = [-1 / mpmath.mpf(log) for log in logs]
-        weights = [mpmath.fprod(h[j] / (h[j] - h[i]) for j in range(len(h)) if j != i) for i in range(len(h))]
-        exact = float(sum(weight * time for weight, time in zip(weights, times, strict=True)))
-        size = float(sum(abs(weight * time) for weight, time in zip(weights, times, strict=True)))
-    assert abs(float(richardson(times, logs)) - exact) <= 1e-13 * size / near + 1e-300
-
-
-def test_richardson_refuses_scales_that_rounding_alone_distinguishes():
-    with pytest.raises(InputError, match="differ by more than rounding"):
-        richardson([1.0, 2.0], [-1.0, -1.0 - 1e-15])
 
 
 @EXAMPLES

@@ -225,7 +225,6 @@ CALLS = {
         np.arange(6.0), np.ones((3, 2, 2)), np.ones((3, 2)), time_unit="t"
     ),
     "principal_angles: rows": lambda: ss.principal_angles(X, Y.T),
-    "richardson: scales": lambda: ss.richardson(THREE, [-1.0, -2.0]),
     "compare: a trajectory": lambda: ss.compare(X, X),  # type: ignore[arg-type]
 }  # fmt: skip
 

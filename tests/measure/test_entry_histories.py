@@ -7,7 +7,7 @@ import pytest
 
 from saddlescope._shared.errors import InputError
 from saddlescope.flow import symmetric_path
-from saddlescope.measure import EntryKind, compare, entry_histories, entry_kind
+from saddlescope.measure import EntryKind, compare, entry_histories
 from saddlescope.theory.concepts import concept_stages
 
 FIGURE_8 = np.array([1.0, 2.25, 4.84]) / 3 + 0.05**2
@@ -77,38 +77,12 @@ def test_the_staircase_is_the_predicted_one(scale, within):
     )  # plateaus are short; their levels differ by .17 or more
 
 
-def test_the_staircase_of_entries_contains_every_history():
-    U = 1e-3 * np.random.default_rng(4).standard_normal((3, 3))
-    found = entry_histories(symmetric_path(FIGURE_8, U, until=40.0, tolerance=1e-11), FIGURE_8)
-    stages = found.entry_staircase.stages
-    for n, one in enumerate(found.entries):
-        active = [(stage.start, stage.end) for stage in stages if n in (stage.support or ())]
-        first, last = (one.top, 40.0) if one.kind is EntryKind.MAJOR else (one.grows, one.settles)
-        inside = [period for period in active if first - 1e-9 <= period[0] and period[1] <= last + 1e-9]
-        np.testing.assert_allclose([inside[0][0], inside[-1][1]], [first, last], rtol=1e-10)
-    assert stages[0].support == ()
-    assert [found.entries[n].row for n in stages[-1].support or ()] == [0, 1, 2]  # only major entries remain
-    concepts = [stage.start for stage in stages if stage.start in found.staircase.times]
-    np.testing.assert_allclose(concepts, found.staircase.times, rtol=1e-12)
-
-
 def test_a_lower_rank_never_learns_the_weakest():
     U = 1e-2 * np.random.default_rng(0).standard_normal((3, 2))
     found = entry_histories(symmetric_path(FIGURE_8, U, until=60.0, tolerance=1e-11), FIGURE_8)
     assert found[0, 0].top == math.inf
     assert found[0, 0].settles == math.inf
     assert found.staircase.supports[-1] == (1, 2)
-
-
-def test_kinds_in_five_dimensions():
-    concepts = [True, True, False, False]
-    kinds = [[str(entry_kind(i, j, concepts))[:2] for j in range(4)] for i in range(4)]
-    assert kinds == [
-        ["ma", "mi", "mi", "mi"],
-        ["mi", "ma", "mi", "mi"],
-        ["mi", "mi", "ir", "ir"],
-        ["mi", "mi", "ir", "ir"],
-    ]
 
 
 def test_invalid_input_raises():

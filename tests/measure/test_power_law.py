@@ -102,21 +102,3 @@ def test_weightwatcher_finds_the_same_by_its_stated_values(values, alpha, start,
     """Alpha, xmin and D of weightwatcher 0.7.7 (`WW_powerlaw.WWFit` of the squares), for 200 singular values."""
     found = power_law_tail(values(np.arange(1, 201.0)))
     np.testing.assert_allclose((found.alpha, found.start, found.distance), (alpha, start, distance), rtol=1e-9)
-
-
-def test_weightwatcher_itself_finds_the_same():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        pytest.importorskip("weightwatcher")
-        from weightwatcher.WW_powerlaw import WWFit
-    rng = np.random.default_rng(0)
-    for shape in ((100, 160), (64, 64), (30, 300)):
-        for W in (rng.standard_normal(shape), rng.standard_t(2.2, size=shape)):
-            s = np.linalg.svd(W, compute_uv=False)
-            theirs, ours = WWFit(s**2), power_law_tail(s)
-            np.testing.assert_allclose(
-                (ours.alpha, ours.start, ours.distance, ours.error),
-                (theirs.alpha, theirs.xmin, theirs.D, theirs.sigma),
-                rtol=1e-9,
-            )
-            assert ours.count == len(theirs.data)

@@ -26,13 +26,6 @@ def test_pieces_run_in_parallel_if_threads_are_available():
         assert 2 in before
 
 
-def test_one_thread_runs_them_in_turn():
-    with threadpool_limits(limits=1):
-        assert threaded_map(lambda item: (threading.get_ident(), item), [3, 1]) == [
-            (threading.get_ident(), k) for k in (3, 1)
-        ]
-
-
 def test_an_error_in_a_piece_is_raised_and_the_threads_are_restored():
     with threadpool_limits(limits=2):
         before = blas_threads()

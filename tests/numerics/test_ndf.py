@@ -105,18 +105,6 @@ def test_going_back_repeats_the_steps_to_the_last_bit():
         np.testing.assert_array_equal(again.differences, piece.differences)
 
 
-def test_a_limit_shortens_the_next_step_only_where_it_is_longer():
-    stepper = Stepper(Linear(STIFF), np.array([3.0, 1.0]), 2.0, rtol=1e-6, atol=1e-6)
-    for _ in range(25):
-        stepper.step()
-    start, h = stepper.t, stepper.h
-    stepper.limit(2 * h)
-    assert stepper.h == h
-    stepper.limit(h / 3)
-    piece = stepper.step()
-    np.testing.assert_allclose(piece.end - start, h / 3, rtol=1e-12)
-
-
 def test_nan_beyond_a_wall_is_reported_as_such():
     class Wall(Linear):
         def slope(self, y):

@@ -81,7 +81,6 @@ def _measure() -> list[Call]:
             contrast=8.0,
             lead=2.0,
         ),
-        Call(m.richardson, times=[[1.0, 2.0], [1.1, 2.1], [1.2, 2.2]], log_scales=[-10.0, -20.0, -30.0]),
         Call(m.Stage, start=0.0, end=1.0, loss=0.5, rank=1),
     ]
 
@@ -133,7 +132,6 @@ def _models() -> list[Call]:
             targets=jnp.asarray(draw((4, 2, 3))),
             h=m.attention_head,
         ),
-        Call(m.SymmetricSampleLoss, inputs=draw((5, 3))),
         Call(m.PopulationLoss, second_moment=np.diag([2.0, 1.0])),
         Call(m.preactivations, weights=layers, inputs=draw((5, 3))),
         Call(m.layered_output, weights=layers, inputs=draw((5, 3))),

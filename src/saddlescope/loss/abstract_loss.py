@@ -7,7 +7,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int, PyTree
 
@@ -33,18 +32,6 @@ class AbstractLoss(eqx.Module):
         flat, build = ravel_pytree(weights)
         times = jax.linearize(jax.grad(lambda at: self(build(at))), flat)[1]
         return jax.lax.map(lambda column: times(jnp.zeros_like(flat).at[column].set(1.0)), columns, batch_size=8).T
-
-    def hessian(self, weights: Float[Array, "p"], /) -> Float[Array, "p p"]:
-        """Return the Hessian at a vector of weights."""
-        return jax.hessian(self)(weights)
-
-    def restricted(self, columns: Int[np.ndarray, "m"], /) -> "tuple[AbstractLoss, Int[np.ndarray, 'm']] | None":
-        """Return a cheaper loss of these entries of a vector, the others 0, and their places in its argument.
-
-        None: there is none that is cheaper. The argument may have more entries, which are 0, so that few lengths are
-        compiled; the loss has an attribute `size`, the length of its argument.
-        """
-        return None
 
     def with_fewest_products(self) -> "AbstractLoss":
         """Return a loss with the same gradients, up to rounding, that takes the fewest products; perhaps this one."""

@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array
 
 from saddlescope._shared.device_arrays import on_device
 from saddlescope._shared.errors import InputError
@@ -59,11 +59,6 @@ class StackedRuns(eqx.Module):
     def one(self, run: int) -> Any:
         """Return the function of a run by its number."""
         return self.built(jax.tree.map(lambda leaf: on_device(np.asarray(leaf)[run]), self.arrays))
-
-    def some(self, rows: slice | Int[np.ndarray, "rows"]) -> "StackedRuns":
-        """Return the functions of some of the runs."""
-        arrays = jax.tree.map(lambda leaf: on_device(np.asarray(leaf)[rows]), self.arrays)
-        return StackedRuns(self.built(arrays), True) if self.stacked else self
 
 
 def _stacked(leaves: Sequence[Any]) -> Array:

@@ -3,13 +3,12 @@
 from saddlescope.measure.bottleneck import bottleneck_rank, bulk_count, nonlinearity, second_ratio
 from saddlescope.measure.comparison import Comparison, compare
 from saddlescope.measure.descents import Descents, find_descents
-from saddlescope.measure.entry_histories import EntryHistories, EntryHistory, EntryKind, entry_histories, entry_kind
+from saddlescope.measure.entry_histories import EntryHistories, EntryHistory, EntryKind, entry_histories
 from saddlescope.measure.loss_stages import Drop, LossStages, Plateau, Rise
 from saddlescope.measure.plateaus import find_plateaus
 from saddlescope.measure.power_law import PowerLawTail, power_law_tail
 from saddlescope.measure.rank import effective_rank, energy_rank, numerical_rank, stable_rank
 from saddlescope.measure.rank_staircase import rank_staircases, rank_stairs
-from saddlescope.measure.richardson_extrapolation import richardson
 from saddlescope.measure.singular_values import Spectrum
 from saddlescope.measure.spectrum import (
     product_spectrum,
@@ -44,7 +43,6 @@ __all__ = [
     "effective_rank",
     "energy_rank",
     "entry_histories",
-    "entry_kind",
     "find_descents",
     "find_plateaus",
     "find_stages",
@@ -58,7 +56,6 @@ __all__ = [
     "product_update_subspaces",
     "rank_staircases",
     "rank_stairs",
-    "richardson",
     "second_ratio",
     "spectrum",
     "stable_rank",

@@ -12,7 +12,6 @@ and compositional generalization".
 
 import itertools
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -97,13 +96,10 @@ class EntryHistories(ReprMixin):
         entries: for all i <= j, row by row.
         staircase: the concepts learned, w_kk > 1/2, against time, in "t"; losses are those of equation 4.1,
             |(W - 1) A^{1/2}|^2 / 2, where they change slowest. Comparable with the predictions of `theory.concepts`.
-        entry_staircase: staircase of single entries: its components are indices of `entries`. A major entry is active
-            while w_kk > 1/2, a minor one while |w_ij| is above `level` of its height; irrelevant ones never are.
     """
 
     entries: tuple[EntryHistory, ...]
     staircase: Staircase
-    entry_staircase: Staircase
 
     def __getitem__(self, entry: tuple[int, int]) -> EntryHistory:
         """Return the history of w_ij, by (i, j) or (j, i)."""
@@ -111,18 +107,6 @@ class EntryHistories(ReprMixin):
 
     def __repr__(self) -> str:
         return f"EntryHistories({len(self.entries)} entries; {self.staircase!r})"
-
-    def of_kind(self, kind: EntryKind) -> tuple[EntryHistory, ...]:
-        """Return the entries of one kind."""
-        return tuple(one for one in self.entries if one.kind is kind)
-
-
-@validate_arguments
-def entry_kind(i: int, j: int, concepts: Any) -> EntryKind:
-    """Return the kind of w_ij; `concepts`, (d,), is True for each direction that is a concept."""
-    if not (concepts[i] or concepts[j]):
-        return EntryKind.IRRELEVANT
-    return EntryKind.MAJOR if i == j else EntryKind.MINOR
 
 
 @validate_arguments
@@ -150,23 +134,13 @@ def entry_histories(path: EntryPath, strengths: Any, *, level: float = 0.1, repo
     for i, j in pairs:
         entries.append(_history(path, a, i, j, level))
         report(len(entries) / len(pairs), f"entry {i}, {j}")
-    concepts = {k: (k, k, _HALF) for k in np.flatnonzero(a > 0).tolist()}
-    active = {
-        n: (one.row, one.column, _HALF if one.kind is EntryKind.MAJOR else level * abs(one.height))
-        for n, one in enumerate(entries)
-        if one.kind is not EntryKind.IRRELEVANT and one.height != 0
-    }
-    return EntryHistories(
-        entries=tuple(entries),
-        staircase=_staircase(path, a, concepts),
-        entry_staircase=_staircase(path, a, active),
-    )
+    return EntryHistories(entries=tuple(entries), staircase=_staircase(path, a))
 
 
 def _history(path: EntryPath, a: np.ndarray, i: int, j: int, level: float) -> EntryHistory:
-    kind = entry_kind(i, j, a > 0)
-    pair = sorted({i, j}, key=lambda p: -a[p])
-    groups = tuple(p for p in pair if a[p] > 0) if kind is EntryKind.MINOR else ()
+    concepts = tuple(p for p in sorted({i, j}, key=lambda p: -a[p]) if a[p] > 0)
+    kind = EntryKind.IRRELEVANT if not concepts else EntryKind.MAJOR if i == j else EntryKind.MINOR
+    groups = concepts if kind is EntryKind.MINOR else ()
     history = partial(EntryHistory, row=i, column=j, kind=kind, groups=groups)
     if kind is EntryKind.MAJOR:
         grows, top, settles = (_passed_for_good(path, i, part) for part in (level, _HALF, 1 - level))
@@ -194,14 +168,13 @@ def _passed_for_good(path: EntryPath, k: int, level: float) -> float:
     return float(max(path.crossings(k, k, level), default=0.0))
 
 
-def _staircase(path: EntryPath, a: np.ndarray, levels: Mapping[int, tuple[int, int, float]]) -> Staircase:
-    """Find the stages in which |w_ij| is above a level, for the components that have one: i, j and the level."""
-    crossings = [path.crossings(i, j, sign * level) for i, j, level in levels.values() for sign in (1, -1)]
+def _staircase(path: EntryPath, a: np.ndarray) -> Staircase:
+    """Find the stages in which |w_kk| of a concept is above 1/2."""
+    concepts = np.flatnonzero(a > 0)
+    crossings = [path.crossings(k, k, level) for k in concepts.tolist() for level in (_HALF, -_HALF)]
     # find_stages takes a sample on its level as the crossing itself, so that the path's own roots are preserved.
     times = np.unique(np.concatenate([np.linspace(0.0, path.until, _SAMPLES), *crossings]))
     W = path(times)
     losses = np.sum((W - np.eye(len(a))) ** 2 * a, axis=(1, 2)) / 2
-    activity = np.zeros((len(times), 1 + max(levels)))
-    for component, (i, j, level) in levels.items():
-        activity[:, component] = np.abs(W[:, i, j]) / level
-    return find_stages(times, losses, activity, level=1.0, time_unit="t")
+    activity = np.where(a > 0, np.abs(np.einsum("tkk->tk", W)), 0.0)
+    return find_stages(times, losses, activity, level=_HALF, time_unit="t")

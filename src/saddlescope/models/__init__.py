@@ -22,7 +22,6 @@ from saddlescope.models.attention.transformer import (
 )
 from saddlescope.models.concepts.networks import (
     PopulationLoss,
-    SymmetricSampleLoss,
     identity_loss,
     layered_map,
     symmetric_factor,
@@ -79,7 +78,6 @@ __all__ = [
     "SelectionLoss",
     "Separability",
     "StructuredIdentityTask",
-    "SymmetricSampleLoss",
     "TokenAssumptions",
     "TokenData",
     "Transformer",

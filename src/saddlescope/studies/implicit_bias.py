@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 from saddlescope._shared.arguments import shown, validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
+from saddlescope._shared.real_arrays import real_array
 from saddlescope._shared.reprs import Table, html_table, text_table
 from saddlescope._shared.results import TableMixin
 from saddlescope.figures.drawing import PlotMixin
@@ -36,7 +37,7 @@ from saddlescope.flow import (
     matrix_margin_flow,
 )
 from saddlescope.models.tokens.assumptions import TokenAssumptions, check_token_assumptions
-from saddlescope.models.tokens.data import TokenData, load_tokens, real_array
+from saddlescope.models.tokens.data import TokenData, load_tokens
 from saddlescope.models.tokens.losses import SelectionLoss
 from saddlescope.studies.bias_figures import bias_figures, norms_panel
 from saddlescope.studies.norms import NormVerdict, norm_verdict, shares

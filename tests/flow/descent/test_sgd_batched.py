@@ -97,19 +97,6 @@ def test_neither_records_nor_other_runs_change_a_run():
         np.testing.assert_allclose(alone.observed[name][0], marked.observed[name][1], atol=1e-6)
 
 
-def test_groups_of_runs_take_the_steps_of_all_runs_at_once(monkeypatch):
-    """Three runs in groups of two, the last of which repeats its run; each with its own data, seed and rate."""
-    _, frames, losses, start = _problem()
-    given = {"record": np.array([1, 4, 7]), "learning_rate": (0.05, 0.1, 0.2), "seeds": (3, 1, 2)}
-    together = _run(losses, weights_in_span(start, frames), **given)
-    size = sum(leaf.nbytes for leaf in jax.tree.leaves(weights_in_span(start, frames)))
-    monkeypatch.setattr("saddlescope.flow.descent.run_groups._CACHE", 2 * size // 3 + 1)
-    grouped = _run(losses, weights_in_span(start, frames), **given)
-    assert grouped.observed["output"].shape == together.observed["output"].shape
-    for one, other in ((grouped.weights, together.weights), (grouped.observed, together.observed)):
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-13), one, other)
-
-
 def test_a_call_compiles_one_program_and_none_for_other_data_of_the_same_shapes():
     names = []
 
@@ -258,13 +245,9 @@ def test_a_run_is_reported_from_the_first_record_that_is_not_finite():
 
 
 def test_a_schedule_is_evaluated_at_the_number_of_the_step():
-    """A constant one takes the steps of the number; a decaying one those of `sgd`, in every epoch."""
+    """It takes the steps of `sgd`, in every epoch."""
     start, loss = jnp.asarray([[1.0, 2.0], [0.5, -1.0]]), _Quartic(jnp.asarray(0.1))
     given = {"steps": 600, "record": np.array([3, 511, 513]), "observe": _same}  # epochs have 512 steps here
-    number, constant = (
-        sgd_batched(loss, start, learning_rate=rate, **given).observed for rate in (0.1, lambda step: 0.1)
-    )
-    np.testing.assert_allclose(constant, number, rtol=1e-14)
 
     def decay(step):
         return 0.1 / jnp.asarray(1 + step, float)

@@ -57,20 +57,6 @@ def test_with_all_columns_known_its_error_is_of_second_order_and_with_none_of_fi
     assert powers[1] < 1.3
 
 
-def test_nodes_teach_it_the_direction_they_lie_in():
-    """One node corrects H along its direction; more of them the curvature; orthogonal directions stay unknown."""
-    direction = RNG.standard_normal(SIZE) / 100
-    errors = []
-    for nodes in range(4):
-        model = _model([*(-(nodes - k) * direction for k in range(nodes)), np.zeros(SIZE)])
-        errors.append(np.abs(model.gradient(direction / 2) - gradient(direction / 2)).max())
-    assert errors[1] < errors[0] / 3
-    assert errors[2] < errors[1] / 3
-    assert errors[3] < errors[2] / 2
-    across = np.linalg.svd(direction[None])[2][-1] * np.linalg.norm(direction)
-    assert model.spread(across) > 30 * model.spread(direction / 2)
-
-
 def test_its_hessian_is_its_derivative():
     model = _model(0.3 * RNG.standard_normal((4, SIZE)), columns=(1, 4))
     x, e = 0.2 * RNG.standard_normal(SIZE), 1e-6
@@ -87,22 +73,3 @@ def test_columns_can_be_replaced_and_the_nodes_stay_exact():
     np.testing.assert_array_equal(model.columns, [0, 5])
     for point in points:
         np.testing.assert_allclose(model.gradient(point), gradient(point), rtol=1e-7)
-
-
-def test_nodes_on_one_line_and_a_repeated_one_do_no_harm():
-    line = np.linspace(0, 0.2, 30)[:, None] * np.ones(SIZE)
-    model = _model([*line, line[-1]])
-    between = (line[-1] + line[-2]) / 2
-    np.testing.assert_allclose(model.gradient(between), gradient(between), atol=1e-6)
-    np.testing.assert_allclose(model.gradient(1.05 * line[-1]), gradient(1.05 * line[-1]), atol=1e-3)
-
-
-def test_its_length_grows_with_the_points_and_far_nodes_can_be_dropped():
-    model = _model(np.zeros((1, SIZE)))
-    far = 5 * np.ones(SIZE)
-    model.hold(far, gradient(far))
-    assert model.spread(far) < 1e-5
-    model.drop()
-    assert model.spread(far) > 1
-    model.learn(far, gradient(far))
-    assert model.length == 5

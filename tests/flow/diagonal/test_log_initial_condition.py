@@ -40,13 +40,6 @@ def test_a_run_goes_on_as_if_it_had_not_been_cut(loss, start, whole, cut):
     np.testing.assert_allclose([c.time + cut for c in rest.crossings], [c.time for c in expected], rtol=1e-5)
 
 
-def test_the_cuts_above_are_before_and_after_the_coordinate_leaves(whole):
-    times = [(c.time, c.sign) for c in whole.crossings if c.index == 0]
-    (_, entered), (leaves, _), (returns, sign) = times
-    assert (entered, sign) == (1, -1)
-    assert 1.0 < leaves < 15.0 < returns
-
-
 def test_noise_adds_to_the_weights_it_names_and_leaves_the_others_alone(start, whole):
     middle = LogDiagonalInit.of(ResumeFrom(start, whole.end.origin()))
     u, v = middle.parameters()

@@ -100,7 +100,7 @@ def whitened(sizes):
     return (lambda products: 0.5 * jnp.sum((products[0] - target) ** 2)), (P, Q, S)
 
 
-def test_plain_float64_factors_are_silently_wrong_where_graded_ones_are_right():
+def test_a_linear_network_on_whitened_data_has_the_times_of_its_closed_form():
     """A two-layer linear network on whitened data: beta_i' = 2 |beta_i| (s_i - beta_i) from alpha^2, in closed form."""
     sizes = np.array([3.0, 1.0, 0.3])
     loss, (P, Q, S) = whitened(sizes)
@@ -110,20 +110,6 @@ def test_plain_float64_factors_are_silently_wrong_where_graded_ones_are_right():
     exact = (np.log(level / (sizes - level)) + np.log(sizes) + 2 * log) / (2 * sizes) / log
     trajectory = factored_flow(loss, start, until=until, tolerance=1e-6)
     np.testing.assert_allclose(trajectory.rises(level[None]), exact[None], rtol=tolerances.FLOW_STAGE_TIME * 1e-6)
-
-    def slope(t, theta):
-        L, R = theta.reshape(2, 3, 3)
-        G = P @ np.diag(sizes) @ Q.T - L @ R.T
-        return np.ravel([G @ R, G.T @ L])
-
-    theta = np.exp(-log) * np.ravel([P @ S, Q @ S])
-    plain = solve_ivp(slope, (0, 1.2 * exact[-1] * log), theta, "DOP853", rtol=1e-10, atol=1e-42, dense_output=True)
-    assert plain.success
-    times = np.linspace(0, plain.t[-1], 4000)
-    values = np.array([np.linalg.svd(L @ R.T)[1] for L, R in plain.sol(times).T.reshape(-1, 2, 3, 3)])
-    found = np.array([times[np.argmax(values[:, i] > level[i])] for i in range(3)]) / log
-    assert abs(found[0] / exact[0] - 1) < 1e-2
-    assert found[2] < 0.8 * exact[2]  # seeded by rounding of the first direction, far too early
 
 
 def full_problem():
@@ -178,16 +164,6 @@ def test_loss_falls_conservation_holds_and_loss_is_the_energy_that_was_lost():
     )
     lost = trajectory.losses[0] - trajectory.losses[-1]
     assert abs(log * np.sum((half[:, None] * weights).ravel() * speed) / lost - 1) < 1e-3
-
-
-@pytest.mark.slow
-def test_cost_does_not_grow_with_log_alpha():
-    task = full_problem()
-    costs = []
-    for power in (-32, -1024):
-        start = FactorInit(pairs=task.pairs, log_scale=power * np.log(10))
-        costs.append(factored_flow(task.network, start, until=2.5, tolerance=1e-3).evaluations.gradients)
-    assert costs[1] < 3 * costs[0]
 
 
 def test_narrow_factors_of_a_product_that_is_not_square():

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from references import symmetric_map_series
 from saddlescope._shared.errors import InputError
 from saddlescope.flow import symmetric_flows, symmetric_path
 
@@ -18,14 +17,6 @@ def test_it_is_the_batched_flow():
     np.testing.assert_allclose(path(times), flows.W[0], atol=1e-12)
     np.testing.assert_allclose(path(3.0), path([1.0, 3.0])[1:], atol=0)
     assert "to t = 25" in repr(path)
-
-
-def test_as_series_of_the_map_in_long_doubles():
-    times = np.array([0.3, 1.0, 2.7, 9.1])
-    W, _ = symmetric_map_series(A, START @ START.T, times)
-    np.testing.assert_allclose(
-        symmetric_path(A, START, until=10.0, tolerance=1e-11)(times), W.astype(float), atol=1e-12
-    )
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-2, 1e-4])

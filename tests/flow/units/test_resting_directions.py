@@ -6,7 +6,6 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from saddlescope.flow import FlowError, unit_flow
-from saddlescope.flow.units.resting_directions import RestingDirections
 
 STRENGTHS = np.array([2.0, 1.0])  # modes of a linear network on white inputs
 
@@ -86,21 +85,3 @@ def test_a_symmetry_holds_and_nothing_near_to_it_is_taken_for_one(second, ok):
         degree=2.0, log_scale=-50.0, until=60.0, tolerance=1e-7, kinds=np.arange(2), throw=False,
     )  # fmt: skip
     assert run.status.ok == ok
-
-
-def watched(motions, rate):
-    """Return the steps after which a direction in the plane is undecided, of duration 1 and the given motions."""
-    rests = RestingDirections(1, 1e-3)
-    J = np.zeros((3, 3))
-    J[2, 2] = rate
-    rests.linearise(J)
-    states = np.cumsum([0.0, *motions])[:, None] * np.array([0.0, 0.0, 1.0])
-    return [k for k in range(len(motions)) if len(rests.undecided(1.0, states[k], states[k + 1]))]
-
-
-def test_only_unstable_rest_after_motion_counts():
-    still = [1e-5] * 4
-    assert watched([1.0, *still], rate=0.6) == [2, 3, 4]
-    assert watched([1.0, *still], rate=-0.6) == []
-    assert watched(still, rate=0.6) == []
-    assert watched([1.0, 1e-5, 1.0, 1e-5], rate=0.6) == []

@@ -9,7 +9,6 @@ from saddlescope._shared.errors import InputError
 from saddlescope.models import (
     PopulationLoss,
     StructuredIdentityTask,
-    SymmetricSampleLoss,
     half_squared_error,
     identity_loss,
     layered_map,
@@ -37,7 +36,7 @@ def test_the_population_loss_is_the_mean_over_samples():
         W = layered_map(weights)
         np.testing.assert_allclose(identity_loss(x, cost=cost)((W,)), exact(W), rtol=1e-12)
         U = symmetric_weights(5, 2, seed=1, log_scale=np.log(0.6))
-        np.testing.assert_allclose(SymmetricSampleLoss(x, cost)(U), exact.symmetric(U), rtol=1e-12)
+        np.testing.assert_allclose(identity_loss(x, cost=cost)((U.T, U)), exact.symmetric(U), rtol=1e-12)
     error = np.asarray(W) - np.eye(5)
     by_hand = sum(float(np.sum((error @ sample) ** 2)) for sample in x)
     np.testing.assert_allclose(PopulationLoss(moment)(W), by_hand / (2 * len(x)), rtol=1e-12)
@@ -50,17 +49,6 @@ def test_the_gradient_flow_of_the_symmetric_network():
     E = U @ U.T - np.eye(5)
     gradient = jax.grad(PopulationLoss(A).symmetric)(jnp.asarray(U))
     np.testing.assert_allclose(-gradient, -(A @ E + E @ A) @ U, rtol=1e-11, atol=1e-13)
-
-
-def test_minibatches():
-    x = _task().draw(0)
-    loss, U, some = (
-        SymmetricSampleLoss(x),
-        symmetric_weights(5, 3, seed=0, log_scale=np.log(0.5)),
-        jnp.array([3, 0, 11]),
-    )
-    assert loss.samples == 21
-    np.testing.assert_allclose(loss.batch(some)(U), SymmetricSampleLoss(x[np.array([3, 0, 11])])(U), rtol=1e-14)
 
 
 def test_a_relu_network_is_another():
@@ -113,29 +101,22 @@ def test_bad_networks():
     with pytest.raises(InputError, match="second_moment must be positive semidefinite"):
         PopulationLoss(-jnp.eye(2))
     with pytest.raises(InputError, match="inputs must be finite"):
-        SymmetricSampleLoss(jnp.full((2, 2), jnp.inf))
+        identity_loss(jnp.full((2, 2), jnp.inf))
 
 
 @pytest.mark.slow
 def test_no_minimum_of_the_symmetric_network_is_flatter_than_the_bound():
     """Check the Hessian at random minima of three widths: W = I for two, the leading projection for a narrow one."""
-    task = StructuredIdentityTask((1.0, 2.0, 1.5), (0.4, 0.3, 0.5), 40, 3)
-    x = task.draw(0)
-    values, vectors = np.linalg.eigh(x.T @ x / len(x))
+    A = np.asarray(StructuredIdentityTask((1.0, 2.0, 1.5), (0.4, 0.3, 0.5), 40, 3).second_moment)
+    values, vectors = np.linalg.eigh(A)
     rng = np.random.default_rng(1)
-    for cost, unit in ((half_squared_error, 1.0), (squared_error, 2 / 3)):
-        loss = SymmetricSampleLoss(x, cost)
+    W = jnp.eye(3)
+    for mean, unit in ((False, 1.0), (True, 2 / 3)):
+        loss = PopulationLoss(A, mean)
         for width in (5, 3, 1):
             U = jnp.asarray(vectors[:, -width:] @ np.linalg.qr(rng.standard_normal((width, width)))[0][: min(width, 3)])
-            np.testing.assert_allclose(jax.grad(loss)(U), 0, atol=1e-12)
-            hessian = jax.hessian(loss)(U).reshape(U.size, U.size)
-            sharpness = float(np.linalg.eigvalsh(hessian)[-1])
-            bound = loss.largest_learning_rate(U)
-            np.testing.assert_allclose(bound, 1 / (2 * unit * values[-1]), rtol=1e-12)
-            assert sharpness * bound >= 2 * (1 - 1e-9)
-    W = jnp.eye(3)
-    for mean in (False, True):
-        population = PopulationLoss(task.second_moment, mean)
-        hessian = jax.hessian(population)(W).reshape(9, 9)
-        np.testing.assert_allclose(population.largest_learning_rate(W) * np.linalg.eigvalsh(hessian)[-1], 2, rtol=1e-12)
-    assert SymmetricSampleLoss(x, lambda outputs, targets: jnp.sum(outputs)).largest_learning_rate(W) == float("inf")
+            np.testing.assert_allclose(jax.grad(loss.symmetric)(U), 0, atol=1e-12)
+            hessian = jax.hessian(loss.symmetric)(U).reshape(U.size, U.size)
+            assert float(np.linalg.eigvalsh(hessian)[-1]) >= 4 * unit * values[-1] * (1 - 1e-9)
+        hessian = jax.hessian(loss)(W).reshape(9, 9)
+        np.testing.assert_allclose(loss.largest_learning_rate(W) * np.linalg.eigvalsh(hessian)[-1], 2, rtol=1e-12)

@@ -1,13 +1,11 @@
 """Compiled epochs of many runs of gradient descent: steps, and observations at some of them.
 
 All runs are a leading axis of every array. Compilation takes longer than many runs, so the program is small: the step
-is compiled once, the loops are outside the map over runs, and the minibatches of an epoch hold only the arrays of the
-loss that differ between them.
+is compiled once, and the loops are outside the map over runs.
 """
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PyTree
@@ -47,17 +45,17 @@ def epoch(
         The weights at the end; the observations, with leading axes (records, runs), of which the first `count` are
         filled; and the losses at the beginning if no steps were taken before, else 0.
     """
-    stepped = _EpochSteps(losses, orders)
     each = None if isinstance(rates, AbstractLearningRate) else rates
     kind = jax.tree.leaves(weights)[0].dtype
 
     def step(place: Array, weights: PyTree) -> PyTree:
-        def one(arrays: Any, part: list[Array], rate: Any, weights: PyTree) -> PyTree:
-            _, gradient = loss_and_gradient(stepped.built(losses.built(arrays), part), weights)
+        def one(arrays: Any, order: Any, rate: Any, weights: PyTree) -> PyTree:
+            loss = losses.built(arrays)
+            _, gradient = loss_and_gradient(loss if order is None else loss.batch(_item(order, place)), weights)
             eta = rates.at(first + place, weights) if isinstance(rates, AbstractLearningRate) else rate
             return jax.tree.map(lambda leaf, slope: leaf - eta * slope, weights, gradient)
 
-        return jax.vmap(one)(losses.arrays, stepped.parts(place), each, weights)
+        return jax.vmap(one)(losses.arrays, orders, each, weights)
 
     def observed(weights: PyTree) -> PyTree:
         if checked:
@@ -87,56 +85,6 @@ def epoch(
     )
     seen = jax.tree.map(lambda shape: jnp.zeros((len(edges) - 1, *shape.shape), shape.dtype), shapes)
     return *jax.lax.fori_loop(0, count + 1, to_record, (weights, seen)), values
-
-
-class _EpochSteps:
-    """Losses on the minibatches of an epoch, of which only what differs from the losses on all samples is stored."""
-
-    def __init__(self, losses: StackedRuns, orders: Int[Array, "runs steps batch"] | None) -> None:
-        self._form: tuple[Any, list[Any]] | None = None
-        self._parts: list[Array] = []
-        if orders is None:
-            return
-
-        def one(arrays: Any, order: Int[Array, "steps batch"]) -> list[Array]:
-            loss = losses.built(arrays)
-            places = {id(leaf): place for place, leaf in enumerate(jax.tree.leaves(loss))}
-
-            def minibatch(indices: Int[Array, "batch"]) -> list[Array]:
-                leaves, structure = jax.tree.flatten(loss.batch(indices))
-                changed = [eqx.is_array(leaf) and id(leaf) not in places for leaf in leaves]
-                rest = [
-                    None if new else _Leaf(places[id(leaf)]) if id(leaf) in places else leaf
-                    for leaf, new in zip(leaves, changed, strict=True)
-                ]
-                self._form = structure, rest
-                return [leaf for leaf, new in zip(leaves, changed, strict=True) if new]
-
-            return jax.vmap(minibatch)(order)
-
-        self._parts = jax.vmap(one, out_axes=1)(losses.arrays, orders)
-
-    def parts(self, place: Int[Array, ""]) -> list[Array]:
-        """Return what differs in the losses of a step, with the runs as leading axis."""
-        return [_item(part, place) for part in self._parts]
-
-    def built(self, loss: Any, part: list[Array]) -> Any:
-        """Return the loss of a step in one run."""
-        if self._form is None:
-            return loss
-        structure, rest = self._form
-        left, known = iter(part), jax.tree.leaves(loss)
-        leaves = [
-            next(left) if leaf is None else known[leaf.place] if isinstance(leaf, _Leaf) else leaf for leaf in rest
-        ]
-        return jax.tree.unflatten(structure, leaves)
-
-
-class _Leaf:
-    """Place of a leaf among those of the loss on all samples."""
-
-    def __init__(self, place: int) -> None:
-        self.place = place
 
 
 def _item(values: Array, place: Array) -> Array:

@@ -26,7 +26,7 @@ from saddlescope._shared.device_arrays import on_device
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope.flow.descent import checkpoint_file
+from saddlescope.flow.descent import checkpoint_file, compiled_epoch
 from saddlescope.flow.descent.checkpointer import Checkpointer, RunState
 from saddlescope.flow.descent.learning_rates import (
     AbstractLearningRate,
@@ -36,7 +36,6 @@ from saddlescope.flow.descent.learning_rates import (
     schedule_values,
 )
 from saddlescope.flow.descent.recorded_steps import recorded_steps
-from saddlescope.flow.descent.run_groups import RunGroups
 from saddlescope.flow.status import ALL_STEPS, BatchedFlowError, Status, not_finite_between
 from saddlescope.loss.checks import require_float_type, require_numbers, require_scalar, shapes_of
 from saddlescope.loss.compiled import Loss
@@ -191,7 +190,15 @@ def _run(
     Raises:
         InputError: a loss is not finite at the start.
     """
-    groups = RunGroups(losses, observers, rates, progress.weights)
+    kind = jax.tree.leaves(progress.weights)[0].dtype
+    each = rates if isinstance(rates, AbstractLearningRate) else on_device(rates, kind)
+
+    def epoch(bounds: list[Any], *, checked: bool = False) -> tuple[PyTree, PyTree, np.ndarray]:
+        weights, orders = jax.tree.map(jax.device_put, (progress.weights, plan.orders(progress.step // plan.stretch)))
+        edges, count, first = (on_device(bound, np.int32) for bound in bounds)
+        made = compiled_epoch.epoch(losses, observers, each, weights, orders, edges, count, first, checked)
+        return jax.tree.map(np.asarray, made)
+
     steps, stretch = int(recorded[-1]), plan.stretch
     epochs = np.maximum(recorded - 1, 0) // stretch  # of each record
     most = int(np.max(np.bincount(epochs)))
@@ -201,15 +208,15 @@ def _run(
         here = recorded[epochs == first // stretch] - first
         edges = np.full(most + 2, stop - first)
         edges[0], edges[1 : len(here) + 1] = 0, here
-        given = progress.weights, plan.orders(first // stretch), edges, len(here), first
-        weights, seen, values = groups.epoch(*given)
+        bounds = [edges, len(here), first]
+        weights, seen, values = epoch(bounds)
         if first == 0:
             _require_finite(values)
         still = _finite(weights)
         marks = np.repeat(finite[None], len(here), axis=0)  # which runs are finite at the records
         if np.any(gone := finite & ~still):
             # A weight that is infinite or NaN remains so, so that only here the first record with one is looked for.
-            marks[:, gone] = groups.epoch(*given, checked=True)[1][: len(here), gone]
+            marks[:, gone] = epoch(bounds, checked=True)[1][: len(here), gone]
             marks[here == stop - first] &= still
         seen = [marks, *(leaf[: len(here)] for leaf in jax.tree.leaves(seen))]
         for record, entries in zip(progress.records, seen, strict=True):

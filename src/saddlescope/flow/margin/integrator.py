@@ -1,12 +1,15 @@
 """Integration of a margin system through the recorded times, with its energy balance."""
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import numpy as np
 from jaxtyping import Float
 
 from saddlescope._shared.errors import InputError
-from saddlescope.flow.margin.records import MarginPath, MarginRun
+from saddlescope.flow.margin.records import MarginFlow, MarginRun, balanced
 from saddlescope.flow.margin.systems import AbstractMarginSystem
-from saddlescope.flow.status import REACHED, Status, exhausted
+from saddlescope.flow.status import REACHED, FlowError, Status, exhausted
 from saddlescope.numerics.ndf import ALPHA, Interpolant, StepError, Stepper
 
 # Our own NDF, not Diffrax on the same rates: Dopri8 needs steps that grow with ln t (249 at ln t = 690, and more than
@@ -32,22 +35,30 @@ def _exhausted(system: AbstractMarginSystem, y: np.ndarray, max_evaluations: int
     return exhausted(max_evaluations, log_time, "ln t", cure)
 
 
+_Flow = TypeVar("_Flow", bound=MarginFlow)
+
+
 def follow(
+    kind: type[_Flow],
     system: AbstractMarginSystem,
     start: Float[np.ndarray, "N"],
     scale: float,
     run: MarginRun,
-) -> MarginPath:
+    own: Callable[[Float[np.ndarray, "k N"]], dict[str, Any]],
+) -> _Flow:
     """Integrate from time 0 through the times to record.
 
     Args:
+        kind: class of the result.
         system: the right-hand side; its unit of time is set here.
         start: the coordinates at time 0.
         scale: size of the coordinates, to which their errors are relative.
         run: arguments of the flow.
+        own: from the recorded coordinates to the fields of the class beyond those of `MarginFlow`.
 
     Raises:
         InputError: the flow never moves from the start, or its margins overflow there; or a time cannot be used.
+        FlowError: the status is not ok and `run.throw` is true.
     """
     _set_time_unit(system, start)
     coordinate = system.time_coordinate
@@ -74,18 +85,27 @@ def follow(
     times = times[: len(states)]
     if not status.ok:
         states, times = [*states, stepper.y], np.append(times, coordinate.log_time(stepper.t))
-    coordinates = np.array(states)[:, 2:]
-    return MarginPath(
+    energies, coordinates = np.array(states)[:, 1], np.array(states)[:, 2:]
+    margins = np.array([system.margins(each) for each in coordinates])
+    log_rates, signs = (np.array(each) for each in zip(*map(system.loss.log_rates, margins), strict=True))
+    log_excess = np.array([system.loss.log_excess(each) for each in margins])
+    defects = np.abs(energies - log_excess) / np.maximum(1.0, np.abs(energies - y[1]))
+    flow = kind(
         log_times=times,
-        coordinates=coordinates,
-        margins=np.array([system.margins(each) for each in coordinates]),
+        margins=margins,
+        log_excess=log_excess,
+        log_rates=log_rates,
+        rate_signs=signs,
         margin_speeds=np.array([system.margin_speeds(*each) for each in zip(coordinates, times, strict=True)]),
-        energies=np.array(states)[:, 1],
-        first_energy=float(y[1]),
+        energy_defects=defects,
         evaluations=system.evaluations,
         steps=steps,
-        status=status,
+        status=balanced(status, defects, run.tolerance),
+        **own(coordinates),
     )
+    if run.throw and not flow.status.ok:
+        raise FlowError(flow)
+    return flow
 
 
 def _set_time_unit(system: AbstractMarginSystem, start: Float[np.ndarray, "N"]) -> None:

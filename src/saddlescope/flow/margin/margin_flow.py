@@ -20,9 +20,10 @@ from numpy.typing import ArrayLike
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
+from saddlescope._shared.real_arrays import real_array
 from saddlescope.flow.margin.integrator import follow
 from saddlescope.flow.margin.key_query_system import KeyQuerySystem, Reduction
-from saddlescope.flow.margin.records import MarginRun, checked_array
+from saddlescope.flow.margin.records import MarginRun
 from saddlescope.flow.margin.results import DiagonalMarginFlow, DiagonalMarginInit, KeyQueryMarginFlow, MatrixMarginFlow
 from saddlescope.flow.margin.systems import DiagonalSystem, MarginLoss, MatrixSystem
 
@@ -63,17 +64,20 @@ def diagonal_margin_flow(
         FlowError: the flow ended early or its energy is out of balance, and `throw` is true; `FlowError.result` is the
             flow until then.
     """
-    B = checked_array("features", features, (None, None, None))
+    B = real_array("features", features, (None, None, None))
     n, m, d = B.shape
     given = start if isinstance(start, DiagonalMarginInit) else DiagonalMarginInit.at_scale(_scale(start, d), d)
-    begin = DiagonalMarginInit(
-        *(checked_array(f"start.{side}", getattr(given, side), (d,)) for side in ("plus", "minus"))
-    )
+    begin = DiagonalMarginInit(*(real_array(f"start.{side}", getattr(given, side), (d,)) for side in ("plus", "minus")))
     system = DiagonalSystem(loss, B, begin.plus, begin.minus)
     run = MarginRun(log_until, tolerance, record, max_evaluations, throw, report)
-    path = follow(system, np.zeros(n * m), float(1 / max(np.abs(B).max(), _TINY)), run)
-    phi = path.coordinates.reshape(-1, n, m)
-    return DiagonalMarginFlow.of(loss, path, run, phi=phi, features=B, start=begin)
+    return follow(
+        DiagonalMarginFlow,
+        system,
+        np.zeros(n * m),
+        float(1 / max(np.abs(B).max(), _TINY)),
+        run,
+        lambda phi: {"phi": phi.reshape(-1, n, m), "features": B, "start": begin},
+    )
 
 
 @validate_arguments
@@ -112,13 +116,18 @@ def matrix_margin_flow(
     """
     D, z = _data(differences, queries)
     n, m, d = D.shape
-    W = None if start is None else checked_array("start", start, (d, d))
+    W = None if start is None else real_array("start", start, (d, d))
     first = np.zeros((n, m)) if W is None else np.einsum("nmd,nd->nm", D, z @ W.T)
     system = MatrixSystem(loss, D, z, first)
     run = MarginRun(log_until, tolerance, record, max_evaluations, throw, report)
-    path = follow(system, np.zeros(n * m), float(1 / max(np.abs(system.gram).max(), _TINY)), run)
-    phi = path.coordinates.reshape(-1, n, m)
-    return MatrixMarginFlow.of(loss, path, run, phi=phi, differences=D, queries=z, start=W)
+    return follow(
+        MatrixMarginFlow,
+        system,
+        np.zeros(n * m),
+        float(1 / max(np.abs(system.gram).max(), _TINY)),
+        run,
+        lambda phi: {"phi": phi.reshape(-1, n, m), "differences": D, "queries": z, "start": W},
+    )
 
 
 @validate_arguments
@@ -158,26 +167,23 @@ def key_query_margin_flow(
     D, z = _data(differences, queries)
     if not isinstance(start, tuple) or len(start) != 2:
         raise InputError(f"start must be a pair (K, Q); got {start!r}.")
-    K = checked_array("K", start[0], (D.shape[2], None))
-    Q = checked_array("Q", start[1], K.shape)
+    K = real_array("K", start[0], (D.shape[2], None))
+    Q = real_array("Q", start[1], K.shape)
     reduction = Reduction.of(D, z, K, Q)
     system = KeyQuerySystem(loss, reduction)
     coordinates = np.concatenate([reduction.keys.ravel(), reduction.query_weights.ravel()])
     run = MarginRun(log_until, tolerance, record, max_evaluations, throw, report)
-    path = follow(system, coordinates, float(np.sqrt(np.mean(coordinates**2))), run)
-    pairs = [system.pair(each) for each in path.coordinates]
-    keys = np.array([K for K, _ in pairs]).reshape(-1, *reduction.keys.shape)
-    query_weights = np.array([Q for _, Q in pairs]).reshape(-1, *reduction.query_weights.shape)
-    defects = _conservation_defects(keys, query_weights, reduction.keys, reduction.query_weights)
-    return KeyQueryMarginFlow.of(
-        loss,
-        path,
-        run,
-        reduced_keys=keys,
-        reduced_queries=query_weights,
-        reduction=reduction,
-        conservation_defects=defects,
-    )
+
+    def own(coordinates: Float[np.ndarray, "k N"]) -> dict[str, Any]:
+        keys, query_weights = (np.array(each) for each in zip(*map(system.pair, coordinates), strict=True))
+        return {
+            "reduced_keys": keys,
+            "reduced_queries": query_weights,
+            "reduction": reduction,
+            "conservation_defects": _conservation_defects(keys, query_weights, reduction.keys, reduction.query_weights),
+        }
+
+    return follow(KeyQueryMarginFlow, system, coordinates, float(np.sqrt(np.mean(coordinates**2))), run, own)
 
 
 def _conservation_defects(K: np.ndarray, Q: np.ndarray, K0: np.ndarray, Q0: np.ndarray) -> Float[np.ndarray, "k"]:
@@ -190,8 +196,8 @@ def _conservation_defects(K: np.ndarray, Q: np.ndarray, K0: np.ndarray, Q0: np.n
 
 
 def _data(differences: ArrayLike, queries: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    D = checked_array("differences", differences, (None, None, None))
-    return D, checked_array("queries", queries, (D.shape[0], D.shape[2]))
+    D = real_array("differences", differences, (None, None, None))
+    return D, real_array("queries", queries, (D.shape[0], D.shape[2]))
 
 
 def _scale(start: object, d: int) -> Float[np.ndarray, "..."]:

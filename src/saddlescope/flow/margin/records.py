@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -14,13 +14,12 @@ from saddlescope._shared.progress import Report
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.figures.drawing import PlotMixin
 from saddlescope.figures.records import Axis, Line, Panel
-from saddlescope.flow.margin.systems import MarginLoss
-from saddlescope.flow.status import FlowError, Status, require_evaluations, require_tolerance
+from saddlescope.flow.status import Status, require_evaluations, require_tolerance
 
+_BALANCE = 1000.0  # times the tolerance: an energy defect beyond it breaks a run; usual ones are below 30
+_LATEST = 1e9  # ln t beyond which one unit of rounding of the time coordinate is a visible factor of t
 _ROUNDING = 1e-6  # an energy defect that is allowed at any tolerance
 _RECORDS = 201
-
-_Flow = TypeVar("_Flow", bound="MarginFlow")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -81,49 +80,10 @@ class MarginFlow(ReprMixin, PlotMixin):
         """The products t r, which stay between 0 and infinity."""
         return self.rate_signs * np.exp(self.log_rates + self.log_times[:, None, None])
 
-    @classmethod
-    def of(cls: type[_Flow], loss: MarginLoss, path: "MarginPath", run: "MarginRun", **own: Any) -> _Flow:
-        """Return the flow along a path.
-
-        Args:
-            loss: of the margins.
-            path: of the flow.
-            run: arguments of the flow.
-            **own: the fields of the class beyond those of `MarginFlow`.
-
-        Raises:
-            FlowError: the status is not ok and `run.throw` is true.
-        """
-        log_rates, signs = (np.array(each) for each in zip(*map(loss.log_rates, path.margins), strict=True))
-        log_excess = np.array([loss.log_excess(margins) for margins in path.margins])
-        changes = np.maximum(1.0, np.abs(path.energies - path.first_energy))
-        defects = np.abs(path.energies - log_excess) / changes
-        flow = cls(
-            log_times=path.log_times,
-            margins=path.margins,
-            log_excess=log_excess,
-            log_rates=log_rates,
-            rate_signs=signs,
-            margin_speeds=path.margin_speeds,
-            energy_defects=defects,
-            evaluations=path.evaluations,
-            steps=path.steps,
-            status=_balanced(path.status, defects, run.balance * run.tolerance),
-            **own,
-        )
-        if run.throw and not flow.status.ok:
-            raise FlowError(flow)
-        return flow
-
 
 @dataclass(frozen=True, eq=False)
 class MarginRun:
     """Arguments of a run, as given to the flow.
-
-    Attributes:
-        latest: ln t beyond which one unit of rounding of the time coordinate is a visible factor of t.
-        balance: times the tolerance: an energy defect beyond it breaks a run; usual ones are below 30.
-        smallest: tolerance.
 
     Raises:
         InputError: one is out of its range.
@@ -135,16 +95,13 @@ class MarginRun:
     max_evaluations: int
     throw: bool
     report: Report
-    latest: float = 1e9
-    balance: float = 1000.0
-    smallest: float = 1e-11
 
     def __post_init__(self) -> None:
-        if not -np.inf < self.log_until <= self.latest:
+        if not -np.inf < self.log_until <= _LATEST:
             raise InputError(
-                f"log_until must be finite and at most {self.latest:g}, as a natural logarithm; got {self.log_until!r}."
+                f"log_until must be finite and at most {_LATEST:g}, as a natural logarithm; got {self.log_until!r}."
             )
-        require_tolerance(self.tolerance, self.smallest, 1e-4)
+        require_tolerance(self.tolerance, 1e-11, 1e-4)
         require_evaluations(self.max_evaluations)
 
     def times(self, log_time: Callable[[float], float], last: float) -> Float[np.ndarray, "k"]:
@@ -168,37 +125,10 @@ class MarginRun:
         return np.unique(np.append(given[given < self.log_until], self.log_until))
 
 
-@dataclass(frozen=True, eq=False)
-class MarginPath:
-    """States at the recorded times, or until the run ended early, and its last state then.
-
-    Attributes:
-        log_times: ln t, (k,).
-        coordinates: of the flow, (k, N).
-        margins: u, (k, n, m).
-        margin_speeds: du / d ln t, (k, n, m).
-        energies: E, carried along with the coordinates, (k,).
-        first_energy: E at time 0.
-        evaluations: of the right-hand side.
-        steps: of the solver.
-        status: termination status.
-    """
-
-    log_times: Float[np.ndarray, "k"]
-    coordinates: Float[np.ndarray, "k N"]
-    margins: Float[np.ndarray, "k n m"]
-    margin_speeds: Float[np.ndarray, "k n m"]
-    energies: Float[np.ndarray, "k"]
-    first_energy: float
-    evaluations: int
-    steps: int
-    status: Status
-
-
-def _balanced(status: Status, defects: Float[np.ndarray, "k"], bound: float) -> Status:
+def balanced(status: Status, defects: Float[np.ndarray, "k"], tolerance: float) -> Status:
     """Return the status of a run, after a check of its energy balance."""
     worst = float(np.max(defects, initial=0.0))
-    if not status.ok or worst <= bound + _ROUNDING:
+    if not status.ok or worst <= _BALANCE * tolerance + _ROUNDING:
         return status
     return Status(
         False,
@@ -206,27 +136,3 @@ def _balanced(status: Status, defects: Float[np.ndarray, "k"], bound: float) -> 
         f"The loss and its gradient are out of balance: ln(L - L*) is off its integral by {worst:.2g} of it.",
         "Lower the tolerance; if that does not help, the rates are not the derivatives of the loss.",
     )
-
-
-def checked_array(name: str, given: object, shape: tuple[int | None, ...]) -> Float[np.ndarray, "..."]:
-    """Convert an argument to float64, of this shape (None: any size of at least 1) and finite.
-
-    Raises:
-        InputError: it cannot be converted.
-    """
-    try:
-        if np.asarray(given).dtype.kind == "c":  # of which float would take the real part
-            raise TypeError("complex")
-        array = np.asarray(given, float)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be an array of numbers; got {given!r}.") from error
-    fits = array.ndim == len(shape) and all(
-        a == b or (b is None and a > 0) for a, b in zip(array.shape, shape, strict=True)
-    )
-    if not fits:
-        wanted = ", ".join("any" if size is None else str(size) for size in shape)
-        raise InputError(f"{name} must have shape ({wanted}); got shape {array.shape!r}.")
-    if not np.all(np.isfinite(array)):
-        place = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
-        raise InputError(f"{name} must be finite; got {float(array[place])!r} at {list(place)!r}.")
-    return array

@@ -32,12 +32,6 @@ class DiagonalMarginInit(ReprMixin):
         scale = np.broadcast_to(np.asarray(omega0, float), (dim,)).copy()
         return cls(scale, scale)
 
-    @classmethod
-    def of_keys_and_queries(cls, xi_k: ArrayLike, xi_q: ArrayLike) -> "DiagonalMarginInit":
-        """Return w+- = (xi_k +- xi_q) / sqrt 2."""
-        keys, queries = np.asarray(xi_k, float), np.asarray(xi_q, float)
-        return cls((keys + queries) / 2**0.5, (keys - queries) / 2**0.5)
-
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class DiagonalMarginFlow(MarginFlow):
@@ -62,12 +56,6 @@ class DiagonalMarginFlow(MarginFlow):
     def weights(self) -> tuple[Float[np.ndarray, "k d"], Float[np.ndarray, "k d"]]:
         """w+ and w-, whose product is conserved."""
         return self.start.plus * np.exp(self.psi / 2), self.start.minus * np.exp(-self.psi / 2)
-
-    @property
-    def keys_and_queries(self) -> tuple[Float[np.ndarray, "k d"], Float[np.ndarray, "k d"]]:
-        """xi_k and xi_q."""
-        plus, minus = self.weights
-        return (plus + minus) / 2**0.5, (plus - minus) / 2**0.5
 
     @cached_property
     def beta(self) -> Float[np.ndarray, "k d"]:
@@ -96,11 +84,6 @@ class MatrixMarginFlow(MarginFlow):
     differences: Float[np.ndarray, "n m d"]
     queries: Float[np.ndarray, "n d"]
     start: Float[np.ndarray, "d d"] | None
-
-    @property
-    def pulled(self) -> Float[np.ndarray, "k n d"]:
-        """sum_l phi_il D_il, so that W - W(0) is its product with z over the samples."""
-        return np.einsum("knm,nmd->knd", self.phi, self.differences)
 
     def weights(self, record: int) -> Float[np.ndarray, "d d"]:
         """Return W at one recorded time."""

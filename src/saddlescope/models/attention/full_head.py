@@ -13,13 +13,15 @@ Boix-Adsera, Littwin, Abbe, Bengio and Susskind (2023), "Transformers learn thro
 (d) to (f) of its first version.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
@@ -40,7 +42,7 @@ def full_attention_head(x: Float[Array, "n d"], A: Matrix, B: Matrix) -> Float[A
 class FullAttention(AbstractLoss):
     """Mean squared error of one attention head, as a function of the products (A, B) = (W_K W_Q^T, W_V W_O^T).
 
-    The mean is over samples, tokens and dimensions, without a factor 1/2. Derivatives are written out, over blocks of
+    The mean is over samples, tokens and dimensions, without a factor 1/2; it is summed over blocks of
     samples that stay in the processor's cache.
 
     Attributes:
@@ -68,53 +70,26 @@ class FullAttention(AbstractLoss):
     @eqx.filter_jit
     def __call__(self, products: tuple[Matrix, Matrix]) -> Float[Array, ""]:
         """Return L(A, B)."""
-        A, B = products
-
-        def add(total, block):
-            x, y = block
-            return total + jnp.sum(_forward(x, y, A, B)[2] ** 2), None
-
-        square, _ = jax.lax.scan(add, jnp.zeros((), self.inputs.dtype), self._blocks())
-        return square / self.targets.size
+        return self._mean_by_blocks(lambda square: square(products))
 
     @eqx.filter_jit
     def value_and_gradient(
         self, products: tuple[Matrix, Matrix]
     ) -> tuple[Float[Array, ""], tuple[Float[Array, "d d"], Float[Array, "d d"]]]:
         """Return L(A, B) and (dL/dA, dL/dB)."""
-        A, B = products
+        return self._mean_by_blocks(lambda square: jax.value_and_grad(square)(products))
 
-        def add(sums, block):
-            x, y = block
-            attention, mean, residual = _forward(x, y, A, B)
-            d_attention = jnp.einsum("sid,sjd->sij", residual @ B.T, x)
-            inner = jnp.sum(attention * d_attention, -1, keepdims=True)
-            d_scores = attention * (d_attention - inner)
-            pulled = jnp.einsum("sij,sjd->sid", d_scores, x)
-            terms = (
-                jnp.sum(residual**2),
-                jnp.einsum("sid,sie->de", x, pulled),
-                jnp.einsum("sid,sie->de", mean, residual),
-            )
-            return jax.tree.map(jnp.add, sums, terms), None
+    def _mean_by_blocks(self, of: Callable[[Callable[[Any], Array]], PyTree]) -> PyTree:
+        """Return the mean over all entries of a quantity linear in the squares of a block, such as their gradient."""
 
-        zero = jnp.zeros((), self.inputs.dtype), jnp.zeros_like(B), jnp.zeros_like(B)
-        (square, d_A, d_B), _ = jax.lax.scan(add, zero, self._blocks())
-        entries = self.targets.size
-        return square / entries, (2 / entries * d_A, 2 / entries * d_B)
+        def part(x: Array, y: Array) -> PyTree:
+            return of(lambda at: jnp.sum((jax.vmap(full_attention_head, in_axes=(0, None, None))(x, *at) - y) ** 2))
 
-    def _blocks(self) -> tuple[Float[Array, "blocks s n d"], ...]:
-        return sample_blocks(self.inputs, self.targets, entries=_BLOCK_ENTRIES)
-
-
-_BLOCK_ENTRIES = 20_000  # inputs of a block, 160 kB of float64
-
-
-def _forward(x: Array, y: Array, A: Array, B: Array) -> tuple[Array, Array, Array]:
-    """Return P, F and the residual F B - y of a block of samples."""
-    attention = jax.nn.softmax(jnp.einsum("sid,sjd->sij", x @ A, x), axis=-1)
-    mean = jnp.einsum("sij,sjd->sid", attention, x)
-    return attention, mean, mean @ B - y
+        blocks = sample_blocks(self.inputs, self.targets)
+        like = jax.eval_shape(part, *(block[0] for block in blocks))
+        zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
+        total, _ = jax.lax.scan(lambda sums, block: (jax.tree.map(jnp.add, sums, part(*block)), None), zero, blocks)
+        return jax.tree.map(lambda leaf: leaf / self.targets.size, total)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -25,14 +25,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import require, validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope.loss.abstract_loss import AbstractLoss
 from saddlescope.models.deep import LayeredLoss, Weights, half_squared_error, require_chain
-from saddlescope.models.diagonal.network import squared_error
 
 _LARGEST_LOG_SCALE = 700.0  # e^700 and e^-700 are float64 numbers
 
@@ -95,7 +94,9 @@ class PopulationLoss(AbstractLoss):
 
         It is 2 / lambda_max(A), and d/2 times that for the mean over dimensions.
         """
-        return _edge(self.second_moment, self.mean_over_dimensions, sharpness=1)
+        top = float(np.linalg.eigvalsh(np.asarray(self.second_moment))[-1])
+        unit = 2 / len(self.second_moment) if self.mean_over_dimensions else 1.0
+        return 2 / (top * unit) if top > 0 else float("inf")
 
     def symmetric(self, U: Float[Any, "d width"]) -> Float[Array, ""]:
         """Return the loss of the symmetric two-layer network."""
@@ -104,57 +105,6 @@ class PopulationLoss(AbstractLoss):
     def layered(self, weights: Weights) -> Float[Array, ""]:
         """Return the loss of the deep linear network."""
         return self(layered_map(weights))
-
-
-class SymmetricSampleLoss(AbstractLoss):
-    """Loss of the symmetric two-layer network, a mean over samples, with minibatches.
-
-    Attributes:
-        inputs: X, (N, d), one sample per row.
-        cost: function of outputs and targets, both (n, d), to the mean cost of n samples: `half_squared_error` is
-            equation 2.1, `squared_error` also takes the mean over dimensions.
-
-    Raises:
-        InputError: inputs that are not a finite matrix with at least one row.
-    """
-
-    inputs: Float[Any, "..."] = eqx.field(converter=_array("inputs"))
-    cost: Callable[[Array, Array], Array] = eqx.field(static=True, default=half_squared_error)
-
-    def __check_init__(self) -> None:
-        identity_loss(self.inputs)
-
-    @property
-    def samples(self) -> int:
-        """Number of samples over which the loss is a mean."""
-        return self.inputs.shape[0]
-
-    def batch(self, indices: Int[Array, "b"]) -> "SymmetricSampleLoss":
-        """Return the loss on these samples only, a minibatch; may be called in compiled code."""
-        return eqx.tree_at(lambda loss: loss.inputs, self, self.inputs[indices])
-
-    def largest_learning_rate(self, U: Float[Any, "d width"]) -> float:
-        """Return the learning rate above which no global minimum is stable, 1 / (2 lambda_max(A)) for equation 2.1.
-
-        With u the top unit eigenvector of A = X^T X / N, a global minimum has U U^T u = u. There the loss has the
-        second derivative |A^(1/2) (dU U^T + U dU^T)|^2 = 4 lambda_max(A) along dU = u (U^T u)^T, of length 1, so its
-        sharpness is at least that. It is d/2 times larger for the mean over dimensions; infinite for other costs.
-        """
-        if self.cost not in (half_squared_error, squared_error):
-            return float("inf")
-        moment = self.inputs.T @ self.inputs / self.samples
-        return _edge(moment, self.cost is squared_error, sharpness=4)
-
-    def __call__(self, U: Float[Any, "d width"]) -> Float[Array, ""]:
-        """Return the loss at U."""
-        return self.cost((U @ (U.T @ self.inputs.T)).T, self.inputs)
-
-
-def _edge(second_moment: Float[Any, "d d"], mean_over_dimensions: bool, *, sharpness: int) -> float:
-    """Return 2 / (sharpness * top eigenvalue of A), in the unit of the loss."""
-    top = float(np.linalg.eigvalsh(np.asarray(second_moment))[-1])
-    unit = 2 / len(second_moment) if mean_over_dimensions else 1.0
-    return 2 / (sharpness * top * unit) if top > 0 else float("inf")
 
 
 @validate_arguments

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import validate_arguments
@@ -41,11 +41,6 @@ class ConceptCube(ReprMixin):
 
     indices: Int[np.ndarray, "points s"]
     points: Float[np.ndarray, "points d"]
-
-    @cached_property
-    def precedes(self) -> Bool[np.ndarray, "points points"]:
-        """True if u <= v in every component, for the points u (row) and v (column); every point precedes itself."""
-        return ~np.any(self.indices[:, None, :] > self.indices[None, :, :], axis=-1)
 
     @cached_property
     def edges(self) -> tuple[tuple[int, int], ...]:

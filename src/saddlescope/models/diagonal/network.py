@@ -22,6 +22,7 @@ from saddlescope._shared.arguments import require
 from saddlescope._shared.compiled_functions import compiled
 from saddlescope._shared.errors import InputError
 from saddlescope.loss.abstract_loss import AbstractLoss
+from saddlescope.models.sample_blocks import BLOCK_ENTRIES
 
 
 def squared_error(target: Array, prediction: Array) -> Array:
@@ -69,13 +70,12 @@ class DiagonalNetwork(AbstractLoss):
     @compiled
     def __call__(self, beta: Float[Array, "p"]) -> Float[Array, ""]:
         """Return L(beta)."""
-        predictions = jax.vmap(self.h, in_axes=(0, None))(self.inputs, beta)
-        return jnp.mean(jax.vmap(self.loss)(self.targets, predictions))
+        return self._mean_by_blocks(lambda loss: loss(beta), self._samples_at_once())
 
     @compiled
     def value_and_gradient(self, beta: Float[Array, "p"]) -> tuple[Float[Array, ""], Float[Array, "p"]]:
         """Return L(beta) and dL/dbeta = -g."""
-        return jax.value_and_grad(self.__call__)(beta)
+        return self._mean_by_blocks(lambda loss: jax.value_and_grad(loss)(beta), self._samples_at_once())
 
     def hessian(self, beta: Float[Array, "p"]) -> Float[Array, "p p"]:
         """Return the second derivatives of L at beta."""
@@ -83,30 +83,32 @@ class DiagonalNetwork(AbstractLoss):
 
     @compiled
     def hessian_columns(self, beta: Float[Array, "p"], columns: Int[Array, "m"]) -> Float[Array, "p m"]:
-        """Return some columns of the Hessian of L at beta: m products with it, and memory for p m numbers, not p^2.
-
-        They are summed over blocks of samples that fit into the processor's cache.
-        """
+        """Return some columns of the Hessian of L at beta: m products with it, and memory for p m numbers, not p^2."""
         directions = jnp.zeros((columns.size, beta.size), beta.dtype).at[jnp.arange(columns.size), columns].set(1.0)
 
         def times_directions(loss: Callable[[Array], Array]) -> Array:
             return jax.vmap(jax.linearize(jax.grad(loss), beta)[1])(directions)
 
-        return self._mean_by_blocks(-(-self.samples // _MOST_BLOCKS), times_directions).T
+        return self._mean_by_blocks(times_directions, self._samples_in_cache(columns.size)).T
 
-    def _mean_by_blocks(self, size: int, of: Callable[[Callable[[Array], Array]], PyTree]) -> PyTree:
+    def _samples_at_once(self) -> int:
+        """Return of how many samples a loss and its gradient are computed at once."""
+        return self.samples
+
+    def _samples_in_cache(self, copies: int = 1) -> int:
+        """Return of how many samples so many copies fit into the processor's cache, about."""
+        return min(self.samples, max(1, BLOCK_ENTRIES // max(1, copies * (self.inputs.size // self.samples))))
+
+    def _mean_by_blocks(self, of: Callable[[Callable[[Array], Array]], PyTree], size: int) -> PyTree:
         """Return the mean over the samples of a quantity linear in the loss, such as its gradient, block by block.
 
         Args:
-            size: samples in a block.
             of: function of a loss (a function of beta) to arrays; called with each block's sum over its samples.
+            size: samples in a block.
         """
         samples = self.samples
-        places = jnp.arange(-(-samples // size) * size).reshape(-1, size)
-        # The last block is padded with the last sample, at weight 0.
-        blocks = jnp.minimum(places, samples - 1), places < samples
 
-        def part(index: Array, counts: Array) -> PyTree:
+        def part(index: Any, counts: Array) -> PyTree:
             def loss(beta: Array) -> Array:
                 predictions = jax.vmap(self.h, in_axes=(0, None))(self.inputs[index], beta)
                 return counts.astype(beta.dtype) @ jax.vmap(self.loss)(self.targets[index], predictions)
@@ -116,12 +118,15 @@ class DiagonalNetwork(AbstractLoss):
         def add(total: PyTree, block: tuple[Array, Array]) -> tuple[PyTree, None]:
             return jax.tree.map(jnp.add, total, part(*block)), None
 
-        like = jax.eval_shape(part, places[0], places[0] < samples)
-        total, _ = jax.lax.scan(add, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like), blocks)
+        if size == samples:
+            total = part(slice(None), jnp.ones(samples, bool))
+        else:
+            places = jnp.arange(-(-samples // size) * size).reshape(-1, size)
+            # The last block is padded with the last sample, at weight 0.
+            blocks = jnp.minimum(places, samples - 1), places < samples
+            like = jax.eval_shape(part, *(block[0] for block in blocks))
+            total, _ = jax.lax.scan(add, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like), blocks)
         return jax.tree.map(lambda leaf: leaf / samples, total)
-
-
-_MOST_BLOCKS = 256  # at 1000 samples of the attention head, 5 times as fast as all samples at once
 
 
 def _check_samples(inputs: Any, targets: Any) -> None:

@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.npz_files import is_npy, npz_names, read_npz
+from saddlescope._shared.real_arrays import real_array
 from saddlescope._shared.reprs import ReprMixin
 
 _ROUNDING = 32 * np.finfo(float).eps  # error of a score, in units of sum_k |v_k x_k|
@@ -230,22 +231,3 @@ def load_tokens(path: str | Path) -> TokenData:
             f"path must be an .npz file of numbers, without pickled objects; got {str(file)!r} ({error})."
         ) from error
     return TokenData(*(arrays[name] for name in _ARRAYS))
-
-
-def real_array(name: str, given: object) -> Float[np.ndarray, "..."]:
-    """Return a float64 copy of an array of finite real numbers.
-
-    Raises:
-        InputError: an entry is not real or not finite.
-    """
-    try:
-        array = np.array(given)
-        if array.dtype.kind not in "biuf":
-            raise TypeError(array.dtype)
-        array = array.astype(float)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be an array of real numbers; got {given!r}.") from error
-    if not np.all(np.isfinite(array)):
-        place = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
-        raise InputError(f"{name} must be finite; got {float(array[place])!r} at {list(place)!r}.")
-    return array

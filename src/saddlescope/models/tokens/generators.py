@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
-from saddlescope.models.tokens.data import TokenData, real_array
+from saddlescope._shared.real_arrays import real_array
+from saddlescope.models.tokens.data import TokenData
 
 _HEAD = 4.0  # |v| in units of the gap: tokens then move by a quarter of a unit to get their scores
 _DRAWS = 10_000  # of conditioned data; the rarest sizes tried, (20, 10, 200), take about 30

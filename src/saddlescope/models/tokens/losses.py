@@ -26,7 +26,8 @@ from jaxtyping import Float
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, unknown
-from saddlescope.models.tokens.data import TokenData, real_array
+from saddlescope._shared.real_arrays import real_array
+from saddlescope.models.tokens.data import TokenData
 
 if TYPE_CHECKING:
     import jax

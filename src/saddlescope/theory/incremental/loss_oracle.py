@@ -8,7 +8,6 @@ H       d^2 L / dbeta^2
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, no_type_check
 
 import jax
 import jax.numpy as jnp
@@ -45,11 +44,6 @@ def _hessian_columns(loss: AbstractLoss, beta: Float[Array, "p"], columns: Int[A
     return loss.hessian_columns(beta, columns)
 
 
-@quickly_compiled
-def _hessian(loss: AbstractLoss, beta: Float[Array, "p"]) -> Float[Array, "p p"]:
-    return loss.hessian(beta)
-
-
 @dataclass(frozen=True, eq=False)
 class _Known:
     """Columns of H computed at a point."""
@@ -60,61 +54,19 @@ class _Known:
 
 
 @dataclass(frozen=True, eq=False)
-class _KnownBlock:
-    """Rows and columns of H computed at a point."""
+class _KnownSlope:
+    """L and dL/dbeta computed at a point."""
 
     beta: Float[np.ndarray, "p"]
-    among: Int[np.ndarray, "m"]
-    values: Float[np.ndarray, "m m"]
-
-
-@dataclass(frozen=True, eq=False)
-class _KnownGradient:
-    """Entries of g computed at a point."""
-
-    beta: Float[np.ndarray, "p"]
-    among: Int[np.ndarray, "m"]
-    gradient: Float[np.ndarray, "m"]
-
-
-@dataclass(frozen=True, eq=False)
-class _Restricted:
-    """The loss as a function of some entries, the others 0.
-
-    Attributes:
-        loss: function of a vector that may have more entries, which are 0.
-        among: these entries of beta, ascending.
-        places: theirs in that vector.
-        value_and_gradient: of the function, compiled.
-    """
-
-    loss: Any
-    among: Int[np.ndarray, "m"]
-    places: Int[np.ndarray, "m"]
-    value_and_gradient: Callable[[np.ndarray], tuple[Array, Array]]
-
-    @classmethod
-    def of(cls, loss: Any, among: Int[np.ndarray, "m"], places: Int[np.ndarray, "m"]) -> "_Restricted":
-        """Return the loss with its compiled gradient."""
-        return cls(loss, among, places, bound(_value_and_gradient, loss, count=1))
-
-    @no_type_check
-    def argument(self, beta: Float[np.ndarray, "p"]) -> Float[np.ndarray, "size"]:
-        """Return the vector of a point of the face."""
-        x = np.zeros(self.loss.size)
-        x[self.places] = beta[self.among]
-        return x
-
-    def places_of(self, among: Int[np.ndarray, "k"]) -> Int[np.ndarray, "k"]:
-        """Return the places of some of the entries."""
-        return self.places[np.searchsorted(self.among, among)]
+    value: float
+    slope: Float[np.ndarray, "p"]
 
 
 class LossOracle:
     """Oracle of L, g and H of a loss, as NumPy float64 arrays.
 
     An `AbstractLoss` (every `DiagonalNetwork`) compiles once for all data of the same shape and computes its
-    derivatives itself; where it can be `restricted`, transitions are cheaper. No p x p matrix is formed.
+    derivatives itself. No p x p matrix is formed.
 
     Args:
         loss: L(beta), a JAX function of an array of shape (size,).
@@ -134,12 +86,10 @@ class LossOracle:
         require_float64("incremental_learning")
         self.loss = as_loss(loss)
         self.size, self.decay = int(size), weight_decay
-        self._last = _Known(np.full(self.size, np.nan), np.zeros(0, np.int64), np.zeros((self.size, 0)))
-        self._latest = _KnownGradient(np.full(self.size, np.nan), np.zeros(0, np.int64), np.zeros(0))
-        self._block = _KnownBlock(np.full(self.size, np.nan), np.zeros(0, np.int64), np.zeros((0, 0)))
-        self._face: _Restricted | None = None
+        nowhere = np.full(self.size, np.nan)
+        self._last = _Known(nowhere, np.zeros(0, np.int64), np.zeros((self.size, 0)))
+        self._latest = _KnownSlope(nowhere, np.nan, nowhere)
         self._of_loss = bound(_value_and_gradient, self.loss, count=1)
-        self._whole = False  # True once the loss is known to have no cheaper form on a face
         self._check_signature()
         self._check_differentiable()
         require_start_at_zero(self._value_and_slope, self.size, "beta")
@@ -150,50 +100,29 @@ class LossOracle:
         Raises:
             NonFiniteLossError: one of them is NaN or infinite.
         """
-        value, slope = self._value_and_slope(beta)
-        if not (np.isfinite(value) and np.all(np.isfinite(slope))):
-            raise NonFiniteLossError(float(np.max(np.abs(beta))))
-        return value, -slope
+        known = self._latest
+        if not np.array_equal(known.beta, beta):  # integrators ask for a point again
+            value, slope = self._value_and_slope(beta)
+            if not (math.isfinite(value) and np.isfinite(slope).all()):
+                raise NonFiniteLossError(float(np.max(np.abs(beta))))
+            known = self._latest = _KnownSlope(beta.copy(), value, slope)
+        return known.value, -known.slope
 
     def gradient_among(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
-        """Return the entries `among` of g(beta); cheaper where the others of beta are 0 and the loss can be restricted.
+        """Return the entries `among` of g(beta).
 
         Raises:
-            NonFiniteLossError: L or one of them is NaN or infinite.
+            NonFiniteLossError: L or an entry of g is NaN or infinite.
         """
-        if np.array_equal(self._latest.beta, beta) and np.array_equal(self._latest.among, among):
-            return self._latest.gradient
-        gradient = self._evaluate_among(beta, among)
-        self._latest = _KnownGradient(beta.copy(), among, gradient)
-        return gradient
-
-    @no_type_check  # its caller's types are checked; integrators call both often
-    def _evaluate_among(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
-        restricted = self._restricted(beta, among)
-        if restricted is None:
-            return self.value_and_gradient(beta)[1][among]
-        value, slope = restricted.value_and_gradient(restricted.argument(beta))
-        entries = np.asarray(slope)[restricted.places_of(among)]
-        if not (math.isfinite(value) and np.isfinite(entries).all()):
-            raise NonFiniteLossError(float(np.max(np.abs(beta))))
-        return -entries
+        return self.value_and_gradient(beta)[1][among]
 
     def hessian(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
-        """Return the rows and columns `among` of H(beta); cheaper where the other entries of beta are 0, as above.
+        """Return the rows and columns `among` of H(beta).
 
         Raises:
             NonFiniteLossError: an entry is NaN or infinite.
         """
-        restricted = self._restricted(beta, among)
-        if restricted is None:
-            return self._finite(self._columns(beta, among)[among], beta)
-        known = self._block
-        if not (np.array_equal(known.beta, beta) and np.isin(among, known.among).all()):
-            ascending = np.unique(among)
-            known = _KnownBlock(beta.copy(), ascending, self._evaluate_block(restricted, beta, ascending))
-            self._block = known
-        order = np.searchsorted(known.among, among)
-        return self._finite(known.values[np.ix_(order, order)], beta)
+        return self._finite(self._columns(beta, among)[among], beta)
 
     def hessian_columns(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "p m"]:
         """Return the columns `among` of H(beta), all rows.
@@ -211,38 +140,6 @@ class LossOracle:
     def _value_and_slope(self, beta: Float[np.ndarray, "p"]) -> tuple[float, Float[np.ndarray, "p"]]:
         value, slope = self._of_loss(beta)
         return float(value), np.asarray(slope)
-
-    def _restricted(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> _Restricted | None:
-        """Return the loss on a face of these entries or more; None if beta is not on it, or there is no such method."""
-        on_face = np.count_nonzero(beta) == np.count_nonzero(beta[among])
-        if self._whole or not (among.size and on_face):
-            return None
-        face = self._face
-        if face is None or not (np.array_equal(among, face.among) or np.isin(among, face.among).all()):
-            entries = np.unique(among)
-            restricted = self.loss.restricted(entries)
-            if restricted is None:
-                self._whole = True
-                return None
-            face = self._face = _Restricted.of(restricted[0], entries, restricted[1])
-        return face
-
-    def _evaluate_block(
-        self, restricted: _Restricted, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]
-    ) -> Float[np.ndarray, "m m"]:
-        known = self._block
-        new = np.setdiff1d(among, known.among)
-        if new.size == 1 and among.size > 1 and np.array_equal(known.beta, beta):
-            # The end of a transition is the start of the next one: the same point with one entry more.
-            column = self._columns(beta, new)[among, 0]
-            old, place = np.isin(among, known.among), int(np.searchsorted(among, new[0]))
-            values = np.empty((among.size, among.size))
-            order = np.searchsorted(known.among, among[old])
-            values[np.ix_(old, old)] = known.values[np.ix_(order, order)]
-            values[place] = values[:, place] = column
-            return values
-        places = restricted.places_of(among)
-        return np.asarray(_hessian(restricted.loss, jnp.asarray(restricted.argument(beta))))[np.ix_(places, places)]
 
     def _columns(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "p m"]:
         # The end of a transition is the start of the next one: the same point with one column more.
