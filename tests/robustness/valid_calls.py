@@ -225,7 +225,7 @@ def _theory() -> dict[str, Call]:
         ),
         "l1_svm": Call(t.l1_svm, {"data": data}),
         "nuclear_svm": Call(t.nuclear_svm, {"data": data, "rank_bound": 2, "num_starts": 2, "seed": 0}),
-        "frobenius_svm": Call(t.frobenius_svm, {"data": data, "rank_bound": 2, "num_starts": 2, "seed": 0}),
+        "frobenius_svm": Call(t.frobenius_svm, {"data": data}),
         "certify_svm": Call(
             t.certify_svm,
             {"data": data, "weights": (draw((6, 2)), draw((6, 2))), "multipliers": multipliers, "norm": "nuclear"},
