@@ -293,29 +293,20 @@ def _concepts() -> dict[str, Call]:
     W, times = (np.array(U) @ np.array(U).T), [0.0, 1.0, 5.0]
     constants = {"log_P": 10.0, "K": 20.0, "kappa": 1.11, "C": 2.0, "step": 0.0, "log_scale": 0.0}
     lemma = {"log_start": -10.0, "strength": 1.0, "log_phase": 2.0, "kappa": 1.1}
-    mapped = {"strengths": a, "start": W, "times": times}
     return {
         "update_terms": Call(c.update_terms, {"strengths": a, "W": W}),
         "concept_stages": Call(c.concept_stages, {"strengths": a, "factor": U}),
-        "predicted_limit": Call(c.predicted_limit, {"strengths": a, "factor": U}),
         "deep_stages": Call(c.deep_stages, {"strengths": a, "weights": [np.array(U), np.array(U)]}),
-        "balanced_times": Call(c.balanced_times, {"strengths": a, "start": [1e-6, 1e-5], "depth": 3, "share": 0.5}),
         "check_concept_assumptions": Call(c.check_assumptions, {"strengths": a, "start": W} | constants),
         "largest_start": Call(c.largest_start, {"strengths": a, "beta": 1.5, "K": 20.0, "kappa": 1.11}),
-        "proportional_map": Call(c.proportional_map, {"strength": 1.0, "start": W, "times": times}),
-        "initial_growth": Call(c.initial_growth, mapped),
-        "map_ceiling": Call(c.map_ceiling, mapped),
         "early_alignment": Call(
             c.early_alignment,
             {"inputs": np.abs(_rng(3).standard_normal((6, 2))), "weights": [np.array(U), np.array(U).T], "drop": 0.1},
         ),
-        "one_layer_map": Call(c.one_layer_map, {"second_moment": np.diag(a), "start": np.array(U), "times": times}),
         "one_layer_output": Call(
             c.one_layer_output,
             {"second_moment": np.diag(a), "start": np.array(U), "point": [1.0, 2.0], "times": times, "printed": 1},
         ),
-        "monotone_norm": Call(c.monotone_norm, {"strengths": a}),
-        "turning_rate": Call(c.turning_rate, {"learned": 1.0, "stronger": 2.0}),
         "lemma_d2_time": Call(c.lemma_d2_time, {"strongest": 1.0, "log_P": 10.0, "kappa": 1.1}),
         "lemma_d3_time": Call(c.lemma_d3_time, lemma),
     }

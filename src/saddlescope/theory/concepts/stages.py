@@ -35,7 +35,6 @@ from saddlescope.figures.drawing import PlotMixin
 from saddlescope.figures.records import Panel
 from saddlescope.measure.stages import Stage, Staircase
 from saddlescope.theory.concepts.arguments import validate_factor, validate_strengths
-from saddlescope.theory.concepts.closed_forms import logistic
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -110,7 +109,9 @@ class ConceptStages(TableMixin, PlotMixin):
 
     def major(self, times: ArrayLike) -> Float[np.ndarray, "times d"]:
         """Return w_kk at these times, (times, d)."""
-        return logistic(self.schur, 4 * self.strengths * np.array(times, float)[:, None])
+        with np.errstate(over="ignore"):
+            left = (1 - self.schur) * np.exp(-4 * self.strengths * np.array(times, float)[:, None])
+        return np.where(self.schur > 0, self.schur / np.where(self.schur > 0, self.schur + left, 1.0), 0.0)
 
     @property
     def staircase(self) -> Staircase:
