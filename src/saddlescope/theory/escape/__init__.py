@@ -23,11 +23,9 @@ from saddlescope.theory.escape.bounds import (
     speed_deficit,
 )
 from saddlescope.theory.escape.certificate import certified_escape_speed
-from saddlescope.theory.escape.clarke_subgradient import clarke_residual
 from saddlescope.theory.escape.column_generation import column_generation
 from saddlescope.theory.escape.deeper_network import deepen
 from saddlescope.theory.escape.directions import EscapeDirections, escape_directions, gradient_at_zero
-from saddlescope.theory.escape.newton import RefinedDirection, refine_direction
 from saddlescope.theory.escape.norm_growth import escape_time, norm_at
 from saddlescope.theory.escape.rank_one import rank_one_escape_speed
 from saddlescope.theory.escape.speed import CertifiedSpeed, escape_speed, on_sphere
@@ -37,9 +35,7 @@ __all__ = [
     "EscapeDirections",
     "LayerDeficits",
     "LayerRatios",
-    "RefinedDirection",
     "certified_escape_speed",
-    "clarke_residual",
     "column_generation",
     "deepen",
     "escape_directions",
@@ -55,6 +51,5 @@ __all__ = [
     "on_sphere",
     "optimal_layer_bound",
     "rank_one_escape_speed",
-    "refine_direction",
     "speed_deficit",
 ]
