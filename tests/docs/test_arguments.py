@@ -14,7 +14,6 @@ PACKAGES = [
     "flow",
     "theory",
     "theory.concepts",
-    "theory.escape",
     "models",
     "measure",
     "studies",

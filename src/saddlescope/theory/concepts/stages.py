@@ -89,15 +89,6 @@ class ConceptStages(TableMixin, PlotMixin):
         return np.where((self.couplings != 0) & (weak < strong), times, np.nan)
 
     @property
-    def peaks(self) -> Float[np.ndarray, "d d"]:
-        """Values of w_ik at `peak_times`, with their sign; NaN without a peak."""
-        weak, strong, schur = self._pairs
-        with np.errstate(divide="ignore", invalid="ignore"):
-            left = np.log((strong - weak) / (3 * strong + weak)) - np.log1p(-schur)  # of (1 - w_kk) / (1 - s_k)
-            log = 2 * (weak + strong) * self.peak_times + (3 * strong + weak) / (4 * strong) * left
-        return self.couplings * np.exp(log)
-
-    @property
     def _pairs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Weaker strength, stronger strength, and s_k of the stronger one, for every two concepts."""
         one, other = np.meshgrid(self.strengths, self.strengths, indexing="ij")
@@ -106,12 +97,6 @@ class ConceptStages(TableMixin, PlotMixin):
             np.maximum(one, other),
             np.where(one >= other, self.schur[:, None], self.schur[None, :]),
         )
-
-    def major(self, times: ArrayLike) -> Float[np.ndarray, "times d"]:
-        """Return w_kk at these times, (times, d)."""
-        with np.errstate(over="ignore"):
-            left = (1 - self.schur) * np.exp(-4 * self.strengths * np.array(times, float)[:, None])
-        return np.where(self.schur > 0, self.schur / np.where(self.schur > 0, self.schur + left, 1.0), 0.0)
 
     @property
     def staircase(self) -> Staircase:

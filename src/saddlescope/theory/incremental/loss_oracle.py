@@ -10,17 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, no_type_check
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from saddlescope._shared.arguments import calling
-from saddlescope._shared.compiled_functions import bound, compiled, eval_shape, quickly_compiled
+from saddlescope._shared.compiled_functions import bound, compiled, quickly_compiled
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.float64 import require_float64
 from saddlescope.loss.abstract_loss import AbstractLoss, as_loss
-from saddlescope.loss.checks import require_start_at_zero
+from saddlescope.loss.checks import require_float64_loss, require_start_at_zero
 
 
 class NonFiniteLossError(Exception):
@@ -52,29 +49,16 @@ def _hessian(loss: AbstractLoss, beta: Float[Array, "p"]) -> Float[Array, "p p"]
 
 @dataclass(frozen=True, eq=False)
 class _Known:
-    """Columns of H computed at a point."""
-
-    beta: Float[np.ndarray, "p"]
-    columns: Int[np.ndarray, "m"]
-    values: Float[np.ndarray, "p m"]
-
-
-@dataclass(frozen=True, eq=False)
-class _KnownBlock:
-    """Rows and columns of H computed at a point."""
+    """Entries of g, of rows and columns of H, or whole columns of H that are known at a point."""
 
     beta: Float[np.ndarray, "p"]
     among: Int[np.ndarray, "m"]
-    values: Float[np.ndarray, "m m"]
+    values: Float[np.ndarray, "..."]
 
-
-@dataclass(frozen=True, eq=False)
-class _KnownGradient:
-    """Entries of g computed at a point."""
-
-    beta: Float[np.ndarray, "p"]
-    among: Int[np.ndarray, "m"]
-    gradient: Float[np.ndarray, "m"]
+    @classmethod
+    def nothing(cls, size: int) -> "_Known":
+        """Return what is known before the first point."""
+        return cls(np.full(size, np.nan), np.zeros(0, np.int64), np.zeros(0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,19 +113,13 @@ class LossOracle:
     def __init__(self, loss: Callable[[Array], Array], size: int, weight_decay: float = 0.0) -> None:
         if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
             raise InputError(f"size must be an integer of at least 1, the length of beta; got {size!r}.")
-        if not callable(loss):
-            raise InputError(f"loss must be a JAX function of beta, such as a DiagonalNetwork; got {loss!r}.")
-        require_float64("incremental_learning")
+        require_float64_loss(loss, np.zeros(size), caller="incremental_learning", name="beta", twice=True)
         self.loss = as_loss(loss)
         self.size, self.decay = int(size), weight_decay
-        self._last = _Known(np.full(self.size, np.nan), np.zeros(0, np.int64), np.zeros((self.size, 0)))
-        self._latest = _KnownGradient(np.full(self.size, np.nan), np.zeros(0, np.int64), np.zeros(0))
-        self._block = _KnownBlock(np.full(self.size, np.nan), np.zeros(0, np.int64), np.zeros((0, 0)))
+        self._gradient = self._block = self._known_columns = _Known.nothing(self.size)
         self._face: _Restricted | None = None
         self._of_loss = bound(_value_and_gradient, self.loss, count=1)
         self._whole = False  # True once the loss is known to have no cheaper form on a face
-        self._check_signature()
-        self._check_differentiable()
         require_start_at_zero(self._value_and_slope, self.size, "beta")
 
     def value_and_gradient(self, beta: Float[np.ndarray, "p"]) -> tuple[float, Float[np.ndarray, "p"]]:
@@ -161,11 +139,10 @@ class LossOracle:
         Raises:
             NonFiniteLossError: L or one of them is NaN or infinite.
         """
-        if np.array_equal(self._latest.beta, beta) and np.array_equal(self._latest.among, among):
-            return self._latest.gradient
-        gradient = self._evaluate_among(beta, among)
-        self._latest = _KnownGradient(beta.copy(), among, gradient)
-        return gradient
+        known = self._gradient
+        if not (np.array_equal(known.beta, beta) and np.array_equal(known.among, among)):
+            known = self._gradient = _Known(beta.copy(), among, self._evaluate_among(beta, among))
+        return known.values
 
     @no_type_check  # its caller's types are checked; integrators call both often
     def _evaluate_among(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
@@ -190,8 +167,8 @@ class LossOracle:
         known = self._block
         if not (np.array_equal(known.beta, beta) and np.isin(among, known.among).all()):
             ascending = np.unique(among)
-            known = _KnownBlock(beta.copy(), ascending, self._evaluate_block(restricted, beta, ascending))
-            self._block = known
+            places, H = restricted.places_of(ascending), _hessian(restricted.loss, restricted.argument(beta))
+            known = self._block = _Known(beta.copy(), ascending, np.asarray(H)[np.ix_(places, places)])
         order = np.searchsorted(known.among, among)
         return self._finite(known.values[np.ix_(order, order)], beta)
 
@@ -227,35 +204,18 @@ class LossOracle:
             face = self._face = _Restricted.of(restricted[0], entries, restricted[1])
         return face
 
-    def _evaluate_block(
-        self, restricted: _Restricted, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]
-    ) -> Float[np.ndarray, "m m"]:
-        known = self._block
-        new = np.setdiff1d(among, known.among)
-        if new.size == 1 and among.size > 1 and np.array_equal(known.beta, beta):
-            # The end of a transition is the start of the next one: the same point with one entry more.
-            column = self._columns(beta, new)[among, 0]
-            old, place = np.isin(among, known.among), int(np.searchsorted(among, new[0]))
-            values = np.empty((among.size, among.size))
-            order = np.searchsorted(known.among, among[old])
-            values[np.ix_(old, old)] = known.values[np.ix_(order, order)]
-            values[place] = values[:, place] = column
-            return values
-        places = restricted.places_of(among)
-        return np.asarray(_hessian(restricted.loss, jnp.asarray(restricted.argument(beta))))[np.ix_(places, places)]
-
     def _columns(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "p m"]:
         # The end of a transition is the start of the next one: the same point with one column more.
-        if not np.array_equal(self._last.beta, beta):
-            self._last = _Known(beta.copy(), np.zeros(0, np.int64), np.zeros((self.size, 0)))
-        known = self._last
-        missing = np.setdiff1d(among, known.columns)
+        known = self._known_columns
+        if not np.array_equal(known.beta, beta):
+            known = _Known(beta.copy(), known.among[:0], np.zeros((self.size, 0)))
+        missing = np.setdiff1d(among, known.among)
         if missing.size:
             new = self._evaluate_columns(beta, missing)
-            known = _Known(known.beta, np.append(known.columns, missing), np.append(known.values, new, axis=1))
-            self._last = known
-        order = np.argsort(known.columns)
-        return known.values[:, order[np.searchsorted(known.columns, among, sorter=order)]]
+            known = _Known(known.beta, np.append(known.among, missing), np.append(known.values, new, axis=1))
+        self._known_columns = known
+        order = np.argsort(known.among)
+        return known.values[:, order[np.searchsorted(known.among, among, sorter=order)]]
 
     def _evaluate_columns(
         self, beta: Float[np.ndarray, "p"], columns: Int[np.ndarray, "m"]
@@ -264,30 +224,3 @@ class LossOracle:
         size = min(self.size, 1 << (columns.size - 1).bit_length())
         padded = np.append(columns, np.full(size - columns.size, columns[0]))
         return np.asarray(_hessian_columns(self.loss, jnp.asarray(beta), jnp.asarray(padded)))[:, : columns.size]
-
-    def _check_signature(self) -> None:
-        beta = jax.ShapeDtypeStruct((self.size,), jnp.dtype("float64"))
-        with calling(
-            f"loss must accept a float64 array of shape ({self.size},) under jax.jit",
-            "Check that size is the length of beta and that the loss is written with jax.numpy.",
-        ):
-            value = eval_shape(self.loss, beta)
-        shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
-        if shape != () or dtype != jnp.dtype("float64"):
-            raise InputError(
-                "loss must return one float64 number, an array of shape (); "
-                f"got {f'{dtype} of shape {shape}' if dtype is not None else value!r}. "
-                "Keep data and computation in float64 and average over the samples."
-            )
-
-    def _check_differentiable(self) -> None:
-        """Raise for a loss that JAX cannot differentiate, such as a callback to NumPy or a loop of unknown length."""
-        beta = jax.ShapeDtypeStruct((self.size,), jnp.dtype("float64"))
-        column = jax.ShapeDtypeStruct((1,), jnp.dtype("int64"))
-        with calling(
-            "loss must be a function that JAX can differentiate twice",
-            "Write it with jax.numpy, or subclass saddlescope.loss.AbstractLoss and write value_and_gradient and "
-            "hessian_columns.",
-        ):
-            eval_shape(_value_and_gradient, self.loss, beta)
-            eval_shape(_hessian_columns, self.loss, beta, column)
