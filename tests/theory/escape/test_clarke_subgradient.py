@@ -34,7 +34,7 @@ def gradient_residual(weights, inputs, gradients):
 def test_is_the_gradients_where_all_is_smooth(depth):
     rng = np.random.default_rng(depth)
     widths = [3, *[4] * (depth - 1), 2]
-    weights = [rng.normal(size=(out, into)) for into, out in pairwise(widths)]
+    weights = tuple(rng.normal(size=(out, into)) for into, out in pairwise(widths))
     inputs, gradients = rng.normal(size=(3, 6)), rng.normal(size=(2, 6))
     found = clarke_residual(weights, inputs, gradients)
     assert found == pytest.approx(gradient_residual(weights, inputs, gradients), rel=1e-12)
@@ -49,7 +49,7 @@ def test_vanishes_at_the_papers_optimum_where_the_gradients_does_not(more):
 
 
 def test_neither_dead_neurons_nor_rays_nor_scale_matter():
-    padded = [np.zeros((6, 2)), np.zeros((3, 6)), np.zeros((1, 3))]
+    padded = np.zeros((6, 2)), np.zeros((3, 6)), np.zeros((1, 3))
     for place, weight in zip(padded, OPTIMUM, strict=True):
         place[: weight.shape[0], : weight.shape[1]] = 7 * weight
     halves = np.hstack([0.5 * X, 2 * X, np.zeros((2, 1))])

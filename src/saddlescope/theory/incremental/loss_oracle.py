@@ -167,8 +167,9 @@ class LossOracle:
         known = self._block
         if not (np.array_equal(known.beta, beta) and np.isin(among, known.among).all()):
             ascending = np.unique(among)
-            places, H = restricted.places_of(ascending), _hessian(restricted.loss, restricted.argument(beta))
-            known = self._block = _Known(beta.copy(), ascending, np.asarray(H)[np.ix_(places, places)])
+            H = np.asarray(_hessian(restricted.loss, jnp.asarray(restricted.argument(beta))))
+            places = restricted.places_of(ascending)
+            known = self._block = _Known(beta.copy(), ascending, H[np.ix_(places, places)])
         order = np.searchsorted(known.among, among)
         return self._finite(known.values[np.ix_(order, order)], beta)
 

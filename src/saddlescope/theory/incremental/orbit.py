@@ -196,7 +196,7 @@ class _Flow:
     @no_type_check
     def jacobian(self, t: float, z: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
         x = self.at(z)
-        if not self._timed:
+        if not self._timed:  # for the end alone, secants are enough
             return -2 * self.hessian * x
         try:
             return -2 * self._face.hessian(x) * x
