@@ -249,12 +249,6 @@ def test_two_heads_of_a_layer_tie():
     assert learned.end == pytest.approx(1 / np.max(np.abs(learned.stages[0].gradient)), rel=1e-14)
 
 
-def test_an_unbounded_loss_has_no_next_saddle():
-    learned = incremental_learning(lambda beta: -beta[0] - beta[0] ** 3, 1)
-    assert learned.status == AlgorithmStatus.NO_MINIMUM
-    assert learned.end == 1.0
-
-
 def test_a_flat_origin_is_never_left():
     learned = incremental_learning(lambda beta: (beta[0] * beta[1] - 1) ** 2, 2)
     assert learned.status == AlgorithmStatus.CONVERGED

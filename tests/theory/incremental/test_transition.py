@@ -124,6 +124,7 @@ def test_a_scale_of_its_own_is_found(transition):
 def test_no_minimum_is_said(transition):
     learned = _learned(lambda beta: -beta[0] - beta[0] ** 3, 1, transition)
     assert learned.status == AlgorithmStatus.NO_MINIMUM
+    assert learned.end == 1.0
 
 
 @POLICIES
