@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from board import Board, play
 
-from saddlescope.theory.escape.newton import refine_direction
+from saddlescope.theory.escape.newton import refined
 from saddlescope.theory.escape.sphere_descent import DECAY, MOMENTUM, sphere_descent
 
 DEPTH, STEPS, RATE, STARTS = 3, 4000, 0.03, 64
@@ -96,7 +96,7 @@ def main(board: Board) -> None:
             rates["batched"].append(STARTS * peer_steps / STEPS / (time.process_time() - start))
         start = time.process_time()
         for n in range(16):
-            refine_direction([weight[n] for weight in found], X, G)
+            refined(tuple(weight[n] for weight in found), X.T, G.T)
         refining = 1e3 * (time.process_time() - start) / 16
         ours, loop, batched = (statistics.median(rates[name]) for name in ("ours", "loop", "batched"))
         problem = f"Example 1, depth {DEPTH}, width {width}, {STEPS} steps"

@@ -8,8 +8,8 @@ import pytest
 
 from saddlescope.flow import DiagonalInit, FactorInit, factored_flow, gradient_flow
 from saddlescope.theory import (
+    AlgorithmStatus,
     LadderStatus,
-    UnitStatus,
     incremental_learning,
     low_rank_learning,
     unit_learning,
@@ -77,7 +77,7 @@ UNITS = {"inputs": np.random.default_rng(0).standard_normal((6, 2)), "targets": 
 def _units(c):
     data = UNITS["inputs"], (np.full(6, c), UNITS["targets"])
     learned = unit_learning(_linear, data, _squared, parameters=np.zeros(3))
-    assert learned.status is UnitStatus.CONVERGED
+    assert learned.status is AlgorithmStatus.CONVERGED
     stage = learned.stages[-1]
     times = [stage.time * c, stage.utility / c, stage.curvature / c, learned.stages[0].runner_up_rate / c]
     return times, [one.loss / c for one in learned.stages]

@@ -169,7 +169,6 @@ CALLS = {
     "certified_escape_speed: samples": lambda: ss.certified_escape_speed(X, Y[:5]),
     "escape_speed: layers": lambda: theory.escape_speed(layers((4, 4), (2, 4)), X, Y),
     "escape_speed: outputs": lambda: theory.escape_speed(layers((4, 3), (3, 4)), X, Y),
-    "refine_direction: layers": lambda: theory.refine_direction(layers((4, 3), (2, 5)), X, Y),
     "deep_linear_stages: samples": lambda: theory.deep_linear_stages(X, Y[:5]),
     "LayeredLoss: samples": lambda: ss.LayeredLoss(X, Y[:5])(layers((4, 3), (2, 4))),
     "LayeredLoss: layers": lambda: ss.LayeredLoss(X, Y)(layers((4, 4), (2, 4))),

@@ -179,7 +179,7 @@ def _theory() -> list[Call]:
         ),
         Call(t.l1_svm, data=data),
         Call(t.nuclear_svm, data=data, rank_bound=2, num_starts=2, seed=0),
-        Call(t.frobenius_svm, data=data, rank_bound=2, num_starts=2, seed=0),
+        Call(t.frobenius_svm, data=data),
         Call(t.certify_svm, data=data, weights=(draw((6, 2)), draw((6, 2))), multipliers=multipliers, norm="nuclear"),
         Call(
             t.kkt_residuals,
@@ -207,11 +207,9 @@ def _theory() -> list[Call]:
         ),
         Call(t.certified_escape_speed, **line, tolerance=1e-6, max_programs=200),
         Call(t.rank_one_escape_speed, **line, depth=3),
-        Call(t.clarke_residual, **net, tolerance=1e-10),
         Call(t.deepen, **saddle, weights=escaping, depth=4),
         Call(t.layer_ratios, **net),
         Call(t.layer_deficits, **net),
-        Call(t.refine_direction, **net),
         Call(t.on_sphere, weights=weights),
         Call(t.speed_deficit, **saddle, speed=0.5),
         Call(t.first_layer_with_content, **saddle, speed=0.5),
@@ -248,28 +246,19 @@ def _concepts() -> list[Call]:
     W, times = (np.array(U) @ np.array(U).T), [0.0, 1.0, 5.0]
     constants = {"log_P": 10.0, "K": 20.0, "kappa": 1.11, "C": 2.0, "step": 0.0, "log_scale": 0.0}
     lemma = {"log_start": -10.0, "strength": 1.0, "log_phase": 2.0, "kappa": 1.1}
-    mapped = {"strengths": a, "start": W, "times": times}
     return [
         Call(c.update_terms, strengths=a, W=W),
         Call(c.concept_stages, strengths=a, factor=U),
-        Call(c.predicted_limit, strengths=a, factor=U),
         Call(c.deep_stages, strengths=a, weights=[np.array(U), np.array(U)]),
-        Call(c.balanced_times, strengths=a, start=[1e-6, 1e-5], depth=3, share=0.5),
         Call(c.check_assumptions, strengths=a, start=W, **constants),
         Call(c.largest_start, strengths=a, beta=1.5, K=20.0, kappa=1.11),
-        Call(c.proportional_map, strength=1.0, start=W, times=times),
-        Call(c.initial_growth, **mapped),
-        Call(c.map_ceiling, **mapped),
         Call(
             c.early_alignment,
             inputs=np.abs(_rng(3).standard_normal((6, 2))),
             weights=[np.array(U), np.array(U).T],
             drop=0.1,
         ),
-        Call(c.one_layer_map, second_moment=np.diag(a), start=np.array(U), times=times),
         Call(c.one_layer_output, second_moment=np.diag(a), start=np.array(U), point=[1.0, 2.0], times=times, printed=1),
-        Call(c.monotone_norm, strengths=a),
-        Call(c.turning_rate, learned=1.0, stronger=2.0),
         Call(c.lemma_d2_time, strongest=1.0, log_P=10.0, kappa=1.1),
         Call(c.lemma_d3_time, **lemma),
     ]

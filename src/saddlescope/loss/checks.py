@@ -14,19 +14,20 @@ from saddlescope._shared.arguments import calling, require, shown
 from saddlescope._shared.compiled_functions import eval_shape
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.float64 import require_float64
+from saddlescope.loss.abstract_loss import as_loss
 from saddlescope.loss.compiled import Loss, loss_and_gradient
 
 ROUGH = 1e-7  # rounding of a gradient, relative to its terms, with which no minimum is certain
 _FLOAT64 = '`with jax.enable_x64(True):` around the code, or `jax.config.update("jax_enable_x64", True)` first'
 
 
-def require_float64_arrays(loss: Loss) -> None:
+def require_float64_arrays(loss: Loss, caller: str = "A flow from small weights") -> None:
     """Raise unless JAX is in float64 mode and the loss holds no other arrays of numbers.
 
     Raises:
         InputError: JAX is in float32 mode, or the loss holds float32 arrays.
     """
-    require_float64("A flow from small weights")
+    require_float64(caller)
     for leaf in jax.tree.leaves(eqx.filter(loss, eqx.is_inexact_array)):
         if leaf.dtype != jnp.float64:
             raise InputError(
@@ -35,28 +36,48 @@ def require_float64_arrays(loss: Loss) -> None:
             )
 
 
-def require_float64_loss(loss: Loss, argument: PyTree) -> None:
+def require_float64_loss(
+    loss: Loss,
+    argument: PyTree,
+    *,
+    caller: str = "A flow from small weights",
+    name: str = "the parameters it starts from",
+    twice: bool = False,
+) -> None:
     """Raise unless the loss is differentiable by JAX and computed in float64 throughout.
+
+    Args:
+        loss: the loss.
+        argument: zeros of the shapes of its argument.
+        caller: what needs float64, for an error.
+        name: of the loss's argument, for an error.
+        twice: True to take columns of the Hessian, too; of a loss of a vector.
 
     Raises:
         InputError: JAX is in float32 mode, the loss holds float32 arrays, it does not map the argument to a float64
             number, or JAX cannot differentiate it.
     """
-    require_float64_arrays(loss)
+    if not callable(loss):
+        raise InputError(f"loss must be a JAX function of {name}; got {loss!r}.")
+    require_float64_arrays(loss, caller)
     arrays = jax.tree.map(jnp.asarray, argument)
     with calling(
-        f"loss must be a JAX function of the parameters it starts from, of {shapes_of(arrays)}",
+        f"loss must be a JAX function of {name}, of {shapes_of(arrays)}",
         "Write it with jax.numpy, and check the shapes.",
     ):
         out = eval_shape(loss, arrays)
     if getattr(out, "shape", None) != () or out.dtype != jnp.float64:
-        raise InputError(f"loss must return one float64 number; got {shown(out)}.")
+        raise InputError(
+            f"loss must return one float64 number; got {shown(out)}. Average over the samples, in float64."
+        )
     with calling(
-        "loss must be a function that JAX can differentiate",
+        f"loss must be a function that JAX can differentiate{' twice' * twice}",
         "Write it with jax.numpy, or subclass saddlescope.loss.AbstractLoss and write value_and_gradient and "
         "hessian_columns.",
     ):
         eval_shape(loss_and_gradient, loss, arrays)
+        if twice:
+            eval_shape(as_loss(loss).hessian_columns, arrays, jnp.zeros(1, int))
 
 
 def shapes_of(tree: PyTree) -> str:

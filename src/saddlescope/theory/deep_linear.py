@@ -25,7 +25,6 @@ starts Saxe, McClelland, Ganguli 2014, "Exact solutions to the nonlinear dynamic
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,19 +84,6 @@ class DeepLinearStages(TableMixin, PlotMixin):
             raise InputError(f"rank must be between 0 and {len(self.losses) - 1}; got {rank!r}.")
         U = self.directions[:, :rank]
         return U @ (U.T @ self.regression)
-
-    def saddle_loss(self, learned: Sequence[int]) -> float:
-        """Return the loss at the saddle with other directions S than the best, such as (0, 2): those of m_1 and m_3.
-
-        Raises:
-            InputError: a direction out of range, or one twice.
-        """
-        if len(set(learned)) < len(learned) or not set(learned) <= set(range(len(self.strengths))):
-            raise InputError(
-                f"learned must be different integers from 0 to {len(self.strengths) - 1}; got {learned!r}."
-            )
-        drops = -np.diff(self.losses)
-        return float(self.losses[-1] + np.sum(np.delete(drops, list(learned))))
 
     def __repr__(self) -> str:
         return f"DeepLinearStages(rank 0 to {self.ranks[-1]}, loss {self.losses[0]:.6g} to {self.losses[-1]:.6g})"

@@ -8,7 +8,8 @@ from scipy.integrate import solve_ivp
 
 from saddlescope._shared.errors import InputError
 from saddlescope.models import StructuredIdentityTask
-from saddlescope.theory.concepts import balanced_times, concept_stages, deep_stages, turning_rate
+from saddlescope.theory import aligned_time
+from saddlescope.theory.concepts import concept_stages, deep_stages
 
 FIGURE_8 = StructuredIdentityTask((1.0, 1.5, 2.2), (0.05,) * 3, 10, 3).strengths
 
@@ -26,8 +27,8 @@ def _product(layers):
     return W
 
 
-def _found(a, layers, end, level=0.5, rtol=1e-9):
-    """Return the time at which each diagonal entry first passes the level, by the flow of the layers."""
+def _found(a, layers, end, rtol=1e-9):
+    """Return the time at which each diagonal entry first passes 1/2, by the flow of the layers."""
     ends = np.cumsum([0, *(layer.size for layer in layers)])
 
     def unpacked(y):
@@ -43,32 +44,10 @@ def _found(a, layers, end, level=0.5, rtol=1e-9):
             slopes.append((after.T @ missing @ before.T).ravel())
         return np.concatenate(slopes)
 
-    events = [lambda _, y, k=k: _product(unpacked(y))[k, k] - level for k in range(len(a))]
+    events = [lambda _, y, k=k: _product(unpacked(y))[k, k] - 0.5 for k in range(len(a))]
     start = np.concatenate([layer.ravel() for layer in layers])
     flow = solve_ivp(velocity, (0.0, end), start, method="LSODA", rtol=rtol, atol=1e-12, events=events)
     return np.array([times[0] if len(times) else np.inf for times in flow.t_events])
-
-
-@pytest.mark.parametrize("depth", [2, 3, 5])
-def test_balanced_diagonal_starts_are_exact_at_any_scale(depth):
-    a, w = np.array([0.4, 1.0, 1.7]), np.array([0.2, 0.03, 0.01])
-    times = balanced_times(a, w, depth=depth)
-    found = _found(a, [np.diag(w ** (1 / depth))] * depth, 2 * times.max(), rtol=1e-11)
-    np.testing.assert_allclose(found, times, rtol=1e-8)
-    later = balanced_times(a, w, depth=depth, share=0.9)
-    np.testing.assert_allclose(
-        _found(a, [np.diag(w ** (1 / depth))] * depth, 2 * later.max(), level=0.9, rtol=1e-11), later, rtol=1e-8
-    )
-
-
-def test_the_weaker_concept_comes_first_beyond_depth_two_where_its_start_is_ahead():
-    a, start = [1.0, 0.8], [1e-9, 1e-8]
-    assert np.argmin(balanced_times(a, start, depth=2)) == 0
-    assert np.argmin(balanced_times(a, start, depth=3)) == 1
-    # the flip, a_k w_kk^(1 - 2/L), to leading order
-    even = 1e-9 * (1.0 / 0.8) ** (4 / (4 - 2))
-    times = balanced_times(a, [1e-9, even], depth=4)
-    np.testing.assert_allclose(times[0], times[1], rtol=1e-4)
 
 
 @pytest.mark.parametrize("depth", [2, 3, 4, 6])
@@ -76,7 +55,11 @@ def test_successive_elimination_is_the_aligned_case_on_diagonal_starts(depth):
     # The sizes are such that every concept is alone when it is learned, in the limit of small starts only.
     a, w = np.array([0.5, 1.0, 1.6]), np.array([1e-12, 3e-12, 9e-12])
     stages = deep_stages(a, [np.diag(w ** (1 / depth))] * depth)
-    np.testing.assert_allclose(stages.times, balanced_times(a, w, depth=depth), rtol=1e-5)
+    exact = [
+        aligned_time(speed, depth=depth, initial=size ** (1 / depth), share=0.5, curvature=speed)
+        for speed, size in zip(a.tolist(), w.tolist(), strict=True)
+    ]
+    np.testing.assert_allclose(stages.times, exact, rtol=1e-5)
     assert stages.order == (2, 1, 0)
 
 
@@ -140,18 +123,10 @@ def test_a_weaker_concept_learned_first_is_forgotten_at_the_rate_predicted():
         found = _found(a, layers, stages.times[0] + 60, rtol=1e-10)
         np.testing.assert_allclose(stages.times[0], found[0], rtol=0.01)
         gaps.append(found[1] - found[0])
-    np.testing.assert_allclose(np.log(100) / (gaps[1] - gaps[0]), turning_rate(*a), rtol=0.01)
+    top = np.linalg.eigvalsh([[-a[0], a[1]], [a[1], -a[1]]])[-1]  # the rate of docs/concepts.md
+    np.testing.assert_allclose(np.log(100) / (gaps[1] - gaps[0]), top, rtol=0.01)
     with pytest.raises(InputError, match="Concepts must be learned from the strongest on"):
         _ = stages.staircase
-
-
-def test_the_turning_rate_is_an_eigenvalue():
-    for a, b in ((1.0, 2.0), (0.3, 0.31), (1e-6, 1.0)):
-        top = np.linalg.eigvals([[-a, b], [b, -b]]).real.max()
-        np.testing.assert_allclose(turning_rate(a, b), top, rtol=1e-9)
-    assert turning_rate(1.0, 1.0) == 0
-    with pytest.raises(InputError, match="learned must be positive and at most"):
-        turning_rate(2.0, 1.0)
 
 
 def test_bad_input():
@@ -166,7 +141,3 @@ def test_bad_input():
         deep_stages(FIGURE_8, [0 * good[0], *good[1:]])
     with pytest.raises(InputError, match="weights must be small, with w_kk below"):
         deep_stages(FIGURE_8, [np.eye(3)] * 3)
-    with pytest.raises(InputError, match="start must be 2 positive numbers below share"):
-        balanced_times([1.0, 2.0], [0.1, 0.6], depth=3)
-    with pytest.raises(InputError, match="share must be between 0 and 1"):
-        balanced_times([1.0], [0.1], depth=3, share=1.0)

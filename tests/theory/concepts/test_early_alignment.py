@@ -8,8 +8,8 @@ from scipy.integrate import solve_ivp
 
 from saddlescope._shared.errors import InputError
 from saddlescope.models import StructuredIdentityTask, identity_loss, layered_weights
+from saddlescope.theory import rank_one_escape_speed
 from saddlescope.theory.concepts import early_alignment
-from saddlescope.theory.escape import rank_one_escape_speed
 
 TASK = StructuredIdentityTask((1.0, 2.0), (0.3, 0.3), 40, 2)
 X = TASK.draw(0)

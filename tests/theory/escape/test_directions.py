@@ -13,7 +13,7 @@ from saddlescope.theory.escape.clarke_subgradient import clarke_residual
 from saddlescope.theory.escape.column_generation import column_generation
 from saddlescope.theory.escape.directions import escape_directions, gradient_at_zero
 from saddlescope.theory.escape.network_reduction import collapse, expand, reduce
-from saddlescope.theory.escape.newton import refine_direction
+from saddlescope.theory.escape.newton import refined
 from saddlescope.theory.escape.speed import escape_speed, on_sphere
 from saddlescope.theory.escape.sphere_descent import DECAY, MOMENTUM, sphere_descent
 
@@ -100,7 +100,7 @@ def test_polished_directions_of_example_1_are_exact(found):
     assert found.speeds[found.widths == 1].max() == pytest.approx(2**0.5 - 1, abs=1e-13)
     best = found.direction(found.best)
     assert sum(np.sum(w**2) for w in best) == pytest.approx(3, abs=1e-12)
-    assert clarke_residual(best, X.T, G.T) < 1e-12
+    assert clarke_residual(best, X, G) < 1e-12
     assert found.ranks[found.best].tolist() == [2, 1, 1]
     assert not any(w[found.widths == 1][:, 1:].any() for w in found.weights[:2])
 
@@ -116,10 +116,10 @@ def test_deeper_directions_are_collapsed_polished_and_expanded(depth):
     rng = np.random.default_rng(0)
     (first, second, last), middle = circle_optimum(), [np.eye(1)] * (depth - 3)
     shaken = [w + 1e-5 * rng.normal(size=w.shape) for w in (first, second, *middle, last)]
-    done = refine_direction(shaken, X.T, G.T)
-    assert done.converged
-    assert done.speed == pytest.approx(0.5, abs=1e-13)
-    assert clarke_residual(done.weights, X.T, G.T) < 1e-12
+    done = refined(tuple(shaken), X, G)
+    assert done is not None
+    assert escape_speed(done[0], X.T, G.T) == pytest.approx(0.5, abs=1e-13)
+    assert clarke_residual(done[0], X, G) < 1e-12
 
 
 def circle_optimum():
@@ -132,12 +132,11 @@ def circle_optimum():
 
 def test_polish_rejects_what_is_near_no_escape_direction():
     rng = np.random.default_rng(1)
-    weights = [rng.normal(size=shape) for shape in ((4, 2), (4, 4), (1, 4))]
-    done = refine_direction(weights, X.T, G.T)
-    assert done.converged == (clarke_residual(done.weights, X.T, G.T) < 1e-12)
-    assert not refine_direction(
-        [-w if n == 2 else w for n, w in enumerate(circle_optimum())], X.T, G.T
-    ).converged  # speed -1/2
+    weights = tuple(rng.normal(size=shape) for shape in ((4, 2), (4, 4), (1, 4)))
+    done = refined(weights, X, G)
+    assert done is None or clarke_residual(done[0], X, G) < 1e-12
+    first, second, last = circle_optimum()
+    assert refined((first, second, -last), X, G) is None  # speed -1/2
 
 
 def test_reducing_and_expanding_keep_the_function():

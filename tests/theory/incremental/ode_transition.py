@@ -26,7 +26,7 @@ _STEPS = 20_000  # paths take hundreds
 
 @dataclass(frozen=True, kw_only=True)
 class OdeTransition:
-    """Integration of gradient flow of the weights to a stationary point; reference implementation of NewtonTransition.
+    """Integration of gradient flow of the weights to a stationary point; the reference of `orbit`.
 
     This is equation 13 literally, with a small eps, by SciPy's BDF. Newton's method adds the last digits only.
 

@@ -14,7 +14,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.flow import DiagonalInit, gradient_flow
 from saddlescope.models import attention_teacher_task, diagonal_linear_network
 from saddlescope.papers.gradual_rank.shared.stage_times import halfway_times, predicted_stages
-from saddlescope.theory import AlgorithmStatus, NewtonTransition, incremental_learning
+from saddlescope.theory import AlgorithmStatus, incremental_learning
 
 LOG10 = math.log(10)
 
@@ -229,13 +229,6 @@ def test_the_end_of_an_unfinished_staircase_is_corrected_too():
 def test_bad_weights_are_named(weights, says):
     with pytest.raises(InputError, match=says):
         _separate(1.0, 0.9, weights=weights)
-
-
-def test_a_transition_without_times_is_refused_with_weights():
-    with pytest.raises(InputError, match="transition must be a TimedTransition"):
-        incremental_learning(
-            lambda beta: jnp.sum(beta - 1) ** 2, 1, weights=([1.0], [0.0]), transition=NewtonTransition()
-        )
 
 
 def test_times_at_a_scale_want_weights():

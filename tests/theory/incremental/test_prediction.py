@@ -28,13 +28,6 @@ def _separate(*gradients):
     return incremental_learning(lambda beta: jnp.sum(g * (beta**2 / 2 - beta)), g.size)
 
 
-def test_theta_has_the_product_beta(learned):
-    for stage in learned.stages:
-        u, v = np.split(stage.theta, 2)
-        np.testing.assert_allclose(u * v, stage.beta, rtol=1e-15)
-        assert np.array_equal(np.abs(v), u)
-
-
 @pytest.mark.slow
 def test_curvature_is_the_constant_of_assumption_4_4(task, learned):
     """The largest c with L(u~, s u~) - L(u, s u) >= c |u~ - u|^2 is half the Hessian's smallest eigenvalue in u."""

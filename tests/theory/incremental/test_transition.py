@@ -1,4 +1,4 @@
-"""End of a transition: the fast policy against the flow, on losses where minimisation would find another point."""
+"""End of a transition against the flow of the weights, on losses where minimisation would find another point."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -7,22 +7,28 @@ from scipy.optimize import minimize
 from tests import problems, tolerances
 from tests.theory.incremental.ode_transition import OdeTransition
 
+from saddlescope._shared.progress import silent
 from saddlescope.models import attention_teacher_task, diagonal_linear_network
-from saddlescope.theory import AlgorithmStatus, NewtonTransition, TimedTransition, incremental_learning
+from saddlescope.theory import AlgorithmStatus, incremental_learning
+from saddlescope.theory.incremental.greedy_algorithm import _learn
 from saddlescope.theory.incremental.loss_oracle import LossOracle
+from saddlescope.theory.incremental.orbit import follow_path, follow_timed
 from saddlescope.theory.incremental.stationary_point import curvature
 
 SPECIFICATION = OdeTransition(
     tolerance=1e-6, speed_tolerance=1e-6
 )  # looser than its default: Newton finds the last digits anyway
 POLICIES = pytest.mark.parametrize(
-    "transition", [NewtonTransition(), SPECIFICATION, TimedTransition()], ids=["fast", "specification", "timed"]
+    "transition", [follow_path, SPECIFICATION, follow_timed], ids=["path", "specification", "timed"]
 )
 
 
-def _assert_same(loss, size, **limits):
-    fast = incremental_learning(loss, size, **limits)
-    specified = incremental_learning(loss, size, transition=SPECIFICATION, **limits)
+def _learned(loss, size, transition):
+    return _learn(LossOracle(loss, size), None, transition, 1e-11, None, silent)
+
+
+def _assert_same(loss, size):
+    fast, specified = incremental_learning(loss, size), _learned(loss, size, SPECIFICATION)
     assert fast.status == specified.status
     assert [stage.entered for stage in fast.stages] == [stage.entered for stage in specified.stages]
     for one, other in zip(fast.stages, specified.stages, strict=True):
@@ -88,7 +94,7 @@ def test_stops_at_the_first_minimum_on_the_path(transition):
     def loss(beta):
         return jnp.sum(beta**4 / 4 - 7 * beta**3 / 3 + 7 * beta**2 - 8 * beta)
 
-    learned = incremental_learning(loss, 1, transition=transition)
+    learned = _learned(loss, 1, transition)
     assert learned.status == AlgorithmStatus.CONVERGED
     assert learned.stages[1].time == pytest.approx(1 / 8, rel=1e-14)
     assert learned.stages[1].beta[0] == pytest.approx(1.0, abs=1e-14)
@@ -103,21 +109,22 @@ def test_passes_slowly_through_the_ghost_of_a_minimum(transition):
         away = beta - 1
         return jnp.sum(away**4 / 4 - away**3 / 3 + 1e-4 * (away**2 / 2 - away))
 
-    learned = incremental_learning(loss, 1, transition=transition)
+    learned = _learned(loss, 1, transition)
     assert learned.stages[1].beta[0] == pytest.approx(2.0, abs=1e-12)
 
 
 @POLICIES
 def test_a_scale_of_its_own_is_found(transition):
     """Zero curvature at the origin: it gives no scale for a small start."""
-    learned = incremental_learning(lambda beta: jnp.sum((beta / 1e-9) ** 3 / 3 - beta / 1e-9), 1, transition=transition)
+    learned = _learned(lambda beta: jnp.sum((beta / 1e-9) ** 3 / 3 - beta / 1e-9), 1, transition)
     assert learned.stages[1].beta[0] == pytest.approx(1e-9, rel=1e-13)
 
 
 @POLICIES
 def test_no_minimum_is_said(transition):
-    learned = incremental_learning(lambda beta: -beta[0] - beta[0] ** 3, 1, transition=transition)
+    learned = _learned(lambda beta: -beta[0] - beta[0] ** 3, 1, transition)
     assert learned.status == AlgorithmStatus.NO_MINIMUM
+    assert learned.end == 1.0
 
 
 @POLICIES
@@ -127,7 +134,7 @@ def test_a_minimiser_at_infinity_is_not_followed_for_ever(transition):
     def loss(beta):
         return 2 * (beta[0] - 2) ** 2 + jnp.logaddexp(0.0, -beta[1])
 
-    learned = incremental_learning(loss, 2, transition=transition)
+    learned = _learned(loss, 2, transition)
     assert learned.status == AlgorithmStatus.NO_MINIMUM
     assert [stage.entered for stage in learned.stages] == [(), (0,)]
     assert learned.end == pytest.approx(2.0)
@@ -144,16 +151,16 @@ def test_separable_data_have_no_minimum(transition):
     rng = np.random.default_rng(0)
     X = jnp.asarray(rng.standard_normal((40, 3)))
     y = jnp.sign(X @ jnp.array([1.0, -0.5, 0.2]))
-    learned = incremental_learning(lambda beta: jnp.mean(jnp.logaddexp(0.0, -y * (X @ beta))), 3, transition=transition)
+    learned = _learned(lambda beta: jnp.mean(jnp.logaddexp(0.0, -y * (X @ beta))), 3, transition)
     assert learned.status == AlgorithmStatus.NO_MINIMUM
     assert "seems to be at infinity" in learned.message
     assert len(learned.stages) == 2  # one feature does not separate them, two do
 
 
-@pytest.mark.parametrize("transition", [SPECIFICATION, TimedTransition()], ids=["specification", "timed"])
+@pytest.mark.parametrize("transition", [SPECIFICATION, follow_timed], ids=["specification", "timed"])
 def test_a_flat_loss_is_not_taken_for_one_that_falls_for_ever(transition):
     """L = (beta - 1)^6 / 6: rates fade as t^(-5/4), and so do Newton steps, if slowly."""
-    learned = incremental_learning(lambda beta: (beta[0] - 1) ** 6 / 6, 1, transition=transition)
+    learned = _learned(lambda beta: (beta[0] - 1) ** 6 / 6, 1, transition)
     assert learned.status == AlgorithmStatus.NO_MINIMUM
     assert "flat" in learned.message
     assert "infinity" not in learned.message
@@ -176,7 +183,7 @@ def test_a_valley_that_becomes_flat_has_no_strict_minimum(transition, target):
         apart = (beta[0] - 1) ** 2 + (beta[1] - target) ** 2
         return ((1 - beta[2]) ** 2 * apart + (beta[0] + beta[1] - 1 - target) ** 2 + 0.2 * (1 - beta[2]) ** 2) / 2
 
-    learned = incremental_learning(loss, 3, transition=transition)
+    learned = _learned(loss, 3, transition)
     assert learned.status == AlgorithmStatus.NO_MINIMUM
     assert [stage.entered for stage in learned.stages] == [(), (0,), (1,)]
     assert "flat" in learned.message
@@ -187,7 +194,7 @@ def test_a_loss_that_ends_in_nan_is_named(transition):
     def loss(beta):
         return jnp.where(beta[0] > 0.5, jnp.nan, (beta[0] - 1) ** 2) + 2 * (beta[1] - 3) ** 2
 
-    learned = incremental_learning(loss, 2, transition=transition)
+    learned = _learned(loss, 2, transition)
     assert learned.status == AlgorithmStatus.NOT_FINITE
     assert [stage.entered for stage in learned.stages] == [(), (1,)]  # what was learned before is kept
     assert learned.next == (0,)
@@ -212,5 +219,5 @@ def test_what_is_no_flat_loss_is_not_called_so(loss, says):
 @POLICIES
 def test_a_barrier_is_no_obstacle(transition):
     """Trial points beyond the pole of the logarithm are not the loss's fault."""
-    learned = incremental_learning(lambda beta: -beta[0] - 1e-3 * jnp.log(1 - beta[0]), 1, transition=transition)
+    learned = _learned(lambda beta: -beta[0] - 1e-3 * jnp.log(1 - beta[0]), 1, transition)
     assert learned.stages[1].beta[0] == pytest.approx(1 - 1e-3, rel=1e-12)

@@ -227,7 +227,7 @@ def test_a_constant_in_the_loss_changes_no_stage(constant):
     ("bad", "sentence"),
     [
         ({"shapes": []}, "shapes must hold"),
-        ({"shapes": [(2, 3)]}, "loss must accept"),
+        ({"shapes": [(2, 3)]}, "loss must be a JAX function of a tuple of products, of shape"),
         ({"loss": lambda B: B[0]}, "must return one float64 number"),
         ({"loss": lambda B: jnp.sum(1 / B[0])}, "finite with a finite gradient at B = 0"),
         ({"loss": lambda B: jnp.sum((B[0] - 1) ** 2) + jnp.linalg.norm(B[0])}, "kink at 0"),

@@ -24,7 +24,7 @@ def validate_strengths(strengths: ArrayLike, *, distinct: bool = False) -> Float
     if distinct and len(np.unique(a[a > 0])) < np.sum(a > 0):
         raise InputError(
             "strengths must differ from one another where positive, since equal ones are learned together; got "
-            f"{a.tolist()!r}. Where all are equal, use proportional_map for two layers."
+            f"{a.tolist()!r}."
         )
     return a
 
@@ -64,18 +64,13 @@ def validate_map(W: ArrayLike, strengths: Float[np.ndarray, "d"], *, name: str) 
     return found
 
 
-def validate_times(times: ArrayLike, *, negative: bool = False) -> Float[np.ndarray, "times"]:
+def validate_times(times: ArrayLike) -> Float[np.ndarray, "times"]:
     """Return the times as an array.
-
-    Args:
-        times: t, (times,).
-        negative: True if times below 0 are allowed.
 
     Raises:
         InputError: a wrong shape, or a time that is NaN, infinite or negative.
     """
     t = np.array(times, float)
-    if t.ndim != 1 or not np.all(np.isfinite(t)) or (not negative and np.any(t < 0)):
-        least = "" if negative else " of at least 0"
-        raise InputError(f"times must be a list of finite numbers{least}; got {times!r}.")
+    if t.ndim != 1 or not np.all((t >= 0) & (t < np.inf)):
+        raise InputError(f"times must be a list of finite numbers of at least 0; got {times!r}.")
     return t

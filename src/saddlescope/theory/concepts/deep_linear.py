@@ -101,43 +101,6 @@ class DeepStages(ReprMixin):
 
 
 @validate_arguments
-def balanced_times(strengths: ArrayLike, start: ArrayLike, *, depth: int, share: float = 0.5) -> Float[np.ndarray, "d"]:
-    """Return the exact time at which each concept is learned from a balanced diagonal start, at any scale.
-
-    >>> balanced_times([1.0, 0.5], [1e-6, 1e-6], depth=2).round(2).tolist()  # log(1e6) / (2 a)
-    [6.91, 13.82]
-    >>> balanced_times([1.0, 0.5], [1e-6, 1e-5], depth=4).round().tolist()  # 1e3 / (2 a), and less by sqrt 10
-    [500.0, 316.0]
-
-    Args:
-        strengths: a, (d,), at least 0.
-        start: diagonal of W at time 0, (d,), positive and below `share`: W_l(0) = diag(start^(1/L)) in all layers.
-        depth: L, at least 2.
-        share: target value of w_kk, below 1.
-
-    Returns:
-        (d,), infinite where the strength is 0.
-
-    Raises:
-        InputError: a number out of range, or inconsistent shapes.
-    """
-    a, w = validate_strengths(strengths), np.array(start, float)
-    validate_depth(depth)
-    if not 0 < share < 1:
-        raise InputError(f"share must be between 0 and 1; got {share!r}.")
-    if w.shape != a.shape or not np.all((w > 0) & (w < share)):
-        raise InputError(f"start must be {len(a)} positive numbers below share={share!r}; got {start!r}.")
-    return np.array(
-        [
-            aligned_time(speed, depth=depth, initial=size ** (1 / depth), share=share, curvature=speed)
-            if speed > 0
-            else math.inf
-            for speed, size in zip(a.tolist(), w.tolist(), strict=True)
-        ]
-    )
-
-
-@validate_arguments
 def deep_stages(strengths: ArrayLike, weights: Sequence[ArrayLike], *, report: Report = silent) -> DeepStages:
     """Predict the stages from a small start of a deep linear network, by successive elimination.
 
@@ -171,26 +134,6 @@ def deep_stages(strengths: ArrayLike, weights: Sequence[ArrayLike], *, report: R
         layers, left[k] = _without(layers, k), 0.0
         report(len(order) / positive, f"concept {k} at t = {times[k]:.4g}")
     return DeepStages(a, times, tuple(order), np.array(alignments))
-
-
-@validate_arguments
-def turning_rate(learned: float, stronger: float) -> float:
-    """Return the rate r at which a network that has learned a weaker concept alone turns to a stronger one.
-
-    Args:
-        learned: a, the strength of the learned concept, positive.
-        stronger: b, that of another one, at least a. For b = a the rate is 0.
-
-    Raises:
-        InputError: strengths out of range.
-
-    >>> round(turning_rate(1.0, 2.0), 4)
-    0.5616
-    """
-    if not 0 < learned <= stronger < math.inf:
-        raise InputError(f"learned must be positive and at most stronger={stronger!r}; got {learned!r}.")
-    a, b = learned, stronger
-    return 2 * b * (b - a) / (math.hypot(b - a, 2 * b) + a + b)  # the root, without cancellation
 
 
 def _grown(layers: _Layers, strengths: Float[np.ndarray, "d"]) -> tuple[_Layers, float] | None:

@@ -5,8 +5,7 @@
 
 Statements that fail at starts that meet the assumptions as printed: Corollary D.1 (P must be P^2); with it Lemma D.3,
 where the start is nearly singular, since w_ii(0) may be almost entirely along a stronger concept; and the step
-w_ii(t_0) >= P beta omega of D.8's proof, since t_0 is when the upper bound reaches it. `map_ceiling` and
-`initial_growth` always hold.
+w_ii(t_0) >= P beta omega of D.8's proof, since t_0 is when the upper bound reaches it.
 """
 
 import math

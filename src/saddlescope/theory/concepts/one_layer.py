@@ -13,7 +13,7 @@ Monotone growth of every output, as in the paper's section 4.1, needs a small W0
 holds for the loss |W z - z|^2 at z. With C = (W0 - I) R_s, the columns of concepts alone, it is
 |C exp(-a t) R_s^T z|^2, which falls for every z and t if C^T C diag(a) has a positive semidefinite symmetric part.
 Since C^T C is I up to a norm of 2 w + w^2, w the spectral norm of W0, that holds if
-(2 w + w^2) sqrt(max a / min a) <= 1: see `monotone_norm`.
+(2 w + w^2) sqrt(max a / min a) <= 1.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.models import symmetric_factor
-from saddlescope.theory.concepts.arguments import validate_strengths, validate_times
+from saddlescope.theory.concepts.arguments import validate_times
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,7 +65,10 @@ def one_layer_output(
         InputError: inconsistent shapes, values that are not finite, or negative times; A not symmetric or not positive
             semidefinite.
     """
-    A, W0, t = _checked(second_moment, start, times)
+    symmetric_factor(second_moment, name="second_moment")
+    A, W0, t = np.array(second_moment, float), np.array(start, float), validate_times(times)
+    if W0.shape != A.shape or not np.all(np.isfinite(W0)):
+        raise InputError(f"start must be finite, of the shape {A.shape!r} of second_moment; got {start!r}.")
     z = np.array(point, float)
     if z.shape != (len(A),) or not np.all(np.isfinite(z)):
         raise InputError(f"point must be {len(A)} finite numbers; got {point!r}.")
@@ -78,51 +81,3 @@ def one_layer_output(
             raise InputError(f"printed must be between 1 and {len(A)}, with a diagonal second_moment; got {printed!r}.")
         growth, decayed = (np.where(np.arange(len(A)) < printed, part, 0.0) for part in (growth, decayed))
     return OneLayerOutput(growth, decayed @ W0.T)
-
-
-@validate_arguments
-def one_layer_map(second_moment: ArrayLike, start: ArrayLike, times: ArrayLike) -> Float[np.ndarray, "times d d"]:
-    """Return W(t), by Theorem 4.1.
-
-    Args:
-        second_moment: A, (d, d).
-        start: W0, any (d, d).
-        times: t, (times,), at least 0.
-
-    Raises:
-        InputError: invalid arguments, as for `one_layer_output`.
-    """
-    A, W0, t = _checked(second_moment, start, times)
-    values, vectors = np.linalg.eigh(A)
-    phases = np.outer(t, values)[:, None, :]
-    return (vectors * -np.expm1(-phases) + (W0 @ vectors) * np.exp(-phases)) @ vectors.T
-
-
-@validate_arguments
-def monotone_norm(strengths: ArrayLike) -> float:
-    """Return the spectral norm of W0 up to which the loss at every point in the span of the concepts is monotone.
-
-    It is sufficient, not necessary: sqrt(1 + sqrt(min a / max a)) - 1, over the positive strengths.
-
-    >>> round(monotone_norm([1.0, 0.25, 0.0]), 4)
-    0.2247
-
-    Args:
-        strengths: a, (d,), at least 0, not all 0.
-
-    Raises:
-        InputError: strengths out of range.
-    """
-    a = validate_strengths(strengths)
-    positive = a[a > 0]
-    if not len(positive):
-        raise InputError("strengths must not all be 0: nothing is learned then.")
-    return float(np.sqrt(1 + np.sqrt(positive.min() / positive.max())) - 1)
-
-
-def _checked(second_moment: ArrayLike, start: ArrayLike, times: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    symmetric_factor(second_moment, name="second_moment")
-    A, W0, t = np.array(second_moment, float), np.array(start, float), validate_times(times)
-    if W0.shape != A.shape or not np.all(np.isfinite(W0)):
-        raise InputError(f"start must be finite, of the shape {A.shape!r} of second_moment; got {start!r}.")
-    return A, W0, t

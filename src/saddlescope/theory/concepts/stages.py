@@ -35,7 +35,6 @@ from saddlescope.figures.drawing import PlotMixin
 from saddlescope.figures.records import Panel
 from saddlescope.measure.stages import Stage, Staircase
 from saddlescope.theory.concepts.arguments import validate_factor, validate_strengths
-from saddlescope.theory.concepts.closed_forms import logistic
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -90,15 +89,6 @@ class ConceptStages(TableMixin, PlotMixin):
         return np.where((self.couplings != 0) & (weak < strong), times, np.nan)
 
     @property
-    def peaks(self) -> Float[np.ndarray, "d d"]:
-        """Values of w_ik at `peak_times`, with their sign; NaN without a peak."""
-        weak, strong, schur = self._pairs
-        with np.errstate(divide="ignore", invalid="ignore"):
-            left = np.log((strong - weak) / (3 * strong + weak)) - np.log1p(-schur)  # of (1 - w_kk) / (1 - s_k)
-            log = 2 * (weak + strong) * self.peak_times + (3 * strong + weak) / (4 * strong) * left
-        return self.couplings * np.exp(log)
-
-    @property
     def _pairs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Weaker strength, stronger strength, and s_k of the stronger one, for every two concepts."""
         one, other = np.meshgrid(self.strengths, self.strengths, indexing="ij")
@@ -107,10 +97,6 @@ class ConceptStages(TableMixin, PlotMixin):
             np.maximum(one, other),
             np.where(one >= other, self.schur[:, None], self.schur[None, :]),
         )
-
-    def major(self, times: ArrayLike) -> Float[np.ndarray, "times d"]:
-        """Return w_kk at these times, (times, d)."""
-        return logistic(self.schur, 4 * self.strengths * np.array(times, float)[:, None])
 
     @property
     def staircase(self) -> Staircase:

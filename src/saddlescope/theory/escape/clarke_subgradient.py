@@ -7,27 +7,20 @@ nearby. In a limit of gradients each preactivation that is 0 is either active or
 """
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 from scipy.optimize import nnls
 
-from saddlescope._shared.arguments import validate_arguments
-from saddlescope._shared.errors import InputError
 from saddlescope.theory.escape.activation_pattern import Pattern, opposite, pattern_of, rays
-from saddlescope.theory.escape.speed import Matrix, Network, on_sphere, speed_of, validate_saddle, validate_weights
+from saddlescope.theory.escape.speed import Matrix, Network, on_sphere, speed_of
 
 KINK = 1e-10  # default tolerance of kinks, for directions known to machine precision; see `clarke_residual`
 MOST_KINKS = 6  # of one sample above the first layer: each doubles the number of limits
 
 
-@validate_arguments
-def clarke_residual(
-    weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: ArrayLike, *, tolerance: float = KINK
-) -> float:
+def clarke_residual(weights: Network, X: Matrix, G: Matrix, tolerance: float = KINK) -> float:
     """Return the distance of 0 from dL_0(rho) + s rho, with the weights rescaled to |rho|^2 = L and s = -L_0(rho).
 
     It is 0 at an escape direction and, where no preactivation is 0, the norm of the gradient along the sphere.
@@ -40,23 +33,12 @@ def clarke_residual(
     then be too large.
 
     Args:
-        weights: W_1, ..., W_L.
-        inputs: (N, d_in), a row per sample.
-        gradients: (N, d_out), the loss gradients at the zero output.
+        weights: W_1, ..., W_L, valid and not all 0.
+        X: inputs (d_in, N).
+        G: gradients (d_out, N).
         tolerance: a preactivation counts as 0 below this share of the largest that the norms of the weights allow.
             Directions that are known to few digits need a larger one, and then have a residual of that order.
-
-    Raises:
-        InputError: invalid arguments of `escape_speed`, weights that are all 0, or a tolerance outside [0, 1).
     """
-    if not 0 <= tolerance < 1:
-        raise InputError(f"tolerance must be at least 0 and below 1; got {tolerance!r}.")
-    X, G = validate_saddle(inputs, gradients)
-    return residual_of(validate_weights(weights, X, G), X, G, tolerance)
-
-
-def residual_of(weights: Network, X: Matrix, G: Matrix, tolerance: float) -> float:
-    """Return the residual for valid weights, X (d_in, N) and G (d_out, N)."""
     direction = on_sphere(weights)
     hull = limits(direction, *rays(X, G), tolerance)
     return hull.distance(speed_of(direction, X, G) * np.concatenate([weight.ravel() for weight in direction]))

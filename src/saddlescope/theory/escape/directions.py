@@ -18,7 +18,7 @@ from saddlescope.figures.drawing import PlotMixin
 from saddlescope.figures.records import MOST_LINES, AnyMark, Axis, Line, Mark, Panel
 from saddlescope.measure import nonlinearity, numerical_rank
 from saddlescope.models.deep import layered_weights
-from saddlescope.theory.escape.clarke_subgradient import residual_of
+from saddlescope.theory.escape.clarke_subgradient import clarke_residual
 from saddlescope.theory.escape.network_reduction import reduce
 from saddlescope.theory.escape.newton import refined
 from saddlescope.theory.escape.speed import (
@@ -45,8 +45,9 @@ class EscapeDirections(TableMixin, PlotMixin):
         weights: W_1, ..., W_L, each (starts, n_l, n_{l-1}), on |rho|^2 = L, with zeros up to the largest width.
         widths: (starts,) hidden width of each start.
         speeds: (starts,) s = -L_0(rho).
-        residuals: (starts,) `clarke_residual`; where not refined, after copies are merged and dead neurons removed,
-            with preactivations below 1e-4 taken to be 0; infinite where no neuron is left then.
+        residuals: (starts,) distance of 0 from Clarke's subdifferential dL_0(rho) + s rho; where not refined, after
+            copies are merged and dead neurons removed, with preactivations below 1e-4 taken to be 0; infinite where no
+            neuron is left then.
         converged: (starts,) the residual vanishes: to machine precision where refined, else to 1e-3 of s sqrt(L).
         ranks: (starts, L) of W_l.
         linearity: (starts, L - 1) |Zs_l - Z_l|_F / |Z_l|_F of the hidden layers: 0 where ReLU changes nothing.
@@ -133,7 +134,7 @@ def escape_directions(
         learning_rate: of the first step, from which it decays geometrically to a millionth; by default 0.03 up to depth
             6 and 0.01 beyond. Or a schedule, a function of JAX from the step to the rate.
         record: steps after which speeds are recorded, from 1 to `steps`, increasing; by default 80 evenly spaced ones.
-        refine: whether to refine directions to machine precision (`refine_direction`).
+        refine: whether to refine directions to machine precision by Newton's method.
         report: called with the finished fraction, after each batch of descents and each refinement.
 
     Raises:
@@ -212,17 +213,15 @@ def measure_directions(
     networks, speeds, residuals, converged, ranks, linearity = [], [], [], [], [], []
     for start in range(len(widths)):
         network: Network = tuple(weight[start] for weight in weights)
-        speed = speed_of(network, X, G)
         exact = refined(network, X, G) if refine else None
-        if exact is not None and exact.converged:
-            network, speed, residual = exact.weights, exact.speed, exact.residual
-            done = True
+        if exact is not None:
+            (network, residual), done = exact, True
         else:
             small = reduce(network, X, ROUGH)
-            residual = np.inf if small is None else residual_of(small, X, G, ROUGH)
-            done = not refine and residual < 1e-3 * speed * np.sqrt(len(network))
+            residual = np.inf if small is None else clarke_residual(small, X, G, ROUGH)
+            done = not refine and residual < 1e-3 * speed_of(network, X, G) * np.sqrt(len(network))
         networks.append(network)
-        speeds.append(speed)
+        speeds.append(speed_of(network, X, G))
         residuals.append(residual)
         converged.append(done)
         ranks.append([_rank(weight) for weight in network])

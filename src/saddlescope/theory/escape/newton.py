@@ -11,59 +11,30 @@ if its Clarke residual, for which the multipliers must be within their bounds, v
 not after a wrong guess, and the next tolerance is tried.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import validate_arguments
-from saddlescope._shared.reprs import ReprMixin
 from saddlescope.theory.escape.activation_pattern import Pattern, pattern_of, rays
 from saddlescope.theory.escape.clarke_subgradient import KINK, limits
 from saddlescope.theory.escape.network_reduction import collapse, expand, reduce
-from saddlescope.theory.escape.speed import Matrix, Network, on_sphere, speed_of, validate_saddle, validate_weights
+from saddlescope.theory.escape.speed import Matrix, Network, on_sphere, speed_of
 
 TOLERANCES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)  # for kinks, copies and dead neurons, the most simplifying one first
 RESIDUAL = 1e-13  # Clarke residual below which a direction counts as converged, with |X| = |G| = 1
 
 
-@dataclass(frozen=True, repr=False)
-class RefinedDirection(ReprMixin):
-    """Escape direction after refinement.
-
-    Attributes:
-        weights: of the given shapes, on the sphere |rho|^2 = L; the given ones, rescaled, if not converged.
-        speed: s = -L_0(rho).
-        residual: its Clarke residual; infinite if not converged.
-        converged: the residual is 0 to machine precision.
-    """
-
-    weights: Network
-    speed: float
-    residual: float
-    converged: bool
-
-
-@validate_arguments
-def refine_direction(weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: ArrayLike) -> RefinedDirection:
-    """Refine weights near an escape direction to machine precision.
+def refined(weights: Network, X: Matrix, G: Matrix) -> tuple[Network, float] | None:
+    """Refine weights near an escape direction, such as the end of a descent, to machine precision.
 
     Args:
-        weights: W_1, ..., W_L, near an escape direction, such as the end of a descent.
-        inputs: (N, d_in), a row per sample.
-        gradients: (N, d_out), the loss gradients at the zero output.
+        weights: W_1, ..., W_L.
+        X: inputs (d_in, N).
+        G: gradients (d_out, N).
 
-    Raises:
-        InputError: invalid arguments of `escape_speed`, or weights that are all 0.
+    Returns:
+        The weights, of the given shapes on the sphere |rho|^2 = L, and their Clarke residual; None unless that is 0 to
+        machine precision.
     """
-    X, G = validate_saddle(inputs, gradients)
-    return refined(validate_weights(weights, X, G), X, G)
-
-
-def refined(weights: Network, X: Matrix, G: Matrix) -> RefinedDirection:
-    """Refine valid weights, with X (d_in, N) and G (d_out, N)."""
     given = on_sphere(weights)
     scale = float(np.linalg.norm(X) * np.linalg.norm(G))
     unit_X, unit_G = rays(X / np.linalg.norm(X), G / np.linalg.norm(G))
@@ -83,8 +54,8 @@ def refined(weights: Network, X: Matrix, G: Matrix) -> RefinedDirection:
         hull = limits(found, unit_X, unit_G, KINK)
         residual = hull.distance(reached / scale * np.concatenate([weight.ravel() for weight in found]))
         if residual <= RESIDUAL:
-            return RefinedDirection(full, reached, scale * residual, True)
-    return RefinedDirection(given, speed, float("inf"), False)
+            return full, scale * residual
+    return None
 
 
 def _newton(weights: Network, X: Matrix, G: Matrix, tolerance: float) -> Network | None:

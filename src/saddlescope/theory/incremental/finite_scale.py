@@ -8,7 +8,7 @@
     eta, c   the parts of order 1: y_i = xi_i l + eta_i when stage k begins, at t = T_k l + c_k
 
 Coordinate i has |beta_i| = 1 at the end s = +-1 of its interval where 2 s y_i = 2 l - P_i for s = +1, or - M_i for
-s = -1. On a plateau y moves at the rate g, and the transition k shifts it by J^k (see `timed_transition`):
+s = -1. On a plateau y moves at the rate g, and the transition k shifts it by J^k (see `orbit`):
 
     c_k   = c_{k-1} - (s R_i / 2 + eta_i^{k-1}) / g_i^{k-1},    R = P or M, for the coordinate i that enters
     eta^k = eta^{k-1} + g^{k-1} (c_k - c_{k-1}) + J^k

@@ -27,15 +27,15 @@ from jaxtyping import Array
 from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import validate_arguments
-from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope.theory.incremental.finite_scale import Correction, FirstOrderInit
 from saddlescope.theory.incremental.loss_oracle import LossOracle, NonFiniteLossError
-from saddlescope.theory.incremental.newton_transition import NewtonTransition
-from saddlescope.theory.incremental.prediction import AlgorithmStatus, GreedyStage, IncrementalLearning
+from saddlescope.theory.incremental.orbit import TimedStationaryPoint, follow_path, follow_timed
+from saddlescope.theory.incremental.prediction import GreedyStage, IncrementalLearning
 from saddlescope.theory.incremental.stationary_point import StationaryPoint
-from saddlescope.theory.incremental.timed_transition import TimedStationaryPoint, TimedTransition
-from saddlescope.theory.incremental.transition import SaddleDeparture, Transition
+from saddlescope.theory.incremental.transition import SaddleDeparture
+from saddlescope.theory.prediction import AlgorithmStatus, check_limits, report_stage
+from saddlescope.theory.saddle.path import TransitionFailure
 
 
 @validate_arguments
@@ -45,7 +45,6 @@ def incremental_learning(
     *,
     weights: tuple[ArrayLike, ArrayLike] | None = None,
     weight_decay: float = 0.0,
-    transition: Transition | None = None,
     tolerance: float = 1e-11,
     max_stages: int | None = None,
     report: Report = silent,
@@ -80,8 +79,6 @@ def incremental_learning(
         weights: (u0, v0), each of shape (p,): the initial weights before they are scaled by alpha.
         weight_decay: lambda of a penalty lambda/2 (|u|^2 + |v|^2), not negative. At the stages it is lambda |beta|_1,
             part of their losses. Weights shrink meanwhile: coordinates are active at xi = +-(1 + lambda T).
-        transition: policy that finds a transition's end: `NewtonTransition`, or `TimedTransition`, which finds its
-            times as well; None: `TimedTransition` with weights, and `NewtonTransition` without.
         tolerance: rounding error attributed to g, relative to the size of the terms that cancel in it, the larger of
             max |g(0)| and max (|H| |beta|): smaller entries count as zero, and times that agree within this error are a
             tie. The default is about a thousand roundings of a float64 sum over a data set.
@@ -92,8 +89,8 @@ def incremental_learning(
         The stages, from the origin on, with the reason for stopping.
 
     Raises:
-        InputError: an argument out of range, JAX not in float64 mode, a loss that is not finite and smooth at 0,
-            |u0_i| = |v0_i| for some i, or weights with a transition policy that finds no times.
+        InputError: an argument out of range, JAX not in float64 mode, a loss that is not finite and smooth at 0, or
+            |u0_i| = |v0_i| for some i.
 
     >>> import jax, jax.numpy as jnp
     >>> with jax.enable_x64(True):  # two orthogonal features: T = 1 / |g_i(0)|
@@ -103,15 +100,23 @@ def incremental_learning(
     >>> learned.status.value, learned.staircase.ranks
     ('converged', (0, 1, 2))
     """
-    if not (isinstance(tolerance, float) and 0 < tolerance < 1e-3):
-        raise InputError(f"tolerance must be a number between 0 and 1e-3; got {tolerance!r}.")
-    if max_stages is not None and not (isinstance(max_stages, int | np.integer) and max_stages >= 1):
-        raise InputError(f"max_stages must be an integer of at least 1, or None; got {max_stages!r}.")
-    if not 0 <= weight_decay < math.inf:
-        raise InputError(f"weight_decay must be finite and not negative; got {weight_decay!r}.")
+    check_limits(tolerance, max_stages, weight_decay)
     oracle = LossOracle(loss, size, weight_decay)
     start = None if weights is None else FirstOrderInit.of(weights, oracle.size)
-    transition = _policy(transition, timed=start is not None)
+    follow = follow_path if start is None else follow_timed
+    return _learn(oracle, start, follow, tolerance, max_stages, report)
+
+
+def _learn(
+    oracle: LossOracle,
+    start: FirstOrderInit | None,
+    follow: Callable[[SaddleDeparture], StationaryPoint | TransitionFailure],
+    tolerance: float,
+    max_stages: int | None,
+    report: Report,
+) -> IncrementalLearning:
+    """Predict the stages, as `incremental_learning` does, by transitions that a function follows to their end."""
+    weight_decay = oracle.decay
     origin = np.zeros(oracle.size)
     saddle = StationaryPoint(
         origin, *oracle.value_and_gradient(origin), curvature=math.inf, convergence_rate=math.inf, scale=0.0
@@ -131,7 +136,7 @@ def incremental_learning(
         if status is None:
             departure = SaddleDeparture(oracle, saddle, arrivals.tied, noise, arrivals.delays)
             try:
-                found = transition(departure)
+                found = follow(departure)
             except NonFiniteLossError as error:
                 status, message = (
                     AlgorithmStatus.NOT_FINITE,
@@ -141,7 +146,8 @@ def incremental_learning(
                 if isinstance(found, StationaryPoint):
                     saddle = found
                     stages.append(arrivals.next_stage(found))
-                    _report_stage(report, stages, max_stages)
+                    rank = len(stages[-1].support)
+                    report_stage(report, stages, max_stages, active=f"rank {rank}", share=rank / oracle.size)
                     continue
                 status, message = AlgorithmStatus.NO_MINIMUM, f"At T = {arrivals.time:.6g}: {found.reason}"
         return IncrementalLearning(
@@ -154,14 +160,6 @@ def incremental_learning(
             end_correction=arrivals.late,
             weight_decay=weight_decay,
         )
-
-
-def _policy(given: Transition | None, *, timed: bool) -> Transition:
-    if not timed:
-        return NewtonTransition() if given is None else given
-    if given is not None and not isinstance(given, TimedTransition):
-        raise InputError(f"transition must be a TimedTransition or None if weights are given; got {given!r}.")
-    return TimedTransition() if given is None else given
 
 
 class _Arrivals:
@@ -242,10 +240,3 @@ class _Arrivals:
         offset = before.offset + self._stage.gradient * (self.late - before.begins) + saddle.shift
         offset.setflags(write=False)
         return Correction(self.late, self.late + saddle.halfway, offset)
-
-
-def _report_stage(report: Report, stages: list[GreedyStage], max_stages: int | None) -> None:
-    stage, k = stages[-1], len(stages) - 1
-    rank = len(stage.support)
-    done = rank / stage.beta.size if max_stages is None else k / max_stages
-    report(min(done, 1.0), f"stage {k}: rank {rank}, T = {stage.time:.4g}, loss {stage.loss:.3g}")

@@ -9,17 +9,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from saddlescope._shared.arguments import calling
-from saddlescope._shared.compiled_functions import bound, compiled, eval_shape, quickly_compiled
+from saddlescope._shared.compiled_functions import bound, compiled, quickly_compiled
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.float64 import require_float64
 from saddlescope.loss.abstract_loss import AbstractLoss, as_loss
-from saddlescope.loss.checks import require_start_at_zero
+from saddlescope.loss.checks import require_float64_loss, require_start_at_zero
 
 
 class NonFiniteLossError(Exception):
@@ -81,17 +78,13 @@ class LossOracle:
     def __init__(self, loss: Callable[[Array], Array], size: int, weight_decay: float = 0.0) -> None:
         if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
             raise InputError(f"size must be an integer of at least 1, the length of beta; got {size!r}.")
-        if not callable(loss):
-            raise InputError(f"loss must be a JAX function of beta, such as a DiagonalNetwork; got {loss!r}.")
-        require_float64("incremental_learning")
+        require_float64_loss(loss, np.zeros(size), caller="incremental_learning", name="beta", twice=True)
         self.loss = as_loss(loss)
         self.size, self.decay = int(size), weight_decay
         nowhere = np.full(self.size, np.nan)
         self._last = _Known(nowhere, np.zeros(0, np.int64), np.zeros((self.size, 0)))
         self._latest = _KnownSlope(nowhere, np.nan, nowhere)
         self._of_loss = bound(_value_and_gradient, self.loss, count=1)
-        self._check_signature()
-        self._check_differentiable()
         require_start_at_zero(self._value_and_slope, self.size, "beta")
 
     def value_and_gradient(self, beta: Float[np.ndarray, "p"]) -> tuple[float, Float[np.ndarray, "p"]]:
@@ -161,30 +154,3 @@ class LossOracle:
         size = min(self.size, 1 << (columns.size - 1).bit_length())
         padded = np.append(columns, np.full(size - columns.size, columns[0]))
         return np.asarray(_hessian_columns(self.loss, jnp.asarray(beta), jnp.asarray(padded)))[:, : columns.size]
-
-    def _check_signature(self) -> None:
-        beta = jax.ShapeDtypeStruct((self.size,), jnp.dtype("float64"))
-        with calling(
-            f"loss must accept a float64 array of shape ({self.size},) under jax.jit",
-            "Check that size is the length of beta and that the loss is written with jax.numpy.",
-        ):
-            value = eval_shape(self.loss, beta)
-        shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
-        if shape != () or dtype != jnp.dtype("float64"):
-            raise InputError(
-                "loss must return one float64 number, an array of shape (); "
-                f"got {f'{dtype} of shape {shape}' if dtype is not None else value!r}. "
-                "Keep data and computation in float64 and average over the samples."
-            )
-
-    def _check_differentiable(self) -> None:
-        """Raise for a loss that JAX cannot differentiate, such as a callback to NumPy or a loop of unknown length."""
-        beta = jax.ShapeDtypeStruct((self.size,), jnp.dtype("float64"))
-        column = jax.ShapeDtypeStruct((1,), jnp.dtype("int64"))
-        with calling(
-            "loss must be a function that JAX can differentiate twice",
-            "Write it with jax.numpy, or subclass saddlescope.loss.AbstractLoss and write value_and_gradient and "
-            "hessian_columns.",
-        ):
-            eval_shape(_value_and_gradient, self.loss, beta)
-            eval_shape(_hessian_columns, self.loss, beta, column)

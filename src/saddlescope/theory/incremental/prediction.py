@@ -1,34 +1,17 @@
-"""Predictions of Algorithm 1: stages, termination, and near-ties and corrections at a finite initial scale."""
+"""Predictions of Algorithm 1: stages, and near-ties and corrections at a finite initial scale."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin, Table
-from saddlescope._shared.results import TableMixin
-from saddlescope.figures.drawing import PlotMixin
-from saddlescope.figures.records import Panel
-from saddlescope.measure.stages import Stage, Staircase
 from saddlescope.theory.incremental.finite_scale import Correction, FirstOrderInit
 from saddlescope.theory.incremental.stationary_point import StationaryPoint
-
-TIME_UNIT = "t / log(1/alpha)"
-
-
-class AlgorithmStatus(StrEnum):
-    """Termination status of `incremental_learning`."""
-
-    CONVERGED = "converged"
-    MAX_STAGES = "max_stages"
-    TIE = "tie"
-    SADDLE = "saddle"
-    NO_MINIMUM = "no_minimum"
-    NOT_FINITE = "not_finite"
+from saddlescope.theory.prediction import AlgorithmStatus, NearTie, Prediction, check_log_scale, closer_than
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -107,33 +90,9 @@ class GreedyStage(ReprMixin):
         """Coordinates where beta is not 0, ascending."""
         return tuple(np.flatnonzero(self.beta).tolist())
 
-    @property
-    def theta(self) -> Float[np.ndarray, " weights"]:
-        """Weights theta^k = (u, v) with u = sqrt|beta| and v = sgn(beta) u, shape (2p,)."""
-        u = np.sqrt(np.abs(self.beta))
-        return np.concatenate([u, np.sign(self.beta) * u])
-
-
-@dataclass(frozen=True)
-class NearTie:
-    """Property of a stage that a given initial scale does not resolve.
-
-    Attributes:
-        stage: the index k.
-        kind: "order" if another coordinate is active at the same time, so that the order of entry is open; "plateau"
-            if the stage ends before its plateau is reached.
-        coordinate: the coordinate that is too close: the competitor, or the one that ends the plateau.
-        efolds: the separation, in factors of e of a weight.
-    """
-
-    stage: int
-    kind: Literal["order", "plateau"]
-    coordinate: int
-    efolds: float
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class IncrementalLearning(TableMixin, PlotMixin):
+class IncrementalLearning(Prediction):
     """Stages that Algorithm 1 predicts, and its termination status.
 
     Attributes:
@@ -157,11 +116,7 @@ class IncrementalLearning(TableMixin, PlotMixin):
     weight_decay: float = 0.0
 
     def __repr__(self) -> str:
-        last = self.stages[-1]
-        return (
-            f"IncrementalLearning({len(self.stages)} stages to T = {last.time:.6g}, loss {self.stages[0].loss:.3g} to "
-            f"{last.loss:.3g}, {self.status.value})"
-        )
+        return self._described()
 
     def _table(self) -> Table:
         rows = (
@@ -170,25 +125,8 @@ class IncrementalLearning(TableMixin, PlotMixin):
         )
         return ("stage", "T", "enter", "leave", "active", "loss"), rows
 
-    def panel(self) -> Panel:
-        """Return the picture of the staircase."""
-        return self.staircase.panel()
-
-    @property
-    def ends(self) -> tuple[float, ...]:
-        """Time at which each stage ends."""
-        return (*(stage.time for stage in self.stages[1:]), self.end)
-
-    @property
-    def staircase(self) -> Staircase:
-        """Prediction as a `Staircase` in the unit t / log(1/alpha), to be compared with that of a run."""
-        return Staircase(
-            tuple(
-                Stage(stage.time, end, stage.loss, len(stage.support), stage.support)
-                for stage, end in zip(self.stages, self.ends, strict=True)
-            ),
-            TIME_UNIT,
-        )
+    def _active(self, stage: GreedyStage) -> tuple[int, tuple[int, ...]]:
+        return len(stage.support), stage.support
 
     @property
     def corrections(self) -> Float[np.ndarray, "stages"] | None:
@@ -212,7 +150,7 @@ class IncrementalLearning(TableMixin, PlotMixin):
         Raises:
             InputError: log_scale is not below 0, or no weights were given.
         """
-        _check_log_scale(log_scale)
+        check_log_scale(log_scale)
         if self.corrections is None:
             raise InputError("weights must be given to incremental_learning for times at a finite alpha; got None.")
         return np.array([stage.time for stage in self.stages]) + self.corrections / -log_scale
@@ -242,19 +180,18 @@ class IncrementalLearning(TableMixin, PlotMixin):
         Raises:
             InputError: log_scale is not below 0, or efolds is not positive.
         """
-        _check_log_scale(log_scale)
-        if not efolds > 0:
-            raise InputError(f"efolds must be positive; got {efolds!r}.")
-        found = []
-        for k in range(len(self.stages)):
-            found.append(NearTie(k, "order", *self._order(k, -log_scale)))
-            found.append(NearTie(k, "plateau", *self._plateau(k, -log_scale)))
-        return tuple(tie for tie in found if tie.efolds < efolds)
+        check_log_scale(log_scale)
+        return closer_than(efolds, self._separations(-log_scale))
 
-    def _order(self, k: int, log_time: float) -> tuple[int, float]:
+    def _separations(self, log_time: float) -> Iterator[NearTie]:
+        for k, end in enumerate(self.ends):
+            if k:
+                yield self._order(k, log_time)
+            if math.isfinite(end):
+                yield self._plateau(k, log_time)
+
+    def _order(self, k: int, log_time: float) -> NearTie:
         """Return the competitor of the coordinates that entered at T_k, and the number of e-folds it lacks."""
-        if k == 0:
-            return -1, math.inf
         before, stage = self.stages[k - 1], self.stages[k]
         slope = before.slope + before.gradient * (stage.time - before.time)
         efolds = (1 + self.weight_decay * stage.time - np.sign(before.gradient) * slope) * log_time
@@ -265,13 +202,11 @@ class IncrementalLearning(TableMixin, PlotMixin):
         efolds[(before.beta != 0) | (np.abs(before.gradient) <= self.weight_decay)] = np.inf
         efolds[list(stage.entered)] = np.inf
         nearest = int(np.argmin(efolds))
-        return nearest, float(efolds[nearest])
+        return NearTie(k, "order", float(efolds[nearest]), nearest)
 
-    def _plateau(self, k: int, log_time: float) -> tuple[int, float]:
+    def _plateau(self, k: int, log_time: float) -> NearTie:
         """Return the coordinate that ends stage k, and the stage's duration in units of its slowest time."""
         stage, end = self.stages[k], self.ends[k]
-        if math.isinf(end):
-            return -1, math.inf
         last = k + 1 == len(self.stages)
         following = (self.next if last else self.stages[k + 1].entered)[0]
         duration = (end - stage.time) * log_time
@@ -282,12 +217,4 @@ class IncrementalLearning(TableMixin, PlotMixin):
         left = list(stage.left)
         falling = self.weight_decay - np.sign(stage.slope[left]) * stage.gradient[left]
         rates = [stage.convergence_rate, abs(stage.gradient[following]) - self.weight_decay, *falling]
-        return following, float(min(rates)) * duration
-
-
-def _check_log_scale(log_scale: float) -> None:
-    if not (log_scale < 0 and math.isfinite(log_scale)):
-        raise InputError(
-            f"log_scale must be the natural logarithm of an initial scale below 1; got {log_scale!r}. "
-            "Use math.log(alpha)."
-        )
+        return NearTie(k, "plateau", float(min(rates)) * duration, following)

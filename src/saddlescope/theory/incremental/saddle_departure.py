@@ -1,4 +1,4 @@
-"""Start of an orbit at a saddle: the linear response of the support to coordinates that are still small.
+"""Start of an orbit at a saddle: where new coordinates are still small, and the support's linear response to them.
 
 Near theta^k coordinate j outside the support grows as x_j = e^{2 |g_j| (t - d_j)}, with d_j its delay. The support
 responds with delta_x = Z_j x_j, where d delta_x / dt = -2 X (H_SS delta_x + H_Sj x_j) gives
@@ -8,6 +8,7 @@ responds with delta_x = Z_j x_j, where d delta_x / dt = -2 X (H_SS delta_x + H_S
 and the gradient everywhere changes by the columns H_j + H_S Z_j. All of this is exact to first order in x_j.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,25 +25,55 @@ _ATTEMPTS = 100
 
 @dataclass(frozen=True, eq=False)
 class OrbitStart:
-    """Point of the orbit shortly after the saddle, with the integral of g up to it.
+    """Point of the orbit shortly after the saddle.
 
     Attributes:
         face: the face of the orbit.
-        new: True for the face's coordinates that enter.
-        time: t, 0 where the first of the new coordinates would have |beta| = 1 if g stayed as at the saddle.
         x: the point.
+        rates: r there.
+        time: t; 0 if times do not matter.
+    """
+
+    face: Face
+    x: Float[np.ndarray, "m"]
+    rates: Float[np.ndarray, "m"]
+    time: float = 0.0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TimedStart(OrbitStart):
+    """The same with the integral of g up to it; t is 0 where the first of the new coordinates would have |beta| = 1.
+
+    Attributes:
+        new: True for the face's coordinates that enter.
         gradient: g there, shape (p,).
         before: for each coordinate of the face, log x at t = 0 if g stayed as at the saddle.
         shift: the integral of g - g(theta^k) from -infinity to `time`, shape (p,).
     """
 
-    face: Face
     new: Bool[np.ndarray, "m"]
-    time: float
-    x: Float[np.ndarray, "m"]
     gradient: Float[np.ndarray, "p"]
     before: Float[np.ndarray, "m"]
     shift: Float[np.ndarray, "p"]
+
+
+def start_path(departure: SaddleDeparture, face: Face) -> OrbitStart:
+    """Return the saddle with new coordinates so small that they change the rates by at most a fraction `SMALL`.
+
+    Raises:
+        InputError: the gradient jumps as the new coordinates enter.
+    """
+    at_saddle, r = face.sizes(departure.saddle.beta), face.rates(departure.saddle.gradient)
+    new, rate = departure.new(face), departure.entering_rate
+    size = SMALL * rate / max(float(np.max(np.abs(face.hessian(at_saddle)[:, new]))), 1e-3 * rate)
+    for _ in range(_ATTEMPTS):
+        x = np.where(new, size, at_saddle)
+        with suppress(NonFiniteLossError):
+            rates = face.rate(x)
+            if np.max(np.abs(rates - r)) <= 2 * SMALL * rate:
+                return OrbitStart(face, x, rates)
+        size *= 1e-2
+    raise departure.jump()
 
 
 def tied_face(departure: SaddleDeparture) -> Face:
@@ -72,8 +103,8 @@ def tied_face(departure: SaddleDeparture) -> Face:
     return Face(face.oracle, face.among, np.stack(columns, axis=1))
 
 
-def start_orbit(departure: SaddleDeparture, face: Face) -> OrbitStart:
-    """Return the start of the orbit on a face; raise InputError if the gradient jumps as the new coordinates enter."""
+def start_timed(departure: SaddleDeparture, face: Face) -> TimedStart:
+    """Return the start of the orbit with its times; raise InputError as `start_path`."""
     saddle, new = departure.saddle, departure.new(face)
     at_saddle, r = face.sizes(saddle.beta), face.rates(saddle.gradient)[new]
     columns = face.oracle.hessian_columns(saddle.beta, face.among) @ face.directions
@@ -105,7 +136,8 @@ def start_orbit(departure: SaddleDeparture, face: Face) -> OrbitStart:
                 before[new] = -2 * r * delays
                 # The second-order remainder of g is proportional to x^2, and so decays twice as fast into the past.
                 shift = change @ (small / (2 * r)) + (actual - first) / (4 * float(np.max(r)))
-                return OrbitStart(face, new, time, x, gradient, before, shift)
+                rates = face.rates(gradient)
+                return TimedStart(face, x, rates, time, new=new, gradient=gradient, before=before, shift=shift)
         time -= float(np.log(100.0) / (2 * np.max(r)))
     raise departure.jump()
 

@@ -2,14 +2,11 @@
 
     theta^{k+1} = lim_{eps -> 0} lim_{t -> infinity} psi(t, eps),  psi(0, eps) = theta^k + eps (e_i, sgn(g_i) e_i)
 
-The loss need not be convex, so the limit is not "the minimum" over the active coordinates: it is the end of one path.
-Both policies follow that path from the saddle: `NewtonTransition`, the default, and `TimedTransition`, which computes
-the times of the path as well.
+The loss need not be convex, so the limit is not "the minimum" over the active coordinates: it is the end of one path,
+which `saddlescope.theory.incremental.orbit` follows from the saddle.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -132,17 +129,3 @@ class SaddleDeparture:
             f"loss must be twice continuously differentiable; got a gradient that jumps as {self.named} "
             "becomes other than 0. Replace ReLU or |beta| by something smooth, such as GeLU."
         )
-
-
-Transition: TypeAlias = Callable[[SaddleDeparture], StationaryPoint | TransitionFailure]
-"""Function to theta^{k+1} of equation 13, or to the reason why it does not exist.
-
-It raises NonFiniteLossError where the loss is not finite.
-"""
-
-
-def check_between(low: float, high: float, **values: float) -> None:
-    """Raise InputError unless every value is strictly between low and high."""
-    for name, value in values.items():
-        if not (isinstance(value, float) and low < value < high):
-            raise InputError(f"{name} must be a number between {low:g} and {high:g}; got {value!r}.")

@@ -29,15 +29,11 @@ from saddlescope._shared.arguments import calling, validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin, Table
-from saddlescope._shared.results import TableMixin
-from saddlescope.figures.drawing import PlotMixin
-from saddlescope.figures.records import Panel
 from saddlescope.loss.checks import as_float64
-from saddlescope.measure.stages import Stage, Staircase
-from saddlescope.theory.incremental.prediction import TIME_UNIT, AlgorithmStatus
 from saddlescope.theory.low_rank.growth_exponents import Frame, Growth, growth, symmetric_growth
 from saddlescope.theory.low_rank.loss_oracle import Matrices, NonFiniteProductLossError, ProductLossOracle
 from saddlescope.theory.low_rank.transition import LowRankDeparture, Saddle, follow_to_saddle
+from saddlescope.theory.prediction import AlgorithmStatus, Prediction, check_limits, report_stage
 
 Pairs = tuple[tuple[np.ndarray, np.ndarray], ...]
 
@@ -88,7 +84,7 @@ class LowRankStage(ReprMixin):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class LowRankLearning(TableMixin, PlotMixin):
+class LowRankLearning(Prediction):
     """Predicted stages, and the termination status.
 
     Attributes:
@@ -104,35 +100,14 @@ class LowRankLearning(TableMixin, PlotMixin):
     message: str
 
     def __repr__(self) -> str:
-        last = self.stages[-1]
-        return (
-            f"LowRankLearning({len(self.stages)} stages to T = {last.time:.6g}, ranks {last.ranks}, loss "
-            f"{self.stages[0].loss:.3g} to {last.loss:.3g}, {self.status.value})"
-        )
+        return self._described(f"ranks {self.stages[-1].ranks}, ")
 
     def _table(self) -> Table:
         rows = ((k, one.time, one.entered, one.ranks, one.loss) for k, one in enumerate(self.stages))
         return ("stage", "T", "product that rises", "ranks", "loss"), rows
 
-    def panel(self) -> Panel:
-        """Return the picture of the staircase."""
-        return self.staircase.panel()
-
-    @property
-    def ends(self) -> tuple[float, ...]:
-        """Time at which each stage ends."""
-        return (*(stage.time for stage in self.stages[1:]), self.end)
-
-    @property
-    def staircase(self) -> Staircase:
-        """Prediction as a `Staircase`; its ranks are the sums of the products' ranks."""
-        return Staircase(
-            tuple(
-                Stage(stage.time, end, stage.loss, sum(stage.ranks))
-                for stage, end in zip(self.stages, self.ends, strict=True)
-            ),
-            TIME_UNIT,
-        )
+    def _active(self, stage: LowRankStage) -> tuple[int, None]:
+        return sum(stage.ranks), None
 
 
 @validate_arguments
@@ -189,12 +164,7 @@ def low_rank_learning(
     """
     if width is not None and not (isinstance(width, int | np.integer) and width >= 1):
         raise InputError(f"width must be an integer of at least 1, or None; got {width!r}.")
-    if not (isinstance(tolerance, float) and 0 < tolerance < 1e-3):
-        raise InputError(f"tolerance must be a number between 0 and 1e-3; got {tolerance!r}.")
-    if max_stages is not None and not (isinstance(max_stages, int | np.integer) and max_stages >= 1):
-        raise InputError(f"max_stages must be an integer of at least 1, or None; got {max_stages!r}.")
-    if not 0 <= weight_decay < math.inf:
-        raise InputError(f"weight_decay must be finite and not negative; got {weight_decay!r}.")
+    check_limits(tolerance, max_stages, weight_decay)
     oracle = ProductLossOracle(loss, shapes, symmetric=symmetric, weight_decay=weight_decay)
     start = None if weights is None else _initial_weights(weights, oracle)
     if start is not None:
@@ -251,7 +221,8 @@ def _learn(
         grown = tuple(paired(frame, _square(G)) for frame, G in zip(frames, saddle.force, strict=True))
         stages.append(_stage(saddle, grown, time, entered, margin, oracle.exponent))
         if len(stages) > 1:
-            _report_stage(report, stages, most, max_stages)
+            ranks = stages[-1].ranks
+            report_stage(report, stages, max_stages, active=f"ranks {ranks}", share=sum(ranks) / sum(most))
         arrivals = _Arrivals(grown, stages[-1].ranks, most, noise, oracle.decay, time, tolerance)
         end, status, message = time + arrivals.duration, None, ""
         shown = math.ldexp(end, -oracle.exponent)
@@ -444,9 +415,3 @@ def _stay_symmetric(start: Pairs, oracle: ProductLossOracle) -> bool:
 def _square(G: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "d d"]:
     m, n = G.shape
     return np.pad(G, ((0, max(m, n) - m), (0, max(m, n) - n)))
-
-
-def _report_stage(report: Report, stages: list[LowRankStage], most: tuple[int, ...], max_stages: int | None) -> None:
-    stage, k = stages[-1], len(stages) - 1
-    done = sum(stage.ranks) / sum(most) if max_stages is None else k / max_stages
-    report(min(done, 1.0), f"stage {k}: ranks {stage.ranks}, T = {stage.time:.4g}, loss {stage.loss:.3g}")

@@ -12,13 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from saddlescope._shared.arguments import calling, shown
-from saddlescope._shared.compiled_functions import compiled, eval_shape
+from saddlescope._shared.compiled_functions import compiled
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.loss_scale import scale_exponent
 from saddlescope.loss.abstract_loss import AbstractLoss, as_loss
-from saddlescope.loss.checks import require_start_at_zero
+from saddlescope.loss.checks import require_float64_loss, require_start_at_zero
 from saddlescope.numerics.tree_layout import TreeLayout
 
 Matrices = tuple[Float[np.ndarray, "_ _"], ...]
@@ -70,19 +68,9 @@ class ProductLossOracle:
             raise InputError(f"shapes must hold (rows, columns) of each product, positive integers; got {shapes!r}.")
         if symmetric and any(m != n for m, n in self.shapes):
             raise InputError(f"shapes must be square for symmetric factors; got {shapes!r}.")
-        if not callable(loss):
-            raise InputError(f"loss must be a JAX function of a tuple of products; got {loss!r}.")
-        require_float64("low_rank_learning")
-        abstract = tuple(jax.ShapeDtypeStruct(shape, jnp.dtype("float64")) for shape in self.shapes)
-        with calling(
-            f"loss must accept a tuple of matrices of the shapes {self.shapes!r} under jax.jit",
-            "Check the shapes, and that the loss is written with jax.numpy.",
-        ):
-            out = eval_shape(loss, abstract)
-        if getattr(out, "shape", None) != () or getattr(out, "dtype", None) != jnp.dtype("float64"):
-            raise InputError(f"loss must return one float64 number; got {shown(out)}.")
-        self.exponent = 0
         zero = tuple(np.zeros(shape) for shape in self.shapes)
+        require_float64_loss(loss, zero, caller="low_rank_learning", name="a tuple of products")
+        self.exponent = 0
         layout = TreeLayout.of(zero)
 
         def flat(at: np.ndarray) -> tuple[Array, np.ndarray]:

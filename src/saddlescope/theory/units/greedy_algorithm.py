@@ -22,12 +22,13 @@ from jaxtyping import Array, PyTree
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
+from saddlescope.theory.prediction import AlgorithmStatus, check_limits, report_stage
 from saddlescope.theory.saddle.path import TransitionFailure
 from saddlescope.theory.units.aligned_units import AlignedUnits
 from saddlescope.theory.units.dormant_units import SAME, Arrival, DormantUnits, Settled
 from saddlescope.theory.units.initial_weights import initial_weights
 from saddlescope.theory.units.quadratic_units import QuadraticUnits
-from saddlescope.theory.units.results import UnitLearning, UnitStage, UnitStatus
+from saddlescope.theory.units.results import UnitLearning, UnitStage
 from saddlescope.theory.units.superlinear_units import SuperlinearUnits
 from saddlescope.theory.units.transition import StationaryUnits, Transition
 from saddlescope.theory.units.unit_network import UnitNetwork
@@ -114,10 +115,7 @@ def unit_learning(
         raise InputError(f"kinds must be at least 1; got {kinds!r}.")
     if width is not None and width < 1:
         raise InputError(f"width must be at least 1, or None; got {width!r}.")
-    if not 0 < tolerance < 1e-3:
-        raise InputError(f"tolerance must be a number between 0 and 1e-3; got {tolerance!r}.")
-    if max_stages is not None and max_stages < 1:
-        raise InputError(f"max_stages must be at least 1, or None; got {max_stages!r}.")
+    check_limits(tolerance, max_stages)
     if until is not None and not until > 0:
         raise InputError(f"until must be positive, or None; got {until!r}.")
     network = UnitNetwork.of(unit, data, loss, parameters, kinds, seed, caller="unit_learning")
@@ -185,9 +183,10 @@ class _Run:
                     residual = self._network.residual_of(self._thetas, self._kinds)[1]
                     stages.append(self._stage(end, arrivals[0], found, left, arrivals, passed=passed))
                     time = end
-                    self._report_stage(stages)
+                    k, active = len(stages) - 1, f"{stages[-1].active} active units"
+                    report_stage(self._report, stages, self._max_stages, active=active, share=k / (k + 1))
                     continue
-                ended = UnitStatus(found.status), f"At T = {self._network.time_in_units(end):.6g}: {found.reason}"
+                ended = AlgorithmStatus(found.status), f"At T = {self._network.time_in_units(end):.6g}: {found.reason}"
             return UnitLearning(
                 stages=tuple(stages),
                 end=self._network.time_in_units(end),
@@ -199,32 +198,32 @@ class _Run:
 
     def _obstacle(
         self, arrivals: list[Arrival], stages: list[UnitStage], end: float, residual: Array
-    ) -> tuple[UnitStatus, str] | None:
+    ) -> tuple[AlgorithmStatus, str] | None:
         """Return the status and message that end the algorithm before the next transition, if any."""
         if self._max_stages is not None and len(stages) > self._max_stages:
-            return UnitStatus.MAX_STAGES, f"Stopped after max_stages={self._max_stages} transitions."
+            return AlgorithmStatus.MAX_STAGES, f"Stopped after max_stages={self._max_stages} transitions."
         if reason := self._dormant.unpredictable(residual, self._settled):
-            return UnitStatus.UNSTABLE, reason
+            return AlgorithmStatus.UNSTABLE, reason
         if not arrivals:
             if len(stages) == 1:
-                return UnitStatus.NO_UTILITY, why_nothing_grows(self._network)
-            return UnitStatus.CONVERGED, "No dormant unit has a positive utility, or all units are active."
+                return AlgorithmStatus.NO_UTILITY, why_nothing_grows(self._network)
+            return AlgorithmStatus.CONVERGED, "No dormant unit has a positive utility, or all units are active."
         first, at = arrivals[0], self._network.time_in_units(end)
         if self._until is not None and at > self._until:
-            return UnitStatus.UNTIL, f"The next stage begins at T = {at:.6g}, after until={self._until:g}."
+            return AlgorithmStatus.UNTIL, f"The next stage begins at T = {at:.6g}, after until={self._until:g}."
         if first.degenerate:
-            return UnitStatus.DEGENERATE, (
+            return AlgorithmStatus.DEGENERATE, (
                 f"The direction that becomes active at T = {at:.6g} is one of a manifold of equally good ones, so the "
                 "next stage depends on the initial weights. Break the symmetry of the data."
             )
         if len(arrivals) > 1 and arrivals[1].delay - first.delay <= self._tolerance * max(end, first.delay):
             if self._same_leading_part(first, arrivals[1]):
-                return UnitStatus.TIE, (
+                return AlgorithmStatus.TIE, (
                     f"Two directions with the same leading part, such as theta and -theta of a GELU or swish unit, "
                     f"become active at the same time, T = {at:.6g}, whatever the data are: the next stage depends on "
                     "the initial weights. Follow one unit by width=1, or all of them by unit_flow from their weights."
                 )
-            return UnitStatus.TIE, (
+            return AlgorithmStatus.TIE, (
                 f"Two units become active at the same time, T = {at:.6g}: the next stage depends on their initial "
                 "weights. Break the symmetry of the data."
             )
@@ -297,11 +296,4 @@ class _Run:
             runner_up=None if after is None else after.kind,
             margin=math.inf if after is None or arrival is None else time_in_units(after.delay - arrival.delay),
             runner_up_rate=0.0 if after is None else in_units(self._network.degree * after.utility),
-        )
-
-    def _report_stage(self, stages: list[UnitStage]) -> None:
-        stage, k = stages[-1], len(stages) - 1
-        self._report(
-            k / (self._max_stages or k + 1),
-            f"stage {k}: {stage.active} active units, T = {stage.time:.4g}, loss {stage.loss:.3g}",
         )

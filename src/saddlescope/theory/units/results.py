@@ -1,34 +1,15 @@
-"""Predicted stages of a sum of units, their status, and near-ties at a finite initial scale."""
+"""Predicted stages of a sum of units, and near-ties at a finite initial scale."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin, Table
-from saddlescope._shared.results import TableMixin
-from saddlescope.figures.drawing import PlotMixin
-from saddlescope.figures.records import Panel
-from saddlescope.measure.stages import Stage, Staircase
-
-
-class UnitStatus(StrEnum):
-    """Termination status of `unit_learning`."""
-
-    CONVERGED = "converged"
-    NO_UTILITY = "no_utility"
-    MAX_STAGES = "max_stages"
-    UNTIL = "until"
-    TIE = "tie"
-    DEGENERATE = "degenerate"
-    UNSTABLE = "unstable"
-    SADDLE = "saddle"
-    NO_MINIMUM = "no_minimum"
-    NOT_FINITE = "not_finite"
+from saddlescope.theory.prediction import AlgorithmStatus, NearTie, Prediction, check_log_scale, closer_than
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -83,24 +64,8 @@ class UnitStage(ReprMixin):
         return len(self.thetas)
 
 
-@dataclass(frozen=True)
-class UnitNearTie:
-    """Property of a stage that a given initial scale does not resolve.
-
-    Attributes:
-        stage: the index k.
-        kind: "order" if another unit becomes active at almost the same time; "plateau" if the stage ends before its
-            plateau is reached.
-        efolds: the separation, in factors of e of a weight.
-    """
-
-    stage: int
-    kind: Literal["order", "plateau"]
-    efolds: float
-
-
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class UnitLearning(TableMixin, PlotMixin):
+class UnitLearning(Prediction):
     """Predicted stages, and the termination status.
 
     Attributes:
@@ -116,47 +81,25 @@ class UnitLearning(TableMixin, PlotMixin):
     end: float
     end_rate: float
     degree: float
-    status: UnitStatus
+    status: AlgorithmStatus
     message: str
 
     def __repr__(self) -> str:
-        last = self.stages[-1]
-        return (
-            f"UnitLearning(degree {self.degree:g}, {len(self.stages)} stages to T = {last.time:.6g}, {last.active} "
-            f"active units, loss {self.stages[0].loss:.3g} to {last.loss:.3g}, "
-            f"{self.status.value})"
-        )
+        return self._described(f"{self.stages[-1].active} active units, ", f"degree {self.degree:g}, ")
 
     def _table(self) -> Table:
         rows = ((k, one.time, one.entered, one.unit, one.active, one.loss) for k, one in enumerate(self.stages))
         return ("stage", "T", "kind that enters", "unit", "active units", "loss"), rows
 
-    def panel(self) -> Panel:
-        """Return the picture of the staircase."""
-        return self.staircase.panel()
+    def _active(self, stage: UnitStage) -> tuple[int, tuple[int, ...] | None]:
+        return stage.active, None if stage.units is None else tuple(sorted(stage.units))
 
     @property
     def time_unit(self) -> str:
         """Unit of all times."""
-        return "t / log(1/alpha)" if self.degree == 2 else f"t alpha^{self.degree - 2:g}"
+        return super().time_unit if self.degree == 2 else f"t alpha^{self.degree - 2:g}"
 
-    @property
-    def ends(self) -> tuple[float, ...]:
-        """Time at which each stage ends."""
-        return (*(stage.time for stage in self.stages[1:]), self.end)
-
-    @property
-    def staircase(self) -> Staircase:
-        """Prediction as a `Staircase`, whose ranks are numbers of active units, to be compared with that of a run."""
-        return Staircase(
-            tuple(
-                Stage(one.time, end, one.loss, one.active, None if one.units is None else tuple(sorted(one.units)))
-                for one, end in zip(self.stages, self.ends, strict=True)
-            ),
-            self.time_unit,
-        )
-
-    def near_ties(self, log_scale: float, *, efolds: float = 1.0) -> tuple[UnitNearTie, ...]:
+    def near_ties(self, log_scale: float, *, efolds: float = 1.0) -> tuple[NearTie, ...]:
         """Return stages that at the initial scale alpha are separated by fewer than `efolds` e-folds (kappa = 2).
 
         - order: the runner-up of stage k lacks its rate times the margin times log(1/alpha) e-folds when it begins.
@@ -171,19 +114,15 @@ class UnitLearning(TableMixin, PlotMixin):
             InputError: log_scale is not below 0, efolds is not positive, or kappa is not 2: then stages are separated
                 by powers of alpha wherever their times differ.
         """
-        if not (log_scale < 0 and math.isfinite(log_scale)):
-            raise InputError(f"log_scale must be the natural logarithm of a scale below 1; got {log_scale!r}.")
-        if not efolds > 0:
-            raise InputError(f"efolds must be positive; got {efolds!r}.")
+        check_log_scale(log_scale)
         if self.degree != 2:
             raise InputError(f"near_ties must be asked of units of degree 2; got degree {self.degree:g}.")
-        found = []
-        for k, (stage, end) in enumerate(zip(self.stages, self.ends, strict=True)):
+        return closer_than(efolds, self._separations(-log_scale))
+
+    def _separations(self, log_time: float) -> Iterator[NearTie]:
+        growths = [*(2 * stage.utility for stage in self.stages[1:]), self.end_rate]
+        for k, (stage, end, grown) in enumerate(zip(self.stages, self.ends, growths, strict=True)):
             if k and math.isfinite(stage.margin):
-                found.append(UnitNearTie(k, "order", stage.margin * stage.runner_up_rate * -log_scale))
+                yield NearTie(k, "order", stage.margin * stage.runner_up_rate * log_time)
             if math.isfinite(end):
-                last = k + 1 == len(self.stages)
-                grown = self.end_rate if last else 2 * self.stages[k + 1].utility
-                duration = (end - stage.time) * -log_scale
-                found.append(UnitNearTie(k, "plateau", min(stage.curvature, grown) * duration))
-        return tuple(tie for tie in found if tie.efolds < efolds)
+                yield NearTie(k, "plateau", min(stage.curvature, grown) * (end - stage.time) * log_time)

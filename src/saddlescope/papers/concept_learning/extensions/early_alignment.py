@@ -53,7 +53,7 @@ class Params(EntryParams):
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Train all networks of a scale at once, scale by scale."""
     from saddlescope.models import StructuredIdentityTask
-    from saddlescope.theory.escape import rank_one_escape_speed
+    from saddlescope.theory.escape.rank_one import rank_one_escape_speed
 
     task = StructuredIdentityTask(params.mu, (params.sigma,) * 2, params.samples, 2)
     X = task.draw(params.seed)

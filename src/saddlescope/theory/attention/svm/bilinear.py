@@ -1,11 +1,11 @@
-"""Local solutions of the matrix SVMs in the factors: W = K Q^T with few columns, by an augmented Lagrangian and Newton.
+"""Local solutions of the nuclear SVM in the factors: W = K Q^T with few columns, by an augmented Lagrangian and Newton.
 
     minimise f(K, Q) over left_k^T K Q^T right_k >= h_k,    k = 1, ..., N,    K (p, e), Q (q, e),
 
-with f = (|K|_F^2 + |Q|_F^2) / 2, whose least value for given W is |W|_*, or f = |K Q^T|_F^2 / 2. L-BFGS minimises
-f + sum_k l_k^2 / (2 c) with l_k = max(0, lambda_k + c (h_k - u_k)), then lambda <- l, for growing c. Newton's method on
-the active constraints then solves the stationarity equations, which are singular along rotations of the columns, by
-least squares. The problem is not convex: each start ends in a local solution.
+with f = (|K|_F^2 + |Q|_F^2) / 2, whose least value for given W is |W|_*. L-BFGS minimises f + sum_k l_k^2 / (2 c) with
+l_k = max(0, lambda_k + c (h_k - u_k)), then lambda <- l, for growing c. Newton's method on the active constraints then
+solves the stationarity equations, which are singular along rotations of the columns, by least squares. The problem is
+not convex: each start ends in a local solution.
 """
 
 from dataclasses import dataclass
@@ -61,12 +61,10 @@ class BilinearProblem:
 
     Attributes:
         within: the constraints.
-        norm: "nuclear" or "frobenius".
         size: approximate value of f at a solution.
     """
 
     within: MatrixConstraints
-    norm: str
     size: float
 
     def solve(self, right: Float[np.ndarray, "q e"], multipliers: Float[np.ndarray, "N"]) -> LocalPoint:
@@ -110,26 +108,16 @@ class BilinearProblem:
         """Return |W| / min margin, an upper bound; infinite where a margin is not positive."""
         margin = float(np.min(self._margins(point.left, point.right) / self.within.least))
         s = np.sum(point.left**2, axis=0)
-        length = float(s.sum() if self.norm == "nuclear" else np.linalg.norm(s))
+        length = float(s.sum())
         return length / margin if margin > 1e-9 * length else float("inf")
 
     def stationarity(self, point: LocalPoint) -> float:
         """Return |grad f - J^T lambda| over |grad f|."""
-        gradient = self._gradient(point.left, point.right)
+        gradient = _flat(point.left, point.right)
         return float(np.linalg.norm(gradient - self._pull(point)) / np.linalg.norm(gradient))
 
     def _margins(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         return np.einsum("ke,ke->k", self.within.left @ left, self.within.right @ right)
-
-    def _objective(self, left: np.ndarray, right: np.ndarray) -> float:
-        if self.norm == "nuclear":
-            return float(np.sum(left**2) + np.sum(right**2)) / 2
-        return float(np.sum((left.T @ left) * (right.T @ right))) / 2
-
-    def _gradient(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        if self.norm == "nuclear":
-            return _flat(left, right)
-        return _flat(left @ (right.T @ right), right @ (left.T @ left))
 
     def _pull(self, point: LocalPoint) -> np.ndarray:
         """Return J^T lambda."""
@@ -140,8 +128,8 @@ class BilinearProblem:
         left, right = _split(x, at)
         missing = self.within.least - self._margins(left, right)
         push = np.maximum(0.0, at.multipliers + penalty * missing)
-        value = self._objective(left, right) + float(push @ push) / (2 * penalty)
-        return value, self._gradient(left, right) - self._pull(LocalPoint(left, right, push))
+        value = float(x @ x) / 2 + float(push @ push) / (2 * penalty)
+        return value, x - self._pull(LocalPoint(left, right, push))
 
     def _residual(self, point: LocalPoint) -> float:
         """Return the largest violation of stationarity, active margins and constraints."""
@@ -154,11 +142,7 @@ class BilinearProblem:
         (p, e), q = K.shape, Q.shape[0]
         held = point.multipliers > _POLICY.held * point.multipliers.max()
         Z = within.dual_matrix(point.multipliers)
-        if self.norm == "nuclear":
-            one, two, mixed = np.eye(p * e), np.eye(q * e), -np.kron(Z, np.eye(e))
-        else:
-            one, two = np.kron(np.eye(p), Q.T @ Q), np.kron(np.eye(q), K.T @ K)
-            mixed = np.kron(K @ Q.T - Z, np.eye(e)) + np.einsum("pa,qb->pbqa", K, Q).reshape(p * e, q * e)
+        one, two, mixed = np.eye(p * e), np.eye(q * e), -np.kron(Z, np.eye(e))
         a, b = within.left[held], within.right[held]
         J = np.concatenate(
             [
@@ -170,7 +154,7 @@ class BilinearProblem:
         system = np.block(
             [[one, mixed, -J[:, : p * e].T], [mixed.T, two, -J[:, p * e :].T], [J, np.zeros((len(a),) * 2)]]
         )
-        stationary = self._pull(point) - self._gradient(K, Q)
+        stationary = self._pull(point) - _flat(K, Q)
         step = np.linalg.lstsq(
             system, np.concatenate([stationary, (within.least - self._margins(K, Q))[held]]), rcond=1e-10
         )[0]

@@ -17,7 +17,6 @@ from saddlescope._shared.progress import Report, silent
 from saddlescope.models.tokens.data import TokenData
 from saddlescope.theory.attention.svm.constraints import MatrixConstraints, not_solved
 from saddlescope.theory.attention.svm.nonnegative_least_squares import proximal_minima
-from saddlescope.theory.attention.svm.rank_bounded import check_search, rank_bounded_svm
 from saddlescope.theory.attention.svm.solution import MatrixSvm, matrix_solution
 
 _GAP = 1e-14
@@ -26,38 +25,25 @@ _MOST = 60  # proximal steps; one to three are enough unless constraints are dep
 
 
 @validate_arguments
-def frobenius_svm(
-    data: TokenData,
-    rank_bound: int | None = None,
-    *,
-    num_starts: int = 16,
-    seed: int = 0,
-    report: Report = silent,
-) -> MatrixSvm:
-    """Solve the (W_F-SVM): min |W|_F over D_il^T W z_i >= 1, uniquely; with a rank bound, possibly only locally.
+def frobenius_svm(data: TokenData, *, report: Report = silent) -> MatrixSvm:
+    """Solve the (W_F-SVM): min |W|_F over D_il^T W z_i >= 1, uniquely.
 
     Args:
         data: n samples of L tokens.
-        rank_bound: d_e, the largest rank; None for no bound. Below the rank of the solution without it, the problem is
-            not convex, and `local` of the result describes the search.
-        num_starts: number of random starts of the search for a local solution.
-        seed: of the starts.
-        report: called with the finished fraction after each proximal step and each start.
+        report: called with the finished fraction after each proximal step.
 
     Raises:
-        InputError: data that no W separates, the message names samples of a Farkas certificate; a rank that no W found
-            has, or one below 1.
+        InputError: data that no W separates; the message names samples of a Farkas certificate.
         ArithmeticError: the certificate was not reached.
     """
-    check_search(rank_bound, num_starts, seed)
     within = MatrixConstraints.of(data)
     scaled = frobenius_multipliers(data, within, report)
     U, s, Vt = np.linalg.svd(within.dual_matrix(scaled), full_matrices=False)
     kept = s > len(s) * np.finfo(float).eps * s[0]
     root = np.sqrt(s[kept])
+    report(1.0, "solved")
     factors = within.lifted(U[:, kept] * root, Vt[kept].T * root)
-    convex = matrix_solution(data, factors, within.multipliers(scaled), "frobenius")
-    return rank_bounded_svm(data, convex, rank_bound, num_starts=num_starts, seed=seed, report=report)
+    return matrix_solution(data, factors, within.multipliers(scaled), "frobenius")
 
 
 def frobenius_multipliers(
@@ -70,7 +56,7 @@ def frobenius_multipliers(
     """
     best, multipliers, since = np.inf, np.zeros(len(within.least)), 0
     for number, trial in enumerate(itertools.islice(proximal_minima(within.gram, within.least), _MOST), 1):
-        report(0.5 * number / _MOST, f"proximal step {number}")
+        report(number / _MOST, f"proximal step {number}")
         gap = _gap(within, trial)
         since = 0 if gap < 0.5 * best else since + 1
         if gap < best:

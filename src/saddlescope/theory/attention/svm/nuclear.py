@@ -82,15 +82,12 @@ def nuclear_svm(
     """
     check_search(rank_bound, num_starts, seed)
     within = MatrixConstraints.of(data)
-    left, right, scaled = _proximal_solution(data, within, report)
-    convex = matrix_solution(data, within.lifted(left, right), within.multipliers(scaled), "nuclear")
+    convex = _proximal_solution(data, within, report)
     return rank_bounded_svm(data, convex, rank_bound, num_starts=num_starts, seed=seed, report=report)
 
 
-def _proximal_solution(
-    data: TokenData, within: MatrixConstraints, report: Report
-) -> tuple[np.ndarray, np.ndarray, Float[np.ndarray, "N"]]:
-    """Return balanced factors (p, r), (q, r) of the reduced solution M', and its multipliers lambda'.
+def _proximal_solution(data: TokenData, within: MatrixConstraints, report: Report) -> MatrixSvm:
+    """Return the solution without a rank bound.
 
     Raises:
         InputError: the constraints have no solution.
@@ -119,7 +116,8 @@ def _proximal_solution(
     point, multipliers = found
     kept = point.lowered > 0
     root = np.sqrt(point.lowered[kept])
-    return point.U[:, kept] * root, point.Vt[kept].T * root, multipliers
+    factors = within.lifted(point.U[:, kept] * root, point.Vt[kept].T * root)
+    return matrix_solution(data, factors, within.multipliers(multipliers), "nuclear")
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Matrix SVMs with at most d_e columns of K and Q, where the convex problem's solution has a larger rank.
+"""The nuclear SVM with at most d_e columns of K and Q, where the convex problem's solution has a larger rank.
 
 The rank bound makes the problem nonconvex. The result is a local solution (`bilinear`), the best of several starts: a
 feasible point, so an upper bound, with the convex problem's dual as the lower one.
@@ -57,17 +57,13 @@ def rank_bounded_svm(
         report(1.0, "solved")
         return convex
     within = MatrixConstraints.of(data)
-    norm = convex.certificate.norm
     rng = np.random.default_rng(seed)
     first = [np.linalg.qr(within.right_basis.T @ convex.Q)[0][:, :rank_bound]]
     if rank_bound == 1:
         first += _separating_queries(data, within)
     first += [rng.standard_normal((within.right.shape[1], rank_bound)) for _ in range(num_starts)]
     scaled = within.scaled(convex.multipliers)
-    size = convex.certificate.primal / within.unit
-    if norm == "frobenius":
-        scaled, size = scaled * size, size**2 / 2
-    problem = BilinearProblem(within, norm, size)
+    problem = BilinearProblem(within, convex.certificate.primal / within.unit)
     found = []
     for number, right in enumerate(first, 1):
         found.append(problem.solve(right, scaled))
@@ -90,7 +86,7 @@ def rank_bounded_svm(
         Q=Q,
         multipliers=convex.multipliers,
         margins=margins,
-        certificate=certify_svm(data, (K, Q), convex.multipliers, norm=norm),
+        certificate=certify_svm(data, (K, Q), convex.multipliers, norm="nuclear"),
         local=LocalSolution(
             rank_bound=rank_bound,
             multipliers=within.multipliers(best.multipliers) * (value / (within.exact @ best.multipliers)),

@@ -1,4 +1,4 @@
-"""Transition with its times: the heteroclinic orbit from one saddle to the next, and its shift of the plateaus' lines.
+"""The heteroclinic orbit from one saddle to the next (equation 13), and with weights its shift of the plateaus' lines.
 
 On a plateau y_i, the integral of g_i over time t, moves on a straight line of slope g_i. A transition joins two such
 lines. Let t = 0 be when the entering coordinate would have |beta| = 1 if g stayed as at the saddle theta^k. Then, up to
@@ -9,6 +9,10 @@ exponentially small terms, y_i jumps there by
 The orbit does not depend on the initial scale, so neither does J.
 
     x      |beta| on the active coordinates, with tied ones as one; (log x)' = 2 r
+
+SciPy's BDF follows it in log x, until Newton's method finds its end with the certificate of
+`saddlescope.theory.incremental.stationary_point.newton_polish`. For J both ends are truncated where the orbit is
+linear, and added in closed form, and g is integrated along it.
 """
 
 from dataclasses import dataclass
@@ -22,10 +26,9 @@ from scipy.integrate import BDF, DenseOutput
 from scipy.interpolate import make_interp_spline
 from scipy.optimize import brentq
 
-from saddlescope._shared.arguments import validate_arguments
 from saddlescope.theory.incremental.divergence import DivergenceTest
 from saddlescope.theory.incremental.loss_oracle import NonFiniteLossError
-from saddlescope.theory.incremental.saddle_departure import OrbitStart, start_orbit, tied_face
+from saddlescope.theory.incremental.saddle_departure import OrbitStart, TimedStart, start_path, start_timed, tied_face
 from saddlescope.theory.incremental.stationary_point import (
     StationaryPoint,
     newton_displacement,
@@ -33,13 +36,36 @@ from saddlescope.theory.incremental.stationary_point import (
     secant,
     vanishing,
 )
-from saddlescope.theory.incremental.transition import HORIZON, LARGEST_LOG, SaddleDeparture, check_between
+from saddlescope.theory.incremental.transition import HORIZON, LARGEST_LOG, SaddleDeparture
 from saddlescope.theory.saddle.path import TransitionFailure
 
-_STEPS = 5000  # orbits take about fifty
-_RENEWED = 25  # steps after which the Hessian is recomputed
-_SHORTEST = 1e-10  # step, in units of 1 / |g_i|
-_SAME_RATE = 1e-8  # tied coordinates' rates may differ by this fraction of the largest
+
+@dataclass(frozen=True, kw_only=True)
+class OrbitPolicy:
+    """Limits of an orbit; times in units of 1 / |g_i|.
+
+    Attributes:
+        tolerance: error of log|beta| that a step of the integrator may make. The end does not depend on it unless the
+            orbit passes a basin's boundary this close.
+        reach: relative distance from the end at which the orbit is truncated.
+        fraction: a coordinate may leave the support once it is this far below its peak.
+        steps: largest number; orbits take about fifty.
+        renewed: steps after which the Hessian is recomputed.
+        shortest: step, next to where the loss is not finite.
+        tied: difference of the rates of tied coordinates, in units of the largest rate.
+    """
+
+    tolerance: float
+    reach: float
+    fraction: float
+    steps: int = 5000
+    renewed: int = 25
+    shortest: float = 1e-10
+    tied: float = 1e-8
+
+
+PATH = OrbitPolicy(tolerance=5e-3, reach=0.05, fraction=1e-2)
+TIMED = OrbitPolicy(tolerance=1e-6, reach=2e-3, fraction=1e-3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,82 +83,73 @@ class TimedStationaryPoint(StationaryPoint):
     halfway: float
 
 
-@validate_arguments
-@dataclass(frozen=True, kw_only=True)
-class TimedTransition:
-    """Integration of the orbit with its times, by SciPy's BDF in log|beta| and quadrature of g along it.
-
-    Both ends are truncated where the orbit is linear, and added in closed form. The end is found by Newton's method
-    with the certificate of `saddlescope.theory.incremental.stationary_point.newton_polish`.
-
-    Attributes:
-        tolerance: error of log|beta| that a step of the integrator may make, between 1e-12 and 1e-2.
-        reach: relative distance from the end at which the orbit is truncated, between 1e-6 and 0.1.
-        fraction: a coordinate may leave the support once it is this far below its peak, between 1e-6 and 0.1.
+def follow_path(departure: SaddleDeparture) -> StationaryPoint | TransitionFailure:
+    """Return the end of the orbit that leaves the saddle along the new coordinate.
 
     Raises:
-        InputError: an attribute out of range.
+        NonFiniteLossError: the loss is not finite on the orbit.
     """
+    return _follow(departure, start_path(departure, departure.face()), PATH)
 
-    tolerance: float = 1e-6
-    reach: float = 2e-3
-    fraction: float = 1e-3
 
-    def __post_init__(self) -> None:
-        check_between(1e-12, 1e-2, tolerance=self.tolerance)
-        check_between(1e-6, 0.1, reach=self.reach, fraction=self.fraction)
+def follow_timed(departure: SaddleDeparture) -> StationaryPoint | TransitionFailure:
+    """Return the same with its times, along new coordinates that may be tied: a `TimedStationaryPoint`."""
+    face = tied_face(departure)
+    if face.ties:
+        try:
+            return _follow(departure, start_timed(departure, face), TIMED)
+        except _NotTiedError:
+            face = departure.face()
+    return _follow(departure, start_timed(departure, face), TIMED)
 
-    def __call__(self, departure: SaddleDeparture) -> TimedStationaryPoint | TransitionFailure:
-        """Return the end of the orbit that leaves the saddle along the new coordinates."""
-        face = tied_face(departure)
-        if face.ties:
-            try:
-                return self._follow(departure, start_orbit(departure, face))
-            except _NotTiedError:
-                face = departure.face()
-        return self._follow(departure, start_orbit(departure, face))
 
-    def _follow(self, departure: SaddleDeparture, begin: OrbitStart) -> TimedStationaryPoint | TransitionFailure:
-        face, flow = begin.face, _Flow(begin, departure.noise)
-        solver = BDF(
-            flow.slope,
-            begin.time,
-            np.zeros_like(begin.x),
-            begin.time + HORIZON / departure.entering_rate,
-            first_step=0.01 / departure.entering_rate,
-            rtol=self.tolerance,
-            atol=self.tolerance,
-            jac=flow.jacobian,
+def _follow(departure: SaddleDeparture, begin: OrbitStart, policy: OrbitPolicy) -> StationaryPoint | TransitionFailure:
+    face = begin.face
+    B = face.hessian(face.sizes(departure.saddle.beta))
+    flow = _Flow(begin, B, departure.noise, policy)
+    solver = BDF(
+        flow.slope,
+        begin.time,
+        np.zeros_like(begin.x),
+        begin.time + HORIZON / departure.entering_rate,
+        first_step=0.01 / departure.entering_rate,
+        rtol=policy.tolerance,
+        atol=policy.tolerance,
+        jac=flow.jacobian,
+    )
+    orbit = _Orbit(begin) if isinstance(begin, TimedStart) else None
+    divergence = DivergenceTest(face, departure.entering_rate)
+    x, r, peak = begin.x, begin.rates, begin.x
+    near = policy.reach
+    for step in range(policy.steps):
+        flow.outside = None
+        with np.errstate(over="ignore", invalid="ignore"):  # a trial point may overshoot
+            solver.step()
+        # Next to where the loss is not finite steps shrink for ever, since |t| may be tiny there.
+        if solver.status == "failed" or (
+            flow.outside is not None and solver.h_abs < policy.shortest / departure.entering_rate
+        ):
+            break
+        before, x, at = x, flow.x, flow.rates
+        # Secants alone can miss a direction in which the orbit no longer moves, and with it the end.
+        B = flow.hessian = (
+            face.hessian(x) if step % policy.renewed == policy.renewed - 1 else secant(B, x - before, r - at)
         )
-        orbit, divergence = _Orbit(begin), DivergenceTest(face, departure.entering_rate)
-        x, r, peak = begin.x, face.rates(begin.gradient), begin.x
-        B, near = face.hessian(face.sizes(departure.saddle.beta)), self.reach
-        for step in range(_STEPS):
-            flow.outside = None
-            with np.errstate(over="ignore", invalid="ignore"):  # a trial point may overshoot
-                solver.step()
-            # Next to where the loss is not finite steps shrink for ever, since |t| may be tiny there.
-            if solver.status == "failed" or (
-                flow.outside is not None and solver.h_abs < _SHORTEST / departure.entering_rate
-            ):
-                break
-            before, x, at = x, flow.x, flow.rates
-            # Secants alone can miss a direction in which the orbit no longer moves, and with it the end.
-            B = face.hessian(x) if step % _RENEWED == _RENEWED - 1 else secant(B, x - before, r - at)
-            r, peak = at, np.maximum(peak, x)
+        r, peak = at, np.maximum(peak, x)
+        if orbit is not None:
             orbit.add(solver.t, flow.gradient, solver.dense_output())
-            zero = vanishing(x, r, B, peak, self.fraction)
-            away = float(np.max(np.abs(newton_displacement(x[~zero], r[~zero], B[np.ix_(~zero, ~zero)])), initial=0.0))
-            if away <= near:
-                end = newton_polish(face, x, B, zero, reach=3 * self.reach, noise=departure.noise)
-                if end is not None and departure.descends(end):
-                    return orbit.finish(departure, end, x, peak)
-                near = 0.5 * away
-            if divergence.diverging(x, r, zero):
-                return departure.no_stationary_point(face, x, diverging=True)
-            if solver.status == "finished" or np.log(np.max(x)) > LARGEST_LOG:
-                break
-        return departure.no_stationary_point(face, x, flow.outside)
+        zero = vanishing(x, r, B, peak, policy.fraction)
+        away = float(np.max(np.abs(newton_displacement(x[~zero], r[~zero], B[np.ix_(~zero, ~zero)])), initial=0.0))
+        if away <= near:
+            end = newton_polish(face, x, B, zero, reach=3 * policy.reach, noise=departure.noise)
+            if end is not None and departure.descends(end):
+                return end if orbit is None else orbit.finish(departure, end, x, peak)
+            near = 0.5 * away
+        if divergence.diverging(x, r, zero):
+            return departure.no_stationary_point(face, x, diverging=True)
+        if solver.status == "finished" or np.log(np.max(x)) > LARGEST_LOG:
+            break
+    return departure.no_stationary_point(face, x, flow.outside)
 
 
 class _NotTiedError(Exception):
@@ -146,13 +163,14 @@ class _Flow:
     than the tolerance: so g at the steps' ends needs no further evaluation.
     """
 
-    def __init__(self, begin: OrbitStart, noise: float) -> None:
-        self._begin, self._face, self._noise = begin, begin.face, noise
+    def __init__(self, begin: OrbitStart, hessian: Float[np.ndarray, "m m"], noise: float, policy: OrbitPolicy) -> None:
+        self.hessian = hessian
+        self._begin, self._face, self._noise, self._policy = begin, begin.face, noise, policy
+        self._timed = isinstance(begin, TimedStart)
         self._signs = np.sign(begin.face.directions.sum(axis=1))
         members = (np.flatnonzero(column) for column in begin.face.directions.T)
         self._tied = [several for several in members if several.size > 1]
-        self.x, self.gradient = begin.x, begin.gradient
-        self.rates = begin.face.rates(begin.gradient)
+        self.x, self.rates, self.gradient = begin.x, begin.rates, np.zeros(0)
         self.outside: NonFiniteLossError | None = None
 
     @no_type_check  # the integrator calls it: checking would cost more than the work
@@ -163,17 +181,23 @@ class _Flow:
     def slope(self, t: float, z: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
         x = self.at(z)
         try:
-            gradient = self._face.oracle.value_and_gradient(self._face.beta(x))[1]
+            if self._timed:  # all of g
+                self.gradient = self._face.oracle.value_and_gradient(self._face.beta(x))[1]
+                rates = self._face.rates(self.gradient)
+                self._check_ties()
+            else:
+                rates = self._face.rate(x)
         except NonFiniteLossError as error:
             self.outside = error
             return np.full_like(z, np.nan)  # makes BDF take a smaller step
-        self.x, self.gradient, self.rates = x, gradient, self._face.rates(gradient)
-        self._check_ties()
-        return 2 * self.rates
+        self.x, self.rates = x, rates
+        return 2 * rates
 
     @no_type_check
     def jacobian(self, t: float, z: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
         x = self.at(z)
+        if not self._timed:  # for the end alone, secants are enough
+            return -2 * self.hessian * x
         try:
             return -2 * self._face.hessian(x) * x
         except NonFiniteLossError as error:
@@ -182,7 +206,7 @@ class _Flow:
 
     def _check_ties(self) -> None:
         rates = self._signs * self.gradient[self._face.among]
-        doubt = max(_SAME_RATE * float(np.max(np.abs(rates))), self._noise)
+        doubt = max(self._policy.tied * float(np.max(np.abs(rates))), self._noise)
         if any(np.ptp(rates[members]) > doubt for members in self._tied):
             raise _NotTiedError
 
@@ -190,7 +214,7 @@ class _Flow:
 class _Orbit:
     """Orbit as far as it has been followed."""
 
-    def __init__(self, begin: OrbitStart) -> None:
+    def __init__(self, begin: TimedStart) -> None:
         self._begin = begin
         self._times, self._gradients = [begin.time], [begin.gradient]
         self._pieces: list[DenseOutput] = []
