@@ -308,7 +308,8 @@ def _moment(ds: xr.Dataset, step: Any) -> str:
 
 def _crowd(ds: xr.Dataset) -> str:
     seeds = ds.sizes.get("seed", 1)
-    return f"the heads of all {seeds} seeds" if seeds > 1 else "the heads"
+    heads = "the heads" if ds.sizes["head"] > 1 else f"head {ds.head.item()}"
+    return f"{heads} of all {seeds} seeds" if seeds > 1 else heads
 
 
 def _initial_ranks(ds: xr.Dataset) -> str:
