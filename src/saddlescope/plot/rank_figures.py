@@ -308,7 +308,7 @@ def _moment(ds: xr.Dataset, step: Any) -> str:
 
 def _crowd(ds: xr.Dataset) -> str:
     seeds = ds.sizes.get("seed", 1)
-    heads = "the heads" if ds.sizes["head"] > 1 else f"head {ds.head.item()}"
+    heads = "the heads" if ds.sizes["head"] > 1 else f"head {ds['head'].item()}"
     return f"{heads} of all {seeds} seeds" if seeds > 1 else heads
 
 
