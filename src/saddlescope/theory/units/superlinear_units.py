@@ -202,9 +202,9 @@ class _Flow(NamedTuple):
         scale = jnp.max(jnp.where(self.dormant, jnp.linalg.norm(slopes, axis=1), 0.0)) + self.noise
 
         def kept(state: _State) -> _State:
-            """Return log norms and directions of norm 1 with the conserved values."""
+            """Return log norms and directions of norm 1 with the conserved values, and T from the solver's unit of it."""
             size, u, T = state
-            return *self.conserved.nearest(size, u / jnp.linalg.norm(u, axis=1, keepdims=True)), T
+            return *self.conserved.nearest(size, u / jnp.linalg.norm(u, axis=1, keepdims=True)), T / scale
 
         def slope(s: Any, state: _State, args: Any) -> _State:
             size, unit, _ = kept(state)
@@ -213,7 +213,7 @@ class _Flow(NamedTuple):
             speed = jnp.where(self.dormant, jnp.exp(power * (size - fastest)), 0.0)
             along = jnp.sum(unit * slopes, axis=1)
             turning = slopes - along[:, None] * unit
-            return speed * degree * values / scale, speed[:, None] * turning / scale, jnp.exp(-power * fastest) / scale
+            return speed * degree * values / scale, speed[:, None] * turning / scale, jnp.exp(-power * fastest)
 
         solution = inlined(diffrax.diffeqsolve)(
             diffrax.ODETerm(slope),
