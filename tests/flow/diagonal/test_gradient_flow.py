@@ -177,6 +177,13 @@ def test_continuing_equals_going_straight_there():
     np.testing.assert_array_equal(second.beta[0], first.beta[-1])
 
 
+@pytest.mark.parametrize("target", [1e-12, 1e6])
+def test_parameters_that_start_at_0_have_errors_relative_to_their_own_size(target):
+    loss = lambda p: 0.5 * (p[0] - target) ** 2 + 0.5 * (p[1] + 3 * target) ** 2  # noqa: E731
+    flow = gradient_flow(loss, ParameterInit(np.zeros(2)), until=1.0, tolerance=1e-6)
+    np.testing.assert_allclose(flow.values[-1] / target, np.array([1.0, -3.0]) * (1 - np.exp(-1)), atol=1e-5)
+
+
 def test_nothing_happens_in_no_time():
     u, v = _random_weights(3)
     flow = gradient_flow(_returning()[0], DiagonalInit(u, v, -2.0), until=0.0, tolerance=1e-6)

@@ -1,13 +1,13 @@
 """Gradient flow dtheta/dt = -dL/dtheta, at any initial scale, by a stiff solver in well-scaled coordinates."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Float
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.progress import Report, silent
-from saddlescope.flow.diagonal.coordinates import AbstractFlowCoordinates, MirrorCoordinates
+from saddlescope.flow.diagonal.coordinates import AbstractFlowCoordinates, MirrorCoordinates, ParameterCoordinates
 from saddlescope.flow.diagonal.initial_conditions import AbstractInit, DiagonalInit, ResumeFrom, require_start
 from saddlescope.flow.diagonal.surrogate_stepper import SurrogateStepper
 from saddlescope.flow.diagonal.trajectory import Accuracy, DensePath, LevelEvent, Trajectory
@@ -90,12 +90,13 @@ def gradient_flow(
         tolerance: the relative error of stage times to aim for. A surrogate of the gradient is integrated, and replaced
             by a better one where the two integrations differ by more than about the tolerance, relative to 1 + |y|
             for `DiagonalInit`, where y is the integral of the gradient in e-folds, and to the parameters' size for
-            `ParameterInit`. As y grows to about log(1/alpha), such errors shift times by as much, to first order. On
-            tasks with known times the error is 0.05 to 3 times the tolerance. It is no bound: where the gradient nearly
-            vanishes for a while, as of a saturated tanh, or an entry grazes the level, times of a single run have been
-            off by 20 % at 1e-4; see `verify`. `Trajectory.time_error` estimates the error reached. There is no default,
-            since only you know which times you need to distinguish. A hundredth of the tolerance costs about twice the
-            gradients.
+            `ParameterInit`, at the start or now, whichever is larger; from 0, to their largest size, which takes a run
+            more if it is below 1/2. Where parameters have become much smaller than at the start, begin a new run. As y
+            grows to about log(1/alpha), such errors shift times by as much, to first order. On tasks with known times
+            the error is 0.05 to 3 times the tolerance. It is no bound: where the gradient nearly vanishes for a while,
+            as of a saturated tanh, or an entry grazes the level, times of a single run have been off by 20 % at 1e-4;
+            see `verify`. `Trajectory.time_error` estimates the error reached. There is no default, since only you know
+            which times you need to distinguish. A hundredth of the tolerance costs about twice the gradients.
         record: times at which loss and values are recorded; by default the solver's own steps (every other one where
             there are more than 1000, and so on), which are densest where most happens. Time 0, the last time and all
             crossings are always recorded.
@@ -135,6 +136,12 @@ def gradient_flow(
         )
 
     run, compared, aim = integrate(tolerance), None, tolerance
+    # The size of parameters that start at 0, to which their errors are relative, is known after a run.
+    while isinstance(coordinates, ParameterCoordinates) and (run.status.ok or run.lost):
+        if not 0 < run.largest < coordinates.scale / 2:
+            break
+        coordinates = replace(coordinates, scale=run.largest)
+        run = integrate(tolerance)
     ratio = _VERIFICATION.regained
     while verify is not False and run.lost and not run.of_rounding and aim > _VERIFICATION.least:
         aim, ratio = max(aim / ratio, _VERIFICATION.least), ratio**2
@@ -198,6 +205,12 @@ class _Run:
     def last(self) -> float:
         """The last time reached."""
         return self.interpolants[-1].end if self.interpolants else 0.0
+
+    @property
+    def largest(self) -> float:
+        """The largest entry of a state in absolute value."""
+        states = [self.origin, *(step.differences[0] for step in self.interpolants)]
+        return max(float(np.max(np.abs(state))) for state in states)
 
     @property
     def path(self) -> DensePath:
