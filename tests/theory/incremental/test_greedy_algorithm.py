@@ -257,6 +257,26 @@ def test_a_flat_origin_is_never_left():
     assert "origin" in learned.message
 
 
+@pytest.mark.parametrize(
+    ("loss", "size"),
+    [
+        (lambda beta: jnp.abs(beta[0] - 1.0), 1),
+        (lambda beta: jnp.mean(jnp.abs(jnp.array([[1.0, 2], [3, 1]]) @ beta - 1)), 2),
+    ],
+)
+def test_a_minimum_on_a_kink_away_from_0_is_named(loss, size):
+    learned = incremental_learning(loss, size)
+    assert learned.status == AlgorithmStatus.NO_MINIMUM
+    assert "has a kink" in learned.message
+
+
+def test_a_gradient_below_the_tolerance_is_not_said_to_be_0():
+    loss = lambda beta: 0.5 * (1e12 * beta[0] - 1) ** 2 + 0.5 * (beta[1] - 1) ** 2  # noqa: E731
+    learned = incremental_learning(loss, 2, tolerance=1e-11)
+    assert (learned.status, len(learned.stages)) == (AlgorithmStatus.CONVERGED, 2)
+    assert learned.message.startswith("No coordinate outside the support has a gradient above 10,")
+
+
 def test_reports_progress():
     given = []
     incremental_learning(lambda beta: jnp.sum((beta - jnp.arange(1.0, 4.0)) ** 2), 3, report=lambda *x: given.append(x))

@@ -175,7 +175,7 @@ class _Arrivals:
     """
 
     def __init__(self, stage: GreedyStage, noise: float, weights: FirstOrderInit | None, decay: float) -> None:
-        self._stage, self._weights, self._decay = stage, weights, decay
+        self._stage, self._weights, self._decay, self._noise = stage, weights, decay, noise
         g = stage.gradient
         net = np.abs(g) - decay
         moving = (stage.beta == 0) & (net > noise)
@@ -203,8 +203,10 @@ class _Arrivals:
     def obstacle(self) -> tuple[AlgorithmStatus | None, str]:
         """Return the status and message that end the algorithm here, if any."""
         if not self.tied:
-            unlearned = "" if self._stage.support else " g(0) = 0: small weights do not leave the origin."
-            return AlgorithmStatus.CONVERGED, f"No coordinate outside the support has a gradient.{unlearned}"
+            unlearned = "" if self._stage.support else ". g(0) = 0: small weights do not leave the origin"
+            if np.max(np.abs(self._stage.gradient), initial=0.0, where=self._stage.beta == 0) > self._decay:
+                unlearned = f" above {self._noise:.2g}, which counts as rounding at this tolerance"
+            return AlgorithmStatus.CONVERGED, f"No coordinate outside the support has a gradient{unlearned}."
         if len(self.tied) == 1 or self._weights is not None:
             return None, ""
         named = ", ".join(map(str, self.tied))
