@@ -202,7 +202,7 @@ class _Flow(NamedTuple):
         scale = jnp.max(jnp.where(self.dormant, jnp.linalg.norm(slopes, axis=1), 0.0)) + self.noise
 
         def kept(state: _State) -> _State:
-            """Return log norms and directions of norm 1 with the conserved values, and T from the solver's unit of it."""
+            """Return log norms and directions of norm 1 with the conserved values, and T in its own unit."""
             size, u, T = state
             return *self.conserved.nearest(size, u / jnp.linalg.norm(u, axis=1, keepdims=True)), T / scale
 
