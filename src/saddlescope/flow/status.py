@@ -54,7 +54,8 @@ class BatchedFlowError(FlowError):
 
 
 _BLOW_UP = 1e6  # sizes per time so far: no smooth path moves so fast but one that ends here
-_GROWN = 10.0  # times as large within a thousandth of the time: next to a pole sizes hardly change
+GROWN = 10.0
+"""Times as large within a thousandth of the time: next to a pole sizes hardly change."""
 
 
 def stuck(time: float, unit: str, *, finite: bool, growth: float = 0.0, grown: float = 1.0) -> Status:
@@ -67,7 +68,7 @@ def stuck(time: float, unit: str, *, finite: bool, growth: float = 0.0, grown: f
         growth: the move in so long a time at the last speed, in units of the state: large at a blow-up.
         grown: the parameters' size over that at 0.999 of the time: large too, unless they meet a pole.
     """
-    if growth > _BLOW_UP and grown > _GROWN:
+    if growth > _BLOW_UP and grown > GROWN:
         return diverged(time, unit, "The parameters grow beyond all bounds in finite time,")
     if growth > _BLOW_UP:
         return Status(
@@ -88,6 +89,16 @@ def stuck(time: float, unit: str, *, finite: bool, growth: float = 0.0, grown: f
         "not_finite",
         f"The gradient is NaN or infinite just after {unit} = {time:.6g}.",
         "Evaluate the loss and its gradient at the last recorded values to see where they come from.",
+    )
+
+
+def too_sudden(time: float, unit: str) -> Status:
+    """Return the status of a run whose parameters rise, to a finite size, in a time that no float resolves."""
+    return Status(
+        False,
+        "stuck",
+        f"The parameters rise at {unit} = {time:.6g} in less than the rounding of that time.",
+        "Start a new run from the parameters there, whose time begins at 0, to see where they end.",
     )
 
 

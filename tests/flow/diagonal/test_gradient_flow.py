@@ -400,3 +400,14 @@ def test_only_parameters_that_grow_are_said_to_grow_beyond_all_bounds():
     )
     assert (pole.status.code, growing.status.code) == ("stuck", "diverged")
     assert "ever faster" in pole.status.sentence
+
+
+def test_a_rise_that_is_shorter_than_the_rounding_of_time_is_no_divergence():
+    """From 1e-13, w' = w² - w³ comes near 1 at 1e13, and its steps there are too short to add to that time."""
+    run = partial(gradient_flow, lambda w: -(w[0] ** 3) / 3 + w[0] ** 4 / 4, tolerance=1e-6, throw=False)
+    flow = run(ParameterInit(np.array([1e-13])), until=2e13)
+    assert flow.status.code == "stuck"
+    assert "less than the rounding of that time" in flow.status.sentence
+    further = run(ParameterInit(flow.parameters(flow.times[-1:])[0]), until=1e4)
+    assert further.status.ok
+    np.testing.assert_allclose(further.values[-1], [1.0], rtol=1e-5)

@@ -12,6 +12,7 @@ from saddlescope.flow.diagonal.initial_conditions import AbstractInit, DiagonalI
 from saddlescope.flow.diagonal.surrogate_stepper import SurrogateStepper
 from saddlescope.flow.diagonal.trajectory import Accuracy, DensePath, LevelEvent, Trajectory
 from saddlescope.flow.status import (
+    GROWN,
     LOCAL_SHARE,
     REACHED,
     FlowError,
@@ -21,6 +22,7 @@ from saddlescope.flow.status import (
     hidden_nan,
     require_run,
     stuck,
+    too_sudden,
 )
 from saddlescope.loss.checks import require_finite, require_float64_loss, require_smooth_at_zero
 from saddlescope.loss.compiled import CompiledLoss, Loss
@@ -257,6 +259,11 @@ def _integrate(
             before, after = np.max(np.abs(coordinates.point(run.path(run.last * np.array([0.999, 1.0])))), axis=1)
             grown = float(after / max(before, np.finfo(float).tiny))
             run.status = stuck(stepper.t, coordinates.time_unit, finite=failure.finite, growth=growth, grown=grown)
+            if run.status.code == "diverged":
+                duration = 10 * stepper.t / growth  # of a blow-up, by far: it takes less than its present size takes
+                follow = SurrogateStepper(loss, coordinates, stepper.y, duration, tolerance=tolerance, local=local)
+                if not _blows_up(follow, coordinates):
+                    run.status = too_sudden(stepper.t, coordinates.time_unit)
             break
         for step, of_steps, of_rounding in zip(steps, stepper.errors, stepper.rounding, strict=True):
             after, error_after = step.differences[0], of_steps + of_rounding
@@ -288,6 +295,18 @@ def _integrate(
             report(stepper.t / until, f"{coordinates.time_unit} = {stepper.t:.4g} of {until:.4g}")
     run.crossings = tuple(sorted(crossings))
     return run
+
+
+def _blows_up(stepper: SurrogateStepper, coordinates: AbstractFlowCoordinates) -> bool:
+    """Return True if the point grows until its own clock, which starts at 0, is too coarse, too, or beyond e^60."""
+    begin = float(np.max(np.abs(coordinates.point(stepper.y))))
+    try:
+        while stepper.t < stepper.until and not coordinates.diverged(stepper.y):
+            stepper.step()
+    except StepError:
+        pass
+    grown = float(np.max(np.abs(coordinates.point(stepper.y)))) > GROWN * begin
+    return stepper.t < stepper.until and grown
 
 
 def _crossings(

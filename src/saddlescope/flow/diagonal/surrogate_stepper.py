@@ -103,6 +103,11 @@ class SurrogateStepper:
         return self._solver.t
 
     @property
+    def until(self) -> float:
+        """The last time."""
+        return self._solver.until
+
+    @property
     def y(self) -> np.ndarray:
         """State at that time."""
         return self._solver.y
