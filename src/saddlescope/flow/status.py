@@ -112,6 +112,12 @@ def diverged(time: float, unit: str, bound: str = "The parameters exceed 1e26") 
     )
 
 
+def undecided(time: float, unit: str, source: str, cure: str) -> Status:
+    """Return the status of a run whose further path errors of a source decide."""
+    sentence = f"From {unit} = {time:.6g} on, {source} that the flow has amplified decide the path."
+    return Status(False, "undecided", sentence, cure)
+
+
 def exhausted(
     max_evaluations: int,
     time: float,

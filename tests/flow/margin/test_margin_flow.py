@@ -210,6 +210,19 @@ def test_rotations_of_columns_and_of_space_commute_with_the_flow():
     np.testing.assert_allclose(moved.keys(0) - rest, wide.T @ flow.keys(0), atol=1e-5)
 
 
+@pytest.mark.parametrize("signs", [(-1.0, -1.0), (1.0, -1.0)])
+def test_keys_and_queries_that_lack_what_grows_do_not_learn_it_from_rounding(signs):
+    """D = z = e_1 leaves K = Q S as it is for columns of signs S; margins grow with the columns of sign 1 alone."""
+    loss, z, keys = (
+        SelectionLoss(np.zeros(1), np.full((1, 1), 3.0)),
+        np.array([[0.6, 0.8]]),
+        np.array([[0.3, -0.2], [0.1, 0.4]]),
+    )
+    flow = key_query_margin_flow(loss, z[None], z, (keys, keys * signs), log_until=30.0, tolerance=1e-8, throw=False)
+    assert flow.status.code == ("undecided" if max(signs) < 0 else "reached")
+    assert (flow.margins.max() <= 1e-12) == (max(signs) < 0)
+
+
 def test_every_system_solves_its_own_newton_equations():
     rng, loss = np.random.default_rng(3), _loss(gaussian_tokens(3, 4, 5, seed=0, spread=0.5))
     data = gaussian_tokens(3, 4, 5, seed=0, spread=0.5)

@@ -23,6 +23,7 @@ from saddlescope.flow.status import (
     require_run,
     stuck,
     too_sudden,
+    undecided,
 )
 from saddlescope.loss.checks import require_finite, require_float64_loss, require_smooth_at_zero
 from saddlescope.loss.compiled import CompiledLoss, Loss
@@ -332,12 +333,7 @@ def _undecided(time: float, coordinates: AbstractFlowCoordinates, tolerance: flo
             "directions by their own size"
         ]
     source = "rounding errors" if of_rounding else "errors of the steps"
-    return Status(
-        False,
-        "undecided",
-        f"From {coordinates.time_unit} = {time:.6g} on, {source} that the flow has amplified decide the path.",
-        f"{', or '.join(['Stop there', *cures])}.",
-    )
+    return undecided(time, coordinates.time_unit, source, f"{', or '.join(['Stop there', *cures])}.")
 
 
 def _shift(step: Interpolant, crossing: LevelEvent, error: np.ndarray, error_after: np.ndarray) -> float:

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from saddlescope._shared.errors import InputError
 from saddlescope.flow.margin.records import MarginFlow, MarginRun, balanced
 from saddlescope.flow.margin.systems import AbstractMarginSystem
-from saddlescope.flow.status import REACHED, FlowError, Status, exhausted
+from saddlescope.flow.status import REACHED, FlowError, Status, exhausted, undecided
 from saddlescope.numerics.ndf import ALPHA, Interpolant, StepError, Stepper
 
 # Our own NDF, not Diffrax on the same rates: Dopri8 needs steps that grow with ln t (249 at ln t = 690, and more than
@@ -18,6 +18,7 @@ from saddlescope.numerics.ndf import ALPHA, Interpolant, StepError, Stepper
 
 _LOCAL_SHARE = 0.1  # of the tolerance, for the error of one step: directions then end within the tolerance, about
 _LATE = 5.0  # ln(t / ts) from which margins of data that can be separated are positive as a rule
+_DROWNED = 1e-2  # rounding errors, relative to the coordinates, that end a run
 _LOST = -30.0  # a margin below which a sample counts as lost to a wrong token: its rates are below 1e-13
 
 
@@ -77,6 +78,10 @@ def follow(
                 step = stepper.step()
         except StepError as error:
             status = _no_step(system, stepper.y, finite=error.finite)
+            break
+        if not system.rounding(step) <= _DROWNED:
+            cure = "Stop there, or perturb a start such as K = -Q, which lacks the direction that grows."
+            status = undecided(coordinate.log_time(step.start), "ln t", "rounding errors", cure)
             break
         steps += 1
         while len(states) < len(recorded) and recorded[len(states)] <= step.end:

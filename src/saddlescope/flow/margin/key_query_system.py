@@ -7,6 +7,9 @@
 Stacked as Y = [K; Q], the Jacobian J is N (x) 1_r + P R P^T: N = [[0, A], [A^T, 0]] of size m_x + m_z, R = dr/du in
 blocks of m x m, and P the n m columns du_il/dY = [D_il; 0] (Q^T z_i)^T + [0; z_i] (K^T D_il)^T. So (1 - c J)^-1 costs
 an inverse of S = 1 - c N and a system of size n m (Sherman, Morrison and Woodbury), whatever r is.
+
+Y' = N Y is linear: what a start lacks, such as K + Q where K = -Q and A is symmetric, it lacks for ever. But rounding
+errors in that direction grow. They are carried along by the same N, and where they reach Y, the path is undecided.
 """
 
 from dataclasses import dataclass
@@ -14,7 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from saddlescope.flow.factored.scaled_factors import moved_factors
 from saddlescope.flow.margin.systems import AbstractMarginSystem, MarginLoss, Solver, linear_solver
+from saddlescope.numerics.ndf import Interpolant
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +95,8 @@ class KeyQuerySystem(AbstractMarginSystem):
         self._split, self._width = reduction.keys.shape
         self._tall = self.differences.reshape(-1, self._split)
         self._owner = np.repeat(np.arange(len(self.queries)), self.differences.shape[1])
+        self._errors = np.zeros(reduction.keys.size + reduction.query_weights.size)
+        self._rng = np.random.default_rng(0)
 
     def pace(self, coordinates: np.ndarray, motion: np.ndarray) -> float:
         """Return the relative speed of [K; Q]."""
@@ -102,6 +109,21 @@ class KeyQuerySystem(AbstractMarginSystem):
         """Return the reduced K and Q."""
         both = coordinates.reshape(-1, self._width)
         return both[: self._split], both[self._split :]
+
+    def rounding(self, step: Interpolant) -> float:
+        """Return the size of rounding errors of all steps so far, carried along by N, relative to [K; Q]."""
+        coordinates, x = step.differences[0][2:], (step.start + step.end) / 2
+        middle = step(x)[2:]
+        signs = self._rng.choice([-1.0, 1.0], len(middle))
+        self._errors += np.finfo(float).eps * np.abs(middle) * signs
+        rates = self.loss.rate_jacobian(self.margins(middle), self.time_coordinate.log_speed(x))[0]
+        moved = moved_factors(*self.pair(self._errors), (step.end - step.start) * self._force(rates))
+        self._errors = np.concatenate(moved).ravel()
+        return float(np.linalg.norm(self._errors) / np.linalg.norm(coordinates))
+
+    def _force(self, rates: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "m_x m_z"]:
+        """Return A."""
+        return np.einsum("im,imx->ix", rates, self.differences).T @ self.queries
 
     def margins(self, coordinates: np.ndarray) -> np.ndarray:
         """Return D^T K Q^T z."""
@@ -127,8 +149,7 @@ class KeyQuerySystem(AbstractMarginSystem):
         self, coordinates: np.ndarray, rates: np.ndarray, rates_by_margins: np.ndarray, c: float
     ) -> Solver:
         """Solve by S^-1 b + c S^-1 P w with (1 - c R P^T S^-1 P) w = R P^T S^-1 b."""
-        A = np.einsum("im,imx->ix", rates, self.differences).T @ self.queries
-        inverse = self._inverse(c * A)
+        inverse = self._inverse(c * self._force(rates))
         outer = self._projected(coordinates, inverse)
         n, m = self.queries.shape[0], self.differences.shape[1]
         inner = (rates_by_margins @ outer.reshape(n, m, n * m)).reshape(n * m, n * m)

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from scipy.linalg import get_lapack_funcs
 
 from saddlescope.flow.margin.time_coordinate import LogLogTime
-from saddlescope.numerics.ndf import AbstractStiffSystem
+from saddlescope.numerics.ndf import AbstractStiffSystem, Interpolant
 
 Solver = Callable[[np.ndarray], np.ndarray]
 _factorise, _solve = get_lapack_funcs(("getrf", "getrs"), dtype=np.float64)
@@ -99,6 +99,13 @@ class AbstractMarginSystem(AbstractStiffSystem):
     @abstractmethod
     def pace(self, coordinates: Float[np.ndarray, "N"], motion: Float[np.ndarray, "N"]) -> float:
         """Return the initial relative speed of the flow; 0 where it never moves."""
+
+    def rounding(self, step: Interpolant) -> float:
+        """Return the size of rounding errors, carried through this step, relative to the coordinates that grow.
+
+        It is 0 in the coordinates phi: whatever they are, the weights are those of an exact flow for some rates.
+        """
+        return 0.0
 
     def set_time_unit(self, coordinates: Float[np.ndarray, "N"]) -> bool:
         """Set the unit of time from the initial speed of the flow; return False where it never moves."""
