@@ -295,3 +295,22 @@ def test_factors_that_blow_up_in_finite_time_are_called_so():
     start = FactorInit([(np.ones((1, 1)), np.ones((1, 1)))], log_scale=-3.0)
     flow = factored_flow(lambda B: -(B[0][0, 0] + B[0][0, 0] ** 3), start, until=9.0, tolerance=1e-4, throw=False)
     assert flow.status.code == "diverged"
+
+
+@pytest.mark.parametrize("kind", ["permuted", "eigenvectors"])
+def test_a_direction_that_only_rounding_gives_a_start_is_not_learned(kind):
+    """L = -P R for ever if the target has the same symmetry; U = V in the span of two eigenvectors stays in it."""
+    u = np.array([[0.6], [0.8]])
+    if kind == "permuted":
+        target, pair = u @ u[::-1].T, (u, -u[::-1])
+    else:
+        turn = np.linalg.qr(np.random.default_rng(0).standard_normal((3, 3)))[0]
+        target = turn @ np.diag([2.0, 1.0, 0.5]) @ turn.T
+        factor = turn[:, 1:] @ np.array([[1.0, 0.5], [0.3, -0.7]])
+        pair = factor, factor
+    loss = lambda B: 0.5 * jnp.sum((B[0] - target) ** 2)  # noqa: E731
+    flow = factored_flow(loss, FactorInit([pair], log_scale=-40.0), until=6.0, tolerance=1e-6, throw=False)
+    assert flow.status.code == "undecided"
+    assert flow.losses[-1] > (0.49 if kind == "permuted" else 2.1)  # 1/2 or 2.125 without it
+    perturbed = factored_flow(loss, FactorInit([(pair[0] + 0.01, pair[1])], log_scale=-40.0), until=6.0, tolerance=1e-4)
+    assert perturbed.losses[-1] < 0.13

@@ -14,7 +14,7 @@ length.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -73,6 +73,10 @@ class AbstractInterpolant(ABC):
     def __call__(self, time: float) -> State:
         """Return the factors at a time between start and end."""
 
+    @abstractmethod
+    def carried(self, other: State) -> State:
+        """Return other factors, close to those at the start, as G of this step moves them, without an answer of G."""
+
 
 @dataclass(frozen=True, eq=False)
 class PolynomialStep(AbstractInterpolant):
@@ -107,6 +111,10 @@ class PolynomialStep(AbstractInterpolant):
             state = tuple(pair.moved(W) for pair, W in zip(state, self.layout.build(exponent), strict=True))
         return state
 
+    def carried(self, other: State) -> State:
+        """Return other factors as the same polynomial moves them."""
+        return replace(self, state=other)(self.end)
+
 
 @dataclass(frozen=True, eq=False)
 class PlateauStep(AbstractInterpolant):
@@ -130,6 +138,15 @@ class PlateauStep(AbstractInterpolant):
         parts = zip(self.state, self.active, self.forces, strict=True)
         return tuple(pair.moved_beyond(k, (time - self.start) * G) for pair, k, G in parts)
 
+    def carried(self, other: State) -> State:
+        """Return other factors, the inactive directions of which the same G moves."""
+        moved = []
+        for own, pair, k, G in zip(self.state, other, self.active, self.forces, strict=True):
+            integral = (self.end - self.start) * own.U[:, k:] @ G @ own.V[:, k:].T
+            seeds = pair.untilted(k) if k else pair
+            moved.append(seeds.moved_beyond(k, (pair.U.T @ integral @ pair.V)[k:, k:]))
+        return tuple(moved)
+
 
 def _lagrange(nodes: np.ndarray, time: float) -> np.ndarray:
     """Return the values at a time of the polynomials that are 1 at one node and 0 at the others."""
@@ -149,6 +166,7 @@ class FactoredStepper:
         t: time reached.
         state: factors at that time.
         log_natural: logarithm of the factors' size at which G changes by its own size.
+        visible: logarithm of the size at which a direction can be seen in G.
     """
 
     def __init__(
@@ -173,7 +191,7 @@ class FactoredStepper:
         self._largest = size = self._size(force)
         self._h = min(until, 0.01 / size) if size > 0 else until
         self.log_natural = 0.5 * np.log(self._natural_size())
-        self._visible = 0.5 * np.log(policy.visible * tolerance) + self.log_natural
+        self.visible = 0.5 * np.log(policy.visible * tolerance) + self.log_natural
         self._rate = 0.0  # at which G answers to its own integral
         self._wait = 0
         self._settling: list[tuple[float, float]] = []  # times and log|dG/dt| since it has been falling
@@ -185,6 +203,30 @@ class FactoredStepper:
             StepError: the step size fell below rounding.
         """
         return self._plateau_step() or self._polynomial_step()
+
+    def advance(self, until: float) -> State:
+        """Advance to a time and return the factors there.
+
+        Raises:
+            StepError: as `step`.
+        """
+        self.until = until
+        while self.t < until:
+            self.step()
+        return self.state
+
+    def sees_alike(self, other: State) -> bool:
+        """Return True if the singular values that G can see are those of other factors, to an e-fold and the tolerance.
+
+        By so many e-folds in all, six tolerances of them, sound runs may differ, too.
+        """
+        within = 1 + 6 * self.tolerance * self._efolds
+        for pair, nearby in zip(self.state, other, strict=True):
+            logs, others = pair.log_singular_values(), nearby.log_singular_values()
+            seen = np.maximum(logs, others) > 2 * self.visible
+            if not np.all(np.abs(logs[seen] - others[seen]) <= within):
+                return False
+        return True
 
     @property
     def growth(self) -> float:
@@ -257,7 +299,7 @@ class FactoredStepper:
         if self._wait > 0:
             self._wait -= 1
             return None
-        visible = self._visible
+        visible = self.visible
         active = tuple(int(np.sum(pair.log_sizes > visible)) for pair in self.state)
         settled = self._settled(active) if any(active) else (self.state, self._forces[-1])
         if settled is None:

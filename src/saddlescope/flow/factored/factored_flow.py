@@ -37,6 +37,7 @@ from saddlescope.flow.status import (
     hidden_nan,
     require_run,
     stuck,
+    undecided,
 )
 from saddlescope.loss.checks import as_float64, require_finite, require_float64_loss
 from saddlescope.loss.compiled import CompiledLoss, Evaluations, Loss
@@ -44,6 +45,7 @@ from saddlescope.numerics.ndf import StepError
 from saddlescope.numerics.step_roots import root_along
 from saddlescope.numerics.tree_layout import TreeLayout
 
+_ROUNDINGS = 64 * np.finfo(float).eps
 _LARGEST_LOG = 30.0  # of a direction's size, relative to that at which the loss bends
 TIME_UNIT = "t / log(1/alpha)"
 
@@ -106,6 +108,16 @@ class FactorInit(ReprMixin):
     def state(self) -> State:
         """Return the factors in scaled coordinates."""
         return tuple(ScaledFactors.of(left, right, self.log_scale) for left, right in self.pairs)
+
+    def nearby(self) -> "FactorInit":
+        """Return factors whose entries differ by roundings of random sizes, with the same zeros and symmetries."""
+        rng, pairs = np.random.default_rng(0), list(self.pairs)
+        for p, (left, right) in enumerate(pairs):
+            at_left, at_right = (1 + _ROUNDINGS * rng.standard_normal(factor.shape) for factor in (left, right))
+            pairs[p] = left * at_left, right * (at_left if (p, p) in self.symmetries else at_right)
+        for p, q in self.symmetries:
+            pairs[q] = pairs[p] if p < q else pairs[q]
+        return FactorInit(pairs, self.log_scale)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -302,7 +314,8 @@ def factored_flow(
         loss: the loss, a JAX function of the tuple of products, continuously differentiable, or an
             `saddlescope.loss.AbstractLoss`, which computes its gradient itself. Pass data as fields of a module.
         start: the factors and their scale. Symmetries of the start (`FactorInit.symmetries`) that the gradient has but
-            for rounding are kept, so that U V^T with U = V cannot learn a negative eigenvalue.
+            for rounding are kept, so that U V^T with U = V cannot learn a negative eigenvalue. Where roundings of the
+            start decide what is learned next, the run ends with the status `undecided`.
         until: the last time, in units of log(1/alpha); 0 is allowed.
         tolerance: the relative error of stage times to aim for. The error of each step's integral of G stays below
             a fiftieth of it, relative to 1 + the integral so far, in e-folds.
@@ -332,18 +345,26 @@ def factored_flow(
             f"{float(np.max(np.abs(gradient))):.3g} at the start. Scale the loss."
         )
     local = tolerance * LOCAL_SHARE
-    stepper = FactoredStepper(
-        compiled, origin, until * unit, symmetries=start.symmetries, tolerance=tolerance, local=local
+    stepper, nearby_stepper = (
+        FactoredStepper(compiled, state, until * unit, symmetries=start.symmetries, tolerance=tolerance, local=local)
+        for state in (origin, start.nearby().state())
     )
-    interpolants, status = [], REACHED
+    interpolants, status, nearby = [], REACHED, nearby_stepper.state
     while stepper.t < until * unit:
         try:
             interpolants.append(stepper.step())
+            nearby = interpolants[-1].carried(nearby)
+            if not stepper.sees_alike(nearby):  # the answer of G may keep the two together
+                nearby = nearby_stepper.advance(stepper.t)
         except StepError as failure:
             path = FactoredPath(origin, start.log_scale, 1.0, interpolants, None)
             before, after = (max(np.max(pair.log_sizes) for pair in path(t * stepper.t)) for t in (0.999, 1.0))
             growth, grown = stepper.growth, float(np.exp(2 * (after - before)))
             status = stuck(stepper.t / unit, TIME_UNIT, finite=failure.finite, growth=growth, grown=grown)
+            break
+        if not stepper.sees_alike(nearby):
+            cure = "Stop there, or perturb the start: it lacks a direction that grows."
+            status = undecided(interpolants.pop().start / unit, TIME_UNIT, "rounding errors", cure)
             break
         bound = _LARGEST_LOG + stepper.log_natural
         if max(float(np.max(pair.log_sizes)) for pair in stepper.state) > bound:
