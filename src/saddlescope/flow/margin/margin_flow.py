@@ -146,6 +146,9 @@ def key_query_margin_flow(
 ) -> KeyQueryMarginFlow:
     """Follow gradient flow of L(D^T K Q^T z) in K and Q.
 
+    Rounding errors are carried along. Where they decide what a start learns that lacks a direction, such as K = -Q, the
+    run ends with the status `undecided`.
+
     Args:
         loss: of the margins.
         differences: D, (n, m, d).
