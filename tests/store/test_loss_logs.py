@@ -63,7 +63,7 @@ def test_formats(tmp_path, name):
         ("", lambda k, x: f"step {k:,} loss {x}"),
         ("", lambda k, x: f"17:41:22,153 step {k:_} loss {x}"),
         ("", lambda k, x: f"[{k:,}/5,000] loss: {x}"),
-        ("", lambda k, x: f"step {k} loss {x:.3f}".replace(".", ",")),
+        ("", lambda k, x: f"step {k} loss {f'{x:.3f}'.replace('.', ',')} in 12.5s, lr=1e-3,128, shape (2,3)"),
         ("step,loss\n", lambda k, x: f'"{k:,}",{x}'),
         ("step;loss\n", lambda k, x: f"{k};{x}".replace(".", ",")),
         ("step\tloss\n", lambda k, x: f"{k:,}\t{x}"),
@@ -75,6 +75,14 @@ def test_groups_of_digits_and_decimal_commas(tmp_path, head, row):
     log = read_loss(path)
     np.testing.assert_array_equal(log.losses, LOSSES)
     np.testing.assert_array_equal(log.steps, 1000 * np.arange(6))
+
+
+@pytest.mark.parametrize(("head", "row"), [("", "step {} loss 3,{}"), ("step;loss\n", "{};3,{}")])
+def test_a_comma_that_may_be_either_is_not_guessed(tmp_path, head, row):
+    path = tmp_path / "log"
+    path.write_text(head + "\n".join(row.format(k, 900 - k) for k in range(9)))
+    with pytest.raises(InputError, match="Numbers of loss must be clear; got 3,900"):
+        read_loss(path)
 
 
 def test_columns_are_chosen_by_name_and_listed(tmp_path):

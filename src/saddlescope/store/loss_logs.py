@@ -7,7 +7,7 @@ learning rate are chosen by their names, and what was chosen, and what else ther
 import io
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,16 +23,14 @@ _MOST_COLUMNS = 2000
 _NAMED = 12  # columns in a sentence
 _RATE_JUMP = 1.25  # factor between the learning rates of two records
 _NUMBER = (
-    r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|NaN|inf)"
+    r"[-+]?(?:\d+(?:[,_]\d+)*\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|NaN|inf)"
     r"(?![\d.]*[A-Za-z_]*(?:\d|:\d))"  # no part of a time of day, a version, or a longer number
 )
 _WORD = r"[A-Za-z_][\w./-]{0,60}+"
 _PAIR = re.compile(rf"(?<![\w./-])((?:{_WORD} )?{_WORD})[\"']?\s?(?:[:=]\s?|\s)[\[\"'(]?({_NUMBER})")
-_GROUPED = re.compile(
-    r"(?<![\w.,:])[-+]?[1-9]\d{0,2}(?:(?:,\d{3})+|(?:_\d{3})+)(?![\d_]|,\d)(?:\.\d+)?"
-)  # 1,000 and 1_000
-_DECIMAL_COMMA = re.compile(r"(?<![\w.,:])[-+]?\d+,\d+(?:[eE][-+]?\d+)?(?![\w,])")
-_PROGRESS = re.compile(r"\b(\d+)/\d+\b")
+_GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}(?:(?:,\d{3})+|(?:_\d{3})+)(?:\.\d+)?")  # 1,000 and 1_000
+_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(?:[eE][-+]?\d+)?")
+_PROGRESS = re.compile(r"(?<![\w,])(\d{1,3}(?:,\d{3})+|\d+)/\d[\d,]*\b")
 _LOSS = re.compile(
     r"loss|cross.?entropy|(?:^|[/_ .-])(?:ce|nll|mse|rmse|mae|error|cost|objective|perplexity|ppl)$", re.I
 )
@@ -316,19 +314,40 @@ def _columns(records: Iterable[Any]) -> Columns:
 
 def _text(text: str) -> Columns:
     """Return the columns of lines with names and values, or with a JSON record each."""
-    commas = _DECIMAL_COMMA.findall(text[: 1 << 16])
-    decimal = not re.search(r"\d\.\d", text[: 1 << 16]) and any(not _GROUPED.fullmatch(one) for one in commas)
-    return _columns(_line_record(line, decimal=decimal) for line in re.split(r"[\r\n]+", text))
+    samples: dict[str, list[str]] = defaultdict(list)
+    for line in re.split(r"[\r\n]+", text[: 1 << 16]):
+        for name, value in _PAIR.findall(line) if "{" not in line else ():
+            samples[name.strip()].append(value)
+    decimal = {name for name, values in samples.items() if _has_decimal_commas(name, values)}
+    return _columns(_line_record(line, decimal) for line in re.split(r"[\r\n]+", text))
 
 
-def _plain(text: str, *, decimal: bool) -> str:
-    """Return a text with numbers as Python writes them: without groups of three, with a decimal point."""
-    if decimal:
-        return _DECIMAL_COMMA.sub(lambda found: found.group().replace(",", "."), text)
-    return _GROUPED.sub(lambda found: re.sub("[,_]", "", found.group()), text)
+def _has_decimal_commas(name: str, values: Iterable[str]) -> bool:
+    """Return True if the commas of a column of numbers stand for decimal points, False if they group digits.
+
+    Raises:
+        InputError: it is a loss, and both are possible.
+    """
+    values = [value for value in values if value]
+    commas = [value for value in values if "," in value]
+    if not all(map(_GROUPED.fullmatch, commas)):
+        return all(map(_DECIMAL_COMMA.fullmatch, commas)) and _last_word(name) not in _STEPS
+    if commas and _is_loss(name) and all(re.fullmatch(r"[-+]?\d{1,3},\d{3}", one) for one in values):
+        raise InputError(
+            f"Numbers of {name} must be clear; got {values[0]}, whose comma may group digits or be a decimal comma. "
+            "Write the log with decimal points and without groups."
+        )
+    return False
 
 
-def _line_record(line: str, *, decimal: bool) -> dict[str, Any]:
+def _plain(number: str, *, decimal: bool) -> str:
+    """Return a number as Python writes it; the first one of a list."""
+    if decimal and number.count(",") == 1:
+        return number.replace(",", ".")
+    return re.sub("[,_]", "", number) if _GROUPED.fullmatch(number) else re.split("[,_]", number)[0]
+
+
+def _line_record(line: str, decimal: Container[str]) -> dict[str, Any]:
     start, end = line.find("{"), line.rfind("}")
     if 0 <= start < end:
         try:
@@ -338,11 +357,13 @@ def _line_record(line: str, *, decimal: bool) -> dict[str, Any]:
         else:
             return record if isinstance(record, dict) else {}
     found: dict[str, Any] = {}
-    line = _plain(line[:4096], decimal=decimal)
-    for name, value in _PAIR.findall(line):
-        found.setdefault(name.strip(), float(value))
+    line = line[:4096]
+    for given, value in _PAIR.findall(line):
+        name = given.strip()
+        plain = _plain(value, decimal=name in decimal) if "," in value or "_" in value else value
+        found.setdefault(name, float(plain))
     if found and (progress := _PROGRESS.search(line)):
-        found.setdefault("progress", float(progress.group(1)))
+        found.setdefault("progress", float(progress.group(1).replace(",", "")))
     return found
 
 
@@ -373,23 +394,23 @@ def _table(text: str) -> Columns | None:
 
 def _numeric(field: str) -> bool:
     try:
-        float(field.strip().strip("\"'").replace(",", ".", 1) or "nan")
+        float(re.sub(r"(?<=\d),(?=\d)", ".", field.strip().strip("\"'"), count=1) or "nan")
     except ValueError:
         return False
     return True
 
 
-def _numbers(column: Any) -> np.ndarray:
-    """Return a column of pandas as numbers; texts are numbers if all that have a comma use it alike."""
+def _numbers(name: str, column: Any) -> np.ndarray:
+    """Return a column of pandas as numbers."""
     from pandas import to_numeric
     from pandas.api.types import is_numeric_dtype
 
     if not is_numeric_dtype(column):
         texts = [str(one).strip() for one in column]
-        commas = [one for one in texts if "," in one]
-        grouped = all(map(_GROUPED.fullmatch, commas))
-        if grouped or all(map(_DECIMAL_COMMA.fullmatch, commas)):
-            column = [_plain(one, decimal=not grouped) for one in texts]
+        known = [one for one in texts if _numeric(one)]
+        if any("," in one for one in known):
+            decimal = _has_decimal_commas(name, known)
+            column = [_plain(one, decimal=decimal) if "," in one and _numeric(one) else one for one in texts]
     return np.asarray(to_numeric(column, errors="coerce"), float)
 
 
@@ -400,7 +421,8 @@ def _parsed(text: str, separator: str, names: list[str] | None, width: int, skip
         io.StringIO(text[skip:]), sep=separator, header=None, names=range(max(width, len(names or ()))),
         index_col=False, comment="#", on_bad_lines="skip", skipinitialspace=True, low_memory=False,
     )  # fmt: skip
-    table = [_numbers(frame[k]) for k in frame.columns[:_MOST_COLUMNS]]
+    titles = [*(names or ()), *("" for _ in frame.columns)]
+    table = [_numbers(titles[k], frame[k]) for k in frame.columns[:_MOST_COLUMNS]]
     if names is None:
         return {f"column {k + 1}": values for k, values in enumerate(table)}
     if len(names) < width:  # vectors of losses under one name, as DeepXDE writes them: step, train, test, metrics

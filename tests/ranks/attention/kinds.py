@@ -458,6 +458,14 @@ OUTCOMES = {  # module, outcome, and the reason or its beginning
         llama(lambda m, q, k, v: (q @ k.mT * m.scale).softmax(-1) @ v, scale=lambda: nn.Parameter(torch.ones(4, 1, 1))),
         "verified", "heads multiply their scores by numbers of their own",
     ),
+    "scores minus the largest of a row": (
+        llama(lambda m, q, k, v: (q @ k.mT - (q @ k.mT).amax(-1, keepdim=True)).softmax(-1) @ v), "verified", None
+    ),
+    "a negative temperature of one head": (
+        llama(lambda m, q, k, v: (q @ k.mT * m.scale[:, None, None]).softmax(-1) @ v,
+              scale=lambda: nn.Parameter(torch.tensor([1.0, 1.0, -1.0, 1.0]))),
+        "refused", "a head multiplies its scores by 0 or by a negative number",
+    ),
     "a negative temperature": (
         llama(lambda m, q, k, v: (q @ k.mT * m.scale).softmax(-1) @ v, scale=lambda: nn.Parameter(torch.tensor(-1.0))),
         "refused", "a head multiplies its scores by 0 or by a negative number",

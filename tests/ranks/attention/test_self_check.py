@@ -225,6 +225,7 @@ def table(x):
         *((lambda tokens=tokens: Inside(OtherKeys(), lambda x: torch.randn(len(x), tokens, 12)), (2, 5, 12),
            "verified ") for tokens in (3, 5, 9)),
         (lambda: Inside(NeedsMore(), table), (1, 5, 12), "verified "),
+        (lambda: nn.Sequential(llama(lambda m, q, k, v: (q @ k.mT).softmax(-1) @ v)()), (2, 64, 12), "verified "),
         (lambda: nn.Sequential(Windows()), (2, 1, 1, 3, 3, 12), "verified "),
         (lambda: nn.Sequential(OUTCOMES["CvT, tokens mixed first"][0]()), (2, 6, 12), f"unchecked {SINGLE}"),
         (lambda: nn.Sequential(OUTCOMES["not finite"][0]()), (2, 5, 12), "unchecked its forward pass gave NaN or inf"),

@@ -11,7 +11,7 @@ from saddlescope.ranks.attention.coverage import AttentionCoverage, CoverageRow
 from saddlescope.ranks.attention.head_factors import HeadFactors
 from saddlescope.ranks.attention.known_layouts import LAYOUTS
 from saddlescope.ranks.attention.layouts import AttentionLayout
-from saddlescope.ranks.attention.module_copy import changed_from_outside, is_scale, signs
+from saddlescope.ranks.attention.module_copy import changed_from_outside, scales_of, signs
 from saddlescope.ranks.attention.passed_values import given_arguments, passed_arguments
 from saddlescope.ranks.attention.probe import probes, quiet
 from saddlescope.ranks.attention.recorded_calls import probe_call, record_calls
@@ -297,11 +297,9 @@ def signature(module: nn.Module) -> object:
         if config is not None and id(config) not in settings:
             settings[id(config)] = _plain(getattr(config, "__dict__", {}))
         parts.append((name, type(part), _plain(vars(part)), settings.get(id(config), "")))
-    shapes = tuple(
-        (name, tuple(one.shape), signs(one).tolist() if is_scale(one) else None)
-        for name, one in module.named_parameters()
-    )
-    return (tuple(parts), repr(shapes))
+    shapes = tuple((name, tuple(one.shape)) for name, one in module.named_parameters())
+    scales = tuple((name, tuple(signs(one).flatten().tolist())) for name, one in scales_of(module).items())
+    return (tuple(parts), shapes, scales)
 
 
 def _plain(values: Mapping[str, object]) -> str:
@@ -328,7 +326,10 @@ def checked_coverage(
     rows = {row.name: row for row in coverage}
     known: dict[object, Verdict] = {}
     for block in blocks:
-        if isinstance(block.module, nn.MultiheadAttention) or changed_from_outside(block.module):
+        if reason := changed_from_outside(block.module):
+            rows[block.name] = rows[block.name]._replace(outcome="unchecked", reason=reason)
+            continue
+        if isinstance(block.module, nn.MultiheadAttention):
             continue
         if block.name not in calls:
             rows[block.name] = rows[block.name]._replace(outcome="unchecked", reason="the model did not call it")

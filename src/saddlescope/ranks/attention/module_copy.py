@@ -13,15 +13,16 @@ def random_copy(module: nn.Module) -> nn.Module:
     """Copy a module with random weights on the processor, in evaluation mode, with norms as the identity."""
     memo: dict[int, Any] = {}
     draw = torch.Generator().manual_seed(0)
+    scales = {id(one) for one in scales_of(module).values()}
     for parameter in module.parameters():
         if not parameter.is_floating_point():
             memo[id(parameter)] = parameter
             continue
         drawn = torch.randn(parameter.shape, generator=draw, device="cpu", dtype=torch.float32)
-        if is_scale(parameter):
+        if id(parameter) in scales:
             drawn = (1 + drawn.abs()) * signs(parameter)
         elif parameter.ndim == 1:
-            drawn = 1 + drawn.abs()  # a vector may be scales, too
+            drawn = 1 + drawn.abs()
         else:
             drawn = drawn * parameter.shape[-1] ** -0.5
         memo[id(parameter)] = nn.Parameter(drawn, requires_grad=False)
@@ -41,9 +42,13 @@ def random_copy(module: nn.Module) -> nn.Module:
     return twin
 
 
-def is_scale(parameter: Tensor) -> bool:
-    """Return True for one number, or one for each head, such as a learned temperature."""
-    return parameter.ndim == 0 or (parameter.ndim > 1 and tuple(parameter.shape[-2:]) == (1, 1))
+def scales_of(module: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the parameters that are one number, or one for each head, such as learned temperatures, by their names."""
+    return {
+        name: one
+        for name, one in module.named_parameters()
+        if one.numel() == max(one.shape, default=1) and name.rpartition(".")[2] not in ("weight", "bias")
+    }
 
 
 def signs(parameter: Tensor) -> Tensor:

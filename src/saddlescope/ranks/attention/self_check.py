@@ -24,6 +24,7 @@ from saddlescope.ranks.attention.head_factors import HeadFactors
 TOLERANCE = 2e-3  # of float32 sums, relative to the largest entry; factors of other heads differ by more than .1
 
 
+_ROUNDING = 1e-5  # of float32 vectors, relative to their length
 _MASKED = 1e4  # size of scores beyond which they are those of a mask
 _GATE = "a gate comes between W_V and W_O"
 
@@ -197,10 +198,7 @@ def mixes(
 
 def _others_changed(before: Heads, after: Heads, factors: HeadFactors) -> bool:
     """Return True if scores or weights have changed at heads or tokens of which neither query nor key has."""
-    query, key = (
-        (new - old).norm(dim=-1, keepdim=True) > TOLERANCE * old.norm(dim=-1).max()
-        for old, new in ((before.query, after.query), (before.key, after.key))
-    )
+    query, key = _moved(before.query, after.query), _moved(before.key, after.key)
     keys = _each_query(key, factors) if key.shape[1] == factors.key_heads else _each(key, query.shape[1])
     if keys.shape[1] != query.shape[1]:
         return False
@@ -209,11 +207,20 @@ def _others_changed(before: Heads, after: Heads, factors: HeadFactors) -> bool:
         old, new = getattr(before, name), getattr(after, name)
         if old is not None and new is not None and old.shape == new.shape == held.shape:
             seen = (old.abs() < _MASKED) & (new.abs() < _MASKED)
-            change = (new - old).abs().where(seen, 0.0)
+            change = (new - old).where(seen, torch.nan)
+            if name == "scores":  # a softmax does not see what is added to a row, such as minus its maximum
+                change = change - change.where(~held, torch.nan).nanmedian(dim=-1, keepdim=True).values.nan_to_num(0.0)
+            change = change.abs().nan_to_num(0.0)
             size = torch.maximum(change.max(), TOLERANCE * old.abs().where(seen, 0.0).max())  # above rounding
             if bool((change[~held] > 10 * TOLERANCE * size).any()):
                 return True
     return False
+
+
+def _moved(old: Tensor, new: Tensor) -> Tensor:
+    """Return where vectors along the last axis have changed by more than rounding, and more than a little."""
+    change = (new - old).norm(dim=-1, keepdim=True)
+    return change > max(TOLERANCE * float(change.max()), _ROUNDING * float(old.norm(dim=-1).max()))
 
 
 def _like(part: Tensor, first: Tensor) -> Tensor | None:
