@@ -6,10 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 from saddlescope._shared.errors import InputError
 from saddlescope.flow import unit_flow
 from saddlescope.theory import incremental_learning, low_rank_learning, unit_learning
+from saddlescope.theory.units.explicit_path import Limits
 from saddlescope.theory.units.unit_network import UnitNetwork
 
 ORTHOGONAL = np.linalg.qr(np.random.default_rng(7).standard_normal((20, 4)))[0] * np.sqrt(20)
@@ -70,7 +72,26 @@ def test_linear_networks_learn_singular_modes_in_order(width):
     np.testing.assert_allclose(learned_map, (U[:, : len(s)] * full[: len(s)]) @ Vt[: len(s)], atol=1e-8)
 
 
+def test_explicit_steps_follow_the_flow_to_their_tolerance():
+    data, parameters = (np.eye(3), np.array([2.0, 1.0, 1.5])), np.zeros(2)
+    network = UnitNetwork.of(diagonal, data, squared, parameters, 3, 0, caller="test")
+    start = np.array([[0.02, 0.01], [0.01, 0.03], [0.05, 0.05]])
+    limits = Limits(rate=0.5, tolerance=1e-6, absolute=1e-8, slow=0.1, asleep=1e-3, largest=1e8, horizon=1e9, steps=500)
+    end = network.explicit_path(start, np.arange(3), limits)
+    slope = lambda t, y: -network.loss_gradient(y.reshape(3, 2), np.arange(3))[1].ravel()  # noqa: E731
+    path = solve_ivp(slope, (0, end.time), start.ravel(), rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(end.thetas.ravel(), path.y[:, -1], atol=1e-5)
+    speeds = np.linalg.norm([slope(0, y) for y in path.y.T], axis=1)
+    assert end.slow
+    assert speeds[-1] <= 0.1 * np.max(speeds) * 1.001
+    np.testing.assert_allclose(end.fastest, np.max(speeds), rtol=0.05)
+    stopped = network.explicit_path(start, np.arange(3), limits._replace(steps=3))
+    assert not stopped.slow
+    assert stopped.time < end.time
+
+
 def test_memory_that_scipy_never_sets_does_not_warn(monkeypatch):
+    monkeypatch.setattr("saddlescope.theory.units.transition.MOST", 0)
     signaling = lambda shape, dtype: np.full(shape, 0x7FF0000000000001, np.uint64).view(dtype)  # noqa: E731
     monkeypatch.setattr("scipy.integrate._ivp.bdf.np", SimpleNamespace(**vars(np) | {"empty": signaling}))
     target = np.random.default_rng(3).standard_normal((4, 3))

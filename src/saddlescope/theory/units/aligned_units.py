@@ -22,8 +22,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from saddlescope._shared.compiled_functions import bound, quickly_compiled
-from saddlescope.numerics.dop853 import SHRINK, STAGES, WEIGHTS, error_of, growth
 from saddlescope.theory.units.dormant_units import SAME, Arrival, Settled
+from saddlescope.theory.units.explicit_solver import next_size, relative_error, trial_step
 from saddlescope.theory.units.implicit_solver import implicit_step, next_implicit_size
 from saddlescope.theory.units.unit_network import WIDTH, UnitNetwork
 from saddlescope.theory.units.unit_system import UnitSystem
@@ -287,18 +287,10 @@ _Step = Callable[[Callable[[Array], Array], _Ascent], tuple[_Ascent, Array, Arra
 
 
 def _explicit(turning: Callable[[Array], Array], at: _Ascent) -> tuple[_Ascent, Array, Array]:
-    weights = jnp.asarray(WEIGHTS[: STAGES + 1, : STAGES + 1])
-
-    def stage(k: Array, slopes: Array) -> Array:
-        return slopes.at[k].set(turning(at.u + at.h * (weights[k] @ slopes)))
-
-    first = jnp.zeros((STAGES + 1, len(at.u))).at[0].set(at.velocity)
-    slopes = jax.lax.fori_loop(1, STAGES + 1, stage, first)
-    end = at.u + at.h * (weights[STAGES] @ slopes)
-    allowed = _POLICY.tolerance * (1 + jnp.maximum(jnp.abs(at.u), jnp.abs(end)))
-    error = error_of(slopes, at.h, allowed)[1]
-    h = at.h * jnp.where(jnp.isfinite(error), growth(error), SHRINK)
-    return _Ascent(end, slopes[STAGES], at.time + at.h, at.h, at.steps), error, h
+    trial = trial_step(turning, at.u, at.velocity, at.h)
+    allowed = _POLICY.tolerance * (1 + jnp.maximum(jnp.abs(at.u), jnp.abs(trial.end)))
+    error = relative_error(jnp.sum((trial.errors / allowed[None]) ** 2, axis=1), float(len(at.u)))
+    return _Ascent(trial.end, trial.slope, at.time + at.h, at.h, at.steps), error, next_size(at.h, error)
 
 
 def _implicit(turning: Callable[[Array], Array], at: _Ascent) -> tuple[_Ascent, Array, Array]:

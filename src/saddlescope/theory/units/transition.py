@@ -3,10 +3,11 @@
     theta   weights of the active units, shape (a, p); theta' = -dL/dtheta
     H       Hessian of L by theta
 
-An implicit solver follows the flow from the saddle with the new unit at a small norm, so that a long approach costs
-little. Newton's method in the directions with curvature computes the end to rounding. Kinks are rounded for the solver,
-which slides along them, and the end is computed on the kinks themselves. Directions without curvature, such as a
-rotation of directions among units of a linear network, are left alone.
+Explicit steps follow the flow from the saddle with the new unit at a small norm until it is slow. Where they do not
+serve, an implicit solver goes on, so that a long approach costs little. Newton's method in the directions with
+curvature computes the end to rounding. Kinks are rounded for the implicit solver, which slides along them, and the end
+is computed on the kinks themselves. Directions without curvature, such as a rotation of directions among units of a
+linear network, are left alone.
 
 A symmetry can lead the path exactly to a saddle of the active units. How the flow leaves it is decided by how the new
 unit approached its direction. For kappa = 2 it rests there for a time of the order of the stages, so the path ends.
@@ -30,6 +31,7 @@ from scipy.interpolate import make_interp_spline
 
 from saddlescope._shared.symmetric_matrices import eigenvectors
 from saddlescope.theory.saddle.path import PathPolicy, SaddlePassage, TransitionFailure
+from saddlescope.theory.units.explicit_path import MOST, Limits
 from saddlescope.theory.units.stationary_point import NEWTON, StationaryWeights
 from saddlescope.theory.units.unit_network import WIDTH, NonFiniteUnitsError, UnitNetwork
 
@@ -114,7 +116,6 @@ class Transition:
         self._times: list[float] = []
         self._points: list[np.ndarray] = []
         self._residuals: list[np.ndarray] = []
-        self._peak, self._fastest = np.linalg.norm(start, axis=1), 0.0
         self._passage = SaddlePassage(0.0)
         self.saddle: StationaryWeights | None = None  # at which the path has ended
 
@@ -148,9 +149,15 @@ class Transition:
     def follow(self) -> StationaryUnits | TransitionFailure:
         """Return the end of the path."""
         try:
-            self._note(0.0, self._start)
-            self._look(0.0, self._start, float(np.linalg.norm(self._velocity(self._start.ravel()))))
-            return self._checked(self._follow(0.0, self._start, 1e-2 / self._rate))
+            at = self._network.explicit_path(self._start, self._kinds, self._limits())
+            for step, (time, thetas) in enumerate(zip(at.times, at.points, strict=True)):
+                self._note(time, thetas)
+                if step % _POLICY.look == 0:
+                    self._look(float(time), thetas, float(np.linalg.norm(self._velocity(thetas.ravel()))))
+            self._peak, self._fastest = at.peak, at.fastest
+            found = self._end_near(at.thetas, at.peak, at.time) if at.slow else None
+            first_step = 1e-2 / self._rate if at.time == 0 else None
+            return self._checked(found or self._follow(at.time, at.thetas, first_step))
         except NonFiniteUnitsError:
             return _NOT_FINITE
 
@@ -222,7 +229,7 @@ class Transition:
         self, time: float, thetas: Float[np.ndarray, "a p"], first_step: float | None = None
     ) -> StationaryUnits | TransitionFailure:
         solver = self._solver(time, thetas, first_step)
-        peak, wait, kinks = self._peak, 0, 0
+        peak, fastest, wait, kinks = self._peak, self._fastest, 0, 0
         superlinear = self._network.degree > 2
         for step in range(_VALLEY_STEPS if superlinear else _POLICY.steps):
             # A trial point may overshoot, and SciPy's first step reads, and discards, a difference that it never set.
@@ -247,15 +254,15 @@ class Transition:
             if changed is not None:
                 solver, thetas = self._solver(solver.t, changed), changed
             speed = float(np.linalg.norm(self._velocity(solver.y)))
-            self._fastest = max(self._fastest, speed)
+            fastest = max(fastest, speed)
             if step % 100 == 99:
-                kinks = kinks + 1 if speed > _POLICY.slow * self._fastest and self._at_kink(thetas) else 0
+                kinks = kinks + 1 if speed > _POLICY.slow * fastest and self._at_kink(thetas) else 0
                 if kinks == _KINKS:
                     break
             if step % _POLICY.look:
                 continue
             found = None
-            if step >= wait and speed <= _POLICY.slow * self._fastest and solver.t * self._rate >= 1.0:
+            if step >= wait and speed <= _POLICY.slow * fastest and solver.t * self._rate >= 1.0:
                 found = self._end_near(thetas, peak[self._live], solver.t)
                 if found is None and superlinear:
                     found = self._valley_at(thetas, solver.t)
@@ -292,6 +299,18 @@ class Transition:
         self._times.append(float(time))
         self._points.append(whole)
         self._residuals.append(np.asarray(self._network.residual_of(thetas, self._kinds[self._live])[1]))
+
+    def _limits(self) -> Limits:
+        return Limits(
+            rate=self._rate,
+            tolerance=_POLICY.tolerance,
+            absolute=_POLICY.tolerance * self._distance,
+            slow=_POLICY.slow,
+            asleep=_ASLEEP,
+            largest=self._largest,
+            horizon=_POLICY.horizon,
+            steps=MOST,
+        )
 
     def _solver(self, time: float, thetas: Float[np.ndarray, "a p"], first_step: float | None = None) -> BDF | LSODA:
         velocity = lambda t, y: self._velocity(y)  # noqa: E731

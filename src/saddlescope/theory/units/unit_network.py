@@ -29,6 +29,7 @@ from saddlescope._shared.loss_scale import scale_exponent
 from saddlescope._shared.sample_pair import sample_pair
 from saddlescope.numerics.conserved_forms import random_moments, scaling_form
 from saddlescope.numerics.tree_layout import TreeLayout
+from saddlescope.theory.units.explicit_path import Limits, PathPoint, explicit_path
 from saddlescope.theory.units.kinked_units import Kinks, PatternedUnit, output_with, switches_of
 from saddlescope.theory.units.stationary_point import (
     NEWTON,
@@ -572,6 +573,30 @@ class UnitNetwork:
         present = self._call(_residual, *_padded(thetas, kinds))[2] if len(thetas) else jnp.zeros_like(self.origin[1])
         norm, found = self._call(_effect, present, direction, np.asarray(kind), np.asarray(utility, float))
         return float(norm) if found else 1.0
+
+    def explicit_path(self, thetas: Float[np.ndarray, "b p"], kinds: Int[np.ndarray, "b"], limits: Limits) -> PathPoint:
+        """Follow the flow of units by explicit steps; see the module of that name."""
+        units, of_kind = _padded(thetas, kinds)
+        _, velocity = self._call(_loss_gradient, units, of_kind)
+        found = self._call(
+            explicit_path,
+            units,
+            of_kind,
+            -np.asarray(velocity),
+            np.asarray(len(thetas), float),
+            np.array(limits, float),
+        )
+        time, ends, fastest, peak, slow, steps, times, points = map(np.asarray, found)
+        count, last = len(thetas), int(steps)
+        return PathPoint(
+            time=float(time),
+            thetas=np.array(ends)[:count],
+            fastest=float(fastest),
+            peak=np.array(peak)[:count],
+            slow=bool(slow),
+            times=times[:last],
+            points=points[:last, :count],
+        )
 
     def stationary_direction(
         self, direction: Float[np.ndarray, "p"], kind: int, residual: Array
