@@ -108,7 +108,7 @@ def main(board: Board) -> None:
         board.compare(
             problem, "CPU time of a start", "ms", {names[k]: [1e3 / rate for rate in rates[k]] for k in names}
         )
-        board.report(problem, "refine_direction", "CPU time of a start", refining, "ms")
+        board.report(problem, "escape_directions", "CPU time of a start", refining, "ms")
         print(
             f"{width:5} {ours:9.1f} {loop:13.2f} {ours / loop:7.0f} {batched:10.1f} {ours / batched:7.1f} "
             f"{refining:5.1f} ms",

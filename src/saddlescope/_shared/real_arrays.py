@@ -19,7 +19,7 @@ def real_array(name: str, given: object, shape: tuple[int | None, ...] | None = 
     """
     try:
         array = np.array(given)
-        if array.dtype.kind not in "biuf":
+        if array.dtype.kind not in "biufV" or array.dtype.names:  # bfloat16 is of kind V
             raise TypeError(array.dtype)
         array = array.astype(float)
     except (TypeError, ValueError) as error:

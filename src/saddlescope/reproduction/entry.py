@@ -14,6 +14,7 @@ those inside.
 """
 
 import dataclasses
+import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -39,6 +40,10 @@ P = TypeVar("P", bound=EntryParams)
 
 _MACHINE = {"device", "compiled", "threads", "pieces", "processes"}  # where and how fast, not what is computed
 _FROM_MODULE: Any = None  # the value that the module of an entry has under the usual name
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -86,9 +91,11 @@ class Entry(ReprMixin, Generic[P]):
         for name in ("params", "run", "claims", "figures", "metrics"):
             if getattr(self, name) is None:
                 usual = name.capitalize() if name == "params" else name
-                if usual not in module:
+                given = module.get(usual)
+                foreign = inspect.isfunction(given) and _package(given.__module__) != _package(module["__name__"])
+                if usual not in module or foreign:  # such as `run` of subprocess
                     raise InputError(f"{self.name} must have {name}; define {usual} in its module, or give {name}=.")
-                object.__setattr__(self, name, module[usual])
+                object.__setattr__(self, name, given)
         if self.citation is None:
             package = getattr(self.params, "__module__", "").split(".")
             paper = sys.modules.get(".".join(package[:3]))

@@ -133,7 +133,7 @@ def _load(content: bytes) -> xr.Dataset:
         return xr.load_dataset(BytesIO(content), engine="h5netcdf", decode_times=False)
     except (TypeError, ValueError, AttributeError) as error:
         raise ForeignContentError(
-            f"have numbers as the attributes that readers of netCDF interpret, such as scale_factor ({error})"
+            f"have content that readers of netCDF can interpret, numbers as scale_factor and the like ({error})"
         ) from error
 
 

@@ -111,7 +111,8 @@ class DiagonalNetwork(AbstractLoss):
         def part(index: Any, counts: Array) -> PyTree:
             def loss(beta: Array) -> Array:
                 predictions = jax.vmap(self.h, in_axes=(0, None))(self.inputs[index], beta)
-                return counts.astype(beta.dtype) @ jax.vmap(self.loss)(self.targets[index], predictions)
+                losses = jax.vmap(lambda y, f: jnp.mean(self.loss(y, f)))(self.targets[index], predictions)
+                return counts.astype(beta.dtype) @ losses
 
             return of(loss)
 

@@ -60,7 +60,7 @@ STATEMENTS: tuple[Statement, ...] = (
     ),
     Statement(
         "Figure 2 of version 1",
-        "Diagonal and full weights learn one direction at a time",
+        "Full weights learn one direction at a time, as diagonal ones do in Figure 2",
         "figure-2-v1/one-by-one",
     ),
     Statement(

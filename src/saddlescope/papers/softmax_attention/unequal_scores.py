@@ -53,8 +53,8 @@ def _follow_conditioned(params: Params, instance: int, step: RunContext) -> xr.D
 claims = Claims(
     limits="Conditioned data are selected for early convergence. The remark gives no number: gaps add constants to the "
     "margins, so that the error falls like 1 / ln t at any spread. Half of that exponent is asked for; an error that "
-    "stays has 0. Not a claim: of 192 flows of one matrix W, 11 attended to a wrong token of some sample by t = 1e30, "
-    "all at a spread of 90 %."
+    "stays has 0. Flows of one matrix W lose samples, too, at the widest spread of the "
+    "gaps; no claim is made of them."
 )
 
 

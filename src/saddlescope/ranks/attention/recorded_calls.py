@@ -84,7 +84,7 @@ def run_model(model: nn.Module, inputs: Any, hooks: Sequence[RemovableHandle]) -
             if isinstance(inputs, Mapping):
                 model(**inputs)
             else:
-                model(*(inputs if isinstance(inputs, tuple | list) else (inputs,)))
+                model(*(inputs if isinstance(inputs, tuple) else (inputs,)))
     except Exception as error:
         raise InputError(
             f"inputs must be arguments of the model: a tensor, a tuple, or a dict of keyword arguments; got "

@@ -89,8 +89,8 @@ def incremental_learning(
         The stages, from the origin on, with the reason for stopping.
 
     Raises:
-        InputError: an argument out of range, JAX not in float64 mode, a loss that is not finite and smooth at 0, or
-            |u0_i| = |v0_i| for some i.
+        InputError: an argument out of range, JAX not in float64 mode, a loss that holds arrays of another type or
+            is not finite and smooth at 0, or |u0_i| = |v0_i| for some i.
 
     >>> import jax, jax.numpy as jnp
     >>> with jax.enable_x64(True):  # two orthogonal features: T = 1 / |g_i(0)|
