@@ -87,7 +87,7 @@ class Entry(ReprMixin, Generic[P]):
         frame: FrameType | None = sys._getframe()
         while frame and frame.f_code.co_name != "<module>":
             frame = frame.f_back
-        module = {"metrics": ()} | (frame.f_globals if frame else {})
+        module: dict[str, Any] = {"metrics": ()} | (frame.f_globals if frame else {})
         for name in ("params", "run", "claims", "figures", "metrics"):
             if getattr(self, name) is None:
                 usual = name.capitalize() if name == "params" else name

@@ -236,8 +236,8 @@ def reproduce(
             run = stamped_run(entry, params, context, size, typed)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
-                f"Interrupted; finished parts, if any, are kept below {folder.out}. Rerun the same command to resume: it"
-                " repeats only the part in progress, from its last checkpoint if it has one."
+                f"Interrupted; finished parts, if any, are kept below {folder.out}. Rerun the same command to resume: "
+                "it repeats only the part in progress, from its last checkpoint if it has one."
             ) from None
         stored = _stored(run, entry, size, folder)
         folder.clear()

@@ -153,7 +153,8 @@ def low_rank_learning(
 
     Raises:
         InputError: an argument out of range, weights of other shapes, JAX not in float64 mode, or a loss that holds
-            arrays of another type or is not finite and smooth at 0; symmetric=True and a gradient that is not symmetric at a saddle.
+            arrays of another type or is not finite and smooth at 0; symmetric=True and a gradient that is not
+            symmetric at a saddle.
 
     >>> import jax, jax.numpy as jnp
     >>> target = jnp.diag(jnp.array([3.0, 1.0, 0.0]))

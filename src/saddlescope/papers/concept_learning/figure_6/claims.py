@@ -54,8 +54,8 @@ claims = Claims(
     "on half of the images and every other record and read from the rest; a drift of the weights over several records "
     "is no noise to this test. Eight seeds resolve neither a rise of the mean over seeds, which the paper draws, nor "
     "one of the raw weights without averaging, nor one above 0.02 after the first samples that show circles. Paths "
-    "of two-layer linear networks do not fit those of the unseen class better than paths of one layer; no claim is made "
-    "of it.",
+    "of two-layer linear networks do not fit those of the unseen class better than paths of one layer; no claim is "
+    "made of it.",
 )
 
 

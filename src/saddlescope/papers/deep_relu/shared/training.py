@@ -222,5 +222,12 @@ def concatenate_networks(
     """Concatenate networks over `network`; layers, stages and steps that one lacks are NaN, its ranks there -1."""
     fill: Any = {"stage_rank": -1, "stage_layer_rank": -1}
     return xr.concat(
-        networks, dim="network", data_vars="all", join="outer", combine_attrs=combine_attrs, fill_value=fill
+        networks,
+        dim="network",
+        data_vars="all",
+        coords="different",
+        compat="equals",
+        join="outer",
+        combine_attrs=combine_attrs,
+        fill_value=fill,
     )
