@@ -22,6 +22,7 @@ without such a unit, whose norm alone is followed.
 """
 
 import math
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -233,7 +234,8 @@ class Transition:
         superlinear = self._network.degree > 2
         for step in range(_VALLEY_STEPS if superlinear else _POLICY.steps):
             # A trial point may overshoot, and SciPy's first step reads, and discards, a difference that it never set.
-            with np.errstate(over="ignore", invalid="ignore"):
+            # LSODA warns where it fails, which the status says.
+            with np.errstate(over="ignore", invalid="ignore"), warnings.catch_warnings(action="ignore"):
                 solver.step()
             if solver.status == "failed":
                 break
