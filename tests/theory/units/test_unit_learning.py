@@ -157,14 +157,12 @@ def test_cubic_units_blow_up_at_one_over_rate_and_start():
     assert learned.staircase.supports == ((), (0,), (0, 1))
 
 
-@pytest.mark.parametrize(("weaker", "ends"), [(1e-2, {"converged"}), (1e-4, {"converged", "saddle"})])
-def test_targets_of_sizes_far_apart_have_their_stages_or_an_honest_end(weaker, ends):
+def test_targets_of_sizes_far_apart_have_their_stages():
     found = unit_learning(
-        lambda theta, x, kind: x[kind] * jnp.prod(theta), (np.eye(2), np.array([10.0, weaker])),
+        lambda theta, x, kind: x[kind] * jnp.prod(theta), (np.eye(2), np.array([10.0, 1e-2])),
         lambda f, y: (f - y) ** 2 / 2, parameters=jnp.zeros(4), kinds=2, width=1,
     )  # fmt: skip
-    assert found.status.value in ends
-    assert (len(found.stages) == 3) == (found.status.value == "converged")
+    assert (found.status.value, len(found.stages)) == ("converged", 3)
 
 
 def test_a_unit_whose_direction_still_drifts_becomes_active():
