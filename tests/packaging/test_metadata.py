@@ -55,7 +55,7 @@ def test_the_citation_has_the_fields_of_its_format():
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_paper_is_cited_with_all_its_authors(paper):
     for reported in import_module(f"saddlescope.papers.{paper}").CITATION.split("; "):
-        authors, title, where = re.fullmatch(r"(.*?): (.*), (.*?)", reported).groups()
+        authors, title, where = re.fullmatch(r"(.*?): (.*), ((?:\w+ )?\d{4}), arXiv:[\d.]+", reported).groups()
         (reference,) = (one for one in CITATION["references"] if one["title"] == title)
         assert [author["family-names"] for author in reference["authors"]] == authors.split(", ")
         assert where.endswith(str(reference["year"]))
