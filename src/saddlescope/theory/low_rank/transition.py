@@ -200,14 +200,14 @@ def _follow(oracle: ProductLossOracle, spectra: Spectra, departure: LowRankDepar
         if solver.t * rate > _POLICY.horizon:
             break
         fastest = max(fastest, float(np.linalg.norm(solver.f)))
-        if step % _POLICY.look or step < wait:
-            continue
+        if step % _POLICY.look and float(np.linalg.norm(solver.f)) > _POLICY.slow * fastest:
+            continue  # a few steps pass a saddle
         spectra = _spectra(factors, solver.y)
         sizes.append((math.log(solver.t), sum(float(np.sum(s)) for _, s, _ in spectra)))
         peak = [np.maximum(p, s) for p, (_, s, _) in zip(peak, spectra, strict=True)]
         kept, start, removed = _without_vanishing(factors, spectra, peak)
         speed = float(np.linalg.norm(kept.velocity(start)))
-        if not start.size or speed <= _POLICY.slow * fastest:
+        if step >= wait and (not start.size or speed <= _POLICY.slow * fastest):
             share, saddle = _rounding(kept, start), _saddle_near(kept, start, removed)
             if share > ROUGH:
                 return _no_minimum(departure, ROUNDED.format(share))
