@@ -140,17 +140,21 @@ def _effect(system: UnitSystem, present: Array, direction: Array, kind: Array, u
         finite = jnp.isfinite(value) & jnp.isfinite(slope).all()
         return ~finite, system.utility(direction, kind, -slope) < utility / 2
 
-    def look(state: tuple[Array, Array]) -> tuple[Array, Array]:
-        norm, _ = state
+    def look(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        norm, tries, _ = state
         outside, felt = effect(norm)
-        return jnp.where(outside, norm / 2, jnp.where(felt, norm, 2 * norm)), outside | felt
+        following = jnp.where(outside, norm / 2, jnp.where(felt, norm, 2 * norm))
+        return following, tries + 1, outside | felt
 
     def felt_or_outside(norm: Array) -> Array:
         outside, felt = effect(norm)
         return (norm > 1e-150) & (outside | felt)
 
     unfelt = jax.lax.while_loop(felt_or_outside, lambda norm: norm / 2**8, jnp.asarray(1e-4))
-    return jax.lax.while_loop(lambda state: ~state[1] & (state[0] < 1e75), look, (unfelt, jnp.asarray(False)))
+    norm, _, found = jax.lax.while_loop(
+        lambda state: ~state[2] & (state[1] < 60), look, (unfelt, jnp.asarray(0), jnp.asarray(False))
+    )
+    return norm, found
 
 
 @quickly_compiled
