@@ -77,6 +77,14 @@ def test_groups_of_digits_and_decimal_commas(tmp_path, head, row):
     np.testing.assert_array_equal(log.steps, 1000 * np.arange(6))
 
 
+@pytest.mark.parametrize(("head", "row"), [("", "step {} loss {}"), ("step;loss\n", "{};{}")])
+def test_commas_of_both_kinds_in_one_column_are_refused(tmp_path, head, row):
+    path = tmp_path / "log"
+    path.write_text(head + "\n".join(row.format(k, x) for k, x in enumerate(["0,1", "0,2", "0,3", "1,234.5"])))
+    with pytest.raises(InputError, match="Numbers of loss must be clear; got 0,1"):
+        read_loss(path)
+
+
 @pytest.mark.parametrize(("head", "row"), [("", "step {} loss 3,{}"), ("step;loss\n", "{};3,{}")])
 def test_a_comma_that_may_be_either_is_not_guessed(tmp_path, head, row):
     path = tmp_path / "log"

@@ -71,7 +71,7 @@ def require_float64_loss(
             f"loss must return one float64 number; got {shown(out)}. Average over the samples, in float64."
         )
     with calling(
-        f"loss must be a function that JAX can differentiate{' twice' * twice}",
+        "loss must be a function that JAX can differentiate" + (" twice" if twice else ""),
         "Write it with jax.numpy, or subclass saddlescope.loss.AbstractLoss and write value_and_gradient and "
         "hessian_columns.",
     ):

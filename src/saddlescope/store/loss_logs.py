@@ -326,25 +326,25 @@ def _has_decimal_commas(name: str, values: Iterable[str]) -> bool:
     """Return True if the commas of a column of numbers stand for decimal points, False if they group digits.
 
     Raises:
-        InputError: it is a loss, and both are possible.
+        InputError: it is a loss, and both are possible, or neither.
     """
     values = [value for value in values if value]
     commas = [value for value in values if "," in value]
-    if not all(map(_GROUPED.fullmatch, commas)):
-        return all(map(_DECIMAL_COMMA.fullmatch, commas)) and _last_word(name) not in _STEPS
-    if commas and _is_loss(name) and all(re.fullmatch(r"[-+]?\d{1,3},\d{3}", one) for one in values):
+    grouped, decimal = (all(map(kind.fullmatch, commas)) for kind in (_GROUPED, _DECIMAL_COMMA))
+    either = grouped and all(re.fullmatch(r"[-+]?\d{1,3},\d{3}", one) for one in values)
+    if commas and _is_loss(name) and (either or not (grouped or decimal)):
         raise InputError(
-            f"Numbers of {name} must be clear; got {values[0]}, whose comma may group digits or be a decimal comma. "
+            f"Numbers of {name} must be clear; got {commas[0]}, whose comma may group digits or be a decimal comma. "
             "Write the log with decimal points and without groups."
         )
-    return False
+    return decimal and not grouped and _last_word(name) not in _STEPS
 
 
 def _plain(number: str, *, decimal: bool) -> str:
-    """Return a number as Python writes it; the first one of a list."""
-    if decimal and number.count(",") == 1:
+    """Return a number as Python writes it, anything else as it is."""
+    if decimal and _DECIMAL_COMMA.fullmatch(number):
         return number.replace(",", ".")
-    return re.sub("[,_]", "", number) if _GROUPED.fullmatch(number) else re.split("[,_]", number)[0]
+    return re.sub("[,_]", "", number) if _GROUPED.fullmatch(number) else number
 
 
 def _line_record(line: str, decimal: Container[str]) -> dict[str, Any]:
@@ -361,7 +361,7 @@ def _line_record(line: str, decimal: Container[str]) -> dict[str, Any]:
     for given, value in _PAIR.findall(line):
         name = given.strip()
         plain = _plain(value, decimal=name in decimal) if "," in value or "_" in value else value
-        found.setdefault(name, float(plain))
+        found.setdefault(name, float(re.split("[,_]", plain)[0]))  # the first of a list
     if found and (progress := _PROGRESS.search(line)):
         found.setdefault("progress", float(progress.group(1).replace(",", "")))
     return found
@@ -407,10 +407,10 @@ def _numbers(name: str, column: Any) -> np.ndarray:
 
     if not is_numeric_dtype(column):
         texts = [str(one).strip() for one in column]
-        known = [one for one in texts if _numeric(one)]
+        known = [one for one in texts if re.fullmatch(r"[-+\d.,eE]+", one)]
         if any("," in one for one in known):
             decimal = _has_decimal_commas(name, known)
-            column = [_plain(one, decimal=decimal) if "," in one and _numeric(one) else one for one in texts]
+            column = [_plain(one, decimal=decimal) for one in texts]
     return np.asarray(to_numeric(column, errors="coerce"), float)
 
 

@@ -157,12 +157,13 @@ def _same(given: Any, read_back: Any) -> bool:
     """Return True if two arrays or attributes have the same type, shape and values; all text is of one type."""
     one, other = np.asarray(given), np.asarray(read_back)
     if one.dtype.kind in "OUT" and other.dtype.kind in "OUT":
-        pairs = zip(one.flat, other.flat, strict=False)
-        return one.shape == other.shape and all(
-            isinstance(a, str) and a == b for a, b in pairs
-        )  # pandas' NA is no text
+        return one.shape == other.shape and all(map(_same_text, one.flat, other.flat))
     same_type = one.dtype.newbyteorder("=") == other.dtype.newbyteorder("=")
     return same_type and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+
+
+def _same_text(given: Any, read_back: Any) -> bool:
+    return isinstance(given, str) and given == read_back  # pandas' NA is no text
 
 
 def write_bytes(content: bytes, path: str | os.PathLike[str]) -> Path:

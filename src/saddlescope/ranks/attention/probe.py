@@ -46,7 +46,7 @@ class Probe(NamedTuple):
         failure: reason why no call succeeded; "" otherwise.
         of_single_tokens: function that returns False if queries, keys or values of a token depend on other tokens: the
             module mixes tokens first, or the call meant other axes than the module does.
-        again: function that calls the copy once more, with its present weights, for what the first sample shows.
+        again: function that calls the copy with its present weights and returns the heads of the first sample.
         mixing: function of the number of heads of values that returns the arguments by which values are mixed with
             others: of those that the call has left out, or if `passed`, of those that the model gave.
         passed: see `mixing`.

@@ -132,8 +132,8 @@ def probe_call(module: nn.Module, call: Call, *, inputs: int, key_inputs: int) -
             else:
                 mixing = functools.partial(_mixing, twin, leaves, form, same, of_keys)
                 single = functools.partial(_of_single_tokens, again, leaves)
-                anew = functools.partial(_heads, again, leaves)
-                seen = one._replace(mixing=mixing, of_single_tokens=single, again=anew)
+                repeat = functools.partial(_heads, again, leaves)
+                seen = one._replace(mixing=mixing, of_single_tokens=single, again=repeat)
                 yield seen if finite(one) else failed(NOT_FINITE)
     except Exception as error:
         yield failed(f"a copy of it could not be called ({brief(error)})")
@@ -159,7 +159,7 @@ def _run(
     added: Tensor | float = 0.0,
     moved: bool = False,
 ) -> Probe:
-    """Call with random inputs, and return what the first sample shows.
+    """Call with random inputs, and return the part of the first sample.
 
     `added` is added to the inputs of keys and values, and 1 to the first token if `moved`.
     """

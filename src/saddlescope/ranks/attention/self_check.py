@@ -54,7 +54,7 @@ class Heads(NamedTuple):
 
     @property
     def first_sample(self) -> "Heads":
-        """What the first sample shows."""
+        """The part of the first sample."""
         value, *softmax = (None if one is None else one[:1] for one in (self.value, *self[4:]))
         return Heads(self.query[:1], self.key[:1], value, tuple(one[:1] for one in self.read), *softmax)
 

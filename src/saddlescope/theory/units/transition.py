@@ -235,7 +235,10 @@ class Transition:
         for step in range(_VALLEY_STEPS if superlinear else _POLICY.steps):
             # A trial point may overshoot, and SciPy's first step reads, and discards, a difference that it never set.
             # LSODA warns where it fails, which the status says.
-            with np.errstate(over="ignore", invalid="ignore"), warnings.catch_warnings(action="ignore"):
+            with (
+                np.errstate(over="ignore", invalid="ignore"),
+                warnings.catch_warnings(action="ignore", category=UserWarning),
+            ):
                 solver.step()
             if solver.status == "failed":
                 break

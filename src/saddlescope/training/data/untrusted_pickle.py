@@ -42,7 +42,7 @@ class _Dtype(_Named):
 
 
 class _Array(_Named):
-    """What `_reconstruct` returns; its state has shape, dtype and content."""
+    """Result of `_reconstruct`; its state has shape, dtype and content."""
 
     def read(self) -> np.ndarray:
         """Return the array; a state of another form raises anything."""
