@@ -140,9 +140,11 @@ def gradient_flow(
 
     run, compared, aim = integrate(tolerance), None, tolerance
     # The size of parameters that start at 0, to which their errors are relative, is known after a run.
-    while isinstance(coordinates, ParameterCoordinates) and (run.status.ok or run.lost):
-        if not 0 < run.largest < coordinates.scale / 2:
-            break
+    while (
+        isinstance(coordinates, ParameterCoordinates)
+        and (run.status.ok or run.lost)
+        and 0 < run.largest < coordinates.scale / 2
+    ):
         coordinates = replace(coordinates, scale=run.largest)
         run = integrate(tolerance)
     ratio = _VERIFICATION.regained
