@@ -243,6 +243,17 @@ def test_a_check_on_inputs_of_the_user(make, shape, found):
         tracker.check(model, {"y": 1})
 
 
+def test_a_check_sees_a_forward_pass_that_was_replaced_since():
+    model = nn.Sequential(LlamaAttention(12, 4, 4, 3))
+    tracker = RankTracker(model)
+    assert tracker.coverage[0].outcome == "verified"
+    original = model[0].q_proj.forward
+    model[0].q_proj.forward = lambda x: 2 * original(x)
+    (row,) = tracker.check(model, torch.randn(2, 5, 12))
+    assert row.outcome == "unchecked"
+    assert row.reason.startswith("the forward pass of q_proj is replaced from outside")
+
+
 @pytest.mark.parametrize(
     ("layer", "argument", "reported"),
     [
