@@ -4,6 +4,7 @@ import doctest
 import importlib
 import pkgutil
 
+import jax
 import pytest
 
 import saddlescope
@@ -13,7 +14,8 @@ MODULES = [module.name for module in pkgutil.walk_packages(saddlescope.__path__,
 
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name):
-    result = doctest.testmod(importlib.import_module(name))
+    with jax.enable_x64(False):  # as for users
+        result = doctest.testmod(importlib.import_module(name))
     assert result.failed == 0
 
 

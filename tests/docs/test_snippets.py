@@ -1,5 +1,6 @@
 """All code of README and docs runs as on the page, and prints what the page shows below it."""
 
+import jax
 import pytest
 
 import snippets
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*pin_memory", "ignore:.*:Deprec
 
 @pytest.fixture(autouse=True)
 def _as_users(types_unchecked):
-    with types_unchecked():
+    with types_unchecked(), jax.enable_x64(False):
         yield
 
 

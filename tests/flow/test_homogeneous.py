@@ -241,9 +241,3 @@ def test_what_cannot_be_used_is_refused(given, sentence):
     given = {"degree": 3, "until": 10.0, "tolerance": 1e-6} | given
     with pytest.raises(InputError, match=sentence):
         escape_flow(loss.output, given.pop("cost", loss.cost_of), given.pop("weights", start), **given)
-
-
-def test_float32_mode_is_refused_with_the_cure():
-    loss, start = _random()
-    with jax.enable_x64(False), pytest.raises(InputError, match=r"enable_x64"):
-        escape_flow(loss.output, loss.cost_of, start, degree=3, until=1.0, tolerance=1e-6)

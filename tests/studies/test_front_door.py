@@ -11,6 +11,12 @@ from saddlescope._shared.errors import InputError
 TARGET = np.diag([2.0, 1.0])
 
 
+@pytest.fixture(autouse=True)
+def _in_the_mode_of_users():
+    with jax.enable_x64(False):
+        yield
+
+
 def diagonal(**more):
     return ss.predict(lambda beta: jnp.sum((beta - jnp.array([2.0, 1.0])) ** 2) / 2, size=2, **more)
 
@@ -30,9 +36,8 @@ def units():
 
 @pytest.mark.parametrize("make", [diagonal, factors, units])
 def test_stages_of_two_modes_are_found_in_the_simulation(make):
-    with jax.enable_x64(True):
-        predicted = make()
-        run = ss.simulate(predicted, log_scale=-300.0)
+    predicted = make()
+    run = ss.simulate(predicted, log_scale=-300.0)
     times = [stage.start for stage in predicted.staircase.stages]
     assert times == pytest.approx([0.0, 0.5, 1.0], rel=1e-6)  # 1 / s_k
     levels = [float(run.losses[np.searchsorted(run.times, time)]) for time in (0.25, 0.75, 1.15)]
@@ -42,11 +47,10 @@ def test_stages_of_two_modes_are_found_in_the_simulation(make):
 
 
 def test_layers_escape_along_a_direction():
-    with jax.enable_x64(True):
-        x = np.linspace(-1.0, 1.0, 7)[:, None]
-        loss = ss.LayeredLoss(jnp.asarray(x), jnp.asarray(np.abs(x)))
-        predicted = ss.predict(loss, widths=(6, 6), num_starts=8)
-        run = ss.simulate(predicted, log_scale=-50.0, tolerance=1e-4)
+    x = np.linspace(-1.0, 1.0, 7)[:, None]
+    loss = ss.LayeredLoss(jnp.asarray(x), jnp.asarray(np.abs(x)))
+    predicted = ss.predict(loss, widths=(6, 6), num_starts=8)
+    run = ss.simulate(predicted, log_scale=-50.0, tolerance=1e-4)
     assert run.losses[-1] < run.losses[0]
     with pytest.raises(InputError, match="escape directions, which have none"):
         _ = predicted.staircase
@@ -54,9 +58,8 @@ def test_layers_escape_along_a_direction():
 
 def test_given_weights_are_those_of_both():
     u, v = np.array([1.0, 0.5]), np.array([0.2, -0.3])
-    with jax.enable_x64(True):
-        predicted = diagonal(weights=(u, v))
-        run = ss.simulate(predicted, log_scale=-300.0, level=0.5)
+    predicted = diagonal(weights=(u, v))
+    run = ss.simulate(predicted, log_scale=-300.0, level=0.5)
     crossed = [one.time for one in run.crossings]
     assert predicted.result.times_at(-300.0)[1:] == pytest.approx(crossed, rel=2e-3)
 
@@ -72,15 +75,14 @@ def test_given_weights_are_those_of_both():
     ],
 )
 def test_what_the_network_is_must_be_clear(arguments, reported):
-    with jax.enable_x64(True), pytest.raises(InputError, match=reported):
+    with pytest.raises(InputError, match=reported):
         ss.predict(lambda beta: jnp.sum(beta**2), **arguments)
 
 
 def test_without_stages_a_time_is_asked_for():
-    with jax.enable_x64(True):
-        predicted = ss.predict(lambda beta: jnp.sum(beta**2), size=2)
-        with pytest.raises(InputError, match="until must be a time"):
-            ss.simulate(predicted, log_scale=-10.0)
+    predicted = ss.predict(lambda beta: jnp.sum(beta**2), size=2)
+    with pytest.raises(InputError, match="until must be a time"):
+        ss.simulate(predicted, log_scale=-10.0)
 
 
 def test_given_weights_bound_what_can_be_learned():
@@ -88,20 +90,19 @@ def test_given_weights_bound_what_can_be_learned():
         return jnp.sum((products[0] - TARGET) ** 2) / 2
 
     pair = np.ones((2, 1)), np.ones((2, 1))
-    with jax.enable_x64(True):
-        assert ss.predict(loss, shapes=[(2, 2)], weights=[pair]).result.stages[-1].ranks == (1,)
-        one = {"a": np.ones((1, 2)), "w": np.ones((1, 2))}
-        predicted = ss.predict(
-            lambda theta, x: theta["a"] * (theta["w"] @ x),
-            (np.eye(2), TARGET),
-            lambda f, y: jnp.sum((f - y) ** 2) / 2,
-            parameters={"a": np.zeros(2), "w": np.zeros(2)},
-            weights=one,
-        )
+    assert ss.predict(loss, shapes=[(2, 2)], weights=[pair]).result.stages[-1].ranks == (1,)
+    one = {"a": np.ones((1, 2)), "w": np.ones((1, 2))}
+    predicted = ss.predict(
+        lambda theta, x: theta["a"] * (theta["w"] @ x),
+        (np.eye(2), TARGET),
+        lambda f, y: jnp.sum((f - y) ** 2) / 2,
+        parameters={"a": np.zeros(2), "w": np.zeros(2)},
+        weights=one,
+    )
     assert predicted.result.stages[-1].active == 1
 
 
 def test_linear_layers_are_refused():
     x = jnp.eye(2)
-    with jax.enable_x64(True), pytest.raises(InputError, match="must have ReLU"):
+    with pytest.raises(InputError, match="must have ReLU"):
         ss.predict(ss.LayeredLoss(x, x, relu=False), widths=(3,))

@@ -1,23 +1,24 @@
-"""The float64 guard: one check and one sentence for every JAX computation that needs double precision."""
+"""JAX's float64 mode, in which everything near a saddle is computed."""
 
-from saddlescope._shared.errors import InputError
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+_Arguments = ParamSpec("_Arguments")
+_Returned = TypeVar("_Returned")
 
 
-def require_float64(what: str) -> None:
-    """Raise unless JAX computes in float64.
+def in_float64(function: Callable[_Arguments, _Returned]) -> Callable[_Arguments, _Returned]:
+    """Decorate a function that computes in JAX's float64 mode, whichever mode its caller is in.
 
     Near a saddle, rounding seeds directions that should still be tiny: float32 would silently end plateaus early.
-
-    Args:
-        what: name of the function or quantity that needs float64, as the subject of the error.
-
-    Raises:
-        InputError: JAX is in its default single precision.
     """
-    import jax.numpy as jnp
 
-    if jnp.result_type(float) != jnp.float64:
-        raise InputError(
-            f"{what} must be computed in float64; JAX is set to float32. Put `with jax.enable_x64(True):` around the "
-            'call, or run `jax.config.update("jax_enable_x64", True)` first.'
-        )
+    @wraps(function)
+    def computed(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Returned:
+        import jax
+
+        with jax.enable_x64(True):
+            return function(*arguments, **named)
+
+    return computed

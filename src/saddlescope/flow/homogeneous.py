@@ -31,13 +31,13 @@ from jaxtyping import Array, Float, PyTree
 from saddlescope._shared.arguments import calling, shown, validate_arguments
 from saddlescope._shared.compiled_functions import compiled, eval_shape, inlined
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.float64 import require_float64
+from saddlescope._shared.float64 import in_float64
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.figures.drawing import PlotMixin
 from saddlescope.figures.records import Axis, Line, Panel
 from saddlescope.flow.status import REACHED, FlowError, Status, exhausted, require_run
-from saddlescope.loss.checks import require_numbers, shapes_of
+from saddlescope.loss.checks import require_float64_throughout, require_numbers, shapes_of
 from saddlescope.numerics.tree_layout import TreeLayout
 
 _RECORDS = 201
@@ -89,6 +89,7 @@ class EscapeFlow(ReprMixin, PlotMixin):
         return xr.Dataset(data, {"time": self.times}, {"status": str(self.status)})
 
 
+@in_float64
 @validate_arguments
 def escape_flow(
     output: Callable[[PyTree], Array],
@@ -130,11 +131,10 @@ def escape_flow(
         report: called from time to time with the finished fraction and a note. A new function is a new compilation.
 
     Raises:
-        InputError: an argument cannot be used; JAX is not in float64 mode; the output is not homogeneous of that
-            degree; or the cost has no gradient at output 0, where the origin is then no saddle to escape from.
+        InputError: an argument cannot be used; the output is not homogeneous of that degree; or the cost has no
+            gradient at output 0, where the origin is then no saddle to escape from.
         FlowError: the flow ended early and `throw` is true; `FlowError.result` is the flow until then.
     """
-    require_float64("A flow from small weights")
     if degree < 2:
         raise InputError(f"degree must be at least 2; got {degree!r}.")
     if until == 0:
@@ -334,6 +334,7 @@ def _check_output(system: _System, direction: Array) -> None:
         value = eval_shape(_cost_at, system, direction)
     if getattr(value, "shape", None) != ():
         raise InputError(f"cost must return one number; got {shown(value)}. Sum or average over the samples.")
+    require_float64_throughout("output and cost", _cost_at, system, direction)
     once, twice, gradient = map(np.asarray, _output_twice(system, direction))
     if not (np.isfinite(once).all() and np.isfinite(gradient).all()):
         raise InputError("output and the gradient of cost at output 0 must be finite; got NaN or infinite entries.")

@@ -7,40 +7,66 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr
 from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import calling, require, shown
 from saddlescope._shared.compiled_functions import eval_shape
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.float64 import require_float64
 from saddlescope.loss.abstract_loss import as_loss
 from saddlescope.loss.compiled import Loss, loss_and_gradient
 
 ROUGH = 1e-7  # rounding of a gradient, relative to its terms, with which no minimum is certain
-_FLOAT64 = '`with jax.enable_x64(True):` around the code, or `jax.config.update("jax_enable_x64", True)` first'
+_MAKE_FLOAT64 = "Give it arrays of NumPy, or make JAX's under `with jax.enable_x64(True):`."
 
 
-def require_float64_arrays(loss: Loss, caller: str = "A flow from small weights") -> None:
-    """Raise unless JAX is in float64 mode and the loss holds no other arrays of numbers.
+def require_float64_throughout(name: str, function: Callable[..., Any], *arguments: PyTree) -> None:
+    """Raise where a function computes with floating-point numbers of less than 64 bits.
+
+    An array of JAX that was made in float32 mode has lost its digits; float64 mode does not bring them back.
+
+    Args:
+        name: of the function, for an error.
+        function: of pytrees of arrays, such as a loss; or a pytree that holds arrays.
+        *arguments: arrays of the shapes of its arguments.
 
     Raises:
-        InputError: JAX is in float32 mode, or the loss holds float32 arrays.
+        InputError: it holds such an array or has one in its closure, or computes one on the way.
     """
-    require_float64(caller)
-    for leaf in jax.tree.leaves(eqx.filter(loss, eqx.is_inexact_array)):
-        if leaf.dtype != jnp.float64:
-            raise InputError(
-                f"loss must hold float64 arrays only; got one of {leaf.dtype!s}. Create its data in float64: put "
-                f"{_FLOAT64}."
-            )
+    for leaf in jax.tree.leaves(eqx.filter(function, eqx.is_inexact_array)):
+        _require_double(name, leaf)
+    held, fixed = eqx.partition((function, arguments), eqx.is_array)
+
+    def called(held: PyTree) -> Any:
+        function, arguments = eqx.combine(held, fixed)
+        return eqx.filter(function(*arguments), eqx.is_array)
+
+    programs: list[Any] = [jax.make_jaxpr(called)(held).jaxpr]
+    while programs:
+        for equation in programs.pop().eqns:
+            for value in (*equation.invars, *equation.outvars):
+                _require_double(name, value.aval)
+            inner = jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program)
+            programs += [getattr(program, "jaxpr", program) for program in inner if _is_program(program)]
+
+
+def _is_program(value: Any) -> bool:
+    return isinstance(value, Jaxpr | ClosedJaxpr)
+
+
+def _require_double(name: str, value: Any) -> None:
+    kind = getattr(value, "dtype", None)
+    if kind is not None and jnp.issubdtype(kind, jnp.inexact) and jnp.finfo(kind).bits < 64:
+        raise InputError(
+            f"{name} must compute in float64; got {kind!s} values of {shapes_of(value)} on the way. {_MAKE_FLOAT64}"
+        )
 
 
 def require_float64_loss(
     loss: Loss,
     argument: PyTree,
     *,
-    caller: str = "A flow from small weights",
     name: str = "the parameters it starts from",
     twice: bool = False,
 ) -> None:
@@ -49,23 +75,22 @@ def require_float64_loss(
     Args:
         loss: the loss.
         argument: zeros of the shapes of its argument.
-        caller: what needs float64, for an error.
         name: of the loss's argument, for an error.
         twice: True to take columns of the Hessian, too; of a loss of a vector.
 
     Raises:
-        InputError: JAX is in float32 mode, the loss holds float32 arrays, it does not map the argument to a float64
+        InputError: the loss holds float32 arrays or computes with them, it does not map the argument to a float64
             number, or JAX cannot differentiate it.
     """
     if not callable(loss):
         raise InputError(f"loss must be a JAX function of {name}; got {loss!r}.")
-    require_float64_arrays(loss, caller)
     arrays = jax.tree.map(jnp.asarray, argument)
     with calling(
         f"loss must be a JAX function of {name}, of {shapes_of(arrays)}",
         "Write it with jax.numpy, and check the shapes.",
     ):
         out = eval_shape(loss, arrays)
+    require_float64_throughout("loss", loss, arrays)
     if getattr(out, "shape", None) != () or out.dtype != jnp.float64:
         raise InputError(
             f"loss must return one float64 number; got {shown(out)}. Average over the samples, in float64."
@@ -94,10 +119,7 @@ def as_float64(name: str, array: Any) -> np.ndarray:
     """
     if not isinstance(array, np.ndarray | jax.Array) or array.dtype != np.float64:
         got = getattr(array, "dtype", type(array).__name__)
-        raise InputError(
-            f"{name} must be float64 arrays; got {got!s}. Convert them with np.asarray(..., np.float64), and put "
-            f"{_FLOAT64}."
-        )
+        raise InputError(f"{name} must be float64 arrays; got {got!s}. {_MAKE_FLOAT64}")
     array = np.asarray(array)
     if not np.all(np.isfinite(array)):
         raise InputError(f"{name} must be finite; got {int(np.sum(~np.isfinite(array)))} NaN or infinite entries.")

@@ -18,6 +18,7 @@ from jaxtyping import PyTree
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.float64 import in_float64
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import Table
 from saddlescope._shared.results import TableMixin
@@ -99,6 +100,7 @@ class Prediction(TableMixin):
         return self.result.staircase
 
 
+@in_float64
 @validate_arguments
 def predict(
     network: Callable[..., Any],
@@ -137,10 +139,9 @@ def predict(
     Raises:
         InputError: it is not clear what the network is, or the predicting function refuses an argument.
 
-    >>> import jax, jax.numpy as jnp
-    >>> with jax.enable_x64(True):
-    ...     predicted = predict(lambda beta: jnp.sum((beta - jnp.array([2.0, 1.0])) ** 2) / 2, size=2)
-    ...     run = simulate(predicted, log_scale=-200.0)
+    >>> import jax.numpy as jnp
+    >>> predicted = predict(lambda beta: jnp.sum((beta - jnp.array([2.0, 1.0])) ** 2) / 2, size=2)
+    >>> run = simulate(predicted, log_scale=-200.0)
     >>> print(predicted)
     diagonal weights (by size, incremental_learning): IncrementalLearning(3 stages to T = 1, loss 2.5 to 0, converged)
       stage  T    enter  leave  active  loss
@@ -172,6 +173,7 @@ def predict(
     return _units(network, data, loss, parameters, weights, seed, options)
 
 
+@in_float64
 @validate_arguments
 def simulate(
     prediction: Prediction,

@@ -315,8 +315,3 @@ LOSS, START = _regression(0, 4)
 def test_what_cannot_be_used_is_refused(loss, starts, given, sentence):
     with pytest.raises(InputError, match=sentence):
         gradient_flow_batched(loss, starts, **(GIVEN | given))
-
-
-def test_single_precision_is_refused():
-    with jax.enable_x64(False), pytest.raises(InputError, match="float64"):
-        gradient_flow_batched(LOSS, [START], **GIVEN)

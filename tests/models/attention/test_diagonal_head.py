@@ -69,11 +69,6 @@ def test_teacher_is_a_minimum_with_zero_loss():
     assert np.linalg.eigvalsh(task.network.hessian(jnp.asarray(task.teacher))).min() > 1e-3
 
 
-def test_float32_mode_raises_with_its_cure():
-    with jax.enable_x64(False), pytest.raises(InputError, match=r"jax\.enable_x64\(True\)"):
-        attention_teacher_task(samples=2, tokens=2, dim=2)
-
-
 def test_another_loss_raises():
     task = attention_teacher_task(0, samples=3, tokens=2, dim=2)
     with pytest.raises(InputError, match="Use DiagonalNetwork"):

@@ -311,8 +311,3 @@ def _square(beta):
 def test_bad_input_is_named_with_its_cure(loss, size, policies, says):
     with pytest.raises(InputError, match=says):
         incremental_learning(loss, size, **policies)
-
-
-def test_float32_mode_is_an_error_with_its_cure():
-    with jax.enable_x64(False), pytest.raises(InputError, match=r"with jax.enable_x64\(True\)"):
-        incremental_learning(_square, 2)

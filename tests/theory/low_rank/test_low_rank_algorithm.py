@@ -244,11 +244,6 @@ def test_bad_input_is_named_with_its_cure(bad, sentence):
         low_rank_learning(given.pop("loss"), given.pop("shapes"), **given)
 
 
-def test_float32_mode_is_refused_with_its_cure():
-    with jax.enable_x64(False), pytest.raises(InputError, match=r"jax\.enable_x64\(True\)"):
-        low_rank_learning(lambda B: jnp.sum(B[0] ** 2), [(2, 2)])
-
-
 def test_equal_weights_of_a_loss_that_is_symmetric_only_near_0_are_not_taken_for_symmetric_factors():
     target, W = jnp.array([[2.0, 1.0], [1.0, 1.5]]), np.random.default_rng(0).standard_normal((2, 2))
 

@@ -268,11 +268,6 @@ def test_weights_that_do_not_fit_are_refused(weights):
         )  # fmt: skip
 
 
-def test_float32_is_refused():
-    with jax.enable_x64(False), pytest.raises(InputError, match="float64"):
-        unit_learning(linear, (np.eye(2), np.eye(2)), squared, parameters={"in": np.zeros(2), "out": np.zeros(2)})
-
-
 def test_a_tie_of_units_with_the_same_leading_part_belongs_to_the_unit():
     """The advice helps: one unit is followed to a stationary point, and unit_flow follows all from given weights."""
     X = np.random.default_rng(0).standard_normal((40, 3))

@@ -266,9 +266,3 @@ def test_bad_input_is_one_sentence(change, sentence):
     unit, data, loss, widths = (given.pop(name) for name in ("unit", "data", "loss", "widths"))
     with pytest.raises(InputError, match=sentence):
         width_ladder(unit, data, loss, widths, **given)
-
-
-def test_float32_is_refused():
-    parameters = {"in": np.zeros(2), "out": np.zeros(2)}
-    with jax.enable_x64(False), pytest.raises(InputError, match=r"width_ladder.*float64"):
-        width_ladder(linear_neuron, (np.eye(2), np.eye(2)), half_square, [1], parameters=parameters)

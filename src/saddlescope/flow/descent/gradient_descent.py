@@ -13,6 +13,7 @@ from jaxtyping import Array, Int, PyTree
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.compiled_functions import compiled
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.float64 import in_float64
 from saddlescope._shared.progress import Report, silent
 from saddlescope.flow.descent.learning_rates import (
     AbstractLearningRate,
@@ -35,6 +36,7 @@ _RECORDS = 1000
 _REPORTS = 20  # calls of the compiled loop in a run that reports its progress
 
 
+@in_float64
 @validate_arguments
 def gradient_descent(
     loss: Loss,
@@ -79,7 +81,7 @@ def gradient_descent(
         report: called from time to time with the finished fraction and a note.
 
     Raises:
-        InputError: an argument cannot be used; JAX is not in float64 mode; the loss is not finite at the start; it
+        InputError: an argument cannot be used; the loss is not finite at the start; it
             cannot be restricted to minibatches and `batch` is given; the learning rate (of a schedule the last one) is
             beyond the stability limit of all minima of the loss, where it has one; or the initial weights are too small
             for float64: use `gradient_flow`.

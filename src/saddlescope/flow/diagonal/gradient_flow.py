@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.float64 import in_float64
 from saddlescope._shared.progress import Report, silent
 from saddlescope.flow.diagonal.coordinates import AbstractFlowCoordinates, MirrorCoordinates, ParameterCoordinates
 from saddlescope.flow.diagonal.initial_conditions import AbstractInit, DiagonalInit, ResumeFrom, require_start
@@ -58,6 +59,7 @@ class Verification:
 _VERIFICATION = Verification()
 
 
+@in_float64
 @validate_arguments
 def gradient_flow(
     loss: Loss,
@@ -115,7 +117,7 @@ def gradient_flow(
         report: called from time to time with the finished fraction and a note.
 
     Raises:
-        InputError: an argument cannot be used; JAX is not in float64 mode; the loss is not finite at the start, or
+        InputError: an argument cannot be used; the loss is not finite at the start, or
             has a kink at 0.
         FlowError: the run ended early and `throw` is true; `FlowError.result` is the trajectory until then.
     """

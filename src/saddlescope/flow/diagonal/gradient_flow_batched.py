@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.float64 import in_float64
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import Table
 from saddlescope._shared.results import TableMixin
@@ -38,7 +39,6 @@ from saddlescope.flow.status import (
 from saddlescope.loss.batched import LossBatch
 from saddlescope.loss.checks import (
     require_finite,
-    require_float64_arrays,
     require_float64_loss,
     require_smooth_at_zero,
 )
@@ -125,6 +125,7 @@ class BatchedTrajectory(TableMixin, PlotMixin):
         return Evaluations(**{f.name: sum(getattr(one, f.name) for one in every) for f in fields(Evaluations)})
 
 
+@in_float64
 @validate_arguments
 def gradient_flow_batched(
     loss: Loss | Sequence[Loss],
@@ -157,7 +158,7 @@ def gradient_flow_batched(
         report: called from time to time with the finished fraction and a note.
 
     Raises:
-        InputError: an argument cannot be used; JAX is not in float64 mode; a loss is not finite at its start, or has a
+        InputError: an argument cannot be used; a loss is not finite at its start, or has a
             kink at 0.
         BatchedFlowError: a flow ended early and `throw` is true; its `result` holds all trajectories.
     """
@@ -166,7 +167,6 @@ def gradient_flow_batched(
     origin = np.stack([start.origin() for start in starts])
     losses = LossBatch(loss, len(starts))
     first = loss[0] if isinstance(loss, Sequence) else loss
-    require_float64_arrays(first)
     records = BatchRecords.begin(
         stacked(coordinates),
         np.unique(np.linspace(0, until, _RECORDS) if record is None else np.append(record, 0.0)),
@@ -241,14 +241,8 @@ def _coordinates(starts: Sequence[AbstractInit]) -> list[MirrorCoordinates]:
 
 
 def _check_losses(first: Loss, losses: LossBatch, points: np.ndarray) -> None:
-    try:
-        values, gradients = losses.values(points[:, None]), losses.gradients(points)
-    except Exception:
-        require_float64_loss(first, points[0])  # says in words what is wrong, as a rule
-        raise
-    if values.dtype != np.float64 or values.shape != (len(points), 1):
-        require_float64_loss(first, points[0])
-    values = values[:, 0]
+    require_float64_loss(first, points[0])
+    values, gradients = losses.values(points[:, None])[:, 0], losses.gradients(points)
     bad = np.flatnonzero(~(np.isfinite(values) & np.isfinite(gradients).all(axis=1)))
     if len(bad):
         try:

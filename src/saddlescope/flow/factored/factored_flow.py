@@ -19,6 +19,7 @@ from jaxtyping import Float
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.float64 import in_float64
 from saddlescope._shared.loss_scale import scale_exponent
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
@@ -291,6 +292,7 @@ def spectra(states: Sequence[State]) -> Float[np.ndarray, "k pairs r"]:
     return np.array(filled)
 
 
+@in_float64
 @validate_arguments
 def factored_flow(
     loss: Loss,
@@ -326,7 +328,7 @@ def factored_flow(
         report: called from time to time with the finished fraction and a note.
 
     Raises:
-        InputError: an argument cannot be used; JAX is not in float64 mode; the loss is not finite at the start.
+        InputError: an argument cannot be used; the loss is not finite at the start.
         FlowError: the run ended early and `throw` is true; `FlowError.result` is the trajectory until then.
     """
     require_run(until=until, tolerance=tolerance, record=record, max_evaluations=max_evaluations)

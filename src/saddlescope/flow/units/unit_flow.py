@@ -27,7 +27,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from saddlescope._shared.arguments import calling, shown, validate_arguments
 from saddlescope._shared.compiled_functions import eval_shape, quickly_compiled
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.float64 import require_float64
+from saddlescope._shared.float64 import in_float64
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope._shared.sample_pair import sample_pair
@@ -39,7 +39,7 @@ from saddlescope.flow.units.explicit_run import follow_explicitly
 from saddlescope.flow.units.implicit_run import ImplicitSystem, follow_implicitly
 from saddlescope.flow.units.unit_model import UnitModel, first_sample
 from saddlescope.flow.units.unit_records import UnitRecords
-from saddlescope.loss.checks import shapes_of
+from saddlescope.loss.checks import require_float64_throughout, shapes_of
 from saddlescope.numerics.tree_layout import TreeLayout
 
 _RECORDS = 401
@@ -110,6 +110,7 @@ class UnitTrajectory(ReprMixin, PlotMixin):
         return xr.Dataset(data, {"time": time, "unit": np.arange(len(self.rises))}, {"status": str(self.status)})
 
 
+@in_float64
 @validate_arguments
 def unit_flow(
     unit: Callable[..., Array],
@@ -152,21 +153,20 @@ def unit_flow(
         report: called from time to time with the finished fraction and a note.
 
     Raises:
-        InputError: an argument out of range, a unit of another degree, JAX not in float64 mode, data that do not fit
+        InputError: an argument out of range, a unit of another degree, data that do not fit
             each other or are not finite, or weights that are not finite or 0 in a unit.
         FlowError: the flow ended early and `throw` is true; `FlowError.result` is the flow until then.
 
-    >>> import jax, numpy as np
+    >>> import numpy as np
     >>> data = np.eye(2), np.array([2.0, 1.0])
-    >>> with jax.enable_x64(True):  # two coordinates of a diagonal network: T = 1 and 2
-    ...     run = unit_flow(
-    ...         lambda theta, x, kind: theta[0] * theta[1] * x[kind], data, lambda f, y: (f - y) ** 2 / 2,
-    ...         np.ones((2, 2)), degree=2.0, log_scale=-700.0, until=3.0, tolerance=1e-5, kinds=np.arange(2),
-    ...     )
+    >>> # two coordinates of a diagonal network: T = 1 and 2
+    >>> run = unit_flow(
+    ...     lambda theta, x, kind: theta[0] * theta[1] * x[kind], data, lambda f, y: (f - y) ** 2 / 2,
+    ...     np.ones((2, 2)), degree=2.0, log_scale=-700.0, until=3.0, tolerance=1e-5, kinds=np.arange(2),
+    ... )
     >>> run.rises.round(2).tolist()
     [1.0, 1.99]
     """
-    require_float64("unit_flow")
     require_run(until=until, tolerance=tolerance, record=record, max_evaluations=max_evaluations, level=level)
     if not 2 <= degree < np.inf:
         raise InputError(f"degree must be at least 2 and finite; got {degree!r}.")
@@ -236,6 +236,7 @@ def _check_call(model: UnitModel, start: np.ndarray) -> None:
         value = eval_shape(model.loss_of_first, jnp.asarray(start))
     if getattr(value, "shape", None) != () or value.dtype != jnp.float64:
         raise InputError(f"loss(output, target) must return one float64 number; got {shown(value)}.")
+    require_float64_throughout("unit and loss", model.loss_of_first, start)
 
 
 def _check_degree(model: UnitModel, directions: np.ndarray) -> None:

@@ -23,6 +23,7 @@ from jaxtyping import Array, Float, Int
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.float64 import in_float64
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.models.attention.teacher import check_teacher_task
 from saddlescope.models.diagonal.network import DiagonalNetwork, squared_error
@@ -139,6 +140,7 @@ class AttentionTeacherTask(ReprMixin):
     teacher: Float[np.ndarray, "p"]
 
 
+@in_float64
 @validate_arguments
 def attention_teacher_task(
     seed: int = 0, *, samples: int = 1000, tokens: int = 10, dim: int = 50
@@ -154,9 +156,9 @@ def attention_teacher_task(
         dim: dimension d of a token; the paper has 50.
 
     Raises:
-        InputError: a size is not a positive integer, the seed is negative, or JAX is not in float64 mode.
+        InputError: a size is not a positive integer, or the seed is negative.
     """
-    check_teacher_task("attention_teacher_task", seed, samples=samples, tokens=tokens, dim=dim)
+    check_teacher_task(seed, samples=samples, tokens=tokens, dim=dim)
     rng = np.random.default_rng(seed)
     inputs = jnp.asarray(rng.standard_normal((samples, tokens, dim)))
     t = rng.standard_normal((4, dim))  # the teacher's w_K, w_Q, w_V, w_O

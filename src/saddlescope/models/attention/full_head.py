@@ -25,6 +25,7 @@ from jaxtyping import Array, Float, PyTree
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.float64 import in_float64
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.loss.abstract_loss import AbstractLoss
 from saddlescope.models.attention.teacher import check_teacher_task
@@ -110,6 +111,7 @@ class FullAttentionTeacherTask(ReprMixin):
     teacher: tuple[Float[np.ndarray, "d d"], Float[np.ndarray, "d d"]]
 
 
+@in_float64
 @validate_arguments
 def full_attention_teacher_task(
     seed: int = 0,
@@ -134,12 +136,11 @@ def full_attention_teacher_task(
         rank: of the teacher's products; d by default.
 
     Raises:
-        InputError: a size is not a positive integer, rank exceeds width or dim, the seed is negative, or JAX is not in
-            float64 mode.
+        InputError: a size is not a positive integer, rank exceeds width or dim, or the seed is negative.
     """
     width, rank = (dim if size is None else size for size in (width, rank))
     sizes = {"samples": samples, "tokens": tokens, "dim": dim, "width": width, "rank": rank}
-    check_teacher_task("full_attention_teacher_task", seed, **sizes)
+    check_teacher_task(seed, **sizes)
     if rank > min(width, dim):
         raise InputError(f"rank must be at most width={width} and dim={dim}, or no student learns it; got {rank!r}.")
     rng = np.random.default_rng(seed)

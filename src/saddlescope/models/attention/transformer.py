@@ -27,6 +27,7 @@ from jaxtyping import Array, Float
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.float64 import in_float64
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.models.attention.diagonal_head import attention_head
 from saddlescope.models.attention.teacher import check_teacher_task
@@ -185,6 +186,7 @@ class TransformerTeacherTask(ReprMixin):
     teacher: Float[np.ndarray, "p"]
 
 
+@in_float64
 @validate_arguments
 def transformer_teacher_task(
     seed: int = 0,
@@ -217,10 +219,10 @@ def transformer_teacher_task(
         activation: of the feedforward layers.
 
     Raises:
-        InputError: a size is not a positive integer, the seed is negative, or JAX is not in float64 mode.
+        InputError: a size is not a positive integer, or the seed is negative.
     """
     sizes = {"layers": layers, "heads": heads, "samples": samples, "tokens": tokens, "dim": dim}
-    check_teacher_task("transformer_teacher_task", seed, **sizes, **({} if hidden is None else {"hidden": hidden}))
+    check_teacher_task(seed, **sizes, **({} if hidden is None else {"hidden": hidden}))
     rng = np.random.default_rng(seed)
     inputs = jnp.asarray(rng.standard_normal((samples, tokens, dim)))
     t_k, t_q, t_v, t_o = np.moveaxis(rng.standard_normal((layers, heads, 4, dim)), 2, 0)

@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import require, validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.float64 import in_float64
 from saddlescope.loss.abstract_loss import AbstractLoss
 from saddlescope.models.deep import LayeredLoss, Weights, half_squared_error, require_chain
 
@@ -128,6 +129,7 @@ def identity_loss(
     return LayeredLoss(samples, samples, cost, relu)
 
 
+@in_float64
 @validate_arguments
 def symmetric_weights(
     dim: int,
@@ -148,7 +150,7 @@ def symmetric_weights(
         log_scale: natural logarithm of the standard deviation of the normal law, or of the end of the uniform one.
         law: "normal" with mean 0; or "uniform" from 0 to the scale, as in the authors' code, which makes W positive.
         num_starts: number of networks, along a leading axis; None: one, without that axis.
-        dtype: by default JAX's own, float64 under `jax.enable_x64`.
+        dtype: by default float64.
 
     Raises:
         InputError: a dimension, width or number of starts below 1, a scale that float64 cannot hold, or another law.
@@ -162,7 +164,7 @@ def symmetric_weights(
         raise InputError(f"law must be 'normal' or 'uniform'; got {law!r}.")
     shape = (dim, width) if num_starts is None else (num_starts, dim, width)
     draw = jax.random.normal if law == "normal" else jax.random.uniform
-    return math.exp(log_scale) * draw(jax.random.key(seed), shape, jnp.result_type(float) if dtype is None else dtype)
+    return math.exp(log_scale) * draw(jax.random.key(seed), shape, float if dtype is None else dtype)
 
 
 @validate_arguments

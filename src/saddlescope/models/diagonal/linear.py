@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.float64 import in_float64
 from saddlescope.loss.abstract_loss import AbstractLoss
 from saddlescope.models.diagonal.network import DiagonalNetwork, squared_error
 
@@ -63,6 +64,7 @@ class DiagonalLinearNetwork(DiagonalNetwork):
         return 2 / self.samples * self.inputs.T @ self.inputs[:, columns]
 
 
+@in_float64
 @validate_arguments
 def diagonal_linear_network(features: Float[Any, "..."], targets: Float[Any, "..."]) -> DiagonalLinearNetwork:
     """Return the diagonal linear network with the squared error on these samples.

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.float64 import in_float64
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import Table
 from saddlescope._shared.results import TableMixin
@@ -167,6 +168,7 @@ def escape_directions(
     )  # fmt: skip
 
 
+@in_float64
 @validate_arguments
 def gradient_at_zero(cost: Callable[[Array], Array], *, samples: int, outputs: int) -> Float[np.ndarray, "n out"]:
     """Return the gradient of a cost at the zero output, (N, d_out).

@@ -27,6 +27,7 @@ from jaxtyping import Array
 from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.float64 import in_float64
 from saddlescope._shared.progress import Report, silent
 from saddlescope.theory.incremental.finite_scale import Correction, FirstOrderInit
 from saddlescope.theory.incremental.loss_oracle import LossOracle, NonFiniteLossError
@@ -38,6 +39,7 @@ from saddlescope.theory.prediction import AlgorithmStatus, check_limits, report_
 from saddlescope.theory.saddle.path import TransitionFailure
 
 
+@in_float64
 @validate_arguments
 def incremental_learning(
     loss: Callable[[Array], Array],
@@ -89,12 +91,12 @@ def incremental_learning(
         The stages, from the origin on, with the reason for stopping.
 
     Raises:
-        InputError: an argument out of range, JAX not in float64 mode, a loss that holds arrays of another type or
+        InputError: an argument out of range, a loss that holds arrays of another type or
             is not finite and smooth at 0, or |u0_i| = |v0_i| for some i.
 
-    >>> import jax, jax.numpy as jnp
-    >>> with jax.enable_x64(True):  # two orthogonal features: T = 1 / |g_i(0)|
-    ...     learned = incremental_learning(lambda beta: jnp.sum((beta - jnp.array([2.0, -0.5])) ** 2), 2)
+    >>> import jax.numpy as jnp
+    >>> # two orthogonal features: T = 1 / |g_i(0)|
+    >>> learned = incremental_learning(lambda beta: jnp.sum((beta - jnp.array([2.0, -0.5])) ** 2), 2)
     >>> [(stage.time, stage.entered, stage.signs) for stage in learned.stages]
     [(0.0, (), ()), (0.25, (0,), (1,)), (1.0, (1,), (-1,))]
     >>> learned.status.value, learned.staircase.ranks

@@ -71,14 +71,14 @@ class LossOracle:
         weight_decay: lambda, of the weights u and v.
 
     Raises:
-        InputError: JAX is not in float64 mode, the loss cannot be called on such an array or does not return one
+        InputError: the loss cannot be called on such an array or does not return one
             float64 number, it or its gradient is not finite at 0, or its gradient jumps at 0.
     """
 
     def __init__(self, loss: Callable[[Array], Array], size: int, weight_decay: float = 0.0) -> None:
         if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
             raise InputError(f"size must be an integer of at least 1, the length of beta; got {size!r}.")
-        require_float64_loss(loss, np.zeros(size), caller="incremental_learning", name="beta", twice=True)
+        require_float64_loss(loss, np.zeros(size), name="beta", twice=True)
         self.loss = as_loss(loss)
         self.size, self.decay = int(size), weight_decay
         nowhere = np.full(self.size, np.nan)

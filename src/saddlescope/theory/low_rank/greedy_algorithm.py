@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import calling, validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.float64 import in_float64
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope.loss.checks import as_float64
@@ -110,6 +111,7 @@ class LowRankLearning(Prediction):
         return sum(stage.ranks), None
 
 
+@in_float64
 @validate_arguments
 def low_rank_learning(
     loss: Callable[[Any], Array],
@@ -152,14 +154,14 @@ def low_rank_learning(
         - not_finite: the loss is NaN or infinite on a transition.
 
     Raises:
-        InputError: an argument out of range, weights of other shapes, JAX not in float64 mode, or a loss that holds
+        InputError: an argument out of range, weights of other shapes, or a loss that holds
             arrays of another type or is not finite and smooth at 0; symmetric=True and a gradient that is not
             symmetric at a saddle.
 
-    >>> import jax, jax.numpy as jnp
+    >>> import jax.numpy as jnp
     >>> target = jnp.diag(jnp.array([3.0, 1.0, 0.0]))
-    >>> with jax.enable_x64(True):  # whitened two-layer linear network: T = 1 / sigma_i
-    ...     learned = low_rank_learning(lambda B: 0.5 * jnp.sum((B[0] - target) ** 2), [(3, 3)])
+    >>> # whitened two-layer linear network: T = 1 / sigma_i
+    >>> learned = low_rank_learning(lambda B: 0.5 * jnp.sum((B[0] - target) ** 2), [(3, 3)])
     >>> [(round(stage.time, 9), stage.ranks) for stage in learned.stages]
     [(0.0, (0,)), (0.333333333, (1,)), (1.0, (2,))]
     """

@@ -50,7 +50,7 @@ class ProductLossOracle:
         weight_decay: lambda, of the factors.
 
     Raises:
-        InputError: invalid shapes, JAX not in float64 mode, a loss that cannot be called on such a tuple, does not
+        InputError: invalid shapes, a loss that cannot be called on such a tuple, does not
             return one float64 number, is not finite at 0, or has a gradient that jumps there.
     """
 
@@ -69,7 +69,7 @@ class ProductLossOracle:
         if symmetric and any(m != n for m, n in self.shapes):
             raise InputError(f"shapes must be square for symmetric factors; got {shapes!r}.")
         zero = tuple(np.zeros(shape) for shape in self.shapes)
-        require_float64_loss(loss, zero, caller="low_rank_learning", name="a tuple of products")
+        require_float64_loss(loss, zero, name="a tuple of products")
         self.exponent = 0
         layout = TreeLayout.of(zero)
 

@@ -21,6 +21,7 @@ from jaxtyping import Array, PyTree
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.float64 import in_float64
 from saddlescope._shared.progress import Report, silent
 from saddlescope.theory.prediction import AlgorithmStatus, check_limits, report_stage
 from saddlescope.theory.saddle.path import TransitionFailure
@@ -35,6 +36,7 @@ from saddlescope.theory.units.unit_network import UnitNetwork
 from saddlescope.theory.units.utility_orders import at_first_order, rounding, why_nothing_grows
 
 
+@in_float64
 @validate_arguments
 def unit_learning(
     unit: Callable[..., Array],
@@ -98,16 +100,16 @@ def unit_learning(
         - not_finite: the loss is NaN or infinite on a transition.
 
     Raises:
-        InputError: an argument out of range, JAX not in float64 mode, arguments that do not fit each other, a unit
+        InputError: an argument out of range, arguments that do not fit each other, a unit
             that is not homogeneous of a degree of at least 2 at the origin, or a loss that is not smooth at output 0.
 
-    >>> import jax, jax.numpy as jnp
+    >>> import jax.numpy as jnp
     >>> X, Y = jnp.eye(3), jnp.array([[3.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
-    >>> with jax.enable_x64(True):  # a two-layer linear network on whitened data: T = 3 / singular value
-    ...     learned = unit_learning(
-    ...         lambda theta, x: theta["out"] * (theta["in"] @ x), (X, Y), lambda f, y: 0.5 * jnp.sum((f - y) ** 2),
-    ...         parameters={"in": jnp.zeros(3), "out": jnp.zeros(2)},
-    ...     )
+    >>> # a two-layer linear network on whitened data: T = 3 / singular value
+    >>> learned = unit_learning(
+    ...     lambda theta, x: theta["out"] * (theta["in"] @ x), (X, Y), lambda f, y: 0.5 * jnp.sum((f - y) ** 2),
+    ...     parameters={"in": jnp.zeros(3), "out": jnp.zeros(2)},
+    ... )
     >>> [(round(stage.time, 9), stage.active) for stage in learned.stages]
     [(0.0, 0), (1.0, 1), (3.0, 2)]
     """
@@ -118,7 +120,7 @@ def unit_learning(
     check_limits(tolerance, max_stages)
     if until is not None and not until > 0:
         raise InputError(f"until must be positive, or None; got {until!r}.")
-    network = UnitNetwork.of(unit, data, loss, parameters, kinds, seed, caller="unit_learning")
+    network = UnitNetwork.of(unit, data, loss, parameters, kinds, seed)
     network = at_first_order(network)
     dormant = _dormant_units(network, width, weights, tolerance, seed)
     return _Run(network, dormant, tolerance, max_stages, until, report).run()

@@ -185,14 +185,13 @@ class WidthLadder(TableMixin, PlotMixin):
         Args:
             found: the staircase of a wide run, whose ranks are numbers of distinct units.
 
-        >>> import jax, jax.numpy as jnp
+        >>> import jax.numpy as jnp
         >>> from saddlescope.measure import Stage, Staircase
         >>> from saddlescope.theory import width_ladder
-        >>> with jax.enable_x64(True):
-        ...     ladder = width_ladder(
-        ...         lambda theta, x, kind: theta[0] * theta[1] * x[kind], (jnp.eye(2), jnp.array([2.0, 1.0])),
-        ...         lambda f, y: (f - y) ** 2, [0, 1, 2], parameters=jnp.zeros(2), kinds=2,
-        ...     )
+        >>> ladder = width_ladder(
+        ...     lambda theta, x, kind: theta[0] * theta[1] * x[kind], (jnp.eye(2), jnp.array([2.0, 1.0])),
+        ...     lambda f, y: (f - y) ** 2, [0, 1, 2], parameters=jnp.zeros(2), kinds=2,
+        ... )
         >>> run = Staircase((Stage(0.0, 1.0, 2.5, 0), Stage(1.0, 2.0, 0.50025, 1), Stage(2.0, 9.0, 0.0, 2)), "t")
         >>> ladder.compare(run)
         LadderComparison(3 plateaus, largest difference 0.0001 of the initial loss, equal numbers of units)

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int
 from saddlescope._shared.arguments import calling, shown
 from saddlescope._shared.compiled_functions import quickly_compiled
 from saddlescope._shared.errors import InputError
+from saddlescope.loss.checks import require_float64_throughout
 from saddlescope.theory.units.unit_system import UnitSystem
 
 _EXACT = 1e-10  # relative difference of f(c theta) and c^kappa f(theta) that is rounding
@@ -56,6 +57,7 @@ def checked_unit(system: UnitSystem, seed: int) -> CheckedUnit:
     """
     thetas, kinds = _probe_weights(system.layout.size, system.kinds, seed)
     found = _probed(system, jnp.asarray(thetas), jnp.asarray(kinds))
+    require_float64_throughout("unit and loss", system.loss_of, thetas, kinds)
     probes = _Probes(*map(np.asarray, found[:-2]))
     degree, homogeneous = _degree(probes)
     if not homogeneous:

@@ -24,7 +24,6 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 from saddlescope._shared.arguments import is_real, shown
 from saddlescope._shared.compiled_functions import bound, quickly_compiled
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.float64 import require_float64
 from saddlescope._shared.loss_scale import scale_exponent
 from saddlescope._shared.sample_pair import sample_pair
 from saddlescope.numerics.conserved_forms import random_moments, scaling_form
@@ -281,16 +280,13 @@ class UnitNetwork:
         parameters: PyTree,
         kinds: int,
         seed: int,
-        *,
-        caller: str,
     ) -> "UnitNetwork":
         """Check the arguments, measure the degree, and return the network.
 
         Raises:
-            InputError: JAX is not in float64 mode; data, unit and loss do not fit each other; the unit is not
+            InputError: data, unit and loss do not fit each other; the unit is not
                 homogeneous of a degree of at least 2 at the origin; the loss is not smooth at output 0.
         """
-        require_float64(caller)
         layout = _layout_of(parameters)
         unit_found = checked_unit(UnitSystem(unit, loss, *sample_pair(data), layout, kinds, jnp.ones(())), seed)
         system, value, residual = unit_found.system, unit_found.loss, unit_found.residual

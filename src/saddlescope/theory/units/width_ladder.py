@@ -22,6 +22,7 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.float64 import in_float64
 from saddlescope._shared.progress import Report, silent
 from saddlescope.theory.saddle.path import TransitionFailure
 from saddlescope.theory.units.embedding import Embedding, distinct_units, embed, largest_slope, largest_utility
@@ -40,6 +41,7 @@ _SLOWEST = 1e-4  # rate of a new unit, in units of the largest at the origin, fo
 _DEVIATION = 1e-3  # of the weights then, relative
 
 
+@in_float64
 @validate_arguments
 def width_ladder(
     unit: Callable[..., Array],
@@ -99,21 +101,21 @@ def width_ladder(
         - not_finite: the loss is NaN or infinite on the way.
 
     Raises:
-        InputError: an argument out of range, JAX not in float64 mode, arguments that do not fit each other, a unit
+        InputError: an argument out of range, arguments that do not fit each other, a unit
             that is not homogeneous of a degree of at least 2 at the origin, or a loss that is not smooth at output 0.
 
-    >>> import jax, jax.numpy as jnp
+    >>> import jax.numpy as jnp
     >>> X, Y = jnp.eye(3), jnp.array([[3.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
-    >>> with jax.enable_x64(True):  # linear networks with m neurons learn the first m singular values, 3 and 1
-    ...     ladder = width_ladder(
-    ...         lambda theta, x: theta["out"] * (theta["in"] @ x), (X, Y), lambda f, y: 0.5 * jnp.sum((f - y) ** 2),
-    ...         range(4), parameters={"in": jnp.zeros(3), "out": jnp.zeros(2)},
-    ...     )
+    >>> # linear networks with m neurons learn the first m singular values, 3 and 1
+    >>> ladder = width_ladder(
+    ...     lambda theta, x: theta["out"] * (theta["in"] @ x), (X, Y), lambda f, y: 0.5 * jnp.sum((f - y) ** 2),
+    ...     range(4), parameters={"in": jnp.zeros(3), "out": jnp.zeros(2)},
+    ... )
     >>> [(rung.width, rung.units, round(6 * rung.loss, 9), rung.saddle) for rung in ladder.rungs]
     [(0, 0, 10.0, True), (1, 1, 1.0, True), (2, 2, 0.0, False)]
     """
     asked = _checked(widths, kinds, weights, num_starts, log_scale, tolerance)
-    network = UnitNetwork.of(unit, data, loss, parameters, kinds, seed, caller="width_ladder")
+    network = UnitNetwork.of(unit, data, loss, parameters, kinds, seed)
     network = at_first_order(network)
     drawn = num_starts or max(_STARTS_OF_FORM if network.quadratic else _STARTS, asked[-1])
     start, of_kind = initial_weights(network, drawn if weights is None else None, weights, seed)
