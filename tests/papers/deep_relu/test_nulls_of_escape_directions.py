@@ -14,17 +14,6 @@ CUBE = expit(-7 + 3 * np.log(WIDTHS))
 FIGURE_2 = np.array([0, 0, 0.025, 0.3, 0.7, 0.95, 0.995])  # shares of success at widths 1, 2, 4, ..., 64
 
 
-def ratios_over_bound(rng, middle):
-    """Ratios of 40 data sets over their bound, spread over two decades about the middle as those of a run are."""
-    bound = 10 ** rng.normal(-4, 0.3, (2, 2, 40))
-    ratio = bound * middle * 10 ** rng.normal(0, 0.7, bound.shape)
-    dims = ("log10_distance", "kind", "case")
-    return xr.Dataset(
-        {"ratio": ((*dims, "name"), ratio[..., None]), "bound": (dims, bound)},
-        {"log10_distance": [-5.0, -4.0], "kind": ["v ≥ 0", "v of both signs"]},
-    )
-
-
 def searches(rng, shares, wide=(0.05, 0.05, 0.05)):
     """Searches of Figure 2 that succeed with these shares: on 8 points by width, and on 16 at widths 16, 64, 256."""
     speed = np.where(rng.random((2, 7, 600)) < np.array(shares)[:, None], 0.5, 0.4)
@@ -62,7 +51,6 @@ SQUARE = expit(-4.7 + 2 * np.log(WIDTHS))
 DEEP_FAILS = {"faster": (CUBE, 0.3 * CUBE), "optimal": 0.95}
 LEVEL = np.where(np.arange(7) == 4, FIGURE_2[3], FIGURE_2)  # a share that stays level once
 CASES = [
-    ("proposition-3-3", "sign-needed", ratios_over_bound, {"middle": 10.0}, {"middle": 100.0}),
     ("figure-2", "rises", searches, {"shares": LEVEL}, {"shares": FIGURE_2}),
     ("figure-2", "conjecture-1-harder", searches, {"shares": FIGURE_2}, {"shares": FIGURE_2, "wide": (0.05, 0.1, 0.2)}),
     ("escape-width", "cube", descents, {"faster": (SQUARE, SQUARE)}, {}),

@@ -82,7 +82,7 @@ claims = Claims(
 
 @claims.reading(
     "kernels",
-    "Convolutional networks learn solutions with an increasing number of kernels, one more at each stage",
+    "Linear convolutional networks on separate patches learn solutions with one more kernel at each stage",
     f"{SADDLES}; kernels of the flow: singular values of B above a thousandth of the largest",
     high=0.0,
 )

@@ -169,7 +169,7 @@ def two_layer_flip(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "one-layer",
-    "One-layer networks under SGD learn the weaker signal first from equal second moments on",
+    "On average, one-layer networks under SGD learn the weaker signal first from equal second moments on",
     "Section 3.1, Figure 2 (b), and Theorem 4.1; .15 for the noise of default starts",
     low=0.85,
     high=1.15,

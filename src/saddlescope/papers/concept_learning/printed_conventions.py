@@ -104,10 +104,9 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
 claims = Claims(
     limits="Three tasks stand for Figures 2, 11 and 12, and other seeds, orders of the samples and records for those "
-    "of the program. 'Generally speaking' is read as three quarters of the networks: the entries of these figures ask "
-    "nine tenths of hundreds, which a convention's few here cannot decide. The tasks of a seed are one trial. Figure "
-    "3 shows one network per dimension; the text gives neither mu nor the hidden width at d = 2, and does not exclude "
-    "biases. Rises below 5 % of the first loss do not count."
+    "of the program. 'Generally speaking' is read as three quarters of the networks. The tasks of a seed are one "
+    "trial. Figure 3 shows one network per dimension; the text gives neither mu nor the hidden width at d = 2, and "
+    "does not exclude biases. Rises below 5 % of the first loss do not count."
 )
 
 

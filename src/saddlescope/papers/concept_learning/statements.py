@@ -27,7 +27,6 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         "Figure 2 (a, b)",
         "Concepts with larger signal or larger diversity are learned first, and the contour shifts with either",
-        "figure-2/order",
         "figure-2/shift",
     ),
     Statement(
@@ -109,7 +108,6 @@ STATEMENTS: tuple[Statement, ...] = (
         "Section 4.2.1, first suppression",
         "When a_1 and a_2 differ enough, the first major entry suppresses the minor entries of its group",
         "figure-4/groups",
-        "atlas/apart",
     ),
     Statement(
         "Section 4.2.1, second growth and cycle",
@@ -255,13 +253,11 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         "Appendix F.2, Figure 11",
         "Two-layer linear models keep the overall trends of sections 3.1 and 3.2",
-        "figure-11/order",
         "figure-11/shift",
     ),
     Statement(
         "Appendix F.2, Figure 12",
         "Two-layer ReLU models keep the overall trends of sections 3.1 and 3.2",
-        "figure-12/order",
         "figure-12/shift",
     ),
     Statement(

@@ -88,8 +88,8 @@ def _measure(X: np.ndarray, G: np.ndarray, eps: float) -> xr.Dataset:
 claims = Claims(
     limits="Depth 3, the plane and one output, where the minimizer is certified. Where the bound is below 1 an optimum "
     "is one neuron per layer at any depth (proof in the module), so that only the input and the first ReLU have ratios "
-    "above 0, at most (|G|ε/s*)². How far the bound is exceeded without v ≥ 0 depends on ε: the bound shrinks with it "
-    "and the ratio does not; tenfold, at the smallest ε, is this project's."
+    "above 0, at most (|G|ε/s*)². With v of both signs no such bound can hold: the first ReLU removes a share of at "
+    "least min(|v₊|², |v₋|²)/|v|², up to ε."
 )
 
 
@@ -121,19 +121,6 @@ def largest_excess(run: xr.Dataset) -> Estimate:
     plane = run.sel(kind=_KINDS[0])
     excess = plane.excess.values[plane.share.values < 2**0.5 - 1]
     return Estimate.largest(excess[np.isfinite(excess)], over="data sets")
-
-
-@claims.extension(
-    "sign-needed",
-    "With v of both signs, optimal escape networks typically exceed Proposition 3.3's bound tenfold",
-    "Proposition 3.3 requires v >= 0: otherwise ReLU must cut v; tenfold is this project's",
-    low=1.0,
-)
-def typical_violation(run: xr.Dataset) -> Estimate:
-    """Median log₁₀ of the largest ratio of a layer over the bound, at the smallest ε."""
-    at = run.isel(log10_distance=0).sel(kind=_KINDS[1])
-    ratios = np.log10((at.ratio.max("name") / at.bound).values)
-    return Estimate.median(ratios, f"eps = 1e{float(at.log10_distance):g}", over="data sets")
 
 
 def figures(run: xr.Dataset) -> Figures:

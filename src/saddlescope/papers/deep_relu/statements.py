@@ -33,7 +33,6 @@ STATEMENTS = (
         "Proposition 3.2, A.3",
         "Deeper networks escape no slower",
         "proposition-3-2/not-slower",
-        "proposition-3-2/rank-one",
         "proposition-3-2/not-falling",
     ),
     Statement("Proposition 3.3, A.5", "So are minimizers for inputs near rank one", "proposition-3-3/holds"),

@@ -50,7 +50,8 @@ claims = Claims(
     limits="The caption says 'increases gradually, but remains small throughout training' without numbers. It is read "
     "as a rise from a tenth of the training to its end, on average over heads, and as at most half the initial "
     "product's stable rank. A pilot on seed 1000 led to the tenth: before it, Adam's first steps have equal size. A "
-    "claim on both products is decided by the worse one, and the remark has both; two records decide a rise, and there "
+    "claim on both products is decided by the worse one, and the remark has both: at the default size the rank of "
+    "W_K W_Qᵀ falls, at the reduced size it rises. Two records decide a rise, and there "
     "is no null of gradient noise here. Model and text are far smaller than the paper's.",
     requires=[learned],
 )

@@ -111,8 +111,6 @@ STATEMENTS: tuple[Statement, ...] = (
         "figure-4/rise",
         "rank-rise/rises-labels-KQ-stable",
         "rank-rise/rises-labels-VO-stable",
-        "rank-rise/rises-small-KQ-stable",
-        "rank-rise/rises-small-VO-stable",
     ),
     Statement(
         "Section 5",

@@ -126,10 +126,10 @@ def _compared(value: float, error: float, one: Estimate, other: Estimate) -> Est
     return Estimate(value, error, remark, n, evidence=Evidence.SAMPLE, over="random starts")
 
 
-@claims.reading(
+@claims.extension(
     "apart",
     "The loss visibly rises more often when neighbouring signals differ most than when they differ least",
-    "Section 4.2.1: suppression needs a large difference of a_1 and a_2; the bound: any difference",
+    "after section 4.2.1, where suppression needs a large difference of a_1 and a_2; the bound: any difference",
     low=0.0,
 )
 def ratio_difference(run: xr.Dataset) -> Estimate:

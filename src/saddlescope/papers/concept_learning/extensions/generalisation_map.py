@@ -168,7 +168,7 @@ _CLEAR = 0.05  # predicted outputs nearer to one half than this are on the borde
 
 @claims.extension(
     "border",
-    "Away from the border, networks that stop at 1% training loss generalize or fail as predicted",
+    "Away from the border, 99 % of the networks that stop at 1 % training loss generalize or fail as predicted",
     "Derived from equation 4.1: the weaker concept is at one half if its share of the first loss is four times the "
     "stop's",
     low=0.99,
@@ -228,8 +228,8 @@ def effect_of_both(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "diversity-hides",
-    "More variance along the stronger signal alone makes more networks fail to generalize at that stop",
-    "It lowers the other concept's share of the loss, contrary to section 3.1 taken for any diversity",
+    "More variance along the stronger signal alone makes more networks fail when training stops at 1 % loss",
+    "It lowers the other concept's share of the loss; the bound: any difference",
     low=0.0,
 )
 def effect_of_the_stronger(run: xr.Dataset) -> Estimate:

@@ -176,7 +176,7 @@ for _name, _lemma, _statement in (
     ("corollary-d1", "Corollary D.1", "every noise term |N_ij| of equation 4.3 is at most 2Pγαdβ²ω²"),
     ("d2", "Lemma D.2", "until T_1 each w_ij keeps its sign, is in the initial phase, and grows at least as printed"),
     ("d3", "Lemma D.3", "until its T_1 each w_ii is in the initial phase, and grows at least as exp(2ηta_i/κ)"),
-    ("d5", "Lemma D.5", "each w_ii stays between 0 and 1 + 2/K"),
+    ("d5", "Lemma D.5", "each w_ii of the map D.2 stays between 0 and 1 + 2/K"),
 ):
     claims.printed(
         _name,
