@@ -122,7 +122,6 @@ SAME = partial(transients, share=lambda *_: 0.1)
 @pytest.mark.parametrize(
     ("entry", "claim", "null", "effect"),
     [
-        ("figure-2", "order", any_rates, rates_of_strengths),
         ("figure-2", "shift", any_rates, rates_of_strengths),
         # times of equal networks would all be the same record
         ("figure-2", "late", any_rates, partial(rates_of_strengths, spread=0.06)),

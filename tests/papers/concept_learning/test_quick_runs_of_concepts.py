@@ -9,7 +9,7 @@ OUTCOMES = {
     "equation-4-3": {"noise-omitted": "agrees"},
     "figure-4": {"initial-growth": "agrees", "irrelevant-later": "seen"},
     "figure-5": {"two-descents": "agrees", "rise": "agrees", "reversal-often": "agrees"},
-    "figure-7": {"strictly": "differs", "order": "agrees"},
+    "figure-7": {"strictly": "not seen", "order": "agrees"},
     "figure-8": dict.fromkeys(("authors-descents", "descents", "stages", "learned-after-suppression"), "agrees"),
     "figure-9": dict.fromkeys(("authors-descents", "descents", "stages", "order"), "agrees"),
     "figure-10": {"never": "differs", "suppressed-first": "agrees", "authors-negative": "seen"},

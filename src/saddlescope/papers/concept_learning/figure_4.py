@@ -126,7 +126,7 @@ claims = Claims(
 
 @claims.extension(
     "irrelevant-later",
-    "Entries of W between directions without a concept at the start change the output at the test point later",
+    "From scale 0.1, entries of W(0) between directions without a concept change the output at the test point later",
     "N_ip of equation 4.3 contains w_iq w_qp for directions q without a concept; far above rounding",
     low=1e-6,
 )

@@ -96,11 +96,11 @@ claims = Claims(
 )
 
 
-@claims.reading(
+@claims.extension(
     "strictly",
     "At epochs 3 and 5, no test point of a ReLU network has a larger loss than one that combines all its concepts "
     "and more",
-    "Equation B.2, which 'the order of the generalization [...] strictly' follows",
+    "after equation B.2, an observation on one network, which 'the order of the generalization [...] strictly' follows",
     high=0.0,
 )
 def _violating(run: xr.Dataset) -> Estimate:

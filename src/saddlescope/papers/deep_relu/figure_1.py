@@ -115,10 +115,10 @@ def mean_ratio_of_deeper_layers(run: xr.Dataset) -> Estimate:
     return Estimate.mean(np.log2(ratios), f"ratios {min(ratios):.2f} to {max(ratios):.2f}", over="seeds")
 
 
-@claims.stand_in(
+@claims.extension(
     "second",
     "Towards the end of training a second dominant singular value appears",
-    "Section 3.3 and Figure 1; in layers 3 to 5, read as s₃/s₂ at most half s₂/s₁",
+    "after section 3.3 and Figure 1; in layers 3 to 5, as s₃/s₂ at most half s₂/s₁",
     high=-1.0,
     requires=[learned],
 )

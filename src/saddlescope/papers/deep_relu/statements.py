@@ -45,7 +45,6 @@ STATEMENTS = (
         "figure-1/saddles",
         "figure-1/dominant",
         "figure-1/deeper",
-        "figure-1/second",
     ),
     Statement(
         "Example 1",

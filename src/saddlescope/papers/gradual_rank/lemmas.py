@@ -275,12 +275,12 @@ claims = Claims(
 
 @claims.reading(
     "existence",
-    "The flow exists until t log(1/α), in a ball that does not depend on α",
+    "On separated plateaus and the transitions after them, the flow stays in a ball that does not depend on α",
     "Appendix C.8; 1 % and separated plateaus: ours, after two misses",
     high=0.01,
 )
 def _change_of_largest_weight(run: xr.Dataset) -> Estimate:
-    """Largest relative change of the largest weight, on a plateau and the transition after it, at the smallest α."""
+    """Relative change of the largest weight from the second smallest α to the smallest, largest over plateaus."""
     largest = _judged(run, "largest_weight")
     return Estimate.largest(abs(largest[-1] / largest[-2] - 1), over=_OVER)
 

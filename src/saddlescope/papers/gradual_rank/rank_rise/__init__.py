@@ -106,6 +106,10 @@ def _departures(one: xr.Dataset, null: xr.Dataset) -> xr.DataArray:
 
 STARTS = {"labels": "the usual initial weights", "small": "small initial weights"}
 NULLS = {"labels": "noise", "small": "small_noise"}
+RISES = {
+    "labels": "Section 5, Figures 4 and 15: 'gradually increases in stable rank during training'; noise: this project",
+    "small": "after Figures 6 and 7, at small initial weights; noise: this project",
+}
 
 claims = Claims(
     limits="A rank that rises because the network learns ends higher than where its transient ended, by more than an "
@@ -137,7 +141,7 @@ def _add_rise(network: str, product: str, measure: str) -> None:
     @kind(
         f"rises-{network}-{product}-{measure}",
         f"From {STARTS[network]}, the {RANKS[measure]} of the update of {PRODUCTS[product]} rises above gradient noise",
-        "Section 5, Figures 4 and 15: 'gradually increases in stable rank during training'; noise: this project",
+        RISES[network],
         low=0.0,
         requires=[_learned(network)],
     )
