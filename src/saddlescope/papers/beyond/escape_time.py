@@ -125,7 +125,7 @@ def _exponent(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "logarithm",
-    "With two small layers, the escape time grows as the logarithm of the initial scale",
+    "With two small layers, the escape time grows as the logarithm of the inverse initial scale",
     f"{SOURCE}, at the critical number r = 2; derived in the module",
     high=1.1,
 )

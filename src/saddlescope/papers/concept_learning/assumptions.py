@@ -135,7 +135,7 @@ def largest_omega(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "in-practice",
-    "On the data printed for Figures 5, 8, 9 and 10, the strengths of any two concepts differ more than threefold",
+    "On the data of Figures 5 (program) and 8 to 10 (captions), the strengths of any two concepts differ threefold",
     'Appendix D.1: the assumptions "all commonly hold in the practice"; the bound: on all four data sets, of '
     f"Figure 5 from {CODE}",
     high=0.0,

@@ -145,7 +145,7 @@ def optimal_share(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "conjecture-1-harder",
-    "On 16 points, wider networks find it more often",
+    "On 16 points, wider networks find the optimum more often",
     "Section 5, conjecture 1: 'the more neurons, the more likely'",
     low=0.0,
 )

@@ -174,8 +174,8 @@ def smallest_scale_alignment(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "linear-outside",
-    "From early alignment to the end ReLU networks act at the test point as the best linear map for the training data",
-    "Appendix E.4: early alignment 'make the model behaves like a linear model'; .036 in the pilot",
+    "From early alignment on, ReLU networks act at the test point as the best linear fit of their training outputs",
+    "Appendix E.4: early alignment 'make the model behaves like a linear model'; to the end: this project",
     high=0.1,
 )
 def linear_error(run: xr.Dataset) -> Estimate:

@@ -44,7 +44,8 @@ def _initial_rank(run: xr.Dataset) -> xr.DataArray:
 
 claims = Claims(
     limits="Bounds are those of Figure 20, set before any run of this entry. Attention and MLP are two cases; the "
-    "worse one decides, and the remark has both. The mean hides single matrices; the rank still rises at the end.",
+    "worse one decides, and the remark has both. The mean hides single matrices; the rank still rises at the end. "
+    "Model and text are far smaller than GPT-2's, and there is no null of gradient noise here.",
     requires=[learned],
 )
 

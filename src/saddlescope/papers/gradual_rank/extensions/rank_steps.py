@@ -67,18 +67,18 @@ def _share(run: xr.Dataset, clock: str) -> np.ndarray:
 
 @claims.extension(
     "stairs",
-    "At the smallest initial scale, at least half of the updates of heads gain rank by steps, in either clock",
-    "Theorem 4.1; half: this project",
+    "At the smallest scale, at least half of the updates of a vision transformer's heads have a rank step",
+    "Theorem 4.1, in either clock; half: this project",
     low=0.5,
 )
 def _stairs(run: xr.Dataset) -> Estimate:
-    """Share of heads' updates with a jump of a singular value between plateaus, mean over seeds."""
+    """Share of heads' updates with at least one jump of a singular value between plateaus, mean over seeds."""
     return worst_mean({over: _share(run, clock)[-1] for clock, over in CLOCKS.items()}, low=0.5)
 
 
 @claims.extension(
     "falls",
-    "The share of heads' updates that gain rank by steps falls with the initial scale, in either clock",
+    "The share of a vision transformer's updates with a rank step falls with the initial scale, in either clock",
     "Theorem 4.1 is about the limit of vanishing scale",
     high=0.0,
 )
