@@ -105,8 +105,8 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 claims = Claims(
     limits="Three tasks stand for Figures 2, 11 and 12, and other seeds, orders of the samples and records for those "
     "of the program. 'Generally speaking' is read as three quarters of the networks. The tasks of a seed are one "
-    "trial. Figure 3 shows one network per dimension; the text gives neither mu nor the hidden width at d = 2, and "
-    "does not exclude biases. Rises below 5 % of the first loss do not count."
+    "trial. Figure 3 shows one network per dimension; the text gives no mu at d = 2, its hidden width only as a "
+    "default (64, appendix F.1), and does not exclude biases. Rises below 5 % of the first loss do not count."
 )
 
 

@@ -268,7 +268,9 @@ STATEMENTS: tuple[Statement, ...] = (
         "figure-13/memorizing",
     ),
     Statement(
-        "Appendix F.2, Figure 14", "The loss falls sooner with large signals than with small ones", "figure-13/sooner"
+        "Appendix F.2, Figure 14",
+        "The loss falls sooner with large signals than with small ones",
+        uncovered="No sentence of the text says so; figure-13/sooner has the factor of the panels.",
     ),
     Statement(
         "Appendix G.1, Figure 15",

@@ -115,10 +115,10 @@ def mean_ratio_of_deeper_layers(run: xr.Dataset) -> Estimate:
     return Estimate.mean(np.log2(ratios), f"ratios {min(ratios):.2f} to {max(ratios):.2f}", over="seeds")
 
 
-@claims.extension(
+@claims.stand_in(
     "second",
-    "Towards the end of training a second dominant singular value appears",
-    "after section 3.3 and Figure 1; in layers 3 to 5, as s₃/s₂ at most half s₂/s₁",
+    "At the end of training a second singular value dominates: s₃/s₂ is at most half of s₂/s₁ in layers 3 to 5",
+    "Section 3.3 and Figure 1: 'a second dominant singular value'; the measure and the layers are this project's",
     high=-1.0,
     requires=[learned],
 )

@@ -44,6 +44,7 @@ STATEMENTS = (
         "MNIST is learned one singular value at a time",
         "figure-1/saddles",
         "figure-1/dominant",
+        "figure-1/second",
         "figure-1/deeper",
     ),
     Statement(
