@@ -89,10 +89,10 @@ def _components(run: xr.Dataset) -> Estimate:
     return over_stages(run, run.misalignment)
 
 
-@claims.reading(
+@claims.extension(
     "heads",
-    "The prediction of linear self-attention has one more head at each stage, one per principal component",
-    SADDLES,
+    "The prediction for linear self-attention has as many stages, of one head each, as there are principal components",
+    f"after {SADDLES}, which says so of networks; here of the prediction",
     high=0.0,
 )
 def _heads(run: xr.Dataset) -> Estimate:
@@ -102,7 +102,7 @@ def _heads(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "times",
-    "At small α, heads of linear attention become active at the predicted times",
+    "At small α, the loss of linear attention drops at the predicted times",
     f"{AGF}: order, timing and magnitude of the drops; bar: this project",
     high=1e-3,
 )

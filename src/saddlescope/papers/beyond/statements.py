@@ -45,7 +45,7 @@ STATEMENTS: tuple[Statement, ...] = (
     Statement(
         ZHANG,
         "Self-attention models learn solutions with an increasing number of attention heads",
-        "linear-attention/heads",
+        uncovered="Heads are counted in the prediction (linear-attention/heads), not in networks.",
     ),
     Statement(
         ZHANG,

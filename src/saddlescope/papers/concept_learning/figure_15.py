@@ -111,7 +111,7 @@ def _signal_ratio(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "independent",
-    "Neither setting changes the signal of the other concept by more than 10 %",
+    "In this project's circles, neither setting changes the signal of the other concept by more than 10 %",
     "Figure 15: 'control the strength of the two concept signals independently', of the images; 10 % is this "
     "project's bar",
     high=1.1,

@@ -53,7 +53,9 @@ def largest_deviation(run: xr.Dataset) -> Estimate:
     return Estimate.largest(abs(run.speed - run.equation_6), over="angles")
 
 
-@claims.printed("where", "Its largest value falls at multiples of π/4", "Appendix C.1; 1e-6 for rounding", high=1e-6)
+@claims.printed(
+    "where", "The largest value of equation 6 falls at multiples of π/4", "Appendix C.1; 1e-6 for rounding", high=1e-6
+)
 def distance_from_multiples(run: xr.Dataset) -> Estimate:
     """Largest distance of an angle of largest speed, √2 - 1, from a multiple of π/4, in units of π/4."""
     at = run.angle.values[run.speed.values > BEST - 1e-9] / (np.pi / 4)

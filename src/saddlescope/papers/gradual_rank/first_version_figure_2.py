@@ -138,15 +138,16 @@ def _in_transit(trajectory: "FactoredTrajectory") -> float:
 
 
 claims = Claims(
-    limits="One instance of dimension 8, smaller than the paper's 50. Full weights are beyond the theorem: their "
-    "prediction is this project's, not proved, and with a teacher of full rank and a larger α their stages overlap. "
-    "1.5 is a pairwise overlap of half of the values. Diagonal weights are those of `figure-2`."
+    limits="One instance of dimension 8, smaller than the paper's 50, with a teacher of rank 3. Full weights are "
+    "beyond the theorem: their prediction is this project's, not proved, and with a teacher of full rank and a larger "
+    "α their stages overlap. 1.5 is a pairwise overlap of half of the values. Diagonal weights are those of "
+    "`figure-2`."
 )
 
 
 @claims.stand_in(
     "one-by-one",
-    "From every initial scale, singular values of W_K W_Qᵀ and W_V W_Oᵀ rise mostly one at a time",
+    "From scales of 1e-8, 1e-32 and 1e-128, singular values of W_K W_Qᵀ and W_V W_Oᵀ rise mostly one at a time",
     "Figure 2 (d), (e) of version 1: 'learned incrementally'; 1 is one at a time",
     high=1.5,
 )

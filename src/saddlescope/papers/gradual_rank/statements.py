@@ -116,7 +116,6 @@ STATEMENTS: tuple[Statement, ...] = (
         "Section 5",
         "The learned weight perturbation is ultimately low-rank when compared to the initial spectrum",
         "figure-4/low",
-        "figure-20/low",
     ),
     Statement(
         "Section 5, Figure 5",
@@ -168,7 +167,7 @@ STATEMENTS: tuple[Statement, ...] = (
         "Appendix B.2, Figure 20",
         "In GPT-2 the stable rank increases gradually, but remains small throughout training",
         "figure-20/rise",
-        "figure-20/throughout",
+        "figure-20/low",
     ),
     Statement(
         "Assumptions C.1 to C.3, equations 14 to 26 and 30 to 39",

@@ -141,8 +141,8 @@ claims = Claims(
 
 @claims.printed(
     "at-most-one",
-    "In each stage at most one diagonal entry of one head is learned",
-    "Section 4, application of Theorem 4.1 to transformers with H heads per layer",
+    "In a layer of two heads, too, each stage learns at most one diagonal entry of one head",
+    "Section 4, application of Theorem 4.1 to transformers with H heads per layer, here H = 2",
     high=1.0,
 )
 def _entering_coordinates(run: xr.Dataset) -> Estimate:
@@ -156,7 +156,7 @@ def _entering_coordinates(run: xr.Dataset) -> Estimate:
 @claims.extension(
     "ratio",
     "Two heads divide the first learned diagonal entry of W_V W_Oᵀ in the ratio that their initial weights determine",
-    "Equation 6 with identical gradients; the bound is the flow's tolerance",
+    "Equation 6 with identical gradients; the bound is ten times the flow's tolerance",
     high=1e-4,
 )
 def _ratio_error(run: xr.Dataset) -> Estimate:

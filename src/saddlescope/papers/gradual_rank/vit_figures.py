@@ -105,7 +105,7 @@ LIMITS = (
     "rest is. A claim on both products is decided by the worse one, and the remark has both; the rank of W_V W_Oᵀ "
     "alone rises more often. A fall since the noise of the first epoch is no fall of what was learned, and an update "
     "that learns nothing may rise too: see rank-rise. Narrow networks on digits (default) or CIFAR-10 (reduced) stand "
-    "for the paper's."
+    "for the paper's; 'many classes' are the 100 of pairs of these images, side by side, for CIFAR-100."
 )
 
 

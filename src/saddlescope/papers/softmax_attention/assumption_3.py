@@ -91,8 +91,8 @@ claims = Claims(
 
 @claims.reading(
     "sufficient",
-    "Under Assumption 3 diagonal weights finally select the optimal token of every sample",
-    "Appendix A.5, (C2), from a smaller loss at the start than at any wrong token; no exception is allowed",
+    "Where diagonal weights can separate the tokens, Assumption 3 makes them select every optimal token in the end",
+    "Appendix A.5, (C2), from a smaller loss at the start than at any wrong token, with Assumption 2; no exception",
     high=0.0,
 )
 def _count_losing_where_allowed(run: xr.Dataset) -> Estimate:

@@ -122,7 +122,7 @@ claims = Claims(
 @claims.printed(
     "theorem-4-1",
     "Under Assumptions 2 and 3, the direction of diagonal weights, if it has a limit, solves the ℓ1 problem there",
-    "Theorem 4.1; no number is ours: the excess falls at every decade of ln t and ends below the ℓ2 solution's",
+    "Theorem 4.1; to ln t = 1e7, on data whose ℓ1 and ℓ2 solutions differ by 1 %: this project's numbers",
     high=0.0,
 )
 def _exceptions(run: xr.Dataset) -> Estimate:

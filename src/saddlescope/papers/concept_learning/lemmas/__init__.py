@@ -196,7 +196,7 @@ for _name, _lemma, _statement in (
     claims.reading(
         _name,
         f"Under Assumptions D.1 to D.5, as long as every w_ii is at least 0, {_statement}",
-        f"{_lemma}, whose proof takes w_ii ≥ 0 from Lemma D.5; exact",
+        f"{_lemma}; the paper takes w_ii ≥ 0 from W = U Uᵀ (footnote 2, proofs of D.4 and D.5); exact",
         high=0.0,
     )(partial(_violating_runs, lemma=_lemma.removeprefix("Lemma ")))
 

@@ -143,7 +143,7 @@ def _decided_share(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "ranks",
-    "For every separable pair of digits, the solution of least nuclear norm has the lower rank",
+    "For every separable pair of digits, the solution of least nuclear norm has a lower rank than the Frobenius one",
     'Section 4.2, "encourages a low-rank structure", beyond its assumptions; no exception is allowed',
     high=0.0,
 )
