@@ -162,7 +162,7 @@ def end_of_theirs(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "authors-mended",
-    "From Figure 10's start, w_11 ends above 1/2 by the iteration with A as printed, and by gradient steps in U with A²",
+    "From Figure 10's start, w_11 ends above 1/2 by the iteration with A as printed, and by steps in U with A²",
     f"{_THEIRS}, with one of both changed, twice as many steps in U; 1/2: this project",
     low=0.5,
 )

@@ -140,7 +140,7 @@ def gain_by_depth(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "smaller-is-sharper",
-    "At depth 4 the longest stay of the loss is at least twice as long from smaller initial weights, over the median one",
+    "At depth 4 the longest stay of the loss over the median one is at least twice as long from smaller weights",
     "Section 5 suggests that depth is needed, too; the contrary was seen in a pilot on another seed; at least 2",
     low=1.0,
     requires=[learned_at_depth_4],

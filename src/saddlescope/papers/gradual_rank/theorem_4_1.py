@@ -144,7 +144,7 @@ claims = Claims(
     high=1.0,
 )
 def _ratio_of_distances(run: xr.Dataset) -> Estimate:
-    """Largest ratio, from one α to the next smaller, of the median over plateaus of the weight error in their middle."""
+    """Largest ratio, from one α to the next smaller, of the median over plateaus of their weight error."""
     distance = run.theta_distance.median("stage").transpose("seed", "scale").values
     before, after = distance[:, :-1], distance[:, 1:]
     shown = np.maximum(before, after) > FLOOR
