@@ -48,7 +48,7 @@ def test_stages_of_two_modes_are_found_in_the_simulation(make):
 
 def test_layers_escape_along_a_direction():
     x = np.linspace(-1.0, 1.0, 7)[:, None]
-    loss = ss.LayeredLoss(jnp.asarray(x), jnp.asarray(np.abs(x)))
+    loss = ss.LayeredLoss(x, np.abs(x))
     predicted = ss.predict(loss, widths=(6, 6), num_starts=8)
     run = ss.simulate(predicted, log_scale=-50.0, tolerance=1e-4)
     assert run.losses[-1] < run.losses[0]

@@ -19,6 +19,7 @@ from weakref import ref
 import equinox as eqx
 import jax
 from jax.core import Tracer
+from jax.extend.core import Jaxpr
 
 MOST = 24
 """Different losses whose compiled code is kept."""
@@ -130,6 +131,19 @@ def compiled_for_constants(count: int) -> Callable[[Callable[..., Any]], Callabl
 
 def eval_shape(function: Callable[..., Any], *arguments: Any) -> Any:
     """Evaluate a function like `equinox.filter_eval_shape`; caches of JAX keep no constant of its arguments."""
+    return eqx.filter_eval_shape(*_of_arrays(function, arguments))
+
+
+def program(function: Callable[..., Any], *arguments: Any) -> Jaxpr:
+    """Return the operations of a function of arrays; caches of JAX keep no constant of its arguments."""
+    evaluated, arrays = _of_arrays(function, arguments)
+    return jax.make_jaxpr(lambda arrays: eqx.filter(evaluated(arrays), eqx.is_array))(arrays).jaxpr
+
+
+def _of_arrays(
+    function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> tuple[Callable[[list[Any]], Any], list[Any]]:
+    """Return a call as a function of the arrays in it alone, and these."""
     leaves, structure = jax.tree.flatten((function, arguments))
     arrays = [leaf if isinstance(leaf, jax.ShapeDtypeStruct) or eqx.is_array(leaf) else None for leaf in leaves]
 
@@ -138,7 +152,7 @@ def eval_shape(function: Callable[..., Any], *arguments: Any) -> Any:
         function, arguments = jax.tree.unflatten(structure, given)
         return function(*arguments)
 
-    return eqx.filter_eval_shape(evaluated, arrays)
+    return evaluated, arrays
 
 
 def inlined(function: _Function) -> _Function:

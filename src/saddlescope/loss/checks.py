@@ -12,7 +12,7 @@ from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import calling, require, shown
-from saddlescope._shared.compiled_functions import eval_shape
+from saddlescope._shared.compiled_functions import eval_shape, program
 from saddlescope._shared.errors import InputError
 from saddlescope.loss.abstract_loss import as_loss
 from saddlescope.loss.compiled import Loss, loss_and_gradient
@@ -36,19 +36,13 @@ def require_float64_throughout(name: str, function: Callable[..., Any], *argumen
     """
     for leaf in jax.tree.leaves(eqx.filter(function, eqx.is_inexact_array)):
         _require_double(name, leaf)
-    held, fixed = eqx.partition((function, arguments), eqx.is_array)
-
-    def called(held: PyTree) -> Any:
-        function, arguments = eqx.combine(held, fixed)
-        return eqx.filter(function(*arguments), eqx.is_array)
-
-    programs: list[Any] = [jax.make_jaxpr(called)(held).jaxpr]
+    programs = [program(function, *arguments)]
     while programs:
         for equation in programs.pop().eqns:
             for value in (*equation.invars, *equation.outvars):
                 _require_double(name, value.aval)
             inner = jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program)
-            programs += [getattr(program, "jaxpr", program) for program in inner if _is_program(program)]
+            programs += [getattr(part, "jaxpr", part) for part in inner if _is_program(part)]
 
 
 def _is_program(value: Any) -> bool:

@@ -158,8 +158,8 @@ def low_rank_learning(
             arrays of another type or is not finite and smooth at 0; symmetric=True and a gradient that is not
             symmetric at a saddle.
 
-    >>> import jax.numpy as jnp
-    >>> target = jnp.diag(jnp.array([3.0, 1.0, 0.0]))
+    >>> import jax.numpy as jnp, numpy as np
+    >>> target = np.diag([3.0, 1.0, 0.0])
     >>> # whitened two-layer linear network: T = 1 / sigma_i
     >>> learned = low_rank_learning(lambda B: 0.5 * jnp.sum((B[0] - target) ** 2), [(3, 3)])
     >>> [(round(stage.time, 9), stage.ranks) for stage in learned.stages]
