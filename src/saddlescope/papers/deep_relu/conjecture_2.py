@@ -116,7 +116,7 @@ def reaches_the_optimum(run: xr.Dataset) -> bool:
 
 @claims.reading(
     "none-faster",
-    "No search at a depth above 3 finds a faster direction",
+    "No search at a depth above 3 finds a faster direction than depth 3",
     "Section 5, hypothesis 2 with L_0 = 3; 1e-9 for rounding",
     high=1e-9,
     requires=[reaches_the_optimum],

@@ -158,7 +158,7 @@ def _smallest_ratio(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "slow",
-    "With the proof's multipliers, ε is still above 0.1 at ln t = 1e6",
+    "On conditioned data, with the proof's multipliers, ε is still above 0.1 at ln t = 1e6",
     "By equation 37, ε falls like 1 / ln μ, that is like 1 / ln ln t",
     low=0.1,
 )

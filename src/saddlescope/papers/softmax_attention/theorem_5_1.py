@@ -125,7 +125,7 @@ claims = Claims(
 
 @claims.printed(
     "theorem-5-1",
-    "From aligned keys and queries, the direction of K Qᵀ tends to a solution of the nuclear-norm problem",
+    "From aligned K and Q, under Assumptions 2 to 4, the direction of K Qᵀ, if it has a limit, has least nuclear norm",
     "Theorem 5.1; by its scalar equations the excess falls like 1 / ln t",
     high=-0.5,
 )

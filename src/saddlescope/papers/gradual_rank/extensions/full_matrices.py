@@ -52,7 +52,7 @@ claims = Claims(
 
 @claims.extension(
     "rise",
-    "From a tenth of GPT-2's training to its end, updates of full attention and MLP matrices increase in stable rank",
+    "From a tenth of a small GPT-2's training on, updates of full attention and MLP matrices increase in stable rank",
     "As Figure 20, 'increases gradually'",
     low=0.0,
 )
@@ -65,7 +65,7 @@ def _rise(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "low",
-    "GPT-2's updates of full attention and MLP matrices end with at most half the stable rank of the initial matrices",
+    "A small GPT-2's updates of full matrices end with at most half the stable rank of the initial ones",
     "As Figures 4 and 20",
     high=0.5,
 )

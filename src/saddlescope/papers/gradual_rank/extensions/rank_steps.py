@@ -78,7 +78,7 @@ def _stairs(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "falls",
-    "The share of a vision transformer's updates with a rank step falls with the initial scale, in either clock",
+    "The share of a vision transformer's updates with a rank step is larger from smaller scales, in either clock",
     "Theorem 4.1 is about the limit of vanishing scale",
     high=0.0,
 )
