@@ -91,7 +91,7 @@ def _components(run: xr.Dataset) -> Estimate:
 
 @claims.extension(
     "heads",
-    "The prediction for linear self-attention has as many stages, of one head each, as there are principal components",
+    "With more heads than principal components, the prediction for linear self-attention has one stage per component",
     f"after {SADDLES}, which says so of networks; here of the prediction",
     high=0.0,
 )

@@ -84,7 +84,7 @@ claims = Claims(
     "sides are taken for the ends of the range of colours. Section 1 calls the sensitivity of the process to a "
     "concept its signal: root mean square distances of images, in place of distances of means, have the same "
     "order. Random places blur mean images of small circles more than those of big ones, and pixels are one "
-    "choice of coordinates.",
+    "choice of coordinates. 'Independently' may mean only that each setting can be chosen without the other.",
 )
 
 
@@ -112,8 +112,7 @@ def _signal_ratio(run: xr.Dataset) -> Estimate:
 @claims.extension(
     "independent",
     "In this project's circles, neither setting changes the signal of the other concept by more than 10 %",
-    "Figure 15: 'control the strength of the two concept signals independently', of the images; 10 % is this "
-    "project's bar",
+    "after Figure 15: 'control the strength of the two concept signals independently'; 10 % is this project's bar",
     high=1.1,
 )
 def _dependence(run: xr.Dataset) -> Estimate:

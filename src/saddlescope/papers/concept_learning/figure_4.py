@@ -137,7 +137,7 @@ def later_change(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "initial-growth",
-    "In the initial phase every entry w_ij grows as exp(2(a_i + a_j)t), with strengths a_k",
+    "In the initial phase w_ij grows as exp(2(a_i + a_j)t), but for half a per cent of the growth of √(w_ii w_jj)",
     "Section 4.2.1, in the time of gradient flow; the bound is a few times the largest entry at its end",
     high=0.005,
 )

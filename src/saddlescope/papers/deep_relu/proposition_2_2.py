@@ -298,7 +298,7 @@ def largest_imbalance(run: xr.Dataset) -> Estimate:
 
 @claims.reading(
     "only-weak",
-    "In general it does not conserve all of it",
+    "In general ReLU flow does not conserve all of WᵀW − WWᵀ of neighbouring layers",
     "Section 5, hypothesis 3: 'ReLU networks only satisfy weak balancedness in general'; 1e-3 is this project's",
     low=1e-3,
 )

@@ -172,14 +172,15 @@ figure_1_claims = Claims(
     limits="The printed spectra of updates fall far faster than the initial one at all stages, and later ones slower "
     "than earlier ones. Read as numbers of singular directions with 90 % of the energy: at most half of the initial "
     "product's at every record since the end of the first epoch, and more at the end than after that epoch. A claim on "
-    "both products is decided by the worse one, and the remark has both.",
+    "both products is decided by the worse one, W_V W_Oᵀ of Figure 14, and the remark has both; that of Figure 1 spans "
+    "less than half.",
     requires=[learned],
 )
 
 
 @figure_1_claims.stand_in(
     "narrow",
-    f"After epoch one, the learned updates of {PRODUCTS['KQ']} and {PRODUCTS['VO']} span at most half as many "
+    f"After epoch one, the learned updates of both {PRODUCTS['KQ']} and {PRODUCTS['VO']} span at most half as many "
     "directions as the initial products",
     "Figure 14, of which Figure 1 has W_K W_Qᵀ; half: this project",
     high=0.5,

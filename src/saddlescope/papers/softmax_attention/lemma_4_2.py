@@ -155,7 +155,8 @@ def flows_arrive(run: xr.Dataset) -> bool:
 claims = Claims(
     limits="The authors may mean diagonal separability throughout; then only the stated assumption is wrong. Growth "
     "from t = 1e30 to 1e300 is no proof of divergence: |β| grows like ln t, tenfold, and doubling is asked for; the "
-    "gradient times t falls like 1 / ln t. Two late times cannot exclude a return, which the argument above does."
+    "gradient times t falls like 1 / ln t. Two late times cannot exclude a return, which the argument on the page of "
+    "the paper does."
 )
 
 
