@@ -28,9 +28,9 @@ def server(site):
         running.shutdown()
 
 
-@pytest.fixture(params=["file", "server"])
-def root(request, site):
-    return f"file://{quote(str(site))}" if request.param == "file" else request.getfixturevalue("server")
+@pytest.fixture
+def root(site):
+    return f"file://{quote(str(site))}"
 
 
 def visible(page, panel):

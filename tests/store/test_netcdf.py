@@ -55,12 +55,6 @@ def test_others_can_read_it(run, tmp_path):
     assert oct((tmp_path / "run.nc").stat().st_mode & 0o444) == oct(0o444)
 
 
-def test_a_file_is_replaced(run, tmp_path):
-    path = store.write(run, tmp_path / "run.nc")
-    store.write(run.assign(loss=run.loss * 2), path)
-    np.testing.assert_array_equal(store.read(path).loss, 2 * run.loss)
-
-
 @pytest.mark.parametrize("step", ["fsync", "replace"])
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(run, tmp_path, monkeypatch, step):
     path = store.write(run, tmp_path / "run.nc")
