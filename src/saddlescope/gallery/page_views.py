@@ -208,7 +208,7 @@ class Card:
 def origin(attributes: Mapping[Any, Any], first: Mapping[str, str | None]) -> list[tuple[str, str]]:
     """Return other pairs of name and value, then the provenance in the attributes of a data set; no empty values."""
     text = {name: str(attributes.get(name, "")) for name in ("finished", "versions", "commit", "platform")}
-    versions = parse_json(text["versions"] or "{}")
+    versions = dict(parse_json(text["versions"] or "{}"))
     resumed = ", after a resume" if attributes.get("resumed") else ""
     pairs = {
         **first,
