@@ -168,7 +168,7 @@ class RunView(StoredView[Reproduction]):
         """Provenance of the run, in pairs of name and value."""
         made = self.stored.provenance
         first = {"Paper": self.stored.entry.citation, "Data": data_in_words(made.data_sets), "Seed": made.seeds}
-        return origin(self.stored.run.attrs, first)
+        return origin(self.stored.run.attrs, first, ", after a resume" if made.resumed else "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,14 +205,19 @@ class Card:
         return " ".join((entry.name, entry.title, entry.source, *(v.statement for v in verdicts))).lower()
 
 
-def origin(attributes: Mapping[Any, Any], first: Mapping[str, str | None]) -> list[tuple[str, str]]:
-    """Return other pairs of name and value, then the provenance in the attributes of a data set; no empty values."""
+def origin(attributes: Mapping[Any, Any], first: Mapping[str, str | None], cpu: str = "") -> list[tuple[str, str]]:
+    """Return pairs of name and value: other ones, then the provenance in the attributes of a data set; no empty values.
+
+    Args:
+        attributes: of the data set.
+        first: the other pairs.
+        cpu: words after the CPU time.
+    """
     text = {name: str(attributes.get(name, "")) for name in ("finished", "versions", "commit", "platform")}
     versions = dict(parse_json(text["versions"] or "{}"))
-    resumed = ", after a resume" if attributes.get("resumed") else ""
     pairs = {
         **first,
-        "CPU time": f"{number(float(attributes['cpu_seconds']), 3)} s{resumed}" if "cpu_seconds" in attributes else "",
+        "CPU time": f"{number(float(attributes['cpu_seconds']), 3)} s{cpu}" if "cpu_seconds" in attributes else "",
         "Finished": text["finished"],
         "Versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
         "Commit": text["commit"],

@@ -95,17 +95,15 @@ class SweepView(StoredView[Sweep]):
         data = self.stored.data
         rows = []
         for k, name in enumerate(data.claim.values.tolist()):
-            unit = str(data.claim_unit.values[k])
+            words = {part: str(data[f"claim_{part}"].values[k]) for part in ("statement", "quantity", "kind", "unit")}
             low, high = float(data.claim_low.values[k]), float(data.claim_high.values[k])
             outcomes = data.outcome.values[..., k].ravel().tolist()
             rows.append(
-                {
+                words
+                | {
                     "name": name,
-                    "statement": str(data.claim_statement.values[k]),
-                    "quantity": str(data.claim_quantity.values[k]),
-                    "kind": str(data.claim_kind.values[k]),
-                    "bound": bounds(low, high, unit),
-                    "value": _range(data["value"].values[..., k].ravel().tolist(), unit),
+                    "bound": bounds(low, high, words["unit"]),
+                    "value": _range(data["value"].values[..., k].ravel().tolist(), words["unit"]),
                     "counts": counts(Outcome(text) for text in outcomes if text),
                 }
             )
@@ -152,7 +150,7 @@ class SweepView(StoredView[Sweep]):
         """Provenance of the data, in pairs of name and value."""
         grid = self.stored.grid
         size = " ".join([grid.size, *(f"{name}={value}" for name, value in grid.settings.items())])
-        return origin(self.stored.data.attrs, {"Size": size})
+        return origin(self.stored.data.attrs, {"Size": size}, " in all points")
 
     @property
     def command(self) -> str:
