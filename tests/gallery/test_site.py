@@ -200,6 +200,11 @@ def test_what_is_not_a_gallery_is_left_alone(tiny, undrawn, one_run, tmp_path, f
     assert "years" in (site / "thesis.txt" if site.is_dir() else site).read_text()
 
 
+def test_an_empty_folder_may_become_a_gallery(tiny, undrawn, one_run, tmp_path):
+    (tmp_path / "site").mkdir()
+    assert build(one_run, tmp_path / "site").is_file()
+
+
 @pytest.mark.parametrize("failure", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")])
 def test_a_build_that_stops_leaves_the_old_gallery(tiny, undrawn, one_run, tmp_path, monkeypatch, failure):
     build(one_run, tmp_path / "site")
