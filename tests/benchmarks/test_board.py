@@ -63,14 +63,6 @@ def runs(place):
     return len((place / "tiny.runs").read_text())
 
 
-def test_the_exponent_of_a_power_law_is_exact():
-    sizes = [2.0, 5.0, 7.0, 30.0]
-    slope, error = board.exponent(sizes, [3 * x**-1.7 for x in sizes])
-    assert slope == pytest.approx(-1.7, abs=1e-12)
-    assert error == pytest.approx(0, abs=1e-12)
-    assert board.exponent([1.0, 10.0], [1.0, 100.0]) == (pytest.approx(2.0), math.inf)
-
-
 def test_exponent_and_error_are_those_of_scipy():
     rng = np.random.default_rng(0)
     sizes, values = np.geomspace(1, 100, 7), np.geomspace(1, 1e3, 7) * rng.lognormal(0, 0.3, 7)
@@ -102,12 +94,6 @@ def test_variants_of_our_own_are_no_peers_and_peers_that_win_come_first():
     assert "| b | ours, looser | time | 1 | 0.25 |  |" in variants
     with pytest.raises(AssertionError, match="no such methods"):
         made.compare("p", "time", "s", values, own=["ours, lose"])
-
-
-def test_no_spread_where_both_sides_ran_once():
-    made = board.Board()
-    made.compare("p", "time", "s", {"ours": 2.0, "theirs": 3.0})
-    assert (made.rows[1].ratio, made.rows[1].low, made.rows[1].high) == (1.5, None, None)
 
 
 def test_what_is_not_finite_is_null_in_the_record():

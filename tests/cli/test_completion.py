@@ -33,20 +33,23 @@ def offered(monkeypatch, capsys):
 
 
 def test_commands(offered):
-    assert offered("saddlescope ru") == ["run"]
     assert set(offered("saddlescope ")) >= {"list", "run", "check", "show", "gallery", "attention", "spectra", "data"}
 
 
-@pytest.mark.parametrize("command", ["run", "show"])
-def test_every_entry(offered, command):
-    assert offered(f"saddlescope {command} ") == list(entry_names())
-    assert offered(f"saddlescope {command} gradual-rank/figure-20") == ["gradual-rank/figure-20"]
-    assert offered(f"saddlescope {command} nothing") == [""]
-
-
-def test_sizes(offered):
-    assert offered(f"saddlescope run {FIGURE_2} --size ") == ["quick", "default", "reduced", "paper"]
-    assert offered(f"saddlescope run {FIGURE_2} --size q") == ["quick"]
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("ru", ["run"]),
+        *((f"{command} ", list(entry_names())) for command in ("run", "show")),
+        ("show gradual-rank/figure-20", ["gradual-rank/figure-20"]),
+        ("run nothing", [""]),
+        (f"run {FIGURE_2} --size ", ["quick", "default", "reduced", "paper"]),
+        (f"run {FIGURE_2} --size q", ["quick"]),
+    ],
+    ids=range(7),
+)
+def test_words_entries_and_sizes(offered, line, expected):
+    assert offered(f"saddlescope {line}") == expected
 
 
 @pytest.mark.parametrize("line", ["run {} --size quick --set ", "run {} --set ", "sweep {} --set ", "sweep {} --grid "])

@@ -3,7 +3,6 @@
 import nbformat
 import pytest
 from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Jupyter is migrating its paths:DeprecationWarning",  # of jupyter_core, where none of its settings is made
@@ -33,15 +32,7 @@ def _shown(notebook, kind):
     return [output.data[kind] for output in outputs if kind in output.get("data", {})]
 
 
-def _bar(notebook):
-    """Return the final state of the bar and the labels beside it."""
-    (stored,) = notebook.metadata.widgets.values()
-    widgets = [(one["model_name"], one["state"]) for one in stored["state"].values()]
-    (bar,) = (state for name, state in widgets if name == "FloatProgressModel")
-    return bar, [state["value"] for name, state in widgets if name == "LabelModel"]
-
-
-def test_results_are_tables_and_figures_pictures(execute):
+def test_results_are_tables_figures_pictures_and_long_calls_have_bars(execute):
     done = execute(
         "import numpy as np, saddlescope as ss\n"
         "times = np.linspace(0.0, 10.0, 101)\n"
@@ -52,6 +43,11 @@ def test_results_are_tables_and_figures_pictures(execute):
         "from saddlescope.plot import Axis, Figure, Line, Panel\n"
         "panel = Panel(x=Axis('t'), y=Axis('loss'), marks=(Line(x=times, y=np.exp(-times)),))\n"
         "Figure(name='loss', title='A loss', caption='', panels=(panel,))",
+        "with ss.show_progress('a <b>flow</b>') as report:\n"
+        "    for k in range(2000):\n"
+        "        report(k / 2000, f'step {k}')\n",
+        "with ss.show_progress('it fails') as report:\n    report(0.5, '')\n    1 / 0",
+        allow_errors=True,
     )
     lines = _shown(done, "text/plain")
     for name in ("Staircase(", "Comparison("):
@@ -59,31 +55,18 @@ def test_results_are_tables_and_figures_pictures(execute):
         assert len(line) < 400
     assert sum("<table" in page for page in _shown(done, "text/html")) >= 2
     assert _shown(done, "image/png")
-
-
-def test_a_long_call_has_a_bar(execute):
-    done = execute(
-        "import time, saddlescope as ss\n"
-        "with ss.show_progress('a <b>flow</b>') as report:\n"
-        "    for k in range(2000):\n"
-        "        report(k / 2000, f'step {k}')\n"
-    )
     assert _shown(done, "application/vnd.jupyter.widget-view+json")
     assert not _shown(done, "stderr")
-    bar, labels = _bar(done)
-    reported, title = sorted(labels)  # digits come before letters
-    assert (bar["value"], bar["bar_style"]) == (1.0, "success")
-    assert title == "a <b>flow</b>"
-    assert reported.startswith("100%")
-    assert reported.endswith("step 1999")
-
-
-def test_a_call_that_fails_has_a_bar_that_says_so(execute):
-    with pytest.raises(CellExecutionError, match="a defect"):
-        execute("import saddlescope as ss\nwith ss.show_progress() as report:\n    raise RuntimeError('a defect')")
-    cell = "import saddlescope as ss\nwith ss.show_progress() as report:\n    report(0.5, '')\n    1 / 0"
-    bar, _ = _bar(execute(cell, allow_errors=True))
-    assert (bar["value"], bar["bar_style"]) == (0.5, "danger")
+    (stored,) = done.metadata.widgets.values()
+    widgets = [(one["model_name"], one["state"]) for one in stored["state"].values()]
+    bars = [(state["value"], state["bar_style"]) for name, state in widgets if name == "FloatProgressModel"]
+    assert sorted(bars) == [(0.5, "danger"), (1.0, "success")]
+    labels = {state["value"] for name, state in widgets if name == "LabelModel"}
+    assert {"a <b>flow</b>", "it fails"} < labels
+    assert any(label.startswith("100%") and label.endswith("step 1999") for label in labels)
+    assert [output.ename for cell in done.cells for output in cell.outputs if output.output_type == "error"] == [
+        "ZeroDivisionError"
+    ]
 
 
 def test_without_widgets_there_are_lines_and_the_command_that_cures_it(execute):

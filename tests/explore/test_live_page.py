@@ -150,14 +150,6 @@ def test_a_long_run_shows_progress_and_is_cancelled(visit, server):
     wait_shown(page, {})
 
 
-def test_a_new_value_stops_a_long_run(visit, server):
-    page = visit(own(server, "?seconds=600"), shown=False)
-    page.get_by_role("button", name="Cancel").wait_for()
-    page.get_by_role("button", name="Reset", exact=True).click()
-    wait_shown(page, {})
-    assert page.url.endswith("own/timed")
-
-
 def test_back_and_forward_lead_through_the_runs(visit, server):
     page = visit(own(server))
     for key, value in (("End", 0.995), ("Home", 0.005)):
@@ -377,10 +369,3 @@ def test_the_first_page_has_toys_with_pictures_and_finds_entries(visit, make_ser
     assert page.locator("[aria-current=page]").inner_text() == "Scale"
     page.get_by_role("link", name="saddlescope").first.click()
     page.wait_for_url(server.address)
-
-
-def test_a_page_that_does_not_exist_says_so(visit, server):
-    page = visit(own(server).replace("timed", "timer"), shown=False, quiet=False)
-    assert "did you mean own/timed" in page.inner_text("main")
-    page.get_by_role("link", name="To the first page").click()
-    page.get_by_text("Five toys").wait_for()

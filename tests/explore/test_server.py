@@ -210,7 +210,9 @@ def test_a_run_may_take_longer_than_a_connection_may_wait(server):
     assert "done" in server.messages(seconds="7")[-1]
 
 
-def test_the_browser_is_not_given_the_token(make_server, tmp_path, monkeypatch):
+def test_the_browser_is_not_given_the_token_and_workers_end_with_a_server_that_is_killed(
+    make_server, tmp_path, monkeypatch
+):
     browser = tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/given.new; mv {tmp_path}/given.new {tmp_path}/given\n')
     browser.chmod(0o755)
@@ -222,6 +224,10 @@ def test_the_browser_is_not_given_the_token(make_server, tmp_path, monkeypatch):
     page = Path(given.removeprefix("file://"))
     assert f'url={server.address}"' in page.read_text()
     assert page.stat().st_mode & 0o777 == 0o600
+    server.messages()
+    workers = server.workers()
+    server.stop(signal.SIGKILL)
+    until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
 
 
 def open_run(server, **settings):
@@ -244,7 +250,7 @@ def test_a_page_has_one_run_at_a_time(server):
     connection.close()
 
 
-def test_the_runs_of_a_page_that_is_closed_stop(make_server):
+def test_the_runs_of_a_page_that_is_closed_stop_or_are_killed(make_server):
     server = make_server("--processes", "1")
     server.messages()
     (worker,) = server.workers()
@@ -253,12 +259,6 @@ def test_the_runs_of_a_page_that_is_closed_stop(make_server):
     connection.close()
     assert "done" in server.messages(client="other", level="0.32")[-1]
     assert server.workers() == [worker]  # stopped, not killed: it is still warm
-
-
-def test_a_run_that_does_not_stop_is_killed(make_server):
-    server = make_server("--processes", "1")
-    server.messages()
-    (worker,) = server.workers()
     connection, answer = open_run(server, seconds="600", silent="true")
     answer.close()
     connection.close()
@@ -344,29 +344,17 @@ def test_what_runs_in_advance_ends_before_the_workers(monkeypatch):
     assert events == ["run", "workers"]
 
 
-def test_an_interrupt_ends_it_and_its_workers(make_server):
-    server = make_server()
-    server.messages()
-    workers = server.workers()
-    assert server.stop(signal.SIGINT) == 0
-    until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
-
-
-def test_workers_end_with_a_server_that_is_killed(make_server):
-    server = make_server()
-    server.messages()
-    workers = server.workers()
-    server.stop(signal.SIGKILL)
-    until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
-
-
-def test_a_taken_port_is_named_and_the_usual_one_replaced(server, make_server):
+def test_a_taken_port_is_named_or_replaced_and_an_interrupt_ends_the_server_and_its_workers(server, make_server):
     other = make_server()
     assert other.port != server.port
     words = ["explore", "--port", str(server.port)]
     done = subprocess.run([sys.executable, "-m", "saddlescope", *words], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert f"port must be free; got {server.port}" in done.stderr
+    other.messages()
+    workers = other.workers()
+    assert other.stop(signal.SIGINT) == 0
+    until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
 
 
 @pytest.mark.parametrize(

@@ -28,9 +28,9 @@ def server(site):
         running.shutdown()
 
 
-@pytest.fixture(params=["file", "server"])
-def root(request, site):
-    return f"file://{quote(str(site))}" if request.param == "file" else request.getfixturevalue("server")
+@pytest.fixture
+def root(site):
+    return f"file://{quote(str(site))}"
 
 
 def visible(page, panel):
@@ -173,14 +173,6 @@ def test_axes_of_integers_have_no_ticks_between_them(visit, server):
     assert any("." in tick for tick in last.locator(".xtick text").all_text_contents())
 
 
-@pytest.mark.parametrize("name", ["index.html", RUN])
-def test_a_picture_is_above_the_fold_of_a_phone(visit, server, name):
-    phone = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
-    page = visit(f"{server}/{name}", **phone)
-    box = page.locator(".plot, .card img").first.bounding_box()
-    assert box["y"] + box["height"] < 740
-
-
 def shown_cards(page):
     return page.locator(".card:visible h3").all_inner_texts()
 
@@ -270,20 +262,18 @@ def test_a_plot_is_zoomed_by_dragging_and_reset_by_a_double_click(visit, server)
 
 
 @pytest.mark.parametrize("name", ["index.html", RUN])
-def test_a_phone_never_scrolls_sideways(visit, server, name):
+def test_a_phone_shows_a_picture_first_and_never_scrolls_sideways(visit, server, name):
     phone = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True, "device_scale_factor": 2}
     page = visit(f"{server}/{name}", **phone)
+    box = page.locator(".plot, .card img").first.bounding_box()
+    assert box["y"] + box["height"] < 740, "above the fold"
     assert page.evaluate("[document.documentElement.scrollWidth, innerWidth]") == [360, 360]
     for box in page.locator(".plot, .card, .scroll").evaluate_all(
         "all => all.map(e => [e.getBoundingClientRect().left, e.getBoundingClientRect().right])"
     ):
         assert 0 <= box[0] < box[1] <= 360
-
-
-def test_a_finger_on_a_plot_scrolls_the_page(visit, server):
-    phone = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
-    page = visit(f"{server}/{RUN}", **phone)
-    assert page.evaluate("document.querySelector('.plot')._fullLayout.dragmode") is False
+    if name == RUN:  # a finger on a plot scrolls the page
+        assert page.evaluate("document.querySelector('.plot')._fullLayout.dragmode") is False
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

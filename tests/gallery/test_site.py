@@ -13,7 +13,7 @@ import pytest
 
 import tiny as module
 from saddlescope import store
-from saddlescope._shared.errors import BusyError, InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.gallery import build
 from saddlescope.gallery.claim_bullet import bullet
 from saddlescope.gallery.page_views import environment, papers_first
@@ -170,7 +170,7 @@ def test_pages_lead_to_the_previous_and_the_next_entry(tiny, undrawn, results, t
             assert found == ({f"../../tiny/{of}/quick.html"} if of else set())
 
 
-def test_building_runs_nothing_and_is_the_same_again(tiny, results, site, tmp_path, monkeypatch):
+def test_building_runs_nothing_and_is_the_same_again(tiny, undrawn, results, site, tmp_path, monkeypatch):
     monkeypatch.setenv("TINY_FAILS", "1")
     build(results, tmp_path / "site")
     for path in sorted(site.rglob("*")):
@@ -185,11 +185,6 @@ def test_a_gallery_is_replaced_whole(tiny, undrawn, one_run, tmp_path):
     build(one_run, folder)
     assert not (folder / "stale.html").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["site"]
-
-
-def test_the_copies_in_a_gallery_are_not_runs(tiny, undrawn, one_run, site, tmp_path):
-    assert store.find_runs(site) == ()
-    assert store.find_runs(site.parent) == ()
 
 
 @pytest.mark.parametrize("foreign", ["a gallery or a new folder; got other files", "a folder or a new one; got a file"])
@@ -236,29 +231,12 @@ def killed_while_swapping(folder):
     folder.rename(work / "old")
 
 
-def test_what_a_killed_build_left_is_cleared(tiny, undrawn, one_run, tmp_path):
-    build(one_run, tmp_path / "site")
-    killed_while_swapping(tmp_path / "site")
-    assert build(one_run, tmp_path / "site").is_file()
-    assert [path.name for path in tmp_path.iterdir()] == ["site"]
-
-
 def test_the_old_gallery_comes_back_when_the_build_after_a_kill_fails(tiny, undrawn, one_run, tmp_path):
     build(one_run, tmp_path / "site")
     killed_while_swapping(tmp_path / "site")
     with pytest.raises(InputError, match="There is no folder"):
         build(tmp_path / "absent", tmp_path / "site")
     assert (tmp_path / "site" / "index.html").is_file()
-
-
-def test_a_second_build_of_a_site_is_refused(tiny, undrawn, one_run, tmp_path):
-    def second(*_):
-        with pytest.raises(BusyError, match="is writing"):
-            build(one_run, tmp_path / "site")
-
-    build(one_run, tmp_path / "site", report=second)
-    assert (tmp_path / "site" / "index.html").is_file()
-    assert [path.name for path in tmp_path.iterdir()] == ["site"]
 
 
 def test_doubled_runs_are_named(tiny, undrawn, results, tmp_path):

@@ -212,7 +212,7 @@ def test_a_data_set_that_somebody_changed_is_refused_in_a_sentence(known, stored
     file = tmp_path / "swept.nc"
     store.write(change(stored["seeds"].data), file)
     with pytest.raises(InputError, match=re.escape(str(file)) + " .*" + re.escape(fault)):
-        SweepView(Sweep.open(file))
+        Sweep.open(file)
 
 
 @pytest.mark.browser
@@ -241,8 +241,3 @@ def test_the_colours_of_cells_follow_the_theme(visit, swept_site, stored, theme)
     palette = (DARK if theme == "dark" else LIGHT).palette
     assert colors[0] == palette[2]
     assert page.locator(".legend .swatch.kind").count() == 5
-
-
-def test_a_stored_sweep_opens_from_the_copy(known, swept_site, stored):
-    view = SweepView(stored["words"])
-    assert Sweep.open(swept_site / view.folder / view.data_name).grid.digest == view.sweep.grid.digest

@@ -185,9 +185,9 @@ def test_what_no_seed_resolves_stays_empty():
             assert np.isfinite(panel.marks[0].z).any()
 
 
-@pytest.mark.parametrize("axes", GRIDS.values(), ids=GRIDS)
-def test_a_sweep_of_which_nothing_finished_shows_that(axes):
-    sweep = made(axes)
+@pytest.mark.parametrize("name", ["one axis and seeds", "three axes"])
+def test_a_sweep_of_which_nothing_finished_shows_that(name):
+    sweep = made(GRIDS[name])
     nothing = {name: sweep[name] * np.nan for name in ("value", "metrics")}
     sweep = sweep.assign(state=xr.full_like(sweep.state, "failed"), outcome=xr.full_like(sweep.outcome, ""), **nothing)
     figures = phase_figures(sweep)

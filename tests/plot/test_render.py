@@ -23,7 +23,7 @@ from saddlescope.plot import (
     draw_plotly,
     draw_thumbnail,
 )
-from saddlescope.plot.curve_points import MOST_POINTS, lifted, positive, thin
+from saddlescope.plot.curve_points import MOST_POINTS, lifted, thin
 from saddlescope.plot.series import first_legend, legend
 
 T = np.linspace(0, 10, 51)
@@ -282,16 +282,6 @@ def test_thinning_shows_every_decade_of_a_logarithmic_axis():
     kept = x[thin(x, np.sin(x))]
     for decade in range(1, 6):
         assert ((kept >= 10.0**decade) & (kept < 10.0 ** (decade + 1))).sum() > 50
-
-
-def test_a_pulse_of_one_point_survives_thinning():
-    x, y = np.linspace(0, 1, 100_000), np.zeros(100_000)
-    y[31_234] = 1.0
-    assert 31_234 in thin(x, y)
-
-
-def test_positive_leaves_out_zero():
-    np.testing.assert_array_equal(positive(np.array([0.0, -1.0, 2.0, np.inf])), [np.nan, np.nan, 2.0, np.inf])
 
 
 def test_panels_stand_in_rows_of_columns(everything):

@@ -58,13 +58,6 @@ def test_more_uncertainty_never_decides(value, uncertainty, more, high):
     assert after in (before, None)
 
 
-def test_a_failed_run_is_undecided_with_its_reason():
-    claim = Claim(**FIELDS, statistic=of(Estimate.unresolved("It stopped.")), high=1.0)
-    verdict = claim.judge(xr.Dataset())
-    assert verdict.outcome is Outcome.UNDECIDED
-    assert verdict.remark == "It stopped."
-
-
 @pytest.mark.parametrize(("low", "high"), [(1.0, 0.0), (-math.inf, math.inf), (math.nan, 1.0)])
 def test_a_claim_that_nothing_could_refute_is_refused(low, high):
     with pytest.raises(ValueError, match="low <= high"):

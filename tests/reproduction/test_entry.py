@@ -35,12 +35,6 @@ def params(**values: Any) -> Params:
     return Params(**values)
 
 
-def test_sizes_are_differences_from_the_default():
-    assert ENTRY.configure() == params()
-    assert ENTRY.configure("quick") == params(scales=(0.5,))
-    assert ENTRY.configure("paper") == params(seed=7)
-
-
 def test_only_some_entries_have_a_reduced_size():
     assert ENTRY.sizes == ("quick", "default", "paper")
     with pytest.raises(InputError, match=r"^p/e has no reduced size; take quick or default or paper\.$"):
@@ -63,21 +57,6 @@ def test_settings_change_the_size():
     assert ENTRY.configure("paper", {"seed": "0"}) == params()
 
 
-@pytest.mark.parametrize(
-    ("size", "settings", "sentence"),
-    [
-        ("quik", {}, "There is no size 'quik'; did you mean quick?"),
-        ("quick", {"sed": "1"}, "There is no parameter of p/e 'sed'; did you mean seed?"),
-        ("quick", {"seed": "one"}, "seed must be an integer, such as seed=3; got 'one'."),
-    ],
-)
-def test_bad_input_is_one_sentence_with_the_cure(size, settings, sentence):
-    with pytest.raises(InputError) as caught:
-        ENTRY.configure(size, settings)
-    assert sentence in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
 def test_unknown_entry_names_the_nearest():
     with pytest.raises(InputError) as caught:
         find_entry("gradual-rank/figure2")
@@ -92,12 +71,6 @@ def test_names_and_headings_come_from_the_files():
     for name in entry_names():
         found = find_entry(name)
         assert catalogue.entry_heading(name) == (found.title, found.source, found.citation)
-
-
-def test_listing_imports_no_entry():
-    code = "import sys; from saddlescope.reproduction import entry_names; entry_names(); print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not any(name.startswith("saddlescope.papers.gradual_rank.") for name in loaded)
 
 
 OWN = """

@@ -21,7 +21,7 @@ def importable(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(_HERE))
 
 
-def _cells(context: RunContext, processes: int, *numbers: int):
+def _cells(context: RunContext, processes: int, *numbers: float):
     return context.cells({"n": numbers}, parallel_tasks.square, processes=processes)
 
 
@@ -29,19 +29,15 @@ def _cells(context: RunContext, processes: int, *numbers: int):
 def test_cells_come_in_their_order_wherever_they_are_made(tmp_path, processes):
     reported = []
     context = RunContext(tmp_path, lambda fraction, note: reported.append((fraction, note)))
-    made = _cells(context, processes, 3, 1, 2)
-    assert [int(part.square) for part in made] == [9, 1, 4]
-    assert [int(part.cell) for part in made] == [0, 1, 2]
+    numbers = (3, 1, 2, *range(4, 10), 0.1234567, 0.1234568)  # the last two are tasks of their own
+    made = _cells(context, processes, *numbers)
+    assert [float(part.square) for part in made] == [n**2 for n in numbers]
+    assert [int(part.cell) for part in made] == list(range(len(numbers)))
     assert all((int(part.process) == os.getpid()) == (processes == 1) for part in made)
+    assert len({int(part.process) for part in made}) <= 2, "a process makes one cell after another"
     halves = [(fraction, note) for fraction, note in reported if "half of" in note]
-    assert sorted(note for _, note in halves) == ["n 1, half of 1", "n 2, half of 2", "n 3, half of 3"]
+    assert sorted(note for _, note in halves) == sorted(f"n {n}, half of {n}" for n in numbers)
     assert all(0 < fraction < 1 for fraction, _ in halves)
-
-
-def test_a_process_makes_one_cell_after_another(tmp_path):
-    made = _cells(RunContext(tmp_path), 2, *range(1, 13))
-    assert [int(part.square) for part in made] == [n**2 for n in range(1, 13)]
-    assert len({int(part.process) for part in made}) <= 2
 
 
 def test_finished_cells_are_not_made_again(tmp_path):
@@ -119,9 +115,3 @@ def _runs(number: int) -> bool:
         return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def test_cells_of_almost_equal_values_are_tasks_of_their_own(tmp_path):
-    made = RunContext(tmp_path).cells({"s": (0.1234567, 0.1234568)}, parallel_tasks.square, processes=2)
-    assert [float(part.square) for part in made] == [0.1234567**2, 0.1234568**2]
-    assert os.getpid() not in [int(part.process) for part in made]

@@ -195,7 +195,7 @@ def test_bad_options_are_refused_before_any_work_or_valid(step, on_shelf, monkey
 
     for place in (
         "reproduction.runner.stamped_run",
-        "sweeps.run.run_in_processes",
+        "sweeps.run._run_here",
         "ranks.lora.extract._decompose",
         "sweeps.dask_workers.run_on_cluster",
         "gallery.build_spectra",

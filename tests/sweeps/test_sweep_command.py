@@ -73,16 +73,3 @@ def test_bad_input_is_one_sentence_and_status_2(typed, tmp_path, line, reported)
     assert (status, out) == (2, "")
     assert reported in err
     assert len(err.strip().splitlines()) == 1
-
-
-def test_an_interrupt_says_that_the_sweep_goes_on(typed, monkeypatch):
-    import tiny_sweep
-
-    def interrupt(params):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(tiny_sweep, "_break", interrupt)
-    status, _, err = typed("tiny/walk --seeds 0:2 --size quick --processes 1")
-    assert status == 130
-    assert "Interrupted; 0 of 2 points are stored in " in err
-    assert "points. Rerun the same command to run" in err

@@ -8,7 +8,7 @@ import typer
 from saddlescope._shared.counted import counted
 from saddlescope._shared.errors import InputError
 from saddlescope.cli.options import AsJson, Base, Matrices, number, whole_number
-from saddlescope.cli.terminal import on_interrupt, print_json, print_table, print_text, progress, say, unwritten
+from saddlescope.cli.terminal import Faults, on_interrupt, print_json, print_table, print_text, progress, say, unwritten
 
 if TYPE_CHECKING:
     from saddlescope.ranks.lora import Extraction, LogitsError, WeightsError
@@ -68,12 +68,7 @@ def extract_lora(
     from saddlescope.ranks.lora import extract_lora as extract
     from saddlescope.ranks.lora import logits_error, weights_error
 
-    faults: list[str] = []
-
-    def fault(sentence: str) -> None:
-        faults.append(sentence)
-        say(sentence)
-
+    faults = Faults()
     with on_interrupt(lambda: unwritten(out)), progress("extract-lora") as report:
         extraction = extract(
             base,
@@ -91,7 +86,7 @@ def extract_lora(
             format=form,
             dtype=dtype,
             report=report,
-            on_error=fault,
+            on_error=faults.add,
         )
     for remark in extraction.remarks:
         say(remark)
@@ -111,12 +106,12 @@ def extract_lora(
             else:
                 weights = weights_error(base, tuned, extraction.adapter, format=extraction.format)
         except InputError as reason:
-            fault(f"The {'logits' if extraction.format == 'peft' else 'weights'} were not compared: {reason}")
+            faults.add(f"The {'logits' if extraction.format == 'peft' else 'weights'} were not compared: {reason}")
     if as_json:
         print_json(record(extraction, error, weights) | {"faults": faults})
     else:
         print_extraction(extraction, error, weights)
-    return 2 if faults else 0
+    return faults.status
 
 
 def print_extraction(

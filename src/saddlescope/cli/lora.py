@@ -10,7 +10,7 @@ import typer
 from saddlescope._shared.errors import InputError
 from saddlescope.cli.extract_lora import Dtype, Energy, MaxRank, Rank, print_extraction, record
 from saddlescope.cli.options import AsJson, number
-from saddlescope.cli.terminal import on_interrupt, print_json, print_text, progress, say, unwritten
+from saddlescope.cli.terminal import Faults, on_interrupt, print_json, print_text, progress, say, unwritten
 
 if TYPE_CHECKING:
     from saddlescope.ranks.lora import Extraction
@@ -78,12 +78,10 @@ def merge(
     if any(one is not None for one in ranks.values()):
         raise InputError("base must be given without --energy, --rank, --max-rank and --format; got one of them.")
 
-    faults: list[str] = []
+    faults = Faults()
     with on_interrupt(lambda: unwritten(out)), progress("lora merge") as report:
-        made = merge_into_base(
-            base, adapters, out, weights=weight, dtype=dtype, report=report, on_error=faults.append
-        )  # fmt: skip
-    for sentence in (*faults, *made.remarks):
+        made = merge_into_base(base, adapters, out, weights=weight, dtype=dtype, report=report, on_error=faults.add)
+    for sentence in made.remarks:
         say(sentence)
     if as_json:
         changed = list(made.changed)
@@ -95,20 +93,20 @@ def merge(
         if made.rounding > 0.01:
             print_text("Pass --dtype float32 to keep more of it.")
         print_text(f"Stored in {made.folder}.")
-    return 2 if faults else 0
+    return faults.status
 
 
 def _written(make: "Callable[..., Extraction]", out: Path, *, as_json: bool) -> int:
     """Write an adapter and print it; return the exit status."""
-    faults: list[str] = []
+    faults = Faults()
     with on_interrupt(lambda: unwritten(out)), progress("lora") as report:
-        made = make(report=report, on_error=faults.append)
+        made = make(report=report, on_error=faults.add)
     if made.left_out:
-        faults.append(f"{made.adapter} does not hold {', '.join(made.left_out)}: merge the adapters into their base.")
-    for sentence in (*faults, *made.remarks):
+        faults.add(f"{made.adapter} does not hold {', '.join(made.left_out)}: merge the adapters into their base.")
+    for sentence in made.remarks:
         say(sentence)
     if as_json:
         print_json(record(made) | {"faults": faults})
     else:
         print_extraction(made)
-    return 2 if faults else 0
+    return faults.status

@@ -10,7 +10,7 @@ import typer
 from saddlescope._shared.errors import InputError, unknown
 from saddlescope.cli.completion import complete_entry, complete_paper, complete_parameter, complete_size
 from saddlescope.cli.options import AsJson
-from saddlescope.cli.terminal import on_interrupt, print_json, print_table, print_text, progress, say, unwritten
+from saddlescope.cli.terminal import Faults, on_interrupt, print_json, print_table, print_text, progress, say, unwritten
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -138,7 +138,7 @@ def check(folder: RunsFolder, entry_file: EntryFile = None, as_json: AsJson = Fa
     from saddlescope.reproduction import Reproduction, stored_files
 
     load_own(entry_file)
-    stored, unusable = [], False
+    stored, faults = [], Faults()
     for file in stored_files(folder):
         try:
             reproduction = Reproduction.open(file)
@@ -146,13 +146,12 @@ def check(folder: RunsFolder, entry_file: EntryFile = None, as_json: AsJson = Fa
                 say(f"{file}: the bounds or words of claim {claim} changed after the run was stored.")
             stored.append(reproduction)
         except InputError as error:
-            say(str(error))
-            unusable = True
+            faults.add(str(error))
     if as_json:
         print_json([record for reproduction in stored for record in reproduction.records()])
     elif stored:
         _print_verdicts(stored)
-    return 2 if unusable else _status(stored)
+    return faults.status or _status(stored)
 
 
 def show(
@@ -237,16 +236,11 @@ def gallery(
     from saddlescope.gallery import build
 
     load_own(entry_file)
-    skipped = []
-
-    def skip(sentence: str) -> None:
-        skipped.append(sentence)
-        say(f"Skipped: {sentence}")
-
+    skipped = Faults()
     with on_interrupt(lambda: unwritten(site)), progress("gallery") as report:
-        index = build(folder, site, report=report, on_error=skip)
+        index = build(folder, site, report=report, on_error=lambda sentence: skipped.add(f"Skipped: {sentence}"))
     print_text(f"Open {index} in a browser.")
-    return 2 if skipped else 0
+    return skipped.status
 
 
 def _matching(entries: list[dict[str, str]], paper: str | None, words: Sequence[str]) -> list[dict[str, str]]:

@@ -20,7 +20,7 @@ from saddlescope.cli.options import (
     read_loss_file,
     whole_number,
 )
-from saddlescope.cli.terminal import on_interrupt, print_json, print_table, print_text, progress, say, unwritten
+from saddlescope.cli.terminal import Faults, on_interrupt, print_json, print_table, print_text, progress, say, unwritten
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -84,12 +84,7 @@ def spectra(
     log = read_loss_file(loss, column)  # before the work
     counts, layouts = parse_heads(heads), read_layouts(layout or [])
     stop = store.stopwatch()
-    faults: list[str] = []
-
-    def fault(sentence: str) -> None:
-        faults.append(sentence)
-        say(sentence)
-
+    faults = Faults()
     with on_interrupt(lambda: unwritten(out)), progress("spectra") as report:
         found = checkpoint_spectra(
             base,
@@ -101,7 +96,7 @@ def spectra(
             recorders=[Values(top), *([Angles(subspace)] if subspace else [])],
             weights=weights,
             report=report,
-            on_error=fault,
+            on_error=faults.add,
         )
     for remark in found.attrs["remarks"].splitlines():
         say(remark)
@@ -119,7 +114,7 @@ def spectra(
         print_text(f"Stored in {stored}.")
         if page is not None:
             print_text(f"Open {page} in a browser.")
-    return 2 if faults else 0
+    return faults.status
 
 
 def _tables(ds: "xr.Dataset") -> "dict[str, Table]":

@@ -33,6 +33,20 @@ def say(sentence: str) -> None:
             raise
 
 
+class Faults(list[str]):
+    """Sentences about what a command could not do, each printed as it comes."""
+
+    def add(self, sentence: str) -> None:
+        """Print a sentence and keep it."""
+        self.append(sentence)
+        say(sentence)
+
+    @property
+    def status(self) -> int:
+        """Exit status of the command."""
+        return 2 if self else 0
+
+
 def print_text(text: str) -> None:
     """Print text on stdout.
 

@@ -1,19 +1,19 @@
 """Views for the templates: stored runs as words, numbers and addresses, which the templates escape."""
 
-import dataclasses
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from saddlescope import __version__, store
+from saddlescope._shared.json_text import parse_json
 from saddlescope.gallery.claim_bullet import bullet
 from saddlescope.gallery.verdict_words import MEANINGS
 from saddlescope.plot import LIGHT, Figure, draw_plotly
@@ -22,8 +22,10 @@ from saddlescope.reproduction import SIZES, Kind, Outcome, Reproduction, Verdict
 from saddlescope.reproduction.catalogue import own_file
 from saddlescope.reproduction.data_sets import data_in_words
 from saddlescope.reproduction.formatting import number, tallies, verdict_cells
-from saddlescope.reproduction.runner import identity
+from saddlescope.reproduction.runner import identity, json_values
+from saddlescope.sweeps import Sweep
 
+_Stored = TypeVar("_Stored", Reproduction, Sweep)
 _ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 _PREFERENCE = ("paper", "reduced", "default", "", "quick")  # order of the runs on a card; "" has parameters set by hand
 
@@ -35,6 +37,11 @@ class FigureView:
     figure: Figure
     id: str
 
+    @classmethod
+    def all(cls, figures: Iterable[Figure]) -> "tuple[FigureView, ...]":
+        """Return the views of the figures of a page."""
+        return tuple(cls(figure, f"figure-{k}") for k, figure in enumerate(figures, 1))
+
     @cached_property
     def specification(self) -> Markup:
         """The plots as JSON that cannot end its script element."""
@@ -44,69 +51,97 @@ class FigureView:
 
 
 @dataclass(frozen=True, eq=False)
-class RunView:
-    """A stored run and the addresses of its page and files, relative to the site."""
+class StoredView(Generic[_Stored]):
+    """A stored run or sweep, and the addresses of its page and files, relative to the site."""
 
-    reproduction: Reproduction
-
-    @cached_property
-    def slug(self) -> str:
-        """Size, or a digest of the parameters; never text from the file."""
-        stored = self.reproduction.provenance
-        size = stored.size if stored.size in SIZES and not stored.settings else ""
-        run_identity = identity(stored.params, stored.data_sets)
-        return size or store.RunFolder(self.reproduction.file.parent, self.reproduction.entry.name, run_identity).digest
+    stored: _Stored
+    above: ClassVar[str] = ""  # folder of the pages
 
     @property
     def name(self) -> str:
         """Name of the entry."""
-        return self.reproduction.entry.name
+        return self.stored.entry.name
 
     @property
     def title(self) -> str:
         """Title of the page."""
-        return self.reproduction.entry.title
+        return self.stored.entry.title
 
     @property
-    def page(self) -> str:
-        """Address of the page."""
-        return f"{self.name}/{self.slug}.html"
+    def paper(self) -> str:
+        """First part of the name of the entry, which is that of its paper."""
+        return self.name.partition("/")[0]
+
+    @property
+    def slug(self) -> str:
+        """Name of the page among those of the entry; never text from the file."""
+        raise NotImplementedError
 
     @property
     def folder(self) -> str:
         """Folder of pictures and data."""
-        return f"{self.name}/{self.slug}"
+        return f"{self.above}{self.name}/{self.slug}"
+
+    @property
+    def page(self) -> str:
+        """Address of the page."""
+        return f"{self.folder}.html"
 
     @property
     def data_name(self) -> str:
         """File name of the downloaded data."""
-        return f"{self.name.replace('/', '-')}-{self.slug}.nc"
+        return f"{self.folder.replace('/', '-')}.nc"
 
     @property
     def data_size(self) -> str:
         """Size of the data file."""
-        return f"{number(self.reproduction.file.stat().st_size / 1e6, 2)} MB"
+        return size_in_words(self.stored.file.stat().st_size)
+
+    def draw(self) -> Iterable[Figure]:
+        """Return the figures of the page."""
+        raise NotImplementedError
 
     @cached_property
     def figures(self) -> tuple[FigureView, ...]:
-        """Figures of the page."""
-        return tuple(FigureView(figure, f"figure-{k}") for k, figure in enumerate(self.reproduction.figures, 1))
+        """Figures of the page, drawn once."""
+        return FigureView.all(self.draw())
+
+    @property
+    def legend(self) -> tuple[Series, ...]:
+        """Series of the picture on the card."""
+        return first_legend(self.figures[0].figure)
+
+
+@dataclass(frozen=True, eq=False)
+class RunView(StoredView[Reproduction]):
+    """A stored run."""
+
+    @cached_property
+    def slug(self) -> str:  # type: ignore[override]
+        """Size, or a digest of the parameters."""
+        made = self.stored.provenance
+        size = made.size if made.size in SIZES and not made.settings else ""
+        run_identity = identity(made.params, made.data_sets)
+        return size or store.RunFolder(self.stored.file.parent, self.name, run_identity).digest
+
+    def draw(self) -> Iterable[Figure]:
+        """Return the figures of the run."""
+        return self.stored.figures
 
     @cached_property
     def claims(self) -> tuple[dict[str, Any], ...]:
         """Rows of the table of claims."""
-        return claim_rows(self.reproduction.verdicts)
+        return claim_rows(self.stored.verdicts)
 
     @cached_property
     def tallies(self) -> dict[Kind, dict[Outcome, int]]:
         """Number of claims of each outcome, by kind."""
-        return tallies(self.reproduction.verdicts)
+        return tallies(self.stored.verdicts)
 
     @cached_property
     def parameters(self) -> tuple[dict[str, Any], ...]:
         """Rows of the table of parameters."""
-        records = self.reproduction.entry.parameters
-        usual = json.loads(json.dumps(dataclasses.asdict(self.reproduction.entry.configure())))  # as stored
+        records, usual = self.stored.entry.parameters, json_values(self.stored.entry.configure())
         return tuple(
             {
                 "name": name,
@@ -114,7 +149,7 @@ class RunView:
                 "description": records[name].words if name in records else "",
                 "changed": name in usual and usual[name] != value,
             }
-            for name, value in self.reproduction.provenance.params.items()
+            for name, value in self.stored.provenance.params.items()
         )
 
     @property
@@ -125,24 +160,15 @@ class RunView:
     @property
     def command(self) -> str:
         """Command that repeats the run, with the file of an entry of your own."""
-        command, file = self.reproduction.provenance.command, own_file(self.name)
+        command, file = self.stored.provenance.command, own_file(self.name)
         return command if file is None else f"{command} --entry {shlex.quote(Path(file).name)}"
 
     @cached_property
-    def origin(self) -> tuple[tuple[str, str], ...]:
+    def origin(self) -> list[tuple[str, str]]:
         """Provenance of the run, in pairs of name and value."""
-        stored = self.reproduction.provenance
-        pairs = (
-            ("Paper", self.reproduction.entry.citation),
-            ("Data", data_in_words(stored.data_sets)),
-            ("Seed", stored.seeds),
-            ("CPU time", f"{number(stored.cpu_seconds, 3)} s" + (", after a resume" if stored.resumed else "")),
-            ("Finished", stored.finished),
-            ("Versions", ", ".join(f"{name} {version}" for name, version in stored.versions.items())),
-            ("Commit", stored.commit),
-            ("Machine", stored.platform),
-        )
-        return tuple((name, value) for name, value in pairs if value)
+        made = self.stored.provenance
+        first = {"Paper": self.stored.entry.citation, "Data": data_in_words(made.data_sets), "Seed": made.seeds}
+        return origin(self.stored.run.attrs, first, ", after a resume" if made.resumed else "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,23 +185,13 @@ class Card:
     @property
     def counted(self) -> bool:
         """False if no run is judged, so that the entry is in no tally."""
-        return not self.best.reproduction.unjudged
+        return not self.best.stored.unjudged
 
     @property
     def heading(self) -> str:
         """Heading of its section: the citation of the paper; entries without a judged run are in a section apart."""
-        citation = self.best.reproduction.entry.citation or "Your entries"
+        citation = self.best.stored.entry.citation or "Your entries"
         return citation if self.counted else f"Not judged: {citation}"
-
-    @property
-    def paper(self) -> str:
-        """First part of the name of the entry, which is that of its paper."""
-        return self.best.name.partition("/")[0]
-
-    @property
-    def legend(self) -> tuple[Series, ...]:
-        """Series of the picture on the card."""
-        return first_legend(self.best.figures[0].figure)
 
     @property
     def outcomes(self) -> str:
@@ -185,14 +201,34 @@ class Card:
     @property
     def words(self) -> str:
         """Text that the search looks through."""
-        entry = self.best.reproduction.entry
-        parts = (
-            entry.name,
-            entry.title,
-            entry.source,
-            *(verdict.statement for verdict in self.best.reproduction.verdicts),
-        )
-        return " ".join(parts).lower()
+        entry, verdicts = self.best.stored.entry, self.best.stored.verdicts
+        return " ".join((entry.name, entry.title, entry.source, *(v.statement for v in verdicts))).lower()
+
+
+def origin(attributes: Mapping[Any, Any], first: Mapping[str, str | None], cpu: str = "") -> list[tuple[str, str]]:
+    """Return pairs of name and value: other ones, then the provenance in the attributes of a data set; no empty values.
+
+    Args:
+        attributes: of the data set.
+        first: the other pairs.
+        cpu: words after the CPU time.
+    """
+    text = {name: str(attributes.get(name, "")) for name in ("finished", "versions", "commit", "platform")}
+    versions = dict(parse_json(text["versions"] or "{}"))
+    pairs = {
+        **first,
+        "CPU time": f"{number(float(attributes['cpu_seconds']), 3)} s{cpu}" if "cpu_seconds" in attributes else "",
+        "Finished": text["finished"],
+        "Versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
+        "Commit": text["commit"],
+        "Machine": text["platform"],
+    }
+    return [(name, value) for name, value in pairs.items() if value]
+
+
+def size_in_words(count: int) -> str:
+    """Return the size of a file of so many bytes."""
+    return f"{number(count / 1e6, 2)} MB"
 
 
 def counted_outcomes(tallied: Mapping[Any, Mapping[Outcome, int]]) -> str:
@@ -217,7 +253,7 @@ def cards(runs: Sequence[RunView]) -> list[Card]:
 
     def preference(run: RunView) -> tuple[int, str]:
         size = run.slug if run.slug in SIZES else ""
-        return _PREFERENCE.index(size), run.reproduction.provenance.label
+        return _PREFERENCE.index(size), run.stored.provenance.label
 
     names = sorted({run.name for run in runs})
     found = [Card(sorted((r for r in runs if r.name == name), key=preference)) for name in names]
@@ -254,4 +290,4 @@ def _linked(text: str) -> Markup:
 
 
 def _tally(shown: Sequence[Card]) -> dict[Kind, dict[Outcome, int]]:
-    return tallies(v for card in shown if card.counted for v in card.best.reproduction.verdicts)
+    return tallies(v for card in shown if card.counted for v in card.best.stored.verdicts)

@@ -103,7 +103,7 @@ class _Drawing:
             raise InputError(f"{first} and {file} are the same run of {view.name}. Move one elsewhere.")
         folder = self.site / view.folder
         try:
-            _ = view.claims, view.tallies
+            _ = view.claims, view.tallies, view.origin
             if not view.figures:
                 raise InputError(f"{file} cannot be shown: {view.name} draws no picture. Let its `figures` return one.")
             _write_shown(folder, view.figures, file, view.data_name)
@@ -121,7 +121,7 @@ class _Drawing:
 def _write_pages(site: Path, shown: list[Card], sweeps: list[SweepView]) -> None:
     pages = environment()
     write_assets(site / "assets")
-    papers = sorted({one.paper for one in (*shown, *sweeps)})
+    papers = sorted({one.paper for one in (*sweeps, *(card.best for card in shown))})
     write_page(
         site / "index.html", pages.get_template("index.html").render(cards=shown, sweeps=sweeps, papers=papers, root="")
     )

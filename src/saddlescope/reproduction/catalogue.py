@@ -52,21 +52,16 @@ _loaded: dict[str, _Declared] = {}  # entries of other files, by `load_entries`
 def _declared() -> dict[str, _Declared]:
     """Return the entries of the papers by name: from the calls `Entry("name", "title", source=...)`."""
     patterns = ("*/*.py", "*/*/__init__.py", "*/extensions/*.py", "*/extensions/*/__init__.py")
-    files = sorted({file for pattern in patterns for file in _PAPERS.glob(pattern)})
     found: dict[str, _Declared] = {}
-    for file in files:
-        citation = partial(_citation, file.relative_to(_PAPERS).parts[0])
-        found |= _declared_in(file, citation)
+    for file in sorted({file for pattern in patterns for file in _PAPERS.glob(pattern)}):
+        found |= _declared_in(file, partial(_citation, file.relative_to(_PAPERS).parts[0]))
     return found
 
 
 @cache
 def _toys() -> dict[str, _Declared]:
     """Return the entries of the live page by name; they are in no list, tally or sweep of the papers."""
-    found: dict[str, _Declared] = {}
-    for file in _TOYS:
-        found |= _declared_in(file, lambda: TOYS)
-    return found
+    return {name: toy for file in _TOYS for name, toy in _declared_in(file, lambda: TOYS).items()}
 
 
 def _citation(paper: str) -> str:

@@ -14,7 +14,7 @@ import xarray as xr
 from saddlescope._shared.errors import BusyError, InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope.reproduction.data_sets import Digested, require_unchanged
+from saddlescope.reproduction.data_sets import Digested
 from saddlescope.reproduction.grid import Axes, Join, join_cells
 
 D = TypeVar("D", bound=Digested)
@@ -145,8 +145,11 @@ class RunContext(ReprMixin):
             InputError: it is absent or damaged, or is not the one with which the run began.
         """
         found = read(name, self.data, lambda fraction, note: self.report(0.0, note))
-        if name in self.data_sets:
-            require_unchanged(name, found.digest(), self.data_sets)
+        if name in self.data_sets and (now := found.digest()) != (then := self.data_sets[name]):
+            raise InputError(
+                f"The data set {name} must not change during a run; its SHA-256 is now {now[:12]}..., and the run "
+                f"began with {then[:12]}.... Give the folder of the same data on all machines, and rerun the command."
+            )
         return found
 
     def has(self, name: str) -> bool:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 
@@ -62,24 +61,6 @@ class DataSets(ReprMixin):
             if name not in known:
                 known[name] = self.read(name, folder, report).digest()
         return {name: known[name] for name in names}
-
-
-def require_unchanged(name: str, found: str, expected: Mapping[str, str]) -> None:
-    """Raise unless the data just read have the checksum by which the run is named.
-
-    Args:
-        name: of the data set.
-        found: its checksum.
-        expected: checksums of the run's data sets by name; of others, any checksum passes.
-
-    Raises:
-        InputError: the data are not those of the run.
-    """
-    if expected.get(name, found) != found:
-        raise InputError(
-            f"The data set {name} must not change during a run; its SHA-256 is now {found[:12]}..., and the run began "
-            f"with {expected[name][:12]}.... Give the folder of the same data on all machines, and rerun the command."
-        )
 
 
 def data_in_words(data_sets: Mapping[str, str]) -> str:

@@ -303,12 +303,7 @@ def stamped_run(
     """
     resumed = any(context.scratch.iterdir())
     stop = store.stopwatch()
-    with (
-        own_errors_named(entry.name),
-        _disk_named(context.scratch.parent),
-        MissingExtraError.named(entry.name, "papers"),
-        _outside_causes_named(),
-    ):
+    with _errors_named(entry.name, context.scratch.parent):
         run = entry.run(params, context)
     if not isinstance(run, xr.Dataset):
         raise InputError(f"The run of {entry.name} must return an xarray.Dataset; got {run!r:.80}. Mend the entry.")
@@ -317,23 +312,19 @@ def stamped_run(
 
 
 @contextmanager
-def _outside_causes_named() -> Iterator[None]:
-    try:
-        yield
-    except (AssertionError, MemoryError, OverflowError, RuntimeError, ValueError) as error:
-        if (sentence := outside_cause(error)) is None:
-            raise
-        raise sentence from error
-
-
-@contextmanager
-def _disk_named(out: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _DISK:
-            raise
-        raise StorageError(
-            f"The run stopped while it wrote in {out}: {error.strerror}."
-            " Free some space, then rerun the same command to resume."
-        ) from error
+def _errors_named(entry: str, out: Path) -> Iterator[None]:
+    """Turn errors that are no defect of saddlescope into a sentence each."""
+    with own_errors_named(entry), MissingExtraError.named(entry, "papers"):
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in _DISK:
+                raise
+            raise StorageError(
+                f"The run stopped while it wrote in {out}: {error.strerror}."
+                " Free some space, then rerun the same command to resume."
+            ) from error
+        except (AssertionError, MemoryError, OverflowError, RuntimeError, ValueError) as error:
+            if (sentence := outside_cause(error)) is None:
+                raise
+            raise sentence from error

@@ -1,8 +1,7 @@
 """Data set of a sweep, assembled from the stored runs of its points."""
 
 import json
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import xarray as xr
 
 from saddlescope import store
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction.claim import Estimate
+from saddlescope.reproduction.claim import Claim, Estimate, Outcome, Verdict
 from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.own_code import described
 from saddlescope.reproduction.runner import Reproduction
@@ -20,6 +19,25 @@ from saddlescope.sweeps.point import Point, State
 
 KIND = "sweep"
 """Value of the attribute `kind` in the data set of a sweep."""
+
+POINTWISE: Mapping[str, tuple[str, type]] = {
+    **dict.fromkeys(("state", "error", "point"), ("", str)),
+    "cpu_seconds": ("", float),
+    **dict.fromkeys(("value", "uncertainty"), ("claim", float)),
+    **dict.fromkeys(("outcome", "remark"), ("claim", str)),
+    "metrics": ("metric", float),
+    "metric_remark": ("metric", str),
+}
+"""Variables of the data set over the swept parameters: their last dimension, if they have one more, and their type."""
+
+DESCRIBED: Mapping[str, tuple[str, type]] = {
+    **dict.fromkeys(("claim", "claim_statement", "claim_quantity", "claim_kind", "claim_unit"), ("claim", str)),
+    **dict.fromkeys(("claim_low", "claim_high"), ("claim", float)),
+    **dict.fromkeys(("metric", "metric_quantity", "metric_unit", "metric_scale"), ("metric", str)),
+}
+"""Coordinates that describe claims and metrics: their dimension and type."""
+
+_WORDS = {"state": State, "outcome": ("", *Outcome), "metric_scale": ("linear", "log")}
 
 
 def assemble(grid: Grid, points: Iterable[Point], folder: Path, notes: Mapping[str, str]) -> xr.Dataset:
@@ -31,93 +49,81 @@ def assemble(grid: Grid, points: Iterable[Point], folder: Path, notes: Mapping[s
         folder: of the data set; files are given relative to it.
         notes: reasons for missing points, by their labels.
     """
-    entry, axes = grid.entry, grid.names
-    claims, metrics = entry.claims, entry.metrics
-    numbers = {
-        "value": np.full((*grid.shape, len(claims)), np.nan),
-        "uncertainty": np.full((*grid.shape, len(claims)), np.nan),
-        "metrics": np.full((*grid.shape, len(metrics)), np.nan),
-        "cpu_seconds": np.full(grid.shape, np.nan),
-    }
-    words = {name: np.full((*grid.shape, len(claims)), "", object) for name in ("outcome", "remark")}
-    words["metric_remark"] = np.full((*grid.shape, len(metrics)), "", object)
-    words |= {name: np.full(grid.shape, "", object) for name in ("state", "error", "point")}
-    for index, point in zip(grid.indices, points, strict=True):
-        words["point"][index] = point.file.relative_to(folder).as_posix()
-        state, error = point.state, point.error or notes.get(point.label, "")
-        if state is State.FINISHED:
-            try:
-                stored = Reproduction.open(point.file)
-            except InputError as reason:  # damaged since it was stored
-                state, error = State.MISSING, str(reason)
-            else:
-                _judge(grid, stored.run, index, numbers, words)
-                numbers["cpu_seconds"][index] = stored.provenance.cpu_seconds
-        words["state"][index], words["error"][index] = str(state), _storable(error)
-    last: dict[str, tuple[str, ...]] = dict.fromkeys(("value", "uncertainty", "outcome", "remark"), ("claim",))
-    last |= dict.fromkeys(("metrics", "metric_remark"), ("metric",))
-    return xr.Dataset(
-        {name: (axes + last.get(name, ()), values) for name, values in (numbers | words).items()},
-        {axis.name: (axis.name, list(axis.values)) for axis in grid.axes} | _described(entry),
-        _attributes(grid, float(np.nansum(numbers["cpu_seconds"]))),
-    )
+    entry = grid.entry
+    rows = [_row(entry, point, folder, notes.get(point.label, "")) for point in points]
+    length = {"claim": (len(entry.claims),), "metric": (len(entry.metrics),)}
+    variables = {}
+    for name, (last, kind) in POINTWISE.items():
+        empty = np.nan if kind is float else ""
+        values = np.full((len(rows), *length.get(last, ())), empty, float if kind is float else object)
+        for k, row in enumerate(rows):
+            values[k] = row.get(name, empty)
+        variables[name] = ((*grid.names, *filter(None, [last])), values.reshape(grid.shape + values.shape[1:]))
+    coordinates: dict[str, Any] = {axis.name: (axis.name, list(axis.values)) for axis in grid.axes}
+    for name, (dim, kind) in DESCRIBED.items():
+        described_by = entry.claims if dim == "claim" else entry.metrics
+        field = "name" if name == dim else name.partition("_")[2]
+        values = [kind(getattr(one, field)) for one in described_by]
+        coordinates[name] = (dim, np.array(values, kind if values and kind is float else object))
+    cpu_seconds = float(np.nansum(variables["cpu_seconds"][1]))
+    return xr.Dataset(variables, coordinates, _attributes(grid, cpu_seconds))
 
 
-def _judge(
-    grid: Grid,
-    run: xr.Dataset,
-    index: tuple[int, ...],
-    numbers: Mapping[str, np.ndarray],
-    words: Mapping[str, np.ndarray],
-) -> None:
-    """Write the claims and metrics of one run into the arrays."""
-    for k, claim in enumerate(grid.entry.claims):
-        try:
-            verdict = claim.judge(run)
-        except Exception as error:  # it may need more than one point has, such as two scales
-            why = f"It cannot be judged at this point: {described(error)}."
-            verdict = claim.verdict(Estimate.unresolved(why))
-        numbers["value"][(*index, k)] = verdict.value
-        numbers["uncertainty"][(*index, k)] = verdict.uncertainty
-        words["outcome"][(*index, k)] = str(verdict.outcome)
-        words["remark"][(*index, k)] = _storable(verdict.remark)
-    for k, metric in enumerate(grid.entry.metrics):
-        try:
-            numbers["metrics"][(*index, k)] = float(metric.statistic(run))
-        except Exception as error:
-            words["metric_remark"][(*index, k)] = _storable(f"It cannot be computed at this point: {described(error)}.")
+def fault_of(data: xr.Dataset, axes: tuple[str, ...]) -> str:
+    """Return the fault of the data set of a sweep over these parameters, whoever wrote it; empty if it has none."""
+    expected = {name: ((*axes, *filter(None, [last])), kind) for name, (last, kind) in POINTWISE.items()}
+    expected |= {name: ((dim,), kind) for name, (dim, kind) in DESCRIBED.items()}
+    for name, (dims, kind) in expected.items():
+        if name not in data.variables or data[name].dims != dims:
+            return f"{name} is not over {', '.join(dims)}"
+        found = data[name].values.ravel().tolist()
+        if not all(isinstance(value, kind) for value in found):
+            return f"{name} has no {'words' if kind is str else 'numbers'}"
+        if name in _WORDS and (strange := set(found) - set(map(str, _WORDS[name]))):
+            return f"{name} {min(strange)!r} is unknown"
+    return ""
 
 
-def _described(entry: Entry) -> dict[str, tuple]:
-    """Return the descriptions of claims and metrics, as coordinates."""
-    claims, metrics = entry.claims, entry.metrics
-    described = {
-        "claim": [claim.name for claim in claims],
-        "claim_statement": [claim.statement for claim in claims],
-        "claim_quantity": [claim.quantity for claim in claims],
-        "claim_kind": [str(claim.kind) for claim in claims],
-        "claim_unit": [claim.unit for claim in claims],
-        "claim_low": [claim.low for claim in claims],
-        "claim_high": [claim.high for claim in claims],
-    }
-    named = {
-        "metric": [metric.name for metric in metrics],
-        "metric_quantity": [metric.quantity for metric in metrics],
-        "metric_unit": [metric.unit for metric in metrics],
-        "metric_scale": [metric.scale for metric in metrics],
-    }
-    return {name: ("claim", _texts(values)) for name, values in described.items()} | {
-        name: ("metric", _texts(values)) for name, values in named.items()
+def _row(entry: Entry[Any], point: Point, folder: Path, note: str) -> dict[str, Any]:
+    """Return the values of one point, by their variables."""
+    row: dict[str, Any] = {"point": point.file.relative_to(folder).as_posix()}
+    row |= {"state": str(point.state), "error": _storable(point.error or note)}
+    if point.state is not State.FINISHED:
+        return row
+    try:
+        stored = Reproduction.open(point.file)
+    except InputError as reason:  # damaged since it was stored
+        return row | {"state": str(State.MISSING), "error": _storable(str(reason))}
+    verdicts = [_judged(claim, stored.run) for claim in entry.claims]
+    measured = [_measured(metric.statistic, stored.run) for metric in entry.metrics]
+    return row | {
+        "cpu_seconds": stored.provenance.cpu_seconds,
+        "value": [verdict.value for verdict in verdicts],
+        "uncertainty": [verdict.uncertainty for verdict in verdicts],
+        "outcome": [str(verdict.outcome) for verdict in verdicts],
+        "remark": [_storable(verdict.remark) for verdict in verdicts],
+        "metrics": [value for value, _ in measured],
+        "metric_remark": [_storable(remark) for _, remark in measured],
     }
 
 
-def _texts(values: list[Any]) -> Any:
-    return np.array(values, object) if not values or isinstance(values[0], str) else np.array(values)
+def _judged(claim: Claim, run: xr.Dataset) -> Verdict:
+    try:
+        return claim.judge(run)
+    except Exception as error:  # it may need more than one point has, such as two scales
+        return claim.verdict(Estimate.unresolved(f"It cannot be judged at this point: {described(error)}."))
+
+
+def _measured(statistic: Callable[[xr.Dataset], float], run: xr.Dataset) -> tuple[float, str]:
+    try:
+        return float(statistic(run)), ""
+    except Exception as error:
+        return np.nan, f"It cannot be computed at this point: {described(error)}."
 
 
 def _attributes(grid: Grid, cpu_seconds: float) -> dict[str, str | float]:
     """Return the provenance of the sweep, under the names of `store.Provenance` where they apply."""
-    measured = store.stopwatch()()
+    made = store.stopwatch()()
     return {
         "kind": KIND,
         "entry": grid.entry.name,
@@ -125,11 +131,9 @@ def _attributes(grid: Grid, cpu_seconds: float) -> dict[str, str | float]:
         "settings": json.dumps(dict(grid.settings), ensure_ascii=False),
         "grid": json.dumps([[axis.name, list(axis.texts)] for axis in grid.axes], ensure_ascii=False),
         "command": grid.command,
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "cpu_seconds": round(cpu_seconds, 2),
-        "versions": json.dumps(measured["versions"]),
-        "platform": measured["platform"],
-        "commit": measured["commit"],
+        "versions": json.dumps(made["versions"]),
+        **{name: made[name] for name in ("finished", "platform", "commit")},
     }
 
 

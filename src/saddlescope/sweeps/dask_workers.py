@@ -157,7 +157,9 @@ def _connected(scheduler: "str | Client") -> "Iterator[Client]":
     if isinstance(scheduler, Client):
         yield scheduler
         return
-    with _logger_muted("distributed.client"):
+    logger = logging.getLogger("distributed.client")
+    before, logger.disabled = logger.disabled, True  # our own error reports the end of the scheduler, in one sentence
+    try:
         try:
             client = Client(scheduler, timeout=_PATIENCE, set_as_default=False)
         except (OSError, TimeoutError, TypeError, ValueError) as error:
@@ -170,21 +172,8 @@ def _connected(scheduler: "str | Client") -> "Iterator[Client]":
         finally:
             with suppress(OSError, TimeoutError):
                 client.close(timeout=_PATIENCE)
-
-
-@contextmanager
-def _logger_muted(name: str) -> Iterator[None]:
-    """Mute a logger: our own error reports the end of the scheduler, in one sentence instead of pages."""
-    logger = logging.getLogger(name)
-
-    def never(record: logging.LogRecord) -> bool:
-        return False
-
-    logger.addFilter(never)
-    try:
-        yield
     finally:
-        logger.removeFilter(never)
+        logger.disabled = before
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from saddlescope._shared.reprs import ReprMixin
 from saddlescope.reproduction import entry as entries
 from saddlescope.reproduction.claim import Outcome
 from saddlescope.reproduction.runner import Reproduction
-from saddlescope.sweeps.assemble import KIND
+from saddlescope.sweeps.assemble import KIND, fault_of
 from saddlescope.sweeps.grid import Grid
 from saddlescope.sweeps.point import State
 
@@ -67,7 +67,9 @@ class Sweep(ReprMixin):
             axes = [(name, tuple(texts)) for name, texts in parse_json(data.attrs["grid"])]
             settings = dict(parse_json(data.attrs["settings"]))
             grid = Grid.of(entries.find_entry(data.attrs["entry"]), axes, data.attrs["size"], settings)
-            if data.state.dims != grid.names or data.state.shape != grid.shape:
+            if fault := fault_of(data, grid.names):
+                raise ValueError(fault)
+            if data.state.shape != grid.shape:
                 raise ValueError("its variables are not over its axes")
             if outside := [name for name in data.point.values.ravel().tolist() if not _POINT.fullmatch(str(name))]:
                 raise ValueError(f"{outside[0]!r} is outside its folder of points")
@@ -117,8 +119,6 @@ class Sweep(ReprMixin):
         Raises:
             InputError: no point has a run.
         """
-        from saddlescope.sweeps.merge import merge_runs
-
         finished = {
             index: store.read(self.folder / str(self.data.point.values[index]))
             for index in self.grid.indices
@@ -126,7 +126,7 @@ class Sweep(ReprMixin):
         }
         if not finished:
             raise InputError(f"No point of {self.file} has a run; Pass --retry to retry failed points.")
-        return merge_runs(self.grid, finished)
+        return _merged(self.grid, finished)
 
     @property
     def folder(self) -> Path:
@@ -181,3 +181,46 @@ def stored_sweeps(folder: str | os.PathLike[str]) -> tuple[Path, ...]:
         raise InputError(f"There is no folder {folder}; name the one that was given to --out.")
     found = [file for marker in sorted(folder.rglob(store.SWEEPS)) for file in marker.parent.glob("*/*/*.nc")]
     return tuple(sorted(file for file in found if not file.name.startswith(".")))
+
+
+def _merged(grid: Grid, runs: Mapping[tuple[int, ...], xr.Dataset]) -> xr.Dataset:
+    """Merge the runs, given by their indices on the axes; the axes come first (see `Sweep.runs`)."""
+    first, *others = runs.values()
+    dims = {dim: _free(str(dim), grid) for dim in first.dims}
+    variables: dict[str, tuple] = {}
+    coordinates: dict[str, tuple] = {axis.name: (axis.name, list(axis.values)) for axis in grid.axes}
+    others_only = {name: None for run in others for name in run.variables if name not in first.variables}
+    left_out = [str(name) for name in others_only]
+    for name in first.variables:
+        variable = first.variables[name]
+        here = [run.variables[name] for run in others if name in run.variables]
+        if len(here) < len(others) or any(v.dims != variable.dims or v.shape != variable.shape for v in here):
+            left_out.append(str(name))
+            continue
+        own = tuple(dims[dim] for dim in variable.dims)
+        if name in first.coords and all(variable.equals(v) for v in here):
+            coordinates[_free(str(name), grid)] = (own, variable.values, variable.attrs)
+            continue
+        values = {index: run.variables[name].values for index, run in runs.items()}
+        merged = f"{name}_of_run" if name in first.coords else _free(str(name), grid)
+        variables[merged] = (grid.names + own, _stacked(grid, values), variable.attrs)
+    return xr.Dataset(variables, coordinates, {"left_out": ", ".join(left_out)})
+
+
+def _free(name: str, grid: Grid) -> str:
+    """Return the name, or another one if an axis of the sweep has it."""
+    return f"{name}_of_run" if name in grid.names else name
+
+
+def _stacked(grid: Grid, values: Mapping[tuple[int, ...], np.ndarray]) -> np.ndarray:
+    """Return one array with the axes in front; points without a run are NaN (integers become floats) or empty."""
+    first = next(iter(values.values()))
+    complete = len(values) == len(grid.indices)
+    kind = np.result_type(*{value.dtype for value in values.values()}) if first.dtype.kind not in "OUS" else object
+    if not complete and np.dtype(kind).kind in "iub":
+        kind = np.float64
+    empty = "" if kind is object else 0 if complete else np.nan
+    stacked = np.full(grid.shape + first.shape, empty, kind)
+    for index, value in values.items():
+        stacked[index] = value
+    return stacked

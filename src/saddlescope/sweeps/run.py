@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,10 @@ from saddlescope._shared.errors import InputError, StorageError
 from saddlescope._shared.output_paths import require_writable_file
 from saddlescope._shared.progress import Report, silent
 from saddlescope.reproduction import entry as entries
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.process_pool import run_tasks
 from saddlescope.sweeps.assemble import assemble
 from saddlescope.sweeps.grid import Grid
-from saddlescope.sweeps.local_workers import run_in_processes
 from saddlescope.sweeps.point import Point, State
 from saddlescope.sweeps.result import Sweep
 from saddlescope.sweeps.scheduler_address import require_scheduler
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from distributed import Client
 
 _FOLDER = "sweeps"
+_TRIES = 3  # of a point whose process is killed, until it counts as failed
+_ONE_THREAD: dict[str, str] = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 _LEFT = re.compile(r"\.?([0-9a-f]{12})\.(?:partial|lock|nc\.part|nc\.lock)")  # files of a run that is not finished
 _README = "Sweeps of saddlescope: one data set each, and the runs of their points, which sweeps share.\n"
 
@@ -102,7 +106,7 @@ def sweep(
             else:
                 from joblib import cpu_count
 
-                run_in_processes(missing, processes or cpu_count(), data, report)
+                _run_here(missing, processes or cpu_count(), data, report)
     except (InputError, KeyboardInterrupt) as stopped:
         with suppress(StorageError):
             store.write(assemble(grid, points, file.parent, notes), file)
@@ -111,6 +115,27 @@ def sweep(
         raise
     store.write(assemble(grid, points, file.parent, notes), file)
     return Sweep.open(file)
+
+
+def _run_here(points: Sequence[Point], processes: int, data: Path | None, report: Report) -> None:
+    """Run the points in parallel processes; with one process here, one after the other.
+
+    A point whose process is killed is retried, three times in all, and then counts as failed.
+    """
+    if processes == 1:
+        for point, step in RunContext(Path(), report).steps(points):
+            point.run(data, step.note(point.label))
+            step.report(1.0, f"{point.label}, done")
+        return
+    by_label = {point.label: point for point in points}
+
+    def ended(label: str, status: int) -> None:
+        if not (point := by_label[label]).file.exists():
+            how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+            point.fail(f"Its process {how}, {_TRIES} times. Pass a smaller --processes to use less memory.")
+
+    tasks = {label: partial(point.run, data) for label, point in by_label.items()}
+    run_tasks(tasks, processes=processes, report=report, ended=ended, environment=_ONE_THREAD, tries=_TRIES)
 
 
 def _missing(points: Sequence[Point], *, retry: bool, again: bool, say: Callable[[str], None]) -> list[Point]:
