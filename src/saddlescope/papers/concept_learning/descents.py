@@ -78,7 +78,7 @@ def _sample_law(params: Params, name: str, law: Law, step: RunContext) -> xr.Dat
 claims = Claims(
     limits="Entries of U are below 0.1 or normal of that deviation, and d' = d. A descent counts if the rise "
     "before it is above 1 % of the first loss; with every rise, however small, the shares are larger: 23 % for "
-    "three descents. One start in twenty for 'subtle' and 'specific' is this project's number.",
+    "three descents. One start in twenty for 'specific' is this project's number.",
 )
 
 

@@ -88,7 +88,7 @@ def share_with_two_saddles(run: xr.Dataset) -> Estimate:
 
 @claims.stand_in(
     "dominant",
-    "After the first one a single singular value dominates in every layer",
+    "After the first saddle a single singular value dominates in every layer",
     "Section 3.3 and Figure 1: 'a single dominant singular value in every layer', read as a factor 2",
     high=-1.0,
 )

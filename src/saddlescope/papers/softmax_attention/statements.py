@@ -98,10 +98,12 @@ STATEMENTS: tuple[Statement, ...] = (
 
 ERRATA: tuple[Erratum, ...] = (
     Erratum(
-        place="Lemma 4.2",
+        place="Lemma 4.2, Theorem 4.1",
         printed="Under Assumption 2 (and 1, which section 3.1 makes for the whole paper) the norm tends to infinity",
-        right="Some diagonal W must separate the data, as the proof assumes",
-        check="Tokens (0, 1), the best, and (0, 0), query (1, 0): W = e₂e₁ᵀ separates them, but B = 0: β never moves",
+        right="Some diagonal W must separate the data, as the proof assumes; Theorem 4.1 needs it, too",
+        check="Tokens (0, 1), the best, and (0, 0), query (1, 0): W = e₂e₁ᵀ separates them, but B = 0: β never moves. "
+        "Best tokens (1, 1) and (−2, 1) of two samples, others (0, 0), query (1, 0), v = e₂: β₁ stops at −0.62, and "
+        "the direction has a limit where the ℓ1 problem has no solution",
         weight="statement",
     ),
     Erratum(
