@@ -151,8 +151,6 @@ def test_a_trajectory_of_many_keeps_what_a_trajectory_promises():
         assert list(flow.crossings) == sorted(flow.crossings)
         assert np.all(np.diff(flow.losses) <= 1e-12)
         np.testing.assert_allclose(flow.losses, [loss(jnp.asarray(beta)) for beta in flow.beta], rtol=1e-9, atol=1e-25)
-        assert flow.energy_error is not None
-        assert flow.energy_error < 1e-5
         u, v = flow.parameters(flow.times)
         np.testing.assert_allclose(u * v, flow.beta, rtol=1e-9, atol=1e-20)
         np.testing.assert_allclose(u**2 - v**2, np.tile(u[0] ** 2 - v[0] ** 2, (len(u), 1)), atol=1e-14)

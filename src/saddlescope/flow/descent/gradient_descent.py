@@ -1,13 +1,11 @@
 """Gradient descent in the weights, on all samples or on minibatches."""
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Float, Int, PyTree
 
 from saddlescope._shared.arguments import validate_arguments
@@ -43,8 +41,7 @@ def gradient_descent(
     start: AbstractInit,
     *,
     steps: int,
-    learning_rate: float | Schedule | AbstractLearningRate | None = None,
-    optimiser: optax.GradientTransformation | None = None,
+    learning_rate: float | Schedule | AbstractLearningRate,
     batch: int | None = None,
     seed: int = 0,
     record: Int[np.ndarray, "k"] | None = None,
@@ -52,7 +49,7 @@ def gradient_descent(
     throw: bool = True,
     report: Report = silent,
 ) -> Trajectory:
-    """Take steps theta <- theta - learning_rate dL/dtheta on all samples or on minibatches, or those of an optimiser.
+    """Take steps theta <- theta - learning_rate dL/dtheta on all samples or on minibatches.
 
     For `DiagonalInit`, theta is (u, v) in float64, as in the paper's own experiments. Where a coordinate of beta is of
     order 1, u^2 - v^2 = O(alpha^2) is lost to rounding below alpha = 1e-8: the coordinate then behaves wrongly after it
@@ -61,12 +58,11 @@ def gradient_descent(
 
     Args:
         loss: as for `gradient_flow`.
-        start: `DiagonalInit`, `ParameterInit`, or another trajectory's `end` (an optimiser's own state starts afresh).
+        start: `DiagonalInit`, `ParameterInit`, or another trajectory's `end`.
         steps: number of steps, at least 0.
         learning_rate: step size in plain time t: a positive number; a schedule from the step, counted from 0, to the
             rate, such as those of Optax; or a rate that depends on the weights, such as `homogeneous_rate(10.0, 6)`.
-            Time, the sum of the rates, is then in the unit of `gradient_flow`. Pass either this or an optimiser.
-        optimiser: any Optax optimiser; time is then in steps.
+            Time, the sum of the rates, is then in the unit of `gradient_flow`.
         batch: samples in a minibatch, for stochastic gradient descent (SGD); None: each step sees all samples. An epoch
             is samples // batch steps, the minibatches of one random permutation in turn; where batch does not divide
             the number of samples, each epoch leaves out some, others in each. The loss must be a
@@ -88,11 +84,7 @@ def gradient_descent(
         FlowError: the weights or the loss became infinite or NaN and `throw` is true; `FlowError.result` is the
             trajectory until then.
     """
-    rule: Any = optimiser if learning_rate is None else as_learning_rate(learning_rate)
-    if rule is None:
-        raise InputError("learning_rate must be given where there is no optimiser; got None for both.")
-    if optimiser is not None and learning_rate is not None:
-        raise InputError(f"learning_rate must be None where there is an optimiser; got {learning_rate!r}.")
+    rates = as_learning_rate(learning_rate)
     if level is not None and not 0 < level < np.inf:
         raise InputError(f"level must be positive and finite; got {level!r}.")
     recorded = recorded_steps(np.arange(0, steps, max(1, steps // _RECORDS)) if record is None else record, steps)
@@ -100,35 +92,31 @@ def gradient_descent(
     parameters, coordinates = require_start(start).parameters(), start.descent_coordinates()
     layout = TreeLayout.of(parameters)
     require_float64_loss(loss, start.argument(parameters))
-    if isinstance(rule, ConstantRate | ScheduledRate) and start.argument(parameters) is parameters:
-        require_stable(loss, parameters, float(rule.at(max(steps - 1, 0), parameters)))
+    if isinstance(rates, ConstantRate | ScheduledRate) and start.argument(parameters) is parameters:
+        require_stable(loss, parameters, float(rates.at(max(steps - 1, 0), parameters)))
     first = CompiledLoss(loss, coordinates.layout)
     require_finite(*first.value_and_gradient(coordinates.point(layout.flatten(parameters))))
 
     of_weights = _LossOfWeights(loss, start.argument)
-    losses, rules, observers = (StackedRuns.shared(each) for each in (of_weights, rule, _LossAndWeights(of_weights)))
-    descent = Descent(losses, rules, observers, many=False)
+    parts = of_weights, rates, _LossAndWeights(of_weights)
+    descent = Descent(*(StackedRuns.shared(each) for each in parts), many=False)
     progress, structure = prepare(descent, parameters, recorded)
     descend(descent, progress, recorded, minibatches, report)
     finite, elapsed, (values, states) = jax.tree.unflatten(structure, progress.records)
     status, count = of_steps(recorded, finite & np.isfinite(values), "The loss or a weight")
     recorded, values, states = recorded[:count], values[:count], states[:count]
-    if learning_rate is None:
-        times = recorded.astype(float)
-    elif isinstance(rule, ConstantRate):
-        times = recorded * (float(rule.rate) / coordinates.rate)
-    else:
-        times = elapsed[:count] / coordinates.rate
+    times = elapsed[:count] / coordinates.rate
+    if isinstance(rates, ConstantRate):
+        times = recorded * (float(rates.rate) / coordinates.rate)
     points = coordinates.point(states)
     trajectory = Trajectory(
         times=times,
-        time_unit="steps" if learning_rate is None else coordinates.time_unit,
+        time_unit=coordinates.time_unit,
         losses=values,
         values=points,
         crossings=() if level is None else _crossings(times, points, level),
         level=level,
         conserved=_drift(coordinates, states),
-        energy_error=None,
         accuracy=None,
         evaluations=Evaluations(gradients=steps + 1, values=len(recorded)),
         status=status,

@@ -13,7 +13,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 from threadpoolctl import threadpool_limits
 
@@ -22,7 +21,6 @@ from saddlescope._shared.device_arrays import on_device
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope.flow.descent.checkpointer import Checkpointer, RunState
-from saddlescope.flow.descent.learning_rates import AbstractLearningRate
 from saddlescope.loss.compiled import loss_and_gradient
 from saddlescope.loss.minibatches import Minibatches
 from saddlescope.loss.stacked import StackedRuns
@@ -34,11 +32,10 @@ _CHECKPOINT_EVERY = 20.0  # seconds between checkpoints
 
 
 class Place(NamedTuple):
-    """Where runs are: their weights, the sum of the learning rates so far, and the memory of an optimiser."""
+    """Where runs are: their weights, and the sum of the learning rates so far."""
 
     weights: PyTree
     elapsed: Float[Any, "*runs"]
-    memory: PyTree = None
 
 
 class Descent(eqx.Module):
@@ -46,13 +43,13 @@ class Descent(eqx.Module):
 
     Attributes:
         losses: of the runs.
-        rules: learning rates, or optimisers of Optax.
+        rates: learning rates.
         observers: functions of the weights to the arrays to record.
         many: True where the runs are a leading axis.
     """
 
     losses: StackedRuns
-    rules: StackedRuns
+    rates: StackedRuns
     observers: StackedRuns
     many: bool = eqx.field(static=True)
 
@@ -63,26 +60,20 @@ class Descent(eqx.Module):
     def begin(self, weights: PyTree) -> Place:
         """Return the beginning, at these weights."""
         weights = jax.tree.map(on_device, weights)
-        rule = self.rules.value
-        memory = None if isinstance(rule, AbstractLearningRate) else rule.init(weights)
         shape = jax.tree.leaves(weights)[0].shape[:1] if self.many else ()
-        return Place(weights, on_device(np.zeros(shape)), memory)
+        return Place(weights, on_device(np.zeros(shape)))
 
     def step(self, number: Array, place: Place, order: Int[Array, "*runs batch"] | None) -> Place:
         """Take a step of all runs, on all samples or on minibatches."""
 
-        def one(of_loss: Any, of_rule: Any, order: Any, place: Place) -> Place:
-            loss, rule = self.losses.built(of_loss), self.rules.built(of_rule)
-            weights, elapsed, memory = place
+        def one(of_loss: Any, of_rate: Any, order: Any, place: Place) -> Place:
+            loss, weights = self.losses.built(of_loss), place.weights
             _, gradient = loss_and_gradient(loss if order is None else loss.batch(order), weights)
-            if isinstance(rule, AbstractLearningRate):
-                eta = rule.at(number, weights)
-                moved = jax.tree.map(lambda leaf, slope: leaf - eta * slope, weights, gradient)
-                return Place(moved, elapsed + jnp.asarray(eta, elapsed.dtype), memory)
-            updates, memory = rule.update(gradient, memory, weights)
-            return Place(optax.apply_updates(weights, updates), elapsed, memory)
+            eta = self.rates.built(of_rate).at(number, weights)
+            moved = jax.tree.map(lambda leaf, slope: leaf - eta * slope, weights, gradient)
+            return Place(moved, place.elapsed + jnp.asarray(eta, place.elapsed.dtype))
 
-        return self.over_runs(one)(self.losses.arrays, self.rules.arrays, order, place)
+        return self.over_runs(one)(self.losses.arrays, self.rates.arrays, order, place)
 
     def record(self, place: Place) -> tuple[Bool[Array, "*runs"], Float[Array, "*runs"], PyTree]:
         """Return True for runs with finite weights, the sums of the learning rates, and the observations."""

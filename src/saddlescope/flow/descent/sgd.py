@@ -94,8 +94,7 @@ def sgd(
     weights = jax.tree.map(jnp.asarray, weights)
     recorded, rates = recorded_steps(record, steps), as_learning_rate(learning_rate)
     minibatches = None if batch is None else Minibatches.of(loss, batch, (seed,), steps)
-    losses, rules, observers = (StackedRuns.shared(each) for each in (loss, rates, observe))
-    descent = Descent(losses, rules, observers, many=False)
+    descent = Descent(*(StackedRuns.shared(each) for each in (loss, rates, observe)), many=False)
     kind = require_float_type("weights", weights)
     require_scalar("loss", loss, (weights,), kind)
     require_scalar("learning_rate", rates.at, (0, weights), kind)
@@ -109,8 +108,8 @@ def sgd(
         progress, structure = prepare(descent, weights, recorded)
     checkpointer = None
     if checkpoint is not None:
-        parts = [*jax.tree.leaves((weights, eqx.filter(losses, eqx.is_array))), recorded, minibatches, f"{rate:.4e}"]
-        checkpointer = Checkpointer.of(checkpoint, *parts, *schedule_values(rates, steps))
+        parts = [*jax.tree.leaves((weights, eqx.filter(descent.losses, eqx.is_array))), recorded, minibatches]
+        checkpointer = Checkpointer.of(checkpoint, *parts, f"{rate:.4e}", *schedule_values(rates, steps))
         progress = checkpointer.resume(progress)
     descend(descent, progress, recorded, minibatches, report, checkpointer)
     if checkpointer is not None:

@@ -113,8 +113,8 @@ def sgd_batched(
     runs, kind = _runs(weights)
     recorded = recorded_steps(record, steps)
     losses, observers = StackedRuns.of("loss", loss, runs), StackedRuns.of("observe", observe, runs)
-    rules, fastest = _rules(learning_rate, runs, steps, kind)
-    descent = Descent(losses, rules, observers, many=True)
+    rule, fastest = _rates(learning_rate, runs, steps, kind)
+    descent = Descent(losses, rule, observers, many=True)
     minibatches = _minibatches(losses.one(0), runs, batch, seeds, steps)
     first = jax.tree.map(lambda leaf: on_device(leaf[0]), weights)
     require_scalar("loss", losses.one(0), (first,), kind)
@@ -125,8 +125,8 @@ def sgd_batched(
     checkpointer = None
     if checkpoint is not None:
         parts = [*jax.tree.leaves((weights, eqx.filter((losses, observers), eqx.is_array))), recorded, minibatches]
-        rule = rules.value
-        parts += schedule_values(rule, steps) if isinstance(rule, ScheduledRate) else [rule]
+        shared = rule.value
+        parts += schedule_values(shared, steps) if isinstance(shared, ScheduledRate) else [shared]
         checkpointer = Checkpointer.of(checkpoint, *parts)
         progress = checkpointer.resume(progress)
     descend(descent, progress, recorded, minibatches, report, checkpointer)
@@ -162,7 +162,7 @@ def _runs(weights: PyTree) -> tuple[int, Any]:
     return lengths.pop(), kind
 
 
-def _rules(learning_rate: Any, runs: int, steps: int, kind: Any) -> tuple[StackedRuns, Float[np.ndarray, "runs"]]:
+def _rates(learning_rate: Any, runs: int, steps: int, kind: Any) -> tuple[StackedRuns, Float[np.ndarray, "runs"]]:
     """Return the learning rates, and their numbers, of a schedule the last one; 0 where they depend on the weights."""
     if callable(learning_rate) or isinstance(learning_rate, AbstractLearningRate):
         rule = as_learning_rate(learning_rate)

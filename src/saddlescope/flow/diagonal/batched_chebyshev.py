@@ -145,38 +145,36 @@ class ChebyshevFlows:
         flows, size = self._records.last_state.shape
         rows = np.arange(flows)
         losses = self._losses
-        steps, power = self._begin()
+        steps = self._begin()
         room = int(np.clip(_POLICY.buffer // (flows * size), _POLICY.fewest, _POLICY.most))
         most = min(max_evaluations, self._most)
         begun = False
         while np.any(running := np.asarray(steps.h) > 0):
             if np.count_nonzero(running) <= len(rows) // _POLICY.shrink and len(rows) * size >= _POLICY.recompiled:
                 kept = np.sort(np.argsort(np.asarray(steps.h) <= 0, kind="stable")[: len(rows) // _POLICY.shrink])
-                rows, steps, power = rows[kept], _part(steps, kept), power[kept]
+                rows, steps, losses = rows[kept], _part(steps, kept), self._losses.part(rows[kept])
                 self._mirror = _part(self._mirror, kept)
-                losses = self._losses.part(rows)
             if begun:
                 points = part(self._records.coordinates, rows).point(np.asarray(steps.y))
                 self._bound_curvature(points, losses, _POLICY.rounds[1])
                 self.products[rows[np.asarray(steps.h) > 0]] += _POLICY.rounds[1]
             begun = True
-            steps, power, dissipated, taken = _rounds(
-                room, losses, self._mirror, steps, power, *map(jnp.asarray, (self._until, self._local, most))
-            )
-            self._records.reach(rows, np.asarray(steps.t), np.asarray(steps.y), np.asarray(dissipated))
+            limits = map(jnp.asarray, (self._until, self._local, most))
+            steps, taken = _rounds(room, losses, self._mirror, steps, *limits)
+            self._records.reach(rows, np.asarray(steps.t), np.asarray(steps.y))
             self._records.add(self._notable(rows, _Taken(*map(np.asarray, taken))))
             self.evaluations[rows] = 1 + np.asarray(steps.evaluations)
             steps = self._stop(rows, steps, most)
             ended = flows - np.count_nonzero(np.asarray(steps.h) > 0)
             report(float(np.mean(self._records.last_time)) / self._until, f"{ended} of {flows} flows finished")
 
-    def _begin(self) -> tuple[Steps, Array]:
-        """Return the beginnings of the first steps, and sum_i metric_i (y_i')^2; flows that are left rest."""
+    def _begin(self) -> Steps:
+        """Return the beginnings of the first steps; flows that are left rest."""
         coordinates, y = self._records.coordinates, self._records.last_state
         slope = -self._mirror.rate[:, None] * gradients(self._losses, coordinates.point(y))
         self.evaluations += 1
-        now, power = _slopes_of(self._mirror, slope, jnp.asarray(coordinates.metric(y)))
-        return _rest(chebyshev.begin(jnp.asarray(y), now, self._until, self._local), self.left), power
+        now = _slopes_of(self._mirror, slope, jnp.asarray(coordinates.metric(y)))
+        return _rest(chebyshev.begin(jnp.asarray(y), now, self._until, self._local), self.left)
 
     def _stop(self, rows: np.ndarray, steps: Steps, most: int) -> Steps:
         """Stop flows that have diverged or are left, and note those that are stuck."""
@@ -244,21 +242,9 @@ def _beside(mirror: _Mirror, y: Array) -> Int[Array, "n p"]:
     return (y >= mirror.high).astype(int) - (y <= mirror.low).astype(int)
 
 
-def _slopes_of(mirror: _Mirror, slope: Array, metric: Array) -> tuple[Slopes, Array]:
-    """Return `Slopes`, and sum_i metric_i (y_i')^2."""
+def _slopes_of(mirror: _Mirror, slope: Array, metric: Array) -> Slopes:
     scale = mirror.rate * mirror.curvature
-    slopes = Slopes(slope, scale * jnp.max(metric, 1), 2 * scale * jnp.max(metric * jnp.abs(slope), 1))
-    return slopes, jnp.sum(metric * slope**2, 1)
-
-
-def _dissipated(
-    mirror: _Mirror, steps: Steps, end: Slopes, power_before: Array, power_after: Array
-) -> Float[Array, "n"]:
-    """Return the integral of sum_i metric_i (y_i')^2 over a finished step, by Simpson's rule and its cubic."""
-    h, start, stop = steps.h[:, None], steps.now.slope, end.slope
-    metric = _metric(mirror, steps.y + steps.stage / 2 + h / 8 * (start - stop))
-    slope = 1.5 * steps.stage / jnp.where(h > 0, h, 1.0) - (start + stop) / 4
-    return steps.h / 6 * (power_before + 4 * jnp.sum(metric * slope**2, 1) + power_after)
+    return Slopes(slope, scale * jnp.max(metric, 1), 2 * scale * jnp.max(metric * jnp.abs(slope), 1))
 
 
 @quickly_compiled
@@ -267,38 +253,29 @@ def _rounds(
     losses: StackedRuns,
     mirror: _Mirror,
     steps: Steps,
-    power: Float[Array, "n"],
     until: Float[Array, ""],
     tolerance: Float[Array, ""],
     most: Int[Array, ""],
-) -> tuple[Steps, Float[Array, "n"], Float[Array, "n"], _Taken]:
-    """Advance and complete, `room` times or until all flows rest or have used up their evaluations.
-
-    Returns:
-        The systems; `power`, sum_i metric_i (y_i')^2 at their last states; its integral over all steps; the steps.
-    """
+) -> tuple[Steps, _Taken]:
+    """Advance and complete, `room` times or until all flows rest or have used up their evaluations."""
     n = len(steps.y)
 
     def going(carry: Any) -> Array:
-        i, steps, *_ = carry
+        i, steps, _ = carry
         return (i <= room) & jnp.any((steps.h > 0) & (steps.evaluations < most))
 
     def again(carry: Any) -> Any:
-        i, before, power, dissipated, taken = carry
+        i, before, taken = carry
         before, slope = chebyshev.advance(before, partial(_slope, losses, mirror), most)
-        at_stage, new_power = _slopes_of(mirror, slope, _metric(mirror, before.y + before.stage))
-        loss = _dissipated(mirror, before, at_stage, power, new_power)
+        at_stage = _slopes_of(mirror, slope, _metric(mirror, before.y + before.stage))
         after, completed = chebyshev.complete(before, at_stage, until, tolerance)
         crosses = jnp.any(_beside(mirror, before.y) != _beside(mirror, after.y), axis=1)
         now = _Taken(completed, crosses, after.t, after.y, after.now.slope)
-        taken = _Taken(*(old.at[i].set(new) for old, new in zip(taken, now, strict=True)))
-        dissipated = dissipated + jnp.where(completed, loss, 0.0)
-        return i + 1, after, jnp.where(completed, new_power, power), dissipated, taken
+        return i + 1, after, _Taken(*(old.at[i].set(new) for old, new in zip(taken, now, strict=True)))
 
     begun = _Taken(jnp.ones(n, bool), jnp.zeros(n, bool), steps.t, steps.y, steps.now.slope)
     taken = _Taken(*(jnp.zeros((room + 1, *row.shape), row.dtype).at[0].set(row) for row in begun))
-    _, steps, power, dissipated, taken = jax.lax.while_loop(going, again, (1, steps, power, jnp.zeros(n), taken))
-    return steps, power, dissipated, taken
+    return jax.lax.while_loop(going, again, (1, steps, taken))[1:]
 
 
 @quickly_compiled

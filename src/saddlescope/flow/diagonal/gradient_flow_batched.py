@@ -300,7 +300,6 @@ def _explicit_trajectories(
         ours, status, own = times[flow, first], statuses[flow], at_points[flow, first]
         if status.ok and not np.isfinite(own).all():
             status = hidden_nan(float(ours[~np.isfinite(own)][0]), mirror.time_unit)
-        lost = float(own[0] - own[-1])
         trajectories.append(
             Trajectory(
                 times=ours,
@@ -310,7 +309,6 @@ def _explicit_trajectories(
                 crossings=tuple(crossings[flow]),
                 level=records.level,
                 conserved=0.0,
-                energy_error=abs(1 - records.dissipated[flow] / mirror.rate / lost) if lost > 0 else None,
                 accuracy=None,
                 evaluations=Evaluations(
                     gradients=int(explicit.evaluations[flow]),
