@@ -91,9 +91,6 @@ class _VanDerPol(AbstractSystem):
     def jacobian(self, y):
         return np.arange(2), np.array([[0, 1], [-200 * y[0] * y[1] - 100, 100 * (1 - y[0] ** 2)]])
 
-    def shorten(self, y, predicted):
-        return 1.0
-
 
 @cache
 def _end(control):

@@ -1,10 +1,13 @@
 """Losses of many flows: the forms of their gradients."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from saddlescope.loss.batched import LossBatch
+from saddlescope.loss.abstract_loss import as_loss
+from saddlescope.loss.batched import gradients, with_fewest_products
+from saddlescope.loss.stacked import StackedRuns
 from saddlescope.models import diagonal_linear_network
 
 
@@ -19,21 +22,21 @@ def _losses(count, samples, p):
 @pytest.mark.parametrize("shared", [False, True])
 def test_fewer_products_give_the_same_gradients(samples, shared):
     losses, points = _losses(3, samples, 8), np.random.default_rng(1).standard_normal((3, 8))
-    batch = LossBatch(losses[0] if shared else losses, 3)
-    fewer = batch.with_fewest_products()
+    batch = StackedRuns.of("loss", losses[0] if shared else losses, 3)
+    fewer = with_fewest_products(batch)
     for loss, point, gradient in zip(
-        [losses[0]] * 3 if shared else losses, points, fewer.gradients(points), strict=True
+        [losses[0]] * 3 if shared else losses, points, gradients(fewer, points), strict=True
     ):
         X, y = np.asarray(loss.inputs), np.asarray(loss.targets)
         np.testing.assert_allclose(gradient, 2 / samples * X.T @ (X @ point - y), rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(fewer.gradients(points), batch.gradients(points), rtol=1e-12, atol=1e-13)
-    numbers = sum(array.size for array in fewer.form(None)[2]) // (1 if shared else 3)
+    np.testing.assert_allclose(gradients(fewer, points), gradients(batch, points), rtol=1e-12, atol=1e-13)
+    numbers = sum(array.size for array in jax.tree.leaves(fewer)) // (1 if shared else 3)
     assert numbers == (samples * 8 + samples if samples <= 4 else 8 * 8 + 8)
 
 
 def test_other_losses_are_left_as_they_are():
-    batch = LossBatch(lambda beta: jnp.sum(beta**4), 2)
-    assert batch.with_fewest_products() is batch
+    batch = StackedRuns.of("loss", as_loss(lambda beta: jnp.sum(beta**4)), 2)
+    assert with_fewest_products(batch) is batch
 
 
 def test_a_quadratic_form_has_the_loss_up_to_its_value_at_zero():

@@ -14,7 +14,7 @@ def _coupled(x):
     return jnp.sum(jnp.sin(x) * jnp.roll(x, 1) ** 2) + jnp.prod(1 + x[:3])
 
 
-@pytest.mark.parametrize("count", [1, 2, 4, 5, 12])
+@pytest.mark.parametrize("count", [1, 4, 5, 12])
 @pytest.mark.parametrize("own", [False, True])
 def test_columns_of_the_hessian_are_those_asked_for_in_their_order(count, own):
     task = attention_teacher_task(5, samples=6, tokens=3, dim=6)

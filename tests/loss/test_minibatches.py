@@ -4,7 +4,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from tests import problems
 
@@ -157,20 +156,6 @@ def test_every_network_with_samples_can_be_trained_on_minibatches():
         gradient_descent(network, start, steps=20, learning_rate=0.1, batch=2) for network in (task.network, generic)
     ]
     np.testing.assert_allclose(runs[0].values, runs[1].values, rtol=1e-9)
-
-
-def test_an_optimiser_trains_on_minibatches():
-    features, targets = _noisy(noise=0.0)
-    with jax.numpy_dtype_promotion("standard"):  # optax multiplies floats by integers
-        run = gradient_descent(
-            diagonal_linear_network(features, targets),
-            ParameterInit(np.zeros(3)),
-            steps=1000,
-            optimiser=optax.adam(0.05),
-            batch=4,
-        )
-    np.testing.assert_allclose(run.values[-1], problems.RETURNING_TEACHER, atol=1e-3)
-    assert run.time_unit == "steps"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from jaxtyping import Bool, Int
 
 from saddlescope._shared.errors import FlowError as FlowError
 from saddlescope._shared.errors import InputError
@@ -33,7 +34,6 @@ class Status:
 
 
 REACHED = Status(True, "reached", "The run reached its last time.")
-ALL_STEPS = Status(True, "reached", "All steps were taken.")
 
 
 class BatchedFlowError(FlowError):
@@ -138,14 +138,19 @@ def hidden_nan(time: float, unit: str) -> Status:
     )
 
 
-def not_finite_between(first: int, last: int, what: str = "A weight") -> Status:
-    """Return the status of a descent that diverged between two steps."""
-    return Status(
-        False,
-        "not_finite",
-        f"{what} became infinite or NaN between steps {first} and {last}.",
-        "Use a smaller learning rate.",
-    )
+def of_steps(steps: Int[np.ndarray, "k"], finite: Bool[np.ndarray, "k"], what: str = "A weight") -> tuple[Status, int]:
+    """Return the status of a descent, and the number of records before it diverged, if it did.
+
+    Args:
+        steps: recorded.
+        finite: False at records where the descent had diverged.
+        what: is infinite or NaN there.
+    """
+    if finite.all():
+        return Status(True, "reached", "All steps were taken."), len(steps)
+    count = int(np.argmin(finite))
+    sentence = f"{what} became infinite or NaN between steps {steps[max(count - 1, 0)]} and {steps[count]}."
+    return Status(False, "not_finite", sentence, "Use a smaller learning rate."), count
 
 
 def require_tolerance(tolerance: float, smallest: float, largest: float) -> None:

@@ -1,19 +1,25 @@
 """Minibatches of a loss that is a mean over samples: the samples that a step of stochastic gradient descent sees.
 
-Epoch e goes through the permutation `jax.random.permutation(fold_in(key(seed), e), samples)`, a minibatch at a time.
-The samples of a step thus depend on the seed and on the step's number alone, not on what is recorded.
+An epoch goes through a permutation of the samples, a minibatch at a time, and leaves out those that fill none. The
+samples of a step thus depend on the seed and on the step's number alone, not on what is recorded.
+
+    one run       epoch e = 0, 1, ... has `jax.random.permutation(fold_in(key(seed), e), samples)`
+    many runs     epoch e = 1, 2, ... has `numpy.random.default_rng((seed, e)).permutation(samples)`; JAX's permutations
+                  would take most of the time
 """
 
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
+from saddlescope._shared.compiled_functions import compiled_for_constants
 from saddlescope._shared.errors import InputError
 from saddlescope.loss.compiled import Loss
+
+_NUMBERS = 250_000  # of samples in the epochs that are drawn at once, unless one epoch has more
 
 
 @runtime_checkable
@@ -30,67 +36,72 @@ class FiniteSumLoss(Protocol):
         ...
 
 
-class Minibatches(eqx.Module):
-    """Minibatches of a loss, for compiled code.
+@dataclass(frozen=True)
+class Minibatches:
+    """Minibatches of one run or of many.
 
     Attributes:
-        loss: a `FiniteSumLoss`.
+        samples: number of samples.
         size: samples in a minibatch.
-        key: of the permutations.
+        seeds: of the permutations, one for each run.
+        many: True where the runs are a leading axis.
+        epochs: that are drawn at once.
     """
 
-    loss: Any
-    size: int = eqx.field(static=True)
-    key: Array
+    samples: int
+    size: int
+    seeds: tuple[int, ...]
+    many: bool
+    epochs: int
 
     @classmethod
-    def of(cls, loss: Any, size: int, seed: int) -> "Minibatches":
-        """Return the minibatches of a loss for a seed.
+    def of(cls, loss: Any, size: int, seeds: tuple[int, ...], steps: int, *, many: bool = False) -> "Minibatches":
+        """Return the minibatches of a loss, or of losses like it, for so many steps.
 
         Raises:
-            InputError: the loss is no `FiniteSumLoss`, or has fewer samples than a minibatch; or the seed is negative.
+            InputError: the loss is no `FiniteSumLoss`, or has fewer samples than a minibatch; or a seed is negative.
         """
-        require_minibatches(loss, size, seed)
-        return cls(loss, int(size), jax.random.key(seed))
-
-    def no_epoch(self) -> Int[Array, "samples"]:
-        """Return a placeholder for the permutation before the first epoch."""
-        return jnp.arange(self.loss.samples)
+        if not isinstance(loss, FiniteSumLoss):
+            raise InputError(
+                "loss must have `samples` and `batch(indices)` to be trained on minibatches; got one of type "
+                f"{type(loss).__name__!r} without them. Use DiagonalNetwork, or see saddlescope.loss.FiniteSumLoss."
+            )
+        if not isinstance(size, int | np.integer) or not 1 <= size <= loss.samples:
+            raise InputError(
+                f"batch must be an integer between 1 and the {loss.samples!r} samples of the loss; got {size!r}."
+            )
+        for seed in seeds:
+            if not isinstance(seed, int | np.integer) or seed < 0:
+                raise InputError(f"seed must be an integer of at least 0; got {seed!r}.")
+        per_epoch = loss.samples // size
+        most = min(-(-steps // per_epoch), _NUMBERS // (per_epoch * size * len(seeds)))
+        epochs = 2 ** (max(most, 1).bit_length() - 1)  # few shapes: each is compiled once
+        return cls(loss.samples, int(size), tuple(map(int, seeds)), many, epochs)
 
     @property
     def per_epoch(self) -> int:
-        """Number of steps in an epoch, which leaves out the samples that fill no minibatch."""
-        return self.loss.samples // self.size
+        """Number of steps in an epoch."""
+        return self.samples // self.size
 
-    def order(self, epoch: Int[Array, ""]) -> Int[Array, "samples"]:
-        """Return the permutation of an epoch."""
-        return jax.random.permutation(jax.random.fold_in(self.key, epoch), self.loss.samples)
+    @property
+    def per_block(self) -> int:
+        """Number of steps in the epochs that are drawn at once, a block."""
+        return self.per_epoch * self.epochs
 
-    def at(self, place: Int[Array, ""], order: Int[Array, "samples"]) -> Loss:
-        """Return the loss on one minibatch, counted from 0, of an epoch with that permutation."""
-        return self.loss.batch(jax.lax.dynamic_slice_in_dim(order, place * self.size, self.size))
+    def block(self, number: int) -> Int[np.ndarray, "*runs steps batch"]:
+        """Return the samples of the minibatches of a block, counted from 0."""
+        epochs = np.arange(self.epochs * number, self.epochs * (number + 1), dtype=np.int32)
+        of_seed = {}
+        for seed in set(self.seeds):
+            if self.many:
+                drawn = [np.random.default_rng((seed, int(epoch) + 1)).permutation(self.samples) for epoch in epochs]
+            else:
+                drawn = _permutations(self.samples, jax.random.key(seed), epochs)
+            whole = np.asarray(drawn, np.int32)[:, : self.per_epoch * self.size]
+            of_seed[seed] = whole.reshape(self.per_block, self.size)
+        return np.stack([of_seed[seed] for seed in self.seeds]) if self.many else of_seed[self.seeds[0]]
 
-    def of_step(self, number: Int[Array, ""], order: Int[Array, "samples"]) -> tuple[Loss, Int[Array, "samples"]]:
-        """Return the loss on the minibatch of a step, and its epoch's permutation, given that of the step before."""
-        epoch, place = jnp.divmod(number, self.per_epoch)
-        order = jax.lax.cond(place == 0, lambda: self.order(epoch), lambda: order)
-        return self.at(place, order), order
 
-
-def require_minibatches(loss: Any, size: int, seed: int) -> None:
-    """Raise unless a loss has minibatches of a size.
-
-    Raises:
-        InputError: the loss is no `FiniteSumLoss`, or has fewer samples than a minibatch; or the seed is negative.
-    """
-    if not isinstance(loss, FiniteSumLoss):
-        raise InputError(
-            "loss must have `samples` and `batch(indices)` to be trained on minibatches; got one of type "
-            f"{type(loss).__name__!r} without them. Use DiagonalNetwork, or see saddlescope.loss.FiniteSumLoss."
-        )
-    if not isinstance(size, int | np.integer) or not 1 <= size <= loss.samples:
-        raise InputError(
-            f"batch must be an integer between 1 and the {loss.samples!r} samples of the loss; got {size!r}."
-        )
-    if not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputError(f"seed must be an integer of at least 0; got {seed!r}.")
+@compiled_for_constants(1)
+def _permutations(samples: int, key: Array, epochs: Int[Array, "e"]) -> Int[Array, "e samples"]:
+    return jax.lax.map(lambda epoch: jax.random.permutation(jax.random.fold_in(key, epoch), samples), epochs)

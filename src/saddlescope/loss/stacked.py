@@ -1,12 +1,16 @@
-"""Losses and observers of many runs: one for all, or one for each, stacked so that one compiled loop serves all."""
+"""Losses and observers of many runs: one for all, or one for each, stacked so that one compiled loop serves all.
 
-from collections.abc import Sequence
+Losses of one structure are Equinox modules (or other pytrees) of the same class, functions and shapes, with different
+numbers in their arrays.
+"""
+
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Int, PyTree
 
 from saddlescope._shared.device_arrays import on_device
 from saddlescope._shared.errors import InputError
@@ -30,22 +34,29 @@ class StackedRuns(eqx.Module):
         Raises:
             InputError: a sequence of another length, or whose members differ in more than the values of their arrays.
         """
-        given = jax.tree.map(lambda leaf: on_device(leaf) if isinstance(leaf, np.ndarray) else leaf, given)
         if not isinstance(given, Sequence):
-            return cls(given, False)
+            return cls.shared(given)
+        given = _on_device(given)
         kinds = [
             [(leaf.shape, leaf.dtype) if eqx.is_array(leaf) else leaf for leaf in jax.tree.leaves(one)]
             + [jax.tree.structure(one)]
             for one in given
         ]
-        if len(given) != runs or any(kind != kinds[0] for kind in kinds[1:]):
+        other = next((run for run, kind in enumerate(kinds) if kind != kinds[0]), None)
+        if len(given) != runs or other is not None:
+            got = f"{len(given)!r}" if len(given) != runs else f"another structure for run {other!r} than for run 0"
             raise InputError(
                 f"{name} must be one for all runs or one for each of the {runs} runs, of one structure, functions and "
-                f"shapes; got {len(given)!r}."
+                f"shapes; got {got}. Write one Equinox module with the data as fields, not closures."
             )
         return cls(
             jax.tree.map(lambda *leaves: _stacked(leaves) if eqx.is_array(leaves[0]) else leaves[0], *given), True
         )
+
+    @classmethod
+    def shared(cls, given: Any) -> "StackedRuns":
+        """Take one function for all runs."""
+        return cls(_on_device(given), False)
 
     @property
     def arrays(self) -> Any:
@@ -56,9 +67,22 @@ class StackedRuns(eqx.Module):
         """Return the function of a single run, from its part of the arrays."""
         return eqx.combine(arrays, eqx.filter(self.value, eqx.is_array, inverse=True)) if self.stacked else self.value
 
+    def map(self, function: Callable[..., PyTree], *trees: PyTree) -> PyTree:
+        """Call a function of a run's own function and parts of these trees for every run; for compiled code."""
+        return jax.vmap(lambda arrays, *parts: function(self.built(arrays), *parts))(self.arrays, *trees)
+
+    def part(self, runs: Int[np.ndarray, "r"]) -> "StackedRuns":
+        """Return those of some runs."""
+        picked = jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)[runs]), self.arrays)
+        return StackedRuns(self.built(picked), self.stacked)  # JAX's indexing takes milliseconds
+
     def one(self, run: int) -> Any:
         """Return the function of a run by its number."""
         return self.built(jax.tree.map(lambda leaf: on_device(np.asarray(leaf)[run]), self.arrays))
+
+
+def _on_device(given: Any) -> Any:
+    return jax.tree.map(lambda leaf: on_device(leaf) if isinstance(leaf, np.ndarray) else leaf, given)
 
 
 def _stacked(leaves: Sequence[Any]) -> Array:

@@ -26,7 +26,15 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import get_lapack_funcs
 
+Solver = Callable[[np.ndarray], np.ndarray]
 _factorise, _solve = get_lapack_funcs(("getrf", "getrs"), dtype=np.float64)
+
+
+def linear_solver(matrix: Float[np.ndarray, "N N"]) -> Solver:
+    """Return a function that solves with a matrix, for one or more right-hand sides; not finite if it is singular."""
+    factors = _factorise(matrix)[:2]
+    return lambda right: _solve(*factors, right)[0]
+
 
 MAX_ORDER = 5
 _KAPPA = np.array([0, -0.1850, -1 / 9, -0.0823, -0.0415, 0])
@@ -110,15 +118,15 @@ class AbstractStiffSystem(ABC):
         """Return the right-hand side f(y)."""
 
     @abstractmethod
-    def newton(self, y: np.ndarray, c: float) -> Callable[[np.ndarray], np.ndarray] | None:
+    def newton(self, y: np.ndarray, c: float) -> Solver | None:
         """Return a function that solves (1 - c df/dy) x = r for x, the derivatives taken at y; None for a shorter step.
 
         Eigenvalues of c df/dy above one are deviations that the step would shrink, though they grow.
         """
 
-    @abstractmethod
     def shorten(self, y: np.ndarray, predicted: np.ndarray) -> float:
         """Return the fraction, in (0, 1], of the way from y to the predicted state that the next step should go."""
+        return 1.0
 
 
 class AbstractSystem(AbstractStiffSystem):
@@ -128,9 +136,17 @@ class AbstractSystem(AbstractStiffSystem):
     def jacobian(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the numbers of the columns of df/dy at y that matter, and these columns; all others are taken as 0."""
 
-    def newton(self, y: np.ndarray, c: float) -> Callable[[np.ndarray], np.ndarray]:
-        """Return a function that solves (1 - c df/dy) x = r for x, by a system of the size of these columns."""
-        return _NewtonMatrix(c, *self.jacobian(y)).solve
+    def newton(self, y: np.ndarray, c: float) -> Solver:
+        """Return a function that solves (1 - c df/dy) x = r for x, by a system of the size of these columns.
+
+        For their rows A, x_A = (1 - c J_AA)^-1 r_A, and then x = r + c J_A x_A in all rows.
+        """
+        columns, jacobian = self.jacobian(y)
+        rest = c * jacobian
+        if not columns.size:
+            return lambda right: right
+        solve = linear_solver(np.eye(columns.size) - rest[columns])
+        return lambda right: right + rest @ solve(right[columns])
 
 
 @dataclass(frozen=True)
@@ -153,10 +169,6 @@ class Interpolant:
     def __call__(self, time: float) -> np.ndarray:
         """Return the state at a time."""
         return self.differences[0] + self._at(basis, (time - self.end) / self.step) @ self.differences[1:]
-
-    def states(self, times: np.ndarray) -> np.ndarray:
-        """Return the states at several times, shape (m, n)."""
-        return self.differences[0] + self._at(basis, (times - self.end) / self.step) @ self.differences[1:]
 
     def slopes(self, times: np.ndarray) -> np.ndarray:
         """Return the polynomial's derivatives at several times, shape (m, n)."""
@@ -208,7 +220,7 @@ class Stepper:
         self._differences = np.zeros((MAX_ORDER + 3, len(y)))
         self._differences[:2] = y, self.h * slope
         self._equal_steps = 0
-        self._factors: Callable[[np.ndarray], np.ndarray] | None = None
+        self._factors: Solver | None = None
         self._rate: float | None = None
         self._held = 0  # steps still to be made before a longer one is tried
 
@@ -308,9 +320,7 @@ class Stepper:
             self._equal_steps = 0
             self._factors = None
 
-    def _newton(
-        self, predicted: np.ndarray, factors: Callable[[np.ndarray], np.ndarray]
-    ) -> tuple[np.ndarray | None, int, bool]:
+    def _newton(self, predicted: np.ndarray, factors: Solver) -> tuple[np.ndarray | None, int, bool]:
         """Solve for the correction to the prediction; return it or None, the iterations, and True if f was finite."""
         d, k, control = self._differences, self.order, self.control
         c = self.h / ALPHA[k]
@@ -347,25 +357,6 @@ class Stepper:
 
     def _scale(self, y: np.ndarray) -> np.ndarray:
         return self.atol + self.rtol * np.abs(y)
-
-
-class _NewtonMatrix:
-    """The matrix 1 - c J with few columns of J that are not 0: only a system of their number is solved.
-
-    For the rows A of these columns, x_A = (1 - c J_AA)^-1 r_A, and then x = r + c J_A x_A in all rows.
-    """
-
-    def __init__(self, c: float, columns: np.ndarray, jacobian: np.ndarray) -> None:
-        self._columns, self._rest = columns, c * jacobian
-        self._factors = None
-        if columns.size:
-            self._factors = _factorise(np.eye(columns.size) - self._rest[columns])[:2]
-
-    def solve(self, right: np.ndarray) -> np.ndarray:
-        """Return the solution x for a right-hand side r."""
-        if self._factors is None:
-            return right
-        return right + self._rest @ _solve(*self._factors, right[self._columns])[0]
 
 
 def _norm(x: np.ndarray) -> float:

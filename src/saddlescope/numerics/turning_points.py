@@ -10,6 +10,7 @@ from math import comb
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from numpy.polynomial.polynomial import polyval
 
 _HALVINGS = 40  # of an interval, after which only a root of even multiplicity to rounding remains, thus no turn
 _BISECTIONS = 52
@@ -123,7 +124,4 @@ def _bisect(coefficients: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.n
 
 
 def _value(coefficients: np.ndarray, at: np.ndarray) -> np.ndarray:
-    value = np.zeros_like(at)
-    for coefficient in coefficients[::-1]:
-        value = value * at + coefficient
-    return value
+    return polyval(at, coefficients, tensor=False)

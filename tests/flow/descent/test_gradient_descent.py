@@ -1,9 +1,7 @@
 """Gradient descent against a plain loop and gradient flow, and its reports on float64's limits."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from tests import problems, references
 
@@ -65,31 +63,15 @@ def test_the_loss_of_u2_minus_v2_is_reported():
     assert lost.status.ok
 
 
-def test_an_optimiser_takes_its_own_steps():
-    start = _start(1)
-    optimiser = optax.adam(1e-2)
-    with jax.numpy_dtype_promotion("standard"):  # optax multiplies floats by integers
-        run = gradient_descent(LOSS, start, steps=25, optimiser=optimiser)
-    weights = (jnp.asarray(0.1 * start.u), jnp.asarray(0.1 * start.v))
-    memory = optimiser.init(weights)
-    for _ in range(25):
-        gradient = jax.grad(lambda w: LOSS(w[0] * w[1]))(weights)
-        with jax.numpy_dtype_promotion("standard"):
-            updates, memory = optimiser.update(gradient, memory, weights)
-        weights = optax.apply_updates(weights, updates)
-    assert run.time_unit == "steps"
-    np.testing.assert_array_equal(run.times, np.arange(26))
-    np.testing.assert_allclose(run.beta[-1], weights[0] * weights[1], rtol=1e-12)
-
-
-def test_a_decaying_schedule_takes_the_steps_of_optax():
-    schedule = optax.exponential_decay(0.03, transition_steps=10, decay_rate=0.5)
-    with jax.numpy_dtype_promotion("standard"):  # optax divides integers by floats
-        ours = gradient_descent(LOSS, _start(1), steps=40, learning_rate=schedule)
-        theirs = gradient_descent(LOSS, _start(1), steps=40, optimiser=optax.sgd(schedule))
-        rates = [float(schedule(step)) for step in range(40)]
-    np.testing.assert_allclose(ours.values, theirs.values, rtol=1e-12)
-    np.testing.assert_allclose(ours.times, np.append(0.0, np.cumsum(rates)) / LOG10, rtol=1e-6)
+def test_a_decaying_schedule_takes_the_steps_of_its_rates():
+    run = gradient_descent(
+        LOSS, _start(1), steps=40, learning_rate=lambda step: 0.03 * 0.5 ** (jnp.asarray(step, float) / 10)
+    )
+    rates, at = 0.03 * 0.5 ** (np.arange(40) / 10), _start(1)
+    for rate in rates:
+        at = gradient_descent(LOSS, at, steps=1, learning_rate=float(rate)).end
+    np.testing.assert_allclose(run.parameters(run.times[-1:]), [w[None] for w in at.parameters()], rtol=1e-11)
+    np.testing.assert_allclose(run.times, np.append(0.0, np.cumsum(rates)) / LOG10, rtol=1e-12)
 
 
 def test_a_rate_that_depends_on_the_weights_adds_up_to_the_time():
@@ -104,15 +86,15 @@ def test_a_rate_that_depends_on_the_weights_adds_up_to_the_time():
 
 def test_progress_is_reported_and_changes_nothing():
     notes = []
-    silent = gradient_descent(LOSS, _start(1), steps=130, learning_rate=0.02)
-    run = gradient_descent(LOSS, _start(1), steps=130, learning_rate=0.02, report=lambda *note: notes.append(note))
+    silent = gradient_descent(LOSS, _start(1), steps=1300, learning_rate=0.02)
+    run = gradient_descent(LOSS, _start(1), steps=1300, learning_rate=0.02, report=lambda *note: notes.append(note))
     np.testing.assert_array_equal(run.values, silent.values)
     np.testing.assert_array_equal(run.losses, silent.losses)
     fractions = [fraction for fraction, _ in notes]
-    assert len(fractions) > 10
+    assert len(fractions) > 1
     assert fractions[-1] == 1
     assert np.all(np.diff(fractions) > 0)
-    assert notes[-1][1] == "step 130 of 130"
+    assert notes[-1][1] == "step 1300 of 1300"
 
 
 def test_plain_parameters_of_any_shape():
@@ -163,13 +145,8 @@ def test_divergence_is_reported_and_what_was_computed_is_kept():
     ("given", "sentence"),
     [
         ({"steps": -1, "learning_rate": 0.1}, "steps must be"),
-        ({"steps": 1}, "learning_rate must be given"),
         ({"steps": 1, "learning_rate": -0.1}, "learning_rate must be positive"),
         ({"steps": 1, "learning_rate": "fast"}, "learning_rate must be a number or a function"),
-        (
-            {"steps": 1, "learning_rate": 0.1, "optimiser": optax.adam(0.1)},
-            "learning_rate must be None",
-        ),
         ({"steps": 1, "learning_rate": 0.1, "record": np.array([2])}, "record must be"),
         ({"steps": 1, "learning_rate": 0.1, "level": 0.0}, "level must be"),
     ],

@@ -39,14 +39,6 @@ def test_the_point_is_the_product_and_its_derivative_the_sum_of_squares():
     np.testing.assert_allclose(coordinates.metric(y), difference, rtol=1e-8, atol=1e-10)
 
 
-def test_the_point_and_its_derivative_are_the_same_together_and_alone():
-    coordinates = DiagonalInit(np.array([1.0, -2.0, 0.5]), np.array([0.3, 1.0, 0.5]), -20.0).flow_coordinates()
-    for state in (np.zeros(3), np.array([3.0, -15.0, 9.0]), np.array([60.0, -90.0, 0.0])):  # the last is cut off
-        point, metric = coordinates.point_and_metric(state)
-        np.testing.assert_array_equal(point, coordinates.point(state))
-        np.testing.assert_array_equal(metric, coordinates.metric(state))
-
-
 @pytest.mark.parametrize("level", [1e-3, 0.4, 30.0])
 def test_the_band_ends_where_the_product_has_the_level(level):
     coordinates = _coordinates()

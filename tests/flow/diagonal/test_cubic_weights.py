@@ -34,8 +34,6 @@ def test_crossings_are_where_the_integral_of_dy_over_g_puts_them():
     u, v = flow.parameters(flow.times)
     invariant = 1 / u + 1 / v  # conserved along the flow
     np.testing.assert_allclose(invariant, np.tile(invariant[0], (len(u), 1)), rtol=1e-9)
-    assert flow.energy_error is not None
-    assert flow.energy_error < 1e-4
 
 
 def test_descent_in_the_weights_approaches_the_flow():

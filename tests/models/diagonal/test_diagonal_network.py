@@ -54,7 +54,7 @@ def test_invalid_data_raise(features, targets, sentence):
         diagonal_linear_network(features, targets)
 
 
-@pytest.mark.parametrize("samples", [1, 7, 256, 600])
+@pytest.mark.parametrize("samples", [1, 7, 600])
 def test_the_hessian_by_blocks_is_that_of_the_full_loss(samples):
     rng = np.random.default_rng(samples)
     inputs, targets = jnp.asarray(rng.standard_normal((samples, 3))), jnp.asarray(rng.standard_normal(samples))

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
 from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.device_arrays import on_device
 from saddlescope._shared.errors import InputError
 
 Schedule = Callable[[Any], Any]
@@ -28,9 +29,9 @@ class AbstractLearningRate(eqx.Module):
 
 
 class ConstantRate(AbstractLearningRate):
-    """The same rate at every step, compiled as a constant."""
+    """The same rate at every step."""
 
-    rate: float
+    rate: Float[Array, "*runs"]
 
     def at(self, step: Int[Array, ""] | int, weights: PyTree) -> Float[Array, ""]:
         """Return the rate."""
@@ -100,4 +101,4 @@ def as_learning_rate(given: float | Schedule | AbstractLearningRate) -> Abstract
         return ScheduledRate(given)
     if not 0 < given < float("inf"):
         raise InputError(f"learning_rate must be positive and finite; got {given!r}.")
-    return ConstantRate(float(given))
+    return ConstantRate(on_device(float(given)))

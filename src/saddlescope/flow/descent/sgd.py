@@ -2,40 +2,32 @@
 
     theta   <- theta - eta(step, theta) dL/dtheta, on all samples or on a minibatch
 
-Everything stays on JAX's device and in the type of the weights, float32 or float64. One compiled loop with open bounds
-serves all stretches between records, so neither the records nor an interruption changes the steps of a run.
+Everything stays on JAX's device and in the type of the weights, float32 or float64.
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, PyTree
-from threadpoolctl import threadpool_limits
+from jaxtyping import Int, PyTree
 
 from saddlescope._shared.arguments import calling, validate_arguments
-from saddlescope._shared.compiled_functions import compiled, compiled_in_place
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope.flow.descent import checkpoint_file
-from saddlescope.flow.descent.checkpointer import Checkpointer, RunState
+from saddlescope.flow.descent.checkpointer import Checkpointer
 from saddlescope.flow.descent.learning_rates import AbstractLearningRate, Schedule, as_learning_rate, schedule_values
+from saddlescope.flow.descent.loop import Descent, descend, prepare
 from saddlescope.flow.descent.recorded_steps import recorded_steps
-from saddlescope.flow.status import ALL_STEPS, FlowError, Status, not_finite_between
+from saddlescope.flow.status import FlowError, Status, of_steps
 from saddlescope.loss.checks import require_float_type, require_numbers, require_scalar, shapes_of
-from saddlescope.loss.compiled import Loss, loss_and_gradient
+from saddlescope.loss.compiled import Loss
 from saddlescope.loss.minibatches import Minibatches
-
-_STRETCH = 2.0  # seconds that one call of the compiled loop should take: the time between two reports
-_CHECKPOINT_EVERY = 20.0  # seconds between checkpoints
-_FIRST = 256  # steps of the first stretch, before the time of a step is known
+from saddlescope.loss.stacked import StackedRuns
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -101,122 +93,35 @@ def sgd(
     require_numbers("weights", weights)
     weights = jax.tree.map(jnp.asarray, weights)
     recorded, rates = recorded_steps(record, steps), as_learning_rate(learning_rate)
-    source = loss if batch is None else Minibatches.of(loss, batch, seed)
-    rate = _check_start(loss, weights, rates)
+    minibatches = None if batch is None else Minibatches.of(loss, batch, (seed,), steps)
+    descent = Descent(*(StackedRuns.shared(each) for each in (loss, rates, observe)), many=False)
+    kind = require_float_type("weights", weights)
+    require_scalar("loss", loss, (weights,), kind)
+    require_scalar("learning_rate", rates.at, (0, weights), kind)
+    rate = float(rates.at(0, weights))
+    if not np.isfinite(rate):
+        raise InputError(
+            f"learning_rate must be finite at the start; got {rate!r}. Look for weights too small or too large for "
+            f"{kind!s}."
+        )
     with calling(f"observe must accept weights of {shapes_of(weights)}", "Check the shapes."):
-        shapes, structure = jax.tree.flatten(jax.eval_shape(observe, weights))
-    records = [np.zeros((len(recorded), *shape.shape), shape.dtype) for shape in shapes]
-    progress = RunState(step=0, seen=0, weights=weights, records=records)
+        progress, structure = prepare(descent, weights, recorded)
     checkpointer = None
     if checkpoint is not None:
-        parts = [*jax.tree.leaves((weights, eqx.filter(loss, eqx.is_array))), recorded, batch, seed, f"{rate:.4e}"]
-        parts += schedule_values(rates, steps)
-        checkpointer = Checkpointer(checkpoint, checkpoint_file.fingerprint(*parts))
+        parts = [*jax.tree.leaves((weights, eqx.filter(descent.losses, eqx.is_array))), recorded, minibatches]
+        checkpointer = Checkpointer.of(checkpoint, *parts, f"{rate:.4e}", *schedule_values(rates, steps))
         progress = checkpointer.resume(progress)
-    # Decompositions of small matrices on several threads of BLAS take up to 300 times as long on a busy machine.
-    with threadpool_limits(1, user_api="blas"):
-        status = _run(source, rates, observe, progress, recorded, checkpointer, report)
+    descend(descent, progress, recorded, minibatches, report, checkpointer)
     if checkpointer is not None:
         checkpointer.write(progress)
+    finite, _, observed = jax.tree.unflatten(structure, progress.records)
+    status, count = of_steps(recorded, finite)
     recording = Recording(
-        steps=recorded[: progress.seen],
-        observed=jax.tree.unflatten(structure, [record[: progress.seen] for record in progress.records]),
-        weights=jax.tree.map(np.asarray, progress.weights),
+        steps=recorded[:count],
+        observed=jax.tree.map(lambda values: values[:count], observed),
+        weights=jax.tree.map(np.asarray, progress.place.weights),
         status=status,
     )
     if throw and not status.ok:
         raise FlowError(recording)
     return recording
-
-
-def _run(
-    source: Loss | Minibatches,
-    rates: AbstractLearningRate,
-    observe: Callable[[PyTree], PyTree],
-    progress: RunState,
-    recorded: Int[np.ndarray, "k"],
-    checkpointer: Checkpointer | None,
-    report: Report,
-) -> Status:
-    """Take all remaining steps, and enter the observations."""
-    steps, stretch = int(recorded[-1]), _FIRST
-    while progress.seen < len(recorded):
-        due = int(recorded[progress.seen])
-        if progress.step < due:
-            stop, before = min(due, progress.step + stretch), time.perf_counter()
-            bounds = jnp.asarray(progress.step, jnp.int32), jnp.asarray(stop, jnp.int32)
-            progress.weights = jax.block_until_ready(_advance(source, rates, progress.weights, *bounds))
-            stretch = max(1, int(_STRETCH * (stop - progress.step) / (time.perf_counter() - before)))
-            progress.step = stop
-        if progress.step == due:
-            finite, *seen = _observed(observe, progress.weights)
-            if not finite:
-                return not_finite_between(int(recorded[progress.seen - 1]) if progress.seen else 0, due)
-            for record, value in zip(progress.records, seen, strict=True):
-                record[progress.seen] = value
-            progress.seen += 1
-        report(progress.step / max(steps, 1), f"step {progress.step} of {steps}")
-        if checkpointer is not None:
-            checkpointer.write(progress, every=_CHECKPOINT_EVERY)
-    return ALL_STEPS
-
-
-@compiled_in_place
-def _advance(
-    source: Loss | Minibatches,
-    rates: AbstractLearningRate,
-    weights: PyTree,
-    start: Int[Array, ""],
-    stop: Int[Array, ""],
-) -> PyTree:
-    """Return the weights after the steps from `start` until before `stop`."""
-
-    def descend(loss: Loss, step: Array, weights: PyTree) -> PyTree:
-        rate = rates.at(step, weights)
-        _, gradient = loss_and_gradient(loss, weights)
-        return jax.tree.map(lambda leaf, slope: leaf - rate * slope, weights, gradient)
-
-    if not isinstance(source, Minibatches):
-        return jax.lax.fori_loop(start, stop, lambda step, weights: descend(source, step, weights), weights)
-
-    # A loop over epochs around one over their steps, so that no step needs to check if a permutation is due.
-    def epoch(number: Array, weights: PyTree) -> PyTree:
-        order, first = source.order(number), number * source.per_epoch
-        steps = jnp.maximum(start - first, 0), jnp.minimum(stop - first, source.per_epoch)
-        return jax.lax.fori_loop(
-            *steps, lambda place, now: descend(source.at(place, order), first + place, now), weights
-        )
-
-    return jax.lax.fori_loop(start // source.per_epoch, -(-stop // source.per_epoch), epoch, weights)
-
-
-@compiled
-def _observed(observe: Callable[[PyTree], PyTree], weights: PyTree) -> list[Array]:
-    """Return True if the weights are finite, and the leaves of the observations."""
-    finite = jnp.asarray([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(weights)]).all()
-    return [finite, *jax.tree.leaves(observe(weights))]
-
-
-@compiled
-def _called(function: Callable[..., Any], *arguments: Any) -> Array:
-    return function(*arguments)
-
-
-def _check_start(loss: Loss, weights: PyTree, rates: AbstractLearningRate) -> float:
-    """Return the learning rate at the start.
-
-    Raises:
-        InputError: the weights have no common floating-point type, or loss or rate is no finite number of it.
-    """
-    kind, value = require_float_type("weights", weights), 0.0
-    calls: list[tuple[str, Callable[..., Any], tuple[Any, ...]]]
-    calls = [("loss", loss, (weights,)), ("learning_rate", rates.at, (0, weights))]
-    for name, function, arguments in calls:
-        require_scalar(name, function, arguments, kind)
-        value = float(_called(function, *arguments))
-        if not np.isfinite(value):
-            raise InputError(
-                f"{name} must be finite at the start; got {value!r}. Look for NaN in the data, or for weights too "
-                f"small or too large for {kind!s}."
-            )
-    return value

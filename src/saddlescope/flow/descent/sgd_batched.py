@@ -1,12 +1,8 @@
 """Many runs of (stochastic) gradient descent in one call: seeds, starts, learning rates, or data sets.
 
-A step of a small network costs less than its overhead. Here all runs share one compiled loop over the steps of an
-epoch, in which they are a leading axis of every array; an epoch's minibatches are drawn at its beginning, and
-observations are collected inside the loop, so that records at every step cost no more than the observations.
-
-Epoch e = 1, 2, ... of a run goes through the permutation `numpy.random.default_rng((seed, e)).permutation(samples)`, a
-minibatch at a time, and leaves out the samples that fill none. (JAX's permutations, as in `sgd`, would take most of the
-time.)
+A step of a small network costs less than its overhead. Here all runs share one compiled loop over the steps, in which
+they are a leading axis of every array; minibatches are drawn for some epochs at a time, and observations are collected
+inside the loop, so that records at every step cost no more than the observations.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,34 +13,30 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Bool, Float, Int, PyTree
-from threadpoolctl import threadpool_limits
+from jaxtyping import Float, Int, PyTree
 
 from saddlescope._shared.arguments import calling, validate_arguments
-from saddlescope._shared.compiled_functions import eval_shape
 from saddlescope._shared.device_arrays import on_device
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope.flow.descent import checkpoint_file, compiled_epoch
 from saddlescope.flow.descent.checkpointer import Checkpointer, RunState
 from saddlescope.flow.descent.learning_rates import (
     AbstractLearningRate,
+    ConstantRate,
     Schedule,
     ScheduledRate,
     as_learning_rate,
     schedule_values,
 )
+from saddlescope.flow.descent.loop import Descent, descend, prepare
 from saddlescope.flow.descent.recorded_steps import recorded_steps
-from saddlescope.flow.status import ALL_STEPS, BatchedFlowError, Status, not_finite_between
+from saddlescope.flow.status import BatchedFlowError, Status, of_steps
 from saddlescope.loss.checks import require_float_type, require_numbers, require_scalar, shapes_of
 from saddlescope.loss.compiled import Loss
-from saddlescope.loss.minibatches import require_minibatches
+from saddlescope.loss.minibatches import Minibatches
 from saddlescope.loss.stability_limit import require_stable
 from saddlescope.loss.stacked import StackedRuns
-
-_CHECKPOINT_EVERY = 20.0  # seconds between checkpoints
-_STRETCH = 512  # steps between two reports where there are no epochs
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -102,10 +94,11 @@ def sgd_batched(
         observe: from the weights of one run to the arrays to record; one for all runs, or one for each, as for `loss`.
             Put large arrays in Equinox modules or in `jax.tree_util.Partial`.
         batch: samples in a minibatch; None: each step sees all. The loss must be a `FiniteSumLoss`.
-        seeds: of the minibatches, one for each run, at least 0; required with `batch`, and only there.
+        seeds: of the minibatches, one for each run, at least 0; required with `batch`, and only there. Epoch e = 1, 2,
+            ... of a run is `numpy.random.default_rng((seed, e)).permutation(samples)`, not the permutation of `sgd`.
         record: step numbers to record besides 0 and `steps`; by default `geometric_steps(steps)`.
-        checkpoint: a file from which a killed call resumes, to the same result; written between epochs, every 20 s at
-            most, and at the end, after which calling again returns at once. None: write none.
+        checkpoint: a file from which a killed call resumes, to the same result; written every 20 s, and at the end,
+            after which calling again returns at once. None: write none.
         throw: True: raise if a run diverges. False: return all; check `BatchedRecording.statuses`.
         report: called from time to time with the finished fraction and a note.
 
@@ -120,150 +113,42 @@ def sgd_batched(
     runs, kind = _runs(weights)
     recorded = recorded_steps(record, steps)
     losses, observers = StackedRuns.of("loss", loss, runs), StackedRuns.of("observe", observe, runs)
-    shared, rates = None, np.zeros(0)
-    if callable(learning_rate) or isinstance(learning_rate, AbstractLearningRate):
-        shared = as_learning_rate(learning_rate)
-        if isinstance(shared, ScheduledRate):
-            rates = np.array([float(shared.schedule(max(steps - 1, 0)))])  # the last one
-    else:
-        rates = _rates(learning_rate, runs)
-    plan = _plan(losses, runs, batch, seeds)
+    rule, fastest = _rates(learning_rate, runs, steps, kind)
+    descent = Descent(losses, rule, observers, many=True)
+    minibatches = _minibatches(losses.one(0), runs, batch, seeds, steps)
     first = jax.tree.map(lambda leaf: on_device(leaf[0]), weights)
-    _check_start(losses, first, np.resize(rates, runs) if rates.size else rates, kind)
+    require_scalar("loss", losses.one(0), (first,), kind)
+    for run, rate in enumerate(fastest if losses.stacked else [np.max(fastest)]):
+        require_stable(losses.one(run), first, float(rate))
     with calling(f"observe must accept the weights of one run, of {shapes_of(first)}", "Check the shapes."):
-        shapes = eval_shape(observers.one(0), first)
-    kinds = [((), np.dtype(bool)), *((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(shapes))]
-    records = [np.zeros((len(recorded), runs, *shape), kind) for shape, kind in kinds]
-    progress = RunState(step=0, seen=0, weights=weights, records=records)
+        progress, structure = prepare(descent, weights, recorded)
     checkpointer = None
     if checkpoint is not None:
-        parts = [*jax.tree.leaves((weights, eqx.filter((losses, observers), eqx.is_array))), rates, recorded]
-        parts += [batch, plan.seeds, *schedule_values(shared, steps)]
-        if shared is not None and not isinstance(shared, ScheduledRate):
-            parts.append(shared)
-        checkpointer = Checkpointer(checkpoint, checkpoint_file.fingerprint(*parts))
+        parts = [*jax.tree.leaves((weights, eqx.filter((losses, observers), eqx.is_array))), recorded, minibatches]
+        shared = rule.value
+        parts += schedule_values(shared, steps) if isinstance(shared, ScheduledRate) else [shared]
+        checkpointer = Checkpointer.of(checkpoint, *parts)
         progress = checkpointer.resume(progress)
-    with threadpool_limits(1, user_api="blas"):
-        progress.weights = jax.tree.map(np.asarray, progress.weights)
-        _run(losses, observers, rates if shared is None else shared, plan, progress, recorded, checkpointer, report)
+    descend(descent, progress, recorded, minibatches, report, checkpointer)
     if checkpointer is not None:
         checkpointer.write(progress)
-    recording = _recording(jax.tree.structure(shapes), recorded, progress)
+    recording = _recording(structure, recorded, progress)
     if throw and recording.failed:
         raise BatchedFlowError(recording)
     return recording
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """Order in which the runs see their samples; without minibatches, `seeds` is empty."""
-
-    samples: int
-    batch: int
-    stretch: int
-    seeds: tuple[int, ...] = ()
-
-    def orders(self, epoch: int) -> Int[np.ndarray, "runs steps batch"] | None:
-        """Return the samples of the minibatches of an epoch, counted from 0 here."""
-        if not self.seeds:
-            return None
-        used = self.stretch * self.batch
-        of_seed = {
-            seed: np.random.default_rng((seed, epoch + 1)).permutation(self.samples)[:used].astype(np.int32)
-            for seed in set(self.seeds)
-        }
-        return np.stack([of_seed[seed] for seed in self.seeds]).reshape(len(self.seeds), self.stretch, self.batch)
-
-
-def _run(
-    losses: StackedRuns,
-    observers: StackedRuns,
-    rates: Float[np.ndarray, "runs"] | AbstractLearningRate,
-    plan: _Plan,
-    progress: RunState,
-    recorded: Int[np.ndarray, "k"],
-    checkpointer: Checkpointer | None,
-    report: Report,
-) -> None:
-    """Take all remaining steps, one epoch at a time, and enter the observations.
-
-    Raises:
-        InputError: a loss is not finite at the start.
-    """
-    kind = jax.tree.leaves(progress.weights)[0].dtype
-    each = rates if isinstance(rates, AbstractLearningRate) else on_device(rates, kind)
-
-    def epoch(bounds: list[Any], *, checked: bool = False) -> tuple[PyTree, PyTree, np.ndarray]:
-        weights, orders = jax.tree.map(jax.device_put, (progress.weights, plan.orders(progress.step // plan.stretch)))
-        edges, count, first = (on_device(bound, np.int32) for bound in bounds)
-        made = compiled_epoch.epoch(losses, observers, each, weights, orders, edges, count, first, checked)
-        return jax.tree.map(np.asarray, made)
-
-    steps, stretch = int(recorded[-1]), plan.stretch
-    epochs = np.maximum(recorded - 1, 0) // stretch  # of each record
-    most = int(np.max(np.bincount(epochs)))
-    finite = _finite(progress.weights)
-    while progress.seen < len(recorded):
-        first, stop = progress.step, min(progress.step + stretch, steps)
-        here = recorded[epochs == first // stretch] - first
-        edges = np.full(most + 2, stop - first)
-        edges[0], edges[1 : len(here) + 1] = 0, here
-        bounds = [edges, len(here), first]
-        weights, seen, values = epoch(bounds)
-        if first == 0:
-            _require_finite(values)
-        still = _finite(weights)
-        marks = np.repeat(finite[None], len(here), axis=0)  # which runs are finite at the records
-        if np.any(gone := finite & ~still):
-            # A weight that is infinite or NaN remains so, so that only here the first record with one is looked for.
-            marks[:, gone] = epoch(bounds, checked=True)[1][: len(here), gone]
-            marks[here == stop - first] &= still
-        seen = [marks, *(leaf[: len(here)] for leaf in jax.tree.leaves(seen))]
-        for record, entries in zip(progress.records, seen, strict=True):
-            record[progress.seen : progress.seen + len(here)] = entries
-        progress.weights, finite = weights, still
-        progress.seen += len(here)
-        progress.step = stop
-        report(stop / max(steps, 1), f"step {stop} of {steps}")
-        if checkpointer is not None:
-            checkpointer.write(progress, every=_CHECKPOINT_EVERY)
-
-
-def _finite(weights: PyTree) -> Bool[np.ndarray, "runs"]:
-    """Return True for each run with finite weights."""
-    marks = [np.isfinite(leaf).reshape(len(leaf), -1).all(axis=1) for leaf in jax.tree.leaves(weights)]
-    return np.logical_and.reduce(marks)
-
-
-def _require_finite(values: Float[np.ndarray, "runs"]) -> None:
-    """Raise unless all losses are finite at the start.
-
-    Raises:
-        InputError: one is not.
-    """
-    if not np.all(np.isfinite(values)):
-        run = int(np.argmin(np.isfinite(values)))
-        raise InputError(f"loss must be finite at the start; got {float(values[run])!r} in run {run!r}.")
-
-
 def _recording(structure: Any, recorded: Int[np.ndarray, "k"], progress: RunState) -> BatchedRecording:
-    finite, *records = (np.moveaxis(record, 0, 1) for record in progress.records)
+    finite, _, observed = jax.tree.unflatten(structure, [np.moveaxis(record, 0, 1) for record in progress.records])
     alive = np.logical_and.accumulate(finite, axis=1)
-    for record in records:
+    for record in jax.tree.leaves(observed):
         if np.issubdtype(record.dtype, np.inexact):
             record[~alive] = np.nan
-    statuses = []
-    for run in alive:
-        if run.all():
-            statuses.append(ALL_STEPS)
-            continue
-        at = int(np.argmin(run))
-        statuses.append(not_finite_between(int(recorded[max(at - 1, 0)]), int(recorded[at])))
     return BatchedRecording(
         steps=recorded,
-        observed=jax.tree.unflatten(structure, records),
-        weights=jax.tree.map(np.asarray, progress.weights),
-        statuses=tuple(statuses),
+        observed=observed,
+        weights=jax.tree.map(np.asarray, progress.place.weights),
+        statuses=tuple(of_steps(recorded, run)[0] for run in alive),
     )
 
 
@@ -277,36 +162,28 @@ def _runs(weights: PyTree) -> tuple[int, Any]:
     return lengths.pop(), kind
 
 
-def _rates(learning_rate: Any, runs: int) -> Float[np.ndarray, "runs"]:
+def _rates(learning_rate: Any, runs: int, steps: int, kind: Any) -> tuple[StackedRuns, Float[np.ndarray, "runs"]]:
+    """Return the learning rates, and their numbers, of a schedule the last one; 0 where they depend on the weights."""
+    if callable(learning_rate) or isinstance(learning_rate, AbstractLearningRate):
+        rule = as_learning_rate(learning_rate)
+        last = float(rule.schedule(max(steps - 1, 0))) if isinstance(rule, ScheduledRate) else 0.0
+        return StackedRuns.shared(rule), np.full(runs, last)
     rates = np.asarray(learning_rate, float)
     if rates.shape not in ((), (runs,)) or not np.all((rates > 0) & (rates < np.inf)):
         raise InputError(
             f"learning_rate must be positive and finite, one or one for each of the {runs} runs; got {learning_rate!r}."
         )
-    return np.broadcast_to(rates, (runs,)).copy()
+    rates = np.broadcast_to(rates, (runs,))
+    return StackedRuns(ConstantRate(on_device(rates, kind)), True), rates
 
 
-def _plan(losses: StackedRuns, runs: int, batch: int | None, seeds: Sequence[int] | None) -> _Plan:
+def _minibatches(
+    loss: Any, runs: int, batch: int | None, seeds: Sequence[int] | None, steps: int
+) -> Minibatches | None:
     if batch is None:
         if seeds is not None:
             raise InputError(f"seeds must not be given where every step sees all samples; got {seeds!r}. Pass a batch.")
-        return _Plan(0, 0, _STRETCH)
+        return None
     if seeds is None or len(seeds) != runs:
         raise InputError(f"seeds must be given with a batch, one for each of the {runs} runs; got {seeds!r}.")
-    loss = losses.one(0)
-    for seed in seeds:
-        require_minibatches(loss, batch, seed)
-    samples = loss.samples
-    return _Plan(samples, int(batch), samples // batch, tuple(int(seed) for seed in seeds))
-
-
-def _check_start(losses: StackedRuns, first: PyTree, rates: Float[np.ndarray, "runs"], kind: Any) -> None:
-    """Raise unless the losses can be minimised from weights like those of the first run.
-
-    Raises:
-        InputError: a loss is no number of the weights' type, or the learning rate is beyond its stability limit.
-    """
-    require_scalar("loss", losses.one(0), (first,), kind)
-    if rates.size:
-        for run, rate in enumerate(rates if losses.stacked else [np.max(rates)]):
-            require_stable(losses.one(run), first, float(rate))
+    return Minibatches.of(loss, batch, tuple(seeds), steps, many=True)

@@ -13,17 +13,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from saddlescope._shared.compiled_functions import compiled_for_constants
+from saddlescope._shared.compiled_functions import quickly_compiled
 from saddlescope._shared.progress import Report
 from saddlescope.flow.diagonal.batched_records import BatchRecords, part
 from saddlescope.flow.diagonal.coordinates import LARGEST_EXPONENT
-from saddlescope.loss.batched import LossBatch, map_losses
-from saddlescope.loss.compiled import loss_and_gradient
+from saddlescope.loss.abstract_loss import AbstractLoss
+from saddlescope.loss.batched import gradients, with_fewest_products
+from saddlescope.loss.stacked import StackedRuns
 from saddlescope.numerics import chebyshev
 from saddlescope.numerics.chebyshev import Slopes, Steps
 from saddlescope.numerics.interpolants import CubicInterpolants
@@ -101,14 +103,14 @@ class ChebyshevFlows:
 
     def __init__(
         self,
-        losses: LossBatch,
+        losses: StackedRuns,
         records: BatchRecords,
         rates: Float[np.ndarray, "flows"],
         until: float,
         tolerance: float,
     ) -> None:
-        losses = losses.with_fewest_products()
-        self._losses, self._records, self._until = losses, records, until
+        losses = self._losses = with_fewest_products(losses)
+        self._records, self._until = records, until
         self._local = tolerance**1.5  # the error of a step is of third order, that of the flow of second
         flows, size = records.last_state.shape
         self.evaluations, self.products = np.zeros(flows, int), np.full(flows, _POLICY.rounds[0])
@@ -127,8 +129,9 @@ class ChebyshevFlows:
             curvature=jnp.zeros(flows),
             direction=jnp.tile(start / np.linalg.norm(start), (flows, 1)),
         )
-        self._bound_curvature(records.coordinates.point(records.last_state), losses.form(None), _POLICY.rounds[0])
-        numbers = sum(array.size for array in losses.form(None)[2]) / (flows if losses.form(None)[1] else 1)
+        self._bound_curvature(records.coordinates.point(records.last_state), losses, _POLICY.rounds[0])
+        arrays = jax.tree.leaves(eqx.filter(losses, eqx.is_array))
+        numbers = sum(array.size for array in arrays) / (flows if losses.stacked else 1)
         self._most = int(_POLICY.worth * (size + 4) / (1 + numbers / _POLICY.data))
         steps = _POLICY.steps * math.sqrt(1e-4 / tolerance)
         # a step has 1.24 sqrt(h radius) evaluations, two at least, and metric is about 2 at products of order 1
@@ -141,39 +144,37 @@ class ChebyshevFlows:
         """Follow all flows that are not left, to the end or until they are."""
         flows, size = self._records.last_state.shape
         rows = np.arange(flows)
-        form = self._losses.form(None)
-        steps, power = self._begin()
+        losses = self._losses
+        steps = self._begin()
         room = int(np.clip(_POLICY.buffer // (flows * size), _POLICY.fewest, _POLICY.most))
         most = min(max_evaluations, self._most)
         begun = False
         while np.any(running := np.asarray(steps.h) > 0):
             if np.count_nonzero(running) <= len(rows) // _POLICY.shrink and len(rows) * size >= _POLICY.recompiled:
                 kept = np.sort(np.argsort(np.asarray(steps.h) <= 0, kind="stable")[: len(rows) // _POLICY.shrink])
-                rows, steps, power = rows[kept], _part(steps, kept), power[kept]
+                rows, steps, losses = rows[kept], _part(steps, kept), self._losses.part(rows[kept])
                 self._mirror = _part(self._mirror, kept)
-                form = self._losses.form(rows)
             if begun:
                 points = part(self._records.coordinates, rows).point(np.asarray(steps.y))
-                self._bound_curvature(points, form, _POLICY.rounds[1])
+                self._bound_curvature(points, losses, _POLICY.rounds[1])
                 self.products[rows[np.asarray(steps.h) > 0]] += _POLICY.rounds[1]
             begun = True
-            steps, power, dissipated, taken = _rounds(
-                *form[:2], room, form[2], self._mirror, steps, power, self._until, self._local, most
-            )
-            self._records.reach(rows, np.asarray(steps.t), np.asarray(steps.y), np.asarray(dissipated))
+            limits = map(jnp.asarray, (self._until, self._local, most))
+            steps, taken = _rounds(room, losses, self._mirror, steps, *limits)
+            self._records.reach(rows, np.asarray(steps.t), np.asarray(steps.y))
             self._records.add(self._notable(rows, _Taken(*map(np.asarray, taken))))
             self.evaluations[rows] = 1 + np.asarray(steps.evaluations)
             steps = self._stop(rows, steps, most)
             ended = flows - np.count_nonzero(np.asarray(steps.h) > 0)
             report(float(np.mean(self._records.last_time)) / self._until, f"{ended} of {flows} flows finished")
 
-    def _begin(self) -> tuple[Steps, Array]:
-        """Return the beginnings of the first steps, and sum_i metric_i (y_i')^2; flows that are left rest."""
+    def _begin(self) -> Steps:
+        """Return the beginnings of the first steps; flows that are left rest."""
         coordinates, y = self._records.coordinates, self._records.last_state
-        slope = -self._mirror.rate[:, None] * self._losses.gradients(coordinates.point(y))
+        slope = -self._mirror.rate[:, None] * gradients(self._losses, coordinates.point(y))
         self.evaluations += 1
-        now, power = _slopes_of(self._mirror, slope, jnp.asarray(coordinates.metric(y)))
-        return _rest(chebyshev.begin(jnp.asarray(y), now, self._until, self._local), self.left), power
+        now = _slopes_of(self._mirror, slope, jnp.asarray(coordinates.metric(y)))
+        return _rest(chebyshev.begin(jnp.asarray(y), now, self._until, self._local), self.left)
 
     def _stop(self, rows: np.ndarray, steps: Steps, most: int) -> Steps:
         """Stop flows that have diverged or are left, and note those that are stuck."""
@@ -197,8 +198,8 @@ class ChebyshevFlows:
         states, slopes = (taken.y[at] for at in ends), (taken.slope[at] for at in ends)
         return CubicInterpolants(rows[flow], start, end, *states, *slopes)
 
-    def _bound_curvature(self, points: np.ndarray, form: Any, rounds: int) -> None:
-        size, direction = _largest_curvature(*form, jnp.asarray(points), self._mirror.direction, rounds)
+    def _bound_curvature(self, points: np.ndarray, losses: StackedRuns, rounds: int) -> None:
+        size, direction = _largest_curvature(losses, jnp.asarray(points), self._mirror.direction, jnp.asarray(rounds))
         self._mirror = self._mirror._replace(curvature=size, direction=direction)
 
 
@@ -224,10 +225,10 @@ def _products(mirror: _Mirror, y: Array) -> tuple[Float[Array, "n p"], Float[Arr
     return jnp.where(rises, larger, smaller), jnp.where(rises, smaller, larger)
 
 
-def _slope(kind: Any, each: bool, arrays: list[Array], mirror: _Mirror, y: Array) -> Float[Array, "n p"]:
+def _slope(losses: StackedRuns, mirror: _Mirror, y: Array) -> Float[Array, "n p"]:
     positive, negative = _products(mirror, y)
     beta = positive - negative
-    gradient = map_losses(lambda loss, point: loss_and_gradient(loss, point)[1], kind, each, arrays, beta)
+    gradient = losses.map(lambda loss, point: loss.value_and_gradient(point)[1], beta)
     return -mirror.rate[:, None] * gradient
 
 
@@ -241,77 +242,52 @@ def _beside(mirror: _Mirror, y: Array) -> Int[Array, "n p"]:
     return (y >= mirror.high).astype(int) - (y <= mirror.low).astype(int)
 
 
-def _slopes_of(mirror: _Mirror, slope: Array, metric: Array) -> tuple[Slopes, Array]:
-    """Return `Slopes`, and sum_i metric_i (y_i')^2."""
+def _slopes_of(mirror: _Mirror, slope: Array, metric: Array) -> Slopes:
     scale = mirror.rate * mirror.curvature
-    slopes = Slopes(slope, scale * jnp.max(metric, 1), 2 * scale * jnp.max(metric * jnp.abs(slope), 1))
-    return slopes, jnp.sum(metric * slope**2, 1)
+    return Slopes(slope, scale * jnp.max(metric, 1), 2 * scale * jnp.max(metric * jnp.abs(slope), 1))
 
 
-def _dissipated(
-    mirror: _Mirror, steps: Steps, end: Slopes, power_before: Array, power_after: Array
-) -> Float[Array, "n"]:
-    """Return the integral of sum_i metric_i (y_i')^2 over a finished step, by Simpson's rule and its cubic."""
-    h, start, stop = steps.h[:, None], steps.now.slope, end.slope
-    metric = _metric(mirror, steps.y + steps.stage / 2 + h / 8 * (start - stop))
-    slope = 1.5 * steps.stage / jnp.where(h > 0, h, 1.0) - (start + stop) / 4
-    return steps.h / 6 * (power_before + 4 * jnp.sum(metric * slope**2, 1) + power_after)
-
-
-@compiled_for_constants(3)
+@quickly_compiled
 def _rounds(
-    kind: Any,
-    each: bool,
     room: int,
-    arrays: list[Array],
+    losses: StackedRuns,
     mirror: _Mirror,
     steps: Steps,
-    power: Float[Array, "n"],
-    until: float | Array,
-    tolerance: float | Array,
-    most: int | Array,
-) -> tuple[Steps, Float[Array, "n"], Float[Array, "n"], _Taken]:
-    """Advance and complete, `room` times or until all flows rest or have used up their evaluations.
-
-    Returns:
-        The systems; `power`, sum_i metric_i (y_i')^2 at their last states; its integral over all steps; the steps.
-    """
+    until: Float[Array, ""],
+    tolerance: Float[Array, ""],
+    most: Int[Array, ""],
+) -> tuple[Steps, _Taken]:
+    """Advance and complete, `room` times or until all flows rest or have used up their evaluations."""
     n = len(steps.y)
 
     def going(carry: Any) -> Array:
-        i, steps, *_ = carry
+        i, steps, _ = carry
         return (i <= room) & jnp.any((steps.h > 0) & (steps.evaluations < most))
 
     def again(carry: Any) -> Any:
-        i, before, power, dissipated, taken = carry
-        before, slope = chebyshev.advance(before, partial(_slope, kind, each, arrays, mirror), most)
-        at_stage, new_power = _slopes_of(mirror, slope, _metric(mirror, before.y + before.stage))
-        loss = _dissipated(mirror, before, at_stage, power, new_power)
+        i, before, taken = carry
+        before, slope = chebyshev.advance(before, partial(_slope, losses, mirror), most)
+        at_stage = _slopes_of(mirror, slope, _metric(mirror, before.y + before.stage))
         after, completed = chebyshev.complete(before, at_stage, until, tolerance)
         crosses = jnp.any(_beside(mirror, before.y) != _beside(mirror, after.y), axis=1)
         now = _Taken(completed, crosses, after.t, after.y, after.now.slope)
-        taken = _Taken(*(old.at[i].set(new) for old, new in zip(taken, now, strict=True)))
-        dissipated = dissipated + jnp.where(completed, loss, 0.0)
-        return i + 1, after, jnp.where(completed, new_power, power), dissipated, taken
+        return i + 1, after, _Taken(*(old.at[i].set(new) for old, new in zip(taken, now, strict=True)))
 
     begun = _Taken(jnp.ones(n, bool), jnp.zeros(n, bool), steps.t, steps.y, steps.now.slope)
     taken = _Taken(*(jnp.zeros((room + 1, *row.shape), row.dtype).at[0].set(row) for row in begun))
-    _, steps, power, dissipated, taken = jax.lax.while_loop(going, again, (1, steps, power, jnp.zeros(n), taken))
-    return steps, power, dissipated, taken
+    return jax.lax.while_loop(going, again, (1, steps, taken))[1:]
 
 
-@compiled_for_constants(2)
+@quickly_compiled
 def _largest_curvature(
-    kind: Any, each: bool, arrays: list[Array], points: Array, directions: Array, rounds: int | Array
+    losses: StackedRuns, points: Float[Array, "n p"], directions: Float[Array, "n p"], rounds: Int[Array, ""]
 ) -> tuple[Array, Array]:
     """Return estimates of the Hessians' norms by so many power iterations, with a margin, and their eigenvectors."""
 
-    def one(loss: Any, at: tuple[Array, Array]) -> tuple[Array, Array]:
-        point, start = at
-
+    def one(loss: AbstractLoss, point: Array, start: Array) -> tuple[Array, Array]:
         def again(_: Any, carry: tuple[Array, Array]) -> tuple[Array, Array]:
             _, direction = carry
-            product = jax.jvp(lambda point: loss_and_gradient(loss, point)[1], (point,), (direction,))[1]
+            product = jax.jvp(lambda point: loss.value_and_gradient(point)[1], (point,), (direction,))[1]
             size = jnp.linalg.norm(product)
             usable = jnp.isfinite(size) & (size > 0)
             following = jnp.where(usable, product / jnp.where(usable, size, 1.0), direction)
@@ -319,4 +295,4 @@ def _largest_curvature(
 
         return jax.lax.fori_loop(0, rounds, again, (jnp.zeros(()), start))
 
-    return map_losses(one, kind, each, arrays, (points, directions))
+    return losses.map(one, points, directions)

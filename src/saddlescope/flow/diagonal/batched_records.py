@@ -1,4 +1,4 @@
-"""Records of many flows while they run: states at common times, level crossings, and the integral of |gradient|^2."""
+"""Records of many flows while they run: states at common times, and level crossings."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,6 @@ class BatchRecords:
         states: recorded states, NaN beyond a flow's end, shape (flows, len(times), p).
         level: level of the crossings, or None.
         last_time, last_state: time that each flow has reached, and its state there.
-        dissipated: for each flow, the integral of sum_i dbeta_i/dy_i (y_i')^2, which is rate (L(0) - L(now)).
     """
 
     coordinates: MirrorCoordinates
@@ -31,7 +30,6 @@ class BatchRecords:
     level: float | None
     last_time: Float[np.ndarray, "flows"]
     last_state: Float[np.ndarray, "flows p"]
-    dissipated: Float[np.ndarray, "flows"]
     _crossings: list["_Crossings"] = field(default_factory=list)
 
     @classmethod
@@ -46,18 +44,16 @@ class BatchRecords:
         flows, p = origin.shape
         states = np.full((flows, len(times), p), np.nan)
         states[:, 0] = origin
-        return cls(coordinates, times, states, level, np.zeros(flows), origin.copy(), np.zeros(flows))
+        return cls(coordinates, times, states, level, np.zeros(flows), origin.copy())
 
     def reach(
         self,
         flows: Int[np.ndarray, "n"],
         times: Float[np.ndarray, "n"],
         states: Float[np.ndarray, "n p"],
-        dissipated: Float[np.ndarray, "n"],
     ) -> None:
-        """Note how far flows have come, and what they dissipated on the way."""
+        """Note how far flows have come."""
         self.last_time[flows], self.last_state[flows] = times, states
-        self.dissipated[flows] += dissipated
 
     def add(self, steps: CubicInterpolants) -> None:
         """Take what the steps hold: times to record, and crossings."""

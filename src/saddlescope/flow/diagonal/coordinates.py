@@ -66,10 +66,6 @@ class AbstractFlowCoordinates(AbstractCoordinates):
     def metric(self, state: np.ndarray) -> np.ndarray:
         """Return the derivative of each entry of the point by its entry of the state; at least 0."""
 
-    def point_and_metric(self, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return both, which may have parts in common."""
-        return self.point(state), self.metric(state)
-
     @abstractmethod
     def band(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the states between which each entry of the point is below the level in absolute value."""
@@ -105,14 +101,6 @@ class MirrorCoordinates(AbstractFlowCoordinates):
         """Return the derivative dbeta/dy = u^2 + v^2."""
         up, down = self._logarithms(state)
         return 2 * (np.exp(np.minimum(up, LARGEST_EXPONENT)) + np.exp(np.minimum(down, LARGEST_EXPONENT)))
-
-    def point_and_metric(self, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return both, by the same exponentials."""
-        up, down = self._logarithms(state)
-        if not np.maximum(up, down).max(initial=-math.inf) <= LARGEST_EXPONENT:
-            return self.point(state), self.metric(state)
-        rising, falling = np.exp(up), np.exp(down)
-        return rising - falling, 2 * (rising + falling)
 
     def _logarithms(self, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return those of ((u + v)/2)^2 and ((u - v)/2)^2."""

@@ -28,7 +28,7 @@ from saddlescope.flow.status import (
 )
 from saddlescope.loss.checks import require_finite, require_float64_loss, require_smooth_at_zero
 from saddlescope.loss.compiled import CompiledLoss, Loss
-from saddlescope.numerics.ndf import MAX_ORDER, Interpolant, StepError, basis, slope_basis
+from saddlescope.numerics.ndf import Interpolant, StepError
 from saddlescope.numerics.step_roots import root_along
 
 
@@ -180,7 +180,6 @@ def gradient_flow(
         crossings=run.crossings,
         level=level,
         conserved=0.0 if isinstance(coordinates, MirrorCoordinates) else None,
-        energy_error=_energy_error(coordinates, run.interpolants, float(losses[0] - losses[-1])),
         accuracy=accuracy,
         time_error=_time_error(run, accuracy, tolerance),
         evaluations=compiled.evaluations,
@@ -382,28 +381,3 @@ def _accuracy(
 def _kind(crossing: LevelEvent) -> tuple[int, int, bool, float]:
     """Return the sort key of a crossing: its identity, and the time that orders repeated ones."""
     return crossing.index, crossing.sign, crossing.rising, crossing.time
-
-
-def _energy_error(coordinates: AbstractFlowCoordinates, steps: list[Interpolant], lost: float) -> float | None:
-    """Compare the decrease of the loss with the integral of |dtheta/dt|^2 along the path, by Gauss quadrature."""
-    if not lost > 0:
-        return None
-    size, total = len(steps[0].differences[0]), 0.0
-    at_once = max(1, _NUMBERS_AT_ONCE // size)
-    for first in range(0, len(steps), at_once):
-        part = steps[first : first + at_once]
-        differences = np.zeros((len(part), MAX_ORDER + 1, size))
-        for of_step, step in zip(differences, part, strict=True):
-            of_step[: len(step.differences)] = step.differences
-        duration = np.array([step.end - step.start for step in part])[:, None]
-        spacing = np.array([step.step for step in part])[:, None]
-        for node, weight in zip(*np.polynomial.legendre.leggauss(4), strict=True):
-            s = np.array([(node - 1) / 2])
-            state = differences[:, 0] + np.einsum("j,mjp->mp", basis(s, MAX_ORDER)[0], differences[:, 1:])
-            slope = np.einsum("j,mjp->mp", slope_basis(s, MAX_ORDER)[0], differences[:, 1:]) / spacing
-            moved = duration * slope  # of moderate size, however fast the flow
-            total += weight / 2 * float(np.sum(coordinates.metric(state) * moved**2 / duration))
-    return abs(1 - total / coordinates.rate / lost)
-
-
-_NUMBERS_AT_ONCE = 25_000  # of states: small arrays, though many steps for each call

@@ -36,13 +36,15 @@ from saddlescope.flow.status import (
     require_run,
     stuck,
 )
-from saddlescope.loss.batched import LossBatch
+from saddlescope.loss.abstract_loss import as_loss
+from saddlescope.loss.batched import gradients, values
 from saddlescope.loss.checks import (
     require_finite,
     require_float64_loss,
     require_smooth_at_zero,
 )
 from saddlescope.loss.compiled import Evaluations, Loss
+from saddlescope.loss.stacked import StackedRuns
 
 _RECORDS = 201
 
@@ -165,7 +167,8 @@ def gradient_flow_batched(
     require_run(until=until, tolerance=tolerance, record=record, level=level, max_evaluations=max_evaluations)
     coordinates = _coordinates(starts)
     origin = np.stack([start.origin() for start in starts])
-    losses = LossBatch(loss, len(starts))
+    given = list(map(as_loss, loss)) if isinstance(loss, Sequence) else as_loss(loss)
+    losses = StackedRuns.of("loss", given, len(starts))
     first = loss[0] if isinstance(loss, Sequence) else loss
     records = BatchRecords.begin(
         stacked(coordinates),
@@ -240,16 +243,16 @@ def _coordinates(starts: Sequence[AbstractInit]) -> list[MirrorCoordinates]:
     return coordinates
 
 
-def _check_losses(first: Loss, losses: LossBatch, points: np.ndarray) -> None:
+def _check_losses(first: Loss, losses: StackedRuns, points: np.ndarray) -> None:
     require_float64_loss(first, points[0])
-    values, gradients = losses.values(points[:, None])[:, 0], losses.gradients(points)
-    bad = np.flatnonzero(~(np.isfinite(values) & np.isfinite(gradients).all(axis=1)))
+    at_start, slopes = values(losses, points[:, None])[:, 0], gradients(losses, points)
+    bad = np.flatnonzero(~(np.isfinite(at_start) & np.isfinite(slopes).all(axis=1)))
     if len(bad):
         try:
-            require_finite(float(values[bad[0]]), gradients[bad[0]])
+            require_finite(float(at_start[bad[0]]), slopes[bad[0]])
         except InputError as error:
             raise InputError(f"Flow {bad[0]}: {error}") from None
-    require_smooth_at_zero(lambda point: losses.gradients(np.tile(point, (len(points), 1))), points.shape[1])
+    require_smooth_at_zero(lambda point: gradients(losses, np.tile(point, (len(points), 1))), points.shape[1])
 
 
 def _end_of(flow: int, explicit: ChebyshevFlows, records: BatchRecords, until: float, max_evaluations: int) -> Status:
@@ -268,7 +271,7 @@ def _explicit_trajectories(
     starts: Sequence[AbstractInit],
     coordinates: list[MirrorCoordinates],
     records: BatchRecords,
-    losses: LossBatch,
+    losses: StackedRuns,
     statuses: list[Status],
     explicit: ChebyshevFlows,
 ) -> list[Trajectory]:
@@ -283,15 +286,14 @@ def _explicit_trajectories(
     times = np.concatenate([np.tile(records.times, (flows, 1)), more_times], axis=1)
     states = np.concatenate([records.states, more], axis=1)
     points = np.stack([each.point(state) for each, state in zip(coordinates, states, strict=True)])
-    values = losses.values(points)
+    at_points = values(losses, points)
     trajectories = []
     for flow, mirror in enumerate(coordinates):
         ours, first = np.unique(times[flow], return_index=True)
         first = first[ours <= records.last_time[flow]]
-        ours, status, own = times[flow, first], statuses[flow], values[flow, first]
+        ours, status, own = times[flow, first], statuses[flow], at_points[flow, first]
         if status.ok and not np.isfinite(own).all():
             status = hidden_nan(float(ours[~np.isfinite(own)][0]), mirror.time_unit)
-        lost = float(own[0] - own[-1])
         trajectories.append(
             Trajectory(
                 times=ours,
@@ -301,7 +303,6 @@ def _explicit_trajectories(
                 crossings=tuple(crossings[flow]),
                 level=records.level,
                 conserved=0.0,
-                energy_error=abs(1 - records.dissipated[flow] / mirror.rate / lost) if lost > 0 else None,
                 accuracy=None,
                 evaluations=Evaluations(
                     gradients=int(explicit.evaluations[flow]),

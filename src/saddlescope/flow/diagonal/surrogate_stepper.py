@@ -169,13 +169,12 @@ class SurrogateStepper:
                 if not steps:
                     raise
                 break
-            point, metric = coordinates.point_and_metric(solver.y)
-            if self._evaluate_columns(metric):  # so far, the surrogate took these entries as constant
+            if self._evaluate_columns(coordinates.metric(solver.y)):  # so far, these entries were taken as constant
                 solver.restore(saved)
                 steps, expected = [], 0.0
                 continue
             steps.append(step)
-            spread = self._surrogate.spread(point)
+            spread = self._surrogate.spread(coordinates.point(solver.y))
             size = coordinates.scale + float(np.abs(solver.y).max())
             expected += coordinates.rate * (step.end - step.start) * self._error * spread / size
             too_far = expected > self._policy.expected * self._tolerance or coordinates.diverged(solver.y)

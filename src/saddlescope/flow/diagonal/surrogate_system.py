@@ -22,8 +22,8 @@ class SurrogateSystem(AbstractSystem):
     def jacobian(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the columns with known Hessian; the point hardly depends on the others."""
         columns = self.surrogate.columns
-        point, metric = self.coordinates.point_and_metric(y)
-        return columns, self.surrogate.hessian(point) * (-self.coordinates.rate * metric[columns])
+        metric = self.coordinates.metric(y)[columns]
+        return columns, self.surrogate.hessian(self.coordinates.point(y)) * (-self.coordinates.rate * metric)
 
     def shorten(self, y: np.ndarray, predicted: np.ndarray) -> float:
         """Shorten a step in which the point would move far.

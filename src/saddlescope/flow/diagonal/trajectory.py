@@ -111,7 +111,7 @@ class Trajectory(ReprMixin, PlotMixin):
 
     Attributes:
         times: recorded times, ascending, shape (k,). They include every crossing.
-        time_unit: unit of all times: "t / log(1/alpha)", "t" or "steps".
+        time_unit: unit of all times: "t / log(1/alpha)" or "t".
         losses: the loss at the recorded times, shape (k,).
         values: beta, for a start at `DiagonalInit`, or the flat parameters, at the recorded times, shape (k, p).
         crossings: passages of |values| through `level`, in the order of time.
@@ -120,8 +120,6 @@ class Trajectory(ReprMixin, PlotMixin):
             for gradient flow, whose coordinates conserve it by construction. For gradient descent a drift near or
             above 1 means that float64 has lost the entry: a coordinate that leaves 0 afterwards may do so too late
             or with the wrong sign.
-        energy_error: |1 - integral of |gradient|^2 dt / (L(0) - L(end))|, with the integral from the path alone: an
-            independent check of path and gradient; None if the loss did not fall, and for gradient descent.
         accuracy: see `Accuracy`; None if there was one run only.
         time_error: estimate of the largest relative error of the crossings' times, at least the tolerance: the
             difference from the other run, or, without one, 3 times the errors of single steps and windows propagated
@@ -141,7 +139,6 @@ class Trajectory(ReprMixin, PlotMixin):
     crossings: tuple[LevelEvent, ...]
     level: float | None
     conserved: float | None
-    energy_error: float | None
     accuracy: Accuracy | None
     time_error: float | None = None
     evaluations: Evaluations

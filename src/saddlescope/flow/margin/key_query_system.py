@@ -18,8 +18,8 @@ import numpy as np
 from jaxtyping import Float
 
 from saddlescope.flow.factored.scaled_factors import moved_factors
-from saddlescope.flow.margin.systems import AbstractMarginSystem, MarginLoss, Solver, linear_solver
-from saddlescope.numerics.ndf import Interpolant
+from saddlescope.flow.margin.systems import AbstractMarginSystem, MarginLoss
+from saddlescope.numerics.ndf import Interpolant, Solver, linear_solver
 
 
 @dataclass(frozen=True, eq=False)

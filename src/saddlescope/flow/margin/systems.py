@@ -11,24 +11,13 @@ depend.
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import get_lapack_funcs
 
 from saddlescope.flow.margin.time_coordinate import LogLogTime
-from saddlescope.numerics.ndf import AbstractStiffSystem, Interpolant
-
-Solver = Callable[[np.ndarray], np.ndarray]
-_factorise, _solve = get_lapack_funcs(("getrf", "getrs"), dtype=np.float64)
-
-
-def linear_solver(matrix: Float[np.ndarray, "N N"]) -> Solver:
-    """Return a function that solves with a matrix, for one or more right-hand sides; not finite if it is singular."""
-    factors = _factorise(matrix)[:2]
-    return lambda right: _solve(*factors, right)[0]
+from saddlescope.numerics.ndf import AbstractStiffSystem, Interpolant, Solver, linear_solver
 
 
 @runtime_checkable
@@ -165,10 +154,6 @@ class AbstractMarginSystem(AbstractStiffSystem):
                 return np.concatenate([[right[0], right[1] - c * energy], change])
 
         return solve
-
-    def shorten(self, y: np.ndarray, predicted: np.ndarray) -> float:
-        """Return 1: no step is shortened before the error test."""
-        return 1.0
 
 
 class AbstractIntegralSystem(AbstractMarginSystem):

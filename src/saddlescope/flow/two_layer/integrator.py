@@ -45,7 +45,6 @@ class Run:
         owners: the start that each turn of the loss belongs to, ascending.
         turning_times: of each, ascending for each start.
         turning_losses: the loss there.
-        below: time from which the loss stays at or below the level, infinite if it is above at the end, (n,).
         drifts: |log det W(end) - log det W(0) - integral of 4 tr(a (1 - W))|, (n,); meaningless for lower rank.
     """
 
@@ -54,7 +53,6 @@ class Run:
     owners: Int[np.ndarray, "t"]
     turning_times: Float[np.ndarray, "t"]
     turning_losses: Float[np.ndarray, "t"]
-    below: Float[np.ndarray, "n"]
     drifts: Float[np.ndarray, "n"]
 
 
@@ -65,7 +63,6 @@ def follow(
     times: Float[np.ndarray, "k"],
     local: float,
     order: int,
-    level: float,
 ) -> Run:
     """Follow the flow from each start, with a relative error of `local` per step.
 
@@ -76,14 +73,13 @@ def follow(
         times: recorded times, ascending from 0.
         local: the relative error of one step.
         order: of the series.
-        level: of the loss, below which its last fall is reported.
     """
     n, d, _ = starts.shape
     W = np.empty((n, len(times), d, d))
     W[:, 0] = starts @ starts.mT
     ends, grown = starts.copy(), np.zeros(n)
     moves = (a[:, None] + a[None, :] > 0)[:, :, None]  # entries of W - 1 that move W; the others never vanish
-    turns = _Turns(x, POLICY.flat * local, level, np.zeros(n))
+    turns = _Turns(x, POLICY.flat * local, np.zeros(n))
     allowed = POLICY.spare_steps + 4 * times[-1] / longest_step(order)
     left = np.arange(n)  # the unfinished starts, and for each its factor, time and next record
     factors, now, record = np.ascontiguousarray(starts.transpose(1, 2, 0)), np.zeros(n), np.ones(n, int)
@@ -120,7 +116,6 @@ def follow(
         owners[keep],
         turning_times[keep],
         turning_losses[keep],
-        np.where(last <= level, turns.fallen(n), np.inf),
         np.abs(_log_det(ends) - _log_det(starts) - grown),
     )
 
@@ -178,7 +173,7 @@ def _scale(taylor: TaylorSeries, x: Float[np.ndarray, "d"]) -> Float[np.ndarray,
 
 @dataclass(frozen=True, eq=False)
 class _Turns:
-    """Steps in which the loss turns, or falls to a level, and the times of these events.
+    """Steps in which the loss turns, and the times of these events.
 
     A step in which the loss changes by no more than errors of steps is skipped. If the loss changes direction across
     such steps, it has turned in them: the turn is put at their end.
@@ -186,16 +181,13 @@ class _Turns:
     Attributes:
         x: the test point.
         flat: the change of the loss over a step below which it is skipped, as a part of `_scale`.
-        level: of the loss, absolute.
         direction: the sign of dL/dt at the end of each start's last step that was not flat, 0 before the first.
     """
 
     x: Float[np.ndarray, "d"]
     flat: float
-    level: float
     direction: Float[np.ndarray, "n"]
     steps: list[tuple[np.ndarray, ...]] = field(default_factory=list)
-    falls: list[tuple[np.ndarray, ...]] = field(default_factory=list)
     between: list[tuple[np.ndarray, ...]] = field(default_factory=list)
 
     def examine(self, starts: Int[np.ndarray, "m"], now: np.ndarray, h: np.ndarray, taylor: TaylorSeries) -> None:
@@ -213,9 +205,6 @@ class _Turns:
         inside = ~flat & (changes > 0)
         self.steps.append((starts[inside], now[inside], h[inside], loss[inside], least[inside], slope[:, inside]))
         self.direction[starts] = np.where(flat, self.direction[starts], after)
-        highest, end = _reached(loss, b)
-        falls = (highest > self.level) & (end <= self.level)
-        self.falls.append((starts[falls], now[falls], h[falls], loss[falls], slope[:, falls]))
 
     def found(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Return the starts, times and losses of all turns, by start and time, and what errors can change there."""
@@ -231,15 +220,6 @@ class _Turns:
         order = np.lexsort((times, owners))
         return owners[order], times[order], losses[order], small[order]
 
-    def fallen(self, n: int) -> Float[np.ndarray, "n"]:
-        """Return the time at which the loss of each of the n starts last fell to the level; 0 where it never did."""
-        starts, now, h, loss, slope = (np.concatenate(parts, axis=-1) for parts in zip(*self.falls, strict=True))
-        above = slope / np.arange(1.0, len(slope) + 1)[:, None]
-        step, part = turning_points(np.concatenate([(loss - self.level)[None], above]))
-        last = np.zeros(n)
-        np.maximum.at(last, starts[step], now[step] + part * h[step])
-        return last
-
 
 def _end_signs(b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the signs of polynomials just after 0 and just before 1, by the first and last coefficients not 0."""
@@ -249,9 +229,3 @@ def _end_signs(b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         signs[np.argmax(signs != 0, axis=0), columns],
         signs[len(b) - 1 - np.argmax(signs[::-1] != 0, axis=0), columns],
     )
-
-
-def _reached(first: np.ndarray, slope: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return upper bounds of functions on [0, 1], and their ends, from their first values and Bernstein slopes."""
-    coefficients = first + np.cumsum(slope, axis=0) / len(slope)  # of the functions themselves, but for the first
-    return np.maximum(first, coefficients.max(axis=0)), coefficients[-1]

@@ -70,8 +70,6 @@ class SymmetricFlows(TableMixin, PlotMixin):
             larger of |x|^2 / 2 and |(W - 1) x| |x| max(W) there.
         turning_losses: the losses at these, shape (n, q).
         turns: the number of extrema, shape (n,).
-        generalized: time from which that loss stays at or below `level` |x|^2 / 2, shape (n,); infinite where it is
-            above that at `until`.
         ends: factors U from which the runs can be continued, shape (n, d, r), r = min(d, d').
         ranks: numerical ranks of the starts, which the flow conserves, shape (n,).
         drifts: |log det W - its law| over the run, shape (n,), 0 where the rank is below d.
@@ -88,7 +86,6 @@ class SymmetricFlows(TableMixin, PlotMixin):
     turning_times: Float[np.ndarray, "n q"]
     turning_losses: Float[np.ndarray, "n q"]
     turns: Int[np.ndarray, "n"]
-    generalized: Float[np.ndarray, "n"]
     ends: Float[np.ndarray, "n d r"]
     ranks: Int[np.ndarray, "n"]
     drifts: Float[np.ndarray, "n"]
@@ -103,12 +100,10 @@ class SymmetricFlows(TableMixin, PlotMixin):
 
     def _table(self) -> Table:
         rows = (
-            (start, int(turns), float(time), float(losses[-1]), Ending(kind).name.lower().replace("_", " "))
-            for start, (turns, time, losses, kind) in enumerate(
-                zip(self.turns, self.generalized, self.losses, self.endings, strict=True)
-            )
+            (start, int(turns), float(losses[-1]), Ending(kind).name.lower().replace("_", " "))
+            for start, (turns, losses, kind) in enumerate(zip(self.turns, self.losses, self.endings, strict=True))
         )
-        return ("start", "turns", "generalized", "loss", "ending"), rows
+        return ("start", "turns", "loss", "ending"), rows
 
     def panel(self) -> Panel:
         """Return the loss out of distribution of every start, at the recorded times and at all extrema."""
@@ -167,7 +162,6 @@ def symmetric_flows(
     until: float,
     tolerance: float,
     record: Any = None,
-    level: float = 0.01,
     report: Report = silent,
 ) -> SymmetricFlows:
     """Follow gradient flow of |(U U^T - 1) A^{1/2}|^2 / 2 in U from many starts.
@@ -183,8 +177,6 @@ def symmetric_flows(
         tolerance: the error allowed in an entry of W(t), about, as a part of the largest entry of W, or of 1 if that is
             larger; 1e-12 to 1e-3. 1e-6 takes about 0.6 of the time of 1e-11.
         record: times at which W is recorded besides 0 and `until`, (k,); by default none.
-        level: of the loss out of distribution, as a part of |x|^2 / 2, below which the network counts as generalizing;
-            positive.
         report: called from time to time with the finished fraction and a note.
 
     Raises:
@@ -199,21 +191,18 @@ def symmetric_flows(
     times = np.zeros(0) if record is None else numbers("record", record)
     if not (times.ndim == 1 and np.all((times >= 0) & (times <= until))):
         raise InputError(f"record must be a vector of times between 0 and until={until!r}; got {record!r}.")
-    if not 0 < level < np.inf:
-        raise InputError(f"level must be positive and finite; got {level!r}.")
     times = np.unique(np.concatenate([times, [0.0, until]]))
 
     rate = float(np.max(strengths))
     local = tolerance * LOCAL_SHARE
     x = basis.T @ point
-    least = level * float(x @ x) / 2
     chunks = [reduced(basis.T @ starts[first : first + _CHUNK]) for first in range(0, len(starts), _CHUNK)]
     for k, (factors, _) in enumerate(chunks):
         require_followed(factors, strengths / rate, until * rate, local, first=k * _CHUNK)
     runs = []
     for k, (factors, _) in enumerate(chunks):
         report(k / len(chunks), f"{k * _CHUNK} of {len(starts)} starts followed")
-        runs.append(follow(factors, strengths / rate, x, times * rate, local, order_for(local), least))
+        runs.append(follow(factors, strengths / rate, x, times * rate, local, order_for(local)))
     ranks = np.concatenate([ranks for _, ranks in chunks])
     return _assemble(strengths, basis, point, tolerance, times, runs, ranks)
 
@@ -337,7 +326,6 @@ def _assemble(
         turning_times=turning_times,
         turning_losses=turning_losses,
         turns=turns,
-        generalized=np.concatenate([run.below for run in runs]) / rate,
         ends=basis @ np.concatenate([run.ends for run in runs]),
         ranks=ranks,
         drifts=drifts,

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from numpy.polynomial.polynomial import polyval
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
@@ -65,10 +66,7 @@ class SymmetricPath(TableMixin, PlotMixin):
             raise InputError(f"times must be numbers between 0 and {self.until!r}; got {times!r}.")
         step = np.clip(np.searchsorted(self.edges, t, side="right") - 1, 0, len(self.edges) - 2)
         part = np.minimum((t - self.edges[step]) / np.diff(self.edges)[step], 1.0)[:, None, None]
-        value = self.coefficients[-1, step]
-        for coefficient in self.coefficients[-2::-1]:
-            value = value * part + coefficient[step]
-        return value
+        return polyval(part, self.coefficients[:, step], tensor=False)
 
     def panel(self) -> Panel:
         """Return the entries of W over time, those of the diagonal in bold."""
