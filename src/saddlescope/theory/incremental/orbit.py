@@ -110,9 +110,9 @@ def _follow(departure: SaddleDeparture, face: Face, policy: OrbitPolicy) -> Stat
     flow = _Flow(begin, B, departure.noise, policy)
     solver = BDF(
         flow.slope,
-        begin.time,
+        0.0,  # since the start
         np.zeros_like(begin.x),
-        begin.time + HORIZON / departure.entering_rate,
+        HORIZON / departure.entering_rate,
         first_step=0.01 / departure.entering_rate,
         rtol=policy.tolerance,
         atol=policy.tolerance,
@@ -212,7 +212,7 @@ class _Orbit:
 
     def __init__(self, begin: OrbitStart) -> None:
         self._begin = begin
-        self._times, self._gradients = [begin.time], [begin.gradient]
+        self._times, self._gradients = [0.0], [begin.gradient]  # since the start
         self._pieces: list[DenseOutput] = []
 
     def add(self, time: float, gradient: Float[np.ndarray, "p"], piece: DenseOutput) -> None:
@@ -225,8 +225,8 @@ class _Orbit:
         self, departure: SaddleDeparture, end: StationaryPoint, x: Float[np.ndarray, "m"], peak: Float[np.ndarray, "m"]
     ) -> TimedStationaryPoint:
         """Return J and the half-way time, given the end of the orbit and the last point before it."""
-        begin, stop = self._begin, self._times[-1]
-        face = begin.face
+        begin, face = self._begin, self._begin.face
+        stop = begin.time + self._times[-1]
         at_end, r = face.sizes(end.beta), face.rates(end.gradient)
         zero = at_end == 0
         columns = face.oracle.hessian_columns(end.beta, face.among) @ face.directions
@@ -234,7 +234,7 @@ class _Orbit:
         spline = make_interp_spline(self._times, np.stack(self._gradients), k=5 if len(self._times) > 5 else 1)
         shift = (
             begin.shift
-            + spline.integrate(begin.time, stop)
+            + spline.integrate(0.0, self._times[-1])
             + departure.saddle.gradient * begin.time
             - end.gradient * stop
             - columns @ remaining
@@ -254,11 +254,11 @@ class _Orbit:
             convergence_rate=end.convergence_rate,
             scale=end.scale,
             shift=shift,
-            halfway=min(self._passing(k, half[k]) for k in np.flatnonzero(begin.new).tolist()),
+            halfway=begin.time + min(self._passing(k, half[k]) for k in np.flatnonzero(begin.new).tolist()),
         )
 
     def _passing(self, k: int, z: float) -> float:
-        """Return the time at which coordinate k first has log(x / x_begin) = z."""
+        """Return the time since the start at which coordinate k first has log(x / x_begin) = z."""
 
         def above(piece: DenseOutput, t: float) -> float:
             return float(piece(t)[k]) - z
