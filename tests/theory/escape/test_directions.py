@@ -211,8 +211,6 @@ def test_two_runs_are_the_same_and_two_seeds_are_not():
         ({"record": np.array([2, 2])}, "record must be increasing"),
         ({"learning_rate": float("nan")}, "learning_rate must be positive"),
         ({"gradients": 0 * G.T}, "no saddle of this kind"),
-        ({"inputs": X.T * np.nan}, "inputs must be finite"),
-        ({"gradients": G[:, :7].T}, "gradients must have a row per sample"),
         ({"inputs": X, "gradients": G}, "Pass `inputs.T` and `gradients.T`"),
     ],
 )

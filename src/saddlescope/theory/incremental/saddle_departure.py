@@ -109,9 +109,7 @@ def start_orbit(departure: SaddleDeparture, face: Face) -> OrbitStart:
                 before[new] = -2 * r * delays
                 # The second-order remainder of g is proportional to x^2, and so decays twice as fast into the past.
                 shift = change @ (small / (2 * r)) + (actual - first) / (4 * float(np.max(r)))
-                return OrbitStart(
-                    face=face, x=x, time=time, new=new, gradient=gradient, before=before, shift=shift
-                )
+                return OrbitStart(face=face, x=x, time=time, new=new, gradient=gradient, before=before, shift=shift)
         time -= float(np.log(100.0) / (2 * np.max(r)))
     raise departure.jump()
 

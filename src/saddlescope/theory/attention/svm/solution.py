@@ -13,7 +13,6 @@ from saddlescope.models.tokens.data import TokenData
 from saddlescope.theory.attention.svm.certificate import SvmCertificate, certify_svm
 from saddlescope.theory.attention.svm.constraints import not_solved
 
-_ACTIVE = 1e-7  # margins this near 1 are active
 _LARGEST_GAP = 1e-6  # beyond it, a solver has failed; solutions are mostly within 1e-11
 
 
@@ -36,11 +35,6 @@ class DiagonalSvm(TableMixin, PlotMixin):
     def _table(self) -> Table:
         rows = zip(range(len(self.beta)), self.beta, self.support.tolist(), strict=True)
         return ("coordinate", "beta", "active"), rows
-
-    @property
-    def active(self) -> Bool[np.ndarray, "n m"]:
-        """Constraints that hold with equality, to 1e-7."""
-        return self.margins <= 1 + _ACTIVE
 
     def panel(self) -> Panel:
         """Return the entries of beta."""
@@ -116,11 +110,6 @@ class MatrixSvm(TableMixin, PlotMixin):
     def weights(self) -> Float[np.ndarray, "d d"]:
         """Product W = K Q^T (d, d), computed on demand."""
         return self.K @ self.Q.T
-
-    @property
-    def active(self) -> Bool[np.ndarray, "n m"]:
-        """Constraints that hold with equality, to 1e-7."""
-        return self.margins <= 1 + _ACTIVE
 
 
 def diagonal_solution(
