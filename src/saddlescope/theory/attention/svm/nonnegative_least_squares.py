@@ -3,9 +3,9 @@
     minimise  lambda^T H lambda / 2 - h^T lambda  over  lambda >= 0
 
 For a positive definite H, exchange all indices of the wrong sign at once (one Cholesky factor per exchange). When that
-ceases to help, continue with an active set, adding one index at a time, whose objective falls at every step, so that it
-ends. A semidefinite H, as of Gram matrices of dependent constraints, is a few such programs with a
-ridge about the last multipliers.
+ceases to help, SciPy's `nnls` solves the program with an active set, whose objective falls at every step, so that it
+ends. A semidefinite H, as of Gram matrices of dependent constraints, is a few such programs with a ridge about the last
+multipliers.
 
 Judice and Pires (1994), "A block principal pivoting algorithm for large-scale strictly monotone linear
 complementarity problems"; Lawson and Hanson (1974), chapter 23; Rockafellar (1976), "Monotone operators and the
@@ -59,7 +59,7 @@ def _by_active_sets(H: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, np.ndarra
     """Return the minimiser as that of |R lambda - R^-T h|, H = R^T R."""
     try:
         R = cholesky(H)
-        multipliers, _ = nnls(R, solve_triangular(R, h, trans="T"), maxiter=10 * len(h))
+        multipliers, _ = nnls(R, solve_triangular(R, h, trans=1), maxiter=10 * len(h))
     except (LinAlgError, RuntimeError) as error:
         raise ArithmeticError(f"An active set of {len(h)} indices did not end: H is too nearly singular.") from error
     return multipliers, multipliers > 0
