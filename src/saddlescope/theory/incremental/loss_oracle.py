@@ -16,18 +16,7 @@ from saddlescope._shared.compiled_functions import bound, compiled, quickly_comp
 from saddlescope._shared.errors import InputError
 from saddlescope.loss.abstract_loss import AbstractLoss, as_loss
 from saddlescope.loss.checks import require_float64_loss, require_start_at_zero
-
-
-class NonFiniteLossError(Exception):
-    """Loss, gradient or Hessian that is NaN or infinite at some beta.
-
-    Attributes:
-        size: the largest |beta_i| there.
-    """
-
-    def __init__(self, size: float) -> None:
-        super().__init__(f"not finite where the largest |beta| is {size:.3g}")
-        self.size = size
+from saddlescope.theory.saddle.path import NonFiniteLossError
 
 
 @compiled

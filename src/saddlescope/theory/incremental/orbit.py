@@ -27,7 +27,6 @@ from scipy.interpolate import make_interp_spline
 from scipy.optimize import brentq
 
 from saddlescope.theory.incremental.divergence import DivergenceTest
-from saddlescope.theory.incremental.loss_oracle import NonFiniteLossError
 from saddlescope.theory.incremental.saddle_departure import OrbitStart, start_orbit, tied_face
 from saddlescope.theory.incremental.stationary_point import (
     Face,
@@ -38,7 +37,7 @@ from saddlescope.theory.incremental.stationary_point import (
     vanishing,
 )
 from saddlescope.theory.incremental.transition import HORIZON, LARGEST_LOG, SaddleDeparture
-from saddlescope.theory.saddle.path import TransitionFailure
+from saddlescope.theory.saddle.path import NonFiniteLossError, TransitionFailure
 
 
 @dataclass(frozen=True, kw_only=True)

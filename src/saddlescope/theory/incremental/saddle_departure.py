@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from saddlescope.theory.incremental.loss_oracle import NonFiniteLossError
 from saddlescope.theory.incremental.stationary_point import Face
 from saddlescope.theory.incremental.transition import SaddleDeparture
+from saddlescope.theory.saddle.path import NonFiniteLossError
 
 SMALL = 1e-3  # the orbit starts where the new coordinates change the rates by this fraction of their own
 _SAME = 1e-9  # relative difference of two coordinates' second derivatives that are equal but for rounding

@@ -20,7 +20,8 @@ from jaxtyping import Bool, Float, Int
 from scipy.linalg import get_lapack_funcs
 
 from saddlescope.loss.checks import ROUGH, rounding_share
-from saddlescope.theory.incremental.loss_oracle import LossOracle, NonFiniteLossError
+from saddlescope.theory.incremental.loss_oracle import LossOracle
+from saddlescope.theory.saddle.path import NonFiniteLossError
 
 
 @dataclass(frozen=True, kw_only=True)
