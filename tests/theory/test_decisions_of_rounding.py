@@ -14,7 +14,6 @@ from saddlescope.theory import incremental_learning, low_rank_learning, unit_lea
 from saddlescope.theory.saddle.path import SaddlePassage
 
 UNDECIDED = {"tie", "degenerate", "unstable", "saddle"}
-NOISES = (1e-15, 1e-14, 1e-13)
 SAME = 1e-6  # relative difference of times and losses; a thousand times what noise of 1e-13 moves in these problems
 
 
@@ -172,7 +171,16 @@ PROBLEMS = {
     "tied": tied,
     "ladder": ladder,
 }
-OTHERS = [Inputs(noise, seed) for seed, noise in enumerate(NOISES)] + [Inputs(permuted=True), Inputs(1e-14, 7, True)]
+OTHERS = [Inputs(1e-13, 2), Inputs(permuted=True), Inputs(1e-14, 7, True)]
+STATUS = {
+    "at a saddle": "saddle",
+    "low rank at a saddle": "saddle",
+    "tied": "tie",
+    "past a saddle": "converged",
+    "low rank past a saddle": "converged",
+    "completion": "converged",
+    "returning": "converged",
+}
 
 
 def stages(found):
@@ -188,6 +196,7 @@ def stages(found):
 def test_noise_of_rounding_and_permutations_change_no_stage(name):
     found = PROBLEMS[name](Inputs())
     times, losses, status = stages(found)
+    assert status == STATUS.get(name, status)
     # A valley without end is followed until the loss hardly falls; noise moves that point, and later times a little.
     left = max(stage.fall for stage in found.stages) if name == VALLEYS else 0.0
     for other in OTHERS:
@@ -200,22 +209,13 @@ def test_noise_of_rounding_and_permutations_change_no_stage(name):
         assert len(also) == shared or status in UNDECIDED
 
 
-@pytest.mark.parametrize(
-    ("name", "status"),
-    [("at a saddle", "saddle"), ("low rank at a saddle", "saddle"), ("tied", "tie"), ("past a saddle", "converged"),
-     ("low rank past a saddle", "converged"), ("completion", "converged"), ("returning", "converged")],
-)  # fmt: skip
-def test_what_is_undecided_and_what_is_not(name, status):
-    assert PROBLEMS[name](Inputs()).status.value == status
-
-
 @pytest.mark.parametrize(("slope", "level"), [(1e-3, -8 / 3), (-1e-3, -5 / 12)])
 def test_a_path_of_factors_leaves_a_saddle_on_its_side(slope, level):
     last = low_rank_saddle(slope)(Inputs()).staircase.losses[-1]
     np.testing.assert_allclose(last, level, atol=5e-3)
 
 
-@pytest.mark.parametrize("slope", [1e-15, -1e-15, 1e-10, -1e-10])
+@pytest.mark.parametrize("slope", [1e-15, -1e-10])
 def test_a_slope_below_the_error_of_the_path_decides_nothing(slope):
     assert low_rank_saddle(slope)(Inputs()).status.value == "saddle"
 

@@ -99,24 +99,6 @@ def test_few_samples_and_dependent_inputs():
     np.testing.assert_allclose(doubled.losses, STAGES.losses, rtol=1e-10)
 
 
-@pytest.mark.parametrize("depth", [2, 3, 4, 7])
-@pytest.mark.parametrize(("speed", "curvature"), [(1.0, 1.0), (0.3, 2.0), (5.0, 0.5)])
-def test_aligned_times_solve_their_equation(depth, speed, curvature):
-    initial, share = 0.1, 0.6
-    final = share * speed / curvature
-
-    def reached(_, a):
-        return a[0] ** depth - final
-
-    reached.terminal = True
-    flow = solve_ivp(
-        lambda _, a: a ** (depth - 1) * (speed - curvature * a**depth), (0, 1e12), [initial], events=reached,
-        method="LSODA", rtol=1e-11, atol=1e-13,
-    )  # fmt: skip
-    time = aligned_time(speed, depth=depth, initial=initial, share=share, curvature=curvature)
-    assert time == pytest.approx(flow.t_events[0][0], rel=1e-7)
-
-
 @pytest.mark.parametrize("depth", [2, 3])
 def test_aligned_networks_drop_half_way_at_the_times_reported(depth):
     """All weights of a network on white data, integrated: its loss is half-way from stage to stage when theory says."""
@@ -172,10 +154,7 @@ def _share(speed, depth, initial, time):
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: deep_linear_stages(X.T, T[:, :5].T), "targets must have a row per sample, as many as inputs; got"),
         (lambda: deep_linear_stages(X, T), "Pass `inputs.T` and `targets.T`"),
-        (lambda: deep_linear_stages(X[0], T.T), "inputs must have shape"),
-        (lambda: deep_linear_stages(X.T, T.T * np.nan), "targets must be finite"),
         (lambda: deep_linear_stages(X.T, 0 * T.T), "targets must not all be 0.* no saddle"),
         (lambda: deep_linear_stages([[1.0], [0.0]], [[0.0], [1.0]]), "targets must not be orthogonal.* no saddle"),
         (lambda: deep_linear_stages(X.T, T.T, width=0), "width must be at least 1; got 0"),

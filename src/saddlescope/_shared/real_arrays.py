@@ -3,6 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
+from saddlescope._shared.arguments import shown
 from saddlescope._shared.errors import InputError
 
 
@@ -23,11 +24,11 @@ def real_array(name: str, given: object, shape: tuple[int | None, ...] | None = 
             raise TypeError(array.dtype)
         array = array.astype(float)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be an array of real numbers; got {given!r}.") from error
+        raise InputError(f"{name} must be an array of real numbers; got {shown(given)}.") from error
     if shape is not None and not (
         array.ndim == len(shape) and all(a == b or (b is None and a) for a, b in zip(array.shape, shape, strict=True))
     ):
-        wanted = ", ".join("any" if size is None else str(size) for size in shape)
+        wanted = ", ".join("any" if size is None else str(size) for size in shape) + "," * (len(shape) == 1)
         raise InputError(f"{name} must have shape ({wanted}); got shape {array.shape!r}.")
     if not np.all(np.isfinite(array)):
         place = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])

@@ -104,7 +104,7 @@ def update_spectrum(after: Any, before: Any, *, top: int | None = None) -> Spect
     """
     check_top(top)
     library, (W, W0) = take(axes=2, after=after, before=before)
-    check_same_shape("before", W0, "after", W)
+    _check_same_shape("before", W0, "after", W)
     if _squares_fit(library, [W, W0]):
         return _update_from_squares(library, W, W0, top)
     with np.errstate(over="ignore"):
@@ -131,7 +131,7 @@ def update_noise_floor(after: Any, before: Any) -> Any:
     True
     """
     library, (W, W0) = take(axes=2, after=after, before=before)
-    check_same_shape("before", W0, "after", W)
+    _check_same_shape("before", W0, "after", W)
     return library.give_back(library.xp.hypot(_rounding(library, W), _rounding(library, W0)))
 
 
@@ -157,7 +157,7 @@ def product_spectrum(left: Any, right: Any, *, top: int | None = None, report: R
     """
     check_top(top)
     library, (L, R) = take(axes=2, left=left, right=right)
-    check_factors(L, R)
+    _check_factors(L, R)
     return _spectrum_of(library, lambda L, R: _product(library, [L], [R]), [L, R], top, report)
 
 
@@ -195,11 +195,7 @@ def product_update_spectrum(
     array([3., 0.])
     """
     check_top(top)
-    library, (L, R, L0, R0) = take(axes=2, left=left, right=right, left0=left0, right0=right0)
-    check_factors(L, R)
-    check_same_shape("left0", L0, "left", L)
-    check_same_shape("right0", R0, "right", R)
-    factors = [L, R, L0, R0]
+    library, factors = take_update(left, right, left0, right0)
     return _spectrum_of(library, lambda L, R, L0, R0: _product(library, [L, L0], [R, R0]), factors, top, report)
 
 
@@ -432,14 +428,28 @@ def check_top(top: int | None) -> None:
         raise InputError(f"top must be at least 1, or None for all singular values; got {top!r}.")
 
 
-def check_same_shape(name: str, one: Stored, other: str, reference: Stored) -> None:
+def take_update(left: Any, right: Any, left0: Any, right0: Any) -> tuple[Library, list[Stored]]:
+    """Return the factors of a product now and before, checked, and the library to work with.
+
+    Raises:
+        InputError: as `take`, or factors whose shapes do not match.
+    """
+    library, factors = take(axes=2, left=left, right=right, left0=left0, right0=right0)
+    L, R, L0, R0 = factors
+    _check_factors(L, R)
+    _check_same_shape("left0", L0, "left", L)
+    _check_same_shape("right0", R0, "right", R)
+    return library, factors
+
+
+def _check_same_shape(name: str, one: Stored, other: str, reference: Stored) -> None:
     """Raise InputError for an array of another shape than its companion."""
     shape, wanted = tuple(one.array.shape), tuple(reference.array.shape)
     if shape != wanted:
         raise InputError(f"{name} must have the shape of {other}, {wanted!r}; got {shape!r}.")
 
 
-def check_factors(L: Stored, R: Stored) -> None:
+def _check_factors(L: Stored, R: Stored) -> None:
     """Raise InputError for factors without a product L R^T."""
     left, right = tuple(L.array.shape), tuple(R.array.shape)
     if left[:-2] != right[:-2] or left[-1] != right[-1]:

@@ -18,7 +18,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure.arrays import Library, Stored, in_pieces, normalised, require_finite, take, upcast
-from saddlescope.measure.spectrum import check_factors, check_same_shape
+from saddlescope.measure.spectrum import take_update
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,18 +62,16 @@ def product_update_subspaces(
     >>> abs(product_update_subspaces(one, one, zero, zero, k=1).left[:, 0]).round(12)
     array([0.5, 0.5, 0.5, 0.5])
     """
-    library, (L, R, L0, R0) = take(axes=2, left=left, right=right, left0=left0, right0=right0)
-    check_factors(L, R)
-    check_same_shape("left0", L0, "left", L)
-    check_same_shape("right0", R0, "right", R)
+    library, factors = take_update(left, right, left0, right0)
+    L, R, *_ = factors
     most = min(L.array.shape[-2], R.array.shape[-2], 2 * L.array.shape[-1])
     if not 1 <= k <= most:
         raise InputError(f"k must be from 1 to {most}, the largest rank the update can have; got {k!r}.")
 
-    def compute(L: Stored, R: Stored, L0: Stored, R0: Stored) -> tuple[Any, ...]:
-        return _leading(library, *(upcast(library, one) for one in (L, R, L0, R0)), k=k)
+    def compute(*factors: Stored) -> tuple[Any, ...]:
+        return _leading(library, *(upcast(library, one) for one in factors), k=k)
 
-    left, right, values = in_pieces(library, compute, [L, R, L0, R0], report=report)
+    left, right, values = in_pieces(library, compute, factors, report=report)
     require_finite(array_api_compat.array_namespace(values), values)
     return Subspaces(left, right, values)
 

@@ -7,22 +7,21 @@ rank of a factor. Notation and noise floors are those of `saddlescope.measure.sp
 """
 
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope.measure.arrays import Library, Stored, in_pieces, take
+from saddlescope.measure.arrays import Library, Stored, in_pieces
 from saddlescope.measure.spectrum import (
     Factors,
     Spectrum,
-    check_factors,
-    check_same_shape,
     check_top,
     finite_spectrum,
     norms,
     rounding_times,
+    take_update,
 )
 from saddlescope.measure.squares import BEFORE, MOVED
 
@@ -68,15 +67,8 @@ def product_update_orders(
     (array([9., 0.]), array([6.]))
     """
     check_top(top)
-    library, (L, R, L0, R0) = take(axes=2, left=left, right=right, left0=left0, right0=right0)
-    check_factors(L, R)
-    check_same_shape("left0", L0, "left", L)
-    check_same_shape("right0", R0, "right", R)
-
-    def compute(L: Stored, R: Stored, L0: Stored, R0: Stored) -> tuple[Any, ...]:
-        return _orders(library, L, R, L0, R0)
-
-    first, noise, second, noise_of_second = in_pieces(library, compute, [L, R, L0, R0], report=report)
+    library, factors = take_update(left, right, left0, right0)
+    first, noise, second, noise_of_second = in_pieces(library, partial(_orders, library), factors, report=report)
     return UpdateOrders(finite_spectrum(first[..., :top], noise), finite_spectrum(second[..., :top], noise_of_second))
 
 

@@ -112,13 +112,13 @@ def test_the_staircase():
 
 
 def test_bad_input():
-    with pytest.raises(InputError, match="strengths must differ"):
-        concept_stages([1.0, 1.0], np.eye(2) / 10)
-    with pytest.raises(InputError, match="U must be small"):
-        concept_stages([1.0, 2.0], np.eye(2))
-    with pytest.raises(InputError, match="U must have a row for each of the 2 strengths"):
-        concept_stages([1.0, 2.0], np.eye(3) / 10)
-    with pytest.raises(InputError, match="U must be finite; got 1 entries"):
-        concept_stages([1.0, 2.0], [[np.nan, 0.0], [0.0, 1.0]])
+    for strengths, factor, says in (
+        ([1.0, 1.0], np.eye(2) / 10, "strengths must differ"),
+        ([1.0, 2.0], np.eye(2), "U must be small"),
+        ([1.0, 2.0], np.eye(3) / 10, r"U must have shape \(2, any\)"),
+        ([1.0, 2.0], [[np.nan, 0.0], [0.0, 1.0]], "U must be finite; got nan"),
+    ):
+        with pytest.raises(InputError, match=says):
+            concept_stages(strengths, factor)
     with pytest.raises(InputError, match=r"Start from smaller weights"):
         _ = concept_stages([1.0, 1.1], np.diag([0.1, 1e-6])).staircase

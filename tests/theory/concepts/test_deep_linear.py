@@ -131,13 +131,12 @@ def test_a_weaker_concept_learned_first_is_forgotten_at_the_rate_predicted():
 
 def test_bad_input():
     good = _start(1e-2, 0, 3)
-    with pytest.raises(InputError, match="depth must be an integer of at least 2"):
-        deep_stages(FIGURE_8, good[:1])
-    with pytest.raises(InputError, match="strengths must differ"):
-        deep_stages([1.0, 1.0, 2.0], good)
-    with pytest.raises(InputError, match=r"weights must be matrices W_1, \.\.\., W_L that map 3 inputs"):
-        deep_stages(FIGURE_8, [good[0][:, :2], *good[1:]])
-    with pytest.raises(InputError, match="weights must be finite, with no layer of zeros"):
-        deep_stages(FIGURE_8, [0 * good[0], *good[1:]])
-    with pytest.raises(InputError, match="weights must be small, with w_kk below"):
-        deep_stages(FIGURE_8, [np.eye(3)] * 3)
+    for strengths, weights, says in (
+        (FIGURE_8, good[:1], "depth L of at least 2; got 1"),
+        ([1.0, 1.0, 2.0], good, "strengths must differ"),
+        (FIGURE_8, [good[0][:, :2], *good[1:]], "weights must map d_in = 3 to d_out = 3"),
+        (FIGURE_8, [0 * good[0], *good[1:]], "weights must have no layer of zeros"),
+        (FIGURE_8, [np.eye(3)] * 3, "weights must be small, with w_kk below"),
+    ):
+        with pytest.raises(InputError, match=says):
+            deep_stages(strengths, weights)

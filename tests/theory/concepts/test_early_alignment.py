@@ -67,17 +67,14 @@ def test_the_time_follows_the_scale():
 
 def test_bad_input():
     W, V = _start(1e-2, 0)
-    with pytest.raises(InputError, match="weights must have shapes"):
-        early_alignment(X, (W, V.T), drop=0.02)
-    with pytest.raises(InputError, match="weights must be W and V"):
-        early_alignment(X, (W, W, V), drop=0.02)
-    with pytest.raises(InputError, match="drop must be between 0 and 1"):
-        early_alignment(X, (W, V), drop=1.0)
-    with pytest.raises(InputError, match="weights must start with less than"):
-        early_alignment(X, (np.eye(2), np.eye(2)), drop=0.02)
-    with pytest.raises(InputError, match="weights and inputs must not be 0"):
-        early_alignment(X, (0 * W, 0 * V), drop=0.02)
-    with pytest.raises(InputError, match="inputs must be a finite matrix"):
-        early_alignment(np.full((3, 2), np.nan), (W, V), drop=0.02)
-    with pytest.raises(InputError, match="weights must grow until"):
-        early_alignment(np.abs(X), (-np.abs(W), V), drop=0.02)
+    for inputs, weights, drop, says in (
+        (X, (W, V.T), 0.02, r"V must have shape \(2, 8\)"),
+        (X, (W, W, V), 0.02, "weights must be W and V"),
+        (X, (W, V), 1.0, "drop must be between 0 and 1"),
+        (X, (np.eye(2), np.eye(2)), 0.02, "weights must start with less than"),
+        (X, (0 * W, 0 * V), 0.02, "weights and inputs must not be 0"),
+        (np.full((3, 2), np.nan), (W, V), 0.02, "inputs must be finite"),
+        (np.abs(X), (-np.abs(W), V), 0.02, "weights must grow until"),
+    ):
+        with pytest.raises(InputError, match=says):
+            early_alignment(inputs, weights, drop=drop)

@@ -81,7 +81,7 @@ def test_gradients_of_one_sign_have_a_neuron_as_optimum(sign):
         assert_allclose(certified_escape_speed(X.T, G.T).upper, rank_one_escape_speed(X.T, G.T).lower, rtol=1e-10)
 
 
-@pytest.mark.parametrize("case", range(6))
+@pytest.mark.parametrize("case", range(3))
 def test_no_network_of_depth_3_exceeds_it(case):
     rng = np.random.default_rng(100 + case)
     X, G = rng.normal(size=(2, 6)), rng.normal(size=(1, 6))

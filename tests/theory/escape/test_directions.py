@@ -105,12 +105,6 @@ def test_polished_directions_of_example_1_are_exact(found):
     assert not any(w[found.widths == 1][:, 1:].any() for w in found.weights[:2])
 
 
-def test_linearity_is_what_the_relu_takes_away(found):
-    first = found.weights[0][found.best] @ X
-    expected = np.linalg.norm(np.maximum(first, 0) - first) / np.linalg.norm(first)
-    assert found.linearity[found.best, 0] == pytest.approx(expected, abs=1e-12)
-
-
 @pytest.mark.parametrize("depth", [4, 8])
 def test_deeper_directions_are_collapsed_polished_and_expanded(depth):
     rng = np.random.default_rng(0)
@@ -217,8 +211,6 @@ def test_two_runs_are_the_same_and_two_seeds_are_not():
         ({"record": np.array([2, 2])}, "record must be increasing"),
         ({"learning_rate": float("nan")}, "learning_rate must be positive"),
         ({"gradients": 0 * G.T}, "no saddle of this kind"),
-        ({"inputs": X.T * np.nan}, "inputs must be finite"),
-        ({"gradients": G[:, :7].T}, "gradients must have a row per sample"),
         ({"inputs": X, "gradients": G}, "Pass `inputs.T` and `gradients.T`"),
     ],
 )

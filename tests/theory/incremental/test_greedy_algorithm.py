@@ -44,7 +44,7 @@ def _assert_agrees(learned, exact):
         assert np.array_equal(stage.beta == 0, [value == 0 for value in beta])
 
 
-@pytest.mark.parametrize(("count", "fewest_ties"), [(80, 0), pytest.param(300, 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("count", "fewest_ties"), [(40, 0), pytest.param(300, 1, marks=pytest.mark.slow)])
 def test_agrees_with_rational_arithmetic(count, fewest_ties):
     rng, leaving, ties = np.random.default_rng(0), 0, 0
     for _ in range(count):
@@ -139,22 +139,6 @@ def test_flipping_signs_of_features_flips_the_stages(leaving):
         assert one.signs == tuple(flips[i] * s for i, s in zip(one.entered, other.signs, strict=True))
 
 
-@pytest.mark.parametrize("factor", [1e-6, 7.0, 1e6])
-def test_a_larger_loss_is_learned_faster(leaving, factor):
-    X, y = leaving
-    one = incremental_learning(diagonal_linear_network(X, y), 5)
-    other = incremental_learning(diagonal_linear_network(X * factor**0.5, y * factor**0.5), 5)
-    for before, after in zip(one.stages, other.stages, strict=True):
-        assert after.time * factor == pytest.approx(before.time, rel=1e-12)
-        assert after.loss == pytest.approx(factor * before.loss, rel=1e-12, abs=1e-12 * factor)
-        np.testing.assert_allclose(after.beta, before.beta, atol=1e-12)
-        if math.isfinite(before.curvature):
-            assert after.curvature == pytest.approx(factor * before.curvature, rel=1e-10)
-    assert [(tie.stage, tie.kind) for tie in one.near_ties(-5.0)] == [
-        (tie.stage, tie.kind) for tie in other.near_ties(-5.0)
-    ]
-
-
 @pytest.mark.parametrize("unit", [1e-9, 1e9])
 def test_the_unit_of_beta_does_not_matter(leaving, unit):
     """beta in another unit: g is divided by it, so all times are multiplied by it."""
@@ -191,15 +175,6 @@ def test_key_and_query_wait_for_value_and_output():
     assert first.time == pytest.approx(1 / np.max(np.abs(origin.gradient)), rel=1e-14)
 
 
-def test_derivatives_of_a_plain_function_do_as_well():
-    task = attention_teacher_task(2, samples=50, tokens=4, dim=3)
-    for own, plain in zip(_stages(task.network, 6), _stages(lambda beta: task.network(beta), 6), strict=True):
-        assert own.entered == plain.entered
-        assert own.time == pytest.approx(plain.time, rel=1e-11)
-        np.testing.assert_allclose(own.beta, plain.beta, atol=1e-11)
-        assert own.curvature == pytest.approx(plain.curvature, rel=1e-9)
-
-
 def test_fewer_stages_are_a_prefix():
     task = attention_teacher_task(2, samples=50, tokens=4, dim=3)
     whole = incremental_learning(task.network, 6)
@@ -220,7 +195,7 @@ def _assert_learns_the_teacher(task):
 
 
 def test_an_attention_head_learns_its_teacher():
-    _assert_learns_the_teacher(attention_teacher_task(1, samples=200, dim=20))
+    _assert_learns_the_teacher(attention_teacher_task(1, samples=100, tokens=5, dim=8))
 
 
 @pytest.mark.slow

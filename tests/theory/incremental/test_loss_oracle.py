@@ -21,14 +21,15 @@ def _losses():
 def test_the_gradient_and_hessian_on_a_face_are_those_of_the_whole_loss():
     network, rng = _losses()[0], np.random.default_rng(1)
     own, plain = LossOracle(network, 8), LossOracle(_losses()[1], 8)
-    for among in ([5], [2, 5], [2, 5, 7], [2, 7], [0, 2, 5, 7]):  # grows by one entry, as faces do, and shrinks
+    for among in ([5], [2, 5, 7], [2, 7]):  # grows, as faces do, and shrinks
         beta = np.zeros(8)
         beta[among] = rng.standard_normal(len(among))
         indices, more = np.array(among), np.array([*among, 4])
         for entries in (indices, np.sort(more), indices):
-            expected = plain.value_and_gradient(beta)[1][entries]
-            np.testing.assert_allclose(own.gradient_among(beta, entries), expected, atol=1e-14)
-            np.testing.assert_allclose(own.hessian(beta, entries), plain.hessian(beta, entries), atol=1e-12)
+            found, expected = (one.value_and_gradient(beta)[1][entries] for one in (own, plain))
+            np.testing.assert_allclose(found, expected, atol=1e-14)
+            found, expected = (one.hessian_columns(beta, entries, rows=entries) for one in (own, plain))
+            np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 def test_other_data_of_the_same_shape_compile_nothing():

@@ -54,12 +54,6 @@ def test_staircase_reports_the_same(learned):
     assert staircase.stages[-1].end == math.inf
 
 
-def test_an_unfinished_staircase_ends_when_the_next_coordinate_arrives(task, learned):
-    part = incremental_learning(task.network, 8, max_stages=2)
-    assert part.staircase.stages[-1].end == learned.stages[3].time
-    assert "max_stages" in repr(part)
-
-
 def test_order_counts_the_growth_that_the_runner_up_still_has_before_it():
     """At T = 1 the slope of the second is 0.9 of 1: it lacks a tenth of log(1/alpha)."""
     learned = _separate(1.0, 0.9)

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import shown, validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.real_arrays import real_array
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,10 +56,7 @@ def averaged_multipliers(phi: ArrayLike, log_margin: float) -> Float[np.ndarray,
     """
     if not 0 < log_margin < np.inf:
         raise InputError(f"log_margin must be positive and finite; got {log_margin!r}.")
-    exponents = np.asarray(phi, float)
-    if not np.all(np.isfinite(exponents)):
-        raise InputError(f"phi must be finite; got {int(np.sum(~np.isfinite(exponents)))!r} entries that are not.")
-    return exponents / log_margin
+    return real_array("phi", phi) / log_margin
 
 
 @validate_arguments
@@ -79,9 +77,7 @@ def incremental_multipliers(
         InputError: shapes that do not fit, negative offsets, or rates that do not raise the smallest margin.
     """
     B, weights = _checked(features, beta)
-    r = np.asarray(rates, float)
-    if r.shape != B.shape[:2]:
-        raise InputError(f"rates must have shape {B.shape[:2]!r}; got {r.shape!r}.")
+    r = real_array("rates", rates, B.shape[:2])
     squares = np.asarray(offsets, float)
     if squares.shape not in ((), weights.shape) or not np.all((squares >= 0) & (squares < np.inf)):
         raise InputError(f"offsets must be finite, at least 0, one or {len(weights)}; got {shown(offsets)}.")
@@ -108,11 +104,9 @@ def kkt_residuals(features: ArrayLike, beta: ArrayLike, multipliers: ArrayLike, 
         InputError: shapes that do not fit, a negative multiplier, or a margin that is not positive.
     """
     B, weights = _checked(features, beta)
-    lambdas, inside = np.asarray(multipliers, float), np.asarray(support)
-    if lambdas.shape != B.shape[:2] or not np.all((lambdas >= 0) & (lambdas < np.inf)):
-        raise InputError(
-            f"multipliers must be at least 0 and finite, of shape {B.shape[:2]!r}; got {lambdas.tolist()!r}."
-        )
+    lambdas, inside = real_array("multipliers", multipliers, B.shape[:2]), np.asarray(support)
+    if np.any(lambdas < 0):
+        raise InputError(f"multipliers must be at least 0; got {lambdas.tolist()!r}.")
     if inside.shape != weights.shape or inside.dtype != bool:
         raise InputError(f"support must be booleans of shape {weights.shape!r}; got {inside!r}.")
     margins = B @ weights
@@ -137,9 +131,5 @@ def _from_subdifferential(
 
 
 def _checked(features: ArrayLike, beta: ArrayLike) -> tuple[Float[np.ndarray, "n m d"], Float[np.ndarray, "d"]]:
-    B, weights = np.asarray(features, float), np.asarray(beta, float)
-    if B.ndim != 3 or weights.shape != B.shape[2:]:
-        raise InputError(f"features and beta must be (n, m, d) and (d,); got shapes {B.shape!r} and {weights.shape!r}.")
-    if not np.all(np.isfinite(B)) or not np.all(np.isfinite(weights)):
-        raise InputError("features and beta must be finite.")
-    return B, weights
+    B = real_array("features", features, (None, None, None))
+    return B, real_array("beta", beta, B.shape[2:])

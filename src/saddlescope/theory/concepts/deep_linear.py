@@ -54,7 +54,7 @@ from saddlescope.measure.stages import Staircase
 from saddlescope.theory.concepts.arguments import validate_strengths
 from saddlescope.theory.concepts.stages import concept_staircase
 from saddlescope.theory.deep_linear import aligned_time
-from saddlescope.theory.escape.speed import validate_depth
+from saddlescope.theory.escape.speed import validate_weights
 
 _Layers = list[Float[np.ndarray, "_ _"]]
 
@@ -217,18 +217,9 @@ def _unit(vector: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
 
 
 def _validate_layers(weights: Sequence[ArrayLike], strengths: Float[np.ndarray, "d"]) -> _Layers:
-    validate_depth(len(weights))
-    layers = [np.array(weight, float) for weight in weights]
-    widths = [len(strengths), *(layer.shape[0] if layer.ndim == 2 else 0 for layer in layers)]
-    if widths[-1] != len(strengths) or any(
-        layer.shape != (out, into) for layer, into, out in zip(layers, widths[:-1], widths[1:], strict=True)
-    ):
-        raise InputError(
-            f"weights must be matrices W_1, ..., W_L that map {len(strengths)} inputs to as many outputs; got "
-            f"shapes {[layer.shape for layer in layers]!r}."
-        )
-    if not all(np.all(np.isfinite(layer)) and np.any(layer) for layer in layers):
-        raise InputError("weights must be finite, with no layer of zeros, which stays 0.")
+    layers = list(validate_weights(weights, np.diag(strengths), np.diag(strengths)))
+    if not all(layer.any() for layer in layers):
+        raise InputError("weights must have no layer of zeros, which stays 0.")
     most = float(np.max(np.diag(_product(layers))[strengths > 0], initial=0.0))
     if most >= 0.5:
         raise InputError(f"weights must be small, with w_kk below 1/2; got {most!r}.")

@@ -35,6 +35,7 @@ from scipy.integrate import solve_ivp
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.real_arrays import real_array
 from saddlescope._shared.reprs import ReprMixin
 
 _TOLERANCE = 1e-6  # of a step, relative: the flow has a kink wherever a neuron passes a sample, so less costs much more
@@ -83,7 +84,11 @@ def early_alignment(inputs: ArrayLike, weights: Sequence[ArrayLike], *, drop: fl
         InputError: inconsistent shapes, values that are not finite, a drop out of range, weights that are too large
             to start below it, or with which it is never reached, such as zeros.
     """
-    X, first, second = _checked(inputs, weights)
+    if len(weights) != 2:
+        raise InputError(f"weights must be W and V of a two-layer network; got {len(weights)!r} matrices.")
+    X = real_array("inputs", inputs, (None, None))
+    first = real_array("W", weights[0], (None, X.shape[1]))
+    second = real_array("V", weights[1], first.shape[::-1]).T
     if not 0 < drop < 1:
         raise InputError(f"drop must be between 0 and 1; got {drop!r}.")
     m, d = first.shape
@@ -120,19 +125,3 @@ def early_alignment(inputs: ArrayLike, weights: Sequence[ArrayLike], *, drop: fl
     sizes = np.linalg.norm(w, axis=1)
     rates = np.linalg.norm(moved(flow.y[:, -1])[1], axis=1) / np.where(sizes > 0, sizes, 1.0)
     return EarlyAlignment(float(flow.t[-1]), w, v, rates)
-
-
-def _checked(inputs: ArrayLike, weights: Sequence[ArrayLike]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    X = np.array(inputs, float)
-    if X.ndim != 2 or X.size == 0 or not np.all(np.isfinite(X)):
-        raise InputError(f"inputs must be a finite matrix with a row per sample; got shape {X.shape!r}.")
-    if len(weights) != 2:
-        raise InputError(f"weights must be W and V of a two-layer network; got {len(weights)!r} matrices.")
-    W, V = (np.array(weight, float) for weight in weights)
-    if W.ndim != 2 or W.shape[1] != X.shape[1] or V.shape != W.shape[::-1]:
-        raise InputError(
-            f"weights must have shapes (m, d) and (d, m) with d = {X.shape[1]}; got {W.shape!r} and {V.shape!r}."
-        )
-    if not (np.all(np.isfinite(W)) and np.all(np.isfinite(V))):
-        raise InputError("weights must be finite.")
-    return X, W, V.T

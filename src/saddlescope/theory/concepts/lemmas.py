@@ -26,7 +26,7 @@ def lemma_d2_time(strongest: float, *, log_P: float, kappa: float) -> float:
     Raises:
         InputError: a value out of its range.
     """
-    return log_P / (4 * _checked_strength(strongest) * _checked_kappa(kappa))
+    return log_P / _rate(strongest, kappa)
 
 
 @validate_arguments
@@ -42,16 +42,13 @@ def lemma_d3_time(log_start: float, strength: float, *, log_phase: float, kappa:
     Raises:
         InputError: a value out of its range.
     """
-    return (log_phase - log_start) / (4 * _checked_strength(strength) * _checked_kappa(kappa))
+    return (log_phase - log_start) / _rate(strength, kappa)
 
 
-def _checked_kappa(kappa: float) -> float:
+def _rate(strength: float, kappa: float) -> float:
+    """Return 4 a kappa, the growth rate of w_ii."""
     if not 1 <= kappa < math.inf:
         raise InputError(f"kappa must be finite and at least 1; got {kappa!r}.")
-    return kappa
-
-
-def _checked_strength(strength: float) -> float:
     if not 0 < strength < math.inf:
         raise InputError(f"strength must be positive and finite; got {strength!r}.")
-    return strength
+    return 4 * strength * kappa

@@ -24,9 +24,9 @@ from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.real_arrays import real_array
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.models import symmetric_factor
-from saddlescope.theory.concepts.arguments import validate_times
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,12 +66,10 @@ def one_layer_output(
             semidefinite.
     """
     symmetric_factor(second_moment, name="second_moment")
-    A, W0, t = np.array(second_moment, float), np.array(start, float), validate_times(times)
-    if W0.shape != A.shape or not np.all(np.isfinite(W0)):
-        raise InputError(f"start must be finite, of the shape {A.shape!r} of second_moment; got {start!r}.")
-    z = np.array(point, float)
-    if z.shape != (len(A),) or not np.all(np.isfinite(z)):
-        raise InputError(f"point must be {len(A)} finite numbers; got {point!r}.")
+    A, t = real_array("second_moment", second_moment), real_array("times", times)
+    W0, z = real_array("start", start, A.shape), real_array("point", point, A.shape[:1])
+    if t.ndim != 1 or np.any(t < 0):
+        raise InputError(f"times must be a list of numbers of at least 0; got {times!r}.")
     values, vectors = np.linalg.eigh(A)
     coordinates = vectors.T @ z
     growth = (-np.expm1(-np.outer(t, values)) * coordinates) @ vectors.T

@@ -29,12 +29,13 @@ from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.real_arrays import real_array
 from saddlescope._shared.reprs import Table
 from saddlescope._shared.results import TableMixin
 from saddlescope.figures.drawing import PlotMixin
 from saddlescope.figures.records import Panel
 from saddlescope.measure.stages import Stage, Staircase
-from saddlescope.theory.concepts.arguments import validate_factor, validate_strengths
+from saddlescope.theory.concepts.arguments import validate_strengths
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -153,7 +154,7 @@ def concept_stages(strengths: ArrayLike, factor: ArrayLike) -> ConceptStages:
             small: a Schur complement of 1 or above.
     """
     a = validate_strengths(strengths, distinct=True)
-    U = validate_factor(factor, a)
+    U = real_array("U", factor, (len(a), None))
     order = np.argsort(-a, kind="stable")
     residual = U[order].copy()
     rounding = 4 * max(U.shape) * np.finfo(float).eps

@@ -17,7 +17,7 @@ from saddlescope._shared.reprs import Table
 from saddlescope._shared.results import TableMixin
 from saddlescope.figures.drawing import PlotMixin
 from saddlescope.figures.records import MOST_LINES, AnyMark, Axis, Line, Mark, Panel
-from saddlescope.measure import nonlinearity, numerical_rank
+from saddlescope.measure import numerical_rank
 from saddlescope.models.deep import layered_weights
 from saddlescope.theory.escape.clarke_subgradient import clarke_residual
 from saddlescope.theory.escape.network_reduction import reduce
@@ -51,7 +51,6 @@ class EscapeDirections(TableMixin, PlotMixin):
             neuron is left then.
         converged: (starts,) the residual vanishes: to machine precision where refined, else to 1e-3 of s sqrt(L).
         ranks: (starts, L) of W_l.
-        linearity: (starts, L - 1) |Zs_l - Z_l|_F / |Z_l|_F of the hidden layers: 0 where ReLU changes nothing.
         steps: (records,) steps of the descent at which `curves` was recorded.
         curves: (starts, records) the speeds along the descent.
     """
@@ -62,7 +61,6 @@ class EscapeDirections(TableMixin, PlotMixin):
     residuals: Float[np.ndarray, "starts"]
     converged: Bool[np.ndarray, "starts"]
     ranks: Int[np.ndarray, "starts depth"]
-    linearity: Float[np.ndarray, "starts hidden"]
     steps: Int[np.ndarray, "records"]
     curves: Float[np.ndarray, "starts records"]
 
@@ -212,7 +210,7 @@ def measure_directions(
     report: Report,
 ) -> EscapeDirections:
     """Measure each network, X (d_in, N) and G (d_out, N), after refinement where `refine` is true."""
-    networks, speeds, residuals, converged, ranks, linearity = [], [], [], [], [], []
+    networks, speeds, residuals, converged, ranks = [], [], [], [], []
     for start in range(len(widths)):
         network: Network = tuple(weight[start] for weight in weights)
         exact = refined(network, X, G) if refine else None
@@ -227,7 +225,6 @@ def measure_directions(
         residuals.append(residual)
         converged.append(done)
         ranks.append([_rank(weight) for weight in network])
-        linearity.append(_linearity(network, X))
         report((start + 1) / len(widths), f"direction {start + 1} of {len(widths)}")
     return EscapeDirections(
         weights=tuple(np.stack(layer) for layer in zip(*networks, strict=True)),
@@ -236,7 +233,6 @@ def measure_directions(
         residuals=np.array(residuals),
         converged=np.array(converged),
         ranks=np.array(ranks),
-        linearity=np.array(linearity),
         steps=steps,
         curves=curves,
     )
@@ -245,12 +241,3 @@ def measure_directions(
 def _rank(weight: Matrix) -> int:
     values = np.linalg.svd(weight, compute_uv=False)
     return int(numerical_rank(values, level=RANK * float(values[0])))
-
-
-def _linearity(weights: Network, X: Matrix) -> list[float]:
-    hidden, found = X, []
-    for weight in weights[:-1]:
-        z = weight @ hidden
-        found.append(float(nonlinearity(z)))
-        hidden = np.maximum(z, 0.0)
-    return found

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import require_samples_as_rows, validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.real_arrays import real_array
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.models.deep import require_chain
 
@@ -78,7 +79,7 @@ def on_sphere(weights: Sequence[ArrayLike]) -> Network:
     Raises:
         InputError: their shapes do not chain, or they are all 0 or not finite.
     """
-    arrays = [_numbers("weights", weight) for weight in weights]
+    arrays = [real_array("weights", weight) for weight in weights]
     require_chain(tuple(arrays), stacked=False)
     largest = max((float(np.abs(array).max(initial=0.0)) for array in arrays), default=0.0)
     if not 0 < largest < np.inf:
@@ -103,7 +104,7 @@ def validate_saddle(inputs: ArrayLike, gradients: ArrayLike, *, name: str = "gra
     """
     arrays = []
     for called, given, columns in (("inputs", inputs, "d_in"), (name, gradients, "d_out")):
-        array = _numbers(called, given)
+        array = real_array(called, given)
         if array.ndim != 2 or 0 in array.shape:
             raise InputError(f"{called} must have shape (N, {columns}), a row per sample; got {array.shape!r}.")
         arrays.append(array)
@@ -154,7 +155,7 @@ def validate_weights(weights: Sequence[ArrayLike], X: Matrix, G: Matrix) -> Netw
     """
     if len(weights) < 2:
         raise InputError(f"weights must be W_1, ..., W_L with a depth L of at least 2; got {len(weights)!r}.")
-    arrays = tuple(_numbers(f"W_{layer}", weight) for layer, weight in enumerate(weights, 1))
+    arrays = tuple(real_array(f"W_{layer}", weight) for layer, weight in enumerate(weights, 1))
     shapes = [array.shape for array in arrays]
     widths = [len(X), *(shape[0] if shape else 0 for shape in shapes)]
     if widths[-1] != len(G) or any(
@@ -165,15 +166,3 @@ def validate_weights(weights: Sequence[ArrayLike], X: Matrix, G: Matrix) -> Netw
             f"got shapes {shapes!r}."
         )
     return arrays
-
-
-def _numbers(name: str, given: ArrayLike) -> np.ndarray:
-    """Return a finite float64 array."""
-    try:
-        array = np.asarray(given, float)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be an array of real numbers; got {type(given).__name__!r}.") from error
-    bad = int(np.sum(~np.isfinite(array)))
-    if bad:
-        raise InputError(f"{name} must be finite; got {bad!r} entries that are NaN or infinite.")
-    return array

@@ -98,10 +98,10 @@ def _one(
     def step(k, state):
         theta, velocity, radial = state  # radial: <velocity, theta> / L, which the last step left
         rate = rates[k]
-        speed, g = _speed_and_gradient(theta, X, G)
+        loss, g = jax.value_and_grad(_localised_loss)(theta, X, G)
         norm = jnp.sqrt(_square(g) / depth)
         inverse = jnp.where(norm > 0, 1 / norm, 0.0)
-        along = speed * inverse + MOMENTUM * radial
+        along = MOMENTUM * radial - loss * inverse
         velocity = tuple(
             MOMENTUM * m - inverse * slope - along * t for m, slope, t in zip(velocity, g, theta, strict=True)
         )
@@ -113,27 +113,19 @@ def _one(
     def until(state, bounds):
         theta, velocity, radial = jax.lax.fori_loop(bounds[0], bounds[1], step, state)
         theta = _on_sphere(theta)
-        return (theta, velocity, radial), _speed_and_gradient(theta, X, G)[0]
+        return (theta, velocity, radial), -_localised_loss(theta, X, G)
 
     start = (_on_sphere(weights), tuple(jnp.zeros_like(weight) for weight in weights), jnp.zeros((), X.dtype))
     (theta, _, _), speeds = jax.lax.scan(until, start, (jnp.append(0, stops[:-1]), stops))
     return theta, speeds
 
 
-def _speed_and_gradient(weights: tuple[Array, ...], X: Array, G: Array) -> tuple[Array, tuple[Array, ...]]:
-    """Return -L_0 and the gradient of L_0; written by hand, so that the speed needs no pass over the weights."""
-    active, hidden = [], [X]
+def _localised_loss(weights: tuple[Array, ...], X: Array, G: Array) -> Array:
+    """Return L_0 = Tr[G^T Y_theta(X)]."""
+    hidden = X
     for weight in weights[:-1]:
-        z = weight @ hidden[-1]
-        active.append(z > 0)
-        hidden.append(jnp.where(active[-1], z, 0.0))
-    speed = -jnp.sum(G * (weights[-1] @ hidden[-1]))
-    backward, slopes = G, []
-    for layer in reversed(range(len(weights))):
-        slopes.append(backward @ hidden[layer].T)
-        if layer:
-            backward = jnp.where(active[layer - 1], weights[layer].T @ backward, 0.0)
-    return speed, tuple(reversed(slopes))
+        hidden = jax.nn.relu(weight @ hidden)
+    return jnp.sum(G * (weights[-1] @ hidden))
 
 
 def _square(arrays: tuple[Array, ...]) -> Array:

@@ -8,8 +8,8 @@ root of r (the cube root for a quartic minimum).
 import numpy as np
 from jaxtyping import Bool, Float
 
-from saddlescope.theory.incremental.loss_oracle import NonFiniteLossError
 from saddlescope.theory.incremental.stationary_point import Face, newton_displacement
+from saddlescope.theory.saddle.path import NonFiniteLossError
 
 
 class DivergenceTest:

@@ -16,13 +16,15 @@ s = -1. On a plateau y moves at the rate g, and the transition k shifts it by J^
 No alpha occurs, so T_k + c_k / l is the time of stage k up to terms exponentially small in the distance of stages.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.real_arrays import real_array
 from saddlescope._shared.reprs import ReprMixin
 
 
@@ -54,23 +56,15 @@ class FirstOrderInit(ReprMixin):
     minus: Float[np.ndarray, "p"]
 
     @classmethod
-    def of(cls, weights: Any, size: int) -> "FirstOrderInit":
+    def of(cls, weights: Sequence[ArrayLike], size: int) -> "FirstOrderInit":
         """Return P and M of a pair (u0, v0).
 
         Raises:
             InputError: weights is not a pair of finite arrays of shape (size,), or |u0_i| = |v0_i| for some i.
         """
-        try:
-            u, v = (np.asarray(part, dtype=np.float64) for part in weights)
-        except (TypeError, ValueError) as error:
-            raise InputError(
-                f"weights must be a pair (u0, v0) of arrays of shape ({size},); got {weights!r}."
-            ) from error
-        for name, part in (("u0", u), ("v0", v)):
-            if part.shape != (size,):
-                raise InputError(f"{name} of weights must have shape ({size},), that of beta; got {part.shape!r}.")
-            if not np.all(np.isfinite(part)):
-                raise InputError(f"{name} of weights must be finite; got {float(part[~np.isfinite(part)][0])!r}.")
+        if len(weights) != 2:
+            raise InputError(f"weights must be a pair (u0, v0) of arrays of shape ({size},); got {weights!r}.")
+        u, v = (real_array(f"{name} of weights", w, (size,)) for name, w in zip(("u0", "v0"), weights, strict=True))
         degenerate = np.flatnonzero(np.abs(u) == np.abs(v))
         if degenerate.size:
             i = int(degenerate[0])

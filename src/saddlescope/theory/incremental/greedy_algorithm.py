@@ -30,13 +30,13 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.float64 import in_float64
 from saddlescope._shared.progress import Report, silent
 from saddlescope.theory.incremental.finite_scale import Correction, FirstOrderInit
-from saddlescope.theory.incremental.loss_oracle import LossOracle, NonFiniteLossError
+from saddlescope.theory.incremental.loss_oracle import LossOracle
 from saddlescope.theory.incremental.orbit import TimedStationaryPoint, follow_path, follow_timed
 from saddlescope.theory.incremental.prediction import GreedyStage, IncrementalLearning
 from saddlescope.theory.incremental.stationary_point import StationaryPoint
 from saddlescope.theory.incremental.transition import SaddleDeparture
 from saddlescope.theory.prediction import AlgorithmStatus, check_limits, report_stage
-from saddlescope.theory.saddle.path import TransitionFailure
+from saddlescope.theory.saddle.path import NonFiniteLossError, TransitionFailure
 
 
 @in_float64

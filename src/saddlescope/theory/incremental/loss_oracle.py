@@ -7,7 +7,6 @@ H       d^2 L / dbeta^2
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,18 +16,7 @@ from saddlescope._shared.compiled_functions import bound, compiled, quickly_comp
 from saddlescope._shared.errors import InputError
 from saddlescope.loss.abstract_loss import AbstractLoss, as_loss
 from saddlescope.loss.checks import require_float64_loss, require_start_at_zero
-
-
-class NonFiniteLossError(Exception):
-    """Loss, gradient or Hessian that is NaN or infinite at some beta.
-
-    Attributes:
-        size: the largest |beta_i| there.
-    """
-
-    def __init__(self, size: float) -> None:
-        super().__init__(f"not finite where the largest |beta| is {size:.3g}")
-        self.size = size
+from saddlescope.theory.saddle.path import NonFiniteLossError
 
 
 @compiled
@@ -39,24 +27,6 @@ def _value_and_gradient(loss: AbstractLoss, beta: Float[Array, "p"]) -> tuple[Ar
 @quickly_compiled
 def _hessian_columns(loss: AbstractLoss, beta: Float[Array, "p"], columns: Int[Array, "m"]) -> Float[Array, "p m"]:
     return loss.hessian_columns(beta, columns)
-
-
-@dataclass(frozen=True, eq=False)
-class _Known:
-    """Columns of H computed at a point."""
-
-    beta: Float[np.ndarray, "p"]
-    columns: Int[np.ndarray, "m"]
-    values: Float[np.ndarray, "p m"]
-
-
-@dataclass(frozen=True, eq=False)
-class _KnownSlope:
-    """L and dL/dbeta computed at a point."""
-
-    beta: Float[np.ndarray, "p"]
-    value: float
-    slope: Float[np.ndarray, "p"]
 
 
 class LossOracle:
@@ -82,8 +52,8 @@ class LossOracle:
         self.loss = as_loss(loss)
         self.size, self.decay = int(size), weight_decay
         nowhere = np.full(self.size, np.nan)
-        self._last = _Known(nowhere, np.zeros(0, np.int64), np.zeros((self.size, 0)))
-        self._latest = _KnownSlope(nowhere, np.nan, nowhere)
+        self._at, self._value, self._gradient = nowhere, np.nan, nowhere  # where L and g were computed last
+        self._columns_at, self._columns = nowhere, {}  # and where columns of H, by number
         self._of_loss = bound(_value_and_gradient, self.loss, count=1)
         require_start_at_zero(self._value_and_slope, self.size, "beta")
 
@@ -93,39 +63,29 @@ class LossOracle:
         Raises:
             NonFiniteLossError: one of them is NaN or infinite.
         """
-        known = self._latest
-        if not np.array_equal(known.beta, beta):  # integrators ask for a point again
+        if not np.array_equal(self._at, beta):  # integrators ask for a point again
             value, slope = self._value_and_slope(beta)
             if not (math.isfinite(value) and np.isfinite(slope).all()):
                 raise NonFiniteLossError(float(np.max(np.abs(beta))))
-            known = self._latest = _KnownSlope(beta.copy(), value, slope)
-        return known.value, -known.slope
+            self._at, self._value, self._gradient = beta.copy(), value, -slope
+        return self._value, self._gradient.copy()
 
-    def gradient_among(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
-        """Return the entries `among` of g(beta).
-
-        Raises:
-            NonFiniteLossError: L or an entry of g is NaN or infinite.
-        """
-        return self.value_and_gradient(beta)[1][among]
-
-    def hessian(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
-        """Return the rows and columns `among` of H(beta).
+    def hessian_columns(
+        self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"], rows: Int[np.ndarray, "n"] | None = None
+    ) -> Float[np.ndarray, "n m"]:
+        """Return the columns `among` of H(beta), all rows or some.
 
         Raises:
             NonFiniteLossError: an entry is NaN or infinite.
         """
-        return self._finite(self._columns(beta, among)[among], beta)
-
-    def hessian_columns(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "p m"]:
-        """Return the columns `among` of H(beta), all rows.
-
-        Raises:
-            NonFiniteLossError: an entry is NaN or infinite.
-        """
-        return self._finite(self._columns(beta, among), beta)
-
-    def _finite(self, H: Float[np.ndarray, "n m"], beta: Float[np.ndarray, "p"]) -> Float[np.ndarray, "n m"]:
+        if not np.array_equal(self._columns_at, beta):
+            self._columns_at, self._columns = beta.copy(), {}
+        # The end of a transition is the start of the next one: the same point with one column more.
+        missing = np.array([i for i in among.tolist() if i not in self._columns], np.int64)
+        if missing.size:
+            self._columns |= zip(missing.tolist(), self._evaluate_columns(beta, missing).T, strict=True)
+        H = np.array([self._columns[i] for i in among.tolist()]).reshape(among.size, self.size).T
+        H = H if rows is None else H[rows]
         if not np.all(np.isfinite(H)):
             raise NonFiniteLossError(float(np.max(np.abs(beta))))
         return H
@@ -133,19 +93,6 @@ class LossOracle:
     def _value_and_slope(self, beta: Float[np.ndarray, "p"]) -> tuple[float, Float[np.ndarray, "p"]]:
         value, slope = self._of_loss(beta)
         return float(value), np.asarray(slope)
-
-    def _columns(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "p m"]:
-        # The end of a transition is the start of the next one: the same point with one column more.
-        if not np.array_equal(self._last.beta, beta):
-            self._last = _Known(beta.copy(), np.zeros(0, np.int64), np.zeros((self.size, 0)))
-        known = self._last
-        missing = np.setdiff1d(among, known.columns)
-        if missing.size:
-            new = self._evaluate_columns(beta, missing)
-            known = _Known(known.beta, np.append(known.columns, missing), np.append(known.values, new, axis=1))
-            self._last = known
-        order = np.argsort(known.columns)
-        return known.values[:, order[np.searchsorted(known.columns, among, sorter=order)]]
 
     def _evaluate_columns(
         self, beta: Float[np.ndarray, "p"], columns: Int[np.ndarray, "m"]

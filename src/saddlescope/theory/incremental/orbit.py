@@ -27,9 +27,9 @@ from scipy.interpolate import make_interp_spline
 from scipy.optimize import brentq
 
 from saddlescope.theory.incremental.divergence import DivergenceTest
-from saddlescope.theory.incremental.loss_oracle import NonFiniteLossError
-from saddlescope.theory.incremental.saddle_departure import OrbitStart, TimedStart, start_path, start_timed, tied_face
+from saddlescope.theory.incremental.saddle_departure import OrbitStart, start_orbit, tied_face
 from saddlescope.theory.incremental.stationary_point import (
+    Face,
     StationaryPoint,
     newton_displacement,
     newton_polish,
@@ -37,7 +37,7 @@ from saddlescope.theory.incremental.stationary_point import (
     vanishing,
 )
 from saddlescope.theory.incremental.transition import HORIZON, LARGEST_LOG, SaddleDeparture
-from saddlescope.theory.saddle.path import TransitionFailure
+from saddlescope.theory.saddle.path import NonFiniteLossError, TransitionFailure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,19 +53,21 @@ class OrbitPolicy:
         renewed: steps after which the Hessian is recomputed.
         shortest: step, next to where the loss is not finite.
         tied: difference of the rates of tied coordinates, in units of the largest rate.
+        timed: True if times are wanted: the Jacobian is then exact; for the end alone secants are enough.
     """
 
     tolerance: float
     reach: float
     fraction: float
+    timed: bool
     steps: int = 5000
     renewed: int = 25
     shortest: float = 1e-10
     tied: float = 1e-8
 
 
-PATH = OrbitPolicy(tolerance=5e-3, reach=0.05, fraction=1e-2)
-TIMED = OrbitPolicy(tolerance=1e-6, reach=2e-3, fraction=1e-3)
+PATH = OrbitPolicy(tolerance=5e-3, reach=0.05, fraction=1e-2, timed=False)
+TIMED = OrbitPolicy(tolerance=1e-6, reach=2e-3, fraction=1e-3, timed=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,37 +91,35 @@ def follow_path(departure: SaddleDeparture) -> StationaryPoint | TransitionFailu
     Raises:
         NonFiniteLossError: the loss is not finite on the orbit.
     """
-    return _follow(departure, start_path(departure, departure.face()), PATH)
+    return _follow(departure, departure.face(), PATH)
 
 
 def follow_timed(departure: SaddleDeparture) -> StationaryPoint | TransitionFailure:
     """Return the same with its times, along new coordinates that may be tied: a `TimedStationaryPoint`."""
     face = tied_face(departure)
-    if face.ties:
-        try:
-            return _follow(departure, start_timed(departure, face), TIMED)
-        except _NotTiedError:
-            face = departure.face()
-    return _follow(departure, start_timed(departure, face), TIMED)
+    try:
+        return _follow(departure, face, TIMED)
+    except _NotTiedError:
+        return _follow(departure, departure.face(), TIMED)
 
 
-def _follow(departure: SaddleDeparture, begin: OrbitStart, policy: OrbitPolicy) -> StationaryPoint | TransitionFailure:
-    face = begin.face
+def _follow(departure: SaddleDeparture, face: Face, policy: OrbitPolicy) -> StationaryPoint | TransitionFailure:
+    begin = start_orbit(departure, face)
     B = face.hessian(face.sizes(departure.saddle.beta))
     flow = _Flow(begin, B, departure.noise, policy)
     solver = BDF(
         flow.slope,
-        begin.time,
+        0.0,  # since the start
         np.zeros_like(begin.x),
-        begin.time + HORIZON / departure.entering_rate,
+        HORIZON / departure.entering_rate,
         first_step=0.01 / departure.entering_rate,
         rtol=policy.tolerance,
         atol=policy.tolerance,
         jac=flow.jacobian,
     )
-    orbit = _Orbit(begin) if isinstance(begin, TimedStart) else None
+    orbit = _Orbit(begin) if policy.timed else None
     divergence = DivergenceTest(face, departure.entering_rate)
-    x, r, peak = begin.x, begin.rates, begin.x
+    x, r, peak = begin.x, flow.rates, begin.x
     near = policy.reach
     for step in range(policy.steps):
         flow.outside = None
@@ -166,11 +166,10 @@ class _Flow:
     def __init__(self, begin: OrbitStart, hessian: Float[np.ndarray, "m m"], noise: float, policy: OrbitPolicy) -> None:
         self.hessian = hessian
         self._begin, self._face, self._noise, self._policy = begin, begin.face, noise, policy
-        self._timed = isinstance(begin, TimedStart)
         self._signs = np.sign(begin.face.directions.sum(axis=1))
         members = (np.flatnonzero(column) for column in begin.face.directions.T)
         self._tied = [several for several in members if several.size > 1]
-        self.x, self.rates, self.gradient = begin.x, begin.rates, np.zeros(0)
+        self.x, self.rates, self.gradient = begin.x, begin.face.rates(begin.gradient), begin.gradient
         self.outside: NonFiniteLossError | None = None
 
     @no_type_check  # the integrator calls it: checking would cost more than the work
@@ -181,22 +180,18 @@ class _Flow:
     def slope(self, t: float, z: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
         x = self.at(z)
         try:
-            if self._timed:  # all of g
-                self.gradient = self._face.oracle.value_and_gradient(self._face.beta(x))[1]
-                rates = self._face.rates(self.gradient)
-                self._check_ties()
-            else:
-                rates = self._face.rate(x)
+            self.gradient = self._face.oracle.value_and_gradient(self._face.beta(x))[1]
         except NonFiniteLossError as error:
             self.outside = error
             return np.full_like(z, np.nan)  # makes BDF take a smaller step
-        self.x, self.rates = x, rates
-        return 2 * rates
+        self._check_ties()
+        self.x, self.rates = x, self._face.rates(self.gradient)
+        return 2 * self.rates
 
     @no_type_check
     def jacobian(self, t: float, z: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
         x = self.at(z)
-        if not self._timed:  # for the end alone, secants are enough
+        if not self._policy.timed:
             return -2 * self.hessian * x
         try:
             return -2 * self._face.hessian(x) * x
@@ -214,9 +209,9 @@ class _Flow:
 class _Orbit:
     """Orbit as far as it has been followed."""
 
-    def __init__(self, begin: TimedStart) -> None:
+    def __init__(self, begin: OrbitStart) -> None:
         self._begin = begin
-        self._times, self._gradients = [begin.time], [begin.gradient]
+        self._times, self._gradients = [0.0], [begin.gradient]  # since the start
         self._pieces: list[DenseOutput] = []
 
     def add(self, time: float, gradient: Float[np.ndarray, "p"], piece: DenseOutput) -> None:
@@ -229,8 +224,8 @@ class _Orbit:
         self, departure: SaddleDeparture, end: StationaryPoint, x: Float[np.ndarray, "m"], peak: Float[np.ndarray, "m"]
     ) -> TimedStationaryPoint:
         """Return J and the half-way time, given the end of the orbit and the last point before it."""
-        begin, stop = self._begin, self._times[-1]
-        face = begin.face
+        begin, face = self._begin, self._begin.face
+        stop = begin.time + self._times[-1]
         at_end, r = face.sizes(end.beta), face.rates(end.gradient)
         zero = at_end == 0
         columns = face.oracle.hessian_columns(end.beta, face.among) @ face.directions
@@ -238,7 +233,7 @@ class _Orbit:
         spline = make_interp_spline(self._times, np.stack(self._gradients), k=5 if len(self._times) > 5 else 1)
         shift = (
             begin.shift
-            + spline.integrate(begin.time, stop)
+            + spline.integrate(0.0, self._times[-1])
             + departure.saddle.gradient * begin.time
             - end.gradient * stop
             - columns @ remaining
@@ -258,11 +253,11 @@ class _Orbit:
             convergence_rate=end.convergence_rate,
             scale=end.scale,
             shift=shift,
-            halfway=min(self._passing(k, half[k]) for k in np.flatnonzero(begin.new).tolist()),
+            halfway=begin.time + min(self._passing(k, half[k]) for k in np.flatnonzero(begin.new).tolist()),
         )
 
     def _passing(self, k: int, z: float) -> float:
-        """Return the time at which coordinate k first has log(x / x_begin) = z."""
+        """Return the time since the start at which coordinate k first has log(x / x_begin) = z."""
 
         def above(piece: DenseOutput, t: float) -> float:
             return float(piece(t)[k]) - z

@@ -8,72 +8,41 @@ responds with delta_x = Z_j x_j, where d delta_x / dt = -2 X (H_SS delta_x + H_S
 and the gradient everywhere changes by the columns H_j + H_S Z_j. All of this is exact to first order in x_j.
 """
 
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from saddlescope.theory.incremental.loss_oracle import NonFiniteLossError
 from saddlescope.theory.incremental.stationary_point import Face
 from saddlescope.theory.incremental.transition import SaddleDeparture
+from saddlescope.theory.saddle.path import NonFiniteLossError
 
 SMALL = 1e-3  # the orbit starts where the new coordinates change the rates by this fraction of their own
 _SAME = 1e-9  # relative difference of two coordinates' second derivatives that are equal but for rounding
 _ATTEMPTS = 100
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class OrbitStart:
-    """Point of the orbit shortly after the saddle.
+    """Point of the orbit shortly after the saddle, with the integral of g up to it.
 
     Attributes:
         face: the face of the orbit.
         x: the point.
-        rates: r there.
-        time: t; 0 if times do not matter.
-    """
-
-    face: Face
-    x: Float[np.ndarray, "m"]
-    rates: Float[np.ndarray, "m"]
-    time: float = 0.0
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class TimedStart(OrbitStart):
-    """The same with the integral of g up to it; t is 0 where the first of the new coordinates would have |beta| = 1.
-
-    Attributes:
+        time: t; 0 where the first of the new coordinates would have |beta| = 1.
         new: True for the face's coordinates that enter.
         gradient: g there, shape (p,).
         before: for each coordinate of the face, log x at t = 0 if g stayed as at the saddle.
         shift: the integral of g - g(theta^k) from -infinity to `time`, shape (p,).
     """
 
+    face: Face
+    x: Float[np.ndarray, "m"]
+    time: float
     new: Bool[np.ndarray, "m"]
     gradient: Float[np.ndarray, "p"]
     before: Float[np.ndarray, "m"]
     shift: Float[np.ndarray, "p"]
-
-
-def start_path(departure: SaddleDeparture, face: Face) -> OrbitStart:
-    """Return the saddle with new coordinates so small that they change the rates by at most a fraction `SMALL`.
-
-    Raises:
-        InputError: the gradient jumps as the new coordinates enter.
-    """
-    at_saddle, r = face.sizes(departure.saddle.beta), face.rates(departure.saddle.gradient)
-    new, rate = departure.new(face), departure.entering_rate
-    size = SMALL * rate / max(float(np.max(np.abs(face.hessian(at_saddle)[:, new]))), 1e-3 * rate)
-    for _ in range(_ATTEMPTS):
-        x = np.where(new, size, at_saddle)
-        with suppress(NonFiniteLossError):
-            rates = face.rate(x)
-            if np.max(np.abs(rates - r)) <= 2 * SMALL * rate:
-                return OrbitStart(face, x, rates)
-        size *= 1e-2
-    raise departure.jump()
 
 
 def tied_face(departure: SaddleDeparture) -> Face:
@@ -103,8 +72,12 @@ def tied_face(departure: SaddleDeparture) -> Face:
     return Face(face.oracle, face.among, np.stack(columns, axis=1))
 
 
-def start_timed(departure: SaddleDeparture, face: Face) -> TimedStart:
-    """Return the start of the orbit with its times; raise InputError as `start_path`."""
+def start_orbit(departure: SaddleDeparture, face: Face) -> OrbitStart:
+    """Return a point where the new coordinates change the rates by about a fraction `SMALL`.
+
+    Raises:
+        InputError: the gradient jumps as the new coordinates enter.
+    """
     saddle, new = departure.saddle, departure.new(face)
     at_saddle, r = face.sizes(saddle.beta), face.rates(saddle.gradient)[new]
     columns = face.oracle.hessian_columns(saddle.beta, face.among) @ face.directions
@@ -136,8 +109,7 @@ def start_timed(departure: SaddleDeparture, face: Face) -> TimedStart:
                 before[new] = -2 * r * delays
                 # The second-order remainder of g is proportional to x^2, and so decays twice as fast into the past.
                 shift = change @ (small / (2 * r)) + (actual - first) / (4 * float(np.max(r)))
-                rates = face.rates(gradient)
-                return TimedStart(face, x, rates, time, new=new, gradient=gradient, before=before, shift=shift)
+                return OrbitStart(face=face, x=x, time=time, new=new, gradient=gradient, before=before, shift=shift)
         time -= float(np.log(100.0) / (2 * np.max(r)))
     raise departure.jump()
 

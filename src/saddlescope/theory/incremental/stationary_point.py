@@ -20,7 +20,8 @@ from jaxtyping import Bool, Float, Int
 from scipy.linalg import get_lapack_funcs
 
 from saddlescope.loss.checks import ROUGH, rounding_share
-from saddlescope.theory.incremental.loss_oracle import LossOracle, NonFiniteLossError
+from saddlescope.theory.incremental.loss_oracle import LossOracle
+from saddlescope.theory.saddle.path import NonFiniteLossError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,11 +114,12 @@ class Face:
 
     def rate(self, x: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
         """Return r at x; raise NonFiniteLossError where the loss is not finite."""
-        return self.oracle.gradient_among(self.beta(x), self.among) @ self.directions - self.oracle.decay
+        return self.rates(self.oracle.value_and_gradient(self.beta(x))[1])
 
     def hessian(self, x: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
         """Return H at x; raise NonFiniteLossError where the loss is not finite."""
-        return self.directions.T @ self.oracle.hessian(self.beta(x), self.among) @ self.directions
+        H = self.oracle.hessian_columns(self.beta(x), self.among, rows=self.among)
+        return self.directions.T @ H @ self.directions
 
     def restricted(self, keep: Bool[np.ndarray, "m"]) -> "Face":
         """Return the smaller face on which the other coordinates are zero."""

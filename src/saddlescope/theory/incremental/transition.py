@@ -13,21 +13,11 @@ from jaxtyping import Bool, Float
 
 from saddlescope._shared.errors import InputError
 from saddlescope.loss.checks import ROUGH, rounding_share
-from saddlescope.theory.incremental.loss_oracle import LossOracle, NonFiniteLossError
+from saddlescope.theory.incremental.loss_oracle import LossOracle
 from saddlescope.theory.incremental.stationary_point import Face, StationaryPoint
-from saddlescope.theory.saddle.path import TransitionFailure, falls_ahead
+from saddlescope.theory.saddle.path import NoMinimum, NonFiniteLossError, TransitionFailure, falls_ahead
 
 LARGEST_LOG = 300.0  # log|beta| beyond it is divergence; e^300 and its square are still finite
-UNBOUNDED = "the loss falls without bound. Add a penalty to the loss that grows faster."
-AT_INFINITY = (
-    "the minimiser seems to be at infinity, as for losses with exponential tails on separable data. Add a small "
-    "penalty to the loss."
-)
-FLAT = "there the loss is flat, as with more weights than samples, or has a kink. Add a small penalty, or smooth it."
-ROUNDED = (
-    "there rounding is {:.0e} of the terms of its gradient, too much to find its end. Write exp(x) - 1 as expm1(x), "
-    "log(1 + x) as log1p(x) and the like, or take larger units."
-)
 HORIZON = 1e12  # in units of 1 / |g_i|: a transition that lasts this long ends at no strict minimum
 
 
@@ -99,17 +89,17 @@ class SaddleDeparture:
         def loss(outwards: float) -> float:
             return face.oracle.value_and_gradient(face.beta(outwards * x))[0]
 
-        if outside is not None and not (far or falls_ahead(loss, NonFiniteLossError)):
+        if outside is not None and not (far or falls_ahead(loss)):
             raise outside
         fastest = float(np.max(np.abs(face.rate(x))))
         if diverging:
-            why = AT_INFINITY
+            why = NoMinimum.AT_INFINITY
         elif far or outside is not None or fastest > 10 * self.entering_rate:
-            why = UNBOUNDED
+            why = NoMinimum.UNBOUNDED
         else:
             H = face.hessian(x)
             share = rounding_share(face.rate, x, -H @ x, float(np.max(np.abs(H) @ x)))
-            why = ROUNDED.format(share) if share > ROUGH else FLAT
+            why = NoMinimum.ROUNDED.format(share) if share > ROUGH else NoMinimum.FLAT
         return TransitionFailure(
             f"The transition that starts with {self.named} finds no strict local minimum (Assumption 4.4 fails): it "
             f"was followed to max |beta| = {np.max(x):.3g}, and {why}"

@@ -32,9 +32,10 @@ from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope.loss.checks import as_float64
 from saddlescope.theory.low_rank.growth_exponents import Frame, Growth, growth, symmetric_growth
-from saddlescope.theory.low_rank.loss_oracle import Matrices, NonFiniteProductLossError, ProductLossOracle
+from saddlescope.theory.low_rank.loss_oracle import Matrices, ProductLossOracle
 from saddlescope.theory.low_rank.transition import LowRankDeparture, Saddle, follow_to_saddle
 from saddlescope.theory.prediction import AlgorithmStatus, Prediction, check_limits, report_stage
+from saddlescope.theory.saddle.path import NonFiniteLossError
 
 Pairs = tuple[tuple[np.ndarray, np.ndarray], ...]
 
@@ -410,7 +411,7 @@ def _stay_symmetric(start: Pairs, oracle: ProductLossOracle) -> bool:
     for _ in range(_TRIALS):
         try:
             return max(oracle.asymmetry(at) for at in (origin, tuple(size * A for A in beside))) <= _ASYMMETRY
-        except NonFiniteProductLossError:
+        except NonFiniteLossError:
             size /= 10
     return False
 

@@ -18,12 +18,9 @@ from saddlescope._shared.loss_scale import scale_exponent
 from saddlescope.loss.abstract_loss import AbstractLoss, as_loss
 from saddlescope.loss.checks import require_float64_loss, require_start_at_zero
 from saddlescope.numerics.tree_layout import TreeLayout
+from saddlescope.theory.saddle.path import NonFiniteLossError
 
 Matrices = tuple[Float[np.ndarray, "_ _"], ...]
-
-
-class NonFiniteProductLossError(Exception):
-    """Loss, gradient or second derivative that is NaN or infinite at some products."""
 
 
 @compiled
@@ -86,24 +83,24 @@ class ProductLossOracle:
         """Return L(B) and G(B).
 
         Raises:
-            NonFiniteProductLossError: one of them is NaN or infinite.
+            NonFiniteLossError: one of them is NaN or infinite.
         """
         value, slopes = self._slopes(products)
         force = self._force(slopes)
         if not (np.isfinite(value) and all(np.isfinite(g).all() for g in force)):
-            raise NonFiniteProductLossError
+            raise NonFiniteLossError
         return float(np.ldexp(float(value), -self.exponent)), force
 
     def asymmetry(self, products: Matrices) -> float:
         """Return the largest entry of G - G^T before G is made symmetric, relative to the largest of G here and at 0.
 
         Raises:
-            NonFiniteProductLossError: an entry of G is NaN or infinite.
+            NonFiniteLossError: an entry of G is NaN or infinite.
         """
         zero = tuple(np.zeros(shape) for shape in self.shapes)
         here, there = ([np.asarray(slope) for slope in self._slopes(at)[1]] for at in (products, zero))
         if not all(np.isfinite(G).all() for G in here):
-            raise NonFiniteProductLossError
+            raise NonFiniteLossError
         apart = max(float(np.max(np.abs(G - G.T))) for G in here)
         return apart / max([np.finfo(float).tiny, *(float(np.max(np.abs(G))) for G in here + there)])
 
@@ -118,10 +115,10 @@ class ProductLossOracle:
         """Return dG(B)[change], the derivative of G in a direction.
 
         Raises:
-            NonFiniteProductLossError: an entry is NaN or infinite.
+            NonFiniteLossError: an entry is NaN or infinite.
         """
         slopes = _hvp(self.loss, tuple(map(jnp.asarray, products)), tuple(map(jnp.asarray, change)))
         change_of_force = self._force(slopes)
         if not all(np.isfinite(g).all() for g in change_of_force):
-            raise NonFiniteProductLossError
+            raise NonFiniteLossError
         return change_of_force

@@ -19,10 +19,16 @@ from scipy.integrate import RK45, Radau
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from saddlescope.loss.checks import ROUGH, rounding_share
-from saddlescope.theory.incremental.transition import AT_INFINITY, FLAT, ROUNDED, UNBOUNDED
-from saddlescope.theory.low_rank.loss_oracle import Matrices, NonFiniteProductLossError, ProductLossOracle
+from saddlescope.theory.low_rank.loss_oracle import Matrices, ProductLossOracle
 from saddlescope.theory.saddle.newton import Linearised, NewtonPolicy, newton
-from saddlescope.theory.saddle.path import PathPolicy, SaddlePassage, TransitionFailure, falls_ahead
+from saddlescope.theory.saddle.path import (
+    NoMinimum,
+    NonFiniteLossError,
+    PathPolicy,
+    SaddlePassage,
+    TransitionFailure,
+    falls_ahead,
+)
 
 _POLICY = PathPolicy(slow=2e-2, steps=10_000, largest=1e13, leaving=1e-2)
 _NEWTON = NewtonPolicy(stalled=1e-9, flat=1e-9)  # with steps by conjugate gradients, to 1e-4
@@ -154,7 +160,7 @@ def follow_to_saddle(
     """
     try:
         return _follow(oracle, spectra, departure)
-    except NonFiniteProductLossError:
+    except NonFiniteLossError:
         return _not_finite(departure)
 
 
@@ -174,7 +180,7 @@ def _follow(oracle: ProductLossOracle, spectra: Spectra, departure: LowRankDepar
         nonlocal outside
         try:
             return factors.velocity(theta)
-        except NonFiniteProductLossError:
+        except NonFiniteLossError:
             outside = True
             return np.full_like(theta, np.nan)  # makes the solver take a smaller step
 
@@ -193,10 +199,9 @@ def _follow(oracle: ProductLossOracle, spectra: Spectra, departure: LowRankDepar
         largest = float(np.max(np.abs(solver.y)))
         if solver.status == "failed" or largest > most or (outside and solver.h_abs * rate < _SHORTEST):
             unbounded = largest > most or falls_ahead(
-                lambda far, theta=solver.y: oracle.value_and_force(factors.products(far * theta))[0],
-                NonFiniteProductLossError,
+                lambda far, theta=solver.y: oracle.value_and_force(factors.products(far * theta))[0]
             )
-            return _no_minimum(departure, UNBOUNDED) if unbounded or not outside else _not_finite(departure)
+            return _no_minimum(departure, NoMinimum.UNBOUNDED) if unbounded or not outside else _not_finite(departure)
         if solver.t * rate > _POLICY.horizon:
             break
         fastest = max(fastest, float(np.linalg.norm(solver.f)))
@@ -210,7 +215,7 @@ def _follow(oracle: ProductLossOracle, spectra: Spectra, departure: LowRankDepar
         if step >= wait and (not start.size or speed <= _POLICY.slow * fastest):
             share, saddle = _rounding(kept, start), _saddle_near(kept, start, removed)
             if share > ROUGH:
-                return _no_minimum(departure, ROUNDED.format(share))
+                return _no_minimum(departure, NoMinimum.ROUNDED.format(share))
             if saddle is not None and passage.missed(_POLICY.tolerance):
                 return saddle
             wait = step + (step - since) // 4  # a few tests for every doubling of the path
@@ -228,8 +233,8 @@ def _follow(oracle: ProductLossOracle, spectra: Spectra, departure: LowRankDepar
                 status="saddle",
             )
     if float(np.linalg.norm(solver.f)) > 0.5 * fastest:
-        return _no_minimum(departure, UNBOUNDED)
-    return _no_minimum(departure, AT_INFINITY if _grows_as_logarithm(sizes) else FLAT)
+        return _no_minimum(departure, NoMinimum.UNBOUNDED)
+    return _no_minimum(departure, NoMinimum.AT_INFINITY if _grows_as_logarithm(sizes) else NoMinimum.FLAT)
 
 
 def _no_minimum(departure: LowRankDeparture, why: str) -> TransitionFailure:
@@ -252,7 +257,7 @@ def _rounding(factors: _Factors, theta: Float[np.ndarray, "t"]) -> float:
     terms = max(map(np.linalg.norm, force)) * np.linalg.norm(theta) + np.linalg.norm(along)
     try:
         return rounding_share(factors.velocity, theta, along, float(terms)) if theta.size else 0.0
-    except NonFiniteProductLossError:  # a pole is near
+    except NonFiniteLossError:  # a pole is near
         return 0.0
 
 
@@ -268,7 +273,7 @@ def _grows_as_logarithm(sizes: list[tuple[float, float]]) -> bool:
 def _negative_hessian(factors: _Factors, t: float, theta: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t t"]:
     try:
         return -factors.hessian(theta)
-    except NonFiniteProductLossError:
+    except NonFiniteLossError:
         return np.zeros((theta.size, theta.size))
 
 
@@ -340,7 +345,7 @@ def _saddle_near(
     """Return the nearby saddle; None if none is found, or if G does not push removed directions to zero there."""
     try:
         end = _newton_polish(factors, start) if start.size else start
-    except NonFiniteProductLossError:  # of a step too far
+    except NonFiniteLossError:  # of a step too far
         return None
     if end is None:
         return None

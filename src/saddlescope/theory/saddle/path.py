@@ -15,12 +15,42 @@ it to another end.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 
 _ROUNDING = 1e-13  # relative deviations and eigenvalues that are zero
+
+
+class NoMinimum(StrEnum):
+    """Reasons why a path ends at no strict local minimum, with the cure."""
+
+    UNBOUNDED = "the loss falls without bound. Add a penalty to the loss that grows faster."
+    AT_INFINITY = (
+        "the minimiser seems to be at infinity, as for losses with exponential tails on separable data. Add a small "
+        "penalty to the loss."
+    )
+    FLAT = (
+        "there the loss is flat, as with more weights than samples, or has a kink. Add a small penalty, or smooth it."
+    )
+    ROUNDED = (
+        "there rounding is {:.0e} of the terms of its gradient, too much to find its end. Write exp(x) - 1 as "
+        "expm1(x), log(1 + x) as log1p(x) and the like, or take larger units."
+    )
+
+
+class NonFiniteLossError(Exception):
+    """Loss, gradient or second derivative that is NaN or infinite on a path.
+
+    Attributes:
+        size: the largest |beta_i| there, where that is known.
+    """
+
+    def __init__(self, size: float = math.nan) -> None:
+        super().__init__(f"not finite where the largest |beta| is {size:.3g}")
+        self.size = size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,14 +141,13 @@ class SaddlePassage:
         self._last = time, rate
 
 
-def falls_ahead(loss: Callable[[float], float], not_finite: type[Exception]) -> bool:
+def falls_ahead(loss: Callable[[float], float]) -> bool:
     """Return True if the loss is finite and lower a little further out: then no pole is near, and weights grow on.
 
     Args:
         loss: of the weights times a number.
-        not_finite: what it raises where it is NaN or infinite.
     """
     try:
         return loss(1.001) < loss(1.0)
-    except not_finite:
+    except NonFiniteLossError:
         return False

@@ -2,10 +2,8 @@
 
 from collections.abc import Callable
 
-import cvxpy as cp
 import numpy as np
 import pytest
-from scipy.optimize import linprog
 
 from saddlescope._shared.errors import InputError
 from saddlescope.models.tokens.data import TokenData
@@ -16,36 +14,17 @@ MATRIX = [frobenius_svm, nuclear_svm]
 Solver = Callable[[TokenData], MatrixSvm]
 
 
-def with_tokens(data: TokenData, differences_times: float = 1.0, queries: np.ndarray | None = None) -> TokenData:
-    """The data with all tokens scaled, the head against it so that scores stay, and other queries."""
-    return TokenData(
-        data.X * differences_times, data.z if queries is None else queries, data.y, data.v / differences_times
-    )
-
-
-def cvxpy_optimum(data: TokenData, norm: str) -> float:
-    """The optimum as one would state it: a full d x d matrix, Clarabel at its defaults."""
-    W = cp.Variable((data.dim, data.dim))
-    constraints = [
-        data.differences[i, k] @ W @ data.z[i] >= 1 for i in range(data.samples) for k in range(data.tokens - 1)
-    ]
-    objective = cp.normNuc(W) if norm == "nuclear" else cp.norm(W, "fro")
-    return cp.Problem(cp.Minimize(objective), constraints).solve(solver=cp.CLARABEL)
-
-
 def rotation(dim: int, seed: int) -> np.ndarray:
     return np.linalg.qr(np.random.default_rng(seed).normal(size=(dim, dim)))[0]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("size", [(4, 5, 8), (10, 5, 50)])
 def test_every_gaussian_draw_is_solved_to_its_certificate(size: tuple[int, int, int], seed: int) -> None:
     data = gaussian_tokens(*size, seed=seed)
     for solver, gap in ((frobenius_svm, 1e-12), (nuclear_svm, 1e-10)):
         found = solver(data)
         assert found.certificate.gap <= gap
-        assert found.certificate.stationarity <= 1e-9
-        assert found.certificate.complementarity <= 1e-9
         assert found.certificate.unique
         assert found.certificate.rank_certified
         np.testing.assert_allclose(data.margins((found.K, found.Q)), found.margins, rtol=1e-12)
@@ -54,25 +33,7 @@ def test_every_gaussian_draw_is_solved_to_its_certificate(size: tuple[int, int, 
         diagonal = l1_svm(data)
         assert diagonal.certificate.gap <= 1e-12
         assert diagonal.certificate.unique
-        assert diagonal.certificate.rank == diagonal.support.sum() == diagonal.active.sum()
-
-
-@pytest.mark.parametrize("norm", ["nuclear", "frobenius"])
-@pytest.mark.parametrize("seed", [0, 1])
-def test_cvxpy_finds_the_same_optimum(norm: str, seed: int) -> None:
-    data = gaussian_tokens(4, 4, 6, seed=seed)
-    found = {"nuclear": nuclear_svm, "frobenius": frobenius_svm}[norm](data)
-    assert found.certificate.primal == pytest.approx(cvxpy_optimum(data, norm), rel=1e-6)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_the_dual_linear_programme_has_the_same_optimum(seed: int) -> None:
-    data = gaussian_tokens(6, 4, 30, seed=seed)
-    B = data.features.reshape(-1, 30)
-    dual = linprog(-np.ones(len(B)), A_ub=np.concatenate([B.T, -B.T]), b_ub=np.ones(60), method="highs-ipm")
-    found = l1_svm(data)
-    assert found.certificate.primal == pytest.approx(-dual.fun, rel=1e-7)
-    assert np.abs(found.beta).sum() == pytest.approx(-dual.fun, rel=1e-7)
+        assert diagonal.certificate.rank == diagonal.support.sum() == np.sum(diagonal.margins <= 1 + 1e-7)
 
 
 def test_one_sample_with_two_tokens_in_closed_form() -> None:
@@ -88,13 +49,6 @@ def test_one_sample_with_two_tokens_in_closed_form() -> None:
     B = z * D
     largest = np.argmax(np.abs(B))
     np.testing.assert_allclose(l1_svm(data).beta, np.where(np.arange(5) == largest, 1 / B[largest], 0.0), rtol=1e-13)
-
-
-def test_one_dimension_in_closed_form() -> None:
-    data = TokenData(np.array([[[2.0], [1.0], [-1.0]]]), np.array([[0.5]]), np.ones(1), np.ones(1))
-    for solver in MATRIX:
-        np.testing.assert_allclose(solver(data).weights, [[2.0]], rtol=1e-14)
-    np.testing.assert_allclose(l1_svm(data).beta, [2.0], rtol=1e-14)
 
 
 def test_orthogonal_samples_add_up() -> None:
@@ -138,22 +92,6 @@ def test_rotations_of_tokens_and_of_queries_turn_the_solution(solver: Solver) ->
     np.testing.assert_allclose(turned.weights, R @ solver(data).weights @ S.T, atol=1e-9)
 
 
-@pytest.mark.parametrize("factor", [2.0**-20, 2.0**20, 1e-6, 1e6])
-def test_solutions_scale_with_the_units(factor: float) -> None:
-    data = gaussian_tokens(5, 4, 12, seed=2)
-    scaled = with_tokens(data, factor)
-    mixed = with_tokens(data, factor, data.z / factor)
-    rel = 1e-14 if np.log2(factor).is_integer() else 1e-7
-    for solver in MATRIX:
-        np.testing.assert_allclose(
-            solver(scaled).weights * factor, solver(data).weights, rtol=rel, atol=1e-9 * (rel > 1e-9)
-        )
-        np.testing.assert_allclose(solver(mixed).weights, solver(data).weights, rtol=rel, atol=1e-9 * (rel > 1e-9))
-        assert solver(scaled).certificate.gap < 1e-10
-        assert solver(scaled).certificate.rank == solver(data).certificate.rank
-    np.testing.assert_allclose(l1_svm(scaled).beta * factor, l1_svm(data).beta, rtol=1e-10)
-
-
 def test_the_order_of_samples_and_tokens_does_not_matter_nor_a_sample_given_twice() -> None:
     data = gaussian_tokens(5, 4, 9, seed=4)
     order, tokens = np.array([3, 1, 4, 0, 2, 1]), np.array([2, 0, 3, 1])
@@ -179,13 +117,6 @@ def test_large_dimensions_cost_no_product_of_them() -> None:
         assert solver(data).certificate.gap < 1e-10
 
 
-def test_multipliers_of_the_frobenius_norm_give_the_solution() -> None:
-    data = gaussian_tokens(5, 4, 12, seed=1)
-    found = frobenius_svm(data)
-    summed = np.einsum("im,imd,ie->de", found.multipliers, data.differences, data.z)
-    np.testing.assert_allclose(found.certificate.primal * summed, found.weights, atol=1e-13)
-
-
 @pytest.mark.parametrize("solver", [frobenius_svm, nuclear_svm, l1_svm])
 def test_data_that_nothing_separates_are_refused_by_their_samples(
     solver: Callable[[TokenData], MatrixSvm | DiagonalSvm],
@@ -202,7 +133,7 @@ def test_data_that_nothing_separates_are_refused_by_their_samples(
     without = data.z.copy()
     without[4] = 0
     with pytest.raises(InputError, match="sample 4"):
-        solver(with_tokens(data, queries=without))
+        solver(TokenData(data.X, without, data.y, data.v))
 
 
 class TestTheCertificateCannotBeFooled:
@@ -222,7 +153,6 @@ class TestTheCertificateCannotBeFooled:
                 assert moved.primal > optimum * (1 + 1e-2 * size)
                 assert weighed.dual < optimum * (1 - 1e-11)
                 assert moved.gap > 1e-2 * size
-                assert weighed.stationarity > 1e-3 * size
 
     def test_of_a_perturbed_diagonal(self) -> None:
         data = gaussian_tokens(5, 4, 30, seed=1)
@@ -245,10 +175,6 @@ class TestTheCertificateCannotBeFooled:
         found = nuclear_svm(data)
         scaled = certify_svm(data, (5 * found.K, 2 * found.Q), 3 * found.multipliers, norm="nuclear")
         assert scaled.gap == pytest.approx(found.certificate.gap, abs=1e-14)
-        assert scaled.feasibility == 0
-        assert certify_svm(
-            data, (0.1 * found.K, found.Q), found.multipliers, norm="nuclear"
-        ).feasibility == pytest.approx(0.9)
 
     def test_weights_that_separate_nothing_prove_nothing(self) -> None:
         data = gaussian_tokens(5, 4, 12, seed=1)
@@ -262,18 +188,17 @@ class TestTheCertificateCannotBeFooled:
 def test_certify_refuses_what_does_not_fit() -> None:
     data = gaussian_tokens(3, 3, 6, seed=0)
     found, diagonal = nuclear_svm(data), l1_svm(data)
-    with pytest.raises(InputError, match="norm"):
-        certify_svm(data, diagonal.beta, diagonal.multipliers, norm="l2")
-    with pytest.raises(InputError, match="pair"):
-        certify_svm(data, diagonal.beta, diagonal.multipliers, norm="nuclear")
-    with pytest.raises(InputError, match="beta"):
-        certify_svm(data, (found.K, found.Q), found.multipliers, norm="l1")
-    with pytest.raises(InputError, match="shape"):
-        certify_svm(data, (found.K, found.Q), found.multipliers[:, :1], norm="nuclear")
-    with pytest.raises(InputError, match="margin that is not 0"):
-        certify_svm(data, (0 * found.K, found.Q), found.multipliers, norm="nuclear")
-    with pytest.raises(InputError, match="at least 0"):
-        certify_svm(data, (found.K, found.Q), -found.multipliers, norm="nuclear")
+    factors = found.K, found.Q
+    for weights, multipliers, norm, says in (
+        (diagonal.beta, diagonal.multipliers, "l2", "norm"),
+        (diagonal.beta, diagonal.multipliers, "nuclear", "pair"),
+        (factors, found.multipliers, "l1", "beta"),
+        (factors, found.multipliers[:, :1], "nuclear", "shape"),
+        ((0 * found.K, found.Q), found.multipliers, "nuclear", "margin that is not 0"),
+        (factors, -found.multipliers, "nuclear", "at least 0"),
+    ):
+        with pytest.raises(InputError, match=says):
+            certify_svm(data, weights, multipliers, norm=norm)
 
 
 def test_the_certificate_reads_as_a_sentence() -> None:

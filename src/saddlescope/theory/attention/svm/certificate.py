@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, unknown
+from saddlescope._shared.real_arrays import real_array
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.models.tokens.data import TokenData
 from saddlescope.theory.attention.svm.constraints import MatrixConstraints
@@ -36,21 +37,14 @@ INJECTIVE = 1e-7  # least singular value of the equations on the face, rows of l
 
 @dataclass(frozen=True, repr=False)
 class SvmCertificate(ReprMixin):
-    """Bounds on the optimum, residuals of the optimality conditions, and their implications for uniqueness and rank.
+    """Bounds on the optimum, and their implications for uniqueness and rank.
 
     Attributes:
         norm: the norm that is minimised.
         primal: |W| / min margin, an upper bound; infinite where a margin is not positive beyond rounding.
         dual: sum(lambda) / |Z(lambda)|_o, a lower bound; rounding of both included.
-        feasibility: shortfall of the smallest margin of the given weights below 1.
-        stationarity: distance of Z(lambda), |Z|_o = 1, from the subdifferential of the norm at W: for the Frobenius
-            norm |Z - W/|W||_F, for the others the largest error on the support of W, in l1 and in spectral norm.
-        complementarity: max lambda_il |u_il - 1| / sum(lambda), with W scaled to a smallest margin of 1.
         unique: True where the optimum is certified to be unique; False means only that it is not certified.
-        injectivity: least singular value of the active constraints on the optimal face, on which `unique` is based; 0
-            where they are too few, 1 for the Frobenius norm.
         singular_values: of W at a margin of 1, descending, as many as weights and data allow; of a diagonal, |beta|.
-        dual_singular_values: of Z(lambda), |Z|_o = 1, descending.
         rank: number of singular values above `rank_threshold`.
         rank_threshold: below it, a singular value may be 0 given the gap: gap * primal / (1 - s), s the first dual
             singular value that is not 1; for the Frobenius norm primal * sqrt(2 gap); and beyond rounding.
@@ -61,13 +55,8 @@ class SvmCertificate(ReprMixin):
     norm: str
     primal: float
     dual: float
-    feasibility: float
-    stationarity: float
-    complementarity: float
     unique: bool
-    injectivity: float
     singular_values: tuple[float, ...]
-    dual_singular_values: tuple[float, ...]
     rank: int
     rank_threshold: float
     largest_rank: int
@@ -112,59 +101,32 @@ def certify_svm(
     if isinstance(weights, tuple) == (norm == "l1"):
         wanted = "beta (d,)" if norm == "l1" else "a pair (K, Q)"
         raise InputError(f"weights must be {wanted} for norm={norm!r}; got {type(weights).__name__}.")
-    lam = np.array(multipliers, float)
-    if lam.shape != data.gaps.shape:
-        raise InputError(f"multipliers must have shape {data.gaps.shape!r}; got {lam.shape!r}.")
-    if not (np.all(np.isfinite(lam)) and np.all(lam >= 0) and np.any(lam > 0)):
-        raise InputError(f"multipliers must be finite, at least 0 and not all 0; got a smallest of {lam.min()!r}.")
-    u = data.margins(weights)
-    if not u.any():
+    lam = real_array("multipliers", multipliers, data.gaps.shape)
+    if not (np.all(lam >= 0) and np.any(lam > 0)):
+        raise InputError(f"multipliers must be at least 0 and not all 0; got a smallest of {lam.min()!r}.")
+    if not data.margins(weights).any():
         raise InputError("weights must have a margin that is not 0; got margins that are all 0.")
     if isinstance(weights, tuple):
         K, Q = weights
-        return _of_matrix(data, np.asarray(K, float), np.asarray(Q, float), lam, u, norm)
-    return _of_diagonal(data, np.asarray(weights, float), lam, u)
+        return _of_matrix(data, np.asarray(K, float), np.asarray(Q, float), lam, norm)
+    beta = np.asarray(weights, float)
+    dual = np.abs(np.einsum("im,imd->d", lam, data.features))
+    rows = data.features[lam > FACE * lam.max()][:, dual > (1 - FACE) * dual.max()]
+    return _assembled(data, beta, lam, norm, np.abs(beta), dual, rows)
 
 
-def _of_diagonal(data: TokenData, beta: np.ndarray, lam: np.ndarray, u: np.ndarray) -> SvmCertificate:
-    Z = np.einsum("im,imd->d", lam, data.features)
-    dual_norm = float(np.abs(Z).max())
-    size = np.abs(beta)
-    at_one = np.abs(Z) > (1 - FACE) * dual_norm
-    rows = data.features[lam > FACE * lam.max()][:, at_one]
-    support = size > np.finfo(float).eps * size.max()
-    off = np.abs(Z / dual_norm - np.sign(beta))[support].max(initial=0.0) if dual_norm > 0 else np.inf
-    bounds = _bounds(data, beta, lam, "l1", size)
-    return _assembled("l1", lam, u, size, np.abs(Z), dual_norm, float(off), _least_singular_value(rows), bounds)
-
-
-def _of_matrix(
-    data: TokenData, K: np.ndarray, Q: np.ndarray, lam: np.ndarray, u: np.ndarray, norm: str
-) -> SvmCertificate:
+def _of_matrix(data: TokenData, K: np.ndarray, Q: np.ndarray, lam: np.ndarray, norm: str) -> SvmCertificate:
     within = MatrixConstraints.of(data)
-    Z = within.dual_matrix(within.scaled(lam))
-    left, size, right_t = _factored_svd(K, Q)
-    E_z, E_x = within.right_basis, within.left_basis
-    U, s, Vt = np.linalg.svd(Z, full_matrices=False)
-    if norm == "frobenius":
-        dual_norm = float(np.linalg.norm(s))
-        off = _frobenius_distance(Z / dual_norm, E_x.T @ left, size / np.linalg.norm(size), right_t @ E_z)
-        return _assembled(norm, lam, u, size, s, dual_norm, off, 1.0, _bounds(data, (K, Q), lam, norm, size))
-    dual_norm = float(s[0])
-    support = size > max(Z.shape) * np.finfo(float).eps * size[0]
-    left, right_t = left[:, support], right_t[support]
-    off_left = E_x @ (Z @ (E_z.T @ right_t.T)) / dual_norm - left
-    off_right = (left.T @ E_x @ Z) @ E_z.T / dual_norm - right_t
-    off = max(float(np.linalg.norm(each, 2)) for each in (off_left, off_right))
-    k = int(np.sum(s > (1 - FACE) * dual_norm))
+    U, dual, Vt = np.linalg.svd(within.dual_matrix(within.scaled(lam)), full_matrices=False)
+    size = np.linalg.svd(np.linalg.qr(K)[1] @ np.linalg.qr(Q)[1].T, compute_uv=False)
+    k = int(np.sum(dual > (1 - FACE) * dual[0]))
     held = (lam > FACE * lam.max()).ravel()
     alpha, beta = within.left[held] @ U[:, :k], within.right[held] @ Vt[:k].T
     first, second = np.triu_indices(k, 1)
     rows = np.concatenate(
         [alpha * beta, (alpha[:, first] * beta[:, second] + alpha[:, second] * beta[:, first]) / 2**0.5], axis=1
     )
-    bounds = _bounds(data, (K, Q), lam, norm, size)
-    return _assembled(norm, lam, u, size, s, dual_norm, off, _least_singular_value(rows), bounds)
+    return _assembled(data, (K, Q), lam, norm, size, dual, rows)
 
 
 def _bounds(
@@ -227,19 +189,6 @@ def _departure(E: np.ndarray) -> np.longdouble:
     return np.linalg.norm(E.T @ E - np.eye(E.shape[1]))
 
 
-def _frobenius_distance(Z: np.ndarray, left: np.ndarray, size: np.ndarray, right_t: np.ndarray) -> float:
-    inside = float(np.linalg.norm(Z - (left * size) @ right_t))
-    outside = 1 - float(np.linalg.norm((left * size) @ right_t)) ** 2  # part of W outside span(D) x span(z)
-    return (inside**2 + max(0.0, outside - 1e-14)) ** 0.5
-
-
-def _factored_svd(K: np.ndarray, Q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the singular value decomposition of K Q^T, from those of its factors."""
-    (left, R), (right, S) = np.linalg.qr(K), np.linalg.qr(Q)
-    U, size, Vt = np.linalg.svd(R @ S.T)
-    return left @ U, size, Vt @ right.T
-
-
 def _least_singular_value(rows: np.ndarray) -> float:
     """Return the least singular value of rows scaled to length 1; 0 where they are fewer than columns."""
     if rows.shape[0] < rows.shape[1]:
@@ -249,39 +198,33 @@ def _least_singular_value(rows: np.ndarray) -> float:
 
 
 def _assembled(
-    norm: str,
+    data: TokenData,
+    weights: np.ndarray | tuple[np.ndarray, np.ndarray],
     lam: np.ndarray,
-    u: np.ndarray,
+    norm: str,
     size: np.ndarray,
     dual: np.ndarray,
-    dual_norm: float,
-    stationarity: float,
-    injectivity: float,
-    bounds: tuple[float, float],
+    rows: np.ndarray,
 ) -> SvmCertificate:
-    margin = float(u.min())
-    upper, lower = bounds
+    """Return the certificate, given the singular values of W and of Z, and the equations on the optimal face."""
+    margin, (upper, lower) = float(data.margins(weights).min()), _bounds(data, weights, lam, norm, size)
     size = np.sort(size)[::-1] / (margin if margin > 0 else 1.0)
-    dual = np.sort(dual)[::-1] / (dual_norm or 1.0)
     gap = max(0.0, 1 - lower / upper)
     rounding = np.finfo(float).eps * (float(size[0]) * len(dual) + (upper if np.isfinite(upper) else 0.0))
     if norm == "frobenius":
-        threshold = upper * (2 * gap) ** 0.5 + rounding
+        unique, threshold = True, upper * (2 * gap) ** 0.5 + rounding
     else:
+        dual = np.sort(dual)[::-1] / (dual.max() or 1.0)
         below = dual[dual <= 1 - FACE]
         threshold = (gap * upper / (1 - float(below[0])) if len(below) else 0.0) + rounding
+        unique = _least_singular_value(rows) > INJECTIVE
     rank = int(np.sum(size > threshold))
     return SvmCertificate(
         norm=norm,
         primal=upper,
         dual=lower,
-        feasibility=max(0.0, 1 - margin),
-        stationarity=stationarity,
-        complementarity=float(np.max(lam * np.abs(u / margin - 1)) / lam.sum()) if margin > 0 else float("inf"),
-        unique=norm == "frobenius" or injectivity > INJECTIVE,
-        injectivity=injectivity,
+        unique=unique,
         singular_values=tuple(size.tolist()),
-        dual_singular_values=tuple(dual.tolist()),
         rank=rank,
         rank_threshold=float(threshold),
         largest_rank=rank if norm == "frobenius" else int(np.sum(dual > 1 - FACE)),

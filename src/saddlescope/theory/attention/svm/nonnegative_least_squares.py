@@ -3,9 +3,9 @@
     minimise  lambda^T H lambda / 2 - h^T lambda  over  lambda >= 0
 
 For a positive definite H, exchange all indices of the wrong sign at once (one Cholesky factor per exchange). When that
-ceases to help, continue with an active set, adding one index at a time, whose objective falls at every step, so that it
-ends. A semidefinite H, as of Gram matrices of dependent constraints, is a few such programs with a
-ridge about the last multipliers.
+ceases to help, SciPy's `nnls` solves the program with an active set, whose objective falls at every step, so that it
+ends. A semidefinite H, as of Gram matrices of dependent constraints, is a few such programs with a ridge about the last
+multipliers.
 
 Judice and Pires (1994), "A block principal pivoting algorithm for large-scale strictly monotone linear
 complementarity problems"; Lawson and Hanson (1974), chapter 23; Rockafellar (1976), "Monotone operators and the
@@ -16,7 +16,8 @@ from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
+from scipy.optimize import nnls
 
 _RIDGE = 1e-10  # of the mean diagonal: far above the rounding of a Gram matrix, far below what slows the iteration
 _PATIENCE = 3  # block exchanges that may leave as many wrong signs as before
@@ -50,31 +51,18 @@ def nonnegative_minimum(
         patience = _PATIENCE if count < fewest else patience - 1
         fewest = min(fewest, count)
         if patience == 0:
-            return _active_set(H, h, np.maximum(multipliers, 0.0), noise)
+            return _by_active_sets(H, h)
         passive = passive ^ wrong
 
 
-def _active_set(H: np.ndarray, h: np.ndarray, multipliers: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the minimiser from feasible multipliers, adding one index at a time."""
-    passive = multipliers > 0
-    for _ in range(10 * len(h)):
-        while True:  # towards the minimum on these indices, removing one that reaches 0
-            aim = _on(H, h, passive)
-            leaving = passive & (aim <= 0)
-            if not leaving.any():
-                break
-            shares = multipliers[leaving] / (multipliers[leaving] - aim[leaving])
-            multipliers = multipliers + shares.min() * (aim - multipliers)
-            passive = passive.copy()
-            passive[np.flatnonzero(leaving)[shares <= shares.min()]] = False
-            multipliers = np.where(passive, np.maximum(multipliers, 0.0), 0.0)
-        multipliers = aim
-        slack = np.where(passive, 0.0, H @ multipliers - h)
-        if slack.min() >= -noise:
-            return multipliers, passive
-        passive = passive.copy()
-        passive[np.argmin(slack)] = True
-    raise ArithmeticError(f"An active set of {len(h)} indices did not end: H is too nearly singular.")
+def _by_active_sets(H: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the minimiser as that of |R lambda - R^-T h|, H = R^T R."""
+    try:
+        R = cholesky(H)
+        multipliers, _ = nnls(R, solve_triangular(R, h, trans=1), maxiter=10 * len(h))
+    except (LinAlgError, RuntimeError) as error:
+        raise ArithmeticError(f"An active set of {len(h)} indices did not end: H is too nearly singular.") from error
+    return multipliers, multipliers > 0
 
 
 def _on(H: np.ndarray, h: np.ndarray, passive: np.ndarray) -> np.ndarray:

@@ -13,7 +13,6 @@ from saddlescope.models.tokens.data import TokenData
 from saddlescope.theory.attention.svm.certificate import SvmCertificate, certify_svm
 from saddlescope.theory.attention.svm.constraints import not_solved
 
-_ACTIVE = 1e-7  # margins this near 1 are active
 _LARGEST_GAP = 1e-6  # beyond it, a solver has failed; solutions are mostly within 1e-11
 
 
@@ -37,11 +36,6 @@ class DiagonalSvm(TableMixin, PlotMixin):
         rows = zip(range(len(self.beta)), self.beta, self.support.tolist(), strict=True)
         return ("coordinate", "beta", "active"), rows
 
-    @property
-    def active(self) -> Bool[np.ndarray, "n m"]:
-        """Constraints that hold with equality, to 1e-7."""
-        return self.margins <= 1 + _ACTIVE
-
     def panel(self) -> Panel:
         """Return the entries of beta."""
         at = np.arange(len(self.beta))
@@ -63,17 +57,12 @@ class LocalSolution(ReprMixin):
 
     Attributes:
         rank_bound: d_e.
-        multipliers: lambda (n, m) of the bounded problem; their sum is |W|.
-        stationarity: |grad f - J^T lambda| / |grad f| in the factors, f = (|K|_F^2 + |Q|_F^2) / 2, J the
-            Jacobian of the margins: 0 at a stationary point.
         num_starts: number of starts.
         num_feasible: number of starts that ended in weights that separate the data.
         num_best: number of starts that ended in the least value, to 1e-5.
     """
 
     rank_bound: int
-    multipliers: Float[np.ndarray, "n m"]
-    stationarity: float
     num_starts: int
     num_feasible: int
     num_best: int
@@ -116,11 +105,6 @@ class MatrixSvm(TableMixin, PlotMixin):
     def weights(self) -> Float[np.ndarray, "d d"]:
         """Product W = K Q^T (d, d), computed on demand."""
         return self.K @ self.Q.T
-
-    @property
-    def active(self) -> Bool[np.ndarray, "n m"]:
-        """Constraints that hold with equality, to 1e-7."""
-        return self.margins <= 1 + _ACTIVE
 
 
 def diagonal_solution(
