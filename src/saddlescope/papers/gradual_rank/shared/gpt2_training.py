@@ -104,7 +104,7 @@ def train(params: GPT2Params, context: RunContext) -> xr.Dataset:
 
     text = read_text(params.text, context, params.characters)
     data = tokenize(text, learn_vocabulary(text, params.vocabulary), block=params.block)
-    report_slow_precision(params.precision, available_device(), context)
+    report_slow_precision(params.precision, _device(), context)
 
     def train_one(seed: int, step: RunContext) -> xr.Dataset:
         model = fresh_model(params, data, seed)
@@ -137,10 +137,10 @@ def fresh_model(params: GPT2Params, data: "TokenizedText", seed: int) -> "GPT2LM
     from saddlescope.training.architectures.gpt2 import GPT2Sizes, fresh_gpt2
 
     sizes = GPT2Sizes(vocabulary=data.vocabulary, **params.only("block", "embedding", "depth", "heads"))
-    return fresh_gpt2(sizes, seed=seed).to(available_device())  # pyright: ignore[reportArgumentType]
+    return fresh_gpt2(sizes, seed=seed).to(_device())  # pyright: ignore[reportArgumentType]
 
 
-def available_device() -> str:
+def _device() -> str:
     """Return cuda if PyTorch finds a GPU, else cpu."""
     import torch
 
