@@ -24,25 +24,30 @@ from pathlib import Path
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, unknown
 from saddlescope._shared.progress import Report, silent
-from saddlescope.training.data import image_files
-from saddlescope.training.data.image_files import Labelled
+from saddlescope.training.data.image_files import (
+    Split,
+    read_cifar10,
+    read_cifar10_pairs,
+    read_cifar100,
+    read_digit_pairs,
+    read_digits,
+    read_mnist,
+    read_small,
+)
 from saddlescope.training.data.imagenet import read_image_folder
 from saddlescope.training.data.labelled_images import ImageData, assemble
 
 __all__ = ["EMBEDDED", "ImageData", "load"]
 
-EMBEDDED: dict[str, Callable[[], tuple[Labelled, Labelled]]] = {
-    "digits": image_files.read_digits,
-    "digit-pairs": image_files.read_digit_pairs,
-}
+EMBEDDED: dict[str, Callable[[], Split]] = {"digits": read_digits, "digit-pairs": read_digit_pairs}
 """Readers of the data sets that need no files."""
-_READERS: dict[str, Callable[[Path, bool], tuple[Labelled, Labelled]]] = {
-    "mnist": image_files.read_mnist,
-    "cifar10": image_files.read_cifar10,
-    "cifar10-pairs": image_files.read_cifar10_pairs,
-    "cifar100": image_files.read_cifar100,
-    "mnist-small": lambda folder, verify: image_files.read_small(folder / "mnist-small.npz"),
-    "cifar10-small": lambda folder, verify: image_files.read_small(folder / "cifar10-small.npz"),
+_READERS: dict[str, Callable[[Path, bool], Split]] = {
+    "mnist": read_mnist,
+    "cifar10": read_cifar10,
+    "cifar10-pairs": read_cifar10_pairs,
+    "cifar100": read_cifar100,
+    "mnist-small": lambda folder, verify: read_small(folder / "mnist-small.npz"),
+    "cifar10-small": lambda folder, verify: read_small(folder / "cifar10-small.npz"),
 }
 _CLASSES = {"digit-pairs": 100, "cifar10-pairs": 100, "cifar100": 100}  # 10 in all others but ImageNet
 

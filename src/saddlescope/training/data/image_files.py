@@ -19,6 +19,8 @@ from saddlescope.training.data.cifar_batch import read_batch
 
 Labelled = tuple[np.ndarray, np.ndarray]
 """Images and their labels."""
+Split = tuple[Labelled, Labelled]
+"""Images for training and for testing."""
 
 # MD5 of the unpacked official files: for MNIST computed after verifying the publishers' own checksums (of the .gz), for
 # CIFAR as the publisher's archive has them and torchvision checks them.
@@ -40,7 +42,7 @@ _LARGEST = 2**28  # bytes of one unpacked file; the largest official one, the tr
 _TRAIN = 1500  # of the 1,797 digits, as scikit-learn orders them
 
 
-def read_mnist(folder: Path, verify: bool) -> tuple[Labelled, Labelled]:
+def read_mnist(folder: Path, verify: bool) -> Split:
     """Read 60,000 + 10,000 images of 1 x 28 x 28."""
 
     def part(prefix: str) -> Labelled:
@@ -53,7 +55,7 @@ def read_mnist(folder: Path, verify: bool) -> tuple[Labelled, Labelled]:
     return part("train"), part("t10k")
 
 
-def read_cifar10(folder: Path, verify: bool) -> tuple[Labelled, Labelled]:
+def read_cifar10(folder: Path, verify: bool) -> Split:
     """Read 50,000 + 10,000 images of 3 x 32 x 32 in 10 classes."""
     *train, test = (
         _batch(folder, f"cifar-10-batches-py/{stem}", verify, "labels")
@@ -63,19 +65,19 @@ def read_cifar10(folder: Path, verify: bool) -> tuple[Labelled, Labelled]:
     return (images, labels), test
 
 
-def read_cifar10_pairs(folder: Path, verify: bool) -> tuple[Labelled, Labelled]:
+def read_cifar10_pairs(folder: Path, verify: bool) -> Split:
     """Build 50,000 + 10,000 images of 3 x 32 x 32 with 100 classes: two of CIFAR-10 side by side at half width."""
     train, test = read_cifar10(folder, verify)
     return pair_images(*train, each=500, stretch=False), pair_images(*test, each=100, stretch=False)
 
 
-def read_cifar100(folder: Path, verify: bool) -> tuple[Labelled, Labelled]:
+def read_cifar100(folder: Path, verify: bool) -> Split:
     """Read 50,000 + 10,000 images of 3 x 32 x 32 in the 100 fine classes."""
     train, test = (_batch(folder, f"cifar-100-python/{stem}", verify, "fine_labels") for stem in ("train", "test"))
     return train, test
 
 
-def read_digits() -> tuple[Labelled, Labelled]:
+def read_digits() -> Split:
     """Read 1,500 + 297 images of 1 x 8 x 8 that come with scikit-learn; white is 16."""
     from sklearn.datasets import load_digits
 
@@ -84,13 +86,13 @@ def read_digits() -> tuple[Labelled, Labelled]:
     return (images[:_TRAIN], labels[:_TRAIN]), (images[_TRAIN:], labels[_TRAIN:])
 
 
-def read_digit_pairs() -> tuple[Labelled, Labelled]:
+def read_digit_pairs() -> Split:
     """Build 6,000 + 1,000 images of 1 x 16 x 16 with 100 classes: two digits side by side, each of double height."""
     train, test = read_digits()
     return pair_images(*train, each=60, stretch=True), pair_images(*test, each=10, stretch=True)
 
 
-def read_small(path: Path) -> tuple[Labelled, Labelled]:
+def read_small(path: Path) -> Split:
     """Read an .npz file of images with the channels last: the first 200 + 50 of each class of MNIST or CIFAR-10."""
     try:
         stored = read_npz(path, ("x_train", "y_train", "x_test", "y_test"))
