@@ -35,8 +35,8 @@ from saddlescope.models.tokens.data import load_tokens  # noqa: E402
 from saddlescope.reproduction import catalogue, reproduce  # noqa: E402
 from saddlescope.reproduction import entry as entries  # noqa: E402
 from saddlescope.store import netcdf  # noqa: E402
-from saddlescope.training.data.small_sets import read_small  # noqa: E402
-from saddlescope.training.data.untrusted_pickle import unpickle  # noqa: E402
+from saddlescope.training.data.cifar_batch import read_batch  # noqa: E402
+from saddlescope.training.data.image_files import read_small  # noqa: E402
 
 ESCAPE = "\x1b]0;owned\x07\x1b[31m\x9b2J\u202e"
 EVIL = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
@@ -303,7 +303,7 @@ KEYS = {
     "a call": b"\x80\x02cbuiltins\nbytearray\n\x8a\x06" + (2**40).to_bytes(6, "little") + b"\x85R.",
 }
 for _name, _content in KEYS.items():
-    ATTACKS[f"pickle: {_name}"] = lambda folder, content=_content: unpickle(content, "batch")
+    ATTACKS[f"pickle: {_name}"] = lambda folder, content=_content: read_batch(content, "batch", "labels")
     ATTACKS[f"checkpoint: {_name}"] = lambda folder, content=_content: forged(folder, content)
 
 
@@ -417,7 +417,7 @@ ARRAYS = {
 }
 READERS = {
     "tokens": load_tokens,
-    "images": lambda path: read_small("mnist", path.parent),
+    "images": read_small,
     "descent": lambda path: checkpoint_file.read(path, "run"),
 }
 for _reader, _read in READERS.items():

@@ -25,11 +25,11 @@ from saddlescope.training.diffusion import training
 from saddlescope.training.diffusion.circles import CircleProcess
 from saddlescope.training.diffusion.classifier import ClassifierConfig, ConceptClassifier, fit_classifier
 from saddlescope.training.diffusion.unet import UNetConfig
-from saddlescope.training.gradient_noise import NoiseDraws, accumulate_noise
+from saddlescope.training.gradient_noise import accumulate_noise
 
 SIZES = ViTConfig(image_size=8, channels=1, patch=4, embedding=16, depth=2, heads=2, head_width=4, mlp_width=16)
 IMAGES = TrainConfig(optimizer=Adam(learning_rate=3e-3), epochs=4, warmup_epochs=1, batch=32)
-NOISE = replace(IMAGES, optimizer=NoiseDraws(learning_rate=1e-2, draws=3), batch=25, test_every=4)
+NOISE = replace(IMAGES, optimizer=Adam(learning_rate=1e-2), batch=25, test_every=4)
 CIRCLES = CircleProcess(pixels=8, diameter=0.6, size_signal=0.4, size_jitter=0.2, color_signal=0.7)
 CONCEPTS = ClassifierConfig(channels=(8,), blocks=1, hidden=4, steps=9, batch=8, held_out=20, threads=1)
 JUDGE = ConceptClassifier(UNetConfig(pixels=8, channels=(8,), blocks=1), hidden=4, seed=3).eval()
@@ -49,10 +49,27 @@ def image(checkpoint=None, every=None, report=silent, *, draw=0, weights=0, trac
     return found
 
 
-def noise(checkpoint=None, every=None, report=silent, **changes) -> list[Tensor]:
+def language(checkpoint=None, every=None, report=silent, *, weights=0, tracked=True, start=0, **changes):
+    """Train a GPT-2 with dropout, and track it."""
+    from tests.tiny_language import tiny_gpt2, tiny_tokens
+
+    from saddlescope.training.language_training import LanguageConfig, fit_language
+
+    model, data = tiny_gpt2(weights), tiny_tokens()
+    model.transformer.drop.p = 0.2
+    tracker = RankTracker(model, schedule=Every(3)) if tracked else None
+    config = replace(LanguageConfig(steps=11, batch=32, learning_rate=1e-2, test_every=2), **changes)
+    how = {"checkpoint": checkpoint, "checkpoint_every": every, "report": report}
+    history = fit_language(model, replace(data, train=data.train[start:]), config, tracker=tracker, **how)
+    found = [*model.state_dict().values(), *map(torch.from_numpy, vars(history).values())]
+    return found + ([] if tracker is None else [torch.from_numpy(tracker.records.update)])
+
+
+def noise(checkpoint=None, every=None, report=silent, *, draws=3, **changes) -> list[Tensor]:
     """Accumulate gradient noise."""
     data, config = load("digits").subset(100), replace(NOISE, **changes)
-    found = accumulate_noise(ViT(SIZES), data, config, schedule=AtSteps(1, 3, 7), checkpoint=checkpoint, report=report)
+    how = {"schedule": AtSteps(1, 3, 7), "checkpoint": checkpoint, "report": report}
+    found = accumulate_noise(ViT(SIZES), data, config, draws=draws, seed=0, **how)
     return [torch.as_tensor(values.values) for values in found.data_vars.values()]
 
 
@@ -82,7 +99,7 @@ def diffusion(
 
 
 RUNS: dict[str, Callable[..., list[Tensor]]] = {
-    "image": image, "noise": noise, "classifier": classifier, "diffusion": diffusion,
+    "image": image, "language": language, "noise": noise, "classifier": classifier, "diffusion": diffusion,
 }  # fmt: skip
 
 
@@ -103,7 +120,7 @@ def die_at(owner: object, name: str, count: int) -> None:
 def kill_again_and_again(run: Callable[..., list[Tensor]], path: Path) -> int:
     """Kill while writing, before the rename, at a record, at random moments; return how many runs made progress."""
     moments, progressed = random.Random(0), 0
-    at_record = (training.ClassSampler, "draw", 4) if run is diffusion else (RankTracker, "step", 3)
+    at_record = (training._DiffusionRun, "draw", 4) if run is diffusion else (RankTracker, "step", 3)
     worst = [(os, "fsync", 1), (os, "fsync", 3), (Path, "replace", 3), at_record, (torch, "save", 2), *[None] * 4]
     for moment in worst:
         before = path.read_bytes() if path.exists() else b""

@@ -11,11 +11,10 @@ from saddlescope.training import SGD, Adam, TrainConfig, ViTConfig
 from saddlescope.training.architectures.gpt2 import GPT2Sizes
 from saddlescope.training.configuration import Bounds
 from saddlescope.training.diffusion import CircleProcess, ClassifierConfig, UNetConfig
-from saddlescope.training.gradient_noise import NoiseDraws
 from saddlescope.training.language_training import LanguageConfig
 
 CONFIGURATIONS: list[Any] = [
-    *(SGD, Adam, NoiseDraws, TrainConfig, ViTConfig, GPT2Sizes, LanguageConfig),
+    *(SGD, Adam, TrainConfig, ViTConfig, GPT2Sizes, LanguageConfig),
     *(CircleProcess, ClassifierConfig, UNetConfig, type(TINY)),
 ]
 NEEDED = {LanguageConfig: {"steps": 10}}

@@ -14,7 +14,6 @@ all draws and all of them share that moment.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope.ranks.tracker.rank_tracker import RankTracker
 from saddlescope.ranks.tracker.schedules import Schedule
-from saddlescope.training.configuration import Adam, Count, Seed, TrainConfig
+from saddlescope.training.configuration import Adam, Bounds, TrainConfig
 from saddlescope.training.data import ImageData
 from saddlescope.training.image_training import ImageRun
 from saddlescope.training.torch_settings import reproducible
@@ -60,7 +59,7 @@ class SignedAdam(torch.optim.Optimizer):
         seed: int,
     ) -> None:
         super().__init__(parameters, {"lr": learning_rate, "betas": betas, "made": 0})
-        self.draws, self._seed = draws, seed
+        self.draws, self.seed = draws, seed
         for parameter in self.param_groups[0]["params"]:
             weights = parameter.detach().expand(draws, *parameter.shape).clone()
             self.state[parameter] = {
@@ -71,7 +70,7 @@ class SignedAdam(torch.optim.Optimizer):
 
     def signs(self, step: int) -> Float[np.ndarray, " draws"]:
         """Return the sign of each draw at a step, numbered from 0."""
-        bits = np.random.PCG64([self._seed, step]).random_raw(self.draws) >> np.uint64(63)
+        bits = np.random.PCG64([self.seed, step]).random_raw(self.draws) >> np.uint64(63)
         return 1.0 - 2.0 * bits.astype(np.float64)
 
     @torch.no_grad()
@@ -106,29 +105,13 @@ class SignedAdam(torch.optim.Optimizer):
                     parameter.copy_(value)
 
 
-@dataclass(frozen=True, kw_only=True)
-class NoiseDraws(Adam):
-    """Adam, and the number and seed of draws of its accumulated noise."""
-
-    draws: Count = 20
-    seed: Seed = 0
-
-    def build(self, parameters: Iterator[nn.Parameter]) -> SignedAdam:
-        """Return the optimiser of the parameters that require a gradient."""
-        return SignedAdam(
-            (one for one in parameters if one.requires_grad),
-            learning_rate=self.learning_rate,
-            betas=self.betas,
-            draws=self.draws,
-            seed=self.seed,
-        )
-
-
 def accumulate_noise(
     model: nn.Module,
     data: ImageData,
     config: TrainConfig,
     *,
+    draws: int,
+    seed: int,
     schedule: Schedule,
     checkpoint: Path | None = None,
     report: Report = silent,
@@ -140,7 +123,9 @@ def accumulate_noise(
     Args:
         model: from images to logits; its attention is found as by `RankTracker`. Its weights are as before at the end.
         data: the images.
-        config: with `NoiseDraws` as optimiser.
+        config: with `Adam` as optimiser.
+        draws: number of draws.
+        seed: seed of the signs.
         schedule: steps at which all draws are measured; the last step always is.
         checkpoint: the file to resume from and to update; the folder of the file also receives the initial weights.
         report: called with the finished fraction and a note once per epoch.
@@ -151,15 +136,24 @@ def accumulate_noise(
     Raises:
         InputError: as `fit`, or another optimiser.
     """
-    if not isinstance(config.optimizer, NoiseDraws):
-        raise InputError(f"config.optimizer must be NoiseDraws; got {config.optimizer!r}.")
+    if not isinstance(config.optimizer, Adam):
+        raise InputError(f"config.optimizer must be Adam; got {config.optimizer!r}.")
+    Bounds(1).check("draws", draws)
+    Bounds(0).check("seed", seed)
     device, was_trained = next(model.parameters()).device, [one.requires_grad for one in model.parameters()]
     tracked = set(map(id, RankTracker(model).tracked))
     for parameter in model.parameters():
         parameter.requires_grad_(id(parameter) in tracked)  # the others never move here
     try:
         with reproducible(config.seed, config.threads, device, config.precision):
-            run = _NoiseRun(model, data, config, schedule, checkpoint)
+            signed = SignedAdam(
+                (one for one in model.parameters() if one.requires_grad),
+                learning_rate=config.optimizer.learning_rate,
+                betas=config.optimizer.betas,
+                draws=draws,
+                seed=seed,
+            )
+            run = _NoiseRun(model, data, config, signed, schedule, checkpoint)
             run.train(report)
     finally:
         model.zero_grad()
@@ -174,9 +168,15 @@ class _NoiseRun(ImageRun):
     optimizer: SignedAdam
 
     def __init__(
-        self, model: nn.Module, data: ImageData, config: TrainConfig, schedule: Schedule, checkpoint: Path | None
+        self,
+        model: nn.Module,
+        data: ImageData,
+        config: TrainConfig,
+        optimizer: SignedAdam,
+        schedule: Schedule,
+        checkpoint: Path | None,
     ) -> None:
-        super().__init__(model, data, config, None, checkpoint)
+        super().__init__(model, data, config, None, checkpoint, optimizer=optimizer)
         self._schedule, self._folder = schedule, None if checkpoint is None else checkpoint.parent
         self._trackers = [RankTracker(model, schedule=schedule) for _ in range(self.optimizer.draws)]
 
@@ -201,14 +201,15 @@ class _NoiseRun(ImageRun):
 
     def identity(self) -> dict[str, str]:
         """Return the properties that define this run."""
-        return super().identity() | {"tracker": self._trackers[0].identity()}
+        draws = f"{self.optimizer.draws} of seed {self.optimizer.seed}"
+        return super().identity() | {"tracker": self._trackers[0].identity(), "draws": draws}
 
     def state(self) -> dict[str, Any]:
         """Return what `ImageRun` does, with the trackers of all draws."""
-        return super().state() | {"tracker": [one.state_dict(folder=self._folder) for one in self._trackers]}
+        return super().state() | {"trackers": [one.state_dict(folder=self._folder) for one in self._trackers]}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned."""
         super().restore(state)
-        for tracker, stored in zip(self._trackers, state["tracker"], strict=True):
+        for tracker, stored in zip(self._trackers, state["trackers"], strict=True):
             tracker.load_state_dict(stored, folder=self._folder)

@@ -13,7 +13,6 @@ the device until the end of an epoch.
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -30,7 +29,7 @@ from saddlescope.training.configuration import TrainConfig
 from saddlescope.training.data import ImageData
 from saddlescope.training.image_batches import DeviceBatches, epoch_order
 from saddlescope.training.torch_settings import autocast, reproducible
-from saddlescope.training.training_run import TrainingRun, weights_digest
+from saddlescope.training.training_run import TrainingRun
 
 _EVALUATION_BATCH = 500  # images; bounds memory, and changes no weight
 
@@ -82,8 +81,8 @@ def fit(
         data: the images.
         config: optimiser, batches, epochs and precision.
         checkpoint: the file to resume from and to update; None disables it.
-        checkpoint_every: steps between two checkpoints; None: at ends of epochs, so far apart that writing takes at
-            most 2 % of the time. Changes no result.
+        checkpoint_every: steps between two checkpoints; None: so far apart that writing takes at most 2 % of the time.
+            Changes no result.
         tracker: measured after each step on its own schedule, and once at the end.
         report: called with the finished fraction and a short note once per epoch.
 
@@ -106,9 +105,7 @@ def fit(
 class ImageRun(TrainingRun):
     """State of one call of `fit`, or of one that extends it."""
 
-    losses_name = "train_loss"
     lower = "Lower it, or lengthen the warm-up."
-    cure = "Call fit as before, with a freshly built model, or name another file, or delete this one."
 
     def __init__(
         self,
@@ -118,46 +115,36 @@ class ImageRun(TrainingRun):
         tracker: RankTracker | None,
         checkpoint: Path | str | None,
         checkpoint_every: int | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
     ) -> None:
         parameter = next(model.parameters())
-        self.data, self.config, self.tracker, self.dtype = data, config, tracker, parameter.dtype
+        self.data, self.config, self.dtype = data, config, parameter.dtype
         self.steps_per_epoch = len(data.train_images) // config.batch
         super().__init__(
             model,
-            config.optimizer.build(model.parameters()),
+            optimizer or config.optimizer.build(model.parameters()),
             torch.zeros(config.epochs * self.steps_per_epoch, dtype=torch.float32, device=parameter.device),
-            learning_rate=config.optimizer.learning_rate,
+            tracker=tracker,
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
         )
         self.forward: Callable[[Tensor], Tensor] = torch.compile(model, dynamic=False) if config.compiled else model
         self.images = {half: DeviceBatches(data, half, self.device, self.dtype) for half in ("train", "test")}
-        self.tests: list[tuple[int, float, float]] = []  # step, loss, accuracy
         self._ordered = -1  # the epoch whose order the training images have
 
-    @property
-    def may_pause(self) -> bool:
-        """True at the ends of epochs."""
-        return self.step % self.steps_per_epoch == 0
-
-    def advance(self) -> None:
-        """Make one step of the optimiser at the learning rate of its schedule."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.config.learning_rate(self.step, self.steps_per_epoch)
-        super().advance()
-        if self.tracker is not None:
-            self.tracker.step()
+    def learning_rate(self) -> float:
+        """Return that of the schedule."""
+        return self.config.learning_rate(self.step, self.steps_per_epoch)
 
     def observe(self) -> str:
-        """Test at the ends of epochs that are due, and measure the heads at the end."""
-        epoch, ends = self.step // self.steps_per_epoch, self.may_pause
+        """Test at the ends of epochs that are due."""
+        epoch, position = divmod(self.step, self.steps_per_epoch)
+        ends = position == 0
         if ends:
             self.check_losses()
         if self.ended or (ends and epoch % self.config.test_every == 0):
             self.test()
-        if self.ended and self.tracker is not None:
-            self.tracker.measure()
-        return f"epoch {epoch} of {self.config.epochs}, test accuracy {self.tests[-1][2]:.3f}" if ends else ""
+        return f"epoch {epoch} of {self.config.epochs}, test accuracy {self.kept[-1][2]:.3f}" if ends else ""
 
     def backward(self) -> None:
         """Compute the gradients of the next batch, piece by piece."""
@@ -183,7 +170,7 @@ class ImageRun(TrainingRun):
 
     @torch.no_grad()
     def test(self) -> None:
-        """Record loss and accuracy over the test images."""
+        """Record the step, and loss and accuracy over the test images."""
         self.model.eval()
         count, found = len(self.data.test_images), []
         for start in range(0, count, _EVALUATION_BATCH):
@@ -197,11 +184,11 @@ class ImageRun(TrainingRun):
             loss = functional.cross_entropy(logits, labels, reduction="sum")
             found.append(torch.stack([loss, (logits.argmax(dim=1) == labels).sum().to(loss.dtype)]))
         losses, correct = zip(*torch.stack(found).tolist(), strict=True)
-        self.tests.append((self.step, sum(losses) / count, sum(correct) / count))
+        self.kept.append((self.step, sum(losses) / count, sum(correct) / count))
 
     def history(self) -> History:
         """Return the records."""
-        steps, losses, accuracies = zip(*self.tests, strict=True)
+        steps, losses, accuracies = zip(*self.kept, strict=True)
         return History(
             steps_per_epoch=self.steps_per_epoch,
             train_loss=self.losses[: self.step].cpu().numpy(),
@@ -215,24 +202,5 @@ class ImageRun(TrainingRun):
         return {
             "configuration": repr((type(self.config.optimizer).__name__, asdict(self.config))),
             "data": self.data.digest(),
-            "initial weights": weights_digest(self.model),
-            "tracker": "none" if self.tracker is None else self.tracker.identity(),
+            **super().identity(),
         }
-
-    def state(self) -> dict[str, Any]:
-        """Return tests, random states and the tracker's state."""
-        return {
-            "tests": [list(test) for test in self.tests],
-            "random": torch.get_rng_state(),
-            "random_cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
-            "tracker": None if self.tracker is None else self.tracker.state_dict(),
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Restore what `state` returned."""
-        self.tests = [(step, loss, accuracy) for step, loss, accuracy in state["tests"]]
-        torch.set_rng_state(state["random"])
-        if state["random_cuda"] is not None:
-            torch.cuda.set_rng_state(state["random_cuda"], self.device)
-        if self.tracker is not None:
-            self.tracker.load_state_dict(state["tracker"])

@@ -10,8 +10,7 @@ import torch
 from saddlescope._shared.errors import InputError
 
 Precision = Literal["float32", "tf32", "bf16"]
-PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bf16")
-"""Precisions of matrix products and convolutions: float32 throughout; float32 rounded to TensorFloat-32 where the
+"""Precision of matrix products and convolutions: float32 throughout; float32 rounded to TensorFloat-32 where the
 hardware has it; bfloat16 with weights, sums and loss in float32."""
 
 

@@ -4,7 +4,6 @@ import hashlib
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.output_paths import require_writable_file
 from saddlescope._shared.progress import Report
 from saddlescope.ranks.state_files import OldStateError, read_state, write_state
+from saddlescope.ranks.tracker.rank_tracker import RankTracker
 from saddlescope.training.configuration import Bounds
 
 _PAUSE = 50  # times as long as the last checkpoint took to write: writing takes at most 2 % of the time
@@ -24,15 +24,16 @@ _PAUSE = 50  # times as long as the last checkpoint took to write: writing takes
 class TrainingRun(ABC):
     """State of one training run.
 
-    All that changes is either in the checkpoint (weights, optimiser, losses, and what `state` adds) or a function of
-    the configuration and of `step`. So a killed run that is called again makes the same steps as an uninterrupted one.
+    All that changes is either in the checkpoint (weights, optimiser, losses, random state, tracker, `kept`, and what
+    `state` adds) or a function of the configuration and of `step`. So a killed run that is called again makes the same
+    steps as an uninterrupted one.
 
     Args:
         model: the model, trained in place.
         optimizer: its optimiser.
         losses: zeros on the device of the model, to hold the loss of each step's batch before the step: shape (steps,),
             or (steps, terms) with the loss first.
-        learning_rate: for the error about a loss that is not finite.
+        tracker: measured after each step on its own schedule, and once at the end.
         checkpoint: the file to resume from and to update; None disables it.
         checkpoint_every: steps between two checkpoints; None: so far apart that writing takes at most 2 % of the time.
 
@@ -40,9 +41,7 @@ class TrainingRun(ABC):
         InputError: checkpoint_every is less than 1.
     """
 
-    losses_name = "losses"  # in the checkpoint
     lower = "Lower it."  # instruction that ends the error about a loss that is not finite
-    cure: str  # instruction that ends the error about a checkpoint of another run
 
     def __init__(
         self,
@@ -50,16 +49,17 @@ class TrainingRun(ABC):
         optimizer: torch.optim.Optimizer,
         losses: Float[Tensor, "steps ..."],
         *,
-        learning_rate: float,
+        tracker: RankTracker | None = None,
         checkpoint: Path | str | None,
         checkpoint_every: int | None = None,
     ) -> None:
         if checkpoint_every is not None:
             Bounds(1).check("checkpoint_every", checkpoint_every)
         self.model, self.optimizer, self.losses = model, optimizer, losses
-        self.step, self.steps, self.device = 0, len(losses), losses.device
+        self.step, self.steps, self.device, self.tracker = 0, len(losses), losses.device, tracker
+        self.kept: list[Any] = []  # records, of numbers, lists, dicts and tensors
         self._checked: int = 0  # steps whose losses are known to be finite
-        self._learning_rate, self._every = learning_rate, checkpoint_every
+        self._every = checkpoint_every
         self._file, self._identity = None if checkpoint is None else Path(checkpoint), dict[str, str]()
         self._written_at, self._duration = -math.inf, 0.0  # of the last checkpoint
 
@@ -67,17 +67,20 @@ class TrainingRun(ABC):
     def backward(self) -> None:
         """Compute the gradients of the next step, and record its losses."""
 
-    @abstractmethod
     def identity(self) -> dict[str, str]:
         """Return the properties that define this run, by name; called before the first step, if there is a file."""
+        return {
+            "initial weights": weights_digest(self.model),
+            "tracker": "none" if self.tracker is None else self.tracker.identity(),
+        }
 
-    @abstractmethod
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint holds besides step, model, optimiser and losses."""
+        """Return what only a checkpoint of this kind of run holds."""
+        return {}
 
-    @abstractmethod
     def restore(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned."""
+        return
 
     @abstractmethod
     def observe(self) -> str:
@@ -87,15 +90,14 @@ class TrainingRun(ABC):
         """Prepare a run that does not resume."""
         return
 
+    def learning_rate(self) -> float:
+        """Return the learning rate of the next step; by default that of the optimiser when it was made."""
+        return self.optimizer.defaults["lr"]
+
     @property
     def ended(self) -> bool:
         """True after the last step."""
         return self.step == self.steps
-
-    @property
-    def may_pause(self) -> bool:
-        """True where a checkpoint may be written because the last one is long ago."""
-        return True
 
     def train(self, report: Report) -> None:
         """Make the steps that are left, with the measurements, checkpoints and reports that are due after each.
@@ -106,8 +108,12 @@ class TrainingRun(ABC):
         self.resume()
         while not self.ended:
             self.advance()
+            if self.tracker is not None:
+                self.tracker.step()
+                if self.ended:
+                    self.tracker.measure()
             note = self.observe()
-            due = self.step % self._every == 0 if self._every else self.may_pause and self._pause_is_over()
+            due = self.step % self._every == 0 if self._every else self._pause_is_over()
             if self.ended or due:
                 self.save()
             if note:
@@ -115,6 +121,8 @@ class TrainingRun(ABC):
 
     def advance(self) -> None:
         """Make one step of the optimiser."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate()
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         self.backward()
@@ -134,8 +142,8 @@ class TrainingRun(ABC):
         if not bool(finite.all()):
             first = self._checked + int(finite.logical_not().int().argmax())
             raise InputError(
-                f"learning_rate must be small enough for a finite loss; got {self._learning_rate!r}, and the loss is "
-                f"{losses[first].item()} at step {first}. {self.lower}"
+                f"learning_rate must be small enough for a finite loss; got {self.optimizer.defaults['lr']!r}, and the "
+                f"loss is {losses[first].item()} at step {first}. {self.lower}"
             )
         self._checked = stop
 
@@ -154,7 +162,11 @@ class TrainingRun(ABC):
             "step": self.step,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            self.losses_name: self.losses[: self.step].clone(),
+            "losses": self.losses[: self.step].clone(),
+            "random": torch.get_rng_state(),
+            "random_cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
+            "tracker": None if self.tracker is None else self.tracker.state_dict(),
+            "kept": self.kept,
         }
         write_state(self._file, state | self.state())
         self._written_at = time.monotonic()
@@ -178,12 +190,24 @@ class TrainingRun(ABC):
             self.begin()
             self.save()
             return
-        require_same_run(self._file, self._identity, state.get("identity", {}), self.cure)
+        different = [part for part, value in self._identity.items() if state.get("identity", {}).get(part) != value]
+        if different:
+            raise InputError(
+                f"checkpoint must belong to this run; got {str(self._file)!r}, which differs in "
+                f"{' and '.join(different)}. Repeat the first call with all its arguments, a model freshly built, or "
+                "name another file, or delete this one."
+            )
         try:
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
             self.step = self._checked = state["step"]
-            self.losses[: self.step] = state[self.losses_name]
+            self.losses[: self.step] = state["losses"]
+            torch.set_rng_state(state["random"])
+            if state["random_cuda"] is not None:
+                torch.cuda.set_rng_state(state["random_cuda"], self.device)
+            if self.tracker is not None:
+                self.tracker.load_state_dict(state["tracker"])
+            self.kept = state["kept"]
             self.restore(state)
         except (KeyError, OldStateError) as error:
             raise InputError(
@@ -191,14 +215,6 @@ class TrainingRun(ABC):
                 "another version kept of this run. Delete this file to start afresh, or finish the run with that "
                 "version."
             ) from error
-
-
-def require_same_run(path: Path | None, ours: Mapping[str, str], theirs: Mapping[str, str], cure: str) -> None:
-    """Raise InputError unless a checkpoint has the identity of this run."""
-    if different := [part for part, value in ours.items() if theirs.get(part) != value]:
-        raise InputError(
-            f"checkpoint must belong to this run; got {str(path)!r}, which differs in {' and '.join(different)}. {cure}"
-        )
 
 
 def weights_digest(model: nn.Module) -> str:

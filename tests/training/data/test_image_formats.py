@@ -11,7 +11,7 @@ from PIL import Image
 from saddlescope._shared.errors import InputError
 from saddlescope.training import load
 from saddlescope.training.data import imagenet
-from saddlescope.training.data.image_pairs import pair_images
+from saddlescope.training.data.image_files import pair_images
 from saddlescope.training.data.imagenet import read_image_folder
 
 
@@ -85,9 +85,9 @@ def test_pairs_show_the_two_digits_of_their_class_each_twice_as_tall():
 def test_pairs_of_half_width_have_the_means_of_neighbouring_columns():
     labels = np.arange(20) % 10
     images = (10 * labels[:, None, None, None] + np.array([0, 1, 0, 4])).astype(np.uint8).repeat(3, 1).repeat(4, 2)
-    pairs = pair_images("own", (images, labels), (images, labels), each=(2, 1), stretch=False)
-    assert (pairs.train_images.shape, pairs.test_images.shape) == ((200, 3, 4, 4), (100, 3, 4, 4))
-    for image, label in zip(pairs.train_images, pairs.train_labels, strict=True):
+    pairs, classes = pair_images(images, labels, each=2, stretch=False)
+    assert pairs.shape == (200, 3, 4, 4)
+    for image, label in zip(pairs, classes, strict=True):
         left, right = divmod(int(label), 10)
         expected = [10 * left + 1, 10 * left + 2, 10 * right + 1, 10 * right + 2]  # halves are rounded up
         np.testing.assert_array_equal(image, np.broadcast_to(expected, (3, 4, 4)))

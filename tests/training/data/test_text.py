@@ -138,13 +138,6 @@ def test_files_of_another_length_are_not_the_official_ones(tmp_path):
         load_text("wikitext-2", wikitext(tmp_path))
 
 
-def test_words_are_counted_piece_by_piece(monkeypatch):
-    monkeypatch.setattr(text_module, "_PIECE", 5)
-    words = "one two\n three  four \n\nfive"
-    assert text_module._words(words) == 5 + 3
-    assert "".join(text_module._pieces(words)) == words
-
-
 @pytest.mark.data
 def test_the_official_files_are_recognised(data_folder):
     text = load_text("wikitext-2", data_folder)

@@ -73,7 +73,7 @@ def sample_images(
 
     model = VariationalDiffusion(best_predictor(law, gamma_min, gamma_max), gamma_min=gamma_min, gamma_max=gamma_max)
     asked = torch.from_numpy(np.repeat(law.conditions, each, axis=0))
-    images = model.double().sample(asked, steps=steps, generator=torch.Generator().manual_seed(seed))
+    images = model.double().sample(asked, steps=steps, generators=[torch.Generator().manual_seed(seed)])
     return images.numpy().reshape(len(law.conditions), each, -1)
 
 

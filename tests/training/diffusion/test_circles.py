@@ -119,6 +119,29 @@ def test_images_are_the_same_on_every_machine():
     assert digest == "af785ab10bd22ff4f47e9f1f020711348f935c39b0427cf89cd5a24890f3585b"
 
 
+@pytest.mark.parametrize("signal", [0.2, 0.7])
+def test_without_chance_class_means_are_the_images(signal):
+    process = replace(STILL, color_signal=signal)
+    np.testing.assert_allclose(process.class_means(images=2, seed=0), process.draw(ALL, seed=0).images.reshape(4, -1))
+
+
+def test_parts_of_a_class_mean_join_without_a_seam():
+    """Draw 600 images in three parts, of the same places and backgrounds in all classes."""
+    process = CircleProcess(pixels=8, diameter=0.625, size_signal=0.35)
+    parts = [[process.draw(np.full(n, c), seed=(3, k)).images for k, n in enumerate((256, 256, 88))] for c in ALL]
+    wanted = [np.concatenate(part).astype(np.float64).mean(axis=0).ravel() for part in parts]
+    np.testing.assert_allclose(process.class_means(images=600, seed=3), wanted, rtol=1e-9)
+
+
+def test_the_stronger_signal_changes_hands():
+    """Check the premise of Figure 6 (a): the setting of colour alone determines which concept is stronger in pixels."""
+    for process in (CircleProcess(), CircleProcess(pixels=16, diameter=0.625, size_signal=0.35)):
+        for signal, ratio in ((0.2, (0, 0.75)), (0.7, (1.15, 2))):
+            means = replace(process, color_signal=signal).class_means(images=300, seed=0)
+            color, size = np.linalg.norm(means[[2, 1]] - means[0], axis=1)
+            assert ratio[0] < color / size < ratio[1]
+
+
 def test_jittered_colours_stop_at_black_and_white():
     drawn = CircleProcess(color_signal=1.0).draw(np.zeros(200, int), seed=0)
     colors = drawn.conditions[:, 1:]

@@ -7,7 +7,7 @@ import pytest
 
 from saddlescope._shared.errors import InputError
 from saddlescope.training.diffusion.circles import CircleProcess
-from saddlescope.training.diffusion.positions import concept_positions, true_positions
+from saddlescope.training.diffusion.positions import concept_positions
 
 ALL = [0, 1, 2, 3]
 PROCESSES = {
@@ -37,7 +37,11 @@ def test_class_means_lie_at_the_corners(process):
 @pytest.mark.parametrize("process", PROCESSES.values(), ids=PROCESSES)
 def test_true_images_lie_where_they_are(process):
     drawn = process.draw(np.arange(1000) % 4, seed=9)
-    found, true = concept_positions(drawn.images, process), true_positions(drawn.conditions, process)
+    found = concept_positions(drawn.images, process)
+    size, red, _, blue = drawn.conditions.astype(float).T
+    true = np.stack(
+        [((blue - red) / process.color_signal + 1) / 2, (process.diameters[0] - size) / process.size_signal], axis=1
+    )
     assert not found.blank.any()
     error = found.position - true
     assert np.all(np.sqrt(np.mean(error**2, axis=0)) < [0.05, 0.09])
@@ -54,14 +58,6 @@ def test_positions_are_linear_in_between_and_beyond():
         for size in (-0.25, 0.0, 0.5, 1.0, 1.25):
             image = drawn_by_hand(process, big + size * (small - big), tuple(red + color * (blue - red)))
             assert concept_positions(image, process).position == pytest.approx([color, size], abs=0.08)
-
-
-def test_true_positions_are_those_of_the_prompts():
-    process = CircleProcess(color_signal=0.3, size_signal=0.25)
-    corners = [[0, 0], [0, 1], [1, 0], [1, 1]]
-    np.testing.assert_allclose(true_positions(process.prompts(ALL), process), corners, atol=1e-6)
-    between = true_positions(process.prompts(ALL).reshape(2, 2, 4).mean(axis=0), process)
-    np.testing.assert_allclose(between, [[0.5, 0], [0.5, 1]], atol=1e-6)
 
 
 def test_blank_images_have_no_position():

@@ -44,22 +44,24 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     """Measure signals seed by seed, then draw the images that are shown and read."""
     from saddlescope.training.diffusion.circles import CLASSES, CONCEPTS, CircleProcess
     from saddlescope.training.diffusion.positions import concept_positions
-    from saddlescope.training.diffusion.signals import concept_geometry, pixel_signals
 
     circles = partial(CircleProcess, pixels=params.pixels)
     by_color = [circles(color_signal=color, size_signal=0.4) for color in params.colors]  # the impossible are refused
     by_size = [circles(color_signal=0.4, size_signal=size) for size in params.sizes]
 
     def measure(seed: int, step: RunContext) -> xr.Dataset:
-        chosen = {"images": params.images, "seed": seed}
-        signals = [[pixel_signals(one, **chosen).means for one in processes] for processes in (by_color, by_size)]
-        geometries = [concept_geometry(process, **chosen) for process in by_color]
+        color, size = (
+            [one.class_means(images=params.images, seed=seed) for one in processes] for processes in (by_color, by_size)
+        )
+        ways = np.array([means[[2, 1]] - means[0] for means in color])
+        mu = np.linalg.norm(ways, axis=2)
+        one, other = np.moveaxis(ways / mu[:, :, None], 1, 0)
         return xr.Dataset(
             {
-                "signal": (("color_setting", "concept", "other"), np.array(signals[0])),
-                "signal_by_size": (("size_setting", "concept", "other"), np.array(signals[1])),
-                "mu": (("color_setting", "concept"), np.array([each.mu for each in geometries])),
-                "overlap": ("color_setting", [each.overlap for each in geometries]),
+                "signal": (("color_setting", "concept", "other"), [_distances(means) for means in color]),
+                "signal_by_size": (("size_setting", "concept", "other"), [_distances(means) for means in size]),
+                "mu": (("color_setting", "concept"), mu),
+                "overlap": ("color_setting", np.vecdot(one, other)),
             }
         )
 
@@ -77,6 +79,12 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         position=(("color_setting", "image", "concept"), np.stack(read)),
         image_class=("image", classes),
     ).assign_coords({**settings, "concept": list(CONCEPTS), "class": list(CLASSES)})
+
+
+def _distances(means: np.ndarray) -> list[list[float]]:
+    """Return the distances of class means, of colour among big and among small, of size among red and among blue."""
+    pairs = [[(0, 2), (1, 3)], [(0, 1), (2, 3)]]
+    return [[float(np.linalg.norm(means[a] - means[b])) for a, b in concept] for concept in pairs]
 
 
 claims = Claims(

@@ -24,25 +24,32 @@ from pathlib import Path
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, unknown
 from saddlescope._shared.progress import Report, silent
-from saddlescope.training.data.cifar import read_cifar10, read_cifar10_pairs, read_cifar100
-from saddlescope.training.data.digits import read_digit_pairs, read_digits
+from saddlescope.training.data.image_files import (
+    Split,
+    read_cifar10,
+    read_cifar10_pairs,
+    read_cifar100,
+    read_digit_pairs,
+    read_digits,
+    read_mnist,
+    read_small,
+)
 from saddlescope.training.data.imagenet import read_image_folder
-from saddlescope.training.data.labelled_images import ImageData
-from saddlescope.training.data.mnist import read_mnist
-from saddlescope.training.data.small_sets import read_small
+from saddlescope.training.data.labelled_images import ImageData, assemble
 
 __all__ = ["EMBEDDED", "ImageData", "load"]
 
-EMBEDDED: dict[str, Callable[[], ImageData]] = {"digits": read_digits, "digit-pairs": read_digit_pairs}
+EMBEDDED: dict[str, Callable[[], Split]] = {"digits": read_digits, "digit-pairs": read_digit_pairs}
 """Readers of the data sets that need no files."""
-_READERS: dict[str, Callable[[Path, bool], ImageData]] = {
+_READERS: dict[str, Callable[[Path, bool], Split]] = {
     "mnist": read_mnist,
     "cifar10": read_cifar10,
     "cifar10-pairs": read_cifar10_pairs,
     "cifar100": read_cifar100,
-    "mnist-small": lambda folder, verify: read_small("mnist-small", folder),
-    "cifar10-small": lambda folder, verify: read_small("cifar10-small", folder),
+    "mnist-small": lambda folder, verify: read_small(folder / "mnist-small.npz"),
+    "cifar10-small": lambda folder, verify: read_small(folder / "cifar10-small.npz"),
 }
+_CLASSES = {"digit-pairs": 100, "cifar10-pairs": 100, "cifar100": 100}  # 10 in all others but ImageNet
 
 
 @validate_arguments
@@ -70,8 +77,9 @@ def load(
     >>> load("digits").train_images.shape
     (1500, 1, 8, 8)
     """
+    classes = _CLASSES.get(name, 10)
     if name in EMBEDDED:
-        return EMBEDDED[name]()
+        return assemble(name, *EMBEDDED[name](), classes=classes, white=16)
     if name not in _READERS and name != "imagenet":
         raise unknown("data set", name, [*EMBEDDED, *_READERS, "imagenet"])
     if folder is None:
@@ -84,4 +92,4 @@ def load(
         raise InputError(f"folder must be an existing folder of data sets; got {str(folder)!r}.")
     if name == "imagenet":
         return read_image_folder(folder, verify, report=report)
-    return _READERS[name](folder, verify)
+    return assemble(name, *_READERS[name](folder, verify), classes=classes)

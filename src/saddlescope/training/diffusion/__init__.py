@@ -1,7 +1,7 @@
 """Concept learning in a conditional diffusion model of images: data, model, training and records.
 
-Section 5 and appendix G of Yang et al. (2024). One file per topic: the circles and their signals, the positions of
-images in concept space, the classifier, the U-Net, the variational bound and its sampler, and the training.
+Section 5 and appendix G of Yang et al. (2024). One file per topic: the circles, their positions in concept space,
+the classifier, the U-Net, the variational bound and its sampler, and the training.
 """
 
 from saddlescope.training.diffusion.circles import CLASSES, CONCEPTS, UNSEEN, CircleProcess, Circles
@@ -11,8 +11,7 @@ from saddlescope.training.diffusion.classifier import (
     FittedClassifier,
     fit_classifier,
 )
-from saddlescope.training.diffusion.positions import Positions, concept_positions, true_positions
-from saddlescope.training.diffusion.signals import ConceptGeometry, PixelSignals, concept_geometry, pixel_signals
+from saddlescope.training.diffusion.positions import Positions, concept_positions
 from saddlescope.training.diffusion.training import DiffusionConfig, FittedDiffusion, fit_diffusion
 from saddlescope.training.diffusion.unet import UNet, UNetConfig
 from saddlescope.training.diffusion.variational_diffusion import Bound, VariationalDiffusion
@@ -26,19 +25,14 @@ __all__ = [
     "Circles",
     "ClassifierConfig",
     "ConceptClassifier",
-    "ConceptGeometry",
     "DiffusionConfig",
     "FittedClassifier",
     "FittedDiffusion",
-    "PixelSignals",
     "Positions",
     "UNet",
     "UNetConfig",
     "VariationalDiffusion",
-    "concept_geometry",
     "concept_positions",
     "fit_classifier",
     "fit_diffusion",
-    "pixel_signals",
-    "true_positions",
 ]

@@ -161,6 +161,25 @@ class CircleProcess(Configuration):
             images[chosen], conditions[chosen] = self._drawn(known[chosen], words)
         return Circles(images, conditions, known)
 
+    def class_means(self, *, images: int, seed: int) -> Float64[np.ndarray, "class pixels"]:
+        """Return the mean image of each class over random images, flattened.
+
+        Args:
+            images: number of images of each class, with the same places, backgrounds and jitter in all classes, so that
+                differences of the means have little variance.
+            seed: seed of the images, at least 0.
+
+        Raises:
+            InputError: a seed below 0.
+        """
+        means = np.zeros((len(CLASSES), 3 * self.pixels**2))
+        for index, mean in enumerate(means):
+            for part, start in enumerate(range(0, images, _AT_ONCE)):
+                count = min(_AT_ONCE, images - start)
+                drawn = self.draw(np.full(count, index), seed=(seed, part)).images.reshape(count, -1)
+                mean += drawn.astype(np.float64).sum(axis=0) / images
+        return means
+
     def _drawn(
         self, classes: Int64[np.ndarray, " n"], words: UInt64[np.ndarray, "n words"]
     ) -> tuple[Float64[np.ndarray, "n 3 side side"], Float64[np.ndarray, "n 4"]]:

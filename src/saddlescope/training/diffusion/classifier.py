@@ -11,7 +11,7 @@ the direct estimator (`saddlescope.training.diffusion.positions`) changes linear
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from saddlescope.training.configuration import Bounds, Configuration, Count, Non
 from saddlescope.training.diffusion.circles import CLASSES, CONCEPTS, CircleProcess
 from saddlescope.training.diffusion.unet import Backbone, Normalization, UNetConfig, initialise
 from saddlescope.training.torch_settings import available_device, reproducible
-from saddlescope.training.training_run import TrainingRun, weights_digest
+from saddlescope.training.training_run import TrainingRun
 
 _TRAINING, _HELD_OUT = 1, 2  # third number of the seeds of images: independent streams
 _AT_ONCE = 256  # images classified together; bounds memory
@@ -152,13 +152,11 @@ def fit_classifier(
     with reproducible(config.seed, config.threads, torch_device, "float32"):
         run = _ClassifierRun(process, config, torch_device, checkpoint)
         run.train(report)
-    return FittedClassifier(run.classifier.eval(), run.accuracy)
+    return FittedClassifier(run.classifier.eval(), np.array(run.kept[-1]))
 
 
 class _ClassifierRun(TrainingRun):
     """State of one call of `fit_classifier`; losses are cross-entropies in nats, summed over the concepts."""
-
-    cure = "Call fit_classifier as before, or name another file, or delete this one."
 
     def __init__(
         self, process: CircleProcess, config: ClassifierConfig, device: torch.device, checkpoint: Path | str | None
@@ -166,14 +164,12 @@ class _ClassifierRun(TrainingRun):
         self.process, self.config = process, config
         backbone = config.backbone(process.pixels)
         self.classifier = ConceptClassifier(backbone, hidden=config.hidden, seed=config.seed).to(device)
-        self.accuracy = np.full(len(CONCEPTS), np.nan)
         super().__init__(
             self.classifier,
             torch.optim.AdamW(
                 self.classifier.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
             ),
             torch.zeros(config.steps, device=device),
-            learning_rate=config.learning_rate,
             checkpoint=checkpoint,
         )
 
@@ -189,7 +185,7 @@ class _ClassifierRun(TrainingRun):
     def observe(self) -> str:
         """Measure the accuracy at the end."""
         if self.ended:
-            self.accuracy = self.held_out()
+            self.kept.append(self.held_out().tolist())
         if self.step % max(self.steps // _REPORTS, 1):
             return ""
         return f"classifier, step {self.step} of {self.steps}, loss {self.losses[self.step - 1].item():.2g} nats"
@@ -209,17 +205,5 @@ class _ClassifierRun(TrainingRun):
 
     def identity(self) -> dict[str, str]:
         """Return the properties that define this run."""
-        return {
-            "configuration": repr(asdict(self.config)),
-            "data": self.process.digest(),
-            "initial weights": weights_digest(self.model),
-            "device": self.device.type,
-        }
-
-    def state(self) -> dict[str, Any]:
-        """Return the accuracy."""
-        return {"accuracy": self.accuracy.tolist()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Restore what `state` returned."""
-        self.accuracy = np.array(state["accuracy"])
+        run = {"configuration": repr(asdict(self.config)), "data": self.process.digest(), "device": self.device.type}
+        return run | super().identity()

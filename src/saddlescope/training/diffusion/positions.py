@@ -49,13 +49,6 @@ class Positions(NamedTuple):
         return in_line("Positions", self._asdict().items())
 
 
-class _Calibration(NamedTuple):
-    """Raw (color, size) of the class means: at position 0, and from there to 1."""
-
-    origin: Float64[np.ndarray, "2"]
-    unit: Float64[np.ndarray, "2"]
-
-
 @validate_arguments
 def concept_positions(
     images: Float[np.ndarray, "... 3 side side"] | UInt8[np.ndarray, "... 3 side side"], process: CircleProcess
@@ -83,27 +76,19 @@ def concept_positions(
         raise InputError(f"images must have shape (..., {', '.join(map(str, expected))}); got {images.shape!r}.")
     shape = images.shape[:-3]
     raw, blank = _raw(images.reshape(math.prod(shape), *expected), process)
-    calibration = _calibrated(process)
-    return Positions(((raw - calibration.origin) / calibration.unit).reshape(*shape, 2), blank.reshape(shape))
-
-
-@validate_arguments
-def true_positions(conditions: Float[np.ndarray, "... 4"], process: CircleProcess) -> Float64[np.ndarray, "... 2"]:
-    """Return the exact concept positions of conditions (size, R, G, B), which `concept_positions` estimates."""
-    size, red, blue = (conditions[..., part].astype(np.float64) for part in (0, 1, 3))
-    color = ((blue - red) / process.color_signal + 1) / 2
-    return np.stack([color, (process.diameters[0] - size) / process.size_signal], axis=-1)
+    origin, unit = _calibrated(process)
+    return Positions(((raw - origin) / unit).reshape(*shape, 2), blank.reshape(shape))
 
 
 @lru_cache(maxsize=32)
-def _calibrated(process: CircleProcess) -> _Calibration:
-    """Calibrate with true images of all classes at their means."""
+def _calibrated(process: CircleProcess) -> tuple[Float64[np.ndarray, "2"], Float64[np.ndarray, "2"]]:
+    """Return raw (color, size) of true images at the class means: at position 0, and from there to 1."""
     classes = np.arange(4 * _CALIBRATION) % 4
     means = replace(process, color_jitter=0.0, size_jitter=0.0)
     raw, _ = _raw(means.draw(classes, seed=_CALIBRATION_SEED).images, process)
     values = np.stack([classes // 2, classes % 2], axis=1)
     origin = np.array([raw[values[:, k] == 0, k].mean() for k in range(2)])
-    return _Calibration(origin, np.array([raw[values[:, k] == 1, k].mean() for k in range(2)]) - origin)
+    return origin, np.array([raw[values[:, k] == 1, k].mean() for k in range(2)]) - origin
 
 
 def _raw(

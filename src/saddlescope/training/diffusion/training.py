@@ -15,16 +15,19 @@ On a GPU the images are stored there, and no step waits for it: losses stay on t
 checkpoint or report.
 """
 
-import time
+import copy
+import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
 import xarray as xr
+from jaxtyping import UInt8
 from torch import Tensor
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
@@ -41,17 +44,26 @@ from saddlescope.training.configuration import (
     Threads,
 )
 from saddlescope.training.diffusion.circles import CLASSES, CONCEPTS, CircleProcess
-from saddlescope.training.diffusion.class_samples import ClassSampler, Samples, stream_seed
 from saddlescope.training.diffusion.classifier import ConceptClassifier
+from saddlescope.training.diffusion.positions import concept_positions
 from saddlescope.training.diffusion.unet import UNet, UNetConfig
 from saddlescope.training.diffusion.variational_diffusion import VariationalDiffusion
-from saddlescope.training.diffusion.weight_average import WeightAverage
 from saddlescope.training.image_batches import epoch_order
 from saddlescope.training.torch_settings import Precision, autocast, available_device, reproducible
 from saddlescope.training.training_run import TrainingRun, weights_digest
 
 _NOISE, _SAMPLES, _ORDER = 1, 2, 3  # streams of random numbers besides the images
 _REPORTS = 100  # per run, besides those at records
+_AT_ONCE = 128  # images of a class drawn together: bounds memory
+_TERMS = ("diffusion", "prior", "reconstruction")  # of the bound
+_VARIABLES = {  # of the records, with their dimensions after the step
+    "images": ("class", "image", "channel", "row", "column"),
+    "position": ("class", "image", "concept"),
+    "blank": ("class", "image"),
+    "probability": ("class", "image", "concept"),
+    "raw_position": ("unseen", "image", "concept"),
+    "gamma": ("end",),
+}
 
 
 @validate_arguments
@@ -100,9 +112,7 @@ class FittedDiffusion(NamedTuple):
             classifier, NaN without one. `raw_position`: that of the classes that are not in the training set,
             `unseen`, for the weights without averaging, from the same noise. `gamma`: that of the learned noise
             schedule at times 0 and 1, averaged like the weights. Over `batch`, before each step: `loss`, the
-            variational bound in bits per dimension, and its terms `diffusion`, `prior` and `reconstruction`. In the
-            attributes `milliseconds_a_step`, the duration of a step without records and checkpoints, median over the
-            times between records: the only number that changes when a run is repeated.
+            variational bound in bits per dimension, and its terms `diffusion`, `prior` and `reconstruction`.
     """
 
     model: VariationalDiffusion
@@ -156,13 +166,21 @@ def fit_diffusion(
     with reproducible(config.seed, config.threads, torch_device, config.precision):
         run = _DiffusionRun(process, network, config, classifier, torch_device, checkpoint, checkpoint_every)
         run.train(report)
-    return FittedDiffusion(run.average.model, run.records())
+    return FittedDiffusion(run.averaged, run.records())
 
 
 class _DiffusionRun(TrainingRun):
-    """State of one call of `fit_diffusion`; losses are the bound, then its terms."""
+    """State of one call of `fit_diffusion`; losses are the bound, then its terms.
 
-    cure = "Call fit_diffusion as before, or name another file, or delete this one."
+    Images are drawn from a moving average of the weights. After step n it moves towards the weights by
+    1 - min(decay, (1 + n) / (10 + n)): early on it averages over the last tenth of the steps made, later over the last
+    1 / (1 - decay) steps. So in the logarithm of the steps it lags by a tenth at most, and forgets the initial weights
+    at once.
+
+    The noise of an image is a function of the seed, its class, the number of images and its index. So two records
+    differ by the weights alone, and the curve of a position over training is smooth without smoothing. The uncertainty
+    due to a finite number of images shows between seeds and between images, not between records.
+    """
 
     def __init__(
         self,
@@ -176,36 +194,20 @@ class _DiffusionRun(TrainingRun):
     ) -> None:
         self.process, self.network, self.config, self.classifier = process, network, config, classifier
         self.diffusion = VariationalDiffusion(UNet(network, seed=config.seed)).to(device)
+        self.averaged = copy.deepcopy(self.diffusion).eval().requires_grad_(False)
+        self._weights: list[Tensor] = list(self.diffusion.parameters())
+        self._averages: list[Tensor] = list(self.averaged.parameters())
         super().__init__(
             self.diffusion,
-            torch.optim.AdamW(
-                self.diffusion.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
-            ),
-            torch.zeros((config.steps, 4), device=device),
-            learning_rate=config.learning_rate,
+            torch.optim.AdamW(self._weights, lr=config.learning_rate, weight_decay=config.weight_decay, fused=True),
+            torch.zeros((config.steps, 1 + len(_TERMS)), device=device),
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
         )
-        self.unseen = tuple(index for index in range(len(CLASSES)) if index not in config.classes)
-        self.average = WeightAverage(self.diffusion, config.average)
+        self.unseen = [index for index in range(len(CLASSES)) if index not in config.classes]
         drawn = process.draw(np.repeat(config.classes, config.images), seed=config.seed)
         self.images, self.conditions = (torch.from_numpy(part).to(device) for part in drawn[:2])
-        self.sampler = ClassSampler(
-            process,
-            images=config.record_images,
-            steps=config.sampling_steps,
-            seed=stream_seed(config.seed, _SAMPLES),
-            device=device,
-            precision=config.precision,
-            classifier=classifier,
-        )
-        self.recorded: list[int] = []  # steps
-        self.samples: list[Samples] = []
-        self.raw: list[Tensor] = []  # positions of unseen classes
-        self.gamma: list[Tensor] = []
-        self.speeds: list[float] = []  # milliseconds per step, between records
         self._order, self._ordered = torch.zeros(0), -1  # of the images, and its epoch
-        self._began = 0, time.monotonic()  # step and moment from which steps are timed
         if config.compiled:
             self.diffusion.network.compile(dynamic=False)  # in place: names of weights and the average's copy unchanged
 
@@ -214,21 +216,22 @@ class _DiffusionRun(TrainingRun):
         config = self.config
         epoch, position = divmod(self.step, len(self.images) // config.batch)
         if self._ordered != epoch:
-            order = epoch_order(len(self.images), stream_seed(config.seed, _ORDER), epoch)
+            order = epoch_order(len(self.images), _stream_seed(config.seed, _ORDER), epoch)
             self._order, self._ordered = torch.from_numpy(order).to(self.device), epoch
         chosen = self._order[position * config.batch : (position + 1) * config.batch]
-        torch.manual_seed(stream_seed(config.seed, _NOISE, self.step))  # of times, noise and dropout
+        torch.manual_seed(_stream_seed(config.seed, _NOISE, self.step))  # of times, noise and dropout
         with autocast(self.device, config.precision):
             bound = self.diffusion.bound(self.images[chosen], self.conditions[chosen])
-        parts = (bound.total, bound.diffusion, bound.prior, bound.reconstruction)
-        losses = torch.stack([part.mean() for part in parts])
+        losses = torch.stack([getattr(bound, part).mean() for part in ("total", *_TERMS)])
         self.losses[self.step] = losses.detach()
         losses[0].backward()
 
     def advance(self) -> None:
         """Make one step of the optimiser, and update the average of the weights."""
         super().advance()
-        self.average.update(self.step)
+        decay = min(self.config.average, (1 + self.step) / (10 + self.step))
+        # PyTorch's function for all weights at once; its `AveragedModel` waits for a GPU at every update.
+        get_ema_multi_avg_fn(decay)(self._averages, self._weights, self.step)
 
     def observe(self) -> str:
         """Make a record if due."""
@@ -242,34 +245,49 @@ class _DiffusionRun(TrainingRun):
     def record(self) -> None:
         """Draw images of all classes, and estimate their concepts."""
         self.check_losses()  # waits for the device
-        since, began = self._began
-        self.speeds.append(1e3 * (time.monotonic() - began) / (self.step - since))
-        self.recorded.append(self.step)
-        self.samples.append(self.sampler.draw(self.average.model, tuple(range(len(CLASSES)))))
-        averaged = self.samples[-1].position[list(self.unseen)]
-        same = self.config.average == 0 or not self.unseen
-        self.raw.append(averaged if same else self.sampler.draw(self.average.unaveraged(), self.unseen).position)
+        images = self.draw(self.averaged, range(len(CLASSES)))
+        position, blank = concept_positions(images, self.process)
+        probability = np.full(position.shape, math.nan)
+        if self.classifier is not None:
+            flat = images.reshape(-1, *images.shape[2:])
+            probability = self.classifier.probabilities(flat).reshape(position.shape)
+        raw_position = position[self.unseen]
+        if self.config.average and self.unseen:
+            raw = copy.deepcopy(self.averaged)
+            raw.load_state_dict(self.diffusion.state_dict())
+            raw_position, _ = concept_positions(self.draw(raw, self.unseen), self.process)
         with torch.no_grad():
-            self.gamma.append(self.average.model.gamma(torch.tensor([0.0, 1.0], device=self.device)).cpu())
-        self._began = self.step, time.monotonic()
+            gamma = self.averaged.gamma(torch.tensor([0.0, 1.0], device=self.device)).cpu().numpy()
+        parts = (images, position, blank, probability, raw_position, gamma)
+        named = zip(_VARIABLES, map(torch.from_numpy, parts), strict=True)
+        self.kept.append({"step": self.step, **dict(named)})
+
+    def draw(
+        self, model: VariationalDiffusion, classes: Sequence[int]
+    ) -> UInt8[np.ndarray, "classes image 3 side side"]:
+        """Draw images of these classes, conditioned on the class means of the conditions."""
+        prompts = torch.from_numpy(self.process.prompts(list(classes))).to(self.device)
+        seed = _stream_seed(self.config.seed, _SAMPLES)
+        generators = [torch.Generator(self.device).manual_seed(_stream_seed(seed, index)) for index in classes]
+        drawn, images = [], self.config.record_images
+        for count in [_AT_ONCE] * (images // _AT_ONCE) + [images % _AT_ONCE] * (images % _AT_ONCE > 0):
+            repeated = prompts.repeat_interleave(count, 0)
+            with autocast(self.device, self.config.precision):
+                found = model.sample(repeated, generators=generators, steps=self.config.sampling_steps)
+            # Numbers that are not finite become black, which is blank. Concepts are read off the stored bytes.
+            pixels = (found.nan_to_num(nan=0.0).clamp(0, 1) * 255).round().to(torch.uint8).cpu()
+            drawn.append(pixels.unflatten(0, (len(classes), count)))
+        return torch.cat(drawn, dim=1).numpy()
 
     def records(self) -> xr.Dataset:
         """Return the records, and the losses of all steps."""
-        images, position, blank, probability = (torch.stack(part).numpy() for part in zip(*self.samples, strict=True))
-        image = ("step", "class", "image")
-        losses = zip(("loss", "diffusion", "prior", "reconstruction"), self.losses.cpu().numpy().T.copy(), strict=True)
+        stacked = {name: torch.stack([one[name] for one in self.kept]).numpy() for name in _VARIABLES}
+        losses = zip(("loss", *_TERMS), self.losses.cpu().numpy().T.copy(), strict=True)
         return xr.Dataset(
-            {
-                "images": ((*image, "channel", "row", "column"), images),
-                "position": ((*image, "concept"), position),
-                "blank": (image, blank),
-                "probability": ((*image, "concept"), probability),
-                "raw_position": (("step", "unseen", "image", "concept"), torch.stack(self.raw).numpy()),
-                "gamma": (("step", "end"), torch.stack(self.gamma).numpy()),
-            }
+            {name: (("step", *_VARIABLES[name]), values) for name, values in stacked.items()}
             | {name: ("batch", values) for name, values in losses},
             coords={
-                "step": self.recorded,
+                "step": [one["step"] for one in self.kept],
                 "class": list(CLASSES),
                 "concept": list(CONCEPTS),
                 "unseen": [CLASSES[index] for index in self.unseen],
@@ -277,7 +295,6 @@ class _DiffusionRun(TrainingRun):
                 "batch": np.arange(self.steps),
                 "end": [0.0, 1.0],
             },
-            attrs={"milliseconds_a_step": median(self.speeds)},
         )
 
     def identity(self) -> dict[str, str]:
@@ -287,33 +304,19 @@ class _DiffusionRun(TrainingRun):
             "network": repr(asdict(self.network)),
             "data": self.process.digest(),
             "classifier": "none" if self.classifier is None else weights_digest(self.classifier),
-            "initial weights": weights_digest(self.model),
             "device": self.device.type,
+            **super().identity(),
         }
 
     def state(self) -> dict[str, Any]:
-        """Return the average of the weights, and the records."""
-        return {
-            "average": self.average.model.state_dict(),
-            "recorded": self.recorded,
-            "samples": [samples._asdict() for samples in self.samples],
-            "raw": self.raw,
-            "gamma": self.gamma,
-            "speeds": self.speeds,
-        }
+        """Return the average of the weights."""
+        return {"average": self.averaged.state_dict()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned."""
-        self.average.model.load_state_dict(state["average"])
-        self.recorded, self.raw, self.gamma = state["recorded"], state["raw"], state["gamma"]
-        self.samples = [Samples(**samples) for samples in state["samples"]]
-        self.speeds = state["speeds"]
-        self._began = self.step, time.monotonic()
+        self.averaged.load_state_dict(state["average"])
 
-    def save(self) -> None:
-        """Write a checkpoint, which does not count as time of a step."""
-        self.check_losses()  # waits for the device
-        before = time.monotonic()
-        super().save()
-        since, began = self._began
-        self._began = since, began + time.monotonic() - before
+
+def _stream_seed(*numbers: int) -> int:
+    """Return the seed of a stream of random numbers, unrelated to the seeds of other arguments."""
+    return int(np.random.PCG64(numbers).random_raw()) >> 1

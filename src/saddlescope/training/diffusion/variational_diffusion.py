@@ -13,8 +13,8 @@ dimension (divide by D ln 2):
 - prior: the divergence of z_1 from a standard normal variable, in closed form;
 - reconstruction: x observed through Gaussian noise of standard deviation d (the data noise) around z_0 / alpha_0. As
   z_0 / alpha_0 - x = exp(gamma_0 / 2) eps_0, its expectation is exp(gamma_0) / (2 d^2) + ln(d sqrt(2 pi)) per
-  dimension, whatever the image. `bound` returns this unless eps_0 is given; the predecessor of the paper (Park et al.,
-  2024, public code) draws eps_0, which has the same mean and adds noise.
+  dimension, whatever the image. The predecessor of the paper (Park et al., 2024, public code) draws eps_0, which has
+  the same mean and adds noise.
 
 At the initial gamma_0 = -5 and d = 1e-3 the reconstruction term is exp(-5) / (2e-6 ln 2) = 4860 bits per dimension. It
 pulls gamma_0 towards ln(d^2) = -13.8, which Adam reaches in the paper's 20k steps, whatever the network; before that,
@@ -100,8 +100,6 @@ class VariationalDiffusion(nn.Module):
         *,
         times: Float[Tensor, " batch"] | None = None,
         noise: Float[Tensor, "batch 3 side side"] | None = None,
-        first_noise: Float[Tensor, "batch 3 side side"] | None = None,
-        generator: torch.Generator | None = None,
     ) -> Bound:
         """Return the three terms of each image: an unbiased estimate of the bound, by one time and one noise per image.
 
@@ -110,16 +108,13 @@ class VariationalDiffusion(nn.Module):
             condition: condition of each image.
             times: times in [0, 1]; None draws `antithetic_times`.
             noise: eps of the diffusion term; None draws it.
-            first_noise: eps_0 of the reconstruction term; None takes the expectation over it.
-            generator: source of random numbers, on the device that draws them. None: the global one of the images'
-                device.
         """
         if condition.shape[0] != len(images):
             raise InputError(f"condition must have one row per image, {len(images)}; got {condition.shape[0]!r}.")
         if times is None:
-            times = antithetic_times(images, generator)
+            times = antithetic_times(images)
         if noise is None:
-            noise = _normal_like(images, generator)
+            noise = torch.randn_like(images)
         bits = 1 / math.log(2)  # per nat
 
         gamma = self.gamma(times)
@@ -133,8 +128,7 @@ class VariationalDiffusion(nn.Module):
         prior = 0.5 * (remains * images.square().mean(dim=(1, 2, 3)) - remains - functional.logsigmoid(last))
 
         spread = torch.exp(self.gamma(torch.zeros_like(times[:1]))) / self.data_noise**2
-        squares = 1.0 if first_noise is None else first_noise.square().mean(dim=(1, 2, 3))
-        reconstruction = 0.5 * spread * squares + math.log(self.data_noise * math.sqrt(2 * math.pi))
+        reconstruction = 0.5 * spread + math.log(self.data_noise * math.sqrt(2 * math.pi))
         return Bound(bits * diffusion, bits * prior, (bits * reconstruction).expand_as(diffusion))
 
     @torch.no_grad()
@@ -142,8 +136,8 @@ class VariationalDiffusion(nn.Module):
         self,
         condition: Float[Tensor, "batch condition"],
         *,
+        generators: Sequence[torch.Generator],
         steps: int = 100,
-        generator: torch.Generator | Sequence[torch.Generator] | None = None,
     ) -> Float[Tensor, "batch 3 side side"]:
         """Draw images from the model by ancestral sampling; without dropout, and not clipped to [0, 1].
 
@@ -152,26 +146,31 @@ class VariationalDiffusion(nn.Module):
 
         Args:
             condition: condition of each image.
+            generators: sources of the noise, each of an equal part of the batch, on the device that draws it; a
+                generator of the processor gives the same noise on every device.
             steps: number of equal steps from time 1 to time 0.
-            generator: source of the noise, on the device that draws it; a generator of the processor gives the same
-                noise on every device. Several generators each draw the noise of an equal part of the batch. None: the
-                global one of the model's device.
 
         Raises:
             InputError: no steps, or a batch that the generators do not divide equally.
         """
         Bounds(1).check("steps", steps)
-        if isinstance(generator, Sequence) and (not generator or len(condition) % len(generator)):
+        if not generators or len(condition) % len(generators):
             raise InputError(
-                f"generator must be one, or as many as divide the {len(condition)} images; got {len(generator)!r}."
+                f"generators must be as many as divide the {len(condition)} images; got {len(generators)!r}."
             )
+        shape = len(condition) // len(generators), 3, self.pixels, self.pixels
+
+        def normal() -> Tensor:
+            drawn = [torch.randn(shape, generator=g, device=g.device, dtype=condition.dtype) for g in generators]
+            return torch.cat(drawn).to(condition.device)
+
         was_training = self.training
         self.eval()
         try:
             gammas = self.gamma(torch.linspace(1, 0, steps + 1, device=condition.device, dtype=condition.dtype))
-            z = _normal((len(condition), 3, self.pixels, self.pixels), condition, generator)
+            z = normal()
             for gamma_t, gamma_s in itertools.pairwise(gammas):
-                z = self.step(z, gamma_t, gamma_s, condition, _normal_like(z, generator))
+                z = self.step(z, gamma_t, gamma_s, condition, normal())
             return z / torch.sigmoid(-gammas[-1]).sqrt()
         finally:
             self.train(was_training)
@@ -192,25 +191,11 @@ class VariationalDiffusion(nn.Module):
         return mean + (torch.sigmoid(gamma_s) * added).sqrt() * noise
 
 
-def antithetic_times(images: Tensor, generator: torch.Generator | None) -> Float[Tensor, " batch"]:
+def antithetic_times(images: Tensor) -> Float[Tensor, " batch"]:
     """Draw one time per image, each uniform in [0, 1), together evenly spaced: (u + i) / batch with one uniform u.
 
     The estimate of the bound over a batch varies much less than with independent times (Kingma et al., 2021, appendix
     I.1).
     """
-    where = images.device if generator is None else generator.device
-    first = torch.rand((), generator=generator, device=where, dtype=images.dtype).to(images.device)
+    first = torch.rand((), device=images.device, dtype=images.dtype)
     return (first + torch.arange(len(images), device=images.device)) / len(images)
-
-
-def _normal(
-    shape: tuple[int, ...], like: Tensor, generator: torch.Generator | Sequence[torch.Generator] | None
-) -> Tensor:
-    if isinstance(generator, Sequence):
-        return torch.cat([_normal((shape[0] // len(generator), *shape[1:]), like, each) for each in generator])
-    where = like.device if generator is None else generator.device
-    return torch.randn(shape, generator=generator, device=where, dtype=like.dtype).to(like.device)
-
-
-def _normal_like(like: Tensor, generator: torch.Generator | Sequence[torch.Generator] | None) -> Tensor:
-    return _normal(tuple(like.shape), like, generator)

@@ -98,10 +98,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         images=xr.concat(shown, "signal").rename(image="shown"),
         accuracy=(("signal", "concept"), np.array(accuracy)),
     )
-    return trained.assign_attrs(
-        first_record=params.first_record,
-        milliseconds_a_step=[float(model.attrs["milliseconds_a_step"]) for model in made],
-    )
+    return trained.assign_attrs(first_record=params.first_record)
 
 
 def _process(params: Params, signal: float) -> "CircleProcess":

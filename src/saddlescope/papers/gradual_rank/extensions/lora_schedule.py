@@ -95,7 +95,6 @@ def _one_seed(params: Params, data: "list[TokenizedText]", seed: int, context: R
     """Run all trainings of one seed."""
     from saddlescope.ranks import AtSteps, RankTracker
     from saddlescope.ranks.lora import allocate_ranks, matrix_spectra, with_adapters
-    from saddlescope.ranks.tracker.hugging_face import RankTrackerCallback
     from saddlescope.training.language_training import fit_language
 
     parts = iter(context.split(*[1.0] * (2 + len(params.ranks) * len(ARMS))))
@@ -106,16 +105,17 @@ def _one_seed(params: Params, data: "list[TokenizedText]", seed: int, context: R
             data[0] if stage == "first text" else data[1],
             training(params, seed, **how),
             tracker=tracker,
-            checkpoint=context.scratch / f"seed-{seed}-{stage.replace(' ', '-')}",
+            checkpoint=context.scratch / f"seed-{seed}-{stage.replace(' ', '-')}.pt",
             report=next(parts).note(stage),
         )
 
     trained = fresh_model(params, data[0], seed)
     fit("first text", trained, steps=params.epochs * -(-len(data[0].train) // params.batch))
     every = "transformer.h.*"  # the four weight matrices of each block
-    tracker = RankTrackerCallback(partial(RankTracker, attention=False, matrices=every, schedule=AtSteps(params.probe)))
-    histories = [fit("full", copy.deepcopy(trained), tracker, steps=params.steps)]
-    records, weights = tracker.tracker.to_xarray(), dict(trained.named_parameters())
+    tuned = copy.deepcopy(trained)
+    tracker = RankTracker(tuned, attention=False, matrices=every, schedule=AtSteps(params.probe))
+    histories = [fit("full", tuned, tracker, steps=params.steps)]
+    records, weights = tracker.to_xarray(), dict(trained.named_parameters())
     shapes = {name: (weights[name].shape[0], weights[name].shape[1]) for name in records.matrix.values.tolist()}
     per_rank = [sum(shape) for shape in shapes.values()]
     spectra, ranks = matrix_spectra(records, step=params.probe), []

@@ -1,6 +1,5 @@
 """GPT-2 trained from scratch on text, with spectra recorded by the tracker: the shared part of the language entries."""
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,6 +10,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope.papers.gradual_rank.shared.shared_training import report_slow_precision, train_seeds
 from saddlescope.reproduction import DataSets, EntryParams, RunContext, param
+from saddlescope.reproduction.device import prepare_device
 
 if TYPE_CHECKING:
     from transformers import GPT2LMHeadModel
@@ -98,29 +98,27 @@ def train(params: GPT2Params, context: RunContext) -> xr.Dataset:
         `test_loss` and `train_loss` (seed, test_step) in nats per token; in the attributes the digest of the text and
         the loss of a guess by token frequencies.
     """
-    import torch
-
     from saddlescope.ranks import Geometric, RankTracker
-    from saddlescope.ranks.tracker.hugging_face import RankTrackerCallback
     from saddlescope.training.data.text import learn_vocabulary, tokenize
     from saddlescope.training.language_training import fit_language
 
     text = read_text(params.text, context, params.characters)
     data = tokenize(text, learn_vocabulary(text, params.vocabulary), block=params.block)
-    report_slow_precision(params.precision, "cuda" if torch.cuda.is_available() else "cpu", context)
+    report_slow_precision(params.precision, _device(), context)
 
     def train_one(seed: int, step: RunContext) -> xr.Dataset:
-        tracker = RankTrackerCallback(partial(RankTracker, schedule=Geometric(1.15), matrices="transformer.h.*"))
+        model = fresh_model(params, data, seed)
+        tracker = RankTracker(model, schedule=Geometric(1.15), matrices="transformer.h.*")
         history = fit_language(
-            fresh_model(params, data, seed),
+            model,
             data,
             training(params, seed, steps=params.epochs * -(-len(data.train) // params.batch)),
             tracker=tracker,
-            checkpoint=step.scratch / "checkpoint",
+            checkpoint=step.scratch / "checkpoint.pt",
             report=step.report,
         )
         return (
-            tracker.tracker.to_xarray()
+            tracker.to_xarray()
             .assign(test_loss=("test_step", history.test_loss), train_loss=("test_step", history.train_loss))
             .assign_coords(layer=np.arange(1, params.depth + 1), test_step=history.steps)
         )
@@ -135,11 +133,18 @@ def train(params: GPT2Params, context: RunContext) -> xr.Dataset:
 
 
 def fresh_model(params: GPT2Params, data: "TokenizedText", seed: int) -> "GPT2LMHeadModel":
-    """Return an untrained GPT-2 of the entry's sizes."""
+    """Return an untrained GPT-2 of the entry's sizes, on the GPU if there is one."""
     from saddlescope.training.architectures.gpt2 import GPT2Sizes, fresh_gpt2
 
     sizes = GPT2Sizes(vocabulary=data.vocabulary, **params.only("block", "embedding", "depth", "heads"))
-    return fresh_gpt2(sizes, seed=seed)
+    return fresh_gpt2(sizes, seed=seed).to(_device())  # pyright: ignore[reportArgumentType]
+
+
+def _device() -> str:
+    """Return cuda if PyTorch finds a GPU, else cpu."""
+    import torch
+
+    return prepare_device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def training(params: GPT2Params, seed: int, *, steps: int, learning_rate: float | None = None) -> "LanguageConfig":
@@ -150,7 +155,6 @@ def training(params: GPT2Params, seed: int, *, steps: int, learning_rate: float 
         steps=steps,
         learning_rate=learning_rate or params.learning_rate,
         test_every=-(-steps // params.tests),
-        tests_per_checkpoint=1,
         seed=seed,
         **params.only("batch", "threads", "precision", "compiled"),
     )

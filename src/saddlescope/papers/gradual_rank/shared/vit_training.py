@@ -251,14 +251,14 @@ def _accumulate_one(
     context: RunContext,
 ) -> xr.Dataset:
     from saddlescope.training import ViT
-    from saddlescope.training.gradient_noise import NoiseDraws, accumulate_noise
+    from saddlescope.training.gradient_noise import accumulate_noise
 
-    training = training_config(params, seed)
-    noise = NoiseDraws(learning_rate=params.learning_rate, draws=draws, seed=seed)
     return accumulate_noise(
         ViT(config, seed=seed).to(prepare_device(params.device)),
         data,
-        replace(training, optimizer=noise),
+        training_config(params, seed),
+        draws=draws,
+        seed=seed,
         schedule=even_records(params.epochs * (len(data.train_images) // params.batch), records),
         checkpoint=context.scratch / "checkpoint.pt",
         report=context.report,
