@@ -106,11 +106,11 @@ def test_a_rank_one_change_of_one_head_is_found_in_that_head_alone(kind):
     tracker.step()
     tracker.measure()
     expected = left.norm() * (factors.expanded().value[2] @ right).norm()
-    spectra = tracker.records.spectra("VO")[-1, 0]
+    spectra = tracker.to_xarray().update_spectrum.sel(product="VO").values[-1, 0]
     assert spectra[2, 0] == pytest.approx(float(expected))
     assert spectra[2, 1:].max() < 1e-6 * spectra[2, 0]
     assert not spectra[[0, 1, 3]].any()
-    assert not tracker.records.spectra("KQ").any()
+    assert not tracker.to_xarray().update_spectrum.sel(product="KQ").values.any()
 
 
 def test_initial_weights_are_copies():
@@ -119,7 +119,7 @@ def test_initial_weights_are_copies():
         tracker = RankTracker(model, schedule=AtSteps(1))
         tracker.measure()
         assert tracker.records.steps.tolist() == [0]
-        assert not tracker.records.update.any()
+        assert not tracker.records.products.update.values.any()
         assert np.isnan(tracker.stable_rank("KQ")).all()
         step_at_random(model)
         tracker.step()
@@ -344,7 +344,7 @@ def test_layers_of_different_shapes_stand_side_by_side():
     tracker = RankTracker(model)
     step_at_random(model)
     tracker.step()
-    spectra, ranks = tracker.records.spectra("KQ")[0], tracker.stable_rank("KQ")[0]
+    spectra, ranks = tracker.to_xarray().update_spectrum.sel(product="KQ").values[0], tracker.stable_rank("KQ")[0]
     assert spectra.shape == (2, 3, 8)
     assert np.isnan(spectra[0, 2]).all()
     assert np.isnan(ranks[0, 2])

@@ -10,7 +10,6 @@ from torch import nn
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import Every, Increments, RankTracker, Values, Vectors
-from saddlescope.ranks.tracker import matrix_updates
 from saddlescope.training import ViT
 
 
@@ -92,17 +91,6 @@ def update_of_tracker(model, tracker, name):
     return (model.get_parameter(name).detach() - initial).numpy()
 
 
-def test_the_memory_of_vectors_is_as_stated():
-    model = ViT(SMALL)
-    tracker = RankTracker(model, matrices="*.expand", recorders=[Vectors(2)], schedule=Every(1))
-    step_at_random(model)
-    tracker.step()
-    kinds = [kind.records[0].vectors for kind in (tracker._products, tracker._single)]
-    size = sum(part.nbytes for kind in kinds for one in kind.values() for part in (one.left, one.right))
-    products, matrices = 2 * 2 * 3 * (12 + 12), 2 * (12 + 7)
-    assert size == 4 * 2 * (products + matrices)
-
-
 class Wide(nn.Module):
     """Matrices large enough for the randomised method, and one that is not."""
 
@@ -162,17 +150,6 @@ def test_the_randomised_method_draws_nothing_from_the_global_generator():
     tracker.step()
     assert torch.equal(torch.get_rng_state(), state)
     assert tracker.singular_vectors("large.weight").left.shape == (1, 600, 2)
-
-
-def test_a_matrix_without_a_bound_is_computed_exactly(monkeypatch):
-    model = Wide()
-    monkeypatch.setattr(matrix_updates, "_checked", lambda update, rank: None)
-    tracker = RankTracker(
-        model, attention=False, matrices="*", recorders=[Values(8, randomized=True)], schedule=Every(1)
-    )
-    decaying(model)
-    tracker.step()
-    assert (tracker.to_xarray().matrix_update_error == 0).all()
 
 
 def test_nan_in_a_large_matrix_is_recorded_as_nan():
