@@ -127,9 +127,8 @@ def test_initial_weights_are_copies():
         assert (tracker.stable_rank("VO")[1] >= 1).all()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_increments_and_orders_are_those_of_the_dense_products(dtype):
-    model = ViT(SMALL, seed=1).to(dtype)
+def test_increments_and_orders_are_those_of_the_dense_products():
+    model = ViT(SMALL, seed=1)
     tracker = RankTracker(model, schedule=Every(1), recorders=[Increments(), Orders()], matrices="*.expand")
     models = [copy.deepcopy(model)]
     for seed in range(3):
@@ -281,7 +280,7 @@ def test_weights_that_are_finite_again_are_measured_again():
     assert dataset.update_norm.isnull().all("head").values.tolist() == [False, True, False]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_accelerator_path_records_the_same(dtype, monkeypatch):
     """Arithmetic by PyTorch, as on a GPU, against that by NumPy, as on the host."""
     model = ViT(SMALL).to(dtype)

@@ -367,9 +367,9 @@ def test_what_is_no_pytorch_model_is_refused_by_name(types_unchecked):
 
 def test_many_units_take_seconds():
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(20, 100_000, bias=False), nn.ReLU(), nn.Linear(100_000, 1))
+    model = nn.Sequential(nn.Linear(20, 30_000, bias=False), nn.ReLU(), nn.Linear(30_000, 1))
     with torch.no_grad():
-        weight(model, 0).copy_(torch.randn(50, 20)[torch.arange(100_000) % 50] * (torch.rand(100_000, 1) + 0.1))
+        weight(model, 0).copy_(torch.randn(50, 20)[torch.arange(30_000) % 50] * (torch.rand(30_000, 1) + 0.1))
         weight(model, 2).fill_(1.0)
     assert active_units(model, level=1.0).active == (50,)
 
