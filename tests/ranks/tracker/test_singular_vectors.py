@@ -17,6 +17,13 @@ def update_of(before, after, name):
     return (after.get_parameter(name) - before.get_parameter(name)).detach().double().numpy()
 
 
+def recorded(model):
+    tracker = RankTracker(model, recorders=[Vectors(1)], schedule=Every(1))
+    step_at_random(model)
+    tracker.step()
+    return tracker
+
+
 def rank_one_at_a_time(model, name, step):
     """Add directions that shrink geometrically; the leading one stays."""
     weight = model.get_parameter(name)
@@ -166,31 +173,30 @@ def test_nan_in_a_large_matrix_is_recorded_as_nan():
         tracker.singular_vectors("large.weight")
 
 
-def test_bad_input(types_unchecked):
-    model = ViT(SMALL)
-    with pytest.raises(InputError, match=r"Values\(top=4, randomized=True\) must come with matrices"):
-        RankTracker(model, recorders=[Values(4, randomized=True)])
-    with pytest.raises(InputError, match="top must be the number of values to find"):
-        Values(randomized=True)
-    with pytest.raises(InputError, match="k must be at least 1; got 0"):
-        Vectors(0)
-    for wrong in (Vectors(2), [Vectors], [3]):
-        with types_unchecked(), pytest.raises(InputError, match=r"recorders must be several in a list, such as \[Vect"):
-            RankTracker(model, recorders=wrong)  # pyright: ignore[reportArgumentType]
-    for twice in ([Vectors(2), Vectors(3)], [Values(3), Values(3, randomized=True)]):
-        with pytest.raises(InputError, match="recorders must be of different kinds"):
-            RankTracker(model, matrices="*", recorders=twice)
-    with pytest.raises(InputError, match=r"recorders must have Vectors to record .* recorders=\[Vectors\(4\)\]"):
-        RankTracker(model).singular_vectors("blocks.0.attention", "KQ")
-    tracker = RankTracker(model, recorders=[Vectors(1)], schedule=Every(1))
-    with pytest.raises(InputError, match=r"There is no name 'blocks\.7'"):
-        tracker.singular_vectors("blocks.7", "KQ")
-    with pytest.raises(InputError, match="There is no product 'QK'"):
-        tracker.singular_vectors(tracker.layers[0], "QK")
-    step_at_random(model)
-    tracker.step()
-    found = tracker.singular_vectors(tracker.layers[0], "KQ")
-    with pytest.raises(InputError, match="There is no side 'top'"):
-        found.overlap("top")
-    with pytest.raises(InputError, match="k must be from 1 to 1"):
-        found.overlap(k=2)
+@pytest.mark.parametrize(
+    ("call", "reported"),
+    [
+        (lambda model: RankTracker(model, recorders=[Values(4, randomized=True)]), "must come with matrices; got none"),
+        (lambda model: Values(randomized=True), "top must be the number of values to find"),
+        (lambda model: Vectors(0), "k must be at least 1; got 0"),
+        *(
+            (lambda model, wrong=wrong: RankTracker(model, recorders=wrong), r"several in a list, such as \[Vectors")
+            for wrong in (Vectors(2), [Vectors], [3])
+        ),
+        *(
+            (lambda model, two=two: RankTracker(model, matrices="*", recorders=two), "must be of different kinds")
+            for two in ([Vectors(2), Vectors(3)], [Values(3), Values(3, randomized=True)])
+        ),
+        (lambda model: RankTracker(model).singular_vectors("blocks.0.attention", "KQ"), r"recorders=\[Vectors\(4\)\]"),
+        (lambda model: recorded(model).singular_vectors("blocks.7", "KQ"), r"There is no name 'blocks\.7'"),
+        (lambda model: recorded(model).singular_vectors("blocks.0.attention", "QK"), "There is no product 'QK'"),
+        (lambda model: recorded(model).singular_vectors("blocks.0.attention", "KQ").overlap("top"), "no side 'top'"),
+        (
+            lambda model: recorded(model).singular_vectors("blocks.0.attention", "KQ").overlap(k=2),
+            "k must be from 1 to 1",
+        ),
+    ],
+)
+def test_bad_input(call, reported, types_unchecked):
+    with types_unchecked(), pytest.raises(InputError, match=reported):
+        call(ViT(SMALL))
