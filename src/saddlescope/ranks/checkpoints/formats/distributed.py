@@ -18,12 +18,7 @@ import torch
 from torch import Tensor
 
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks.checkpoints.formats.tensor_file import (
-    Placeholder,
-    TensorFile,
-    reported,
-    require_dense,
-)
+from saddlescope.ranks.checkpoints.formats.tensor_file import Placeholder, TensorFile, reported, require_dense
 from saddlescope.ranks.checkpoints.formats.torch_file import require_bounded
 from saddlescope.ranks.pickle_scan import require_plain
 
@@ -140,7 +135,8 @@ class _Folder:
         return whole
 
     def _chunk(self, name: str, info: Placeholder) -> Tensor:
-        file, offset, length = (info.attributes.get(key) for key in ("relative_path", "offset", "length"))
+        values: list[Any] = [info.attributes.get(key) for key in ("relative_path", "offset", "length")]
+        file, offset, length = values
         if not isinstance(file, str) or Path(file).name != file or info.attributes.get("transform_descriptors"):
             raise InputError(
                 f"{self._folder} must have plain chunks in its own folder; got {file!r:.80}. Convert it: python -m "
