@@ -24,7 +24,7 @@ KINDS = (
     "units", "tiny", "samples", "queries", "far apart", "coordinates", "one query", "one plane", "near tokens",
     "near lines", "many samples",
 )  # fmt: skip
-SEEDS = range(3)
+SEEDS = range(2)
 
 
 class Quadratic(eqx.Module):
@@ -152,7 +152,7 @@ def test_nnls_finds_the_same_frobenius_weights_and_multipliers(kind, seed):
     np.testing.assert_allclose(pulled, W.reshape(pulled.shape) / np.linalg.norm(W), atol=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_ranks_of_spectra_over_three_hundred_orders(seed):
     rng = np.random.default_rng(seed)
     spread, centre = rng.choice([1, 10, 150]), rng.uniform(-150, 150)
@@ -234,7 +234,7 @@ def _least_in_orthant(A, b, signs):
     raise AssertionError("a convex quadratic has a minimum in an orthant")
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(12))
 def test_incremental_learning_of_badly_scaled_quadratics(seed):
     rng = np.random.default_rng(seed)
     p = 3

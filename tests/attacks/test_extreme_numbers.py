@@ -69,6 +69,19 @@ def test_tails_of_any_unit_have_their_exponent(scale, start):
     assert far.start == pytest.approx(usual.start * 1e300 if start is None else start)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_the_rank_of_all_energy_counts_every_singular_value(seed):
+    exponents = np.random.default_rng(seed).uniform(-150, 150, 1 + seed % 6)
+    values = np.append(10.0**exponents, np.zeros(seed % 4))
+    assert measure.energy_rank(values, fraction=1.0).item() == len(exponents)
+
+
+def test_a_comparison_until_nan_is_refused():
+    stairs = measure.Staircase((measure.Stage(0.0, 1.0, 1.0, 0), measure.Stage(1.0, 2.0, 0.5, 1)), "t")
+    with pytest.raises(InputError, match="until must be a time"):
+        measure.compare(stairs, stairs, until=np.nan)
+
+
 def test_descents_beyond_float64_are_refused():
     with pytest.raises(InputError, match="differ by at most"):
         measure.find_descents(np.array([[1e308, -1e308, 1e308]]))

@@ -88,7 +88,7 @@ def after_state(rank: int, folder: Path) -> list[torch.Tensor]:
     tracker.measure()
     tracker.step()
     tracker.measure()
-    return [torch.from_numpy(tracker.records.update), torch.from_numpy(tracker.records.steps)]
+    return [torch.from_numpy(tracker.records.products.update.values), torch.from_numpy(tracker.records.steps)]
 
 
 def with_nan(rank: int) -> dict:
@@ -103,7 +103,10 @@ def with_nan(rank: int) -> dict:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         tracker.step()
-    found = {"warnings": [str(one.message) for one in caught], "update": torch.from_numpy(tracker.records.update)}
+    found = {
+        "warnings": [str(one.message) for one in caught],
+        "update": torch.from_numpy(tracker.records.products.update.values),
+    }
     if rank == 1:
         tracker._single._measured = lambda *_: 1 / 0
     try:

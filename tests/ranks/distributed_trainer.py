@@ -44,7 +44,7 @@ def run(rank: int, folder: Path, port: str) -> None:
     trainer.train()
     results = {"processes": trainer.args.world_size, "weights": model.state_dict(), "logged": logged}
     if rank == 0:
-        results["update"] = torch.from_numpy(callback.tracker.records.update)
+        results["update"] = torch.from_numpy(callback.tracker.records.products.update.values)
     torch.save(results, folder / f"rank-{rank}.pt")
 
 

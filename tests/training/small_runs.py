@@ -45,7 +45,8 @@ def image(checkpoint=None, every=None, report=silent, *, draw=0, weights=0, trac
     found = [*model.state_dict().values(), *map(torch.as_tensor, vars(history).values())]
     if tracker is not None:
         records = tracker.records
-        found += map(torch.from_numpy, (records.steps, records.update, records.noise_floor, records.initial))
+        update, initial = records.products.update, records.products.initial
+        found += map(torch.from_numpy, (records.steps, update.values, update.noise_floor, initial.values))
     return found
 
 

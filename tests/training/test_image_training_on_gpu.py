@@ -28,7 +28,7 @@ def digits():
 def train(digits, config, device, **options):
     model = ViT(SMALL).to(device)
     tracker = RankTracker(model, schedule=Every(2))
-    return fit(model, digits, config, tracker=tracker, **options), model, tracker.records.update
+    return fit(model, digits, config, tracker=tracker, **options), model, tracker.records.products.update.values
 
 
 def test_the_steps_are_those_of_the_processor(digits):

@@ -175,17 +175,6 @@ class SixChannels(nn.Module):
         return self.to_out(torch.einsum("b h i j, b h j n -> b h i n", weights, v).permute(0, 3, 1, 2).flatten(2))
 
 
-class AddedPositions(Llama):
-    """Mask2Former: tokens first, and embeddings that are added to the inputs of queries and keys are needed."""
-
-    def forward(self, hidden_states, attention_mask=None, position_embeddings=None):
-        hidden_states = hidden_states.transpose(0, 1)
-        if position_embeddings is None:
-            raise ValueError("values are of the inputs without positions")
-        q, k, _ = self.parts(hidden_states + position_embeddings.transpose(0, 1))
-        return self.joined(attend(q, k, heads(self.v_proj(hidden_states)))).transpose(0, 1)
-
-
 class NeedsMask(Llama):
     """CPM-Ant: a mask is needed, and one of zeros hides everything."""
 
@@ -241,20 +230,6 @@ class OfImage(nn.Module):
         q, k, v = (part(x).flatten(2) for part in (self.q, self.k, self.v))
         weights = torch.bmm(q.permute(0, 2, 1), k).softmax(dim=2)
         return hidden_states + self.proj_out(torch.bmm(v, weights.permute(0, 2, 1)).reshape(hidden_states.shape))
-
-
-class Composite(Llama):
-    """WavLM: PyTorch's function of the whole attention."""
-
-    def forward(self, x):
-        y = x.transpose(0, 1)
-        weights, biases = zip(*((one.weight, one.bias) for one in (self.q_proj, self.k_proj, self.v_proj)), strict=True)
-        out, _ = functional.multi_head_attention_forward(
-            y, y, y, 12, 4, torch.empty(0), torch.cat(biases), None, None, False, 0.0, self.o_proj.weight,
-            self.o_proj.bias, use_separate_proj_weight=True, q_proj_weight=weights[0], k_proj_weight=weights[1],
-            v_proj_weight=weights[2], need_weights=False,
-        )  # fmt: skip
-        return out.transpose(0, 1)
 
 
 class OwnMultihead(nn.MultiheadAttention):
@@ -500,10 +475,6 @@ OUTCOMES = {  # module, outcome, and the reason or its beginning
         llama(lambda m, q, k, v: attend(q, k, v), lambda x: x + x.roll(1, dims=1)), "unchecked", SINGLE
     ),
     "a convolution with a norm": (AfterConvolution, "unchecked", SINGLE),
-    "WavLM": (
-        Composite, "unchecked",
-        "its forward pass calls multi_head_attention_forward, into which the check cannot look",
-    ),
     "PyTorch's": (lambda: nn.MultiheadAttention(12, 4), "verified", None),
     "a subclass of PyTorch's": (
         lambda: OwnMultihead(12, 4), "unchecked", "its forward pass is not that of torch.nn.MultiheadAttention"
@@ -521,5 +492,5 @@ OUTCOMES = {  # module, outcome, and the reason or its beginning
     "images without a number of heads": (OfImage, "verified", None),
     "convolutions and foreign layers": (Convolved, "verified", None),
     **{one.__name__: (one, "verified", None) for one in
-       (AddedPositions, NeedsMask, ChannelsFirst, Rotated, OfWidth, OfWidthRotated, BiasTable, Whisper)},
+       (NeedsMask, ChannelsFirst, Rotated, OfWidth, OfWidthRotated, BiasTable, Whisper)},
 }  # fmt: skip

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks import Fused, Separate, TorchMultihead
+from saddlescope.ranks import Separate
 from saddlescope.ranks.attention.attention_blocks import find_attention
 
 KINDS = ("vit", "torch", "gpt2", "nanogpt", "timm", "vit-pytorch", "bert", "llama", "t5")
@@ -93,16 +93,6 @@ def test_modules_with_the_same_parameters_are_reported_once():
     assert [block.name for block in attention_blocks(nn.Sequential(first, tied, half))] == ["0", "2"]
 
 
-def test_gpt2_names_in_the_paper_s_order():
-    module = GPT2Attention(768, 12)
-    factors = attention_blocks(module)[0].factors()
-    assert module.c_attn.weight.shape == (768, 2304)
-    torch.testing.assert_close(factors.query[1], module.c_attn.weight[:, 64:128].detach())
-    torch.testing.assert_close(factors.key[1], module.c_attn.weight[:, 768 + 64 : 768 + 128].detach())
-    torch.testing.assert_close(factors.value[1], module.c_attn.weight[:, 1536 + 64 : 1536 + 128].detach())
-    torch.testing.assert_close(factors.output[1], module.c_proj.weight[64:128].T.detach())
-
-
 class Strange(nn.Module):
     def __init__(self):
         super().__init__()
@@ -114,8 +104,9 @@ class Strange(nn.Module):
 def test_unknown_names_are_refused_and_can_be_named_by_hand():
     model = nn.Sequential(Strange())
     offered = r"got Sequential, which has none\. Pass layouts=\(Separate\('keys', 'queries', 'values', 'out', heads=N\)"
-    with pytest.raises(InputError, match=offered):
+    with pytest.raises(InputError, match=offered) as reported:
         attention_blocks(model)
+    assert len(str(reported.value)) <= 300
     by_hand = Separate("keys", "queries", "values", "out", heads="setting.count")
     (block,) = attention_blocks(model, (by_hand,))
     torch.testing.assert_close(block.factors().key[1], model[0].keys.weight[4:].T.detach())
@@ -141,11 +132,6 @@ def test_names_without_a_number_of_heads_or_with_the_wrong_shapes_are_refused():
     model.keys = nn.Linear(8, 12)
     with pytest.raises(InputError, match=r"Strange.*divisor of its 4 heads for keys, and as many.*got 6 and 4"):
         attention_blocks(model, (Separate("keys", "queries", "values", "out", heads=4),))
-
-
-def test_layouts_say_what_they_look_for():
-    names = [str(layout) for layout in (TorchMultihead(), Fused("qkv", "proj"), Separate("k", "q", "v", "o"))]
-    assert names == ["torch.nn.MultiheadAttention", "qkv, proj", "k, q, v, o"]
 
 
 class _NeedsGPU(nn.Module):

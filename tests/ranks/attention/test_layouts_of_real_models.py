@@ -126,27 +126,3 @@ def test_heads_that_do_not_divide_are_refused():
         module.q, module.kv = nn.Linear(24, 24), nn.Linear(24, 48)
         with pytest.raises(InputError, match=message):
             attention_blocks(module, (layout,))
-
-
-@torch.no_grad()
-def test_rotary_embeddings_put_a_rotation_by_the_offset_between_the_factors():
-    """Check the documentation: the score at offset n - m is q^T R k; the tracked product is that at 0."""
-    model = built("Llama")
-    block = attention_blocks(model)[1]
-    tokens = torch.randint(3, 50, (2, 7))
-    out, seen = entered_and_left(model, [block.module.q_proj], lambda model: model(tokens, output_attentions=True))
-    x, factors, width = seen[block.module.q_proj][0], block.factors().expanded(), 8
-    cos, sin = (part[0].double() for part in model.rotary_emb(x, torch.arange(7)[None]))
-    half = torch.eye(width // 2, dtype=torch.float64)
-    quarter = torch.zeros(width, width, dtype=torch.float64)
-    quarter[: width // 2, width // 2 :], quarter[width // 2 :, : width // 2] = -half, half
-    R = torch.diag_embed(cos) + torch.diag_embed(sin) @ quarter  # by offset, from 0 on; the transpose at its negative
-    torch.testing.assert_close(R[0], torch.eye(width, dtype=torch.float64))
-    scores = torch.full((2, 4, 7, 7), -torch.inf, dtype=torch.float64)
-    for m in range(7):
-        for n in range(m + 1):
-            query, key = (
-                torch.einsum("bd,hdk->bhk", x[:, at], part) for at, part in ((m, factors.query), (n, factors.key))
-            )
-            scores[..., m, n] = torch.einsum("bhk,kl,bhl->bh", query, R[m - n].T, key) / width**0.5
-    torch.testing.assert_close(scores.softmax(-1), out.attentions[1], rtol=1e-5, atol=1e-6)  # cos and sin are float32

@@ -108,15 +108,3 @@ def test_heads_that_are_modules_of_their_own():
     with pytest.raises(InputError, match="matrices='\\*'") as reported:
         RankTracker(Lecture(turned=True))
     assert len(str(reported.value)) <= 300
-
-
-def test_the_request_for_layouts_offers_what_applies():
-    class Own(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.keys, self.queries, self.values, self.mix = (nn.Linear(4, 4) for _ in range(4))
-
-    with pytest.raises(InputError, match="Separate\\('keys', 'queries', 'values', 'mix', heads=N\\)") as reported:
-        RankTracker(nn.Sequential(Own()))
-    assert len(str(reported.value)) <= 300
-    assert RankTracker(nn.Sequential(Own()), matrices="*").matrices

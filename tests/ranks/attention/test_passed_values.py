@@ -168,17 +168,6 @@ def test_values_of_one_head_have_the_width_of_the_inputs():
         RankTracker(model).check(model, (torch.randn(2, 5, 12), {"size": 1.0}))
 
 
-@pytest.mark.parametrize("learned", [False, True])
-def test_x_transformers(learned):
-    """The library itself, where it is installed."""
-    x_transformers = pytest.importorskip("x_transformers")
-    decoder = x_transformers.Decoder(dim=64, depth=3, heads=4, add_value_residual=True,
-                                     learned_value_residual_mix=learned)  # fmt: skip
-    whole = x_transformers.TransformerWrapper(num_tokens=16, max_seq_len=8, attn_layers=decoder)
-    for model in (decoder, whole):
-        assert [row.outcome for row in find_attention(model).coverage] == ["verified", "refused", "refused"]
-
-
 def test_transformers():
     """NeoMME's first layer adds embeddings to its values."""
     transformers = pytest.importorskip("transformers")

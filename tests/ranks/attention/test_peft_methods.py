@@ -86,7 +86,7 @@ def test_the_tracker_follows_a_fine_tuning(method):
         first, second = before.product(index)
         dense = left @ right.transpose(1, 2) - first @ second.transpose(1, 2)
         expected = torch.linalg.svdvals(dense.double())[:, :3]
-        seen = torch.as_tensor(tracker.records.spectra(product)[-1, 1, :, :3])
+        seen = torch.as_tensor(tracker.to_xarray().update_spectrum.sel(product=product).values[-1, 1, :, :3])
         torch.testing.assert_close(seen, expected, rtol=1e-3, atol=1e-6)
 
 

@@ -76,30 +76,6 @@ def test_refused_attention_of_any_class_is_reported():
     assert [(row.name, row.outcome) for row in tracker.coverage] == [("mixer", "refused"), ("attn", "verified")]
 
 
-@pytest.mark.parametrize(
-    ("options", "outcome"),
-    [
-        ({}, "verified"),
-        ({"attn_pre_talking_heads": True}, "mixed by conv2d"),
-        ({"attn_post_talking_heads": True}, "mixed by conv2d"),
-        ({"attn_pre_scale_post_talking_heads": True}, "mixed by conv2d"),
-        ({"attn_laser": True}, "its values are not those of W_V"),
-        ({"rotary_xpos": True}, "verified"),
-        ({"attn_kv_heads": 1}, "verified"),
-        ({"attn_kv_heads": 2}, "verified"),
-        ({"attn_softclamp_logits": True}, "TorchScript hides it"),
-        ({"attn_on_attn": True}, "its output is not what the heads have read"),
-        ({"attn_gate_values": True}, "a gate comes between W_V and W_O"),
-    ],
-)
-def test_x_transformers(options, outcome):
-    """The library itself, where it is installed."""
-    x_transformers = pytest.importorskip("x_transformers")
-    layers = x_transformers.Decoder(dim=64, depth=1, heads=4, **options)
-    row = find_attention(layers).coverage[0]
-    assert outcome in f"{row.outcome} {row.reason}"
-
-
 def test_a_wrong_layout_of_the_user_is_refused():
     wrong = Separate("v_proj", "q_proj", "k_proj", "o_proj")
     with pytest.raises(InputError, match="its scores are not those of W_K W_Q"):
@@ -271,19 +247,9 @@ def test_a_check_on_inputs_finds_products_that_differ(layer, argument, reported)
         tracker.check(model, torch.randn(2, 5, 12))
 
 
-def test_spectral_norm_is_read_without_a_power_iteration():
-    module = llama(lambda m, q, k, v: q)()
-    parametrizations.spectral_norm(module.q_proj)
-    before = copy.deepcopy(module.q_proj.state_dict())
-    read = attention_blocks(nn.ModuleDict({"attn": module}), check=False)[0].factors().query
-    torch.testing.assert_close(module.q_proj.state_dict(), before, rtol=0, atol=0)
-    assert module.q_proj.parametrizations.weight[0].training
-    module.q_proj.eval()
-    torch.testing.assert_close(read, module.q_proj.weight.T.unflatten(1, (4, 3)).permute(1, 0, 2).detach())
-
-
-def test_weight_norm_is_read_as_the_forward_pass_computes_it():
-    for norm in (parametrizations.weight_norm, torch.nn.utils.weight_norm):
+def test_norms_of_weights_are_read_as_the_forward_pass_computes_them():
+    """Without a power iteration of a spectral norm."""
+    for norm in (parametrizations.weight_norm, torch.nn.utils.weight_norm, parametrizations.spectral_norm):
         module = Llama()
         with pytest.warns(FutureWarning) if norm is torch.nn.utils.weight_norm else contextlib.nullcontext():
             norm(module.q_proj)
@@ -291,8 +257,11 @@ def test_weight_norm_is_read_as_the_forward_pass_computes_it():
             for name, parameter in module.q_proj.named_parameters():
                 if name.endswith(("_g", "original0")):
                     parameter.mul_(2)
+        before = copy.deepcopy(module.state_dict())
         read = attention_blocks(nn.ModuleDict({"attn": module}), check=False)[0].factors().query
-        expected = module.q_proj(torch.eye(12)) - module.q_proj.bias
+        torch.testing.assert_close(module.state_dict(), before, rtol=0, atol=0)
+        assert all(part.training for part in module.modules())
+        expected = module.eval().q_proj(torch.eye(12)) - module.q_proj.bias
         torch.testing.assert_close(read, expected.unflatten(1, (4, 3)).permute(1, 0, 2).detach())
 
 

@@ -24,11 +24,7 @@ def outcomes(found):
 
 def test_types_whose_names_mislead_or_that_no_name_covers(tmp_path):
     """Latent attention is left to the slow test: its default widths take a minute."""
-    kinds = ("bert", "big_bird", "codegen", "convbert", "deberta", "fsmt", "gemma4_vision", "mask2former", "qwen3_next",
-             "swin", "t5", "wavlm", "xlnet")  # fmt: skip
-    found = outcomes(surveyed(tmp_path, *kinds))
-    assert found == {
-        "bert": ["verified"],
+    expected = {
         "big_bird": ["verified"],
         "codegen": ["verified"],
         "convbert": ["refused"],
@@ -37,11 +33,11 @@ def test_types_whose_names_mislead_or_that_no_name_covers(tmp_path):
         "gemma4_vision": ["verified"],
         "mask2former": ["skipped", "verified"],  # skipped: deformable, without queries and keys
         "qwen3_next": ["verified"],
-        "swin": ["verified"],
         "t5": ["verified"],
         "wavlm": ["unchecked"],
         "xlnet": ["verified"],
     }
+    assert outcomes(surveyed(tmp_path, *expected)) == expected
 
 
 @pytest.mark.slow

@@ -79,12 +79,6 @@ def test_the_factors_are_the_best_of_their_rank(shape):
             np.testing.assert_allclose((B.T @ B / exact[0]).numpy(), torch.diag(exact[:rank] / exact[0]), atol=1e-7)
 
 
-def test_nothing_has_factors_of_nothing():
-    B, A = TruncatedSVD.of(torch.zeros(3, 2)).truncate(2)
-    assert not B.any()
-    assert not A.any()
-
-
 def test_the_adapter_that_peft_merges_is_the_best_of_its_rank(folders, tmp_path):
     base, tuned = folders
     made = extract_lora(base, tuned, tmp_path / "adapter", rank=3)
@@ -205,20 +199,6 @@ def test_an_adapter_appears_whole_and_replaces_adapters_alone(tmp_path, monkeypa
     extract_lora(base, tuned, out, rank=1)
     assert (out / "adapter_model.safetensors").read_bytes() != first
     assert sorted(path.name for path in tmp_path.iterdir()) == ["adapter", "base", "tuned"]
-
-
-def test_the_earlier_adapter_comes_back_after_a_kill_between_the_renames(tmp_path):
-    base, tuned = on_disk(tmp_path, gpt2())
-    out, work = tmp_path / "adapter", tmp_path / ".adapter.saddlescope"
-    extract_lora(base, tuned, out, rank=2)
-    before = (out / "adapter_model.safetensors").read_bytes()
-    work.mkdir()
-    (work / ".saddlescope-work").touch()
-    out.rename(work / "old")
-    with pytest.raises(InputError, match="There is no"):
-        extract_lora(tmp_path / "absent", tuned, out, rank=2)
-    assert (out / "adapter_model.safetensors").read_bytes() == before
-    assert not work.exists()
 
 
 @pytest.mark.parametrize(

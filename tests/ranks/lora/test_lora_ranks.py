@@ -30,15 +30,17 @@ def test_the_least_rank_that_keeps_the_energy():
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("budget", [0, 13, 30, 61, 200])
-def test_at_equal_shapes_the_allocation_is_the_best_of_all(seed, budget):
+@pytest.mark.parametrize("scale", [1e-300, 1.0, 1e200])
+def test_at_equal_shapes_the_allocation_is_the_best_of_all(seed, scale):
+    """At any scale: squares may be beyond float64."""
     spectra = descending(seed, 3, 3, 2)
     shapes = dict.fromkeys(spectra, (6, 7))
-    found = allocate_ranks(spectra, shapes, parameters=budget)
-    every = (dict(zip(spectra, ranks, strict=True)) for ranks in itertools.product(range(4), range(4), range(3)))
-    best = max(energy(spectra, ranks) for ranks in every if cost(shapes, ranks) <= budget)
-    assert cost(shapes, found) <= budget
-    assert energy(spectra, found) == pytest.approx(best)
+    for budget in (0, 13, 30, 61, 200):
+        found = allocate_ranks({n: scale * one for n, one in spectra.items()}, shapes, parameters=budget)
+        every = (dict(zip(spectra, ranks, strict=True)) for ranks in itertools.product(range(4), range(4), range(3)))
+        best = max(energy(spectra, ranks) for ranks in every if cost(shapes, ranks) <= budget)
+        assert cost(shapes, found) <= budget
+        assert energy(spectra, found) == pytest.approx(best)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -101,8 +103,16 @@ def test_spectra_of_a_data_set(dataset):
         (lambda s: ranks_for_energy({}, 0.5), "one matrix or more"),
         (lambda s: allocate_ranks(s, {}, parameters=9), "shapes must have every matrix"),
         (lambda s: allocate_ranks(s, {"w0": (2, 2)}, parameters=-1), "parameters must be at least 0"),
+        *(
+            (lambda s, shape=shape: allocate_ranks(s, {"w0": shape}, parameters=9), r"shapes\['w0'\] must be")
+            for shape in ((4,), (4, 4, 4), (0, 4), (4, -1), (2.5, 4))
+        ),
+        *(
+            (lambda s, bad=bad: allocate_ranks({"w0": np.array(bad)}, {"w0": (4, 4)}, parameters=9), r"spectra\['w0'\]")
+            for bad in ([1.0, np.nan], [1.0 + 1j, 0.0], [-1.0, 0.5])
+        ),
     ],
 )
-def test_bad_input(call, reported):
-    with pytest.raises(InputError, match=reported):
+def test_bad_input(call, reported, types_unchecked):
+    with types_unchecked(), pytest.raises(InputError, match=reported):
         call(descending(0, 2))

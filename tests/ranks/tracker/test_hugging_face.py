@@ -87,7 +87,7 @@ def test_records_are_those_of_the_weights_after_each_step(tmp_path, options):
         for layer in range(2):
             for head in range(2):
                 update = dense_product(weights.after[step - 1], layer, head) - dense_product(start, layer, head)
-                found = tracker.records.spectra("KQ")[record, layer, head]
+                found = tracker.to_xarray().update_spectrum.sel(product="KQ").values[record, layer, head]
                 np.testing.assert_allclose(found, torch.linalg.svdvals(update), rtol=1e-4, atol=1e-8)
     assert all(parameter.dtype == torch.float32 for parameter in trained.parameters())
 
@@ -123,7 +123,7 @@ def test_the_best_model_is_not_taken_for_the_last(tmp_path):
     assert torch.equal(trained[name], weights.after[1][name])  # of step 2, with the greatest loss
     assert callback.tracker.steps == (1, 7)
     update = dense_product(weights.after[6], 0, 0) - dense_product(fresh_gpt2(SIZES, seed=0).state_dict(), 0, 0)
-    found = callback.tracker.records.spectra("KQ")[1, 0, 0]
+    found = callback.tracker.to_xarray().update_spectrum.sel(product="KQ").values[1, 0, 0]
     np.testing.assert_allclose(found, torch.linalg.svdvals(update), rtol=1e-4, atol=1e-8)
 
 
@@ -168,7 +168,7 @@ def test_two_processes(tmp_path):
     tracker = RankTracker(model)
     model.load_state_dict(first["weights"])
     tracker.measure()
-    np.testing.assert_array_equal(first["update"][-1].numpy(), tracker.records.update[0])
+    np.testing.assert_array_equal(first["update"][-1].numpy(), tracker.records.products.update.values[0])
 
 
 def test_scalars_go_where_the_trainer_reports_to(tmp_path, monkeypatch):

@@ -43,10 +43,10 @@ def test_only_the_weights_of_attention_are_stored(kind):
             if name not in tracker._initial.names and parameter.ndim == 2:
                 parameter.fill_(torch.nan)
     tracker.measure()
-    assert not tracker.records.update.any()  # neither NaN nor another number
+    assert not tracker.records.products.update.values.any()  # neither NaN nor another number
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_weights_on_disk_give_the_same_records(dtype, tmp_path):
     model = ViT(SMALL).to(dtype)
     options = {"schedule": Every(1), "matrices": "*.expand", "recorders": [Angles(1)]}
@@ -71,7 +71,7 @@ def test_a_file_that_changes_costs_the_records_but_not_the_run(tmp_path):
         tracker.step()
     (tmp_path / "elsewhere").rename(file)
     tracker.step()
-    assert np.isnan(tracker.records.update[0]).all()
+    assert np.isnan(tracker.records.products.update.values[0]).all()
     assert (tracker.stable_rank("KQ")[1] >= 1).all()
 
 
@@ -86,7 +86,7 @@ def test_a_reference_in_half_precision_reports_its_rounding(tmp_path):
     assert stored_bytes(half[0]) == stored_bytes(exact) / 2
     for tracker in (exact, *half):
         tracker.measure()
-    assert not exact.records.update.any()
+    assert not exact.records.products.update.values.any()
     for tracker in half:
         for kind in (tracker.records.products.update, tracker.records.matrices.update):
             assert kind.values[..., 0].min() > 0

@@ -113,7 +113,7 @@ def test_records_are_those_of_the_weights_after_each_step(options):
             for head in range(3):
                 updates = dense(start, after[step], layer, head, width=2)
                 for product, expected in zip(("KQ", "VO"), updates, strict=True):
-                    found = tracker.records.spectra(product)[record, layer, head]
+                    found = tracker.to_xarray().update_spectrum.sel(product=product).values[record, layer, head]
                     np.testing.assert_allclose(found, expected[:4], rtol=1e-4, atol=1e-7)
 
 
@@ -144,31 +144,8 @@ def test_a_batch_of_two_optimizers_is_one_step(every):
     start = ViT(SMALL, seed=1)
     for record, (_, weights) in enumerate(module.after):
         for product, expected in zip(("KQ", "VO"), dense(start, weights, 1, 2, width=2), strict=True):
-            found = callback.tracker.records.spectra(product)[record, 1, 2]
+            found = callback.tracker.to_xarray().update_spectrum.sel(product=product).values[record, 1, 2]
             np.testing.assert_allclose(found, expected[:4], rtol=1e-4, atol=1e-7)
-
-
-@pytest.mark.filterwarnings("ignore:Using ModelCheckpoint with manual optimization:UserWarning")
-def test_a_killed_run_of_two_optimizers_goes_on_to_the_same_result(tmp_path):
-    make = partial(RankTracker, schedule=Every(2))
-
-    def run(*callbacks, **options):
-        usual = {"accumulate_grad_batches": 1, "max_steps": 18}
-        return fit(*callbacks, module=Alternating(), **usual | options).network.state_dict()
-
-    through = RankTrackerCallback(make)
-    expected = run(through)
-
-    def saves():
-        return pl.callbacks.ModelCheckpoint(tmp_path, every_n_train_steps=12, save_last=True)
-
-    with pytest.raises(RuntimeError, match="killed"):
-        run(RankTrackerCallback(make), Stop(8), saves(), enable_checkpointing=True)
-    resumed = RankTrackerCallback(make)
-    found = run(resumed, saves(), resume=tmp_path / "last.ckpt", enable_checkpointing=True)
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
-    assert resumed.tracker.steps == through.tracker.steps == (2, 4, 6, 8, 9)
-    assert resumed.tracker.to_xarray().identical(through.tracker.to_xarray())
 
 
 def test_lightnings_own_optimizers_can_be_watched():

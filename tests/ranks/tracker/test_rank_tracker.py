@@ -106,11 +106,11 @@ def test_a_rank_one_change_of_one_head_is_found_in_that_head_alone(kind):
     tracker.step()
     tracker.measure()
     expected = left.norm() * (factors.expanded().value[2] @ right).norm()
-    spectra = tracker.records.spectra("VO")[-1, 0]
+    spectra = tracker.to_xarray().update_spectrum.sel(product="VO").values[-1, 0]
     assert spectra[2, 0] == pytest.approx(float(expected))
     assert spectra[2, 1:].max() < 1e-6 * spectra[2, 0]
     assert not spectra[[0, 1, 3]].any()
-    assert not tracker.records.spectra("KQ").any()
+    assert not tracker.to_xarray().update_spectrum.sel(product="KQ").values.any()
 
 
 def test_initial_weights_are_copies():
@@ -119,7 +119,7 @@ def test_initial_weights_are_copies():
         tracker = RankTracker(model, schedule=AtSteps(1))
         tracker.measure()
         assert tracker.records.steps.tolist() == [0]
-        assert not tracker.records.update.any()
+        assert not tracker.records.products.update.values.any()
         assert np.isnan(tracker.stable_rank("KQ")).all()
         step_at_random(model)
         tracker.step()
@@ -127,9 +127,8 @@ def test_initial_weights_are_copies():
         assert (tracker.stable_rank("VO")[1] >= 1).all()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_increments_and_orders_are_those_of_the_dense_products(dtype):
-    model = ViT(SMALL, seed=1).to(dtype)
+def test_increments_and_orders_are_those_of_the_dense_products():
+    model = ViT(SMALL, seed=1)
     tracker = RankTracker(model, schedule=Every(1), recorders=[Increments(), Orders()], matrices="*.expand")
     models = [copy.deepcopy(model)]
     for seed in range(3):
@@ -281,7 +280,7 @@ def test_weights_that_are_finite_again_are_measured_again():
     assert dataset.update_norm.isnull().all("head").values.tolist() == [False, True, False]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_accelerator_path_records_the_same(dtype, monkeypatch):
     """Arithmetic by PyTorch, as on a GPU, against that by NumPy, as on the host."""
     model = ViT(SMALL).to(dtype)
@@ -344,7 +343,7 @@ def test_layers_of_different_shapes_stand_side_by_side():
     tracker = RankTracker(model)
     step_at_random(model)
     tracker.step()
-    spectra, ranks = tracker.records.spectra("KQ")[0], tracker.stable_rank("KQ")[0]
+    spectra, ranks = tracker.to_xarray().update_spectrum.sel(product="KQ").values[0], tracker.stable_rank("KQ")[0]
     assert spectra.shape == (2, 3, 8)
     assert np.isnan(spectra[0, 2]).all()
     assert np.isnan(ranks[0, 2])

@@ -10,12 +10,18 @@ from torch import nn
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import Every, Increments, RankTracker, Values, Vectors
-from saddlescope.ranks.tracker import matrix_updates
 from saddlescope.training import ViT
 
 
 def update_of(before, after, name):
     return (after.get_parameter(name) - before.get_parameter(name)).detach().double().numpy()
+
+
+def recorded(model):
+    tracker = RankTracker(model, recorders=[Vectors(1)], schedule=Every(1))
+    step_at_random(model)
+    tracker.step()
+    return tracker
 
 
 def rank_one_at_a_time(model, name, step):
@@ -92,17 +98,6 @@ def update_of_tracker(model, tracker, name):
     return (model.get_parameter(name).detach() - initial).numpy()
 
 
-def test_the_memory_of_vectors_is_as_stated():
-    model = ViT(SMALL)
-    tracker = RankTracker(model, matrices="*.expand", recorders=[Vectors(2)], schedule=Every(1))
-    step_at_random(model)
-    tracker.step()
-    kinds = [kind.records[0].vectors for kind in (tracker._products, tracker._single)]
-    size = sum(part.nbytes for kind in kinds for one in kind.values() for part in (one.left, one.right))
-    products, matrices = 2 * 2 * 3 * (12 + 12), 2 * (12 + 7)
-    assert size == 4 * 2 * (products + matrices)
-
-
 class Wide(nn.Module):
     """Matrices large enough for the randomised method, and one that is not."""
 
@@ -164,17 +159,6 @@ def test_the_randomised_method_draws_nothing_from_the_global_generator():
     assert tracker.singular_vectors("large.weight").left.shape == (1, 600, 2)
 
 
-def test_a_matrix_without_a_bound_is_computed_exactly(monkeypatch):
-    model = Wide()
-    monkeypatch.setattr(matrix_updates, "_checked", lambda update, rank: None)
-    tracker = RankTracker(
-        model, attention=False, matrices="*", recorders=[Values(8, randomized=True)], schedule=Every(1)
-    )
-    decaying(model)
-    tracker.step()
-    assert (tracker.to_xarray().matrix_update_error == 0).all()
-
-
 def test_nan_in_a_large_matrix_is_recorded_as_nan():
     model = Wide()
     tracker = RankTracker(
@@ -189,31 +173,30 @@ def test_nan_in_a_large_matrix_is_recorded_as_nan():
         tracker.singular_vectors("large.weight")
 
 
-def test_bad_input(types_unchecked):
-    model = ViT(SMALL)
-    with pytest.raises(InputError, match=r"Values\(top=4, randomized=True\) must come with matrices"):
-        RankTracker(model, recorders=[Values(4, randomized=True)])
-    with pytest.raises(InputError, match="top must be the number of values to find"):
-        Values(randomized=True)
-    with pytest.raises(InputError, match="k must be at least 1; got 0"):
-        Vectors(0)
-    for wrong in (Vectors(2), [Vectors], [3]):
-        with types_unchecked(), pytest.raises(InputError, match=r"recorders must be several in a list, such as \[Vect"):
-            RankTracker(model, recorders=wrong)  # pyright: ignore[reportArgumentType]
-    for twice in ([Vectors(2), Vectors(3)], [Values(3), Values(3, randomized=True)]):
-        with pytest.raises(InputError, match="recorders must be of different kinds"):
-            RankTracker(model, matrices="*", recorders=twice)
-    with pytest.raises(InputError, match=r"recorders must have Vectors to record .* recorders=\[Vectors\(4\)\]"):
-        RankTracker(model).singular_vectors("blocks.0.attention", "KQ")
-    tracker = RankTracker(model, recorders=[Vectors(1)], schedule=Every(1))
-    with pytest.raises(InputError, match=r"There is no name 'blocks\.7'"):
-        tracker.singular_vectors("blocks.7", "KQ")
-    with pytest.raises(InputError, match="There is no product 'QK'"):
-        tracker.singular_vectors(tracker.layers[0], "QK")
-    step_at_random(model)
-    tracker.step()
-    found = tracker.singular_vectors(tracker.layers[0], "KQ")
-    with pytest.raises(InputError, match="There is no side 'top'"):
-        found.overlap("top")
-    with pytest.raises(InputError, match="k must be from 1 to 1"):
-        found.overlap(k=2)
+@pytest.mark.parametrize(
+    ("call", "reported"),
+    [
+        (lambda model: RankTracker(model, recorders=[Values(4, randomized=True)]), "must come with matrices; got none"),
+        (lambda model: Values(randomized=True), "top must be the number of values to find"),
+        (lambda model: Vectors(0), "k must be at least 1; got 0"),
+        *(
+            (lambda model, wrong=wrong: RankTracker(model, recorders=wrong), r"several in a list, such as \[Vectors")
+            for wrong in (Vectors(2), [Vectors], [3])
+        ),
+        *(
+            (lambda model, two=two: RankTracker(model, matrices="*", recorders=two), "must be of different kinds")
+            for two in ([Vectors(2), Vectors(3)], [Values(3), Values(3, randomized=True)])
+        ),
+        (lambda model: RankTracker(model).singular_vectors("blocks.0.attention", "KQ"), r"recorders=\[Vectors\(4\)\]"),
+        (lambda model: recorded(model).singular_vectors("blocks.7", "KQ"), r"There is no name 'blocks\.7'"),
+        (lambda model: recorded(model).singular_vectors("blocks.0.attention", "QK"), "There is no product 'QK'"),
+        (lambda model: recorded(model).singular_vectors("blocks.0.attention", "KQ").overlap("top"), "no side 'top'"),
+        (
+            lambda model: recorded(model).singular_vectors("blocks.0.attention", "KQ").overlap(k=2),
+            "k must be from 1 to 1",
+        ),
+    ],
+)
+def test_bad_input(call, reported, types_unchecked):
+    with types_unchecked(), pytest.raises(InputError, match=reported):
+        call(ViT(SMALL))

@@ -49,11 +49,8 @@ class AttentionBlock(NamedTuple):
     def weights(self) -> dict[str, nn.Parameter]:
         """Parameters that the factors are made of, by their names within the module."""
         inside = {id(one) for part in self.layout.projections(self.module) for one in part.parameters()}
-        return {
-            name: parameter
-            for name, parameter in self.module.named_parameters()
-            if id(parameter) in inside and not name.endswith("bias")
-        }
+        named = self.module.named_parameters()
+        return {name: one for name, one in named if id(one) in inside and not name.endswith("bias")}
 
     @property
     def buffers(self) -> dict[str, Tensor]:

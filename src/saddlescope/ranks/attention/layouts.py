@@ -22,6 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import product
 from typing import Any, TypeAlias
 
 import torch
@@ -144,9 +145,20 @@ class _LinearLayers(AttentionLayout):
         new: dict[str, Any] = {}
         if heads is not None and self._value("heads") is None:
             new["heads"] = heads
-        if key_heads is not None and key_heads != heads and self._value("key_heads") is None:
+        if key_heads is not None and key_heads != heads and getattr(self, "key_heads", 0) is None:
             new["key_heads"] = key_heads
         return replace(self, **new)
+
+    def alternatives(self, heads: int | None = None, key_heads: int | None = None) -> Iterator[AttentionLayout]:
+        """See `AttentionLayout`."""
+        yield self
+        yield from self._arranged(self._with_counts(heads, key_heads), heads, key_heads)
+
+    def _arranged(self, seen: Any, heads: int | None, key_heads: int | None) -> Iterator[AttentionLayout]:
+        """Yield all arrangements of a layout with the numbers that were seen."""
+        flags = [name for name in ("gated", "interleaved", "strided") if hasattr(self, name)]
+        for values in product((False, True), repeat=len(flags)):
+            yield replace(seen, **dict(zip(flags, values, strict=True)))
 
     @cached_property
     def _paths(self) -> tuple[str, ...]:
@@ -194,14 +206,6 @@ class Separate(_LinearLayers):
             query = query.unflatten(1, (heads, 2, -1))[:, :, 0].flatten(1)
         return key, query, value, output
 
-    def alternatives(self, heads: int | None = None, key_heads: int | None = None) -> Iterator[AttentionLayout]:
-        """See `AttentionLayout`."""
-        yield self
-        seen = self._with_counts(heads, key_heads)
-        for gated in (False, True):
-            for strided in (False, True):
-                yield replace(seen, gated=gated, strided=strided)
-
 
 @dataclass(frozen=True)
 class KeyValue(_LinearLayers):
@@ -235,14 +239,6 @@ class KeyValue(_LinearLayers):
             return key.flatten(1), query, value.flatten(1), output
         key, value = fused.chunk(2, dim=1)
         return key, query, value, output
-
-    def alternatives(self, heads: int | None = None, key_heads: int | None = None) -> Iterator[AttentionLayout]:
-        """See `AttentionLayout`."""
-        yield self
-        seen = self._with_counts(heads, key_heads)
-        for interleaved in (False, True):
-            for strided in (False, True):
-                yield replace(seen, interleaved=interleaved, strided=strided)
 
 
 @dataclass(frozen=True)
@@ -301,10 +297,7 @@ class Fused(_LinearLayers):
         part = {name: matrix.flatten(1) for name, matrix in zip(self.order, split, strict=True)}
         return part["k"], part["q"], part["v"], output
 
-    def alternatives(self, heads: int | None = None, key_heads: int | None = None) -> Iterator[AttentionLayout]:
-        """See `AttentionLayout`."""
-        yield self
-        seen = self._with_counts(heads, key_heads)
+    def _arranged(self, seen: Any, heads: int | None, key_heads: int | None) -> Iterator[AttentionLayout]:
         yield seen
         yield Interleaved(self.qkv, self.output, seen.heads)
         yield Interleaved(self.qkv, self.output, seen.heads, whole=False)
@@ -363,10 +356,7 @@ class Interleaved(_LinearLayers):
         part = {name: matrix.flatten(1) for name, matrix in zip(self.order, split, strict=True)}
         return part["k"], part["q"], part["v"], output
 
-    def alternatives(self, heads: int | None = None, key_heads: int | None = None) -> Iterator[AttentionLayout]:
-        """See `AttentionLayout`."""
-        yield self
-        seen = self._with_counts(heads, None)
+    def _arranged(self, seen: Any, heads: int | None, key_heads: int | None) -> Iterator[AttentionLayout]:
         for order in ("qkv", "kqv", "kvq", "vkq", "qvk", "vqk"):
             yield replace(seen, order=order)
         yield replace(seen, whole=False)

@@ -33,12 +33,11 @@ def random_copy(module: nn.Module) -> nn.Module:
             memo[id(buffer)] = torch.zeros(buffer.shape, dtype=buffer.dtype)
         else:
             memo[id(buffer)] = buffer.detach().to("cpu", copy=True)
-    twin = _without_hooks(copy.deepcopy(module, memo))
+    twin = _copied(module, memo)
     for part in list(twin.modules()):
         for name, child in list(part.named_children()):
             if _is_norm(child):
-                setattr(part, name, _Same())
-    twin.eval()  # some modules of timm override train, and return None
+                setattr(part, name, _Same().eval())
     return twin
 
 
@@ -65,16 +64,12 @@ def copy_without_values(module: nn.Module) -> nn.Module:
         memo[id(one)] = nn.Parameter(torch.empty(one.shape, dtype=one.dtype, device="cpu"), requires_grad=False)
     for one in module.buffers():
         memo[id(one)] = torch.empty(one.shape, dtype=one.dtype, device="cpu")
-    twin = _without_hooks(copy.deepcopy(module, memo))
-    twin.eval()
-    return twin
+    return _copied(module, memo)
 
 
 def copy_with_weights(module: nn.Module) -> nn.Module:
     """Copy a module without its hooks, in evaluation mode; the copy has the module's own parameters."""
-    twin = _without_hooks(copy.deepcopy(module, {id(one): one for one in module.parameters()}))
-    twin.eval()
-    return twin
+    return _copied(module, {id(one): one for one in module.parameters()})
 
 
 def changed_from_outside(module: nn.Module) -> str:
@@ -93,8 +88,9 @@ def changed_from_outside(module: nn.Module) -> str:
     return ""
 
 
-def _without_hooks(twin: nn.Module) -> nn.Module:
-    """Remove the hooks of a copy, but those that compute weights, and forward passes that wrap the class's own."""
+def _copied(module: nn.Module, memo: dict[int, Any]) -> nn.Module:
+    """Copy without hooks, but those that compute weights, and without forward passes that wrap the class's own."""
+    twin = copy.deepcopy(module, memo)
     for part in twin.modules():
         if "forward" in vars(part):  # wrapped by Accelerate and others
             del part.forward
@@ -103,6 +99,7 @@ def _without_hooks(twin: nn.Module) -> nn.Module:
             kept = {k: h for k, h in hooks.items() if hasattr(h, "compute_weight")}
             hooks.clear()
             hooks.update(kept)
+    twin.eval()  # some modules of timm override train, and return None
     return twin
 
 

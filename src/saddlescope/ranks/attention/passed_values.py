@@ -11,7 +11,7 @@ import contextlib
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -21,11 +21,6 @@ from saddlescope.ranks.attention.module_copy import copy_without_values
 
 _NOT_VALUES = ("mask", "cache", "past", "bias", "position", "pos_emb", "rotary", "output_", "use_", "return_")
 """Parts of names of arguments that do not reach the values."""
-_SMALLEST = 1e-3  # change of the values, relative to the largest
-
-ValuesOf = Callable[[Mapping[str, Tensor], Tensor | None], Tensor | None]
-"""Function of further arguments, and of an addition to the inputs, that returns the values of another call; None if the
-call fails."""
 
 
 def left_out(module: nn.Module, given: Mapping[str, Any]) -> list[str]:
@@ -44,43 +39,6 @@ def given_arguments(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[st
     """Return the names of a call's arguments other than None."""
     bound = inspect.signature(type(module).forward).bind_partial(module, *args, **kwargs).arguments
     return frozenset(name for name, value in bound.items() if value is not None)
-
-
-def mixing_arguments(
-    names: Iterable[str], value: Tensor, inputs: Tensor, key_heads: int, values_of: ValuesOf
-) -> Iterator[str]:
-    """Yield the arguments that mix the values with what they hold.
-
-    Args:
-        names: of the arguments to try.
-        value: values of a call without them, (batch, heads, tokens, width).
-        inputs: inputs that they were computed from, (batch, tokens, inputs).
-        key_heads: number of heads of values by the weights, before any repetition.
-        values_of: see `ValuesOf`.
-    """
-    draw = torch.Generator().manual_seed(2)
-    batch, heads, tokens, width = value.shape
-    forms = []
-    for count in dict.fromkeys((key_heads, heads)):
-        other = torch.randn(1, count, tokens, width, generator=draw).expand(batch, -1, -1, -1)
-        forms += [other, other.transpose(1, 2), other.transpose(1, 2).flatten(2)]
-    for name in names:
-        for form in forms:
-            seen = values_of({name: form}, None)
-            if seen is None or seen.shape != value.shape or not differ(seen, value):
-                continue
-            of_inputs = differ(seen[1:], seen[:1])  # else the argument takes the place of the inputs
-            added = (
-                form.shape == inputs.shape and (other := values_of({}, form)) is not None and not differ(other, seen)
-            )
-            if of_inputs and not added:
-                yield name
-                break
-
-
-def differ(one: Tensor, other: Tensor) -> bool:
-    """Return True if values differ by more than rounding."""
-    return float((one - other).abs().max()) > _SMALLEST * float(one.abs().max())
 
 
 def passed_arguments(

@@ -11,8 +11,9 @@ import itertools
 import random
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,9 +24,16 @@ from torch.utils import _pytree as pytree
 
 from saddlescope.ranks.attention.attention_trace import AttentionTrace
 from saddlescope.ranks.attention.module_copy import random_copy
-from saddlescope.ranks.attention.passed_values import left_out, mixing_arguments
+from saddlescope.ranks.attention.passed_values import left_out
 from saddlescope.ranks.attention.probe_arguments import ProbeCall, probe_calls, supplied_calls
-from saddlescope.ranks.attention.self_check import Heads, heads_of, of_tokens, only_changed
+from saddlescope.ranks.attention.self_check import (
+    Heads,
+    differ,
+    heads_of,
+    of_tokens,
+    only_changed,
+    values_differ,
+)
 
 _WAYS = 3  # calls that show queries and keys, at most
 _EMPTY = 12  # calls that show none, at most
@@ -44,12 +52,12 @@ class Probe(NamedTuple):
         outputs: what the forward pass returned, shaped (batch, tokens, outputs).
         trace: the trace.
         failure: reason why no call succeeded; "" otherwise.
-        of_single_tokens: function that returns False if queries, keys or values of a token depend on other tokens: the
-            module mixes tokens first, or the call meant other axes than the module does.
-        again: function that calls the copy with its present weights and returns the heads of the first sample.
-        mixing: function of the number of heads of values that returns the arguments by which values are mixed with
-            others: of those that the call has left out, or if `passed`, of those that the model gave.
-        passed: see `mixing`.
+        repeat: function that calls the copy again. Its options: `added`, an addition to the inputs of keys and values;
+            `moved`, to add 1 to the first token of the last sample; `others`, arguments by name, in place of its own.
+        replacements: function of the heads of a call, and the number of heads of values by the weights, before any
+            repetition. It yields arguments that may reach the values: name, another tensor for it, and its change if it
+            has the form of the inputs.
+        passed: True if the arguments are those that the model gave, False if they were found by their names.
     """
 
     module: nn.Module | None
@@ -59,9 +67,8 @@ class Probe(NamedTuple):
     outputs: list[Tensor]
     trace: AttentionTrace
     failure: str = ""
-    of_single_tokens: Callable[[], bool] = lambda: True
-    again: Callable[[], tuple[Heads, ...]] = tuple
-    mixing: Callable[[int], tuple[str, ...]] = lambda _: ()
+    repeat: "Callable[..., Probe]" = lambda **_: failed("it was not called")
+    replacements: Callable[[Sequence[Heads], int], Iterable[tuple[str, Tensor, Tensor | None]]] = lambda *_: ()
     passed: bool = False
 
     @property
@@ -78,6 +85,40 @@ class Probe(NamedTuple):
     def meets_channels(self) -> bool:
         """True if queries and keys meet in sums over tokens in some softmax."""
         return any(not self.passed and not of_tokens(query, self.queries.shape[1]) for query in self.met)
+
+    def again(self) -> tuple[Heads, ...]:
+        """Return the heads of the first sample with the present weights of the copy."""
+        return tuple(heads.first_sample for heads in self.repeat().heads)
+
+    def of_single_tokens(self) -> bool:
+        """Return True if a change of one token of the inputs changes queries, keys and values of that token alone.
+
+        Otherwise the module mixes tokens first, or the call meant other axes than the module does.
+        """
+        return only_changed(self.repeat().heads, self.repeat(moved=True).heads)
+
+    def mixing(self, key_heads: int) -> tuple[str, ...]:
+        """Return the arguments by which the values are mixed with others: of `replacements`.
+
+        Values change with such an argument, and still depend on the inputs. They may also change as if it were added to
+        the inputs, as positions are: then it is not mixed with the values.
+        """
+        before = self.repeat().heads
+        found: list[str] = []
+        for name, other, change in self.replacements(before, key_heads):
+            try:
+                after = before if name in found else self.repeat(others={name: other}).heads
+            except Exception:  # of a form that the argument does not take
+                if self.passed:
+                    raise
+                continue
+            if not values_differ(before, after):
+                continue
+            value = after[0].value
+            replaced = value is not None and len(value) > 1 and not differ(value[1:], value[:1])  # the inputs
+            if not replaced and (change is None or values_differ(self.repeat(added=change).heads, after)):
+                found.append(name)
+        return tuple(found)
 
 
 def probes(module: nn.Module, *, inputs: int, key_inputs: int, width: int) -> Iterator[Probe]:
@@ -112,24 +153,18 @@ def probes(module: nn.Module, *, inputs: int, key_inputs: int, width: int) -> It
         itertools.takewhile(lambda _: not (found or empty), itertools.islice(supplied_calls(twin, *sizes), second)),
     )
     for call in calls:
-        trace = AttentionTrace()
         try:
-            returned = _run(call, trace)
+            one = _called(twin, call)
         except Exception as error:
             failure = failure or f"its forward pass could not be called alone ({brief(error)})"
             continue
-        one = _traced(twin, call, trace, returned)
         if not finite(one):
             failure = NOT_FINITE
         elif one.heads and not any(bool(read.any()) for heads in one.heads for read in heads.read[:1] or (heads.key,)):
             failure = failure or "its forward pass reads no token with the masks that the check knows"
         elif one.heads:
             found += 1
-            yield one._replace(
-                of_single_tokens=functools.partial(_of_single_tokens, twin, call, one.heads),
-                again=functools.partial(_again, twin, call),
-                mixing=functools.partial(_mixing, twin, call, one.heads),
-            )
+            yield one
             if found == _WAYS:
                 return
         else:
@@ -179,23 +214,50 @@ def quiet() -> Iterator[None]:
             np.random.set_state(states[1])  # noqa: NPY002
 
 
-def _run(call: ProbeCall, trace: AttentionTrace, **more: Tensor) -> Any:
-    """Call the module; what it does to its inputs in place, such as adding a residual, is undone."""
-    inputs = (call.queries,) if call.keys is call.queries else (call.queries, call.keys)
+def _called(
+    module: nn.Module,
+    call: ProbeCall,
+    *,
+    added: Tensor | float = 0.0,
+    moved: bool = False,
+    others: Mapping[str, Tensor] = MappingProxyType({}),
+) -> Probe:
+    """Call a copy alone; what it does to its inputs in place, such as adding a residual, is undone."""
+    queries, keys = call.queries, call.keys
+    inputs = (queries,) if keys is queries else (queries, keys)  # of which the call has views
     originals = [part.clone() for part in inputs]
+    trace = AttentionTrace()
     try:
+        keys.add_(added)
+        for part in inputs if moved else ():
+            part[-1, 0] += 1
         with quiet(), trace:
-            returned = call.run(**more)
-        return pytree.tree_map_only(Tensor, Tensor.clone, returned)
+            returned = call.run(**others)
+        returned = pytree.tree_map_only(Tensor, Tensor.clone, returned)
     finally:
         for part, original in zip(inputs, originals, strict=True):
             part.copy_(original)
+    batch, tokens = queries.shape[:2]
+    heads = tuple(one for meeting in trace.meetings for one in heads_of(meeting, batch, tokens))
+    repeat, others_of = functools.partial(_called, module, call), functools.partial(_left_out, module, call)
+    outputs = returned_outputs(returned, batch, tokens)
+    return Probe(module, queries, keys, heads, outputs, trace, repeat=repeat, replacements=others_of)
 
 
-def _again(module: nn.Module, call: ProbeCall) -> tuple[Heads, ...]:
-    trace = AttentionTrace()
-    returned = _run(call, trace)
-    return tuple(heads.first_sample for heads in _traced(module, call, trace, returned).heads)
+def _left_out(
+    module: nn.Module, call: ProbeCall, before: Sequence[Heads], key_heads: int
+) -> Iterator[tuple[str, Tensor, Tensor | None]]:
+    """Yield the arguments that a call has left out, in the forms of the values."""
+    if len(before) != 1 or before[0].value is None:
+        return
+    draw = torch.Generator().manual_seed(2)
+    batch, heads, tokens, width = before[0].value.shape
+    forms: list[Tensor] = []
+    for count in dict.fromkeys((key_heads, heads)):
+        other = torch.randn(1, count, tokens, width, generator=draw).expand(batch, -1, -1, -1)
+        forms += [other, other.transpose(1, 2), other.transpose(1, 2).flatten(2)]
+    for name in left_out(module, call.run.keywords):
+        yield from ((name, form, form if form.shape == call.keys.shape else None) for form in forms)
 
 
 def failed(reason: str) -> Probe:
@@ -209,52 +271,6 @@ def brief(error: Exception) -> str:
     return f"{type(error).__name__}: {text[:100]}{'…' if len(text) > 100 else ''}"
 
 
-def _of_single_tokens(module: nn.Module, call: ProbeCall, before: tuple[Heads, ...]) -> bool:
-    """Return True if a change of one token of the inputs changes queries, keys and values of that token alone."""
-    inputs = (call.queries,) if call.keys is call.queries else (call.queries, call.keys)
-    originals = [part.clone() for part in inputs]
-    trace = AttentionTrace()
-    try:
-        for part in inputs:  # the call has views of them
-            part[1, 0] += 1
-        returned = _run(call, trace)
-        after = _traced(module, call, trace, returned).heads
-    finally:
-        for part, original in zip(inputs, originals, strict=True):
-            part.copy_(original)
-    return only_changed(before, after, sample=1, token=0)
-
-
-def _mixing(module: nn.Module, call: ProbeCall, seen: tuple[Heads, ...], key_heads: int) -> tuple[str, ...]:
-    """Return the arguments that the call has left out, and by which values are mixed with others."""
-    if len(seen) != 1 or seen[0].value is None:
-        return ()
-
-    def values_of(more: Mapping[str, Tensor], added: Tensor | None) -> Tensor | None:
-        trace = AttentionTrace()
-        try:
-            if added is not None:
-                call.keys.add_(added)
-            returned = _run(call, trace, **more)
-        except Exception:
-            return None
-        finally:
-            if added is not None:
-                call.keys.sub_(added)
-        heads = _traced(module, call, trace, returned).heads
-        return heads[0].value if len(heads) == 1 else None
-
-    names = left_out(module, call.run.keywords)
-    return tuple(mixing_arguments(names, seen[0].value, call.keys, key_heads, values_of))
-
-
-def _traced(module: nn.Module, call: ProbeCall, trace: AttentionTrace, returned: Any) -> Probe:
-    """Collect what a forward pass has shown."""
-    batch, tokens = call.queries.shape[:2]
-    heads = tuple(one for meeting in trace.meetings for one in heads_of(meeting, batch, tokens))
-    return Probe(module, call.queries, call.keys, heads, returned_outputs(returned, batch, tokens), trace)
-
-
 NOT_FINITE = "its forward pass gave NaN or infinity on random inputs"
 
 
@@ -264,7 +280,7 @@ def finite(probe: Probe) -> bool:
     return all(bool(part.isfinite().all()) for part in parts if part is not None)
 
 
-def returned_outputs(returned: Any, batch: int, tokens: int) -> list[Float[Tensor, "batch tokens outputs"]]:
+def returned_outputs(returned: object, batch: int, tokens: int) -> list[Float[Tensor, "batch tokens outputs"]]:
     """Return the tensors that a forward pass has returned for its tokens."""
     outputs = []
     for leaf in pytree.tree_leaves(returned):

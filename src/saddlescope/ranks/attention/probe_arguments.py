@@ -111,19 +111,21 @@ class _Arguments:
         required = {name for name in names if parameters[name].default is inspect.Parameter.empty}
         self._module, self._x, self._y, self._required = module, x, y, required
         self._per_token = [x, y]
-        self._base = self._values = self._of_inputs(names, cross=y is not x)
-        if self._base is None:
+        self._values = self._of_inputs(names, cross=y is not x)
+        if self._values is None:
             return
-        others = [name for name in names if name not in self._base]
+        others = [name for name in names if name not in self._values]
         packed = [name for name in others if name in _PACKED]
         if packed:
             self._x = x.flatten(0, 1)[None]
-            self._base |= dict.fromkeys(packed, torch.tensor([0, self._x.shape[1]], dtype=torch.int32))
+            self._values |= dict.fromkeys(packed, torch.tensor([0, self._x.shape[1]], dtype=torch.int32))
         self._rotary = [name for name in others if name in _ROTARY_PAIR]
         self._apart = {"cos", "sin"} <= set(others)
-        self._others = [name for name in others if name not in self._base and name not in self._rotary]
+        self._others = [name for name in others if name not in packed and name not in self._rotary]
         self._plain = [name for name in self._others if name in required]
-        self._values = self._base | self._defaults(others)
+        changing = [name for name in ("position_ids", "output_attentions") if name in others]  # what is computed
+        side = round(self._x.shape[1] ** 0.5)
+        self._values |= {name: _default_of(name, self._x, side) for name in (*self._plain, *changing)}
 
     def _of_inputs(self, names: list[str], *, cross: bool) -> dict[str, Any] | None:
         """Return the arguments that take the inputs; None if there is none for a second input."""
@@ -137,18 +139,6 @@ class _Arguments:
             return None
         given = keys if cross else [name for name in keys if name in self._required]
         return {first: self._x, **dict.fromkeys(given, self._y)}
-
-    def _defaults(self, others: list[str]) -> dict[str, Any]:
-        """Return values of required arguments, and of those that change what is computed."""
-        x = self._x
-        values = {name: _default_of(name, x, round(x.shape[1] ** 0.5)) for name in self._plain}
-        if "position_ids" in others and "position_ids" not in values:
-            values["position_ids"] = torch.arange(x.shape[1])[None].expand(len(x), -1)
-        if "cache_position" in self._required:
-            values["cache_position"] = torch.arange(x.shape[1])
-        if "output_attentions" in others:
-            values["output_attentions"] = False
-        return values
 
     def arguments(self, width: int) -> Iterator[dict[str, Any]]:
         """Yield arguments: without masks, then with those that are required."""
@@ -225,6 +215,8 @@ def _supply(name: str, x: Tensor, y: Tensor, width: int) -> Any:
 def _default_of(name: str, x: Tensor, side: int) -> Any:
     """Return a value for a required argument that is neither inputs nor a rotary embedding."""
     samples, tokens = x.shape[:2]
+    if name == "cache_position":
+        return torch.arange(tokens)
     if "mask" in name or name.startswith(("past", "cache", "layer_past", "head_mask")):
         return None
     if name in ("H", "W", "height", "width", "h", "w"):

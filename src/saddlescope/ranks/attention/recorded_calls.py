@@ -4,9 +4,9 @@ The model runs once, unchanged; the arguments of each attention module are remem
 (see `probe`) is called with the same arguments, but for random inputs in place of the model's own.
 """
 
-import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -17,7 +17,6 @@ from torch.utils.hooks import RemovableHandle
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.attention.attention_trace import AttentionTrace
 from saddlescope.ranks.attention.module_copy import random_copy
-from saddlescope.ranks.attention.passed_values import differ
 from saddlescope.ranks.attention.probe import (
     NOT_FINITE,
     Probe,
@@ -27,7 +26,7 @@ from saddlescope.ranks.attention.probe import (
     quiet,
     returned_outputs,
 )
-from saddlescope.ranks.attention.self_check import Heads, heads_of, only_changed
+from saddlescope.ranks.attention.self_check import Heads, heads_of
 
 _SAMPLES = 4
 _CACHES = ("past_key_value", "layer_past", "cache", "past_kv", "past_")
@@ -124,17 +123,13 @@ def probe_call(module: nn.Module, call: Call, *, inputs: int, key_inputs: int) -
     try:
         twin = random_copy(module)
         for of_keys in [[], others] if others else [[]]:
-            again = functools.partial(_run, twin, form=form, same=same, of_keys=of_keys)
-            one = _together([again(leaves, seed=seed) for seed in range(_SAMPLES)])
+            recorded = _Recorded(twin, leaves, form, same, of_keys)
+            one = _together([recorded.called(seed=seed) for seed in range(_SAMPLES)])
             lengths = {part.shape[1] for part in (one.queries, one.keys)}
             if any({met.query.shape[2]} != lengths for met in one.heads):
                 yield failed("its queries or keys are those of other tokens than the inputs of its call")
             else:
-                mixing = functools.partial(_mixing, twin, leaves, form, same, of_keys)
-                single = functools.partial(_of_single_tokens, again, leaves)
-                repeat = functools.partial(_heads, again, leaves)
-                seen = one._replace(mixing=mixing, of_single_tokens=single, again=repeat)
-                yield seen if finite(one) else failed(NOT_FINITE)
+                yield one if finite(one) else failed(NOT_FINITE)
     except Exception as error:
         yield failed(f"a copy of it could not be called ({brief(error)})")
 
@@ -149,87 +144,70 @@ def _is_input(leaf: Any, width: int) -> bool:
     return isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.ndim >= 2 and leaf.shape[-1] == width
 
 
-def _run(
-    twin: nn.Module,
-    leaves: list[Any],
-    form: Any,
-    same: list[int],
-    of_keys: list[int],
-    seed: int,
-    added: Tensor | float = 0.0,
-    moved: bool = False,
-) -> Probe:
-    """Call with random inputs, and return the part of the first sample.
+class _Recorded(NamedTuple):
+    """Call of a copy with the arguments that the model gave, but for random inputs.
 
-    `added` is added to the inputs of keys and values, and 1 to the first token if `moved`.
+    Attributes:
+        module: the copy.
+        leaves, form: the arguments, by `tree_flatten`.
+        same: places of the inputs among the leaves.
+        of_keys: places of the inputs of keys and values, if they are others.
     """
-    draw = torch.Generator().manual_seed(seed)
-    x = torch.randn(leaves[same[0]].shape, generator=draw) + (0.0 if of_keys else added)
-    y = torch.randn(leaves[of_keys[0]].shape, generator=draw) + added if of_keys else x
-    for part in (x, y)[: 2 if of_keys else 1] if moved else ():
-        part.view(-1, part.shape[-1])[0] += 1
-    given = list(leaves)
-    for k in same:
-        given[k] = x
-    for k in of_keys:
-        given[k] = y if given[k].shape == y.shape else given[k]
-    args, kwargs = pytree.tree_unflatten(given, form)
-    trace = AttentionTrace()
-    with quiet(), trace:
-        returned = twin(*args, **kwargs)
-    batch, tokens = (1, len(x)) if x.ndim == 2 else (len(x), x[0, ..., 0].numel())
-    met = (one for meeting in trace.meetings for one in heads_of(meeting, batch, tokens))
-    first = tuple(one.first_sample for one in met)
-    outputs = [output[:1] for output in returned_outputs(returned, batch, tokens)]
-    flat_x, flat_y = (part.reshape(batch, -1, part.shape[-1])[:1, -tokens:] for part in (x, y))  # as `heads_of`
-    return Probe(twin, flat_x, flat_y, first, outputs, trace, passed=True)
 
+    module: nn.Module
+    leaves: list[Any]
+    form: Any
+    same: list[int]
+    of_keys: list[int]
 
-def _heads(call: Callable[..., Probe], leaves: list[Any]) -> tuple[Heads, ...]:
-    return call(leaves, seed=0).heads
+    def called(
+        self,
+        *,
+        added: Tensor | float = 0.0,
+        moved: bool = False,
+        others: Mapping[str, Tensor] = MappingProxyType({}),
+        seed: int = 0,
+    ) -> Probe:
+        """Call it, and return the part of the first sample."""
+        leaves, same, of_keys = self.leaves, self.same, self.of_keys
+        draw = torch.Generator().manual_seed(seed)
+        x = torch.randn(leaves[same[0]].shape, generator=draw) + (0.0 if of_keys else added)
+        y = torch.randn(leaves[of_keys[0]].shape, generator=draw) + added if of_keys else x
+        for part in (x, y)[: 2 if of_keys else 1] if moved else ():
+            part.view(-1, part.shape[-1])[0] += 1
+        given = dict(enumerate(leaves)) | {at: others[name] for name, at in self._places if name in others}
+        given |= dict.fromkeys(same, x) | {k: y for k in of_keys if leaves[k].shape == y.shape}
+        args, kwargs = pytree.tree_unflatten(given.values(), self.form)
+        trace = AttentionTrace()
+        with quiet(), trace:
+            returned = self.module(*args, **kwargs)
+        batch, tokens = (1, len(x)) if x.ndim == 2 else (len(x), x[0, ..., 0].numel())
+        met = (one for meeting in trace.meetings for one in heads_of(meeting, batch, tokens))
+        first = tuple(one.first_sample for one in met)
+        outputs = [output[:1] for output in returned_outputs(returned, batch, tokens)]
+        flat_x, flat_y = (part.reshape(batch, -1, part.shape[-1])[:1, -tokens:] for part in (x, y))  # as `heads_of`
+        return Probe(self.module, flat_x, flat_y, first, outputs, trace, "", self.called, self.replacements, True)
 
+    @property
+    def _places(self) -> list[tuple[str, int]]:
+        """Names of arguments with their places among the leaves."""
+        args, kwargs = pytree.tree_unflatten(self.leaves, self.form)
+        bound = inspect.signature(type(self.module).forward).bind_partial(self.module, *args, **kwargs).arguments
+        numbers = {id(leaf): at for at, leaf in reversed([*enumerate(self.leaves)])}
+        return [(name, numbers[id(given)]) for name, given in bound.items() if id(given) in numbers]
 
-def _of_single_tokens(call: Callable[..., Probe], leaves: list[Any]) -> bool:
-    """Return True if a change of one token of the inputs changes queries, keys and values of that token alone."""
-    before, after = (call(leaves, seed=0, moved=moved).heads for moved in (False, True))
-    return only_changed(before, after, sample=0, token=0)
-
-
-def _mixing(
-    twin: nn.Module, leaves: list[Any], form: Any, same: list[int], of_keys: list[int], _: int
-) -> tuple[str, ...]:
-    """Return the arguments that the model has passed, and by which values are mixed with others.
-
-    Each tensor of the size of the values is replaced by a random one. Values may change as if it were added to the
-    inputs, as positions are.
-    """
-    args, kwargs = pytree.tree_unflatten(leaves, form)
-    bound = inspect.signature(type(twin).forward).bind_partial(twin, *args, **kwargs).arguments
-    call = functools.partial(_run, twin, form=form, same=same, of_keys=of_keys, seed=0)
-    before = call(leaves)
-    sizes = {one.value.numel() for one in before.heads if one.value is not None}
-    names = []
-    for name, given in bound.items():
-        at = next((k for k, leaf in enumerate(leaves) if leaf is given), None)
-        if at is None or at in (*same, *of_keys) or not isinstance(given, Tensor) or not given.is_floating_point():
-            continue
-        if given.ndim < 3 or not given.numel() or not any(size % given[:1].numel() == 0 for size in sizes):
-            continue
-        other = torch.randn(given.shape, generator=torch.Generator().manual_seed(2))
-        after = call([*leaves[:at], other, *leaves[at + 1 :]])
-        if not _other_values(before, after):
-            continue
-        if given.shape == leaves[(of_keys or same)[0]].shape and not _other_values(
-            call(leaves, added=other - given), after
-        ):
-            continue
-        names.append(name)
-    return tuple(names)
-
-
-def _other_values(one: Probe, other: Probe) -> bool:
-    pairs = ((a.value, b.value) for a, b in zip(one.heads, other.heads, strict=True))
-    return any(a is not None and b is not None and differ(a, b) for a, b in pairs)
+    def replacements(self, before: Sequence[Heads], _: int) -> Iterator[tuple[str, Tensor, Tensor | None]]:
+        """Yield the tensors of the size of the values that the model has passed."""
+        sizes = {one.value.numel() for one in before if one.value is not None}
+        inputs = self.leaves[(self.of_keys or self.same)[0]]
+        for name, at in self._places:
+            given = self.leaves[at]
+            if at in (*self.same, *self.of_keys) or not isinstance(given, Tensor) or not given.is_floating_point():
+                continue
+            if given.ndim < 3 or not given.numel() or not any(size % given[:1].numel() == 0 for size in sizes):
+                continue
+            other = torch.randn(given.shape, generator=torch.Generator().manual_seed(2))
+            yield name, other, other - given if given.shape == inputs.shape else None
 
 
 def _together(runs: Sequence[Probe]) -> Probe:

@@ -25,6 +25,7 @@ TOLERANCE = 2e-3  # of float32 sums, relative to the largest entry; factors of o
 
 
 _ROUNDING = 1e-5  # of float32 vectors, relative to their length
+_SMALLEST = 1e-3  # change of values, relative to the largest
 _MASKED = 1e4  # size of scores beyond which they are those of a mask
 _GATE = "a gate comes between W_V and W_O"
 
@@ -94,17 +95,27 @@ def of_tokens(query: Tensor, tokens: int) -> bool:
     return query.shape[-2] == tokens or query.shape[-1] != tokens
 
 
-def only_changed(before: Sequence[Heads], after: Sequence[Heads], *, sample: int, token: int) -> bool:
-    """Return True if queries, keys and values of two calls differ at one token of one sample, and nowhere else."""
+def only_changed(before: Sequence[Heads], after: Sequence[Heads]) -> bool:
+    """Return True if queries, keys and values of two calls differ at the first token of the last sample alone."""
     for one, other in zip(before, after, strict=True):
         for name in ("query", "key", "value"):
             then, now = getattr(one, name), getattr(other, name)
-            if then is None:
-                continue
-            changed = (then != now).any(dim=-1).any(dim=1).nonzero().tolist()
-            if changed != [[sample, token]]:
+            if then is not None and (then != now).any(dim=-1).any(dim=1).nonzero().tolist() != [[len(then) - 1, 0]]:
                 return False
     return True
+
+
+def differ(one: Tensor, other: Tensor) -> bool:
+    """Return True if values differ by more than rounding."""
+    return float((one - other).abs().max()) > _SMALLEST * float(one.abs().max())
+
+
+def values_differ(before: Sequence[Heads], after: Sequence[Heads]) -> bool:
+    """Return True if the values of two calls have the same shapes and differ."""
+    if len(before) != len(after):
+        return False
+    pairs = ((one.value, other.value) for one, other in zip(before, after, strict=True))
+    return any(a is not None and b is not None and a.shape == b.shape and differ(a, b) for a, b in pairs)
 
 
 def _with_heads(part: Tensor, batch: int, tokens: int) -> Tensor | None:

@@ -154,29 +154,6 @@ class RankRecords(TableMixin, PlotMixin):
         """Names of the attention modules in the model."""
         return self.products.names
 
-    @property
-    def update(self) -> Float[np.ndarray, "records layers heads products values"]:
-        """Singular values of the updates of the products, descending, in the order KQ, VO."""
-        return self.products.update.values
-
-    @property
-    def noise_floor(self) -> Float[np.ndarray, "records layers heads products"]:
-        """Size below which a singular value of an update is rounding."""
-        return self.products.update.noise_floor
-
-    @property
-    def initial(self) -> Float[np.ndarray, "layers heads products values"]:
-        """Singular values of the products W_K(0) W_Q(0)^T and W_V(0) W_O(0)^T themselves."""
-        return self.products.initial.values
-
-    def spectra(self, product: str) -> Float[np.ndarray, "records layers heads values"]:
-        """Return the singular values of one product's update.
-
-        Raises:
-            InputError: `product` is neither "KQ" nor "VO".
-        """
-        return self.update[..., product_index(product), :]
-
     def panel(self) -> Panel:
         """Return the stable ranks of the updates, as `saddlescope.plot_spectra` draws them."""
         return spectra_panel(self.to_xarray())

@@ -3,7 +3,7 @@
     .metadata       a pickle: shapes of all tensors, and the file, offset and length of each of their chunks
     *.distcp        chunks, each by `torch.save`
 
-PyTorch reads .metadata by running what it says. Here no class is loaded: its objects become records of their values.
+PyTorch reads .metadata by running what it says. Here no class is loaded: its objects become placeholders.
 """
 
 import io
@@ -18,33 +18,12 @@ import torch
 from torch import Tensor
 
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks.checkpoints.formats.tensor_file import TensorFile, first_line, reported, require_dense
+from saddlescope.ranks.checkpoints.formats.tensor_file import Placeholder, TensorFile, reported, require_dense
 from saddlescope.ranks.checkpoints.formats.torch_file import require_bounded
 from saddlescope.ranks.pickle_scan import require_plain
 
 _INDEX = ".metadata"
 _OF_TRAINING = ("optim", "opt", "scheduler", "lr_scheduler", "scaler", "dataloader", "train_state", "rng")
-
-
-class _Record:
-    """Object of any class: the values that its pickle has."""
-
-    kind = ""
-
-    def __new__(cls, *_: object, **__: object) -> "_Record":
-        return super().__new__(cls)
-
-    def __init__(self, *args: object, **_: object) -> None:
-        self.args = args
-
-    def __setstate__(self, state: object) -> None:
-        if isinstance(state, dict):
-            vars(self).update({str(key): value for key, value in state.items()})
-        else:
-            self.state = state
-
-    def value(self, name: str, default: Any = None) -> Any:
-        return vars(self).get(name, default)
 
 
 class _Reader(pickle.Unpickler):
@@ -55,7 +34,7 @@ class _Reader(pickle.Unpickler):
             return tuple
         if (module_name, global_name) == ("collections", "OrderedDict"):
             return dict
-        return type("Record", (_Record,), {"kind": f"{module_name}.{global_name}"})
+        return type("Placeholder", (Placeholder,), {"of": f"{module_name}.{global_name}"})
 
 
 class _Tensor(NamedTuple):
@@ -73,11 +52,10 @@ def _lengths(value: object) -> tuple[int, ...]:
     return value
 
 
-def _dtype(tensor: _Record) -> str:
+def _dtype(tensor: Placeholder) -> str:
     """Return the name of a tensor's type, from its properties; of floating-point numbers where they have none."""
-    properties = tensor.value("properties")
-    state = properties.value("state") if isinstance(properties, _Record) else None
-    kind = getattr(state[0], "kind", "") if isinstance(state, tuple) and state else ""
+    state = getattr(tensor.attributes.get("properties"), "state", None)
+    kind = getattr(state[0], "of", "") if isinstance(state, tuple) and state else ""
     name = kind.removeprefix("torch.")
     return name if isinstance(getattr(torch, name, None), torch.dtype) else "float32"
 
@@ -91,18 +69,20 @@ class _Folder:
         tensors: tensors by their names in it.
     """
 
-    def __init__(self, folder: Path, metadata: _Record) -> None:
+    def __init__(self, folder: Path, metadata: Placeholder) -> None:
         self._folder = folder
-        paths = metadata.value("planner_data")
+        paths = metadata.attributes.get("planner_data")
         paths = paths if isinstance(paths, dict) else {}
         sizes: dict[str, dict[str, _Tensor]] = {}
-        for stored, one in dict(metadata.value("state_dict_metadata") or {}).items():
-            if isinstance(one, _Record) and one.kind.endswith("TensorStorageMetadata"):
+        for stored, one in dict(metadata.attributes.get("state_dict_metadata") or {}).items():
+            if isinstance(one, Placeholder) and one.of.endswith("TensorStorageMetadata"):
                 path = paths.get(stored) or (stored,)
                 path = path if isinstance(path, tuple) else (stored,)
                 state = str(path[0]) if len(path) > 1 else ""
                 own = ".".join(map(str, path[1:] if state else path))
-                sizes.setdefault(state, {})[own] = _Tensor(str(stored), _lengths(one.value("size")), _dtype(one))
+                sizes.setdefault(state, {})[own] = _Tensor(
+                    str(stored), _lengths(one.attributes.get("size")), _dtype(one)
+                )
         kept = {state: one for state, one in sizes.items() if not (state and state.startswith(_OF_TRAINING))}
         usual = next((state for state in ("model", "state_dict", "app", "module", "") if state in kept), None)
         if usual is None and len(kept) != 1:
@@ -114,19 +94,16 @@ class _Folder:
             for name, one in kept[self.state].items()
             if not (not self.state and name.startswith(_OF_TRAINING))
         }
-        self._chunks: dict[str, list[tuple[tuple[int, ...], _Record]]] = {}
-        for index, info in dict(metadata.value("storage_data") or {}).items():
-            if isinstance(index, _Record) and isinstance(info, _Record):
-                place = _lengths(index.value("offset") or ()), info
-                self._chunks.setdefault(str(index.value("fqn")), []).append(place)
+        self._chunks: dict[str, list[tuple[tuple[int, ...], Placeholder]]] = {}
+        for index, info in dict(metadata.attributes.get("storage_data") or {}).items():
+            if isinstance(index, Placeholder) and isinstance(info, Placeholder):
+                place = _lengths(index.attributes.get("offset") or ()), info
+                self._chunks.setdefault(str(index.attributes.get("fqn")), []).append(place)
 
     def read(self, name: str) -> Tensor:
         """Read a tensor, joined from its chunks."""
-
-        def sentence(error: Exception) -> str:
-            return f"{self._folder} must hold {name}; got chunks that cannot be joined ({first_line(error)})."
-
-        with reported(sentence, (RuntimeError, TypeError, ValueError, OverflowError)):  # of lengths that no tensor has
+        kinds = RuntimeError, TypeError, ValueError, OverflowError  # of lengths that no tensor has
+        with reported(f"{self._folder} must hold {name}; got chunks that cannot be joined", kinds=kinds):
             return self._joined(name)
 
     def _joined(self, name: str) -> Tensor:
@@ -157,20 +134,17 @@ class _Folder:
             )
         return whole
 
-    def _chunk(self, name: str, info: _Record) -> Tensor:
-        file, offset, length = (info.value(key) for key in ("relative_path", "offset", "length"))
-        if not isinstance(file, str) or Path(file).name != file or info.value("transform_descriptors"):
+    def _chunk(self, name: str, info: Placeholder) -> Tensor:
+        values: list[Any] = [info.attributes.get(key) for key in ("relative_path", "offset", "length")]
+        file, offset, length = values
+        if not isinstance(file, str) or Path(file).name != file or info.attributes.get("transform_descriptors"):
             raise InputError(
                 f"{self._folder} must have plain chunks in its own folder; got {file!r:.80}. Convert it: python -m "
                 f"torch.distributed.checkpoint.format_utils dcp_to_torch {self._folder} new.pt"
             )
 
-        def sentence(error: Exception) -> str:
-            return (
-                f"{self._folder} must have a chunk of {name} in {file}; got none ({first_line(error)}). Fetch it again."
-            )
-
-        with reported(sentence):  # damaged in any way
+        sentence = f"{self._folder} must have a chunk of {name} in {file}; got none"
+        with reported(sentence, ". Fetch it again."):  # damaged in any way
             with (self._folder / file).open("rb") as held:
                 size = held.seek(0, io.SEEK_END)
                 held.seek(offset)
@@ -194,17 +168,11 @@ def is_distributed(folder: Path) -> bool:
 @contextmanager
 def open_distributed(folder: Path) -> Iterator[TensorFile]:
     """Open a folder: its .metadata is read, and no chunk."""
-
-    def sentence(error: Exception) -> str:
-        return (
-            f"{folder / _INDEX} must be that of torch.distributed.checkpoint; got one that cannot be read "
-            f"({first_line(error)}), and nothing in it was executed. Fetch it again."
-        )
-
-    with reported(sentence):  # a damaged pickle can raise nearly anything
+    sentence = f"{folder / _INDEX} must be that of torch.distributed.checkpoint; got one that cannot be read"
+    with reported(sentence, ", and nothing in it was executed. Fetch it again."):  # it can raise nearly anything
         content = (folder / _INDEX).read_bytes()
         require_plain(content)
         metadata = _Reader(io.BytesIO(content)).load()
-        opened = _Folder(folder, metadata if isinstance(metadata, _Record) else _Record())
+        opened = _Folder(folder, metadata if isinstance(metadata, Placeholder) else Placeholder())
     states = (opened.state, *opened.others) if opened.state else ()
     yield TensorFile(list(opened.tensors), lambda name: opened.tensors[name][1:], opened.read, states=states)

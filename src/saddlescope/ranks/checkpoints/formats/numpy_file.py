@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks.checkpoints.formats.tensor_file import TensorFile, first_line, reported
+from saddlescope.ranks.checkpoints.formats.tensor_file import TensorFile, reported
 
 _DAMAGED = (OSError, ValueError, TypeError, EOFError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
@@ -55,11 +55,8 @@ def is_numpy(file: Path) -> bool:
 @contextmanager
 def open_numpy(file: Path) -> Iterator[TensorFile]:
     """Open an archive; arrays of objects, which would be pickles, are refused. An array is read whole on request."""
-
-    def sentence(error: Exception) -> str:
-        return f"{file} must be a complete archive of arrays; got one that cannot be read ({first_line(error)})."
-
-    with reported(sentence, _DAMAGED):
+    sentence = f"{file} must be a complete archive of arrays; got one that cannot be read"
+    with reported(sentence, kinds=_DAMAGED):
         with zipfile.ZipFile(file) as archive:
             sizes = [(member.file_size, member.compress_size) for member in archive.infolist()]
         if any(large > 1000 * max(1, small) for large, small in sizes):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from saddlescope.ranks.checkpoints.formats.tensor_file import TensorFile, first_line, reported
+from saddlescope.ranks.checkpoints.formats.tensor_file import TensorFile, reported
 
 
 def _torch_name(kind: str) -> str:
@@ -19,13 +19,9 @@ def open_safetensors(file: Path) -> Iterator[TensorFile]:
     """Open a file; any error of the reader becomes one sentence."""
     from safetensors import SafetensorError, safe_open
 
-    def sentence(error: Exception) -> str:
-        return (
-            f"{file} must be a complete safetensors file; got one that cannot be read ({first_line(error)}). "
-            "Fetch it again."
-        )
-
-    with reported(sentence, (SafetensorError, OSError, ValueError)), safe_open(file, "pt", device="cpu") as handle:
+    sentence = f"{file} must be a complete safetensors file; got one that cannot be read"
+    kinds = (SafetensorError, OSError, ValueError)
+    with reported(sentence, ". Fetch it again.", kinds), safe_open(file, "pt", device="cpu") as handle:
 
         def describe(name: str) -> tuple[tuple[int, ...], str]:
             part = handle.get_slice(name)

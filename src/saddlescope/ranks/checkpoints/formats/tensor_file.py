@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -22,6 +23,30 @@ def first_line(error: BaseException) -> str:
     """Return the first line of an error, for a message."""
     lines = str(error).strip().splitlines()
     return lines[0].rstrip(".")[:200] if lines else type(error).__name__
+
+
+class Placeholder:
+    """Object in place of one of a class that is not loaded: it takes every argument, and has the attributes alone.
+
+    Attributes:
+        of: name of the class.
+        attributes: the attributes by name.
+        state: the state of an object that has another one.
+    """
+
+    of = ""
+    attributes: Mapping[str, Any] = MappingProxyType({})
+    state: object = None
+
+    def __new__(cls, *_: object, **__: object) -> "Placeholder":
+        """Return one, whatever the arguments."""
+        return super().__new__(cls)
+
+    def __setstate__(self, state: object) -> None:
+        if isinstance(state, dict):
+            self.attributes = state
+        else:
+            self.state = state
 
 
 @dataclass(frozen=True)
@@ -46,14 +71,14 @@ class TensorFile:
 
 
 @contextmanager
-def reported(sentence: Callable[[Exception], str], kinds: tuple[type[Exception], ...] = (Exception,)) -> Iterator[None]:
-    """Let errors of a reader, of these kinds or of any, become one sentence; our own pass."""
+def reported(sentence: str, end: str = ".", kinds: tuple[type[Exception], ...] = (Exception,)) -> Iterator[None]:
+    """Let errors of a reader, of these kinds or of any, become one sentence with the reason; our own pass."""
     try:
         yield
     except InputError:
         raise
     except kinds as error:
-        raise InputError(sentence(error)) from error
+        raise InputError(f"{sentence} ({first_line(error)}){end}") from error
 
 
 def require_dense(file: Path, name: str, tensor: Tensor) -> None:

@@ -14,7 +14,6 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -22,7 +21,13 @@ from torch import Tensor
 from torch.serialization import get_unsafe_globals_in_checkpoint, safe_globals
 
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks.checkpoints.formats.tensor_file import TensorFile, first_few, first_line, reported, require_dense
+from saddlescope.ranks.checkpoints.formats.tensor_file import (
+    Placeholder,
+    TensorFile,
+    first_few,
+    first_line,
+    require_dense,
+)
 from saddlescope.ranks.pickle_scan import require_plain
 
 _STATES = ("state_dict", "model_state_dict", "model", "module")  # keys of the weights in files of training scripts
@@ -43,22 +48,22 @@ def open_torch(file: Path, weights: str | None) -> Iterator[TensorFile]:
         file: a file of `torch.save`.
         weights: key of the state dict to read, of several.
     """
-
-    def sentence(error: Exception) -> str:
-        reason, cure = _reason(file, error)
-        return (
-            f"{file} must be a complete file of tensors by torch.save; got one that cannot be read ({reason}), and "
-            f"nothing in it was executed. {cure}"
-        )
-
-    with reported(sentence):  # a damaged pickle or archive can raise nearly anything
+    try:
         with file.open("rb") as stored:
             filled = require_bounded(stored)
         with safe_globals([(_placeholder(name, filled.get(name)), name) for name in _foreign_classes(file)]):
             content = _with_modules(torch.load(file, map_location="cpu", weights_only=True, mmap=True))
-        if isinstance(content, _Placeholder):
+        if isinstance(content, Placeholder):
             raise ValueError(f"GLOBAL {content.of}")
         tensors, states = _chosen_state(file, content, weights)
+    except InputError:
+        raise
+    except Exception as error:  # a damaged pickle or archive can raise nearly anything
+        reason, cure = _reason(file, error)
+        raise InputError(
+            f"{file} must be a complete file of tensors by torch.save; got one that cannot be read ({reason}), and "
+            f"nothing in it was executed. {cure}"
+        ) from error
 
     def describe(name: str) -> tuple[tuple[int, ...], str]:
         return tuple(tensors[name].shape), str(tensors[name].dtype).removeprefix("torch.")
@@ -73,33 +78,16 @@ def _settings(content: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key in _SETTINGS if isinstance(content, dict) else ():
         values = content.get(key)
-        values = values.attributes if isinstance(values, _Placeholder) else values
+        values = values.attributes if isinstance(values, Placeholder) else values
         if isinstance(values, dict):
             found |= {k: v for k, v in values.items() if isinstance(k, str) and isinstance(v, _PLAIN)}
     return found
 
 
-class _Placeholder:
-    """Object in place of one of a class that is not loaded: it takes every argument, and has the attributes alone."""
-
-    of = ""
-    attributes: Mapping[str, Any] = MappingProxyType({})
-
-    def __new__(cls, *_: object, **__: object) -> "_Placeholder":
-        return super().__new__(cls)
-
-    def __init__(self, *_: object, **__: object) -> None:
-        pass
-
-    def __setstate__(self, state: object) -> None:
-        if isinstance(state, dict):
-            self.attributes = state
-
-
 def _placeholder(name: str, filled: type | None) -> type:
     """Return a class for objects of a class that is not loaded; those of a subclass of list or dict are one."""
     if filled is None and name != "collections.defaultdict":
-        return type("Placeholder", (_Placeholder,), {"of": name})
+        return type("Placeholder", (Placeholder,), {"of": name})
     plain = list if filled is list else OrderedDict  # which may have attributes, too
     return type("Plain", (), {"__new__": lambda *_, **__: plain()})
 
@@ -137,7 +125,7 @@ def _state_of(module: Any, names: _Names) -> dict[str, Tensor]:
     places = [("", module)]
     while places:
         prefix, place = places.pop()
-        if not isinstance(place, _Placeholder):
+        if not isinstance(place, Placeholder):
             continue
         parameters, buffers, inner = (
             one if isinstance(one := place.attributes.get(kind), dict) else {}
