@@ -177,14 +177,17 @@ class ImplicitSystem(AbstractStiffSystem):
         J = self.jacobian(y)[1]
         self._errors.advance(step, lambda _: (np.arange(len(y)), J))
         active = self._active(y, J)
-        values, vectors = (np.zeros(0), np.zeros((0, 0))) if active is None else np.linalg.eigh(active.rates)
-        if active is None or not values[-1] > active.own:
-            self._errors.forget(step.slopes(np.array([step.end]))[0])  # a shift in time
-            return False
-        leaving = vectors[:, values > active.own] / values[values > active.own]
-        errors = (vectors[:, values > active.own].T * active.scales) @ self._errors.samples[active.rows]
-        deviation = float(np.linalg.norm(leaving.T @ active.velocity))
-        return float(np.sqrt(np.mean(np.sum(errors**2, axis=0)))) > self.policy.certain * deviation
+        if active is not None:
+            values, vectors = np.linalg.eigh(active.rates)
+            leaving = values > max(active.own, 1 / step.end)
+            if leaving.any():
+                components = vectors[:, leaving].T
+                deviation = components @ active.velocity / values[leaving]
+                errors = (components * active.scales) @ self._errors.samples[active.rows]
+                size = float(np.sqrt(np.mean(np.sum(errors**2, axis=0))))
+                return size > self.policy.certain * float(np.linalg.norm(deviation))
+        self._errors.forget(step.slopes(np.array([step.end]))[0])  # a shift in time
+        return False
 
     def _may_leave(self, y: np.ndarray) -> bool:
         """Return False if the active units have rested here for so long that there is no deviation to grow."""

@@ -216,7 +216,10 @@ class _Run:
                 f"The direction that becomes active at T = {at:.6g} is one of a manifold of equally good ones, so the "
                 "next stage depends on the initial weights. Break the symmetry of the data."
             )
-        if len(arrivals) > 1 and arrivals[1].delay - first.delay <= self._tolerance * max(end, first.delay):
+        error = self._tolerance * max(end, first.delay)
+        if stages[-1].fall > 0:
+            error += self._moved_in_valley(arrivals[:2])
+        if len(arrivals) > 1 and arrivals[1].delay - first.delay <= error:
             if self._same_leading_part(first, arrivals[1]):
                 return AlgorithmStatus.TIE, (
                     f"Two directions with the same leading part, such as theta and -theta of a GELU or swish unit, "
@@ -228,6 +231,14 @@ class _Run:
                 "weights. Break the symmetry of the data."
             )
         return None
+
+    def _moved_in_valley(self, arrivals: list[Arrival]) -> float:
+        """Return by how much delays differ for the residuals at the end of a valley and an e-fold of time before."""
+        times, residuals = self._settled.times, self._settled.residuals
+        moved = jnp.asarray(residuals[-1] - residuals[np.searchsorted(times, times[-1] / math.e)])
+        directions, kinds = np.array([one.direction for one in arrivals]), np.array([one.kind for one in arrivals])
+        changes = np.abs(self._network.utilities(directions, kinds, moved)[0])
+        return float(sum(one.delay * c / one.utility for one, c in zip(arrivals, changes, strict=True)))
 
     def _same_leading_part(self, one: Arrival, other: Arrival) -> bool:
         """Return True if two directions are the same to leading order, though they are two units."""
