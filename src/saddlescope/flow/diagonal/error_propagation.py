@@ -47,9 +47,7 @@ class PropagatedError:
         """Size of the error of each entry by rounding."""
         return np.sqrt(np.mean(self.samples[:, _SAMPLES:] ** 2, axis=1))
 
-    def advance(
-        self, step: Interpolant, jacobian_at: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
-    ) -> None:
+    def advance(self, step: Interpolant, jacobian_at: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]) -> None:
         """Carry the errors through a step, and add the step's own.
 
         Args:

@@ -85,7 +85,8 @@ def unit_learning(
         - max_stages: the requested number of stages was found.
         - until: the next stage begins after the requested time.
         - tie: two units become active at the same time, as theta and -theta of a GELU or swish unit always do: their
-          leading parts are the same.
+          leading parts are the same; or, after a valley without end, at times that differ by less than its residual
+          still moves them.
         - degenerate: the first to become active is one of a manifold of equally good directions.
         - unstable: what ends the stage depends on small deviations between units: copies of an active unit that
           separate (of tanh neurons, say), a direction that is no maximum of its utility any more, a dormant unit on a

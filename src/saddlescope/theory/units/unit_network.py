@@ -450,9 +450,7 @@ class UnitNetwork:
             raise NonFiniteUnitsError
         return (H + H.T) / 2
 
-    def curvatures(
-        self, thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"]
-    ) -> Float[np.ndarray, "c"]:
+    def curvatures(self, thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"]) -> Float[np.ndarray, "c"]:
         """Return the eigenvalues of the Hessian of L, ascending, along the kinks that the weights are on.
 
         Raises:
