@@ -6,7 +6,8 @@
 A small early error can move a late stage by much more: where the gradient nearly vanishes after a transition, the time
 to the next stage depends on small differences. So do rounding errors at a saddle whose unstable directions are absent
 from the state or smaller than its rounding. A step of length h maps errors by e^z for z = h J in the middle of the
-step, or by (1 - z + z^2 / 2)^-1, an approximation that is damped where the flow is, where nothing grows by much.
+step, or by (1 - z + z^2 / 2)^-1, an approximation that is damped where the flow is, where nothing grows by much; by
+(1 - z)^-1 where z is very large.
 """
 
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from scipy.linalg import expm
 from saddlescope.numerics.ndf import Interpolant
 
 _SAMPLES, _OF_ROUNDING = 16, 4
+_STIFF = 1e6  # beyond it rounding of z^2 hides the directions in which nothing moves
 
 
 class PropagatedError:
@@ -86,5 +88,7 @@ def _integrated(z: Float[np.ndarray, "a a"], errors: Float[np.ndarray, "a s"]) -
         np.linalg.cholesky(unit - 2 * symmetric)
     except np.linalg.LinAlgError:  # something grows by more than e^(1/2)
         return expm(np.block([[z, unit], [np.zeros_like(z), np.zeros_like(z)]]))[: len(z), len(z) :] @ errors
+    if np.max(np.abs(z)) > _STIFF:
+        return np.linalg.solve(unit - z, errors)
     after = np.linalg.solve(unit - z + z @ z / 2, errors)
     return after - z @ after / 2
