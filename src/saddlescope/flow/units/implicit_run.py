@@ -142,6 +142,7 @@ class ImplicitSystem(AbstractStiffSystem):
         return np.arange(len(y)), np.asarray(self._jacobian(y, self.log_unit))
 
     def _active(self, y: np.ndarray, J: np.ndarray) -> _ActiveUnits | None:
+        """Return the motion of the active units; None without any."""
         m = self.model.count
         units = np.flatnonzero(y[:m] > self.policy.active)
         if not len(units):
@@ -172,10 +173,11 @@ class ImplicitSystem(AbstractStiffSystem):
         y = step.differences[0]
         if self._errors is None:
             self._errors = PropagatedError(len(y))
-        if self._refusals > self._patience:
-            return False  # there is no deviation, and no error of it
         J = self.jacobian(y)[1]
-        self._errors.advance(step, lambda _: (np.arange(len(y)), J))
+        if self._refusals > self._patience or not np.isfinite(J).all():
+            return False  # there is no deviation, and no error of it; or the next step says what is wrong
+        with np.errstate(over="ignore", invalid="ignore"):  # a small unit may be where all of its motion is unstable
+            self._errors.advance(step, lambda _: (np.arange(len(y)), J))
         active = self._active(y, J)
         if active is not None:
             values, vectors = np.linalg.eigh(active.rates)
@@ -185,7 +187,7 @@ class ImplicitSystem(AbstractStiffSystem):
                 deviation = components @ active.velocity / values[leaving]
                 errors = (components * active.scales) @ self._errors.samples[active.rows]
                 size = float(np.sqrt(np.mean(np.sum(errors**2, axis=0))))
-                return size > self.policy.certain * float(np.linalg.norm(deviation))
+                return not size <= self.policy.certain * float(np.linalg.norm(deviation))
         self._errors.forget(step.slopes(np.array([step.end]))[0])  # a shift in time
         return False
 

@@ -255,7 +255,8 @@ class _Climb:
             if isinstance(found, TransitionFailure):
                 return LadderStatus(found.status), f"At width {units}: {found.reason}"
             ends.append((found, moving[found.kept], of_kind))
-        if np.ptp([found.loss for found, *_ in ends]) > _SAME * self._gain:
+        in_valleys = sum(found.fall for found, *_ in ends)
+        if np.ptp([found.loss for found, *_ in ends]) > _SAME * self._gain + in_valleys:
             return LadderStatus.TIE, (
                 f"Of the networks with {units} units {len(ends)} leave the plateau at the same time, and come to "
                 "different losses: rounding decides which is first. Break the symmetry of data and weights."
