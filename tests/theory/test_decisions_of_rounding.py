@@ -94,6 +94,24 @@ def tilted(b: float):
     return solve
 
 
+def turned(slope: float):
+    """Return the prediction of a unit with a kink that it does not meet, whose path meets a saddle up to rounding."""
+
+    def solve(given: Inputs):
+        c, s = np.cos(0.7), np.sin(0.7)
+        data = np.ones(1), given.of([[c, s]])
+
+        def loss(f, u):
+            q = u[0] * f[1] - u[1] * f[0]
+            return two_sided((u @ f, q), 1.0) - slope * q
+
+        axis = jnp.array([c, s])
+        unit = lambda theta, x: jnp.abs(axis @ theta) * theta * x  # noqa: E731
+        return unit_learning(unit, data, loss, parameters=np.zeros(2), width=1)
+
+    return solve
+
+
 def modular(seed: int, modulus: int, units: int, until: float):
     """Return the prediction of a + b for one frequency."""
 
@@ -155,6 +173,20 @@ def ladder(given: Inputs):
     return width_ladder(linear, (X, Y), squared, range(3), parameters=one, weights=tree)
 
 
+def tied_ladder(given: Inputs):
+    """Two coordinates with equal gradients and curvatures at the origin, and different minima."""
+    data = np.ones(1), given.of(np.ones((1, 2)))
+
+    def unit(theta, x, kind):
+        return theta[0] * theta[1] * jax.nn.one_hot(kind, 2) * x
+
+    def loss(f, y):
+        return jnp.sum(f**2) / 2 - y @ f + f[1] ** 6
+
+    weights = given.of(np.ones((2, 2)))
+    return width_ladder(unit, data, loss, range(3), parameters=np.zeros(2), kinds=2, weights=weights)
+
+
 VALLEYS = "past a saddle of modular addition"
 PROBLEMS = {
     "linear units": linear_units,
@@ -170,12 +202,18 @@ PROBLEMS = {
     "many minima": many_minima,
     "tied": tied,
     "ladder": ladder,
+    "tied ladder": tied_ladder,
+    "with kinks at a saddle": turned(0.0),
+    "with kinks past a saddle": turned(1e-3),
 }
-OTHERS = [Inputs(1e-13, 2), Inputs(permuted=True), Inputs(1e-14, 7, True)]
+OTHERS = [Inputs(1e-15, 1), Inputs(1e-13, 2), Inputs(permuted=True), Inputs(1e-14, 7, True)]
 STATUS = {
     "at a saddle": "saddle",
     "low rank at a saddle": "saddle",
     "tied": "tie",
+    "tied ladder": "tie",
+    "with kinks at a saddle": "saddle",
+    "with kinks past a saddle": "converged",
     "past a saddle": "converged",
     "low rank past a saddle": "converged",
     "completion": "converged",
@@ -209,15 +247,17 @@ def test_noise_of_rounding_and_permutations_change_no_stage(name):
         assert len(also) == shared or status in UNDECIDED
 
 
+@pytest.mark.parametrize("problem", [low_rank_saddle, turned])
 @pytest.mark.parametrize(("slope", "level"), [(1e-3, -8 / 3), (-1e-3, -5 / 12)])
-def test_a_path_of_factors_leaves_a_saddle_on_its_side(slope, level):
-    last = low_rank_saddle(slope)(Inputs()).staircase.losses[-1]
+def test_a_path_leaves_a_saddle_on_its_side(problem, slope, level):
+    last = problem(slope)(Inputs()).staircase.losses[-1]
     np.testing.assert_allclose(last, level, atol=5e-3)
 
 
+@pytest.mark.parametrize("problem", [low_rank_saddle, turned])
 @pytest.mark.parametrize("slope", [1e-15, -1e-10])
-def test_a_slope_below_the_error_of_the_path_decides_nothing(slope):
-    assert low_rank_saddle(slope)(Inputs()).status.value == "saddle"
+def test_a_slope_below_the_error_of_the_path_decides_nothing(problem, slope):
+    assert problem(slope)(Inputs()).status.value == "saddle"
 
 
 @pytest.mark.parametrize(("stable", "unstable"), [(1.0, 1.0), (0.3, 1.0), (1.0, 0.2)])

@@ -114,13 +114,13 @@ def layered_weights(
 
 
 @validate_arguments
-def half_squared_error(outputs: Float[Array, "n out"], targets: Float[Array, "n out"]) -> Float[Array, ""]:
+def half_squared_error(outputs: Float[Array, "n out"], targets: Float[Any, "n out"]) -> Float[Array, ""]:
     """Return C(Y) = |Y - T|_F^2 / (2 N), so that G = -T / N."""
     return jnp.sum((outputs.T - targets.T) ** 2) / (2 * len(targets))  # transposed as the network computes them
 
 
 @validate_arguments
-def cross_entropy(outputs: Float[Array, "n out"], targets: Float[Array, "n out"]) -> Float[Array, ""]:
+def cross_entropy(outputs: Float[Array, "n out"], targets: Float[Any, "n out"]) -> Float[Array, ""]:
     """Return C(Y) = -sum(T log softmax(Y)) / N with targets of row sums 1, so that G = (1/d_out - T) / N."""
     return -jnp.sum(targets.T * jax.nn.log_softmax(outputs.T, axis=0)) / len(targets)
 

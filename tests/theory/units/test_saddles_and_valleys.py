@@ -20,6 +20,11 @@ def tilting(theta, x):
     return theta[0] ** 2 * theta * x
 
 
+def kinked(theta, x):
+    """The same for a > 0, with a kink at a = 0 that is not met."""
+    return jnp.abs(theta[0]) * theta[0] * theta * x
+
+
 def two_sided(output, target):
     """A loss with a saddle at (1, 0), of loss 0, and minima at q = 2 and q = -1, of loss -8/3 and -5/12."""
     p, q = output
@@ -30,22 +35,24 @@ def exponential(output, target):
     return jnp.exp(-output) + 0 * target
 
 
-@pytest.mark.parametrize(("b", "level"), [(0.3, -8 / 3), (-0.3, -5 / 12), (1e-3, -8 / 3)])
-def test_a_saddle_is_passed_on_the_side_of_the_initial_weights(b, level):
+@pytest.mark.parametrize(
+    ("unit", "b", "level"),
+    [(tilting, 0.3, -8 / 3), (tilting, -0.3, -5 / 12), (tilting, 1e-3, -8 / 3), (kinked, -0.3, -5 / 12)],
+)
+def test_a_saddle_is_passed_on_the_side_of_the_initial_weights(unit, b, level):
     weights = np.array([[1.0, b]])
-    learned = unit_learning(tilting, ONE_SAMPLE, two_sided, parameters=np.zeros(2), weights=weights)
+    learned = unit_learning(unit, ONE_SAMPLE, two_sided, parameters=np.zeros(2), weights=weights)
     assert [stage.passed for stage in learned.stages] == [False, True]
     np.testing.assert_allclose(learned.stages[1].loss, level, atol=1e-9)
     assert learned.stages[1].fall == 0
-    run = unit_flow(
-        tilting, ONE_SAMPLE, two_sided, weights, degree=3.0, log_scale=np.log(1e-8), until=2.0, tolerance=1e-5
-    )
+    run = unit_flow(unit, ONE_SAMPLE, two_sided, weights, degree=3.0, log_scale=np.log(1e-8), until=2.0, tolerance=1e-5)
     np.testing.assert_allclose(run.losses[-1], level, atol=1e-6)
     np.testing.assert_allclose(run.rises, learned.stages[1].time, rtol=1e-4)
 
 
-def test_a_saddle_that_is_met_exactly_ends_the_prediction():
-    learned = unit_learning(tilting, ONE_SAMPLE, two_sided, parameters=np.zeros(2), weights=np.array([[1.0, 0.0]]))
+@pytest.mark.parametrize("unit", [tilting, kinked])
+def test_a_saddle_that_is_met_exactly_ends_the_prediction(unit):
+    learned = unit_learning(unit, ONE_SAMPLE, two_sided, parameters=np.zeros(2), weights=np.array([[1.0, 0.0]]))
     assert (learned.status.value, len(learned.stages)) == ("saddle", 1)
     assert "a saddle among them" in learned.message
 
@@ -63,6 +70,23 @@ def test_the_last_deviation_is_what_decays_most_slowly():
     np.testing.assert_allclose(approach, [0.0, -1.0, 0.0], atol=2e-2)
     there = SuperlinearUnits(network, np.array([[1.0, 0.0, 0.0]]), np.zeros(1, int), 1e-12)
     assert there.approach(there.arrivals(residual)[0], residual) is None
+
+
+@pytest.mark.parametrize(("excess", "ends"), [(1e-9, None), (1e-4, 2), (-1e-4, 1)])
+def test_what_a_valley_still_moves_decides_no_order(excess, ends):
+    """At the bottom f_0 is infinite, and the forces on units 1 and 2 are 1 and 1 + excess; here exp(-f_0) is 4e-9."""
+
+    def loss(f, y):
+        rest = jnp.exp(-f[0])
+        return rest + (f[1] - 1 - rest) ** 2 / 2 + (f[2] - 1 - excess) ** 2 / 2
+
+    learned = unit_learning(
+        lambda theta, x, kind: jnp.prod(theta) * jax.nn.one_hot(kind, 3) * x, ONE_SAMPLE, loss, parameters=np.zeros(3),
+        kinds=3, width=1, weights=np.array([1, 0.6, 0.75])[:, None] * np.ones((3, 3)), max_stages=2,
+    )  # fmt: skip
+    entered = [stage.entered for stage in learned.stages]
+    assert entered == [None, 0] if ends is None else [None, 0, ends]
+    assert learned.status.value == ("tie" if ends is None else "max_stages")
 
 
 @pytest.mark.parametrize("constant", [0.0, -1e3])

@@ -87,7 +87,8 @@ def unit_learning(
         - max_stages: the requested number of stages was found.
         - until: the next stage begins after the requested time.
         - tie: two units become active at the same time, as theta and -theta of a GELU or swish unit always do: their
-          leading parts are the same.
+          leading parts are the same; or, after a valley without end, at times that differ by less than its residual
+          still moves them.
         - degenerate: the first to become active is one of a manifold of equally good directions.
         - unstable: what ends the stage depends on small deviations between units: copies of an active unit that
           separate (of tanh neurons, say), a direction that is no maximum of its utility any more, a dormant unit on a
@@ -218,7 +219,10 @@ class _Run:
                 f"The direction that becomes active at T = {at:.6g} is one of a manifold of equally good ones, so the "
                 "next stage depends on the initial weights. Break the symmetry of the data."
             )
-        if len(arrivals) > 1 and arrivals[1].delay - first.delay <= self._tolerance * max(end, first.delay):
+        error = self._tolerance * max(end, first.delay)
+        if stages[-1].fall > 0:
+            error += self._moved_in_valley(arrivals[:2])
+        if len(arrivals) > 1 and arrivals[1].delay - first.delay <= error:
             if self._same_leading_part(first, arrivals[1]):
                 return AlgorithmStatus.TIE, (
                     f"Two directions with the same leading part, such as theta and -theta of a GELU or swish unit, "
@@ -230,6 +234,14 @@ class _Run:
                 "weights. Break the symmetry of the data."
             )
         return None
+
+    def _moved_in_valley(self, arrivals: list[Arrival]) -> float:
+        """Return by how much delays differ for the residuals at the end of a valley and an e-fold of time before."""
+        times, residuals = self._settled.times, self._settled.residuals
+        moved = jnp.asarray(residuals[-1] - residuals[np.searchsorted(times, times[-1] / math.e)])
+        directions, kinds = np.array([one.direction for one in arrivals]), np.array([one.kind for one in arrivals])
+        changes = np.abs(self._network.utilities(directions, kinds, moved)[0])
+        return float(sum(one.delay * c / one.utility for one, c in zip(arrivals, changes, strict=True)))
 
     def _same_leading_part(self, one: Arrival, other: Arrival) -> bool:
         """Return True if two directions are the same to leading order, though they are two units."""

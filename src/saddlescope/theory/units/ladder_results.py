@@ -21,6 +21,7 @@ class LadderStatus(StrEnum):
     COMPLETE = "complete"
     CONVERGED = "converged"
     NO_START = "no_start"
+    TIE = "tie"
     SADDLE = "saddle"
     NO_MINIMUM = "no_minimum"
     NOT_FINITE = "not_finite"

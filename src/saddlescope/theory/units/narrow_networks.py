@@ -29,6 +29,7 @@ from saddlescope.theory.units.unit_network import UnitNetwork
 from saddlescope.theory.units.unit_system import UnitSystem
 
 _TOLERANCE = 1e-6  # relative error of a step; absolute for weights of a thousandth of alpha
+_EQUAL = 1e-4  # relative difference of falls of the loss that may be an error of the solver
 _LONGEST = 20.0  # units that take this many times as long as the fastest possible one are not waited for
 _MAX_STEPS = 1_000_000
 _RESIDUALS = 3  # random residuals for which components are coupled or not
@@ -38,17 +39,17 @@ _UNCOUPLED = 1e-13  # entry of H, relative to the largest, that is rounding
 
 @dataclass(frozen=True, eq=False)
 class Departure:
-    """The narrow network that leaves a plateau first.
+    """The narrow networks that leave a plateau first.
 
     Attributes:
-        network: its number.
-        time: when it does, in the time of the flow.
-        thetas: its weights then, shape (m, p).
+        networks: number of the first one, and of all that leave with it but for the error of the solver, shape (t,).
+        time: when they do, in the time of the flow.
+        thetas: their weights then, shape (t, m, p).
     """
 
-    network: int
+    networks: Int[np.ndarray, "t"]
     time: float
-    thetas: Float[np.ndarray, "m p"]
+    thetas: Float[np.ndarray, "t m p"]
 
 
 def first_departure(
@@ -58,11 +59,12 @@ def first_departure(
     *,
     log_scale: float,
     level: float,
+    plateau: float,
     before: float,
     rate: float,
     preferred: int | None,
 ) -> Departure | None:
-    """Return the network whose loss falls below a level first; None if none does.
+    """Return the networks whose loss falls below a level first; None if none does.
 
     Args:
         network: unit, data and loss.
@@ -70,9 +72,10 @@ def first_departure(
         kinds: kinds of the units.
         log_scale: log(alpha).
         level: the loss.
+        plateau: loss of the plateau.
         before: time at which the plateau began.
         rate: of the fastest new unit at norm 1 that could leave it.
-        preferred: network that is returned if it is among those that leave in one step.
+        preferred: network that is returned alone if it is among those that leave in one step.
     """
     thetas = jnp.asarray(starts * math.exp(log_scale))
     power = network.degree - 2
@@ -83,12 +86,16 @@ def first_departure(
     if bases is not None and (np.asarray(bases.vectors) == np.eye(network.size)).all():
         bases = None  # nothing is gained, and gradients are cheaper than H
     ends, losses, time = _followed(network.system, bases, thetas, jnp.asarray(kinds), *scalars)
-    first = int(np.argmin(np.where(np.isfinite(losses), losses, np.inf)))
+    falls = plateau - np.where(np.isfinite(losses), losses, np.inf)
+    first = int(np.argmax(falls))
     if not float(losses[first]) < level:
         return None
     if preferred is not None and float(losses[preferred]) < level:
-        first = preferred
-    return Departure(first, float(time), np.array(ends[first]))
+        networks = np.array([preferred])
+    else:
+        order = np.argsort(-falls, kind="stable")
+        networks = order[falls[order] >= (1 - _EQUAL) * falls[first]]
+    return Departure(networks, float(time), np.array(ends)[networks])
 
 
 class _Bases(eqx.Module):

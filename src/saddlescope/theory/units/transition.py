@@ -376,10 +376,8 @@ class Transition:
         return bool(unit.log_norm > unit.log_largest)
 
     def _look(self, time: float, thetas: Float[np.ndarray, "b p"], speed: float) -> None:
-        """Watch for saddles at a point of the path of units without kinks, at which curvatures jump."""
-        if self._network.kinks is not None:
-            return
-        curvatures = np.linalg.eigvalsh(self._network.loss_hessian(thetas, self._kinds[self._live]))
+        """Watch for saddles at a point of the path."""
+        curvatures = self._network.curvatures(thetas, self._kinds[self._live])
         self._passage.note(time, float(np.linalg.norm(thetas)), speed, curvatures)
 
     def _saddle_at(self, thetas: Float[np.ndarray, "b p"]) -> TransitionFailure | None:

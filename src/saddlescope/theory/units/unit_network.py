@@ -446,6 +446,17 @@ class UnitNetwork:
             raise NonFiniteUnitsError
         return (H + H.T) / 2
 
+    def curvatures(self, thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"]) -> Float[np.ndarray, "c"]:
+        """Return the eigenvalues of the Hessian of L, ascending, along the kinks that the weights are on.
+
+        Raises:
+            NonFiniteUnitsError: an entry is not finite.
+        """
+        near = self.near_kinks(thetas, kinds)
+        if near is None:
+            return np.linalg.eigvalsh(self.loss_hessian(thetas, kinds))
+        return curvatures_on_kinks(lambda at, pattern: self._pieces(_loss_pieces, at, kinds, pattern), thetas, *near)
+
     def hessian_product(
         self, thetas: Float[np.ndarray, "a p"], kinds: Int[np.ndarray, "a"], change: Float[np.ndarray, "a p"]
     ) -> Float[np.ndarray, "a p"]:

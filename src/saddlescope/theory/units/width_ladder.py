@@ -37,6 +37,7 @@ _STARTS, _STARTS_OF_FORM = 16, 4  # random units of each kind; where U is a quad
 _LOG_SCALE = {2.0: -18.0}  # 1e-8: the order of learning is that of the limit, and above rounding
 _LOG_SCALE_ABOVE = -7.0  # 1e-3 where the time grows as a power of 1 / alpha
 _LEAVES = 1e-6  # fall of the loss, in units of what one unit gains at first, at which a network has left a plateau
+_SAME = 1e-6  # difference of losses, in that unit, that counts as none
 _SLOWEST = 1e-4  # rate of a new unit, in units of the largest at the origin, for which networks are trained
 _DEVIATION = 1e-3  # of the weights then, relative
 
@@ -96,6 +97,7 @@ def width_ladder(
         - converged: no unit lowers the loss any more, so that wider networks stop at the last point, too.
         - no_start: a further unit would lower the loss, but none of the initial ones does within 20 times the time of
           the fastest possible one.
+        - tie: networks that come to different losses leave a plateau at the same time.
         - saddle: a training comes so close to a saddle among its units that rounding decides how it goes on.
         - no_minimum: a training ends at no minimum of its units.
         - not_finite: the loss is NaN or infinite on the way.
@@ -233,7 +235,7 @@ class _Climb:
             chosen[more, width], kinds[more, width] = self._start[more], self._kinds[more]
         first = first_departure(
             self._network, chosen, kinds, log_scale=self._log_scale,
-            level=self._point.loss - _LEAVES * self._gain, before=self._time, rate=self._rate,
+            plateau=self._point.loss, level=self._point.loss - _LEAVES * self._gain, before=self._time, rate=self._rate,
             preferred=before[0] if before else None,
         )  # fmt: skip
         if first is None:
@@ -243,15 +245,26 @@ class _Climb:
                 f"No network with {width + 1} units leaves the plateau of {width}, though one more unit would lower "
                 "the loss. Increase num_starts, or pass weights with more units."
             )
-        returns = width == last or first.network in before  # of a unit that had fallen dormant
-        self._used, self._time = before if returns else [*before, first.network], first.time
-        of_kind = kinds[first.network, : len(self._used)]
-        moving = self._moving(first.thetas[: len(self._used)], of_kind, returns=returns)
-        found = self._followed(first.thetas[moving], of_kind[moving])
-        if isinstance(found, TransitionFailure):
-            return LadderStatus(found.status), f"At width {len(self._used)}: {found.reason}"
-        self._active = moving[found.kept]
-        self._point, self._of_units = found, of_kind[self._active]
+        number = int(first.networks[0])
+        returns = width == last or number in before  # of a unit that had fallen dormant
+        self._used, self._time = before if returns else [*before, number], first.time
+        units = len(self._used)
+        ends = []
+        for other, thetas in zip(first.networks[: 1 if returns else None], first.thetas, strict=False):
+            of_kind = kinds[other, :units]
+            moving = self._moving(thetas[:units], of_kind, returns=returns)
+            found = self._followed(thetas[moving], of_kind[moving])
+            if isinstance(found, TransitionFailure):
+                return LadderStatus(found.status), f"At width {units}: {found.reason}"
+            ends.append((found, moving[found.kept], of_kind))
+        in_valleys = sum(found.fall for found, *_ in ends)
+        if np.ptp([found.loss for found, *_ in ends]) > _SAME * self._gain + in_valleys:
+            return LadderStatus.TIE, (
+                f"Of the networks with {units} units {len(ends)} leave the plateau at the same time, and come to "
+                "different losses: rounding decides which is first. Break the symmetry of data and weights."
+            )
+        self._point, self._active, of_kind = ends[0]
+        self._of_units = of_kind[self._active]
         return None
 
     def _moving(
