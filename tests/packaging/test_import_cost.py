@@ -72,12 +72,12 @@ def test_a_flow_without_a_level_loads_no_solver_but_its_own():
         "print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
-    heavy = {"diffrax", "optax", "pandas", "matplotlib", "scipy.optimize", "scipy.integrate", "scipy.sparse"}
+    heavy = {"diffrax", "pandas", "matplotlib", "scipy.optimize", "scipy.integrate", "scipy.sparse"}
     assert not heavy & set(done.stdout.split())
 
 
 def test_a_prediction_loads_no_theorem_but_its_own():
     code = "import sys, saddlescope as ss; ss.incremental_learning; ss.find_plateaus; ss.compare; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
-    heavy = {"diffrax", "optax", "xarray", "pandas", "cvxpy", "scipy.signal", "scipy.stats"}
+    heavy = {"diffrax", "xarray", "pandas", "cvxpy", "scipy.signal", "scipy.stats"}
     assert not heavy & set(done.stdout.split())

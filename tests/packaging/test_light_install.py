@@ -45,7 +45,7 @@ def absent():
     left_out = distributions(chain(*EXTRAS.values())) - distributions(PROJECT["dependencies"] + EXTRAS["torch"])
     brought = metadata.packages_distributions()
     names = {name for name, owners in brought.items() if (left_out - {"saddlescope"}) & {one.lower() for one in owners}}
-    assert {"jax", "diffrax", "equinox", "optax", "sklearn", "transformers"} <= names
+    assert {"jax", "diffrax", "equinox", "sklearn", "transformers"} <= names
     return names | {"jaxlib"}
 
 

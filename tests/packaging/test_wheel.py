@@ -18,7 +18,7 @@ CONSTRAINTS = {"PIP_CONSTRAINT": str(ROOT / "constraints.txt"), "PIP_DISABLE_PIP
 EXTRAS = ("", "torch", "jax", "papers", "explore", "sweep", "tensorboard", "all")
 IMPORTS = {  # what an extra brings, by the names it is imported by
     "torch": ("torch", "safetensors"),
-    "jax": ("jax", "equinox", "diffrax", "optax", "clarabel"),
+    "jax": ("jax", "equinox", "diffrax", "clarabel"),
     "language": ("transformers", "tokenizers", "accelerate", "peft"),
     "papers": ("sklearn",),
     "explore": ("starlette", "uvicorn"),

@@ -66,7 +66,6 @@ _PACKAGES = {  # of the extras, by their import names
     "equinox": ("Equinox", "jax"),
     "diffrax": ("Diffrax", "jax"),
     "optimistix": ("Optimistix", "jax"),
-    "optax": ("Optax", "jax"),
     "clarabel": ("Clarabel", "jax"),
     "transformers": ("Transformers", "language"),
     "tokenizers": ("Tokenizers", "language"),
