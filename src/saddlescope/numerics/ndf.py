@@ -166,8 +166,8 @@ class Interpolant:
     differences: np.ndarray
     error: np.ndarray
 
-    def __call__(self, time: float) -> np.ndarray:
-        """Return the state at a time."""
+    def __call__(self, time: "float | np.ndarray") -> np.ndarray:
+        """Return the state at a time, shape (n,), or at several, (m, n)."""
         return self.differences[0] + self._at(basis, (time - self.end) / self.step) @ self.differences[1:]
 
     def slopes(self, times: np.ndarray) -> np.ndarray:

@@ -71,7 +71,6 @@ def test_neither_records_nor_stretches_change_the_steps(monkeypatch):
     loss, start = _problem()
     plain = _run(loss, start, batch=6)
     marked = _run(loss, start, batch=6, record=[2, 3, 4, 9, 16, 29])
-    monkeypatch.setattr("saddlescope.flow.descent.loop._FIRST", 1)
     monkeypatch.setattr("saddlescope.flow.descent.loop._STRETCH", 0.0)
     single = _run(loss, start, batch=6, record=[16])
     for run in (marked, single):
@@ -112,7 +111,6 @@ def test_a_run_goes_on_to_the_same_result(tmp_path, monkeypatch, killed_after):
     record = np.arange(0, 30, 4)
     whole = _run(loss, start, batch=6, record=record)
     monkeypatch.setattr("saddlescope.flow.descent.loop._CHECKPOINT_EVERY", 0.0)
-    monkeypatch.setattr("saddlescope.flow.descent.loop._FIRST", 1)
     monkeypatch.setattr("saddlescope.flow.descent.loop._STRETCH", 0.0)
 
     class KilledError(Exception):

@@ -162,7 +162,6 @@ def test_a_call_goes_on_to_the_same_result(tmp_path, monkeypatch, killed_after):
     reduced, record, path = weights_in_span(start, frames), np.array([2, 3, 4, 9]), tmp_path / "runs.npz"
     whole = _run(losses, reduced, record=record)
     monkeypatch.setattr("saddlescope.flow.descent.loop._CHECKPOINT_EVERY", 0.0)
-    monkeypatch.setattr("saddlescope.flow.descent.loop._FIRST", 1)
     monkeypatch.setattr("saddlescope.flow.descent.loop._STRETCH", 0.0)
 
     class KilledError(Exception):

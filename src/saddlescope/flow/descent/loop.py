@@ -26,7 +26,6 @@ from saddlescope.loss.minibatches import Minibatches
 from saddlescope.loss.stacked import StackedRuns
 
 _STRETCH = 2.0  # seconds that a stretch should take: the time between two reports
-_FIRST = 256  # steps of the first stretch, before the time of a step is known
 _NUMBERS = 1_000_000  # recorded in a stretch, at most, where a record has fewer
 _CHECKPOINT_EVERY = 20.0  # seconds between checkpoints
 
@@ -80,7 +79,7 @@ class Descent(eqx.Module):
 
         def one(arrays: Any, place: Place) -> tuple[Array, Array, PyTree]:
             finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(place.weights)]).all()
-            return finite, place.elapsed, self.observers.built(arrays)(place.weights)
+            return finite, place.elapsed, jax.tree.map(jnp.asarray, self.observers.built(arrays)(place.weights))
 
         return self.over_runs(one)(self.observers.arrays, place)
 
@@ -110,20 +109,22 @@ def descend(
     Raises:
         InputError: a loss is not finite at the start, or the checkpoint cannot be written.
     """
-    steps, length = int(recorded[-1]), _FIRST
-    room = min(len(recorded), max(1, _NUMBERS // sum(record[0].size for record in progress.records)))
+    steps = int(recorded[-1])
+    length = count = 1  # steps and records of a stretch; their times are not known yet
+    numbers = sum(record[0].size for record in progress.records)
+    room = min(2 ** (len(recorded) - 1).bit_length(), max(1, _NUMBERS // numbers))  # few lengths: each is compiled
     stretch, block, orders, origin = _stretch_of_many if descent.many else _stretch_of_one, -1, None, 0
     # Decompositions of small matrices on several threads of BLAS take up to 300 times as long on a busy machine.
     with threadpool_limits(1, user_api="blas"):
-        while progress.seen < len(recorded):
-            first, here = progress.step, recorded[progress.seen : progress.seen + room]
+        while progress.seen < len(recorded) and not (progress.seen and _none_is_finite(progress)):
+            first, here = progress.step, recorded[progress.seen : progress.seen + count]
             stop = min(first + length, steps)
             if minibatches is not None:
                 if first // minibatches.per_block != block:
                     block = first // minibatches.per_block
                     orders, origin = jax.device_put(minibatches.block(block)), block * minibatches.per_block
                 stop = min(stop, origin + minibatches.per_block)
-            if len(here) == room:  # others may follow before the end of the stretch
+            if len(here) == count:  # others may follow before the end of the stretch
                 stop = min(stop, int(here[-1]))
             here = here[here <= stop]
             edges = np.full(room + 2, stop)
@@ -131,8 +132,11 @@ def descend(
             bounds = (on_device(each, np.int32) for each in (edges, len(here), origin))
             begun = time.perf_counter()
             place, seen, values = jax.block_until_ready(stretch(descent, progress.place, orders, *bounds))
+            faster = _STRETCH / (time.perf_counter() - begun)
             if stop > first:
-                length = max(1, int(_STRETCH * (stop - first) / (time.perf_counter() - begun)))
+                length = max(1, int(faster * (stop - first)))
+            if len(here):
+                count = min(room, max(1, int(faster * len(here))))
             if first == 0:
                 _require_finite(np.asarray(values))
             seen = [np.asarray(leaf)[: len(here)] for leaf in jax.tree.leaves(seen)]
@@ -142,8 +146,11 @@ def descend(
             report(stop / max(steps, 1), f"step {stop} of {steps}")
             if checkpointer is not None:
                 checkpointer.write(progress, every=_CHECKPOINT_EVERY)
-            if len(here) and not np.any(seen[0][-1]):
-                return
+
+
+def _none_is_finite(progress: RunState) -> bool:
+    """Return True if no run had finite weights at its last record."""
+    return not np.any(progress.records[0][progress.seen - 1])
 
 
 def _require_finite(values: Float[np.ndarray, "*runs"]) -> None:

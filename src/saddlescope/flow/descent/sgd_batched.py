@@ -144,6 +144,8 @@ def _recording(structure: Any, recorded: Int[np.ndarray, "k"], progress: RunStat
     for record in jax.tree.leaves(observed):
         if np.issubdtype(record.dtype, np.inexact):
             record[~alive] = np.nan
+        else:
+            record[:, progress.seen :] = record[:, progress.seen - 1, None]
     return BatchedRecording(
         steps=recorded,
         observed=observed,

@@ -218,7 +218,7 @@ def follow_implicitly(
         while stepper.t < until:
             before = stepper.y
             step = stepper.step()
-            records.add(np.array([step.end]), stepper.y[None], step.states)
+            records.add(np.array([step.end]), stepper.y[None], step)
             if (ended := _undecided(system, step, before)) is not None:
                 return ended
             if float(np.max(stepper.y[: system.model.count])) > LARGEST_LOG_NORM:
