@@ -92,6 +92,7 @@ def test_progress_is_reported_and_changes_nothing():
     np.testing.assert_array_equal(run.losses, silent.losses)
     fractions = [fraction for fraction, _ in notes]
     assert len(fractions) > 1
+    assert notes[0][1] == "step 0 of 1300"
     assert fractions[-1] == 1
     assert np.all(np.diff(fractions) > 0)
     assert notes[-1][1] == "step 1300 of 1300"

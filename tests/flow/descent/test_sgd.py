@@ -12,8 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from saddlescope._shared.compiled_functions import compilations
 from saddlescope._shared.errors import InputError
 from saddlescope.flow import AbstractLearningRate, FlowError, geometric_steps, homogeneous_rate, sgd
+from saddlescope.flow.descent import loop
 from saddlescope.models.deep import LayeredLoss, cross_entropy, layered_weights
 
 
@@ -176,6 +178,35 @@ def test_divergence_is_reported_and_what_was_seen_is_kept():
     seen = run.observed["weights"][0]
     assert len(seen) == len(run.steps) == len(raised.value.result.steps)
     assert np.isfinite(seen).all()
+
+
+def test_a_diverged_run_is_not_taken_further(tmp_path):
+    _, start = _problem()
+    given = {"learning_rate": 1.0, "steps": 4000, "record": np.arange(0, 4001, 300), "throw": False}
+    steps = []
+    for _ in range(3):
+        _run(lambda w: jnp.sum(w[0] ** 4), start, checkpoint=tmp_path / "run", **given)
+        with np.load(tmp_path / "run") as stored:
+            steps.append(int(stored["step"]))
+    assert steps[0] == steps[1] == steps[2] < 4000
+
+
+def test_few_numbers_of_records_are_compiled():
+    loss, start = _problem()
+    before = compilations(loop._stretch_of_one)
+    for steps in range(20, 32):
+        _run(loss, start, steps=steps, record=np.arange(steps + 1))
+    assert compilations(loop._stretch_of_one) - before <= 1
+
+
+def test_the_first_stretch_is_short_and_numbers_are_observed():
+    loss, start = _problem()
+    notes = []
+    run = _run(
+        loss, start, steps=300, record=[300], observe=lambda w: (1.0, 2, True, w[0]), report=lambda *x: notes.append(x)
+    )
+    assert [note for _, note in notes[:2]] == ["step 0 of 300", "step 1 of 300"]
+    assert [len(leaf) for leaf in run.observed] == [2] * 4
 
 
 def test_records_are_geometric_by_default():
