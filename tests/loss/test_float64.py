@@ -63,9 +63,39 @@ def test_arrays_of_jax_that_lost_their_digits_are_refused(name):
     target = jnp.asarray(TARGET, jnp.float32)
     with (
         jax.numpy_dtype_promotion("standard"),
-        pytest.raises(InputError, match=r"must compute in float64; got float32 values of shape .*NumPy"),
+        pytest.raises(InputError, match=r"must compute in float64; got float32 values of shape .*np.asarray"),
     ):
         CALLS[name](target)
+
+
+def test_a_prediction_leaves_the_callers_own_programs_as_they_are():
+    """JAX would hand the float64 array that a kept program has closed over to programs in float32 mode."""
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((20, 2)), rng.standard_normal(20)
+
+    def loss(beta):
+        return jnp.mean((x @ beta - y) ** 2)
+
+    with jax.enable_x64(False):
+        ss.incremental_learning(loss, 2)
+        assert jax.jit(jax.grad(loss))(jnp.ones(2)).dtype == jnp.float32
+        assert jnp.asarray(x).dtype == jnp.float32
+
+
+@jax.custom_vjp
+def _rough_backwards(beta):
+    return jnp.sum((beta - 1) ** 2)
+
+
+_rough_backwards.defvjp(
+    lambda beta: (_rough_backwards(beta), beta),
+    lambda beta, g: ((g * 2 * (beta - 1)).astype(jnp.float32).astype(beta.dtype),),
+)
+
+
+def test_a_gradient_of_lower_precision_is_refused():
+    with pytest.raises(InputError, match="must compute in float64; got float32"):
+        ss.incremental_learning(_rough_backwards, 2)
 
 
 def test_weights_of_a_tiny_scale_do_not_vanish():

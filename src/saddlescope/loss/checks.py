@@ -18,7 +18,7 @@ from saddlescope.loss.abstract_loss import as_loss
 from saddlescope.loss.compiled import Loss, loss_and_gradient
 
 ROUGH = 1e-7  # rounding of a gradient, relative to its terms, with which no minimum is certain
-_MAKE_FLOAT64 = "Give it arrays of NumPy, or make JAX's under `with jax.enable_x64(True):`."
+_MAKE_FLOAT64 = "Convert its arrays with np.asarray(..., np.float64), and leave out casts to lower precision."
 
 
 def require_float64_throughout(name: str, function: Callable[..., Any], *arguments: PyTree) -> None:
@@ -34,11 +34,15 @@ def require_float64_throughout(name: str, function: Callable[..., Any], *argumen
     Raises:
         InputError: it holds such an array or has one in its closure, or computes one on the way.
     """
-    for leaf in jax.tree.leaves(eqx.filter(function, eqx.is_inexact_array)):
+    for leaf in jax.tree.leaves(eqx.filter((function, arguments), eqx.is_inexact_array)):
         _require_double(name, leaf)
-    programs = [program(function, *arguments)]
+    programs, seen = [program(function, *arguments)], set()
     while programs:
-        for equation in programs.pop().eqns:
+        one = programs.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        for equation in one.eqns:
             for value in (*equation.invars, *equation.outvars):
                 _require_double(name, value.aval)
             inner = jax.tree.leaves(list(equation.params.values()), is_leaf=_is_program)
@@ -84,7 +88,6 @@ def require_float64_loss(
         "Write it with jax.numpy, and check the shapes.",
     ):
         out = eval_shape(loss, arrays)
-    require_float64_throughout("loss", loss, arrays)
     if getattr(out, "shape", None) != () or out.dtype != jnp.float64:
         raise InputError(
             f"loss must return one float64 number; got {shown(out)}. Average over the samples, in float64."
@@ -95,6 +98,7 @@ def require_float64_loss(
         "hessian_columns.",
     ):
         eval_shape(loss_and_gradient, loss, arrays)
+        require_float64_throughout("loss", loss_and_gradient, loss, arrays)
         if twice:
             eval_shape(as_loss(loss).hessian_columns, arrays, jnp.zeros(1, int))
 

@@ -125,8 +125,7 @@ def identity_loss(
     Raises:
         InputError: inputs that are not a finite matrix with at least one row.
     """
-    samples = jnp.asarray(inputs)
-    return LayeredLoss(samples, samples, cost, relu)
+    return LayeredLoss(inputs, inputs, cost, relu)
 
 
 @in_float64

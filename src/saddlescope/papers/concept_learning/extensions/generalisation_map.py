@@ -106,9 +106,7 @@ def symmetric_outputs(a: np.ndarray, x: np.ndarray, starts: np.ndarray, params: 
     from saddlescope.flow import symmetric_flows
 
     s, rate = _marks(params), float(np.max(a))
-    flows = symmetric_flows(
-        a, starts, test_point=x, until=s[-1] / rate, record=s / rate, tolerance=1e-6
-    )
+    flows = symmetric_flows(a, starts, test_point=x, until=s[-1] / rate, record=s / rate, tolerance=1e-6)
     E = flows.W - np.eye(len(a))
     return _outputs_at_stop(s, (E**2).sum(axis=-2) @ a / 2, flows.W @ x / x, params.done)
 
