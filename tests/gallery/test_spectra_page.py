@@ -81,3 +81,11 @@ def test_files_without_spectra_are_refused(tmp_path):
     with pytest.raises(InputError, match="damaged"):
         build_spectra(file, tmp_path / "site")
     assert not (tmp_path / "site").exists()
+
+
+@pytest.mark.parametrize(("name", "value"), [("cpu_seconds", "abc"), ("versions", "[1]"), ("versions", "{")])
+def test_a_provenance_that_cannot_be_read_is_named(tmp_path, name, value):
+    file = store.write(spectra(1).assign_attrs({name: value}), tmp_path / "s.nc")
+    with pytest.raises(InputError, match=f"attribute {name} must .* got '"):
+        build_spectra(file, tmp_path / "site")
+    assert not (tmp_path / "site").exists()
