@@ -165,7 +165,7 @@ def _build(
     require_gallery_folder(site)
     figures = FigureView.all(draw())
     notes = [line for name in ("faults", "remarks") for line in str(ds.attrs.get(name, "")).splitlines()]
-    provenance = origin(ds.attrs, {"Command": str(ds.attrs.get("command", ""))})
+    provenance = origin(ds.attrs | {"platform": ""}, {"Command": str(ds.attrs.get("command", ""))})
     with swapped(site) as new:
         write_assets(new / "assets")
         draw_figures(figures, new / data.parent)
