@@ -174,7 +174,7 @@ def test_every_number_on_the_command_line_is_read_by_one_rule():
     assert {parser and parser.__module__ for parser in numbers.values()} == {"saddlescope.cli.options"}
 
 
-@pytest.mark.parametrize("typed", ["1_0", "٣"])
+@pytest.mark.parametrize("typed", ["1_0", "٣", "0x10", "1 0"])
 @pytest.mark.parametrize(
     "line",
     [

@@ -28,6 +28,7 @@ class Server:
 
     def start(self, *more: str) -> "Server":
         home = {name: str(self.home / name.lower()) for name in ("HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")}
+        home["TMPDIR"] = str(self.home)
         words = ["explore", *self.options, *more, "--results", str(self.home / "results"), "--entry", str(OWN)]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "saddlescope", *words],

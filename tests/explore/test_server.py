@@ -357,6 +357,14 @@ def test_a_taken_port_is_named_or_replaced_and_an_interrupt_ends_the_server_and_
     until(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
 
 
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_a_server_that_is_ended_leaves_no_folder(make_server, how):
+    server = make_server()
+    assert any(server.home.glob("saddlescope-explore-*"))
+    assert server.stop(how) == 0
+    assert not any(server.home.glob("saddlescope-explore-*"))
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

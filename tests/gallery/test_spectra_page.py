@@ -41,7 +41,8 @@ def spectra(steps, heads=True, matrices=True):
     [(1, {}, 3), (2, {}, 5), (6, {}, 6), (6, {"matrices": False}, 5), (3, {"heads": False}, 2)],
 )
 def test_the_page_shows_what_the_data_have(tmp_path, steps, options, figures):
-    file = store.write(spectra(steps, **options), tmp_path / "s.nc")
+    made = {"cpu_seconds": 1.5, "commit": "0123abc", "platform": "Linux of a host"}
+    file = store.write(spectra(steps, **options).assign_attrs(made), tmp_path / "s.nc")
     page = build_spectra(file, tmp_path / "site")
     text = page.read_text("utf-8")
     assert page == tmp_path / "site/index.html"
@@ -52,6 +53,7 @@ def test_the_page_shows_what_the_data_have(tmp_path, steps, options, figures):
     assert "<img src=x" not in text
     assert "&lt;script&gt;document" in text
     assert "<li>one</li>" in text
+    assert [part in text for part in ("1.5 s", "0123abc", "of a host")] == [True, True, False]
 
 
 def test_without_a_measurable_update_there_is_no_table(tmp_path):
@@ -79,5 +81,13 @@ def test_files_without_spectra_are_refused(tmp_path):
         build_spectra(file, tmp_path / "site")
     file.write_bytes(file.read_bytes()[:-100])
     with pytest.raises(InputError, match="damaged"):
+        build_spectra(file, tmp_path / "site")
+    assert not (tmp_path / "site").exists()
+
+
+@pytest.mark.parametrize(("name", "value"), [("cpu_seconds", "abc"), ("versions", "[1]"), ("versions", "{")])
+def test_a_provenance_that_cannot_be_read_is_named(tmp_path, name, value):
+    file = store.write(spectra(1).assign_attrs({name: value}), tmp_path / "s.nc")
+    with pytest.raises(InputError, match=f"attribute {name} must .* got '"):
         build_spectra(file, tmp_path / "site")
     assert not (tmp_path / "site").exists()

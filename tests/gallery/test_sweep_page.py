@@ -161,6 +161,7 @@ def test_the_pictures_are_the_phase_diagrams(pages, stored):
 def test_the_data_set_is_beside_the_page_and_nothing_is_stored_twice(swept_site, stored):
     for made in stored.values():
         view = SweepView(made)
+        assert view.data_name.startswith("sweep-")
         assert (swept_site / view.folder / view.data_name).read_bytes() == made.file.read_bytes()
         names = {path.name for path in (swept_site / view.folder).iterdir()}
         assert {"figure-1.png", "figure-1.svg", "thumbnail-light.png", "thumbnail-dark.png"} <= names

@@ -63,3 +63,11 @@ def test_a_write_waits_until_a_reader_has_closed_the_file(tmp_path):
     assert done.returncode == 0, done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     assert (tmp_path / "file").read_text() == "new"
+
+
+def test_the_store_on_windows():
+    """Of `make test-platforms`, the files that are written, locked and replaced."""
+    store = [f"tests/store/test_{name}.py" for name in ("netcdf", "record_log", "run_folder")]
+    paths = [*store, "tests/_shared/test_atomic_files.py", "tests/_shared/test_replaced_folder.py"]
+    done = on("windows", "-m", "pytest", "-q", "-p", "no:cacheprovider", *paths, folder=HERE.parents[1])
+    assert done.returncode == 0, done.stdout

@@ -109,6 +109,11 @@ def test_a_sprite_has_every_frame_row_by_row(frames):
         np.testing.assert_array_equal(drawn.pixels[top : top + height, left : left + width], grid(shown.images[k]))
 
 
+def test_sprites_of_long_films_are_about_square():
+    long = sprite(film(frames=300, grid=(8, 1), size=(16, 16))).pixels
+    assert max(long.shape[:2]) < 2 * min(long.shape[:2])
+
+
 def test_a_strip_shows_first_and_last_frame_and_says_where():
     shown = film(frames=6, size=(5, 7))
     for most, frames in ((1, [5]), (0, [5]), (2, [0, 5]), (3, [0, 2, 5]), (99, range(6))):

@@ -284,6 +284,12 @@ def test_thinning_shows_every_decade_of_a_logarithmic_axis():
         assert ((kept >= 10.0**decade) & (kept < 10.0 ** (decade + 1))).sum() > 50
 
 
+def test_a_pulse_of_one_point_survives_thinning():
+    x, y = np.linspace(0, 1, 100_000), np.zeros(100_000)
+    y[31_234] = 1.0
+    assert 31_234 in thin(x, y)
+
+
 def test_panels_stand_in_rows_of_columns(everything):
     positions = [ax.get_subplotspec() for ax in draw_matplotlib(everything).axes[:3]]
     assert [(p.rowspan.start, p.colspan.start) for p in positions if p is not None] == [(0, 0), (0, 1), (1, 0)]

@@ -87,3 +87,10 @@ def test_a_killed_grid_resumes_after_its_last_whole_cell(tmp_path):
     assert fractions == sorted(fractions)
     assert fractions[-1] == 1
     assert (4.5 / 12, "normal, scale 0.4, width 2, half") in [(pytest.approx(at), note) for at, note in heard]
+
+
+def test_heavy_cells_take_more_of_the_progress(tmp_path):
+    heard: list[float] = []
+    context = RunContext(scratch=tmp_path, report=lambda fraction, note: heard.append(fraction))
+    context.over({"width": (2, 8)}, lambda width, step: xr.Dataset({"width_": width}), weights=(1, 3))
+    assert heard == [0, 0.25, 0.25, 1]

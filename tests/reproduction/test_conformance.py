@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -68,6 +70,13 @@ def test_claims_are_statements_with_a_source(entry):
     for claim in entry.claims:
         assert claim.source, claim.name
         assert not claim.statement.endswith((".", ":", "?")), claim.statement
+
+
+def test_importing_all_entries_is_cheap():
+    code = "import sys, saddlescope.reproduction as p; [p.find_entry(e) for e in p.entry_names()]; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "saddlescope.papers.gradual_rank.figure_2" in loaded
+    assert not {"jax", "torch", "scipy", "matplotlib", "plotly"} & set(loaded)
 
 
 def test_the_run_survives_the_disk(run, tmp_path):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from saddlescope.reproduction import Kind, Outcome, Verdict
 from saddlescope.reproduction.formatting import (
+    bounds,
     counts,
     exit_status,
     finite,
@@ -74,6 +75,12 @@ def test_a_value_is_reported_to_a_fraction_of_its_uncertainty(size, uncertainty,
 )
 def test_measured(value, uncertainty, reported):
     assert measured(value, uncertainty) == reported
+
+
+def test_bounds_carry_their_unit():
+    assert bounds(-math.inf, 0.05, "s") == "≤ 0.05 s"
+    assert bounds(-1.0, 1.0) == "in [−1, 1]"
+    assert bounds(1e-12, math.inf, "s") == "≥ 1 × 10⁻¹² s"
 
 
 def test_a_record_is_json_without_what_json_cannot_report():

@@ -1,5 +1,6 @@
 """Tasks of a cluster's workers, and the handling of their results; test_sweep_kills.py runs the cluster itself."""
 
+import logging
 import sys
 from dataclasses import replace
 from importlib.metadata import version
@@ -11,7 +12,7 @@ import xarray as xr
 from saddlescope import store
 from saddlescope._shared.errors import InputError, MissingExtraError, StorageError
 from saddlescope.sweeps import Grid, Point, State
-from saddlescope.sweeps.dask_workers import _lack, _Remote, _take
+from saddlescope.sweeps.dask_workers import _connected, _lack, _Remote, _take
 
 
 @pytest.fixture
@@ -103,6 +104,22 @@ def test_without_dask_the_extra_is_named(swept, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingExtraError, match=r"needs distributed: pip install 'saddlescope\[sweep\]'"):
         swept("dim=1,2", scheduler="tcp://127.0.0.1:1")
+
+
+def test_two_clients_at_once_leave_the_log_of_dask_as_it_was(monkeypatch):
+    class Client:
+        def __init__(self, *_, **__):
+            self.close = self.__init__
+
+    monkeypatch.setattr("distributed.Client", Client)
+    logger = logging.getLogger("distributed.client")
+    first, second = _connected("tcp://a"), _connected("tcp://b")
+    first.__enter__()
+    second.__enter__()
+    assert not logger.filter(logging.makeLogRecord({}))
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    assert (logger.disabled, logger.filters) == (False, [])
 
 
 def test_runs_are_written_at_a_worker_without_asking_the_scheduler(tmp_path):

@@ -7,7 +7,8 @@ import xarray as xr
 from saddlescope import store
 from saddlescope._shared.errors import InputError, StorageError
 from saddlescope.reproduction import Reproduction
-from saddlescope.sweeps import Grid, Sweep, stored_sweeps, sweep
+from saddlescope.sweeps import Grid, Point, State, Sweep, stored_sweeps, sweep
+from saddlescope.sweeps.assemble import assemble
 
 
 def numbers(made):
@@ -52,6 +53,17 @@ def test_the_runs_lie_together_over_the_axes(swept):
     assert runs.walk.dims == ("noise", "seed", "scale", "step", "dim")
     np.testing.assert_allclose(runs.walk.sel(noise=2.0), 4 * runs.walk.sel(noise=0.5), rtol=1e-12)
     xr.testing.assert_equal(runs.walk.sel(noise=2.0, seed=1, drop=True), made.at(noise=2.0, seed=1).run.walk)
+
+
+def test_a_point_that_another_process_finishes_meanwhile_is_finished_or_missing(walk, tmp_path, monkeypatch):
+    grid = Grid.parse(walk, ["dim=1"], size="quick")
+    point = Point(tmp_path, walk.name, grid.params[0], "quick", grid.at((0,)), grid.label((0,)))
+    point.run()
+    for missing in range(4):
+        reads = iter([State.MISSING] * missing)
+        monkeypatch.setattr(Point, "state", property(lambda _, reads=reads: next(reads, State.FINISHED)))
+        data = assemble(grid, [point], tmp_path, {})
+        assert (data.state == "finished").item() == data.value.notnull().all()
 
 
 def test_what_differs_in_shape_is_left_out_of_the_runs_and_named(swept):

@@ -1,5 +1,6 @@
 """Command `explore`: the live page."""
 
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -52,6 +53,7 @@ def explore(
 
             webbrowser.open(opening_page(address).as_uri())
 
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does: nothing is left behind
     try:
         serve(
             entry, results=results, data=data, entry_file=entry_file, port=port, processes=processes, limit=limit,
@@ -59,4 +61,6 @@ def explore(
         )  # fmt: skip
     except KeyboardInterrupt:
         print_text("Ended.")
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return 0

@@ -165,13 +165,13 @@ def _build(
     require_gallery_folder(site)
     figures = FigureView.all(draw())
     notes = [line for name in ("faults", "remarks") for line in str(ds.attrs.get(name, "")).splitlines()]
-    command = {"Command": str(ds.attrs.get("command", ""))}
+    provenance = origin(ds.attrs | {"platform": ""}, {"Command": str(ds.attrs.get("command", ""))})
     with swapped(site) as new:
         write_assets(new / "assets")
         draw_figures(figures, new / data.parent)
         write(new / data)
         page = environment().get_template("data.html").render(
-            words=words, figures=figures, notes=notes, origin=[*words.origin, *origin(ds.attrs, command)],
+            words=words, figures=figures, notes=notes, origin=[*words.origin, *provenance],
             data=data, data_size=size_in_words((new / data).stat().st_size), root="",
         )  # fmt: skip
         write_page(new / "index.html", page)

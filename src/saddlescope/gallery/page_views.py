@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from saddlescope import __version__, store
+from saddlescope._shared.errors import InputError
 from saddlescope._shared.json_text import parse_json
 from saddlescope.gallery.claim_bullet import bullet
 from saddlescope.gallery.verdict_words import MEANINGS
@@ -212,17 +213,27 @@ def origin(attributes: Mapping[Any, Any], first: Mapping[str, str | None], cpu: 
         attributes: of the data set.
         first: the other pairs.
         cpu: words after the CPU time.
+
+    Raises:
+        InputError: the CPU time is no number, or the versions are no JSON object.
     """
-    text = {name: str(attributes.get(name, "")) for name in ("finished", "versions", "commit", "platform")}
-    versions = dict(parse_json(text["versions"] or "{}"))
-    pairs = {
-        **first,
-        "CPU time": f"{number(float(attributes['cpu_seconds']), 3)} s{cpu}" if "cpu_seconds" in attributes else "",
-        "Finished": text["finished"],
-        "Versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
-        "Commit": text["commit"],
-        "Machine": text["platform"],
+    readers: dict[str, tuple[str, Callable[[Any], str]]] = {
+        "cpu_seconds": ("CPU time", lambda value: f"{number(float(value), 3)} s{cpu}"),
+        "finished": ("Finished", str),
+        "versions": (
+            "Versions",
+            lambda value: ", ".join(f"{package} {version}" for package, version in parse_json(value).items()),
+        ),
+        "commit": ("Commit", str),
+        "platform": ("Machine", str),
     }
+    pairs = dict(first)
+    for name, (title, in_words) in readers.items():
+        try:
+            pairs[title] = in_words(attributes[name]) if name in attributes else ""
+        except (AttributeError, TypeError, ValueError) as error:
+            kind = "a number" if name == "cpu_seconds" else "a JSON object"
+            raise InputError(f"The attribute {name} must be {kind}; got {attributes[name]!r:.100}.") from error
     return [(name, value) for name, value in pairs.items() if value]
 
 

@@ -40,6 +40,11 @@ class SweepView(StoredView[Sweep]):
         *first, last = self.stored.grid.names
         return f"{', '.join(first)} and {last}" if first else last
 
+    @property
+    def data_name(self) -> str:
+        """File name of the downloaded data."""
+        return f"sweep-{self.name.replace('/', '-')}-{self.slug}.nc"
+
     def draw(self) -> tuple[Figure, ...]:
         """Return the phase diagrams."""
         return phase_figures(self.stored.data)

@@ -86,9 +86,10 @@ def fault_of(data: xr.Dataset, axes: tuple[str, ...]) -> str:
 
 def _row(entry: Entry[Any], point: Point, folder: Path, note: str) -> dict[str, Any]:
     """Return the values of one point, by their variables."""
+    state = point.state  # read once: another process may finish the point meanwhile
     row: dict[str, Any] = {"point": point.file.relative_to(folder).as_posix()}
-    row |= {"state": str(point.state), "error": _storable(point.error or note)}
-    if point.state is not State.FINISHED:
+    row |= {"state": str(state), "error": _storable(point.error or note)}
+    if state is not State.FINISHED:
         return row
     try:
         stored = Reproduction.open(point.file)

@@ -158,7 +158,12 @@ def _connected(scheduler: "str | Client") -> "Iterator[Client]":
         yield scheduler
         return
     logger = logging.getLogger("distributed.client")
-    before, logger.disabled = logger.disabled, True  # our own error reports the end of the scheduler, in one sentence
+
+    def never(record: logging.LogRecord) -> bool:
+        """Refuse all: our own error reports the end of the scheduler, in one sentence."""
+        return False
+
+    logger.addFilter(never)  # of this call alone, since calls may overlap
     try:
         try:
             client = Client(scheduler, timeout=_PATIENCE, set_as_default=False)
@@ -173,7 +178,7 @@ def _connected(scheduler: "str | Client") -> "Iterator[Client]":
             with suppress(OSError, TimeoutError):
                 client.close(timeout=_PATIENCE)
     finally:
-        logger.disabled = before
+        logger.removeFilter(never)
 
 
 @contextmanager

@@ -125,7 +125,7 @@ class Sweep(ReprMixin):
             if str(self.data.state.values[index]) == State.FINISHED
         }
         if not finished:
-            raise InputError(f"No point of {self.file} has a run; Pass --retry to retry failed points.")
+            raise InputError(f"No point of {self.file} has a run. Pass --retry to retry failed points.")
         return _merged(self.grid, finished)
 
     @property
