@@ -138,7 +138,7 @@ def test_steps_in_half_precision_keep_weights_in_single(data, whole):
 def test_data_that_the_model_cannot_take_are_refused_at_once(data):
     with pytest.raises(InputError, match="batch must be at most the"):
         fit_language(tiny_gpt2(), data, replace(CONFIG, batch=10**4))
-    with pytest.raises(InputError, match="without a GPU; got 'tf32'"):
+    with pytest.raises(InputError, match="for a model that is not on a GPU; got 'tf32'"):
         fit_language(tiny_gpt2(), data, replace(CONFIG, precision="tf32"))
     with pytest.raises(InputError, match="model must have at least the 300 tokens of the data; got 299"):
         fit_language(tiny_gpt2(sizes=replace(SIZES, vocabulary=299)), data, CONFIG)

@@ -120,8 +120,8 @@ def _check_data(model: nn.Module, data: TokenizedText, config: LanguageConfig) -
     longest = getattr(sizes, "max_position_embeddings", math.inf)
     if data.train.shape[1] > longest:
         raise InputError(f"model must accept blocks of {data.train.shape[1]} tokens; got one that accepts {longest!r}.")
-    if config.precision == "tf32" and not torch.cuda.is_available():
-        raise InputError("precision must be float32 or bf16 without a GPU; got 'tf32'.")
+    if config.precision == "tf32" and next(model.parameters()).device.type != "cuda":
+        raise InputError("precision must be float32 or bf16 for a model that is not on a GPU; got 'tf32'.")
 
 
 class _LanguageRun(TrainingRun):
