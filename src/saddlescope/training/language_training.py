@@ -148,7 +148,7 @@ class _LanguageRun(TrainingRun):
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
         )
-        self.forward: Callable[..., Any] = torch.compile(model) if config.compiled else model
+        self.forward: Callable[..., Any] = torch.compile(model, dynamic=False) if config.compiled else model
         self.blocks = torch.from_numpy(data.train).to(self.device)
         self._order, self._ordered = torch.zeros(0), -1  # of the blocks, and its epoch
 
