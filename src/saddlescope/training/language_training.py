@@ -108,6 +108,7 @@ def fit_language(
             model.train(was_training)
     return run.history()
 
+            model.zero_grad(set_to_none=True)
 
 def _check_data(model: nn.Module, data: TokenizedText, config: LanguageConfig) -> None:
     if len(data.train) < config.batch:
