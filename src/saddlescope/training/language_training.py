@@ -85,7 +85,7 @@ def fit_language(
 
     Args:
         model: a causal language model of Transformers, or one that PEFT has wrapped; trained on the device of its
-            parameters.
+            parameters, where it stays.
         data: blocks of tokens.
         config: optimiser, batches and precision.
         tracker: measured after each step on its own schedule, and once at the end.
@@ -96,7 +96,8 @@ def fit_language(
 
     Raises:
         InputError: a batch larger than the training set, more tokens than the model's vocabulary, a checkpoint that is
-            damaged, of another run, or cannot be written, or a loss that is not finite (the checkpoint remains).
+            damaged, of another run, or cannot be written, a loss that is not finite (the checkpoint remains), or, for
+            a model on a GPU, an environment without CUBLAS_WORKSPACE_CONFIG.
     """
     _check_data(model, data, config)
     was_training = model.training
