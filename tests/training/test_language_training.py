@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from tests.tiny_language import SIZES, tiny_gpt2, tiny_tokens
-from transformers import Trainer, TrainingArguments
+from transformers import MixtralConfig, MixtralForCausalLM, Trainer, TrainingArguments
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import Every, RankTracker
@@ -94,6 +94,25 @@ def test_adapters_alone_are_trained(data):
     moved = {name for name, weight in model.state_dict().items() if not torch.equal(weight, before[name])}
     assert moved == {name for name in before if "lora" in name}
     assert history.test_loss[-1] < history.test_loss[0]
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")  # by PEFT itself
+def test_prompts_and_losses_of_a_models_own_are_trained(data):
+    peft = pytest.importorskip("peft")
+    prompts = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4)
+    model = peft.get_peft_model(tiny_gpt2(sizes=replace(SIZES, block=20)), prompts)
+    history = fit_language(model, data, CONFIG)
+    assert history.test_loss[-1] < history.test_loss[0]
+    assert all(parameter.grad is None for parameter in model.parameters())
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    sizes |= {"vocab_size": 300, "num_key_value_heads": 2, "num_local_experts": 2, "max_position_embeddings": 16}
+    losses = []
+    for weight in (0.0, 10.0):
+        torch.manual_seed(0)
+        config = MixtralConfig(**sizes, output_router_logits=True, router_aux_loss_coef=weight)
+        losses.append(fit_language(MixtralForCausalLM(config), data, replace(CONFIG, steps=1)))
+    assert losses[0].test_loss[0] == losses[1].test_loss[0]
+    assert losses[1].train_loss[1] > losses[0].train_loss[1] + 10
 
 
 def test_tracking_changes_nothing(data, whole):

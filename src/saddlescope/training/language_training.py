@@ -58,7 +58,8 @@ class LanguageHistory:
     Attributes:
         steps: numbers of steps after which the losses were evaluated; the first is 0, the last the end.
         test_loss: cross-entropy over all test blocks.
-        train_loss: mean cross-entropy of the batches since the previous entry of `steps`; NaN at step 0.
+        train_loss: mean loss of the batches since the previous entry of `steps`; NaN at step 0. It is the model's own:
+            cross-entropy, and what a model adds to it, such as the loss of its router.
     """
 
     steps: Int64[np.ndarray, " tests"]
@@ -107,9 +108,9 @@ def fit_language(
             run.train(report)
         finally:
             model.train(was_training)
+            model.zero_grad(set_to_none=True)
     return run.history()
 
-            model.zero_grad(set_to_none=True)
 
 def _check_data(model: nn.Module, data: TokenizedText, config: LanguageConfig) -> None:
     if len(data.train) < config.batch:
@@ -167,18 +168,12 @@ class _LanguageRun(TrainingRun):
         if self._ordered != epoch:
             order = torch.randperm(count, generator=torch.Generator().manual_seed(self.config.seed + epoch))
             self._order, self._ordered = order.to(self.device), epoch
-        loss = self.loss(self.blocks[self._order[position * batch : (position + 1) * batch]])
+        tokens = self.blocks[self._order[position * batch : (position + 1) * batch]].long()
+        with autocast(self.device, self.config.precision):  # with labels, models add what is theirs, such as a router's
+            loss = self.forward(input_ids=tokens, labels=tokens).loss
         self.losses[self.step] = loss.detach()
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
-
-    def loss(self, blocks: Tensor) -> Tensor:
-        """Return the mean cross-entropy of all tokens but the first of each block."""
-        tokens = blocks.long()
-        following = functional.pad(tokens[:, 1:], (0, 1), value=_NO_TARGET)
-        with autocast(self.device, self.config.precision):
-            logits = self.forward(input_ids=tokens).logits
-        return functional.cross_entropy(logits.float().flatten(0, 1), following.flatten(), ignore_index=_NO_TARGET)
 
     def begin(self) -> None:
         """Evaluate the initial weights."""
@@ -197,8 +192,15 @@ class _LanguageRun(TrainingRun):
         """Record the step, and the loss over the test blocks."""
         self.model.eval()
         parts = torch.from_numpy(self.data.test).split(max(1, _EVALUATION_TOKENS // self.data.test.shape[1]))
-        total = sum(len(part) * self.loss(part.to(self.device)).item() for part in parts)
+        total = sum(len(part) * self.cross_entropy(part.long().to(self.device)).item() for part in parts)
         self.kept.append((self.step, total / len(self.data.test)))
+
+    def cross_entropy(self, tokens: Tensor) -> Tensor:
+        """Return the mean cross-entropy of all tokens but the first of each block."""
+        with autocast(self.device, self.config.precision):
+            logits = self.forward(input_ids=tokens).logits[:, -tokens.shape[1] :]  # virtual tokens of prompts go before
+        following = functional.pad(tokens[:, 1:], (0, 1), value=_NO_TARGET)
+        return functional.cross_entropy(logits.float().flatten(0, 1), following.flatten(), ignore_index=_NO_TARGET)
 
     def _mean_losses(self) -> list[float]:
         """Return the mean training loss since the previous test, for all tests but the first."""
