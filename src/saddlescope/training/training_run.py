@@ -2,11 +2,13 @@
 
 import hashlib
 import math
+import random
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -24,7 +26,7 @@ _PAUSE = 50  # times as long as the last checkpoint took to write: writing takes
 class TrainingRun(ABC):
     """State of one training run.
 
-    All that changes is either in the checkpoint (weights, optimiser, losses, random state, tracker, `kept`, and what
+    All that changes is either in the checkpoint (weights, optimiser, losses, random states, tracker, `kept`, and what
     `state` adds) or a function of the configuration and of `step`. So a killed run that is called again makes the same
     steps as an uninterrupted one.
 
@@ -157,12 +159,15 @@ class TrainingRun(ABC):
         if self._file is None:
             return
         began = time.monotonic()
+        numpy: Any = np.random.get_state()  # noqa: NPY002  (that of layers that draw from it)
         state = {
             "identity": self._identity,
             "step": self.step,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "losses": self.losses[: self.step].clone(),
+            "random_python": random.getstate(),
+            "random_numpy": (numpy[0], numpy[1].tolist(), *numpy[2:]),
             "random": torch.get_rng_state(),
             "random_cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
             "tracker": None if self.tracker is None else self.tracker.state_dict(),
@@ -210,6 +215,8 @@ class TrainingRun(ABC):
             self.kept = state["kept"]
             self.restore(state)
         except (KeyError, OldStateError) as error:
+            random.setstate(state["random_python"])
+            np.random.set_state(state["random_numpy"])  # noqa: NPY002
             raise InputError(
                 f"checkpoint must be of this version of saddlescope; got {str(self._file)!r}, the progress that "
                 "another version kept of this run. Delete this file to start afresh, or finish the run with that "
