@@ -110,11 +110,11 @@ class TrainingRun(ABC):
         self.resume()
         while not self.ended:
             self.advance()
+            note = self.observe()  # first, since it refuses a loss that is not finite before such weights are measured
             if self.tracker is not None:
                 self.tracker.step()
                 if self.ended:
                     self.tracker.measure()
-            note = self.observe()
             due = self.step % self._every == 0 if self._every else self._pause_is_over()
             if self.ended or due:
                 self.save()
