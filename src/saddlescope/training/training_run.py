@@ -195,7 +195,15 @@ class TrainingRun(ABC):
             self.begin()
             self.save()
             return
-        different = [part for part, value in self._identity.items() if state.get("identity", {}).get(part) != value]
+        written = state.get("identity", {})
+        of_another_version = InputError(
+            f"checkpoint must be of this version of saddlescope; got {str(self._file)!r}, which another version, or "
+            "another kind of run, has written. Delete this file to start afresh, name another one, or finish the run "
+            "with that version."
+        )
+        if written.keys() != self._identity.keys() or "kept" not in state:
+            raise of_another_version
+        different = [part for part, value in self._identity.items() if written[part] != value]
         if different:
             raise InputError(
                 f"checkpoint must belong to this run; got {str(self._file)!r}, which differs in "
@@ -207,6 +215,8 @@ class TrainingRun(ABC):
             self.optimizer.load_state_dict(state["optimizer"])
             self.step = self._checked = state["step"]
             self.losses[: self.step] = state["losses"]
+            random.setstate(state["random_python"])
+            np.random.set_state(state["random_numpy"])  # noqa: NPY002
             torch.set_rng_state(state["random"])
             if state["random_cuda"] is not None:
                 torch.cuda.set_rng_state(state["random_cuda"], self.device)
@@ -215,13 +225,7 @@ class TrainingRun(ABC):
             self.kept = state["kept"]
             self.restore(state)
         except (KeyError, OldStateError) as error:
-            random.setstate(state["random_python"])
-            np.random.set_state(state["random_numpy"])  # noqa: NPY002
-            raise InputError(
-                f"checkpoint must be of this version of saddlescope; got {str(self._file)!r}, the progress that "
-                "another version kept of this run. Delete this file to start afresh, or finish the run with that "
-                "version."
-            ) from error
+            raise of_another_version from error
 
 
 def weights_digest(model: nn.Module) -> str:
