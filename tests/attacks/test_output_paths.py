@@ -16,7 +16,7 @@ import torch
 
 from saddlescope import cli, store
 from saddlescope._shared.atomic_files import atomic_writer, write_atomically
-from saddlescope._shared.errors import StorageError
+from saddlescope._shared.errors import InputError, StorageError
 from saddlescope._shared.output_paths import NETCDF, output_file, require_writable_file, require_writable_folder
 from saddlescope.flow.descent import checkpoint_file
 from saddlescope.ranks.state_files import write_state
@@ -255,3 +255,18 @@ def test_a_result_that_is_a_pipe_is_neither_read_nor_replaced(call, tmp_path):
         assert status == 2
         assert err.startswith(f"out/tiny/staircase/default.nc must be {wanted}; got a pipe.")
     assert [path.is_fifo() for path in place.iterdir()] == [True]
+
+
+def test_a_download_follows_links_and_never_replaces_a_pipe(tmp_path):
+    from saddlescope.training.data import download as module
+
+    (tmp_path / "real").mkdir()
+    (tmp_path / "data").symlink_to("real")
+    (tmp_path / "real" / "file").symlink_to("target")
+    (tmp_path / "archive").write_bytes(b"content")
+    with (tmp_path / "archive").open("rb") as member:
+        module._write(member, tmp_path / "data" / "file")
+    assert (tmp_path / "real" / "target").read_bytes() == b"content"
+    os.mkfifo(tmp_path / "real" / "pipe")
+    with (tmp_path / "archive").open("rb") as member, pytest.raises(InputError, match="got a pipe"):
+        module._write(member, tmp_path / "data" / "pipe")

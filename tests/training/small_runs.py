@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from tiny_diffusion import CONFIG, NETWORK, PROCESS
 from torch import Tensor, nn
@@ -51,19 +52,22 @@ def image(checkpoint=None, every=None, report=silent, *, draw=0, weights=0, trac
 
 
 def language(checkpoint=None, every=None, report=silent, *, weights=0, tracked=True, start=0, **changes):
-    """Train a GPT-2 with dropout, and track it."""
+    """Train a GPT-2 with dropout and a layer that draws from Python and NumPy, and track it."""
     from tests.tiny_language import tiny_gpt2, tiny_tokens
 
     from saddlescope.training.language_training import LanguageConfig, fit_language
 
     model, data = tiny_gpt2(weights), tiny_tokens()
     model.transformer.drop.p = 0.2
+    model.transformer.drop.register_forward_hook(
+        lambda layer, _, output: output * (random.random() + np.random.rand()) if layer.training else output  # noqa: NPY002
+    )
     tracker = RankTracker(model, schedule=Every(3)) if tracked else None
     config = replace(LanguageConfig(steps=11, batch=32, learning_rate=1e-2, test_every=2), **changes)
     how = {"checkpoint": checkpoint, "checkpoint_every": every, "report": report}
     history = fit_language(model, replace(data, train=data.train[start:]), config, tracker=tracker, **how)
     found = [*model.state_dict().values(), *map(torch.from_numpy, vars(history).values())]
-    return found + ([] if tracker is None else [torch.from_numpy(tracker.records.update)])
+    return found + ([] if tracker is None else [torch.from_numpy(tracker.records.products.update.values)])
 
 
 def noise(checkpoint=None, every=None, report=silent, *, draws=3, **changes) -> list[Tensor]:

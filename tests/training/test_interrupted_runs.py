@@ -11,7 +11,7 @@ import torch
 from small_runs import CIRCLES, NETWORK, PROCESS, RUNS
 
 from saddlescope._shared.errors import InputError
-from saddlescope.ranks.state_files import read_state
+from saddlescope.ranks.state_files import read_state, write_state
 from saddlescope.training import SGD
 
 
@@ -127,6 +127,19 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, kind, others):
         with pytest.raises(InputError, match=f"checkpoint must belong to this run; .*differs in {part}[.] "):
             RUNS[kind](path, **changes)
     assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("lost", ["draws", "kept"])
+def test_a_checkpoint_of_another_version_is_refused_as_such(tmp_path, lost):
+    path = tmp_path / "run"
+    with pytest.raises(Interrupted):
+        RUNS["noise"](path, 1, interrupt)
+    state = read_state(path)
+    assert state is not None
+    (state if lost == "kept" else state["identity"]).pop(lost)
+    write_state(path, state)
+    with pytest.raises(InputError, match=r"must be of this version of .*, which another version, or another kind of"):
+        RUNS["noise"](path, batch=20)
 
 
 @pytest.mark.parametrize("kind", RUNS)

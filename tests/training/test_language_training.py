@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from tests.tiny_language import SIZES, tiny_gpt2, tiny_tokens
-from transformers import Trainer, TrainingArguments
+from transformers import MixtralConfig, MixtralForCausalLM, Trainer, TrainingArguments
 
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks import Every, RankTracker
@@ -96,6 +96,25 @@ def test_adapters_alone_are_trained(data):
     assert history.test_loss[-1] < history.test_loss[0]
 
 
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")  # by PEFT itself
+def test_prompts_and_losses_of_a_models_own_are_trained(data):
+    peft = pytest.importorskip("peft")
+    prompts = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4)
+    model = peft.get_peft_model(tiny_gpt2(sizes=replace(SIZES, block=20)), prompts)
+    history = fit_language(model, data, CONFIG)
+    assert history.test_loss[-1] < history.test_loss[0]
+    assert all(parameter.grad is None for parameter in model.parameters())
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    sizes |= {"vocab_size": 300, "num_key_value_heads": 2, "num_local_experts": 2, "max_position_embeddings": 16}
+    losses = []
+    for weight in (0.0, 10.0):
+        torch.manual_seed(0)
+        config = MixtralConfig(**sizes, output_router_logits=True, router_aux_loss_coef=weight)
+        losses.append(fit_language(MixtralForCausalLM(config), data, replace(CONFIG, steps=1)))
+    assert losses[0].test_loss[0] == losses[1].test_loss[0]
+    assert losses[1].train_loss[1] > losses[0].train_loss[1] + 10
+
+
 def test_tracking_changes_nothing(data, whole):
     model = tiny_gpt2()
     history = fit_language(model, data, CONFIG)
@@ -138,7 +157,7 @@ def test_steps_in_half_precision_keep_weights_in_single(data, whole):
 def test_data_that_the_model_cannot_take_are_refused_at_once(data):
     with pytest.raises(InputError, match="batch must be at most the"):
         fit_language(tiny_gpt2(), data, replace(CONFIG, batch=10**4))
-    with pytest.raises(InputError, match="without a GPU; got 'tf32'"):
+    with pytest.raises(InputError, match="for a model that is not on a GPU; got 'tf32'"):
         fit_language(tiny_gpt2(), data, replace(CONFIG, precision="tf32"))
     with pytest.raises(InputError, match="model must have at least the 300 tokens of the data; got 299"):
         fit_language(tiny_gpt2(sizes=replace(SIZES, vocabulary=299)), data, CONFIG)

@@ -58,7 +58,8 @@ class LanguageHistory:
     Attributes:
         steps: numbers of steps after which the losses were evaluated; the first is 0, the last the end.
         test_loss: cross-entropy over all test blocks.
-        train_loss: mean cross-entropy of the batches since the previous entry of `steps`; NaN at step 0.
+        train_loss: mean loss of the batches since the previous entry of `steps`; NaN at step 0. It is the model's own:
+            cross-entropy, and what a model adds to it, such as the loss of its router.
     """
 
     steps: Int64[np.ndarray, " tests"]
@@ -85,7 +86,7 @@ def fit_language(
 
     Args:
         model: a causal language model of Transformers, or one that PEFT has wrapped; trained on the device of its
-            parameters.
+            parameters, where it stays.
         data: blocks of tokens.
         config: optimiser, batches and precision.
         tracker: measured after each step on its own schedule, and once at the end.
@@ -96,7 +97,8 @@ def fit_language(
 
     Raises:
         InputError: a batch larger than the training set, more tokens than the model's vocabulary, a checkpoint that is
-            damaged, of another run, or cannot be written, or a loss that is not finite (the checkpoint remains).
+            damaged, of another run, or cannot be written, a loss that is not finite (the checkpoint remains), or, for
+            a model on a GPU, an environment without CUBLAS_WORKSPACE_CONFIG.
     """
     _check_data(model, data, config)
     was_training = model.training
@@ -106,6 +108,7 @@ def fit_language(
             run.train(report)
         finally:
             model.train(was_training)
+            model.zero_grad(set_to_none=True)
     return run.history()
 
 
@@ -120,8 +123,8 @@ def _check_data(model: nn.Module, data: TokenizedText, config: LanguageConfig) -
     longest = getattr(sizes, "max_position_embeddings", math.inf)
     if data.train.shape[1] > longest:
         raise InputError(f"model must accept blocks of {data.train.shape[1]} tokens; got one that accepts {longest!r}.")
-    if config.precision == "tf32" and not torch.cuda.is_available():
-        raise InputError("precision must be float32 or bf16 without a GPU; got 'tf32'.")
+    if config.precision == "tf32" and next(model.parameters()).device.type != "cuda":
+        raise InputError("precision must be float32 or bf16 for a model that is not on a GPU; got 'tf32'.")
 
 
 class _LanguageRun(TrainingRun):
@@ -148,7 +151,7 @@ class _LanguageRun(TrainingRun):
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
         )
-        self.forward: Callable[..., Any] = torch.compile(model) if config.compiled else model
+        self.forward: Callable[..., Any] = torch.compile(model, dynamic=False) if config.compiled else model
         self.blocks = torch.from_numpy(data.train).to(self.device)
         self._order, self._ordered = torch.zeros(0), -1  # of the blocks, and its epoch
 
@@ -165,18 +168,12 @@ class _LanguageRun(TrainingRun):
         if self._ordered != epoch:
             order = torch.randperm(count, generator=torch.Generator().manual_seed(self.config.seed + epoch))
             self._order, self._ordered = order.to(self.device), epoch
-        loss = self.loss(self.blocks[self._order[position * batch : (position + 1) * batch]])
+        tokens = self.blocks[self._order[position * batch : (position + 1) * batch]].long()
+        with autocast(self.device, self.config.precision):  # with labels, models add what is theirs, such as a router's
+            loss = self.forward(input_ids=tokens, labels=tokens).loss
         self.losses[self.step] = loss.detach()
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip)
-
-    def loss(self, blocks: Tensor) -> Tensor:
-        """Return the mean cross-entropy of all tokens but the first of each block."""
-        tokens = blocks.long()
-        following = functional.pad(tokens[:, 1:], (0, 1), value=_NO_TARGET)
-        with autocast(self.device, self.config.precision):
-            logits = self.forward(input_ids=tokens).logits
-        return functional.cross_entropy(logits.float().flatten(0, 1), following.flatten(), ignore_index=_NO_TARGET)
 
     def begin(self) -> None:
         """Evaluate the initial weights."""
@@ -195,8 +192,15 @@ class _LanguageRun(TrainingRun):
         """Record the step, and the loss over the test blocks."""
         self.model.eval()
         parts = torch.from_numpy(self.data.test).split(max(1, _EVALUATION_TOKENS // self.data.test.shape[1]))
-        total = sum(len(part) * self.loss(part.to(self.device)).item() for part in parts)
+        total = sum(len(part) * self.cross_entropy(part.long().to(self.device)).item() for part in parts)
         self.kept.append((self.step, total / len(self.data.test)))
+
+    def cross_entropy(self, tokens: Tensor) -> Tensor:
+        """Return the mean cross-entropy of all tokens but the first of each block."""
+        with autocast(self.device, self.config.precision):
+            logits = self.forward(input_ids=tokens).logits[:, -tokens.shape[1] :]  # virtual tokens of prompts go before
+        following = functional.pad(tokens[:, 1:], (0, 1), value=_NO_TARGET)
+        return functional.cross_entropy(logits.float().flatten(0, 1), following.flatten(), ignore_index=_NO_TARGET)
 
     def _mean_losses(self) -> list[float]:
         """Return the mean training loss since the previous test, for all tests but the first."""

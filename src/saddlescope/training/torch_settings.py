@@ -2,9 +2,11 @@
 
 import contextlib
 import os
+import random
 from collections.abc import Iterator
 from typing import Any, Literal
 
+import numpy as np
 import torch
 
 from saddlescope._shared.errors import InputError
@@ -35,7 +37,7 @@ def available_device(device: torch.device | str) -> torch.device:
 
 @contextlib.contextmanager
 def reproducible(seed: int, threads: int | None, device: torch.device, precision: Precision) -> Iterator[None]:
-    """Seed the global random state, set threads and precision, and enable deterministic algorithms.
+    """Seed the random states of Python, NumPy and PyTorch, set threads and precision; use deterministic algorithms.
 
     Args:
         seed: seed of layers that draw random numbers.
@@ -59,6 +61,9 @@ def reproducible(seed: int, threads: int | None, device: torch.device, precision
     threads_before, products = torch.get_num_threads(), torch.get_float32_matmul_precision()
     convolutions = torch.backends.cudnn.allow_tf32  # on by default, unlike that of matrix products
     with torch.random.fork_rng(devices=[device] if on_cuda else []):
+        python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002  (that of layers that draw from it)
+        random.seed(seed)
+        np.random.seed(seed % 2**32)  # noqa: NPY002
         torch.manual_seed(seed)
         try:
             torch.use_deterministic_algorithms(True)
@@ -73,6 +78,8 @@ def reproducible(seed: int, threads: int | None, device: torch.device, precision
             torch.set_float32_matmul_precision(products)
             torch.backends.cudnn.allow_tf32 = convolutions
             memory.fill_uninitialized_memory = fill
+            np.random.set_state(numpy)  # noqa: NPY002
+            random.setstate(python)
 
 
 def has_bfloat16(device: str) -> bool:

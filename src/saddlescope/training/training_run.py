@@ -2,11 +2,13 @@
 
 import hashlib
 import math
+import random
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -24,7 +26,7 @@ _PAUSE = 50  # times as long as the last checkpoint took to write: writing takes
 class TrainingRun(ABC):
     """State of one training run.
 
-    All that changes is either in the checkpoint (weights, optimiser, losses, random state, tracker, `kept`, and what
+    All that changes is either in the checkpoint (weights, optimiser, losses, random states, tracker, `kept`, and what
     `state` adds) or a function of the configuration and of `step`. So a killed run that is called again makes the same
     steps as an uninterrupted one.
 
@@ -108,11 +110,11 @@ class TrainingRun(ABC):
         self.resume()
         while not self.ended:
             self.advance()
+            note = self.observe()  # first, since it refuses a loss that is not finite before such weights are measured
             if self.tracker is not None:
                 self.tracker.step()
                 if self.ended:
                     self.tracker.measure()
-            note = self.observe()
             due = self.step % self._every == 0 if self._every else self._pause_is_over()
             if self.ended or due:
                 self.save()
@@ -157,12 +159,15 @@ class TrainingRun(ABC):
         if self._file is None:
             return
         began = time.monotonic()
+        numpy: Any = np.random.get_state()  # noqa: NPY002  (that of layers that draw from it)
         state = {
             "identity": self._identity,
             "step": self.step,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "losses": self.losses[: self.step].clone(),
+            "random_python": random.getstate(),
+            "random_numpy": (numpy[0], numpy[1].tolist(), *numpy[2:]),
             "random": torch.get_rng_state(),
             "random_cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
             "tracker": None if self.tracker is None else self.tracker.state_dict(),
@@ -190,7 +195,15 @@ class TrainingRun(ABC):
             self.begin()
             self.save()
             return
-        different = [part for part, value in self._identity.items() if state.get("identity", {}).get(part) != value]
+        written = state.get("identity", {})
+        of_another_version = InputError(
+            f"checkpoint must be of this version of saddlescope; got {str(self._file)!r}, which another version, or "
+            "another kind of run, has written. Delete this file to start afresh, name another one, or finish the run "
+            "with that version."
+        )
+        if written.keys() != self._identity.keys() or "kept" not in state:
+            raise of_another_version
+        different = [part for part, value in self._identity.items() if written[part] != value]
         if different:
             raise InputError(
                 f"checkpoint must belong to this run; got {str(self._file)!r}, which differs in "
@@ -202,6 +215,8 @@ class TrainingRun(ABC):
             self.optimizer.load_state_dict(state["optimizer"])
             self.step = self._checked = state["step"]
             self.losses[: self.step] = state["losses"]
+            random.setstate(state["random_python"])
+            np.random.set_state(state["random_numpy"])  # noqa: NPY002
             torch.set_rng_state(state["random"])
             if state["random_cuda"] is not None:
                 torch.cuda.set_rng_state(state["random_cuda"], self.device)
@@ -210,11 +225,7 @@ class TrainingRun(ABC):
             self.kept = state["kept"]
             self.restore(state)
         except (KeyError, OldStateError) as error:
-            raise InputError(
-                f"checkpoint must be of this version of saddlescope; got {str(self._file)!r}, the progress that "
-                "another version kept of this run. Delete this file to start afresh, or finish the run with that "
-                "version."
-            ) from error
+            raise of_another_version from error
 
 
 def weights_digest(model: nn.Module) -> str:

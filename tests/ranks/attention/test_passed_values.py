@@ -152,6 +152,26 @@ def test_what_is_added_to_the_inputs_is_not_mixed_with_the_values():
     assert tracker.check(whole, (torch.randn(2, 5, 12), {"offset": torch.randn(2, 5, 12)})).count("verified") == 1
 
 
+def test_what_cannot_be_replaced_leaves_a_layer_unchecked():
+    class Twice(Llama):
+        def forward(self, x, former, options):
+            q, k, v = self.parts(x)
+            read = attend(q, k, v) * options["scale"]
+            return self.joined(read + attend(q, k, former) if former.abs().max() > 0 else read)
+
+    class Whole(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attn = Twice()
+
+        def forward(self, x):
+            return self.attn(x, torch.zeros(len(x), 4, x.shape[1], 3), {"scale": 1.0})
+
+    whole = Whole()
+    (row,) = RankTracker(whole).check(whole, torch.randn(2, 5, 12))
+    assert (row.outcome, row.reason) == ("unchecked", "its values have other shapes with another former")
+
+
 def test_values_of_one_head_have_the_width_of_the_inputs():
     class OneHead(Averaged):
         def __init__(self):

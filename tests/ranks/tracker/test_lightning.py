@@ -148,6 +148,29 @@ def test_a_batch_of_two_optimizers_is_one_step(every):
             np.testing.assert_allclose(found, expected[:4], rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.filterwarnings("ignore:Using ModelCheckpoint with manual optimization:UserWarning")
+def test_a_killed_run_of_two_optimizers_goes_on_to_the_same_result(tmp_path):
+    make = partial(RankTracker, schedule=Every(2))
+
+    def run(*callbacks, **options):
+        usual = {"accumulate_grad_batches": 1, "max_steps": 18}
+        return fit(*callbacks, module=Alternating(), **usual | options).network.state_dict()
+
+    through = RankTrackerCallback(make)
+    expected = run(through)
+
+    def saves():
+        return pl.callbacks.ModelCheckpoint(tmp_path, every_n_train_steps=12, save_last=True)
+
+    with pytest.raises(RuntimeError, match="killed"):
+        run(RankTrackerCallback(make), Stop(8), saves(), enable_checkpointing=True)
+    resumed = RankTrackerCallback(make)
+    found = run(resumed, saves(), resume=tmp_path / "last.ckpt", enable_checkpointing=True)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert resumed.tracker.steps == through.tracker.steps == (2, 4, 6, 8, 9)
+    assert resumed.tracker.to_xarray().identical(through.tracker.to_xarray())
+
+
 def test_lightnings_own_optimizers_can_be_watched():
     class Watching(Alternating):
         def on_train_start(self):

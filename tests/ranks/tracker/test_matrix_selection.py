@@ -109,6 +109,18 @@ def test_attention_under_unknown_names_is_reported_where_matrices_are_chosen():
     RankTracker(nn.ModuleDict({"attn": ViT(SMALL)}), matrices="*.expand")  # found
 
 
+def test_heads_and_matrices_share_a_data_set():
+    model = ViT(SMALL)
+    tracker = RankTracker(model, matrices="*.expand")
+    tracker.measure()
+    dataset = tracker.to_xarray()
+    assert dataset.sizes["index"] == 7  # of the matrices, the longest; spectra of heads end in zeros
+    assert not dataset.initial_spectrum[..., 2:].any()
+    alone = RankTracker(model, matrices="*.expand", attention=False)
+    alone.measure()
+    assert "layer" not in alone.to_xarray().dims
+
+
 class Experts(nn.Module):
     """Experts of a mixture, as Transformers 5 has them: parameters of three axes in a module of this kind."""
 

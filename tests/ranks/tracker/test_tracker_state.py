@@ -133,7 +133,7 @@ def test_a_run_whose_kept_progress_is_of_an_earlier_version_says_how_to_start_af
     assert state is not None
     del state["tracker"]["version"], state["tracker"]["increments"]
     write_state(path, state)
-    with pytest.raises(InputError, match=r"the progress that another version kept of this run\. Delete this file to"):
+    with pytest.raises(InputError, match=r"another version, or another kind of run, has written\. Delete this file to"):
         call()
     path.unlink()
     call()

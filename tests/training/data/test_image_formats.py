@@ -93,6 +93,27 @@ def test_pairs_of_half_width_have_the_means_of_neighbouring_columns():
         np.testing.assert_array_equal(image, np.broadcast_to(expected, (3, 4, 4)))
 
 
+@pytest.mark.parametrize("half", ["data", "test"])
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([11, *range(1, 10)] * 4, "from 0 to 9, and no other; got .1, .*9, 11"),
+        ([-1, *range(1, 10)] * 4, "from 0 to 9, and no other; got .-1, 1"),
+        ([*range(9), 8] * 4, "must have each class from 0 to 9"),
+        ([*range(10)] * 3, "one label per image; got 40 images and 30 labels"),
+        ([*range(10)] * 5, "one label per image; got 40 images and 50 labels"),
+    ],
+)
+def test_pairs_of_wrong_labels_are_refused(tmp_path, half, labels, message):
+    (tmp_path / "cifar-10-batches-py").mkdir()
+    for stem in (*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"):
+        given = labels if stem.startswith(half) else [*range(10)] * 4
+        batch = {"data": np.zeros((40, 3072), np.uint8), "labels": given}
+        (tmp_path / "cifar-10-batches-py" / stem).write_bytes(pickle.dumps(batch))
+    with pytest.raises(InputError, match=message):
+        load("cifar10-pairs", tmp_path, verify=False)
+
+
 @pytest.mark.slow  # unpacks all of CIFAR-10
 def test_pairs_of_official_cifar10(data_folder):
     pairs = load("cifar10-pairs", data_folder)

@@ -32,6 +32,7 @@ from saddlescope.ranks.attention.self_check import (
     heads_of,
     of_tokens,
     only_changed,
+    shapes_of_values,
     values_differ,
 )
 
@@ -40,6 +41,10 @@ _EMPTY = 12  # calls that show none, at most
 _WITHOUT_SOFTMAX = 4  # calls without any softmax, at most: other numbers of tokens show none either
 _SMALL = 2**21  # parameters of a module that may be called often
 _LARGEST = 2**28  # parameters of a module beyond which it is not copied
+
+
+class ReplacementError(Exception):
+    """Reason why it cannot be said whether an argument that the model gave is mixed with the values."""
 
 
 class Probe(NamedTuple):
@@ -102,16 +107,22 @@ class Probe(NamedTuple):
 
         Values change with such an argument, and still depend on the inputs. They may also change as if it were added to
         the inputs, as positions are: then it is not mixed with the values.
+
+        Raises:
+            ReplacementError: the module cannot be called with another tensor in place of one that the model gave, or
+                its values then have other shapes.
         """
         before = self.repeat().heads
         found: list[str] = []
         for name, other, change in self.replacements(before, key_heads):
             try:
                 after = before if name in found else self.repeat(others={name: other}).heads
-            except Exception:  # of a form that the argument does not take
+            except Exception as error:  # of a form that the argument does not take
                 if self.passed:
-                    raise
+                    raise ReplacementError(f"it cannot be called with another {name} ({brief(error)})") from error
                 continue
+            if self.passed and shapes_of_values(before) != shapes_of_values(after):
+                raise ReplacementError(f"its values have other shapes with another {name}")
             if not values_differ(before, after):
                 continue
             value = after[0].value

@@ -110,6 +110,11 @@ def differ(one: Tensor, other: Tensor) -> bool:
     return float((one - other).abs().max()) > _SMALLEST * float(one.abs().max())
 
 
+def shapes_of_values(heads: Sequence[Heads]) -> list[torch.Size | None]:
+    """Return the shape of the values of each softmax."""
+    return [None if one.value is None else one.value.shape for one in heads]
+
+
 def values_differ(before: Sequence[Heads], after: Sequence[Heads]) -> bool:
     """Return True if the values of two calls have the same shapes and differ."""
     if len(before) != len(after):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from saddlescope._shared.errors import InputError
 from saddlescope.ranks.attention.coverage import Outcome
 from saddlescope.ranks.attention.layouts import AttentionLayout
-from saddlescope.ranks.attention.probe import Probe
+from saddlescope.ranks.attention.probe import Probe, ReplacementError
 from saddlescope.ranks.attention.self_check import Heads, compare, mixes
 
 
@@ -94,7 +94,10 @@ def judge(
         if found.outcome == "verified" and _mixes(one, found):
             found = _refused("its scores or attention weights are mixed, over heads or tokens")
         if found.outcome == "verified":
-            mixing = one.mixing(found.key_heads)
+            try:
+                mixing = one.mixing(found.key_heads)
+            except ReplacementError as reason:
+                return unchecked(module, fitting, str(reason))
             return _refused(mixed_values(mixing)) if mixing and one.passed else found._replace(mixing=mixing)
         if trace.mixed:
             found = _refused(f"its scores or attention weights are mixed by {trace.mixed}, over heads or tokens")

@@ -75,6 +75,8 @@ def read_batch(content: bytes, name: str, key: str) -> tuple[UInt8[np.ndarray, "
         raise InputError(f"{name} must hold 'data', bytes of shape (n, {_VALUES}). Fetch the official file again.")
     if not (isinstance(labels, list) and all(type(label) is int for label in labels)):
         raise InputError(f"{name} must hold '{key}', a list of integers. Fetch the official file again.")
+    if len(labels) != len(images):
+        raise InputError(f"{name} must have one label per image; got {len(images)} images and {len(labels)} labels.")
     return images.reshape(-1, 3, 32, 32), np.array(labels, dtype=np.int64)
 
 

@@ -123,7 +123,13 @@ def pair_images(images: np.ndarray, labels: np.ndarray, *, each: int, stretch: b
         labels: labels from 0 to 9.
         each: number of pairs of each of the 100 classes.
         stretch: keep the images square by drawing each row twice; False: by averaging neighbouring columns.
+
+    Raises:
+        InputError: other labels than 0 to 9, or a class without images.
     """
+    present = np.unique(labels)
+    if not np.array_equal(present, np.arange(10)):
+        raise InputError(f"labels must have each class from 0 to 9, and no other; got {present.tolist()!r}.")
     classes = np.repeat(np.arange(100), each)
     # Raw bits rather than Generator.integers, whose stream may change from one NumPy release to the next.
     bits = np.random.PCG64(0).random_raw(2 * len(classes)).reshape(2, -1)

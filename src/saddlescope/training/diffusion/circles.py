@@ -170,8 +170,10 @@ class CircleProcess(Configuration):
             seed: seed of the images, at least 0.
 
         Raises:
-            InputError: a seed below 0.
+            InputError: fewer than one image, or a seed below 0.
         """
+        Bounds(1).check("images", images)
+        Bounds(0).check("seed", seed)
         means = np.zeros((len(CLASSES), 3 * self.pixels**2))
         for index, mean in enumerate(means):
             for part, start in enumerate(range(0, images, _AT_ONCE)):

@@ -1,7 +1,7 @@
 """Training of a diffusion model on circles of some classes, with records of its images of all classes, also the unseen.
 
-As in `training.image_training`, a killed run resumes to the same bits. Here no random state is stored at all:
-the images, their order, the times, noise and dropout of a step, and the noise of the samples are functions of the
+As in `training.image_training`, a killed run resumes to the same bits. Here no random state is needed for it: the
+images, their order, the times, noise and dropout of a step, and the noise of the samples are functions of the
 configuration and of the number of steps made.
 
 Appendix G.2 of Yang et al. (2024) gives the optimiser, its constant learning rate and the batch; the weight decay acts
